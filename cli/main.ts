@@ -4,8 +4,10 @@ import { keepAlive, systemClock } from '../api/machinery/clock.ts';
 import { processIo } from './io.ts';
 import { exitUnexpectedly, installLastResort } from './last-resort.ts';
 import { run } from './run.ts';
+import { resolveSourcesDirectly } from './source-resolution.ts';
 
 enableCompileCache();
+resolveSourcesDirectly();
 
 /** How long what is left open may keep the process after its command. */
 const LINGER_MS = 1000;

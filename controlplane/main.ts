@@ -20,7 +20,6 @@ import { storageBackendOf } from './options/storage.ts';
 import { buildAdmission } from './start/admission.ts';
 import { MASTERS } from './start/clients.ts';
 import { closeAll, type Closing } from './start/close-all.ts';
-import { startEmbeddedEtcd } from './start/embedded-etcd.ts';
 import { primaryAddress } from './start/host-address.ts';
 import { OwnEndpoint } from './start/own-endpoint.ts';
 import { openReaders } from './start/readers.ts';
@@ -113,11 +112,18 @@ interface Lifetime {
   readonly isClosing: () => boolean;
 }
 
+/** Returns the flags of a connection to the etcd of `--etcd=embedded`, which is loaded only then. */
+async function withEmbeddedEtcd(setting: Setting): Promise<ControlPlaneFlags> {
+  if (setting.flags.etcd !== 'embedded') return setting.flags;
+  const { startEmbeddedEtcd } = await import('./start/embedded-etcd.ts');
+  return startEmbeddedEtcd(setting);
+}
+
 /** Each phase takes what the phases before it returned. */
 async function start(options: StartOptions, { opened, close, isClosing }: Lifetime): Promise<ControlPlane> {
   const { logger } = options;
   const given = settingOf(options, opened, isClosing);
-  const flags = await startEmbeddedEtcd(given);
+  const flags = await withEmbeddedEtcd(given);
   const setting = { ...given, flags };
   const stores = { ...setting, ...(await openStores(setting)) };
   const readers = { ...stores, ...openReaders(setting, stores) };

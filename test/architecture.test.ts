@@ -219,12 +219,31 @@ test('heavy packages are not loaded with the program', () => {
   assert.deepEqual(loaded, []);
 });
 
+const sourceOf = (wanted: string): Source | undefined => sources.find(({ path }) => path === wanted);
+
+/** The files that are loaded with this one, types and later imports excluded. */
+function loadedWith(path: string): string[] {
+  const loaded = new Set([path]);
+  for (const each of loaded) for (const next of sourceOf(each)?.imports ?? []) loaded.add(next);
+  return [...loaded];
+}
+
+test('a control plane is ready before controllers and scheduler are loaded, and loads etcd and encryption only for use', () => {
+  const later = /^controlplane\/(?:scheduler\/|controllers\/[^/]+\/|storage\/etcd\/|encryption\/|start\/etcd-store)/;
+  // The start uses the names and classes of these small files.
+  const small = new Set([
+    'controlplane/storage/etcd/keys.ts',
+    'controlplane/encryption/reencrypt.ts',
+    'controlplane/controllers/certificates/certificate-signer.ts',
+    'controlplane/controllers/certificates/certificate-requests.ts',
+  ]);
+  const early = loadedWith('controlplane/main.ts').filter((path) => later.test(path) && !small.has(path));
+  assert.deepEqual(early, []);
+});
+
 test('a control plane starts without packages that only some of its requests and threads need', () => {
-  const byPath = new Map(sources.map((source) => [source.path, source]));
-  const loaded = new Set(['controlplane/main.ts']);
-  for (const path of loaded) for (const next of byPath.get(path)?.imports ?? []) loaded.add(next);
-  const heavy = [...loaded].flatMap((path) =>
-    (byPath.get(path)?.packages ?? [])
+  const heavy = loadedWith('controlplane/main.ts').flatMap((path) =>
+    (sourceOf(path)?.packages ?? [])
       .filter((name) => name === 'better-sqlite3' || name === 'ws')
       .map((name) => `${path} loads ${name}`),
   );

@@ -1,49 +1,15 @@
 /**
- * The table of controllers: the name of each, its service account, the function that runs it, and whether it is on by default.
+ * The table of controllers: the name of each, its service account, how to load the function that runs
+ * it, and whether it is on by default. Controllers are loaded after the server listens, since no request needs them.
  */
 import { newStatusError } from '../../api/meta/status-error.ts';
-import { runBootstrapSigner } from './bootstrap/bootstrap-signer.ts';
-import { runTokenCleaner } from './bootstrap/token-cleaner.ts';
-import { horizontalAutoscaler } from './autoscaler/horizontal-autoscaler.ts';
 import type { RawGet } from './autoscaler/metrics-client.ts';
-import { runCertificateApprover } from './certificates/certificate-approver.ts';
-import { runCertificateCleaner } from './certificates/certificate-cleaner.ts';
-import { certificateSigner, type CertificateSigner } from './certificates/certificate-signer.ts';
-import { runClusterRoleAggregation } from './cluster-role/cluster-role-aggregation.ts';
+import type { CertificateSigner } from './certificates/certificate-signer.ts';
 import type { RunController } from './controller.ts';
 import type { ControllerName } from './controller-names.ts';
-import { runCronJobs } from './cron-job/cron-job.ts';
-import { runDaemonSets } from './daemon-set/daemon-set.ts';
-import { runDeployments } from './deployment/deployment.ts';
-import { runDisruption } from './disruption/disruption.ts';
-import { runEndpointSlices } from './endpoints/endpoint-slices.ts';
-import { runSliceMirroring } from './endpoints/slice-mirroring.ts';
-import { runEndpoints } from './endpoints/endpoints.ts';
-import { runGarbageCollector } from './garbage-collector/garbage-collector.ts';
-import { runJobs } from './job/job.ts';
-import { runTtlAfterFinished } from './job/ttl-after-finished.ts';
-import { runNamespaces } from './namespace/namespace.ts';
-import { runNodeIpam } from './node/node-ipam.ts';
-import { runNodeLifecycle } from './node/node-lifecycle.ts';
-import { runNodeTtl } from './node/node-ttl.ts';
-import { runTaintEviction } from './node/taint-eviction.ts';
-import { runPodGarbageCollector } from './pod/pod-garbage-collector.ts';
-import { runResourceClaims } from './resource-claim/resource-claim.ts';
-import { runResourceQuota } from './resource-quota/resource-quota.ts';
-import { runReplicaSets, runReplicationControllers } from './replica-set/replica-set.ts';
-import { rootCaPublisher } from './service-account/root-ca.ts';
-import { runLegacyTokenCleaner } from './service-account/legacy-token-cleaner.ts';
-import { runServiceAccounts } from './service-account/service-accounts.ts';
-import { tokenSecrets, type LegacyTokenSigner } from './service-account/token-secrets.ts';
-import { serviceLoadBalancers, type ServiceLoadBalancersOptions } from './service/service-load-balancers.ts';
-import { runServiceCidrs } from './service-cidrs/service-cidrs.ts';
-import { runAttachDetach } from './storage/attach-detach.ts';
-import { localVolumes, type VolumeAgents } from './storage/local-volumes.ts';
-import { runEphemeralVolumes } from './storage/ephemeral-volumes.ts';
-import { runAttributesClassProtection, runClaimProtection, runVolumeProtection } from './storage/protection.ts';
-import { runVolumeBinder } from './storage/volume-binder.ts';
-import { runVolumeExpander } from './storage/volume-expander.ts';
-import { runStatefulSets } from './stateful-set/stateful-set.ts';
+import type { LegacyTokenSigner } from './service-account/token-secrets.ts';
+import type { ServiceLoadBalancersOptions } from './service/service-load-balancers.ts';
+import type { VolumeAgents } from './storage/local-volumes.ts';
 
 /** Parts that some controllers need beside the API; a controller without its part does not run. */
 export interface ControllerKeys {
@@ -65,7 +31,8 @@ export interface ControllerRow {
   readonly name: ControllerName;
   /** The service account in kube-system; '' for the user of the controller manager. */
   readonly account: string;
-  readonly run: RunController;
+  /** Loads the modules of the controller, which takes milliseconds, and returns the function that runs it. */
+  readonly load: () => Promise<RunController>;
   readonly offByDefault?: boolean;
 }
 
@@ -77,73 +44,181 @@ const present = (row: ControllerRow | undefined): readonly ControllerRow[] => (r
 
 /** The controllers that need nothing but the API. */
 const CONTROLLERS: readonly ControllerRow[] = [
-  { name: 'serviceaccount-controller', account: 'service-account-controller', run: runServiceAccounts },
-  { name: 'namespace-controller', account: 'namespace-controller', run: runNamespaces },
-  { name: 'garbage-collector-controller', account: 'generic-garbage-collector', run: runGarbageCollector },
-  { name: 'replicaset-controller', account: 'replicaset-controller', run: runReplicaSets },
-  { name: 'replicationcontroller-controller', account: 'replication-controller', run: runReplicationControllers },
-  { name: 'deployment-controller', account: 'deployment-controller', run: runDeployments },
-  { name: 'statefulset-controller', account: 'statefulset-controller', run: runStatefulSets },
-  { name: 'daemonset-controller', account: 'daemon-set-controller', run: runDaemonSets },
-  { name: 'job-controller', account: 'job-controller', run: runJobs },
-  { name: 'cronjob-controller', account: 'cronjob-controller', run: runCronJobs },
+  {
+    name: 'serviceaccount-controller',
+    account: 'service-account-controller',
+    load: async () => (await import('./service-account/service-accounts.ts')).runServiceAccounts,
+  },
+  {
+    name: 'namespace-controller',
+    account: 'namespace-controller',
+    load: async () => (await import('./namespace/namespace.ts')).runNamespaces,
+  },
+  {
+    name: 'garbage-collector-controller',
+    account: 'generic-garbage-collector',
+    load: async () => (await import('./garbage-collector/garbage-collector.ts')).runGarbageCollector,
+  },
+  {
+    name: 'replicaset-controller',
+    account: 'replicaset-controller',
+    load: async () => (await import('./replica-set/replica-set.ts')).runReplicaSets,
+  },
+  {
+    name: 'replicationcontroller-controller',
+    account: 'replication-controller',
+    load: async () => (await import('./replica-set/replica-set.ts')).runReplicationControllers,
+  },
+  {
+    name: 'deployment-controller',
+    account: 'deployment-controller',
+    load: async () => (await import('./deployment/deployment.ts')).runDeployments,
+  },
+  {
+    name: 'statefulset-controller',
+    account: 'statefulset-controller',
+    load: async () => (await import('./stateful-set/stateful-set.ts')).runStatefulSets,
+  },
+  {
+    name: 'daemonset-controller',
+    account: 'daemon-set-controller',
+    load: async () => (await import('./daemon-set/daemon-set.ts')).runDaemonSets,
+  },
+  { name: 'job-controller', account: 'job-controller', load: async () => (await import('./job/job.ts')).runJobs },
+  {
+    name: 'cronjob-controller',
+    account: 'cronjob-controller',
+    load: async () => (await import('./cron-job/cron-job.ts')).runCronJobs,
+  },
   {
     name: 'clusterrole-aggregation-controller',
     account: 'clusterrole-aggregation-controller',
-    run: runClusterRoleAggregation,
+    load: async () => (await import('./cluster-role/cluster-role-aggregation.ts')).runClusterRoleAggregation,
   },
-  { name: 'bootstrap-signer-controller', account: 'bootstrap-signer', run: runBootstrapSigner },
-  { name: 'disruption-controller', account: 'disruption-controller', run: runDisruption },
+  {
+    name: 'bootstrap-signer-controller',
+    account: 'bootstrap-signer',
+    load: async () => (await import('./bootstrap/bootstrap-signer.ts')).runBootstrapSigner,
+  },
+  {
+    name: 'disruption-controller',
+    account: 'disruption-controller',
+    load: async () => (await import('./disruption/disruption.ts')).runDisruption,
+  },
   {
     name: 'persistentvolumeclaim-protection-controller',
     account: 'pvc-protection-controller',
-    run: runClaimProtection,
+    load: async () => (await import('./storage/protection.ts')).runClaimProtection,
   },
-  { name: 'persistentvolume-protection-controller', account: 'pv-protection-controller', run: runVolumeProtection },
+  {
+    name: 'persistentvolume-protection-controller',
+    account: 'pv-protection-controller',
+    load: async () => (await import('./storage/protection.ts')).runVolumeProtection,
+  },
   {
     name: 'volumeattributesclass-protection-controller',
     account: 'volumeattributesclass-protection-controller',
-    run: runAttributesClassProtection,
+    load: async () => (await import('./storage/protection.ts')).runAttributesClassProtection,
   },
-  { name: 'persistentvolume-binder-controller', account: 'persistent-volume-binder', run: runVolumeBinder },
-  { name: 'persistentvolume-expander-controller', account: 'expand-controller', run: runVolumeExpander },
+  {
+    name: 'persistentvolume-binder-controller',
+    account: 'persistent-volume-binder',
+    load: async () => (await import('./storage/volume-binder.ts')).runVolumeBinder,
+  },
+  {
+    name: 'persistentvolume-expander-controller',
+    account: 'expand-controller',
+    load: async () => (await import('./storage/volume-expander.ts')).runVolumeExpander,
+  },
   {
     name: 'persistentvolume-attach-detach-controller',
     account: 'attachdetach-controller',
-    run: runAttachDetach,
+    load: async () => (await import('./storage/attach-detach.ts')).runAttachDetach,
   },
-  { name: 'ephemeral-volume-controller', account: 'ephemeral-volume-controller', run: runEphemeralVolumes },
-  { name: 'token-cleaner-controller', account: 'token-cleaner', run: runTokenCleaner },
-  { name: 'ttl-after-finished-controller', account: 'ttl-after-finished-controller', run: runTtlAfterFinished },
-  { name: 'resourcequota-controller', account: 'resourcequota-controller', run: runResourceQuota },
-  { name: 'resourceclaim-controller', account: 'resource-claim-controller', run: runResourceClaims },
-  { name: 'endpoints-controller', account: 'endpoint-controller', run: runEndpoints },
-  { name: 'endpointslice-controller', account: 'endpointslice-controller', run: runEndpointSlices },
+  {
+    name: 'ephemeral-volume-controller',
+    account: 'ephemeral-volume-controller',
+    load: async () => (await import('./storage/ephemeral-volumes.ts')).runEphemeralVolumes,
+  },
+  {
+    name: 'token-cleaner-controller',
+    account: 'token-cleaner',
+    load: async () => (await import('./bootstrap/token-cleaner.ts')).runTokenCleaner,
+  },
+  {
+    name: 'ttl-after-finished-controller',
+    account: 'ttl-after-finished-controller',
+    load: async () => (await import('./job/ttl-after-finished.ts')).runTtlAfterFinished,
+  },
+  {
+    name: 'resourcequota-controller',
+    account: 'resourcequota-controller',
+    load: async () => (await import('./resource-quota/resource-quota.ts')).runResourceQuota,
+  },
+  {
+    name: 'resourceclaim-controller',
+    account: 'resource-claim-controller',
+    load: async () => (await import('./resource-claim/resource-claim.ts')).runResourceClaims,
+  },
+  {
+    name: 'endpoints-controller',
+    account: 'endpoint-controller',
+    load: async () => (await import('./endpoints/endpoints.ts')).runEndpoints,
+  },
+  {
+    name: 'endpointslice-controller',
+    account: 'endpointslice-controller',
+    load: async () => (await import('./endpoints/endpoint-slices.ts')).runEndpointSlices,
+  },
   {
     name: 'endpointslice-mirroring-controller',
     account: 'endpointslicemirroring-controller',
-    run: runSliceMirroring,
+    load: async () => (await import('./endpoints/slice-mirroring.ts')).runSliceMirroring,
   },
-  { name: 'service-cidr-controller', account: 'service-cidrs-controller', run: runServiceCidrs },
-  { name: 'ttl-controller', account: 'ttl-controller', run: runNodeTtl },
+  {
+    name: 'service-cidr-controller',
+    account: 'service-cidrs-controller',
+    load: async () => (await import('./service-cidrs/service-cidrs.ts')).runServiceCidrs,
+  },
+  {
+    name: 'ttl-controller',
+    account: 'ttl-controller',
+    load: async () => (await import('./node/node-ttl.ts')).runNodeTtl,
+  },
   {
     name: 'legacy-serviceaccount-token-cleaner-controller',
     account: 'legacy-service-account-token-cleaner',
-    run: runLegacyTokenCleaner,
+    load: async () => (await import('./service-account/legacy-token-cleaner.ts')).runLegacyTokenCleaner,
   },
-  { name: 'node-lifecycle-controller', account: 'node-controller', run: runNodeLifecycle },
-  { name: 'node-ipam-controller', account: 'node-controller', run: runNodeIpam },
-  { name: 'taint-eviction-controller', account: 'node-controller', run: runTaintEviction },
-  { name: 'pod-garbage-collector-controller', account: 'pod-garbage-collector', run: runPodGarbageCollector },
+  {
+    name: 'node-lifecycle-controller',
+    account: 'node-controller',
+    load: async () => (await import('./node/node-lifecycle.ts')).runNodeLifecycle,
+  },
+  {
+    name: 'node-ipam-controller',
+    account: 'node-controller',
+    load: async () => (await import('./node/node-ipam.ts')).runNodeIpam,
+  },
+  {
+    name: 'taint-eviction-controller',
+    account: 'node-controller',
+    load: async () => (await import('./node/taint-eviction.ts')).runTaintEviction,
+  },
+  {
+    name: 'pod-garbage-collector-controller',
+    account: 'pod-garbage-collector',
+    load: async () => (await import('./pod/pod-garbage-collector.ts')).runPodGarbageCollector,
+  },
   {
     name: 'certificatesigningrequest-approving-controller',
     account: 'certificate-controller',
-    run: runCertificateApprover,
+    load: async () => (await import('./certificates/certificate-approver.ts')).runCertificateApprover,
   },
   {
     name: 'certificatesigningrequest-cleaner-controller',
     account: 'certificate-controller',
-    run: runCertificateCleaner,
+    load: async () => (await import('./certificates/certificate-cleaner.ts')).runCertificateCleaner,
   },
 ];
 
@@ -164,7 +239,8 @@ export function controllerTable({
         : {
             name: 'serviceaccount-token-controller',
             account: '',
-            run: tokenSecrets({ signer: tokenSigner, rootCaPem }),
+            load: async () =>
+              (await import('./service-account/token-secrets.ts')).tokenSecrets({ signer: tokenSigner, rootCaPem }),
           },
     ),
     ...present(
@@ -173,7 +249,7 @@ export function controllerTable({
         : {
             name: 'root-ca-certificate-publisher-controller',
             account: 'root-ca-cert-publisher',
-            run: rootCaPublisher(rootCaPem),
+            load: async () => (await import('./service-account/root-ca.ts')).rootCaPublisher(rootCaPem),
           },
     ),
     ...present(
@@ -182,7 +258,7 @@ export function controllerTable({
         : {
             name: 'local-volume-controller',
             account: 'local-volume-provisioner',
-            run: localVolumes(volumeAgents),
+            load: async () => (await import('./storage/local-volumes.ts')).localVolumes(volumeAgents),
           },
     ),
     ...present(
@@ -191,13 +267,13 @@ export function controllerTable({
         : {
             name: 'service-load-balancer-controller',
             account: 'service-controller',
-            run: serviceLoadBalancers(loadBalancers),
+            load: async () => (await import('./service/service-load-balancers.ts')).serviceLoadBalancers(loadBalancers),
           },
     ),
     {
       name: 'horizontal-pod-autoscaler-controller',
       account: 'horizontal-pod-autoscaler',
-      run: horizontalAutoscaler(getMetrics),
+      load: async () => (await import('./autoscaler/horizontal-autoscaler.ts')).horizontalAutoscaler(getMetrics),
     },
     ...present(
       signer === undefined
@@ -205,7 +281,7 @@ export function controllerTable({
         : {
             name: 'certificatesigningrequest-signing-controller',
             account: 'certificate-controller',
-            run: certificateSigner(signer),
+            load: async () => (await import('./certificates/certificate-signer.ts')).certificateSigner(signer),
           },
     ),
   ];

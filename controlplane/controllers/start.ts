@@ -1,7 +1,10 @@
-/** Starts the controllers for `loops.ts`: creates a client, a recorder and a logger for each, and stops them together. */
+/**
+ * Loads and starts the controllers for `loops.ts`: creates a client, a recorder and a logger for each, and stops them together.
+ */
+import { setImmediate } from 'node:timers/promises';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Client } from '../../api/machinery/client.ts';
-import type { Clock } from '../../api/machinery/clock.ts';
+import { type Clock, whenAborted } from '../../api/machinery/clock.ts';
 import type { LoopTurns } from '../../api/machinery/loop-turns.ts';
 import { CoreEventRecorder } from '../../api/machinery/event-recorder.ts';
 import type { Informers } from '../../api/machinery/informer.ts';
@@ -12,7 +15,30 @@ import { defaultControllerOptions, type ControllerOptions } from './options.ts';
 import { isEnabled } from './controller-names.ts';
 import { controllerTable, type ControllerKeys } from './controller-table.ts';
 
+/**
+ * Loads the modules of the enabled controllers, one controller in a turn of the event loop, so that no request waits for all of
+ * them. Never rejects: a controller whose modules cannot be loaded fails when it is started.
+ */
+export async function loadControllers({
+  keys,
+  enabled,
+  isOver,
+}: {
+  readonly keys: ControllerKeys;
+  readonly enabled: readonly string[];
+  /** Whether nobody will start them any more. */
+  readonly isOver: () => boolean;
+}): Promise<void> {
+  for (const row of controllerTable(keys).filter((one) => isEnabled(one, enabled))) {
+    await setImmediate();
+    if (isOver()) return;
+    await row.load().catch(() => undefined);
+  }
+}
+
 export interface StartControllersOptions extends ControllerKeys {
+  /** The result of `loadControllers`. */
+  readonly loaded: Promise<void>;
   /** Creates a client of this user: `system:serviceaccount:kube-system:…` or `system:kube-controller-manager`. */
   readonly clientFor: (userName: string) => Client;
   /** Its client can read everything; the scheduler uses the same informers. */
@@ -38,6 +64,7 @@ export function startControllers(start: StartControllersOptions): RunningControl
   const options = { ...defaultControllerOptions, ...start.options };
   const stop = new AbortController();
   const rows = controllerTable(start).filter((row) => isEnabled(row, options.controllers));
+  const stopped = whenAborted(stop.signal);
   const running = rows.map(async (row) => {
     const user =
       row.account === '' ? 'system:kube-controller-manager' : `system:serviceaccount:kube-system:${row.account}`;
@@ -50,7 +77,10 @@ export function startControllers(start: StartControllersOptions): RunningControl
       component: componentOf(row.account, row.name),
     });
     try {
-      await row.run(
+      await Promise.race([start.loaded, stopped]);
+      if (stop.signal.aborted) return;
+      const run = await row.load();
+      await run(
         {
           name: row.name,
           client: typedClient(client),

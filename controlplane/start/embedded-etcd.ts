@@ -38,10 +38,9 @@ const QUORUM_MS = 300_000;
 const PROMOTE_MS = 300_000;
 const REPORT_EVERY_MS = 10_000;
 
-/** Returns the flags unchanged unless `--etcd=embedded` is given. Throws a StartError. */
+/** For `--etcd=embedded`: returns the flags with those of a connection to this etcd. Throws a StartError. */
 export async function startEmbeddedEtcd(setting: Setting): Promise<ControlPlaneFlags> {
   const { flags, clock, logger, onClose, onFatal } = setting;
-  if (flags.etcd !== 'embedded') return flags;
   const problem = problemOf(flags);
   if (problem !== undefined) throw new StartError(problem);
   await checkBinary(flags.etcdBinary);

@@ -8,20 +8,22 @@ import { keepAuthenticationInfo } from '../authentication/authentication-info.ts
 import { SigningRefused } from '../controllers/certificates/certificate-signer.ts';
 import { enablesAny } from '../controllers/controller-names.ts';
 import type { Audit } from '../audit/audit.ts';
-import { startControllers } from '../controllers/start.ts';
+import type { ControllerKeys } from '../controllers/controller-table.ts';
+import { loadControllers, startControllers } from '../controllers/start.ts';
+import type { Scheduler } from '../scheduler/scheduler.ts';
+import { background } from '../../api/machinery/background.ts';
 import { SYSTEM_USER } from '../model/system-user.ts';
 import { parseCsr } from '../../api/pki/certificate-request.ts';
 import { SIGNER_NAMES, signRequest } from '../pki/signers.ts';
 import { controllerOptions } from '../options/controllers.ts';
 import { keepPolicyRights } from '../bootstrap/policy-rights.ts';
 import { keepServiceAddresses, stateOf } from '../bootstrap/service-address-repair.ts';
-import { startScheduler } from '../scheduler/scheduler.ts';
 import { isPartEnabled, portSpan } from '../options/parts.ts';
 import { storageBackendOf } from '../options/storage.ts';
 import { agentConnection, volumeAgents } from './volume-agents.ts';
 import { keepPublished } from './published-cluster.ts';
 import { startManifestsLoop } from './manifests-loop.ts';
-import { type ElectedLoop, type TermContext, startTerms } from './terms.ts';
+import { type ElectedLoop, startTerms, type TermContext } from './terms.ts';
 
 const AUTOSCALER = 'system:serviceaccount:kube-system:horizontal-pod-autoscaler';
 
@@ -42,6 +44,9 @@ export async function startLoops(
   await keepPublished(parts, port);
   await publishAuthentication(parts);
   const observeQueue = queueMetrics(parts.metrics, parts.clock);
+  const hasControllers = enablesAny(flags.controllers);
+  await startManifestsLoop(parts, audit);
+  const loaded = loadWork(parts, controllerKeys(parts, aggregator));
   // Beside the controllers of kube-controller-manager, which then has the other Lease.
   const nodes: ElectedLoop = {
     lease: 'orchlet-apiserver',
@@ -53,35 +58,54 @@ export async function startLoops(
     lease: flags.leaderElectResourceName,
     component: 'kube-controller-manager',
     user: 'system:kube-controller-manager',
-    start: (context) => startControllerLoops(parts, context, { aggregator, observeQueue }),
+    start: (context) => startControllerLoops(parts, context, { aggregator, observeQueue, loaded }),
   };
   const scheduler: ElectedLoop = {
     lease: 'kube-scheduler',
     component: 'default-scheduler',
     user: 'system:kube-scheduler',
-    start: (context) => startSchedulerLoop(parts, context),
+    start: (context) => startSchedulerLoop(parts, context, loaded),
   };
   // A process without controllers leaves their Lease to one that has some.
-  const loops = [
-    nodes,
-    ...(enablesAny(flags.controllers) ? [controllers] : []),
-    ...(flags.scheduler ? [scheduler] : []),
-  ];
+  const loops = [nodes, ...(hasControllers ? [controllers] : []), ...(flags.scheduler ? [scheduler] : [])];
   startTerms(parts, loops);
-  await startManifestsLoop(parts, audit);
 }
 
-function startSchedulerLoop(parts: Parts, { informers, fence, onEnd }: TermContext): void {
-  const { clock, logger, clients, metrics } = parts;
-  const scheduler = startScheduler({
-    client: fence(clients.as('system:kube-scheduler', { fieldManager: 'kube-scheduler' })),
-    informers,
-    clock,
-    logger: logger.child({ component: 'scheduler' }),
-    random: Math.random,
-    metrics,
+/**
+ * Loads the modules of controllers and scheduler, a sixth of the program, while the first requests are served. A process does
+ * so although it is not elected yet: an upgrade may have replaced the program on the disk when it is. Never rejects: work whose
+ * modules cannot be loaded fails when it starts.
+ */
+async function loadWork({ flags, isClosing }: Parts, keys: ControllerKeys): Promise<void> {
+  await loadControllers({ keys, enabled: flags.controllers, isOver: isClosing });
+  if (flags.scheduler && !isClosing()) await import('../scheduler/scheduler.ts').catch(() => undefined);
+}
+
+function startSchedulerLoop(
+  { clock, logger, clients, metrics, signal }: Parts,
+  { informers, fence, onEnd }: TermContext,
+  loaded: Promise<void>,
+): void {
+  let hasEnded = false;
+  const start = async (): Promise<Scheduler | undefined> => {
+    await loaded;
+    const { startScheduler } = await import('../scheduler/scheduler.ts');
+    if (hasEnded) return undefined;
+    return startScheduler({
+      client: fence(clients.as('system:kube-scheduler', { fieldManager: 'kube-scheduler' })),
+      informers,
+      clock,
+      logger: logger.child({ component: 'scheduler' }),
+      random: Math.random,
+      metrics,
+    });
+  };
+  const starting = start();
+  background(starting, { logger, what: 'Starting the scheduler', signal });
+  onEnd(async () => {
+    hasEnded = true;
+    await (await starting.catch(() => undefined))?.stop();
   });
-  onEnd(() => scheduler.stop());
 }
 
 /** Publishes how clients of the API are authenticated. */
@@ -126,21 +150,34 @@ function keepForNodes(parts: Parts, { informers, fence, onEnd }: TermContext): v
 interface ControllerParts {
   readonly aggregator: Aggregator;
   readonly observeQueue: (name: string) => QueueObserver;
+  readonly loaded: Promise<void>;
 }
 
 function startControllerLoops(
   parts: Parts,
   { informers, fence, onEnd }: TermContext,
-  { aggregator, observeQueue }: ControllerParts,
+  { aggregator, observeQueue, loaded }: ControllerParts,
 ): void {
-  const { flags, clock, turns, logger, registry, security, clients } = parts;
+  const { flags, clock, turns, logger, registry, clients } = parts;
   const controllers = startControllers({
+    ...controllerKeys(parts, aggregator),
+    loaded,
     clientFor: (user) => fence(clients.as(user, { groups: groupsOf(user), fieldManager: 'kube-controller-manager' })),
     informers,
     clock,
     turns,
     logger,
     catalog: registry.catalog,
+    options: controllerOptions(flags),
+    observeQueue,
+  });
+  onEnd(() => controllers.close());
+}
+
+/** What some controllers need beside the API, with the CA as it is now. */
+function controllerKeys(parts: Parts, aggregator: Aggregator): ControllerKeys {
+  const { flags, clock, security } = parts;
+  return {
     rootCaPem: security.pki.material().ca.certificatePem,
     tokenSigner: security.issuer,
     certificateSigner: {
@@ -159,7 +196,6 @@ function startControllerLoops(
     },
     getMetrics: (path) =>
       aggregator.get(path, { name: AUTOSCALER, groups: [...groupsOf(AUTOSCALER), 'system:authenticated'] }),
-    options: controllerOptions(flags),
     ...(isPartEnabled(flags, 'local-storage')
       ? { volumeAgents: volumeAgents(agentConnection(parts), flags.kubeletPreferredAddressTypes) }
       : {}),
@@ -168,7 +204,5 @@ function startControllerLoops(
       apiServerPort: flags.securePort,
       reservedPorts: flags.serviceLbReservedPorts.flatMap((text) => portSpan(text) ?? []),
     },
-    observeQueue,
-  });
-  onEnd(() => controllers.close());
+  };
 }

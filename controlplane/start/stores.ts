@@ -3,7 +3,7 @@ import { access, constants, mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { refuseUnfinishedRestore } from '../backup/unfinished-restore.ts';
-import { buildEncryption, type Encryption } from '../encryption/build.ts';
+import type { Encryption } from '../encryption/build.ts';
 import { type ControlPlaneFlags, parsePortRange } from '../options/controlplane-options.ts';
 import { storageBackendOf } from '../options/storage.ts';
 import { openRegistry, type Registry } from '../registry/registry.ts';
@@ -13,7 +13,6 @@ import { openMemoryStorage } from '../storage/memory.ts';
 import { stampRevision } from '../storage/object-bytes.ts';
 import { openSqliteStorage } from '../storage/sqlite/sqlite-storage.ts';
 import type { Storage } from '../storage/storage.ts';
-import { openEtcdStore } from './etcd-store.ts';
 import type { Setting } from './setting.ts';
 
 /** Twice the write-ahead log between two checkpoints. */
@@ -29,16 +28,9 @@ export interface StoresPhase {
 }
 
 export async function openStores(setting: Setting): Promise<StoresPhase> {
-  const { flags, clock, logger, metrics, schema, onClose } = setting;
+  const { flags, clock, logger, schema, onClose } = setting;
   const directory = await prepareDirectory(setting);
-  const encryption = await buildEncryption({
-    path: flags.encryptionProviderConfig,
-    reloads: flags.encryptionProviderConfigAutomaticReload,
-    clock,
-    logger,
-    metrics,
-  });
-  if (encryption !== undefined) onClose(() => encryption.close());
+  const encryption = await openEncryption(setting);
   // The storage takes the lock of the data directory, without which nothing in it may be changed.
   const storage = await openStorage(setting, directory, encryption);
   const registry = await openRegistry({
@@ -53,6 +45,21 @@ export async function openStores(setting: Setting): Promise<StoresPhase> {
   });
   onClose(() => registry.close());
   return { directory, encryption, storage, registry };
+}
+
+/** Encryption and the storage on etcd are loaded only where they are used. */
+async function openEncryption({ flags, clock, logger, metrics, onClose }: Setting): Promise<Encryption | undefined> {
+  if (flags.encryptionProviderConfig === '') return undefined;
+  const { buildEncryption } = await import('../encryption/build.ts');
+  const encryption = await buildEncryption({
+    path: flags.encryptionProviderConfig,
+    reloads: flags.encryptionProviderConfigAutomaticReload,
+    clock,
+    logger,
+    metrics,
+  });
+  if (encryption !== undefined) onClose(() => encryption.close());
+  return encryption;
 }
 
 /** Creates a missing data directory. With storage in memory, it is a temporary directory that is removed at the end. */
@@ -79,6 +86,7 @@ async function openStorage(setting: Setting, directory: string, encryption: Encr
   const onWatchFailed = (resource: string): void => failedWatches.with(resource).inc();
   const backend = storageBackendOf(flags);
   if (backend === 'etcd3') {
+    const { openEtcdStore } = await import('./etcd-store.ts');
     const storage = await openEtcdStore(setting, { encryption, onWatchFailed });
     onClose(() => storage.close());
     return storage;

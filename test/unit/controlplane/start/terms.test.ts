@@ -65,6 +65,7 @@ test('the controllers and the scheduler of a term leave no timer, watch or catal
     const common = { informers, clock, logger: silentLogger };
     const controllers = startControllers({
       ...common,
+      loaded: Promise.resolve(),
       clientFor: () => client,
       turns: new LoopTurns(clock),
       catalog,
