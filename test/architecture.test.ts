@@ -488,7 +488,6 @@ const LOSSY_JSON: Readonly<Record<string, string>> = {
   'cli/commands/explain-eviction.ts': 'a report that is printed',
   'api/component/logging.ts': 'log lines; large integers are written as texts',
   'api/meta/field-error.ts': 'a value in a message',
-  'controlplane/admission/webhook/review.ts': 'a review has no large numbers; its patch is decoded by the codec',
   'controlplane/aggregation/backend-openapi.ts': 'OpenAPI documents of aggregated servers, and not objects',
   'controlplane/authentication/jwt.ts': 'the numbers of a token are points in time',
   'controlplane/authentication/oidc.ts': 'metadata and keys of an issuer have no numbers',

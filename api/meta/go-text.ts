@@ -30,3 +30,7 @@ export function goType(value: JsonValue | undefined): string {
   if (typeof value === 'boolean') return 'bool';
   return typeof value === 'bigint' || Number.isInteger(value) ? 'int64' : 'float64';
 }
+
+/** The error of Go's JSON decoder for a value that is to have a kind and a version. `type` is its type in JSON. */
+export const notAnObject = (type: string): string =>
+  `json: cannot unmarshal ${type} into Go value of type struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }`;

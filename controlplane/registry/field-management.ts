@@ -15,6 +15,8 @@ export interface ManagedWrite {
   readonly subresource: string;
   /** Fields that this endpoint does not write. No manager can own them through it. */
   readonly resetFields: ResetFields;
+  /** Kubernetes loses the time of those who write through a Scale, so their entries have none. */
+  readonly isUntimed?: boolean;
 }
 
 export interface ApplyWrite extends ManagedWrite {

@@ -45,7 +45,7 @@ export interface Writer {
   readonly apiVersion: string;
   readonly subresource: string;
   /** The time in RFC 3339. */
-  readonly time: string;
+  readonly time: string | undefined;
   /** The fields that this endpoint does not write. */
   readonly ignored: FieldSet;
   /** Whether the schema may have changed since the owners wrote, as that of a custom resource. */

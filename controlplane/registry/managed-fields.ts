@@ -47,7 +47,7 @@ export function createFieldManagement(clock: Clock, expected: ExpectedKind, othe
     manager: write.manager,
     apiVersion: write.apiVersion,
     subresource: write.subresource,
-    time: formatTime(clock.now()),
+    time: write.isUntimed === true ? undefined : formatTime(clock.now()),
     ignored: ignoredSet(write.resetFields),
     others: others === undefined ? undefined : otherVersions(others),
     mayChangeSchema: expected.reader !== builtInReader,

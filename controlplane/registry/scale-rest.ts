@@ -130,6 +130,7 @@ class ScaleWrites {
       manager: context.fieldManager,
       apiVersion: this.#apiVersion,
       subresource: 'scale',
+      isUntimed: true,
       resetFields: this.#version.store.strategy.resetFields ?? [],
     };
   }

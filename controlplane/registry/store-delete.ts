@@ -47,7 +47,6 @@ export async function deleteEntry(
   target: DeleteTarget,
   options: DeleteOptions,
 ): Promise<Deleted> {
-  await admitDelete(store, context, target, options, 'admit');
   let entry = currentEntry(store, target.namespace, target.name);
   let marked = false;
   for (;;) {
@@ -69,14 +68,13 @@ export async function deleteEntry(
   }
 }
 
-/** Admission sees a DELETE twice: first the mutating plugins, and then the validating plugins with the object. */
+/** Runs the mutating and then the validating plugins, which both see the object. There is none to see before it was found. */
 async function admitDelete(
   store: Store,
   context: RequestContext,
   target: DeleteTarget,
   options: DeleteOptions,
-  phase: 'admit' | 'validate',
-  old?: KubeObject,
+  old: KubeObject,
 ): Promise<void> {
   if (target.isAdmitted === true) return;
   const attributes = admissionAttributes(context, {
@@ -89,7 +87,8 @@ async function admitDelete(
     options: target.optionsObject,
     dryRun: options.dryRun,
   });
-  await store.admission[phase](attributes, context.signal);
+  await store.admission.admit(attributes, context.signal);
+  await store.admission.validate(attributes, context.signal);
 }
 
 type Step = Deleted | { readonly again: CacheEntry };
@@ -114,7 +113,7 @@ async function deleteStep(
   const plan = planDeletion(store, entry.object, options);
   if (plan.kind === 'pending') return { state: 'marked', entry };
   if (plan.kind === 'now') return await removeNow(store, context, target, options, entry);
-  await admitDelete(store, context, target, options, 'validate', entry.object);
+  await admitDelete(store, context, target, options, entry.object);
   const written = await write(store, entry, plan.object, options.dryRun);
   if (plan.stays) return { state: 'marked', entry: written.entry };
   return written.stored === undefined ? gone(store, written.entry) : { again: written.stored };
@@ -142,7 +141,7 @@ async function markFirst(
 ): Promise<Deleted | undefined> {
   const { strategy } = store;
   if (entry.object.metadata.deletionTimestamp === undefined) {
-    await admitDelete(store, context, target, options, 'validate', entry.object);
+    await admitDelete(store, context, target, options, entry.object);
     const object = cloneJson(entry.object);
     object.metadata.deletionTimestamp = formatTime(store.clock.now());
     strategy.markTerminating?.(object);
@@ -160,7 +159,7 @@ async function removeNow(
   options: DeleteOptions,
   entry: CacheEntry,
 ): Promise<Deleted> {
-  await admitDelete(store, context, target, options, 'validate', entry.object);
+  await admitDelete(store, context, target, options, entry.object);
   if (options.dryRun) return gone(store, entry);
   const revision = await inTransaction(store, { object: undefined, old: entry.object }, (transactionWrites) =>
     store.storage.delete(entry.key, entry.revision, transactionWrites),

@@ -1,6 +1,7 @@
 /** Reads and decodes the body of a write. The registry checks its kind. */
 import { JsonNumberError, JsonSyntaxError, stringifyJson } from '../../api/codec/json.ts';
 import { YamlSyntaxError } from '../../api/codec/yaml.ts';
+import { notAnObject } from '../../api/meta/go-text.ts';
 import { newBadRequest, isStatusError } from '../../api/meta/status-error.ts';
 import { LARGE_BYTES, nextTurn } from '../registry/large-object.ts';
 import type { Body, Rest } from '../model/rest.ts';
@@ -77,9 +78,6 @@ function decodeProblem(error: unknown): string {
   if (isStatusError(error) && error.code === 400) return error.status.message ?? '';
   throw error;
 }
-
-const notAnObject = (type: string): string =>
-  `json: cannot unmarshal ${type} into Go value of type struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }`;
 
 /** Reads the members that select the type of a body. Throws kube-apiserver's error for one that is not a text. */
 function typeMetaOf(value: unknown): { readonly apiVersion: string; readonly kind: string } {

@@ -2,11 +2,34 @@
  * The resources, versions and conversions that webhook plugins look up, from the built-in table and the catalog of custom
  * resources.
  */
-import { type GroupVersionResource, type KubeObject, apiVersionOf } from '../../../api/meta/object.ts';
+import { stringifyJson } from '../../../api/codec/json.ts';
+import { invalid } from '../../../api/meta/field-error.ts';
+import {
+  type GroupVersionKind,
+  type GroupVersionResource,
+  type KubeObject,
+  apiVersionOf,
+  parseApiVersion,
+} from '../../../api/meta/object.ts';
+import { quoteText } from '../../../api/meta/quote.ts';
+import { newInvalid, newStatusError } from '../../../api/meta/status-error.ts';
+import { isRecord } from '../../authentication/jwt.ts';
 import type { ResourceCatalog } from '../../model/rest.ts';
-import { decodeStruct } from '../../../api/schema/decode.ts';
-import type { Schema } from '../../../api/schema/schema.ts';
+import { DecodeError, decodeStruct } from '../../../api/schema/decode.ts';
+import type { Schema, StructType } from '../../../api/schema/schema.ts';
 import type { VersionConversion } from '../policy/request-view.ts';
+
+const OBJECT_META = 'io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta';
+
+/** Returns a member of metadata with the type that it must have, or nothing. */
+function readMember(struct: StructType, name: string, value: unknown): object {
+  try {
+    return decodeStruct(struct, { [name]: value }).value;
+  } catch (error) {
+    if (error instanceof DecodeError) return {};
+    throw error;
+  }
+}
 
 /** Events of both groups are the same objects. */
 const keptAs = (group: string): string => (group === 'events.k8s.io' ? '' : group);
@@ -25,6 +48,32 @@ export function catalogConversion(
   }),
   applyDefaults: (object: KubeObject) => void = () => undefined,
 ): VersionConversion {
+  const metadataStruct = schema.struct(OBJECT_META);
+
+  /** Throws for another kind, and for a version that the group does not have. Drops metadata of other types. */
+  function customObject(object: KubeObject, wanted: GroupVersionKind): KubeObject {
+    const { kind, apiVersion = '', metadata } = object as Partial<KubeObject>;
+    if (typeof kind !== 'string' || kind === '')
+      throw new Error(`Object 'Kind' is missing in '${stringifyJson(object)}'`);
+    const { group, version } = parseApiVersion(apiVersion) ?? { group: '', version: '' };
+    if (group !== wanted.group || schemaVersions(group).has(version) === false) {
+      const text = `${apiVersion}, Kind=${kind} is unstructured and is not suitable for converting to`;
+      throw newStatusError(500, '', `${text} ${quoteText(apiVersionOf(wanted))}`);
+    }
+    if (kind !== wanted.kind)
+      throw newInvalid({ group, resource: kind }, metadata?.name ?? '', [
+        invalid('kind', kind, `must be ${wanted.kind}`),
+      ]);
+    const kept = Object.entries(isRecord(metadata) ? metadata : {}).flatMap(([name, value]) => {
+      const read = metadataStruct === undefined ? { [name]: value } : readMember(metadataStruct, name, value);
+      return Object.entries(read).filter(([, member]) => !Array.isArray(member) || member.length > 0);
+    });
+    return { ...object, metadata: Object.fromEntries(kept) };
+  }
+
+  const schemaVersions = (group: string): ReadonlySet<string> =>
+    new Set(catalog.resources().flatMap((info) => (info.group === group ? [info.version] : [])));
+
   const infoOf = ({ group, version, resource }: GroupVersionResource) =>
     catalog.find(group, version, resource, '')?.info;
   return {
@@ -49,7 +98,10 @@ export function catalogConversion(
     convert,
     conform(object, kind) {
       const struct = schema.kind(kind.group, kind.version, kind.kind);
-      const fitted = struct === undefined ? object : (decodeStruct(struct, object).value as unknown as KubeObject);
+      const fitted =
+        struct === undefined
+          ? customObject(object, kind)
+          : (decodeStruct(struct, object).value as unknown as KubeObject);
       const made = { ...fitted, apiVersion: apiVersionOf(kind), kind: kind.kind };
       applyDefaults(made);
       return made;

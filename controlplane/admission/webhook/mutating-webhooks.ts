@@ -8,7 +8,7 @@ import { applyJsonPatch } from '../../../api/codec/json-patch.ts';
 import { mutatingWebhookConfigurations } from '../../../api/machinery/resources.ts';
 import { jsonEqual } from '../../../api/meta/json-equality.ts';
 import type { JsonValue, KubeObject } from '../../../api/meta/object.ts';
-import { newInternalError } from '../../../api/meta/status-error.ts';
+import { isStatusError, newInternalError } from '../../../api/meta/status-error.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from '../admission.ts';
 import { kindOfObject } from '../policy/request-view.ts';
 import type { Source } from '../../readers/sources.ts';
@@ -107,9 +107,15 @@ class MutatingPlugin extends WebhookPlugin implements AdmissionPlugin {
     let patched: KubeObject;
     try {
       patched = applyJsonPatch(view.object as unknown as JsonValue, [...patch]) as unknown as KubeObject;
-      patched = conversion.conform?.(patched, view.kind) ?? patched;
     } catch (error) {
       throw newInternalError(patchMessage(error, patch), error);
+    }
+    try {
+      patched = conversion.conform?.(patched, view.kind) ?? patched;
+    } catch (error) {
+      throw isStatusError(error)
+        ? error
+        : newInternalError(error instanceof Error ? error.message : String(error), error);
     }
     if (jsonEqual(patched, view.object)) return false;
     const isOwn = view.object === own;

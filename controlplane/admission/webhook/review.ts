@@ -1,7 +1,8 @@
 /** Builds the AdmissionReview that a webhook gets, and reads its response, with kube-apiserver's errors. */
+import { notAnObject } from '../../../api/meta/go-text.ts';
 import { quoteText } from '../../../api/meta/quote.ts';
 import { randomUUID } from 'node:crypto';
-import { parseJson, stringifyJson } from '../../../api/codec/json.ts';
+import { JsonSyntaxError, parseJson, stringifyJson } from '../../../api/codec/json.ts';
 import { newStatusError, type StatusError, type StatusDetails } from '../../../api/meta/status-error.ts';
 import type { GroupVersionResource, KubeObject, GroupVersionKind } from '../../../api/meta/object.ts';
 import { isRecord } from '../../authentication/jwt.ts';
@@ -93,14 +94,7 @@ const invalidResponse = (why: string): ReviewError => new ReviewError(`received 
  * to which the failure policy applies.
  */
 export function readAnswer(text: string, review: Review, isMutating: boolean): ReviewResult {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    throw called("couldn't get version/kind; json parse error: unexpected end of JSON input");
-  }
-  if (!isRecord(value))
-    throw called("couldn't get version/kind; json parse error: json: cannot unmarshal into Go value");
+  const value = decodedAnswer(text);
   const apiVersion = typeof value['apiVersion'] === 'string' ? value['apiVersion'] : '';
   const kind = typeof value['kind'] === 'string' ? value['kind'] : '';
   const expected = `${GROUP}/${review.version}`;
@@ -114,6 +108,7 @@ export function readAnswer(text: string, review: Review, isMutating: boolean): R
       `expected webhook response of ${gvk(expected, 'AdmissionReview')}, got ${gvk(apiVersion, kind)}`,
     );
   }
+  checkTypes(response);
   const uid = typeof response['uid'] === 'string' ? response['uid'] : '';
   if (review.version === 'v1' && uid !== review.uid) {
     throw invalidResponse(`expected response.uid=${quoteText(review.uid)}, got ${quoteText(uid)}`);
@@ -134,6 +129,43 @@ export function readAnswer(text: string, review: Review, isMutating: boolean): R
         )
       : {},
   };
+}
+
+function decodedAnswer(text: string): Record<string, unknown> {
+  let value: unknown;
+  try {
+    ({ value } = parseJson(Buffer.from(text)));
+  } catch (error) {
+    if (!(error instanceof JsonSyntaxError)) throw error;
+    throw called(`couldn't get version/kind; json parse error: ${error.message}`);
+  }
+  if (value === null) return {};
+  if (isRecord(value)) return value;
+  throw called(`couldn't get version/kind; json parse error: ${notAnObject(goKind(value))}`);
+}
+
+const goKind = (value: unknown): string =>
+  Array.isArray(value) ? 'array' : typeof value === 'boolean' ? 'bool' : typeof value;
+
+/** The members of a response that are not read leniently, with their types in JSON and in Go. */
+const MEMBERS: readonly (readonly [name: string, type: string, goType: string])[] = [
+  ['uid', 'string', 'types.UID'],
+  ['allowed', 'bool', 'bool'],
+  ['patch', 'string', '[]uint8'],
+  ['patchType', 'string', 'v1.PatchType'],
+];
+
+/** A webhook that allows with `"yes"` has made a mistake, which is not a refusal. */
+function checkTypes(response: Readonly<Record<string, unknown>>): void {
+  for (const [name, type, goType] of MEMBERS) {
+    const value = response[name] ?? undefined;
+    if (value === undefined || goKind(value) === type) continue;
+    const field = `AdmissionResponse.response.${name}`;
+    throw called(`json: cannot unmarshal ${goKind(value)} into Go struct field ${field} of type ${goType}`);
+  }
+  const { patch } = response;
+  const stray = typeof patch === 'string' ? /[^A-Za-z0-9+/=\r\n]/.exec(patch) : null;
+  if (stray !== null) throw called(`illegal base64 data at input byte ${stray.index}`);
 }
 
 function checkKind(apiVersion: string, kind: string, expected: string, version: string): void {
@@ -181,7 +213,8 @@ function operationsOf(bytes: Buffer | undefined): JsonPatch | undefined {
   try {
     patch = parseJson(bytes).value;
   } catch (error) {
-    throw undecodable('unexpected end of JSON input', error);
+    if (!(error instanceof JsonSyntaxError)) throw error;
+    throw undecodable(error.message, error);
   }
   if (patch === null) return undefined;
   if (!Array.isArray(patch))
