@@ -6,8 +6,11 @@ import { quoteText } from '../../api/meta/quote.ts';
 import { randomUUID } from 'node:crypto';
 import { stringifyJson } from '../../api/codec/json.ts';
 import { cloneJson } from '../../api/meta/json-equality.ts';
-import { apiVersionOf, type JsonObject, type KubeObject } from '../../api/meta/object.ts';
-import { newInternalError } from '../../api/meta/status-error.ts';
+import { goType } from '../../api/meta/go-text.ts';
+import { apiVersionOf, type JsonObject, type JsonValue, type KubeObject } from '../../api/meta/object.ts';
+import { validateLabels } from '../../api/meta/selector.ts';
+import { newStatusError } from '../../api/meta/status-error.ts';
+import { checkReviewKind } from '../admission/webhook/webhook-answer.ts';
 import type { Conversion } from '../registry/strategy.ts';
 import type { WebhookClientConfig } from './definition.ts';
 import type { VersionSchema } from './version-conversion.ts';
@@ -23,6 +26,7 @@ export interface WebhookConversionOptions {
   readonly call: CallConversion;
 }
 
+const GROUP = 'apiextensions.k8s.io';
 const SUPPORTED = ['v1', 'v1beta1'];
 
 /** `base` converts the objects to the schemas of the versions after the webhook has converted them. */
@@ -39,16 +43,19 @@ export function webhookConversion(
   async function ask(objects: readonly KubeObject[], version: string): Promise<KubeObject[]> {
     const desiredAPIVersion = apiVersionOf({ group, version });
     const webhook = `conversion webhook for ${objects[0]?.apiVersion ?? ''}, Kind=${kind}`;
-    const fail = (why: string): Error => newInternalError(`${webhook} failed: ${why}`);
+    const fail = (why: string): Error => newStatusError(500, '', `${webhook} failed: ${why}`);
     const uid = randomUUID();
     const body = {
       kind: 'ConversionReview',
-      apiVersion: `apiextensions.k8s.io/${review}`,
+      apiVersion: `${GROUP}/${review}`,
       request: { uid, desiredAPIVersion, objects },
+      // Kubernetes encodes the empty response as well.
+      response: { uid: '', convertedObjects: null, result: { metadata: {} } },
     };
     let answer: unknown;
     try {
       answer = await call(config, stringifyJson(body));
+      checkReviewKind(isMap(answer) ? answer : {}, { group: GROUP, version: review, kind: 'ConversionReview' });
     } catch (error) {
       throw fail(error instanceof Error ? error.message : String(error));
     }
@@ -63,9 +70,11 @@ export function webhookConversion(
     }
     const converted = response.convertedObjects ?? [];
     if (converted.length !== objects.length) {
-      throw newInternalError(`${webhook} returned ${converted.length} objects, expected ${objects.length}`);
+      throw newStatusError(500, '', `${webhook} returned ${converted.length} objects, expected ${objects.length}`);
     }
-    return objects.map((object, index) => taken(object, converted[index] ?? {}, desiredAPIVersion, webhook));
+    return objects.map((object, index) =>
+      taken(object, converted[index] ?? {}, { apiVersion: desiredAPIVersion, index, webhook }),
+    );
   }
 
   return {
@@ -89,15 +98,19 @@ export function webhookConversion(
 }
 
 /** Merges the response into the object. The identity of the object does not change. */
-function taken(object: KubeObject, converted: JsonObject, apiVersion: string, webhook: string): KubeObject {
-  const refuse = (why: string): Error => newInternalError(`${webhook} returned invalid ${why}`);
+function taken(
+  object: KubeObject,
+  converted: JsonObject,
+  { apiVersion, index, webhook }: { readonly apiVersion: string; readonly index: number; readonly webhook: string },
+): KubeObject {
+  const refuse = (why: string): Error => newStatusError(500, '', `${webhook} returned invalid ${why}`);
   const next = converted as unknown as KubeObject;
   if (next.apiVersion !== apiVersion) {
     const why = `invalid groupVersion (expected ${apiVersion}, received ${next.apiVersion ?? ''})`;
-    throw refuse(`object at index 0: ${why}`);
+    throw refuse(`object at index ${index}: ${why}`);
   }
   if (next.kind !== object.kind) {
-    throw refuse(`object at index 0: invalid kind (expected ${object.kind ?? ''}, received ${next.kind ?? ''})`);
+    throw refuse(`object at index ${index}: invalid kind (expected ${object.kind ?? ''}, received ${next.kind ?? ''})`);
   }
   const metadata: unknown = next.metadata ?? {};
   if (!isMap(metadata)) throw refuse('metadata: it is not an object');
@@ -115,18 +128,22 @@ function taken(object: KubeObject, converted: JsonObject, apiVersion: string, we
   for (const name of ['labels', 'annotations'] as const) {
     const texts = metadata[name] ?? {};
     // Typed clients could not decode the object, nor any list that contains it.
-    if (!isMapOfTexts(texts)) throw refuse(`metadata: its ${name} are not texts by name`);
-    if (Object.keys(texts).length > 0) kept[name] = texts;
+    if (!isMap(texts)) throw refuse(`metadata: metadata.${name} is not a map`);
+    const wrong = Object.entries(texts).find(([, text]) => typeof text !== 'string');
+    if (wrong !== undefined) {
+      const why = `metadata.${name}[${wrong[0]}] must be a string, but is ${goType(wrong[1] as JsonValue)} in converted object`;
+      throw refuse(`metadata: ${why}`);
+    }
+    if (Object.keys(texts).length > 0) kept[name] = texts as Record<string, string>;
   }
+  const [error] = validateLabels(kept.labels, 'metadata.labels');
+  if (error !== undefined) throw refuse(`metadata: ${String(error)}`);
   return { ...next, metadata: kept };
 }
 
 function isMap(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
-
-const isMapOfTexts = (value: unknown): value is Record<string, string> =>
-  isMap(value) && Object.values(value).every((text) => typeof text === 'string');
 
 interface ConversionResponse {
   readonly uid?: string;

@@ -1,8 +1,8 @@
 /** Calls of other servers: aggregated API servers, and webhooks that convert custom resources. */
 import { clientMetrics } from '../../api/component/client-metrics.ts';
-import { parseJson } from '../../api/codec/json.ts';
 import { apiServices, customResourceDefinitions, endpointSlices, services } from '../../api/machinery/resources.ts';
 import { endpointOf } from '../admission/webhook/endpoint.ts';
+import { answerFault, decodedReview } from '../admission/webhook/webhook-answer.ts';
 import { aggregationMetrics } from '../aggregation/aggregation-metrics.ts';
 import { Aggregator } from '../aggregation/aggregator.ts';
 import { startAutoRegistration } from '../aggregation/auto-registration.ts';
@@ -27,8 +27,9 @@ export function conversionCalls({ sources, dialer, metrics, clock }: Parts): Cal
     const endpoint = await endpointOf(config, CONVERSION_TIMEOUT_SECONDS, found);
     const signal = AbortSignal.timeout(CONVERSION_TIMEOUT_SECONDS * 1000);
     const answer = await client.call(endpoint, { method: 'POST', body, signal });
-    if (answer.status !== 200) throw new Error(`the server answered ${answer.status}`);
-    return parseJson(answer.body).value;
+    const fault = answerFault(answer);
+    if (fault !== undefined) throw new Error(fault);
+    return decodedReview(answer.body);
   };
 }
 

@@ -19,6 +19,7 @@ import { until } from '../until.ts';
 
 const TOKEN = 'custom-webhooks-token';
 const THINGS = '/apis/hooks.example.com/v1/namespaces/default/things';
+const OTHERS = '/apis/versions.example.com/v2/others';
 const DAY = 86_400_000;
 
 const directory = mkdtempSync(join(tmpdir(), 'orchlet-hooks-'));
@@ -40,6 +41,33 @@ interface Review {
 }
 
 let reviews: Review[] = [];
+interface ConversionReview {
+  readonly apiVersion: string;
+  readonly kind: string;
+  readonly request: {
+    readonly uid: string;
+    readonly desiredAPIVersion: string;
+    readonly objects: readonly JsonObject[];
+  };
+  readonly response: JsonObject;
+}
+type Converted = JsonObject & { metadata: JsonObject };
+
+/** Answers the next conversions, with the objects in the version that is asked for. */
+let conversion: (review: ConversionReview, objects: Converted[]) => unknown = converted;
+let conversions: ConversionReview[] = [];
+
+function converted({ apiVersion, kind, request }: ConversionReview, convertedObjects: Converted[]): JsonObject {
+  return { apiVersion, kind, response: { uid: request.uid, result: { status: 'Success' }, convertedObjects } };
+}
+
+const changed =
+  (change: (object: Converted) => void): typeof conversion =>
+  (review, objects) => {
+    objects.forEach(change);
+    return converted(review, objects);
+  };
+
 /** Answers the next reviews. */
 let respond: (review: Review, response: ServerResponse) => void = allow({});
 
@@ -101,9 +129,19 @@ before(async () => {
     const chunks: Buffer[] = [];
     message.on('data', (chunk: Buffer) => chunks.push(chunk));
     message.on('end', () => {
-      const review = JSON.parse(Buffer.concat(chunks).toString()) as Review;
-      reviews.push(review);
-      respond(review, response);
+      const review = JSON.parse(Buffer.concat(chunks).toString()) as Review | ConversionReview;
+      if (!('operation' in review.request)) {
+        const { desiredAPIVersion: apiVersion, objects } = review.request;
+        conversions.push(review as ConversionReview);
+        const answer = conversion(
+          review as ConversionReview,
+          objects.map((object) => ({ ...object, apiVersion }) as unknown as Converted),
+        );
+        text(typeof answer === 'string' ? answer : JSON.stringify(answer))(review as never, response);
+        return;
+      }
+      reviews.push(review as Review);
+      respond(review as Review, response);
     });
   });
   await new Promise<void>((resolve) => {
@@ -137,6 +175,31 @@ before(async () => {
   });
   assert.equal(definition.status, 201, definition.text);
   await until('the resource of the definition', async () => (await call('GET', THINGS)).status === 200);
+  const version = (name: string, storage: boolean): JsonObject => ({
+    name,
+    served: true,
+    storage,
+    schema: { openAPIV3Schema: { type: 'object', properties: { spec: open } } },
+  });
+  const url = `https://127.0.0.1:${(server.address() as AddressInfo).port}/`;
+  const caBundle = Buffer.from(ca).toString('base64');
+  const convertible = await call('POST', '/apis/apiextensions.k8s.io/v1/customresourcedefinitions', {
+    apiVersion: 'apiextensions.k8s.io/v1',
+    kind: 'CustomResourceDefinition',
+    metadata: { name: 'others.versions.example.com' },
+    spec: {
+      group: 'versions.example.com',
+      scope: 'Cluster',
+      names: { plural: 'others', kind: 'Other' },
+      versions: [version('v1', true), version('v2', false)],
+      conversion: {
+        strategy: 'Webhook',
+        webhook: { conversionReviewVersions: ['v1'], clientConfig: { url, caBundle } },
+      },
+    },
+  });
+  assert.equal(convertible.status, 201, convertible.text);
+  await until('the resource with versions', async () => (await call('GET', OTHERS)).status === 200);
   const configuration = await call('POST', '/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations', {
     apiVersion: 'admissionregistration.k8s.io/v1',
     kind: 'MutatingWebhookConfiguration',
@@ -147,10 +210,7 @@ before(async () => {
         admissionReviewVersions: ['v1'],
         sideEffects: 'None',
         rules: [{ operations: ['*'], apiGroups: ['hooks.example.com'], apiVersions: ['*'], resources: ['*/*'] }],
-        clientConfig: {
-          url: `https://127.0.0.1:${(server.address() as AddressInfo).port}/`,
-          caBundle: Buffer.from(ca).toString('base64'),
-        },
+        clientConfig: { url, caBundle },
       },
     ],
   });
@@ -284,4 +344,68 @@ describe('answers that are none', () => {
       assert.deepEqual((await created()).slice(0, 2), [500, failed + message]);
     });
   }
+});
+
+describe('conversions that are none', () => {
+  const webhook = 'conversion webhook for versions.example.com/v2, Kind=Other';
+  const cases: readonly (readonly [string, typeof conversion, string])[] = [
+    ['empty', () => '', 'failed: 0-length response with status code: 200 and content type: application/json'],
+    [
+      'another kind',
+      (review, objects) => ({ ...converted(review, objects), kind: 'Foo' }),
+      'failed: no kind "Foo" is registered for version "apiextensions.k8s.io/v1" in scheme "pkg/runtime/scheme.go:111"',
+    ],
+    [
+      'another version of the review',
+      (review, objects) => ({ ...converted(review, objects), apiVersion: 'apiextensions.k8s.io/v1beta1' }),
+      'failed: converting (v1beta1.ConversionReview) to (v1.ConversionReview): unknown conversion',
+    ],
+    [
+      'a failure',
+      ({ apiVersion, kind, request: { uid } }) => ({
+        apiVersion,
+        kind,
+        response: { uid, result: { status: 'Failure', message: 'no can do' } },
+      }),
+      'failed: no can do',
+    ],
+    ['no objects', (review) => converted(review, []), 'returned 0 objects, expected 1'],
+    [
+      'another group',
+      changed((object) => (object['apiVersion'] = 'x/v1')),
+      'returned invalid object at index 0: invalid groupVersion (expected versions.example.com/v1, received x/v1)',
+    ],
+    [
+      'another name',
+      changed((object) => (object.metadata['name'] = 'changed')),
+      'returned invalid object: must have the same name: one != changed',
+    ],
+    [
+      'a label that is no text',
+      changed((object) => (object.metadata['labels'] = { n: 1 })),
+      'returned invalid metadata: metadata.labels[n] must be a string, but is int64 in converted object',
+    ],
+    [
+      'a label with an invalid name',
+      changed((object) => (object.metadata['labels'] = { 'a b': 'x' })),
+      'returned invalid metadata: metadata.labels: Invalid value: "a b": name part must consist of',
+    ],
+  ];
+  const body = { apiVersion: 'versions.example.com/v2', kind: 'Other', metadata: { name: 'one' }, spec: { b: 1 } };
+  for (const [name, answer, message] of cases) {
+    test(name, async () => {
+      conversion = answer;
+      const { status, text: answered } = await call('POST', `${OTHERS}?dryRun=All`, body);
+      const shown = JSON.parse(answered) as { message: string; reason?: string };
+      assert.deepEqual([status, shown.reason], [500, undefined], answered);
+      assert.ok(shown.message.startsWith(`${webhook} ${message}`), shown.message);
+    });
+  }
+
+  test('a review has an empty response', async () => {
+    conversion = converted;
+    conversions = [];
+    assert.equal((await call('POST', `${OTHERS}?dryRun=All`, body)).status, 201);
+    assert.deepEqual(conversions[0]?.response, { uid: '', convertedObjects: null, result: { metadata: {} } });
+  });
 });

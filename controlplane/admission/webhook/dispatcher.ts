@@ -2,14 +2,13 @@
  * Calls one webhook and evaluates the result: failure policy, timeout, warnings, audit annotations, metrics. The mutating and
  * the validating plugin use it; they differ in the order of calls and in the use of patches.
  */
-import { JsonSyntaxError, parseJson } from '../../../api/codec/json.ts';
 import { quoteText } from '../../../api/meta/quote.ts';
 import { newBadRequest, newForbidden, newInternalError, type StatusError } from '../../../api/meta/status-error.ts';
-import { isRecord } from '../../authentication/jwt.ts';
 import { withTimeout, type WebhookClient } from '../../authentication/webhook-client.ts';
 import type { AdmissionAttributes } from '../admission.ts';
 import { endpointOf, shownUrl, type EndpointOptions } from './endpoint.ts';
 import type { RegisteredWebhook, Webhook } from './matching.ts';
+import { answerFault } from './webhook-answer.ts';
 import { deniedError, readAnswer, REVIEW_VERSIONS, reviewOf, type ReviewResult, type ReviewView } from './review.ts';
 
 type CallType = 'admit' | 'validating';
@@ -165,54 +164,21 @@ export class Dispatcher {
       const url = quoteText(shownUrl(webhook.clientConfig, seconds));
       throw new CallFailure(`failed to call webhook: Post ${url}: ${why}`, 503, { cause: error });
     }
-    if (answer.status < 200 || answer.status >= 300) {
-      const why = statusText(answer.status, answer.body);
-      throw new CallFailure(`failed to call webhook: ${why}`, answer.status);
-    }
-    if (answer.body.length === 0) {
-      const what = `status code: ${answer.status} and content type: ${answer.contentType}`;
-      throw new CallFailure(`failed to call webhook: 0-length response with ${what}`, 503);
-    }
+    const fault = answerFault(answer);
+    if (fault !== undefined)
+      throw new CallFailure(`failed to call webhook: ${fault}`, answer.status >= 300 ? answer.status : 503);
     try {
-      return readAnswer(answer.body.toString('utf8'), review, this.#type === 'admit');
+      return readAnswer(answer.body, review, this.#type === 'admit');
     } catch (error) {
       throw new CallFailure(error instanceof Error ? error.message : String(error), 503, { cause: error });
     }
   }
 }
 
-const OPENING_BRACE = 0x7b;
 const labelOf = (code: number): string => String(Math.min(code, LARGEST_CODE));
 
 function versionFor({ admissionReviewVersions = [] }: Webhook): (typeof REVIEW_VERSIONS)[number] | undefined {
   const known: readonly string[] = REVIEW_VERSIONS;
   const found = admissionReviewVersions.find((one) => known.includes(one));
   return REVIEW_VERSIONS.find((one) => one === found);
-}
-
-/** Returns the message of a Status, which client-go takes for the error. */
-function statusMessage(body: Buffer): string | undefined {
-  if (body[0] !== OPENING_BRACE) return undefined;
-  try {
-    const { value } = parseJson(body);
-    const { kind, apiVersion, message } = isRecord(value) ? value : {};
-    return kind === 'Status' && apiVersion === 'v1' && typeof message === 'string' ? message : undefined;
-  } catch (error) {
-    if (error instanceof JsonSyntaxError) return undefined;
-    throw error;
-  }
-}
-
-/** Formats an unsuccessful response like client-go. */
-function statusText(status: number, bytes: Buffer): string {
-  const told = statusMessage(bytes);
-  if (told !== undefined) return told;
-  if (status === 400) return 'the server rejected our request for an unknown reason';
-  if (status === 404) return 'the server could not find the requested resource';
-  if (status === 401) return 'the server has asked for the client to provide credentials';
-  if (status === 403) return 'forbidden';
-  const body = bytes.toString('utf8');
-  if (status >= 500)
-    return `an error on the server (${quoteText(body.trim() === '' ? 'unknown' : body.trim())}) has prevented the request from succeeding`;
-  return `the server responded with the status code ${status} but did not return more information`;
 }

@@ -1,5 +1,4 @@
 /** Builds the AdmissionReview that a webhook gets, and reads its response, with kube-apiserver's errors. */
-import { notAnObject } from '../../../api/meta/go-text.ts';
 import { quoteText } from '../../../api/meta/quote.ts';
 import { randomUUID } from 'node:crypto';
 import { JsonSyntaxError, parseJson, stringifyJson } from '../../../api/codec/json.ts';
@@ -8,6 +7,7 @@ import type { GroupVersionResource, KubeObject, GroupVersionKind } from '../../.
 import { isRecord } from '../../authentication/jwt.ts';
 import { userInfoJson } from '../../model/user-info.ts';
 import type { AdmissionAttributes } from '../admission.ts';
+import { checkReviewKind, decodedReview, jsonKind } from './webhook-answer.ts';
 
 const GROUP = 'admission.k8s.io';
 /** The highest status code of HTTP. */
@@ -89,16 +89,27 @@ class ReviewError extends Error {
 const called = (why: string): ReviewError => new ReviewError(`failed to call webhook: ${why}`);
 const invalidResponse = (why: string): ReviewError => new ReviewError(`received invalid webhook response: ${why}`);
 
+function asCalled<Result>(work: () => Result): Result {
+  try {
+    return work();
+  } catch (error) {
+    throw called(error instanceof Error ? error.message : String(error));
+  }
+}
+
 /**
  * Reads the AdmissionReview with which a webhook answers. Throws the errors of kube-apiserver for an answer of another form,
  * to which the failure policy applies.
  */
-export function readAnswer(text: string, review: Review, isMutating: boolean): ReviewResult {
-  const value = decodedAnswer(text);
+export function readAnswer(body: Buffer, review: Review, isMutating: boolean): ReviewResult {
+  const value = asCalled(() => {
+    const decoded = decodedReview(body);
+    checkReviewKind(decoded, { group: GROUP, version: review.version, kind: 'AdmissionReview' });
+    return decoded;
+  });
   const apiVersion = typeof value['apiVersion'] === 'string' ? value['apiVersion'] : '';
   const kind = typeof value['kind'] === 'string' ? value['kind'] : '';
   const expected = `${GROUP}/${review.version}`;
-  checkKind(apiVersion, kind, expected, review.version);
   const { response } = value;
   if (!isRecord(response)) throw invalidResponse('webhook response was absent');
   const gvk = (version: string, name: string): string =>
@@ -131,22 +142,6 @@ export function readAnswer(text: string, review: Review, isMutating: boolean): R
   };
 }
 
-function decodedAnswer(text: string): Record<string, unknown> {
-  let value: unknown;
-  try {
-    ({ value } = parseJson(Buffer.from(text)));
-  } catch (error) {
-    if (!(error instanceof JsonSyntaxError)) throw error;
-    throw called(`couldn't get version/kind; json parse error: ${error.message}`);
-  }
-  if (value === null) return {};
-  if (isRecord(value)) return value;
-  throw called(`couldn't get version/kind; json parse error: ${notAnObject(goKind(value))}`);
-}
-
-const goKind = (value: unknown): string =>
-  Array.isArray(value) ? 'array' : typeof value === 'boolean' ? 'bool' : typeof value;
-
 /** The members of a response that are not read leniently, with their types in JSON and in Go. */
 const MEMBERS: readonly (readonly [name: string, type: string, goType: string])[] = [
   ['uid', 'string', 'types.UID'],
@@ -159,30 +154,13 @@ const MEMBERS: readonly (readonly [name: string, type: string, goType: string])[
 function checkTypes(response: Readonly<Record<string, unknown>>): void {
   for (const [name, type, goType] of MEMBERS) {
     const value = response[name] ?? undefined;
-    if (value === undefined || goKind(value) === type) continue;
+    if (value === undefined || jsonKind(value) === type) continue;
     const field = `AdmissionResponse.response.${name}`;
-    throw called(`json: cannot unmarshal ${goKind(value)} into Go struct field ${field} of type ${goType}`);
+    throw called(`json: cannot unmarshal ${jsonKind(value)} into Go struct field ${field} of type ${goType}`);
   }
   const { patch } = response;
   const stray = typeof patch === 'string' ? /[^A-Za-z0-9+/=\r\n]/.exec(patch) : null;
   if (stray !== null) throw called(`illegal base64 data at input byte ${stray.index}`);
-}
-
-function checkKind(apiVersion: string, kind: string, expected: string, version: string): void {
-  if (apiVersion === '' && kind === '') return;
-  if (kind !== '' && kind !== 'AdmissionReview') {
-    throw called(
-      `no kind ${quoteText(kind)} is registered for version ${quoteText(apiVersion)} in scheme "pkg/runtime/scheme.go:111"`,
-    );
-  }
-  if (apiVersion === expected || apiVersion === '') return;
-  const [group = '', other = ''] = apiVersion.split('/');
-  if (group === GROUP && (REVIEW_VERSIONS as readonly string[]).includes(other)) {
-    throw called(`converting (${other}.AdmissionReview) to (${version}.AdmissionReview): unknown conversion`);
-  }
-  throw called(
-    `no kind ${quoteText(kind)} is registered for version ${quoteText(apiVersion)} in scheme "pkg/runtime/scheme.go:111"`,
-  );
 }
 
 function patchOf(response: Record<string, unknown>, version: ReviewVersion, isMutating: boolean): Buffer | undefined {

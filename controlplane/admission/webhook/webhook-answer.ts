@@ -1,0 +1,83 @@
+/**
+ * Reads the answers of webhooks up to the review that they contain, with the reasons of client-go for an answer that contains
+ * none. Admission webhooks and conversion webhooks use it.
+ */
+import { JsonSyntaxError, parseJson } from '../../../api/codec/json.ts';
+import { notAnObject } from '../../../api/meta/go-text.ts';
+import { quoteText } from '../../../api/meta/quote.ts';
+import { isRecord } from '../../authentication/jwt.ts';
+import type { WebhookAnswer } from '../../authentication/webhook-client.ts';
+
+const OPENING_BRACE = 0x7b;
+/** The versions of both kinds of reviews. */
+const VERSIONS: ReadonlySet<string> = new Set(['v1', 'v1beta1']);
+
+/** Returns why a response has no review, or `undefined` if its body must be read. */
+export function answerFault({ status, contentType, body }: WebhookAnswer): string | undefined {
+  if (status < 200 || status >= 300) return statusMessage(body) ?? statusText(status, body);
+  return body.length > 0 ? undefined : `0-length response with status code: ${status} and content type: ${contentType}`;
+}
+
+/** Returns the message of a Status, which client-go takes for the error. */
+function statusMessage(body: Buffer): string | undefined {
+  if (body[0] !== OPENING_BRACE) return undefined;
+  try {
+    const { value } = parseJson(body);
+    const { kind, apiVersion, message } = isRecord(value) ? value : {};
+    return kind === 'Status' && apiVersion === 'v1' && typeof message === 'string' ? message : undefined;
+  } catch (error) {
+    if (error instanceof JsonSyntaxError) return undefined;
+    throw error;
+  }
+}
+
+function statusText(status: number, bytes: Buffer): string {
+  if (status === 400) return 'the server rejected our request for an unknown reason';
+  if (status === 404) return 'the server could not find the requested resource';
+  if (status === 401) return 'the server has asked for the client to provide credentials';
+  if (status === 403) return 'forbidden';
+  const body = bytes.toString('utf8').trim();
+  if (status >= 500)
+    return `an error on the server (${quoteText(body === '' ? 'unknown' : body)}) has prevented the request from succeeding`;
+  return `the server responded with the status code ${status} but did not return more information`;
+}
+
+/** Throws an error with the reason for a body that is not an object. */
+export function decodedReview(body: Buffer): Record<string, unknown> {
+  let value: unknown;
+  try {
+    ({ value } = parseJson(body));
+  } catch (error) {
+    if (!(error instanceof JsonSyntaxError)) throw error;
+    throw new Error(`couldn't get version/kind; json parse error: ${error.message}`, { cause: error });
+  }
+  if (value === null) return {};
+  if (isRecord(value)) return value;
+  throw new Error(`couldn't get version/kind; json parse error: ${notAnObject(jsonKind(value))}`);
+}
+
+/** The name of a type in the messages of Go's JSON decoder. */
+export const jsonKind = (value: unknown): string =>
+  Array.isArray(value) ? 'array' : typeof value === 'boolean' ? 'bool' : typeof value;
+
+export interface ReviewKind {
+  readonly group: string;
+  readonly version: string;
+  readonly kind: string;
+}
+
+/** Throws an error with the reason for a review of another kind. A review may have no kind and version. */
+export function checkReviewKind(value: Readonly<Record<string, unknown>>, expected: ReviewKind): void {
+  const text = (name: string): string => (typeof value[name] === 'string' ? value[name] : '');
+  const [apiVersion, kind] = [text('apiVersion'), text('kind')];
+  if (apiVersion === '' && kind === '') return;
+  const [group = '', version = ''] = apiVersion.split('/');
+  const isKind = kind === '' || kind === expected.kind;
+  if (isKind && (apiVersion === '' || (group === expected.group && version === expected.version))) return;
+  if (isKind && group === expected.group && VERSIONS.has(version)) {
+    const [from, to] = [version, expected.version].map((one) => `(${one}.${expected.kind})`);
+    throw new Error(`converting ${from} to ${to}: unknown conversion`);
+  }
+  const scheme = 'in scheme "pkg/runtime/scheme.go:111"';
+  throw new Error(`no kind ${quoteText(kind)} is registered for version ${quoteText(apiVersion)} ${scheme}`);
+}
