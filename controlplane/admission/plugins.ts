@@ -4,7 +4,7 @@
  */
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Namespace } from '../../api/machinery/kinds.ts';
-import type { ResourceInfo, Schema } from '../../api/schema/schema.ts';
+import type { ResourceInfo } from '../../api/schema/schema.ts';
 import type { Authorizer } from '../authorization/authorization.ts';
 import type { RbacAuthorizer } from '../authorization/rbac.ts';
 import {
@@ -41,7 +41,7 @@ import { securityContextDeny } from './security-context-deny.ts';
 import { serviceAccountPlugin } from './service-account.ts';
 import { defaultStorageClass, persistentVolumeClaimResize, storageObjectInUseProtection } from './storage-defaults.ts';
 import type { WebhookCredentials } from './webhook/endpoint.ts';
-import { mutatingAdmissionPolicy } from './policy/mutating-policy.ts';
+import { mutatingAdmissionPolicy, type MutatingPolicyOptions } from './policy/mutating-policy.ts';
 import { validatingAdmissionPolicy } from './policy/validating-policy.ts';
 import { mutatingWebhooks } from './webhook/mutating-webhooks.ts';
 import { validatingWebhooks, type WebhooksOptions } from './webhook/webhooks.ts';
@@ -63,7 +63,7 @@ export interface PluginsOptions {
   readonly updateQuotaStatus: ResourceQuotaOptions['updateStatus'];
   readonly webhooks: Omit<WebhooksOptions, 'sources' | 'clock' | 'reinvoke' | 'credentials'>;
   /** The resources of the server, as the CEL policies look them up. */
-  readonly policies: { readonly schema: Schema; readonly resources: () => readonly ResourceInfo[] };
+  readonly policies: Pick<MutatingPolicyOptions, 'structOf'> & { readonly resources: () => readonly ResourceInfo[] };
   /** `--admission-control-config-file`. */
   readonly configuration: AdmissionConfiguration;
   readonly tolerationSeconds: DefaultTolerationSecondsOptions;

@@ -4,7 +4,7 @@
  */
 import { cloneJson } from '../../api/meta/json-equality.ts';
 import { apiVersionOf, type GroupVersionKind, type JsonObject, type KubeObject } from '../../api/meta/object.ts';
-import type { ResourceInfo } from '../../api/schema/schema.ts';
+import type { ResourceInfo, StructType } from '../../api/schema/schema.ts';
 import type { Conversion, Strategy } from '../registry/strategy.ts';
 import type { WatchCache } from '../storage/watch-cache.ts';
 import { applyDefaults } from './defaulting.ts';
@@ -55,6 +55,15 @@ export class ServedDefinitions {
       const setOf = (apiVersion: string | undefined): ServedSet | undefined =>
         sets.find(({ info }) => apiVersionOf(info) === apiVersion);
       return converted(object, setOf(object.apiVersion), setOf(apiVersionOf(kind)));
+    }
+    return undefined;
+  }
+
+  /** Returns the type of a version of a custom resource. */
+  structOf({ group, version, kind }: GroupVersionKind): StructType | undefined {
+    for (const sets of this.#byName.values()) {
+      const set = sets.find(({ info }) => info.group === group && info.version === version && info.kind === kind);
+      if (set !== undefined) return set.struct;
     }
     return undefined;
   }

@@ -35,6 +35,8 @@ export interface ServedSet {
   readonly info: ResourceInfo;
   readonly strategy: Strategy;
   readonly schema: JsonSchema;
+  /** The type of the objects, by which apply configurations are merged. */
+  readonly struct: StructType;
   /** The revision of the definition from which this was created. */
   readonly revision: string;
   readonly conversion: Conversion;
@@ -105,7 +107,7 @@ function servedVersion(
     }
   }
   const { uid = '', generation = 0 } = definition.metadata;
-  return { info, strategy, schema, revision: `${uid}/${generation}`, conversion, rests };
+  return { info, strategy, schema, struct: expected.struct, revision: `${uid}/${generation}`, conversion, rests };
 }
 
 /**

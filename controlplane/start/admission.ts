@@ -37,7 +37,10 @@ export async function buildAdmission(before: Before): Promise<AdmissionPhase> {
     createNamespace: async (name) => {
       await clients.system.create(namespaces, '', { apiVersion: 'v1', kind: 'Namespace', metadata: { name } });
     },
-    policies: { schema, resources: () => registry.catalog.resources() },
+    policies: {
+      structOf: (kind) => schema.kind(kind.group, kind.version, kind.kind) ?? definitions.structOf(kind),
+      resources: () => registry.catalog.resources(),
+    },
     webhooks: {
       client: new WebhookClient('kube-apiserver-admission', {
         dialer,

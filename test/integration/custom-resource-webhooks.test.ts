@@ -409,3 +409,94 @@ describe('conversions that are none', () => {
     assert.deepEqual(conversions[0]?.response, { uid: '', convertedObjects: null, result: { metadata: {} } });
   });
 });
+
+test('a mutating policy merges a configuration by the schema of the definition', async () => {
+  respond = allow({});
+  const group = 'merged.example.com';
+  const path = `/apis/${group}/v1/mergeds`;
+  const texts = { type: 'array', items: { type: 'string' } };
+  const spec = {
+    type: 'object',
+    properties: { n: { type: 'integer' }, list: texts, set: { ...texts, 'x-kubernetes-list-type': 'set' } },
+  };
+  const definition = await call('POST', '/apis/apiextensions.k8s.io/v1/customresourcedefinitions', {
+    apiVersion: 'apiextensions.k8s.io/v1',
+    kind: 'CustomResourceDefinition',
+    metadata: { name: `mergeds.${group}` },
+    spec: {
+      group,
+      scope: 'Cluster',
+      names: { plural: 'mergeds', kind: 'Merged' },
+      versions: [
+        {
+          name: 'v1',
+          served: true,
+          storage: true,
+          schema: { openAPIV3Schema: { type: 'object', properties: { spec } } },
+        },
+      ],
+    },
+  });
+  assert.equal(definition.status, 201, definition.text);
+  await until('the resource of the definition', async () => (await call('GET', path)).status === 200);
+  const body = {
+    apiVersion: `${group}/v1`,
+    kind: 'Merged',
+    metadata: { name: 'x' },
+    spec: { n: 1, list: ['x'], set: ['x'] },
+  };
+  const registration = '/apis/admissionregistration.k8s.io/v1';
+  const metadata = { name: 'merges' };
+  const binding = await call('POST', `${registration}/mutatingadmissionpolicybindings`, {
+    apiVersion: 'admissionregistration.k8s.io/v1',
+    kind: 'MutatingAdmissionPolicyBinding',
+    metadata,
+    spec: { policyName: 'merges' },
+  });
+  assert.equal(binding.status, 201, binding.text);
+  const outcome = async (expression: string): Promise<string> => {
+    await call('DELETE', `${registration}/mutatingadmissionpolicies/merges`);
+    const policy = await call('POST', `${registration}/mutatingadmissionpolicies`, {
+      apiVersion: 'admissionregistration.k8s.io/v1',
+      kind: 'MutatingAdmissionPolicy',
+      metadata,
+      spec: {
+        matchConstraints: {
+          resourceRules: [{ operations: ['CREATE'], apiGroups: [group], apiVersions: ['*'], resources: ['*'] }],
+        },
+        reinvocationPolicy: 'Never',
+        failurePolicy: 'Fail',
+        mutations: [{ patchType: 'ApplyConfiguration', applyConfiguration: { expression } }],
+      },
+    });
+    assert.equal(policy.status, 201, policy.text);
+    let last = '';
+    await until('the policy', async () => {
+      const { text: answered } = await call('POST', `${path}?dryRun=All`, body);
+      const { message, spec: made } = JSON.parse(answered) as { message?: string; spec?: JsonObject };
+      last = message ?? JSON.stringify(made);
+      return last !== JSON.stringify(body.spec);
+    });
+    return last;
+  };
+  const denied = "policy 'merges' with binding 'merges' denied request: error applying patch: ";
+  const typed = `${denied}failed to convert patch object to typed object: `;
+  assert.deepEqual(JSON.parse(await outcome('Object{spec: Object.spec{set: ["y"]}}')), {
+    n: 1,
+    list: ['x'],
+    set: ['x', 'y'],
+  });
+  assert.equal(
+    await outcome('Object{spec: Object.spec{list: ["y"]}}'),
+    `${denied}invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: .spec.list`,
+  );
+  assert.equal(await outcome('Object{spec: Object.spec{zz: 5}}'), `${typed}.spec.zz: field not declared in schema`);
+  assert.equal(
+    await outcome('Object{spec: Object.spec{n: "text"}}'),
+    `${typed}.spec.n: expected numeric (int or float), got string`,
+  );
+  assert.equal(
+    await outcome('Object{spec: Object.spec{set: ["y", "y"]}}'),
+    `${typed}.spec.set: duplicate entries for key [="y"]`,
+  );
+});

@@ -13,7 +13,8 @@ import {
   toJson,
   typeNameOf,
 } from '../../../api/cel/values.ts';
-import { isObject } from '../../../api/codec/structured-merge/merge-types.ts';
+import { isObject, mergeTypeOf } from '../../../api/codec/structured-merge/merge-types.ts';
+import { typeErrors } from '../../../api/codec/structured-merge/typed-value.ts';
 import type { JsonValue } from '../../../api/meta/object.ts';
 import type { StructType, TypeNode } from '../../../api/schema/schema.ts';
 
@@ -40,6 +41,9 @@ export function configurationOf(made: CelValue, struct: StructType | undefined):
     const why = `failed to convert patch object to typed object: ${first}: field not declared in schema`;
     throw new CelError(`error applying patch: ${why}`);
   }
+  const [mismatch] = typeErrors(mergeTypeOf(struct), members as JsonValue);
+  if (mismatch !== undefined)
+    throw new CelError(`error applying patch: failed to convert patch object to typed object: ${mismatch}`);
   if (atomic.length > 0) {
     const why = `may not mutate atomic arrays, maps or structs: ${atomic.join(', ')}`;
     throw new CelError(`error applying patch: invalid ApplyConfiguration: ${why}`);

@@ -12,9 +12,9 @@ import {
   type ResourceOf,
 } from '../../../api/machinery/resources.ts';
 import { cloneJson, jsonEqual } from '../../../api/meta/json-equality.ts';
-import type { GroupVersionKind, JsonValue, KubeObject } from '../../../api/meta/object.ts';
+import { type GroupVersionKind, type JsonValue, type KubeObject, parseApiVersion } from '../../../api/meta/object.ts';
 import { newStatusError, type StatusError } from '../../../api/meta/status-error.ts';
-import type { Schema } from '../../../api/schema/schema.ts';
+import type { StructType } from '../../../api/schema/schema.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from '../admission.ts';
 import { configurationOf } from './apply-configuration.ts';
 import { type CompiledMutation, compiledPolicy } from './compiled-policy.ts';
@@ -25,7 +25,8 @@ import { viewOf } from './request-view.ts';
 import { policyBindings, type PolicyPluginOptions } from './validating-policy.ts';
 
 export interface MutatingPolicyOptions extends PolicyPluginOptions {
-  readonly schema: Schema;
+  /** Returns the type of a kind, built-in or custom. */
+  readonly structOf: (kind: GroupVersionKind) => StructType | undefined;
   /** The built-in mutating plugins run again after a change. */
   readonly reinvoke: (attributes: AdmissionAttributes, signal: AbortSignal) => Promise<void>;
 }
@@ -84,7 +85,7 @@ async function applied(judge: Judge, one: Case): Promise<boolean> {
         if (index === 0 && !(await conditionsMatch(policy.conditions, bindings))) break;
         const made = await mutation.expression.evaluate(bindings);
         const object = attributes.object ?? { metadata: {} };
-        const next = conformed(mutate(mutation, object, made, options.schema), object, attributes.kind, options);
+        const next = conformed(mutate(mutation, object, made, options.structOf), object, attributes.kind, options);
         if (jsonEqual(next, object)) continue;
         attributes.setObject(next);
         changed = true;
@@ -98,7 +99,12 @@ async function applied(judge: Judge, one: Case): Promise<boolean> {
   return changed;
 }
 
-function mutate(mutation: CompiledMutation, object: KubeObject, made: CelValue, schema: Schema): KubeObject {
+function mutate(
+  mutation: CompiledMutation,
+  object: KubeObject,
+  made: CelValue,
+  structOf: MutatingPolicyOptions['structOf'],
+): KubeObject {
   const current = object as unknown as JsonValue;
   if (mutation.patchType === 'JSONPatch') {
     const operations = Array.isArray(made) ? made.map((one: unknown) => toJson(adapt(one))) : [];
@@ -110,8 +116,7 @@ function mutate(mutation: CompiledMutation, object: KubeObject, made: CelValue, 
     }
   }
   const { apiVersion = '', kind = '' } = object;
-  const [group, version] = apiVersion.includes('/') ? apiVersion.split('/') : ['', apiVersion];
-  const struct = schema.kind(group ?? '', version ?? '', kind);
+  const struct = structOf({ ...(parseApiVersion(apiVersion) ?? { group: '', version: '' }), kind });
   const type: MergeType = struct === undefined ? deduced : mergeTypeOf(struct);
   const { value, removed } = configurationOf(made, struct);
   const next = cloneJson(merge(type, current, value)) as unknown as KubeObject;

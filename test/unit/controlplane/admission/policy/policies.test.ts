@@ -204,6 +204,7 @@ describe('a validating policy', () => {
 });
 
 describe('a mutating policy', () => {
+  const schema = loadSchema();
   const changed = async (mutation: object, object: KubeObject): Promise<KubeObject | undefined> => {
     const sources = fixedSources([
       {
@@ -220,7 +221,7 @@ describe('a mutating policy', () => {
       authorizer,
       conversion,
       resources: () => [],
-      schema: loadSchema(),
+      structOf: ({ group, version, kind }) => schema.kind(group, version, kind),
       reinvoke: () => Promise.resolve(),
     });
     const { attributes } = attributesOf(object);
@@ -253,6 +254,10 @@ describe('a mutating policy', () => {
       [
         'Object{spec: Object.spec{replicasx: 1}}',
         'error applying patch: failed to convert patch object to typed object: .spec.replicasx: field not declared in schema',
+      ],
+      [
+        "Object{spec: Object.spec{replicas: 'x'}}",
+        'error applying patch: failed to convert patch object to typed object: .spec.replicas: expected numeric (int or float), got string',
       ],
       [
         "Object{spec: Object.spec{selector: Object.spec.selector{matchLabels: {'l': 'v'}}}}",
