@@ -32,7 +32,7 @@ function commonErrors(
   const devices = devicePathsOf(container);
   errors.push(
     ...portErrors(container.ports ?? [], `${path}.ports`),
-    ...environmentErrors(container.env ?? [], `${path}.env`, context),
+    ...environmentErrors(container.env ?? [], `${path}.env`),
     ...environmentSourceErrors(container.envFrom ?? [], `${path}.envFrom`),
     ...volumeMountErrors(container.volumeMounts ?? [], devices, context, container, `${path}.volumeMounts`),
     ...volumeDeviceErrors(container.volumeDevices ?? [], mounts, context, `${path}.volumeDevices`),
@@ -68,7 +68,7 @@ function resizePolicyErrors(
     else if (!RESIZE_POLICIES.includes(restartPolicy))
       errors.push(unsupportedValue(field, restartPolicy, RESIZE_POLICIES));
     if (podPolicy === 'Never' && restartPolicy !== 'NotRequired')
-      errors.push(invalid(field, restartPolicy, "must be 'NotRequired' when `restartPolicy` is 'Never'"));
+      errors.push(invalid(field, restartPolicy, "must be 'NotRequired' when pod `restartPolicy` is 'Never'"));
   }
   return errors;
 }
@@ -119,12 +119,10 @@ function ruleErrors(rule: NonNullable<Container['restartPolicyRules']>[number], 
   const errors: FieldError[] = [];
   const { action = '', exitCodes } = rule;
   const actions = ['Restart', 'RestartAllContainers'];
-  if (action === '') errors.push(required(`${at}.action`, 'must be specified'));
-  else if (!actions.includes(action)) errors.push(unsupportedValue(`${at}.action`, action, actions));
+  if (!actions.includes(action)) errors.push(unsupportedValue(`${at}.action`, action, actions));
   if (exitCodes === undefined) return [...errors, required(`${at}.exitCodes`, 'must be specified')];
   const { operator = '', values = [] } = exitCodes;
-  if (operator === '') errors.push(required(`${at}.exitCodes.operator`, 'must be specified'));
-  else if (!['In', 'NotIn'].includes(operator))
+  if (!['In', 'NotIn'].includes(operator))
     errors.push(unsupportedValue(`${at}.exitCodes.operator`, operator, ['In', 'NotIn']));
   if (values.length > 255)
     errors.push(

@@ -10,9 +10,9 @@ import {
   qualifiedNameErrors,
   relaxedEnvironmentNameErrors,
 } from '../meta/names.ts';
-import type { ContainerContext } from './container-context.ts';
 import { localPathErrors } from './mount-validation.ts';
-import type { Container, EnvironmentVariable } from './pod-types.ts';
+import { containersOf } from './pod-annotation-validation.ts';
+import type { Container, EnvironmentVariable, PodSpec } from './pod-types.ts';
 import { each, isBlank } from './validation-rules.ts';
 
 const FIELD_PATHS = [
@@ -35,22 +35,18 @@ const CONTAINER_RESOURCES = [
   'requests.memory',
 ];
 
-export function environmentErrors(
-  variables: readonly EnvironmentVariable[],
-  path: string,
-  context: ContainerContext,
-): FieldError[] {
+export function environmentErrors(variables: readonly EnvironmentVariable[], path: string): FieldError[] {
   const errors: FieldError[] = [];
   for (const [index, variable] of variables.entries()) {
     const at = `${path}[${index}]`;
     if (isBlank(variable.name)) errors.push(required(`${at}.name`));
     else errors.push(...each(`${at}.name`, variable.name, relaxedEnvironmentNameErrors(variable.name)));
-    errors.push(...valueFromErrors(variable, `${at}.valueFrom`, context));
+    errors.push(...valueFromErrors(variable, `${at}.valueFrom`));
   }
   return errors;
 }
 
-function valueFromErrors(variable: EnvironmentVariable, path: string, context: ContainerContext): FieldError[] {
+function valueFromErrors(variable: EnvironmentVariable, path: string): FieldError[] {
   const source = variable.valueFrom;
   if (source === undefined) return [];
   const errors: FieldError[] = [];
@@ -74,7 +70,7 @@ function valueFromErrors(variable: EnvironmentVariable, path: string, context: C
   }
   if (fileKeyRef !== undefined) {
     count++;
-    errors.push(...fileKeyErrors(fileKeyRef, `${path}.fileKeyRef`, context));
+    errors.push(...fileKeyErrors(fileKeyRef, `${path}.fileKeyRef`));
   }
   if (count === 0)
     errors.push(
@@ -92,17 +88,31 @@ function valueFromErrors(variable: EnvironmentVariable, path: string, context: C
 function fileKeyErrors(
   reference: { key?: string | undefined; volumeName?: string | undefined; path?: string | undefined },
   path: string,
-  context: ContainerContext,
 ): FieldError[] {
   const errors: FieldError[] = [];
   if (isBlank(reference.key)) errors.push(required(`${path}.key`));
   else errors.push(...each(`${path}.key`, reference.key, relaxedEnvironmentNameErrors(reference.key)));
   if (isBlank(reference.volumeName)) errors.push(required(`${path}.volumeName`));
-  else if (!context.volumes.has(reference.volumeName))
-    errors.push(new FieldError('FieldValueNotFound', `${path}.volumeName`, reference.volumeName, ''));
   if (isBlank(reference.path)) errors.push(required(`${path}.path`));
   else errors.push(...localPathErrors(reference.path, `${path}.path`));
   return errors;
+}
+
+/** The files that variables are read from lie in volumes of the kind emptyDir. */
+export function fileVolumeErrors(spec: PodSpec, path: string): FieldError[] {
+  const volumes = new Map((spec.volumes ?? []).map((volume) => [volume.name ?? '', volume]));
+  return containersOf(spec, path).flatMap(([container, at]) =>
+    (container.env ?? []).flatMap(({ valueFrom }, index) => {
+      if (valueFrom?.fileKeyRef === undefined) return [];
+      const { volumeName = '' } = valueFrom.fileKeyRef;
+      const field = `${at}.env[${index}].valueFrom.fileKeyRef.volumeName`;
+      const volume = volumes.get(volumeName);
+      if (volume === undefined) return [new FieldError('FieldValueNotFound', field, volumeName, '')];
+      return volume.emptyDir === undefined
+        ? [invalid(field, volumeName, 'referenced volume must be of type emptyDir')]
+        : [];
+    }),
+  );
 }
 
 function keyReferenceErrors(

@@ -91,8 +91,6 @@ function defaultContainer(container: AnyContainer): void {
   for (const handler of [container.lifecycle?.postStart, container.lifecycle?.preStop]) {
     if (handler?.httpGet !== undefined) defaultHttpGet(handler.httpGet);
   }
-  const context = container.securityContext;
-  if (context?.procMount === '') context.procMount = 'Default';
   for (const mount of container.volumeMounts ?? []) {
     if (mount.readOnly === true && mount.recursiveReadOnly === '') mount.recursiveReadOnly = 'Disabled';
   }
@@ -152,7 +150,7 @@ function defaultVolume(volume: Volume): void {
   }
   defaultDisks(volume);
   const claim = volume.ephemeral?.volumeClaimTemplate;
-  if (claim?.spec !== undefined && (claim.spec.volumeMode ?? '') === '') claim.spec.volumeMode = 'Filesystem';
+  if (claim?.spec !== undefined) claim.spec.volumeMode ??= 'Filesystem';
 }
 
 function defaultFieldRef(reference: { apiVersion?: string | undefined } | undefined): void {

@@ -164,6 +164,8 @@ function gatedErrors(munged: PodSpec, old: PodSpec): FieldError[] {
 
 type NodeAffinity = NonNullable<NonNullable<PodSpec['affinity']>['nodeAffinity']>;
 
+const shownTerm = (term: object): object | null => internalForm('io.k8s.api.core.v1.NodeSelectorTerm', term);
+
 function nodeAffinityErrors(affinity: NodeAffinity | undefined, old: NodeAffinity | undefined): FieldError[] {
   const needed = affinity?.requiredDuringSchedulingIgnoredDuringExecution;
   const before = old?.requiredDuringSchedulingIgnoredDuringExecution;
@@ -175,7 +177,7 @@ function nodeAffinityErrors(affinity: NodeAffinity | undefined, old: NodeAffinit
     return [
       invalid(
         path,
-        needed?.nodeSelectorTerms ?? null,
+        needed?.nodeSelectorTerms?.map(shownTerm) ?? null,
         'no additions/deletions to non-empty NodeSelectorTerms list are allowed',
       ),
     ];
@@ -189,7 +191,7 @@ function nodeAffinityErrors(affinity: NodeAffinity | undefined, old: NodeAffinit
       ? lists.every((list) => (now[list] ?? []).length === 0)
       : lists.every((list) => (term[list] ?? []).every((one, at) => semanticEqual(one, now[list]?.[at])));
     if (kept) return [];
-    return [invalid(`${path}[${index}]`, now, 'only additions are allowed (no mutations or deletions)')];
+    return [invalid(`${path}[${index}]`, shownTerm(now), 'only additions are allowed (no mutations or deletions)')];
   });
 }
 

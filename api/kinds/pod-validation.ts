@@ -29,6 +29,7 @@ import {
   initContainerErrors,
 } from './container-validation.ts';
 import type { ContainerContext } from './container-context.ts';
+import { fileVolumeErrors } from './environment-validation.ts';
 import { hostProcessErrors, operatingSystemErrors } from './operating-system-validation.ts';
 import { confinementErrors, podAnnotationErrors } from './pod-annotation-validation.ts';
 import type { Pod, PodSpec, PodTemplate, Quantities } from './pod-types.ts';
@@ -80,14 +81,22 @@ export function podOnlyErrors(spec: PodSpec): FieldError[] {
   return errors;
 }
 
+/** Validates the labels and annotations of a pod template. */
+export function podTemplateMetadataErrors(template: PodTemplate | undefined, path: string): FieldError[] {
+  const { metadata: meta, spec = {} } = template ?? {};
+  return [
+    ...validateLabels(meta?.labels, `${path}.labels`),
+    ...validateAnnotations(meta?.annotations, `${path}.annotations`),
+    ...podAnnotationErrors(meta?.annotations, spec, `${path}.annotations`),
+  ];
+}
+
 /** `path` is `spec.template` or similar. */
 export function podTemplateErrors(template: PodTemplate | undefined, path: string): FieldError[] {
   const meta = template?.metadata;
   const spec = template?.spec ?? {};
   const errors = [
-    ...validateLabels(meta?.labels, `${path}.labels`),
-    ...validateAnnotations(meta?.annotations, `${path}.annotations`),
-    ...podAnnotationErrors(meta?.annotations, spec, `${path}.annotations`),
+    ...podTemplateMetadataErrors(template, path),
     ...podSpecErrors(spec, `${path}.spec`),
     ...confinementErrors(meta?.annotations, spec, `${path}.spec`),
   ];
@@ -130,6 +139,7 @@ export function podSpecErrors(spec: PodSpec, path: string, podName = ''): FieldE
     ...hostAliasErrors(spec, `${path}.hostAliases`),
     ...classErrors(spec, path),
     ...operatingSystemErrors(spec, path),
+    ...fileVolumeErrors(spec, path),
   ];
 }
 

@@ -3,13 +3,13 @@
  * kube-apiserver's order.
  */
 import { quoteText } from '../meta/quote.ts';
-import { milliUnits, parseQuantity } from '../meta/quantity.ts';
 import type { ObjectMeta } from '../meta/object.ts';
-import { dnsLabelErrors } from '../meta/names.ts';
+import { dnsLabelErrors, labelValueErrors } from '../meta/names.ts';
 import { ownMember } from '../meta/own-member.ts';
 import { ipWarnings } from './address-warnings.ts';
 import { APP_ARMOR_ANNOTATION, containersOf } from './pod-annotation-validation.ts';
-import type { Container, PodSpec, Quantities, Volume } from './pod-types.ts';
+import type { Container, PodSpec, Quantities } from './pod-types.ts';
+import { fractionWarning, volumeWarnings } from './volume-warnings.ts';
 
 export const DEPRECATED_LABELS: ReadonlyMap<string, string> = new Map(
   Object.entries({
@@ -20,18 +20,6 @@ export const DEPRECATED_LABELS: ReadonlyMap<string, string> = new Map(
     'beta.kubernetes.io/instance-type': 'deprecated since v1.17; use "node.kubernetes.io/instance-type" instead',
   }),
 );
-
-const DEPRECATED_VOLUMES: readonly (readonly [keyof Volume, string])[] = [
-  ['photonPersistentDisk', 'deprecated in v1.11, non-functional in v1.16+'],
-  ['gitRepo', 'deprecated in v1.11, and disabled by default in v1.33+'],
-  ['scaleIO', 'deprecated in v1.16, non-functional in v1.22+'],
-  ['flocker', 'deprecated in v1.22, non-functional in v1.25+'],
-  ['storageos', 'deprecated in v1.22, non-functional in v1.25+'],
-  ['quobyte', 'deprecated in v1.22, non-functional in v1.25+'],
-  ['glusterfs', 'deprecated in v1.25, non-functional in v1.26+'],
-  ['cephfs', 'deprecated in v1.28, non-functional in v1.31+'],
-  ['rbd', 'deprecated in v1.28, non-functional in v1.31+'],
-];
 
 const MATCHES_NONE = 'a null labelSelector results in matching no pod';
 
@@ -44,7 +32,6 @@ export function podWarnings(meta: ObjectMeta | undefined, spec: PodSpec, path = 
     ...placementWarnings(spec, at),
     ...goneAnnotationWarnings(meta, annotations),
     ...volumeWarnings(spec, at),
-    ...tokenPathWarnings(spec, at),
     ...hostAliasWarnings(spec, at),
     ...pullSecretWarnings(spec, at),
     ...fractionWarnings(spec.overhead as Quantities | undefined, `${at}.overhead`),
@@ -65,6 +52,14 @@ export function podNameWarnings(name: string): string[] {
   );
 }
 
+/** Warns about the name of an object if the names of its pods would not be valid hostnames. */
+export function ownerNameWarnings(name: string): string[] {
+  return dnsLabelErrors(name).map(
+    (text) =>
+      `metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended: [${text}]`,
+  );
+}
+
 function placementWarnings(spec: PodSpec, at: string): string[] {
   const texts: string[] = [];
   for (const key of Object.keys(spec.nodeSelector ?? {}).sort()) {
@@ -73,22 +68,18 @@ function placementWarnings(spec: PodSpec, at: string): string[] {
   }
   const affinity = spec.affinity?.nodeAffinity;
   const base = `${at}.affinity.nodeAffinity`;
-  const terms: (readonly [string, { matchExpressions?: { key?: string | undefined }[] | undefined } | undefined])[] = [
-    ...(affinity?.requiredDuringSchedulingIgnoredDuringExecution?.nodeSelectorTerms ?? []).map(
-      (term, index) =>
-        [`${base}.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[${index}]`, term] as const,
-    ),
-    ...(affinity?.preferredDuringSchedulingIgnoredDuringExecution ?? []).map(
-      (term, index) =>
-        [`${base}.preferredDuringSchedulingIgnoredDuringExecution[${index}].preference`, term.preference] as const,
-    ),
-  ];
-  for (const [where, term] of terms) {
-    for (const [index, { key = '' }] of (term?.matchExpressions ?? []).entries()) {
-      const text = DEPRECATED_LABELS.get(key);
-      if (text !== undefined) texts.push(`${where}.matchExpressions[${index}].key: ${key} is ${text}`);
-    }
-  }
+  for (const [index, term] of (
+    affinity?.requiredDuringSchedulingIgnoredDuringExecution?.nodeSelectorTerms ?? []
+  ).entries())
+    texts.push(
+      ...termWarnings(term, `${base}.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[${index}]`),
+    );
+  for (const [index, { preference }] of (affinity?.preferredDuringSchedulingIgnoredDuringExecution ?? []).entries())
+    texts.push(
+      ...termWarnings(preference, `${base}.preferredDuringSchedulingIgnoredDuringExecution[${index}].preference`, {
+        checksValues: true,
+      }),
+    );
   for (const [index, constraint] of (spec.topologySpreadConstraints ?? []).entries()) {
     const own = `${at}.topologySpreadConstraints[${index}]`;
     const text = DEPRECATED_LABELS.get(constraint.topologyKey ?? '');
@@ -96,6 +87,24 @@ function placementWarnings(spec: PodSpec, at: string): string[] {
     if (constraint.labelSelector === undefined) texts.push(`${own}.labelSelector: ${MATCHES_NONE}`);
   }
   return texts;
+}
+
+interface Term {
+  readonly matchExpressions?: readonly { key?: string | undefined; values?: string[] | undefined }[] | undefined;
+}
+
+/** Values are checked in preferred terms only. Those of required terms are validated. */
+function termWarnings(term: Term | undefined, at: string, { checksValues = false } = {}): string[] {
+  return (term?.matchExpressions ?? []).flatMap(({ key = '', values = [] }, index) => {
+    const own = `${at}.matchExpressions[${index}]`;
+    const text = DEPRECATED_LABELS.get(key);
+    return [
+      ...(text === undefined ? [] : [`${own}.key: ${key} is ${text}`]),
+      ...(checksValues ? values : []).flatMap((value, place) =>
+        labelValueErrors(value).map((error) => `${own}.values[${place}]: ${value} is invalid, ${error}`),
+      ),
+    ];
+  });
 }
 
 const GONE_ANNOTATIONS: readonly (readonly [string, string])[] = [
@@ -110,30 +119,6 @@ function goneAnnotationWarnings(meta: ObjectMeta | undefined, at: string): strin
   );
 }
 
-/** Warns about paths that collide with a projected service account token in any volume of the pod. */
-function tokenPathWarnings(spec: PodSpec, at: string): string[] {
-  const volumes = spec.volumes ?? [];
-  const taken = new Set(
-    volumes.flatMap(({ projected }) =>
-      (projected?.sources ?? []).flatMap(({ serviceAccountToken: token }) => (token ? [token.path ?? ''] : [])),
-    ),
-  );
-  if (taken.size === 0) return [];
-  const texts: string[] = [];
-  const check = (field: string, path = ''): void => {
-    if (taken.has(path)) texts.push(`${field}: has duplicated path with ServiceAccountToken ${quoteText(path)}`);
-  };
-  for (const [index, { projected }] of volumes.entries()) {
-    const own = `${at}.volumes[${index}].projected.sources`;
-    for (const { configMap, secret, downwardAPI } of projected?.sources ?? []) {
-      for (const [item, { path }] of (configMap?.items ?? []).entries()) check(`${own}.configMap[${item}]`, path);
-      for (const [item, { path }] of (secret?.items ?? []).entries()) check(`${own}.secrets[${item}]`, path);
-      for (const [item, { path }] of (downwardAPI?.items ?? []).entries()) check(`${own}.downwardAPI[${item}]`, path);
-    }
-  }
-  return texts;
-}
-
 function hostAliasWarnings(spec: PodSpec, at: string): string[] {
   const seen = new Set<string>();
   return (spec.hostAliases ?? []).flatMap(({ ip = '' }, index) => {
@@ -141,25 +126,6 @@ function hostAliasWarnings(spec: PodSpec, at: string): string[] {
     seen.add(ip);
     return repeated ? [`${at}.hostAliases[${index}].ip: duplicate ip ${quoteText(ip)}`] : [];
   });
-}
-
-function volumeWarnings(spec: PodSpec, at: string): string[] {
-  const texts: string[] = [];
-  for (const [index, volume] of (spec.volumes ?? []).entries()) {
-    const own = `${at}.volumes[${index}]`;
-    for (const [source, text] of DEPRECATED_VOLUMES)
-      if (volume[source] !== undefined) texts.push(`${own}.${source === 'storageos' ? 'storageOS' : source}: ${text}`);
-    const storage = volume.ephemeral?.volumeClaimTemplate?.spec?.resources?.requests?.['storage'];
-    if (storage !== undefined)
-      texts.push(...fractionWarning(storage, `${own}.ephemeral.volumeClaimTemplate.spec.resources.requests[storage]`));
-    const limit = volume.emptyDir?.sizeLimit;
-    if (limit !== undefined) texts.push(...fractionWarning(limit, `${own}.emptyDir.sizeLimit`));
-    for (const source of volume.projected?.sources ?? []) {
-      if (Object.keys(source).length === 0)
-        texts.push(`volume ${quoteText(volume.name ?? '')} (Projected) has no sources provided`);
-    }
-  }
-  return texts;
 }
 
 function pullSecretWarnings(spec: PodSpec, at: string): string[] {
@@ -273,15 +239,6 @@ function samePortWarnings(field: string, port: Port, other: { readonly field: st
   if (hostPort === otherPort && (hostIP === '') !== (otherIp === ''))
     return [`${field}: dangerously ambiguous port definition with ${other.field}`];
   return [];
-}
-
-/** Thousandths are 64-bit numbers in Kubernetes. A larger amount saturates, so it counts as fractional. */
-const MOST_THOUSANDTHS = 2n ** 63n - 1n;
-
-function fractionWarning(value: string, field: string): string[] {
-  const thousandths = milliUnits(parseQuantity(value));
-  if (thousandths % 1000n === 0n && thousandths <= MOST_THOUSANDTHS) return [];
-  return [`${field}: fractional byte value ${quoteText(value)} is invalid, must be an integer`];
 }
 
 function graceWarnings(spec: PodSpec, at: string): string[] {

@@ -286,7 +286,7 @@ function spreadKeyErrors(
   return [
     ...(constraint.labelSelector === undefined
       ? [forbidden(field, 'must not be specified when labelSelector is not set')]
-      : selectedTwiceErrors(constraint, field)),
+      : selectedTwiceErrors(constraint, at)),
     ...keys.flatMap((key, index) => validateLabelName(key, `${field}[${index}]`)),
   ];
 }

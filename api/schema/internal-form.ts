@@ -14,6 +14,10 @@ const CONTAINER = words(
     'terminationMessagePolicy imagePullPolicy securityContext stdin stdinOnce tty',
 );
 
+const ISCSI = words(
+  'targetPortal iqn lun iscsiInterface fsType readOnly portals chapAuthDiscovery chapAuthSession secretRef initiatorName',
+);
+
 /** The field orders of Go types that differ from the order of the protobuf numbers. */
 const ORDERS: ReadonlyMap<string, readonly string[]> = new Map([
   [
@@ -21,6 +25,7 @@ const ORDERS: ReadonlyMap<string, readonly string[]> = new Map([
     ['capabilities', 'privileged', 'seLinuxOptions', 'windowsOptions', 'runAsUser', 'runAsGroup'],
   ],
   ['io.k8s.api.core.v1.PersistentVolumeClaimSpec', ['accessModes', 'selector']],
+  ...['ISCSIVolumeSource', 'ISCSIPersistentVolumeSource'].map((name) => [`io.k8s.api.core.v1.${name}`, ISCSI] as const),
   [
     'io.k8s.api.core.v1.PodSpec',
     words(
@@ -57,7 +62,7 @@ const ORDERS: ReadonlyMap<string, readonly string[]> = new Map([
 
 /** The abbreviations that a Go name begins with in capital letters. */
 const ABBREVIATIONS =
-  /^(?:api|aws|cidrs?|cpu|csi|dns|fc|fs|gce|grpc|http|https|id|ip|ips|iscsi|nfs|os|pd|pid|qos|rbd|se|tcp|tls|ttl|tty|uid|uri|url|wwids)(?=$|[A-Z])/;
+  /^(?:api|aws|cidrs?|cpu|csi|dns|fc|fs|gce|gmsa|grpc|http|https|id|ip|ips|iqn|iscsi|nfs|os|pd|pid|qos|rbd|se|tcp|tls|ttl|tty|uid|uri|url|wwids)(?=$|[A-Z])/;
 
 const PLURALS: ReadonlySet<string> = new Set(['cidrs', 'ips', 'wwids']);
 
@@ -66,6 +71,8 @@ const NAMES: ReadonlyMap<string, string> = new Map([
   ['cephfs', 'CephFS'],
   ['storageos', 'StorageOS'],
   ['pdID', 'PdID'],
+  ['chapAuthDiscovery', 'DiscoveryCHAPAuth'],
+  ['chapAuthSession', 'SessionCHAPAuth'],
 ]);
 
 /** `typeName` is the name of a built-in type, for example `io.k8s.api.rbac.v1.RoleRef`. */
@@ -77,16 +84,26 @@ export function internalForm(typeName: string, value: unknown): object | null {
 
 function structForm(struct: StructType, value: unknown): object | null {
   if (typeof value !== 'object' || value === null) return null;
-  if (isWireType(struct)) return value;
   const members: Readonly<Record<string, unknown>> = { ...value };
+  if (isWireType(struct)) return wireForm(struct, members);
   return Object.fromEntries(
     fieldsInOrder(struct).map((field) => [goFieldName(field.name), fieldForm(field, members[field.name])]),
   );
 }
 
+/** Returns the members that are present, in the order of the type. */
+function wireForm(struct: StructType, members: Readonly<Record<string, unknown>>): object {
+  return Object.fromEntries(
+    fieldsInOrder(struct).flatMap(({ name, type }) => {
+      const value = members[name];
+      return value === undefined || value === null ? [] : [[name, valueForm(type, value)]];
+    }),
+  );
+}
+
 function fieldForm({ type, presence }: Field, value: unknown): unknown {
   if (value !== undefined && value !== null) return valueForm(type, value);
-  return presence === 'keep' ? null : zeroOf(type);
+  return presence === 'keep' || presence === 'null' ? null : zeroOf(type);
 }
 
 function valueForm(type: TypeNode, value: unknown): unknown {

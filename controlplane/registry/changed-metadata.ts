@@ -1,9 +1,10 @@
 /** Returns the metadata errors of an update, in kube-apiserver's number and order. The generic store calls it. */
 import type { FieldError } from '../../api/meta/field-error.ts';
-import { nameIsPathSegment } from '../../api/meta/names.ts';
+import { nameIsPathSegment, nameIsSubdomain } from '../../api/meta/names.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { validateMetadata, validateMetadataUpdate } from '../../api/meta/validation.ts';
 import type { Endpoint, Store } from './store.ts';
+import type { MetadataCheck, UpdateStrategy } from './strategy.ts';
 
 /**
  * kube-apiserver validates the metadata of every update in two ways, and most kinds do so again in their own validation.
@@ -15,18 +16,22 @@ export function changedMetadataErrors(
   object: KubeObject,
   old: KubeObject,
 ): FieldError[] {
-  const { builtIn, info } = store;
-  const whole = (withKinds: boolean): FieldError[] =>
-    validateMetadata(object.metadata, { namespaced: info.namespaced, nameRule: nameIsPathSegment, builtIn: withKinds });
-  const update = (withKinds: boolean): FieldError[] =>
-    validateMetadataUpdate(object.metadata, old.metadata, { builtIn: withKinds });
-  const first = [whole(false), update(builtIn)];
-  if (first.every((errors) => errors.length === 0)) return [];
-  const repeated = endpoint.strategy.metadataChecks ?? (builtIn && endpoint.subresource === '' ? 'both' : 'update');
-  return [
-    ...(first[0] ?? []),
-    ...update(false),
-    ...(repeated === 'whole' ? [] : update(builtIn)),
-    ...(repeated === 'update' ? [] : whole(builtIn)),
-  ];
+  const { builtIn, info, strategy } = store;
+  const namespaced = info.namespaced;
+  const run = (check: MetadataCheck, nameRule = strategy.nameRule ?? nameIsSubdomain): FieldError[] => {
+    const ofCore = builtIn && (check === 'update' || check === 'whole');
+    return check === 'update' || check === 'plainUpdate'
+      ? validateMetadataUpdate(object.metadata, old.metadata, { builtIn: ofCore })
+      : validateMetadata(object.metadata, { namespaced, nameRule, builtIn: ofCore });
+  };
+  const generic = [...run('plainWhole', nameIsPathSegment), ...run('plainUpdate')];
+  const own = endpoint.strategy.metadataChecks ?? (builtIn && endpoint.subresource === '' ? BOTH : UPDATE);
+  return [...generic, ...own.flatMap((check) => run(check))];
 }
+
+const BOTH: readonly MetadataCheck[] = ['update', 'whole'];
+const UPDATE: readonly MetadataCheck[] = ['update'];
+
+/** Whether a kind refuses finalizers that are neither qualified nor well known. */
+export const checksFinalizerNames = ({ metadataChecks }: UpdateStrategy): boolean =>
+  metadataChecks === undefined || metadataChecks.some((check) => check === 'update' || check === 'whole');

@@ -31,7 +31,7 @@ import {
 } from './store.ts';
 import type { Reservation, StrategyContext } from './strategy.ts';
 import { finishDeletion } from './store-delete.ts';
-import { changedMetadataErrors } from './changed-metadata.ts';
+import { changedMetadataErrors, checksFinalizerNames } from './changed-metadata.ts';
 import { admitChange, admitCreate, writeAdmitted, type WriteTarget } from './write-admission.ts';
 import { alreadyExists, nameNotGenerated, uidConflict, uidWithoutObject } from './write-conflicts.ts';
 
@@ -119,7 +119,7 @@ function metadataErrors(store: Store, object: KubeObject): FieldError[] {
   return validateMetadata(object.metadata, {
     namespaced: store.info.namespaced,
     nameRule: store.strategy.nameRule ?? nameIsSubdomain,
-    builtIn: store.builtIn,
+    builtIn: store.builtIn && checksFinalizerNames(store.strategy),
   });
 }
 

@@ -92,16 +92,22 @@ export interface GracefulDeletion {
 }
 
 /** How an endpoint changes an object: the resource itself, its `status`, or another subresource. */
+/**
+ * A validation of metadata: as a whole object, or compared with the stored object. The plain forms accept finalizers of any
+ * name: they are those of apimachinery, where the others add the rules of the core group.
+ */
+export type MetadataCheck = 'update' | 'whole' | 'plainUpdate' | 'plainWhole';
+
 export interface UpdateStrategy<Object extends KubeObject = KubeObject> {
   /** Resets the fields that this endpoint must not change. The generation has already been copied from `old`. */
   prepareForUpdate?(object: Object, old: Object, context: StrategyContext): void;
   /** Whether the change increments the generation. Absent for kinds without a generation. Called after `prepareForUpdate`. */
   changesGeneration?(object: Object, old: Object): boolean;
   /**
-   * How the kind validates metadata again on an update, which repeats causes: as that of an update, as that of a whole object,
-   * or as both. The default is `both`, and `update` for subresources and custom resources.
+   * How the kind itself validates metadata on an update, in this order, after the generic store has. Each check repeats causes.
+   * The default is `['update', 'whole']`, and `['update']` for subresources and custom resources.
    */
-  readonly metadataChecks?: 'update' | 'whole' | 'both';
+  readonly metadataChecks?: readonly MetadataCheck[];
   /** The metadata has already been validated. Returns a promise if it yields to the event loop. */
   validateUpdate?(object: Object, old: Object, context: StrategyContext): FieldError[] | Promise<FieldError[]>;
   /**

@@ -65,6 +65,7 @@ function matchDefaults(match: MatchResources | undefined): void {
 
 function webhookStrategy(check: ExpressionChecker, mutating: boolean): Strategy<WebhookConfiguration> {
   return {
+    metadataChecks: ['plainWhole'],
     managesGeneration: true,
     requiresResourceVersion: true,
     changesGeneration: (object, old) => !semanticEqual(object.webhooks, old.webhooks),
@@ -91,6 +92,7 @@ function validatingPolicies(check: ExpressionChecker): Strategy<ValidatingPolicy
   const errors = (object: ValidatingPolicy, old?: ValidatingPolicy): FieldError[] =>
     validatingPolicyErrors(check, object.metadata.name ?? '', object.spec ?? {}, old?.spec);
   return {
+    metadataChecks: ['plainWhole'],
     ...specAndStatus,
     requiresResourceVersion: true,
     applyDefaults(object) {
@@ -119,6 +121,7 @@ function statusErrors({ status }: ValidatingPolicy): FieldError[] {
 
 function mutatingPolicies(check: ExpressionChecker): Strategy<MutatingPolicy> {
   return {
+    metadataChecks: ['plainWhole'],
     ...specOnly,
     applyDefaults(object) {
       const spec = (object.spec ??= {});
@@ -137,6 +140,7 @@ const validatingBindingErrors = ({ spec = {} }: ValidatingBinding): FieldError[]
 ];
 
 const validatingBindings: Strategy<ValidatingBinding> = {
+  metadataChecks: ['plainWhole'],
   ...specOnly,
   applyDefaults: (object) => matchDefaults(object.spec?.matchResources),
   validateCreate: validatingBindingErrors,
@@ -145,6 +149,7 @@ const validatingBindings: Strategy<ValidatingBinding> = {
 };
 
 const mutatingBindings: Strategy<MutatingBinding> = {
+  metadataChecks: ['plainWhole'],
   ...specOnly,
   applyDefaults: (object) => matchDefaults(object.spec?.matchResources),
   validateCreate: ({ spec = {} }) => mutatingBindingErrors(spec),

@@ -38,11 +38,12 @@ function webhookUrlErrors(field: string, url: string): FieldError[] {
   return errors;
 }
 
+/** kube-apiserver confuses the fields: it reports a missing name as a missing namespace, and the reverse. */
 export function webhookServiceErrors(field: string, service: WebhookService): FieldError[] {
   const { namespace = '', name = '', path = '', port = 0 } = service;
   const errors: FieldError[] = [];
-  if (name === '') errors.push(required(`${field}.name`));
-  if (namespace === '') errors.push(required(`${field}.namespace`));
+  if (namespace === '') errors.push(required(`${field}.name`));
+  if (name === '') errors.push(required(`${field}.namespace`));
   const portErrors = portNumberErrors(port);
   if (portErrors.length > 0) errors.push(invalid(`${field}.port`, port, `port is not valid: ${portErrors.join(',')}`));
   return [...errors, ...pathErrors(`${field}.path`, path)];

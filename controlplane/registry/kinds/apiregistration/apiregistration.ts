@@ -59,6 +59,7 @@ function backendErrors({ service, caBundle = '', insecureSkipTLSVerify = false }
 }
 
 const apiServices: Strategy<ApiService> = {
+  metadataChecks: ['plainUpdate', 'plainWhole'],
   requiresResourceVersion: true,
   // The name depends on the spec, so `nameErrors` validates it.
   nameRule: () => [],

@@ -3,6 +3,7 @@ import type { V1DaemonSetSpec, V1LabelSelector } from '@kubernetes/client-node';
 import { unsupportedValue, type FieldError } from '../../../../api/meta/field-error.ts';
 import { semanticEqual } from '../../../../api/meta/json-equality.ts';
 import { validateLabelSelector } from '../../../../api/meta/selector.ts';
+import { internalForm } from '../../../../api/schema/internal-form.ts';
 import { daemonSetColumns } from './columns.ts';
 import { statusOnly } from '../../generic-strategy.ts';
 import type { Strategy, UpdateStrategy } from '../../strategy.ts';
@@ -14,6 +15,7 @@ import {
   countOrPercentErrors,
   isZero,
   notAbove100,
+  shownSelector,
   templateDefaults,
   templated,
   templateMatchErrors,
@@ -34,7 +36,7 @@ function daemonSetErrors(object: DaemonSet): FieldError[] {
     Object.keys(matchLabels ?? {}).length === 0 &&
     (matchExpressions ?? []).length === 0
   ) {
-    errors.push(invalid('spec.selector', spec.selector, 'empty selector is invalid for daemonset'));
+    errors.push(invalid('spec.selector', shownSelector(spec.selector), 'empty selector is invalid for daemonset'));
   }
   errors.push(
     ...controllerTemplateErrors(spec.template, 'DaemonSet'),
@@ -52,7 +54,7 @@ function daemonUpdateErrors(strategy: NonNullable<DaemonSet['spec']>['updateStra
   if (strategy?.type === 'OnDelete') return [];
   if (strategy?.type !== 'RollingUpdate')
     return [
-      unsupportedValue(path, { Type: strategy?.type ?? '', RollingUpdate: strategy?.rollingUpdate ?? null }, [
+      unsupportedValue(path, internalForm('io.k8s.api.apps.v1.DaemonSetUpdateStrategy', strategy ?? {}), [
         'RollingUpdate',
         'OnDelete',
       ]),
@@ -91,6 +93,7 @@ function templateGeneration(object: DaemonSet): number {
 }
 
 export const daemonSets: Strategy<DaemonSet> = {
+  metadataChecks: ['update'],
   ...templated,
   applyDefaults(object) {
     templateDefaults(object);
@@ -123,7 +126,8 @@ export const daemonSets: Strategy<DaemonSet> = {
     ...immutable('spec.selector', object.spec?.selector, old.spec?.selector),
   ],
   warningsOnCreate: (object) => templateWarnings(object),
-  warningsOnUpdate: templateWarnings,
+  warningsOnUpdate: (object, old) =>
+    templateGeneration(object) === templateGeneration(old) ? [] : templateWarnings(object),
   columns: daemonSetColumns,
   status: {
     ...(statusOnly as UpdateStrategy<DaemonSet>),

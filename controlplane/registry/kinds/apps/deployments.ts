@@ -2,6 +2,7 @@
 import type { V1DeploymentSpec } from '@kubernetes/client-node';
 import { unsupportedValue, type FieldError } from '../../../../api/meta/field-error.ts';
 import { jsonEqual, semanticEqual } from '../../../../api/meta/json-equality.ts';
+import { internalForm } from '../../../../api/schema/internal-form.ts';
 import { deploymentColumns } from './columns.ts';
 import { statusWithoutLabels } from '../../generic-strategy.ts';
 import type { Strategy, UpdateStrategy } from '../../strategy.ts';
@@ -12,6 +13,7 @@ import {
   countOrPercentErrors,
   isZero,
   madeErrors,
+  namedTemplateWarnings,
   notAbove100,
   notMoreThanReady,
   notMoreThanReplicas,
@@ -50,7 +52,10 @@ function deploymentStrategyErrors(spec: NonNullable<Deployment['spec']>): FieldE
   }
   if (type !== 'RollingUpdate')
     return [
-      unsupportedValue(path, { Type: type ?? '', RollingUpdate: rollingUpdate ?? null }, ['Recreate', 'RollingUpdate']),
+      unsupportedValue(path, internalForm('io.k8s.api.apps.v1.DeploymentStrategy', spec.strategy ?? {}), [
+        'Recreate',
+        'RollingUpdate',
+      ]),
     ];
   if (rollingUpdate === undefined)
     return [required(`${path}.rollingUpdate`, 'this should be defaulted and never be nil')];
@@ -91,7 +96,7 @@ const deploymentStatus: UpdateStrategy<Deployment> = {
 };
 
 export const deployments: Strategy<Deployment> = {
-  metadataChecks: 'update',
+  metadataChecks: ['update'],
   ...templated,
   applyDefaults(object) {
     templateDefaults(object);
@@ -118,7 +123,7 @@ export const deployments: Strategy<Deployment> = {
     ...deploymentErrors(object),
     ...immutable('spec.selector', object.spec?.selector, old.spec?.selector),
   ],
-  warningsOnCreate: (object) => templateWarnings(object),
+  warningsOnCreate: namedTemplateWarnings,
   warningsOnUpdate: templateWarnings,
   columns: deploymentColumns,
   status: deploymentStatus,

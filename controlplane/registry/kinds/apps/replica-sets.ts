@@ -11,10 +11,13 @@ import { immutable, invalid, nonNegative, required } from '../field-rules.ts';
 import {
   controllerTemplateErrors,
   countErrors,
+  isSameGeneration,
   madeErrors,
+  namedTemplateWarnings,
   notMoreThanReady,
   notMoreThanReplicas,
   selectorErrors,
+  shownMap,
   templateDefaults,
   templated,
   templateWarnings,
@@ -49,6 +52,7 @@ function replicaErrors(status: Readonly<Record<string, number | undefined>> | un
 }
 
 export const replicaSets: Strategy<ReplicaSet> = {
+  metadataChecks: ['update'],
   ...templated,
   applyDefaults(object) {
     templateDefaults(object);
@@ -59,7 +63,7 @@ export const replicaSets: Strategy<ReplicaSet> = {
     ...replicaSetErrors(object),
     ...immutable('spec.selector', object.spec?.selector, old.spec?.selector),
   ],
-  warningsOnCreate: (object) => templateWarnings(object),
+  warningsOnCreate: namedTemplateWarnings,
   warningsOnUpdate: templateWarnings,
   columns: replicaSetColumns,
   status: {
@@ -75,18 +79,21 @@ function controllerErrors(object: ReplicationController): FieldError[] {
   if (Object.keys(selector).length === 0) errors.push(required('spec.selector'));
   errors.push(...nonNegative('spec.replicas', spec.replicas));
   if (spec.template === undefined) return [...errors, required('spec.template')];
-  const labels = spec.template.metadata?.labels ?? {};
+  const labels = spec.template.metadata?.labels;
   if (
     Object.keys(selector).length > 0 &&
-    !Object.entries(selector).every(([key, value]) => ownMember(labels, key) === value)
+    !Object.entries(selector).every(([key, value]) => ownMember(labels ?? {}, key) === value)
   ) {
-    errors.push(invalid('spec.template.metadata.labels', labels, '`selector` does not match template `labels`'));
+    errors.push(
+      invalid('spec.template.metadata.labels', shownMap(labels), '`selector` does not match template `labels`'),
+    );
   }
   errors.push(...controllerTemplateErrors(spec.template, 'ReplicationController'));
   return errors;
 }
 
 export const replicationControllers: Strategy<ReplicationController> = {
+  metadataChecks: ['update'],
   ...templated,
   applyDefaults(object) {
     const spec = (object.spec ??= {});
@@ -101,8 +108,9 @@ export const replicationControllers: Strategy<ReplicationController> = {
   nameRule: nameIsSubdomain,
   validateCreate: controllerErrors,
   validateUpdate: controllerErrors,
-  warningsOnCreate: (object) => templateWarnings(object),
-  warningsOnUpdate: templateWarnings,
+  warningsOnCreate: namedTemplateWarnings,
+  // kube-apiserver warns about the template that the object had before.
+  warningsOnUpdate: (object, old) => (isSameGeneration(object, old) ? [] : templateWarnings(old)),
   defaultPropagation: 'Orphan',
   selectableFields: { 'status.replicas': (object) => String(object.status?.['replicas'] ?? 0) },
   columns: replicationControllerColumns,

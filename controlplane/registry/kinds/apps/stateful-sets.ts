@@ -6,6 +6,8 @@ import { cloneJson, semanticEqual } from '../../../../api/meta/json-equality.ts'
 import { nameIsLabel } from '../../../../api/meta/names.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import type { PodTemplate } from '../../../../api/kinds/pod-types.ts';
+import { podTemplateErrors, podTemplateMetadataErrors } from '../../../../api/kinds/pod-validation.ts';
+import { claimWarnings } from '../../../../api/kinds/volume-warnings.ts';
 import { internalForm } from '../../../../api/schema/internal-form.ts';
 import { statefulSetColumns } from './columns.ts';
 import { statusOnly } from '../../generic-strategy.ts';
@@ -14,14 +16,16 @@ import { dnsLabel, forbidden, invalid, nonNegative, required } from '../field-ru
 import {
   collisionErrors,
   countErrors,
+  controllerPolicyErrors,
   countOrPercentErrors,
+  invalidSelectorErrors,
   isZero,
-  madeErrors,
   notAbove100,
   notMoreThanReady,
   notMoreThanReplicas,
   selectorErrors,
   templateDefaults,
+  templateMatchErrors,
   templated,
   templateWarnings,
   type Templated,
@@ -64,20 +68,47 @@ function statefulSetErrors(object: StatefulSet): FieldError[] {
   }
   const { serviceName = '' } = spec;
   if (serviceName !== '') errors.push(...dnsLabel('spec.serviceName', serviceName));
-  errors.push(...madeErrors({ ...spec, template: withClaims(spec) }, 'StatefulSet', ''));
+  errors.push(...templateErrors(spec));
   return errors;
 }
 
 /**
- * Returns the pod template with the volumes of the claims. A claim replaces the volume of the same name, and the last of
- * several claims with one name counts.
+ * Validates the pod template as the pods will be created: with a volume for each claim, and without the hostname and subdomain,
+ * which the controller sets.
  */
-function withClaims({ template, volumeClaimTemplates = [] }: NonNullable<StatefulSet['spec']>): PodTemplate {
-  const names = new Set(volumeClaimTemplates.map(({ metadata }) => metadata?.name ?? '').filter((name) => name !== ''));
-  if (names.size === 0) return template ?? {};
-  const claims = [...names].map((name) => ({ name, persistentVolumeClaim: { claimName: name } }));
-  const others = (template?.spec?.volumes ?? []).filter(({ name }) => !names.has(name ?? ''));
-  return { ...template, spec: { ...template?.spec, volumes: [...others, ...claims] } };
+function templateErrors({
+  selector,
+  template,
+  volumeClaimTemplates = [],
+}: NonNullable<StatefulSet['spec']>): FieldError[] {
+  const invalidSelector = invalidSelectorErrors(selector, '');
+  if (invalidSelector.length > 0) return invalidSelector;
+  const { hostname: _, subdomain: __, ...spec } = template?.spec ?? {};
+  const complete: PodTemplate = {
+    ...template,
+    spec: { ...spec, volumes: withClaims(spec.volumes, volumeClaimTemplates) },
+  };
+  return [
+    ...templateMatchErrors(selector, template),
+    ...podTemplateErrors(complete, 'spec.template'),
+    // kube-apiserver lists these errors twice.
+    ...podTemplateMetadataErrors(complete, 'spec.template'),
+    ...controllerPolicyErrors(template, 'StatefulSet'),
+  ];
+}
+
+type Volumes = NonNullable<NonNullable<PodTemplate['spec']>['volumes']>;
+
+/** A claim replaces the volume of the same name. Several claims with one name become one volume. */
+function withClaims(
+  volumes: Volumes | undefined = [],
+  claims: NonNullable<NonNullable<StatefulSet['spec']>['volumeClaimTemplates']>,
+): Volumes {
+  const names = new Set(claims.map(({ metadata }) => metadata?.name ?? ''));
+  return [
+    ...[...names].map((name) => ({ name, persistentVolumeClaim: { claimName: name } })),
+    ...volumes.filter(({ name }) => !names.has(name ?? '')),
+  ];
 }
 
 function updateStrategyErrors(strategy: NonNullable<StatefulSet['spec']>['updateStrategy']): FieldError[] {
@@ -168,8 +199,20 @@ const statefulSetStatus: UpdateStrategy<StatefulSet> = {
   },
 };
 
+const KEEPS_ALL =
+  'spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended';
+
+function ownWarnings({ spec }: StatefulSet, claimSpec: string): string[] {
+  return [
+    ...(spec?.volumeClaimTemplates ?? []).flatMap((claim, index) =>
+      claimWarnings((claim.spec ?? {}) as ClaimSpec, `spec.volumeClaimTemplates[${index}]${claimSpec}`),
+    ),
+    ...((spec?.revisionHistoryLimit ?? 0) < 0 ? [KEEPS_ALL] : []),
+  ];
+}
+
 export const statefulSets: Strategy<StatefulSet> = {
-  metadataChecks: 'update',
+  metadataChecks: ['update'],
   ...templated,
   nameRule: nameIsLabel,
   prepareForCreate(object) {
@@ -200,15 +243,16 @@ export const statefulSets: Strategy<StatefulSet> = {
       const typed = claim as KubeObject & { spec?: { volumeMode?: string }; status?: { phase?: string } };
       typed.kind = 'PersistentVolumeClaim';
       typed.apiVersion = 'v1';
-      if (typed.spec !== undefined && (typed.spec.volumeMode ?? '') === '') typed.spec.volumeMode = 'Filesystem';
+      if (typed.spec !== undefined) typed.spec.volumeMode ??= 'Filesystem';
       typed.status ??= {};
       if ((typed.status.phase ?? '') === '') typed.status.phase = 'Pending';
     }
   },
   validateCreate: statefulSetErrors,
   validateUpdate: statefulSetUpdateErrors,
-  warningsOnCreate: (object) => templateWarnings(object),
-  warningsOnUpdate: templateWarnings,
+  warningsOnCreate: (object) => [...templateWarnings(object), ...ownWarnings(object, '')],
+  // kube-apiserver names the spec of a claim in updates only.
+  warningsOnUpdate: (object, old) => [...templateWarnings(object, old), ...ownWarnings(object, '.Spec')],
   columns: statefulSetColumns,
   status: statefulSetStatus,
 };

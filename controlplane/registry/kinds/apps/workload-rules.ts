@@ -7,13 +7,13 @@ import { dropDisabledPodFields } from '../../../../api/kinds/disabled-fields.ts'
 import { applyPodTemplateDefaults } from '../../../../api/kinds/pod-defaults.ts';
 import { podTemplateErrors } from '../../../../api/kinds/pod-validation.ts';
 import type { PodTemplate } from '../../../../api/kinds/pod-types.ts';
-import { podWarnings } from '../../../../api/kinds/pod-warnings.ts';
+import { ownerNameWarnings, podWarnings } from '../../../../api/kinds/pod-warnings.ts';
 import type { Wire } from '../../../../api/kinds/wire.ts';
 import { unsupportedValue, type FieldError } from '../../../../api/meta/field-error.ts';
 import { parsePercent } from '../../../../api/meta/intstr.ts';
-import { semanticEqual } from '../../../../api/meta/json-equality.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { fromLabelSelector, validateLabelSelector } from '../../../../api/meta/selector.ts';
+import { internalForm } from '../../../../api/schema/internal-form.ts';
 import { specAndStatus } from '../../generic-strategy.ts';
 import { forbidden, invalid, nonNegative, required } from '../field-rules.ts';
 
@@ -37,15 +37,21 @@ export const templated = {
   },
 };
 
-/** Returns the warnings for the pod template. An update returns them only if the template has changed. */
-export function templateWarnings(
-  object: { spec?: { template?: PodTemplate } },
-  old?: { spec?: { template?: PodTemplate } },
-): string[] {
+/** Returns the warnings for the pod template. An update returns them only if it has changed the generation. */
+export function templateWarnings(object: WithTemplate, old?: WithTemplate): string[] {
+  if (old !== undefined && isSameGeneration(object, old)) return [];
   const template = object.spec?.template;
-  if (old !== undefined && semanticEqual(template, old.spec?.template)) return [];
   return podWarnings(template?.metadata, template?.spec ?? {}, 'spec.template');
 }
+
+export const isSameGeneration = (object: KubeObject, old: KubeObject): boolean =>
+  object.metadata.generation === old.metadata.generation;
+
+/** Returns the warnings for a new object whose name begins the names of its pods. */
+export const namedTemplateWarnings = (object: WithTemplate): string[] => [
+  ...ownerNameWarnings(object.metadata.name ?? ''),
+  ...templateWarnings(object),
+];
 
 export function templateDefaults(object: { spec?: { template?: PodTemplate } }): void {
   object.spec ??= {};
@@ -58,9 +64,17 @@ export function selectorErrors(selector: Wire<V1LabelSelector> | undefined, empt
   if (selector === undefined) return [required('spec.selector')];
   const errors = validateLabelSelector(selector as V1LabelSelector, 'spec.selector');
   const empty = Object.keys(selector.matchLabels ?? {}).length === 0 && (selector.matchExpressions ?? []).length === 0;
-  if (empty) errors.push(invalid('spec.selector', selector, emptyText));
+  if (empty) errors.push(invalid('spec.selector', shownSelector(selector), emptyText));
   return errors;
 }
+
+/** Returns a map as an error shows it: sorted, or null if it is absent. */
+export const shownMap = <Value>(map: Readonly<Record<string, Value>> | undefined): Record<string, Value> | null =>
+  map === undefined ? null : Object.fromEntries(Object.entries(map).sort(([a], [b]) => (a < b ? -1 : 1)));
+
+/** Returns the selector as an error shows it: fields in the order of the type, labels sorted. */
+export const shownSelector = (selector: Wire<V1LabelSelector>): object | null =>
+  internalForm('io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector', selector);
 
 const isValidSelector = (selector: Wire<V1LabelSelector>): boolean =>
   validateLabelSelector(selector as V1LabelSelector, '').length === 0;
@@ -78,7 +92,7 @@ export function templateMatchErrors(
     if (!isValidSelector(selector)) return [];
     if (fromLabelSelector(selector as V1LabelSelector).matches(labels ?? {})) return [];
   }
-  return [invalid('spec.template.metadata.labels', labels, '`selector` does not match template `labels`')];
+  return [invalid('spec.template.metadata.labels', shownMap(labels), '`selector` does not match template `labels`')];
 }
 
 /**
@@ -90,14 +104,25 @@ export function madeErrors(
   invalidSelectorText = 'invalid label selector',
 ): FieldError[] {
   const { selector, template } = spec;
-  if (selector !== undefined && !isValidSelector(selector))
-    return [invalid('spec.selector', selector, invalidSelectorText)];
+  const errors = invalidSelectorErrors(selector, invalidSelectorText);
+  if (errors.length > 0) return errors;
   return [...templateMatchErrors(selector, template), ...controllerTemplateErrors(template, kind)];
 }
 
-/** Validates the pod template of a controller. Its pods must restart always and must not have a deadline. */
+export function invalidSelectorErrors(selector: Wire<V1LabelSelector> | undefined, text: string): FieldError[] {
+  return selector === undefined || isValidSelector(selector)
+    ? []
+    : [invalid('spec.selector', shownSelector(selector), text)];
+}
+
+/** Validates the pod template of a controller. */
 export function controllerTemplateErrors(template: PodTemplate | undefined, kind: string): FieldError[] {
-  const errors = podTemplateErrors(template, 'spec.template');
+  return [...podTemplateErrors(template, 'spec.template'), ...controllerPolicyErrors(template, kind)];
+}
+
+/** The pods of a controller must restart always and must not have a deadline. */
+export function controllerPolicyErrors(template: PodTemplate | undefined, kind: string): FieldError[] {
+  const errors: FieldError[] = [];
   const policy = template?.spec?.restartPolicy;
   if (policy !== 'Always') errors.push(unsupportedValue('spec.template.spec.restartPolicy', policy ?? '', ['Always']));
   if (template?.spec?.activeDeadlineSeconds !== undefined) {

@@ -220,7 +220,7 @@ function rulesErrors(rules: ScalingRules | undefined, at: string): FieldError[] 
   if (policies.length === 0) errors.push(required(`${at}.policies`, 'must specify at least one Policy'));
   for (const [index, policy] of policies.entries()) errors.push(...policyErrors(policy, `${at}.policies[${index}]`));
   if (tolerance !== undefined && parseQuantity(tolerance).nano < 0n)
-    errors.push(invalid(`${at}.tolerance`, tolerance, 'must be greater or equal to zero'));
+    errors.push(invalid(`${at}.tolerance`, tolerance, 'must be greater than or equal to 0'));
   return errors;
 }
 
@@ -245,7 +245,8 @@ function autoscalerErrors(object: Autoscaler, old?: Autoscaler): FieldError[] {
   const lowest = old?.spec?.minReplicas === 0 ? 0 : 1;
   if (minReplicas !== undefined && minReplicas < lowest)
     errors.push(invalid('spec.minReplicas', minReplicas, `must be greater than or equal to ${lowest}`));
-  if (maxReplicas < 1) errors.push(required('spec.maxReplicas', 'must be set and greater than 0'));
+  if (maxReplicas === 0) errors.push(required('spec.maxReplicas', 'must be set and greater than 0'));
+  if (maxReplicas < 0) errors.push(invalid('spec.maxReplicas', maxReplicas, 'must be greater than or equal to 1'));
   if (minReplicas !== undefined && maxReplicas < minReplicas)
     errors.push(invalid('spec.maxReplicas', maxReplicas, 'must be greater than or equal to `minReplicas`'));
   const before = old === undefined ? undefined : parseApiVersion(old.spec?.scaleTargetRef?.apiVersion ?? '');
@@ -265,6 +266,7 @@ function autoscalerErrors(object: Autoscaler, old?: Autoscaler): FieldError[] {
 }
 
 const autoscalers: Strategy<Autoscaler> = {
+  metadataChecks: ['update'],
   applyDefaults,
   prepareForCreate: (object) => void (object.status = { currentReplicas: 0, desiredReplicas: 0 }),
   prepareForUpdate: (object, old) => restore(object, old, 'status'),

@@ -1,10 +1,11 @@
 /** Defines the strategies of jobs and cron jobs: generated selectors, defaults and validation. */
 import { quoteText } from '../../../../api/meta/quote.ts';
 import type { V1CronJobSpec, V1LabelSelector } from '@kubernetes/client-node';
+import { dropDisabledPodFields } from '../../../../api/kinds/disabled-fields.ts';
 import { applyPodTemplateDefaults } from '../../../../api/kinds/pod-defaults.ts';
 import { podTemplateErrors } from '../../../../api/kinds/pod-validation.ts';
 import type { PodSpec, PodTemplate } from '../../../../api/kinds/pod-types.ts';
-import { podWarnings } from '../../../../api/kinds/pod-warnings.ts';
+import { ownerNameWarnings, podWarnings } from '../../../../api/kinds/pod-warnings.ts';
 import type { Wire } from '../../../../api/kinds/wire.ts';
 import { tooLong, unsupportedValue, type FieldError } from '../../../../api/meta/field-error.ts';
 import { cloneJson, semanticEqual } from '../../../../api/meta/json-equality.ts';
@@ -16,9 +17,9 @@ import { cronJobColumns, jobColumns } from './columns.ts';
 import { specAndStatus, statusOnly } from '../../generic-strategy.ts';
 import { kindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
 import { invalid, nonNegative, notSupported, required } from '../field-rules.ts';
-import { templated } from '../apps/workload-rules.ts';
+import { isSameGeneration, shownMap, shownSelector, templated } from '../apps/workload-rules.ts';
 import { scheduleErrors, timeZoneErrors } from './cron-schedule.ts';
-import { failurePolicyErrors, isIdle, jobNameWarnings, ORPHANED_PODS, successPolicyErrors } from './job-policies.ts';
+import { failurePolicyErrors, isIdle, ORPHANED_PODS, successPolicyErrors } from './job-policies.ts';
 import { jobStatusErrors } from './job-status.ts';
 import type { Job, JobSpec } from './job-types.ts';
 
@@ -92,7 +93,7 @@ function generatedErrors(job: Job): FieldError[] {
   }
   const selector = spec.selector as V1LabelSelector;
   if (validateLabelSelector(selector, '').length === 0 && !fromLabelSelector(selector).matches(expected))
-    errors.push(invalid('spec.selector', spec.selector, '`selector` not auto-generated'));
+    errors.push(invalid('spec.selector', shownSelector(spec.selector), '`selector` not auto-generated'));
   return errors;
 }
 
@@ -208,7 +209,9 @@ function selectedErrors(job: Job): FieldError[] {
   errors.push(...(selector === undefined ? [required('spec.selector')] : malformed));
   const labels = spec.template?.metadata?.labels;
   if (malformed.length === 0 && !fromLabelSelector(selector).matches(labels ?? {}))
-    errors.push(invalid('spec.template.metadata.labels', labels, '`selector` does not match template `labels`'));
+    errors.push(
+      invalid('spec.template.metadata.labels', shownMap(labels), '`selector` does not match template `labels`'),
+    );
   return errors;
 }
 
@@ -297,6 +300,7 @@ const templateTexts = (template: PodTemplate | undefined, path: string): string[
   podWarnings(template?.metadata, template?.spec ?? {}, path);
 
 const jobs: Strategy<Job> = {
+  metadataChecks: ['whole', 'update'],
   ...templated,
   applyDefaults: jobDefaults,
   prepareForCreate(job) {
@@ -312,11 +316,11 @@ const jobs: Strategy<Job> = {
   validateCreate: jobErrors,
   validateUpdate: jobUpdateErrors,
   warningsOnCreate: (job) => [
-    ...jobNameWarnings(job.metadata.name ?? ''),
+    ...ownerNameWarnings(job.metadata.name ?? ''),
     ...templateTexts(job.spec?.template, 'spec.template'),
   ],
   warningsOnUpdate: (job, old) =>
-    semanticEqual(job.spec?.template, old.spec?.template) ? [] : templateTexts(job.spec?.template, 'spec.template'),
+    isSameGeneration(job, old) ? [] : templateTexts(job.spec?.template, 'spec.template'),
   defaultPropagation: 'Orphan',
   unsaidPropagation: ORPHANED_PODS,
   selectableFields: { 'status.successful': (job) => String(job.status?.succeeded ?? 0) },
@@ -354,7 +358,7 @@ function cronJobErrors(cronJob: CronJob, old?: CronJob): FieldError[] {
 function jobTemplateErrors(spec: JobSpec, path: string): FieldError[] {
   const errors = jobSpecErrors(spec, path);
   if (spec.selector !== undefined)
-    errors.push(invalid(`${path}.selector`, spec.selector, '`selector` will be auto-generated'));
+    errors.push(invalid(`${path}.selector`, shownSelector(spec.selector), '`selector` will be auto-generated'));
   if (spec.manualSelector === true) errors.push(unsupportedValue(`${path}.manualSelector`, true, ['nil', 'false']));
   return errors;
 }
@@ -362,19 +366,27 @@ function jobTemplateErrors(spec: JobSpec, path: string): FieldError[] {
 function cronJobWarnings(cronJob: CronJob, old?: CronJob): string[] {
   const { spec, metadata } = cronJob;
   const template = spec?.jobTemplate?.spec?.template;
-  const texts = old === undefined ? jobNameWarnings(metadata.name ?? '') : [];
-  if (old === undefined || !semanticEqual(template, old.spec?.jobTemplate?.spec?.template))
+  const texts = old === undefined ? ownerNameWarnings(metadata.name ?? '') : [];
+  if (old === undefined || !isSameGeneration(cronJob, old))
     texts.push(...templateTexts(template, 'spec.jobTemplate.spec.template'));
-  if ((spec?.schedule ?? '').includes('TZ'))
+  if (old !== undefined && (spec?.schedule ?? '').includes('TZ'))
     texts.push(
-      'cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/#time-zone for more details',
+      'cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details',
     );
   return texts;
 }
 
 const cronJobs: Strategy<CronJob> = {
-  metadataChecks: 'update',
+  metadataChecks: ['update'],
   ...specAndStatus,
+  prepareForCreate(cronJob) {
+    specAndStatus.prepareForCreate(cronJob);
+    dropDisabledPodFields(cronJob.spec?.jobTemplate?.spec?.template?.spec, undefined);
+  },
+  prepareForUpdate(cronJob, old) {
+    specAndStatus.prepareForUpdate(cronJob, old);
+    dropDisabledPodFields(cronJob.spec?.jobTemplate?.spec?.template?.spec, old.spec?.jobTemplate?.spec?.template?.spec);
+  },
   nameRule: nameIsSubdomain,
   applyDefaults(cronJob) {
     const spec = (cronJob.spec ??= {});

@@ -1,7 +1,7 @@
-/** Validates the pod failure policy and the success policy of a job, and warns of questionable names. */
+/** Validates the pod failure policy and the success policy of a job. */
 import { quoteText } from '../../../../api/meta/quote.ts';
 import { duplicate, notSupported, OMITTED_VALUE, tooLong, type FieldError } from '../../../../api/meta/field-error.ts';
-import { dnsLabelErrors, qualifiedNameErrors } from '../../../../api/meta/names.ts';
+import { qualifiedNameErrors } from '../../../../api/meta/names.ts';
 import { internalForm } from '../../../../api/schema/internal-form.ts';
 import type { Job, JobSpec } from './job-types.ts';
 import { invalid, invalidFor, maxItems, required } from '../field-rules.ts';
@@ -181,9 +181,3 @@ export function isIdle({ spec, status }: Job): boolean {
 /** The warning for a DELETE that does not name a propagation policy. */
 export const ORPHANED_PODS =
   'child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning';
-
-export const jobNameWarnings = (name: string): string[] =>
-  dnsLabelErrors(name).map(
-    (text) =>
-      `metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended: [${text}]`,
-  );

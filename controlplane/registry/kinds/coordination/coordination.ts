@@ -48,6 +48,7 @@ function dropElection(object: Lease, old?: Lease): void {
 }
 
 const lease: Strategy<Lease> = {
+  metadataChecks: ['plainUpdate'],
   allowCreateOnUpdate: true,
   requiresResourceVersion: true,
   prepareForCreate: (object) => dropElection(object),

@@ -1,6 +1,7 @@
 /** Defines the strategies of namespaces, config maps, secrets, service accounts and pod templates. */
 import type { V1ConfigMap, V1Namespace, V1PodTemplate, V1Secret, V1ServiceAccount } from '@kubernetes/client-node';
 import { JsonSyntaxError, parseJson } from '../../../../api/codec/json.ts';
+import { dropDisabledPodFields } from '../../../../api/kinds/disabled-fields.ts';
 import { applyPodTemplateDefaults } from '../../../../api/kinds/pod-defaults.ts';
 import { podTemplateErrors } from '../../../../api/kinds/pod-validation.ts';
 import type { PodTemplate } from '../../../../api/kinds/pod-types.ts';
@@ -51,6 +52,7 @@ function finalizerErrors(object: Namespace, at: 'list' | 'item'): FieldError[] {
 }
 
 const namespaces: Strategy<Namespace> = {
+  metadataChecks: ['whole', 'update'],
   nameRule: nameIsLabel,
   applyDefaults: labelName,
   prepareForCreate(object) {
@@ -270,11 +272,13 @@ const serviceAccounts: Strategy<ServiceAccount> = {
 type StoredTemplate = Kind<Pick<V1PodTemplate, never>> & { template?: PodTemplate };
 
 const podTemplates: Strategy<StoredTemplate> = {
-  metadataChecks: 'update',
+  metadataChecks: ['update'],
   applyDefaults(object) {
     object.template ??= {};
     applyPodTemplateDefaults(object.template);
   },
+  prepareForCreate: (object) => dropDisabledPodFields(object.template?.spec, undefined),
+  prepareForUpdate: (object, old) => dropDisabledPodFields(object.template?.spec, old.template?.spec),
   managesGeneration: true,
   changesGeneration: (object, old) => !jsonEqual(object.template, old.template),
   validateCreate: (object) => podTemplateErrors(object.template, 'template'),

@@ -219,6 +219,7 @@ function sliceWarnings(object: Slice): string[] {
 }
 
 const slices: Strategy<Slice> = {
+  metadataChecks: ['whole'],
   managesGeneration: true,
   applyDefaults(object) {
     for (const port of object.ports ?? []) {

@@ -64,6 +64,7 @@ const conversion: Conversion = {
 
 export function eventKinds(options: KindOptions): KindRow[] {
   const events: Strategy<Event> = {
+    metadataChecks: ['update'],
     nameRule: nameIsPathSegment,
     allowCreateOnUpdate: true,
     validateCreate: eventErrors,

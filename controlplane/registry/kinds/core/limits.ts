@@ -16,6 +16,7 @@ import { duplicate, type FieldError } from '../../../../api/meta/field-error.ts'
 import { semanticEqual } from '../../../../api/meta/json-equality.ts';
 import { qualifiedNameErrors } from '../../../../api/meta/names.ts';
 import { approximate, compareQuantities, parseQuantity } from '../../../../api/meta/quantity.ts';
+import { internalForm } from '../../../../api/schema/internal-form.ts';
 import { quotaColumns } from '../policy/columns.ts';
 import { specAndStatus, statusOnly } from '../../generic-strategy.ts';
 import { kindRow, type Strategy } from '../../strategy.ts';
@@ -172,7 +173,7 @@ function limitRangeErrors(object: LimitRange): FieldError[] {
 }
 
 const limitRanges: Strategy<LimitRange> = {
-  metadataChecks: 'whole',
+  metadataChecks: ['whole'],
   allowCreateOnUpdate: true,
   applyDefaults(object) {
     for (const limit of object.spec?.limits ?? []) limitDefaults(limit);
@@ -260,7 +261,13 @@ function scopeSelectorErrors(spec: QuotaSpec): FieldError[] {
     if (!SCOPES.has(scopeName)) errors.push(invalid(`${path}.scopeName`, scopeName, 'unsupported scope'));
     for (const name of Object.keys(spec.hard ?? {}).sort()) {
       if (isStandardQuotaResource(name) && !scopeFits(scopeName, name))
-        errors.push(invalid(path, spec.scopeSelector, 'unsupported scope applied to resource'));
+        errors.push(
+          invalid(
+            path,
+            internalForm('io.k8s.api.core.v1.ScopeSelector', spec.scopeSelector),
+            'unsupported scope applied to resource',
+          ),
+        );
     }
     if (EXISTS_ONLY.has(scopeName) && operator !== 'Exists') {
       errors.push(
@@ -298,7 +305,7 @@ function scopeSelectorErrors(spec: QuotaSpec): FieldError[] {
 }
 
 const resourceQuotas: Strategy<ResourceQuota> = {
-  metadataChecks: 'update',
+  metadataChecks: ['update'],
   ...specAndStatus,
   managesGeneration: false,
   changesGeneration: () => false,

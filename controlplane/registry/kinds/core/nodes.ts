@@ -206,6 +206,7 @@ function nodeWarnings({ spec }: Node): string[] {
 }
 
 const nodes: Strategy<Node> = {
+  metadataChecks: ['whole', 'update'],
   applyDefaults({ spec, status }) {
     if (spec !== undefined) alignCidrs(spec);
     // Without `allocatable`, the whole capacity is allocatable.

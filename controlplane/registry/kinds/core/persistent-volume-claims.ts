@@ -41,9 +41,8 @@ function isClaimOrSnapshot({ apiGroup, kind }: DataSource): boolean {
 /** Keeps `dataSource` and `dataSourceRef` equal. A reference that only one of them allows is dropped from the other. */
 function normalizeSources(spec: ClaimSpec, old: ClaimSpec | undefined): void {
   if ((spec.dataSourceRef?.namespace ?? null) !== null && old?.dataSourceRef === undefined) delete spec.dataSourceRef;
-  if (spec.dataSource !== undefined && old?.dataSource === undefined && !isClaimOrSnapshot(spec.dataSource)) {
-    delete spec.dataSource;
-  }
+  const isNew = spec.dataSourceRef === undefined && old?.dataSource === undefined && old?.dataSourceRef === undefined;
+  if (isNew && spec.dataSource !== undefined && !isClaimOrSnapshot(spec.dataSource)) delete spec.dataSource;
   copySources(spec);
 }
 

@@ -214,6 +214,7 @@ function warnings(object: Volume): string[] {
 const timeOf = ({ nowMs }: StrategyContext): string => new Date(nowMs).toISOString().replace(/\.\d+Z$/, 'Z');
 
 const volumes: Strategy<Volume> = {
+  metadataChecks: ['whole', 'whole'],
   applyDefaults(object) {
     const spec = (object.spec ??= {});
     if ((spec.persistentVolumeReclaimPolicy ?? '') === '') spec.persistentVolumeReclaimPolicy = 'Retain';

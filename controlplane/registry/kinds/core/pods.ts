@@ -167,7 +167,6 @@ const ephemeralStrategy: UpdateStrategy<Pod> = {
   },
   changesGeneration: (pod, old) => !semanticEqual(pod.spec, old.spec),
   validateUpdate: ephemeralContainerUpdateErrors,
-  warningsOnUpdate: (pod) => podWarnings(pod.metadata, pod.spec ?? {}),
   resetFields: [['status']],
 };
 
@@ -223,7 +222,6 @@ const pods: Strategy<Pod> = {
   },
   changesGeneration: (pod, old) => !semanticEqual(pod.spec, old.spec),
   validateUpdate: podUpdateErrors,
-  warningsOnUpdate: (pod, old) => (semanticEqual(pod.spec, old.spec) ? [] : podWarnings(pod.metadata, pod.spec ?? {})),
   resetFields: [['status']],
   gracefulDeletion: {
     gracePeriodSeconds(object, requested) {

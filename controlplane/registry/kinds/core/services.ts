@@ -76,6 +76,7 @@ export function serviceKinds(options: KindOptions): KindRow[] {
     stores: options.stores,
   });
   const services: Strategy<Service> = {
+    metadataChecks: ['update'],
     nameRule: nameIsLabel,
     allowCreateOnUpdate: true,
     applyDefaults,

@@ -63,6 +63,7 @@ function schemaErrors(object: FlowSchema): FieldError[] {
 }
 
 const flowSchemas: Strategy<FlowSchema> = {
+  metadataChecks: ['whole'],
   ...specAndStatus,
   applyDefaults(object) {
     const spec = (object.spec ??= {});
@@ -185,6 +186,7 @@ function queuingErrors({ queues = 0, handSize = 0, queueLengthLimit = 0 }: Queui
 }
 
 const priorityLevels: Strategy<PriorityLevel> = {
+  metadataChecks: ['whole'],
   ...specAndStatus,
   applyDefaults: levelDefaults,
   validateCreate: levelErrors,

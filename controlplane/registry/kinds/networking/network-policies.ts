@@ -143,6 +143,7 @@ function policyWarnings(object: NetworkPolicy): string[] {
 }
 
 export const networkPolicyStrategy: Strategy<NetworkPolicy> = {
+  metadataChecks: ['update'],
   managesGeneration: true,
   changesGeneration: specChanged,
   applyDefaults,

@@ -107,6 +107,7 @@ function parentErrors({ spec }: IpAddress): FieldError[] {
 }
 
 const ipAddresses: Strategy<IpAddress> = {
+  metadataChecks: ['whole', 'update'],
   nameRule: (name) => {
     const errors = ipErrors('', name);
     const texts = errors.map(({ detail }) => detail);
@@ -170,6 +171,7 @@ function rangeChangeErrors(object: ServiceCidr, old: ServiceCidr): FieldError[] 
 }
 
 const serviceCidrs: Strategy<ServiceCidr> = {
+  metadataChecks: ['update'],
   // As in kube-apiserver, a create or a replacement keeps the status that the client sends.
   resetFields: [['status']],
   validateCreate: rangeErrors,

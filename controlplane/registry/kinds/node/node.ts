@@ -11,9 +11,10 @@ import {
 } from '../../../../api/kinds/resource-validation.ts';
 import { stringifyJson } from '../../../../api/codec/json.ts';
 import { tolerationErrors } from '../../../../api/kinds/scheduling-validation.ts';
+import { internalForm } from '../../../../api/schema/internal-form.ts';
 import { DEPRECATED_LABELS } from '../../../../api/kinds/pod-warnings.ts';
 import type { Kind } from '../../../../api/kinds/wire.ts';
-import { duplicate, unsupportedValue, type FieldError } from '../../../../api/meta/field-error.ts';
+import { duplicate, type FieldError } from '../../../../api/meta/field-error.ts';
 import { dnsLabelErrors } from '../../../../api/meta/names.ts';
 import { validateLabels } from '../../../../api/meta/selector.ts';
 import { runtimeClassColumns } from './columns.ts';
@@ -23,8 +24,6 @@ import { forbidden, immutable, invalid, invalidFor, required } from '../field-ru
 export type RuntimeClass = Kind<Pick<V1RuntimeClass, 'handler' | 'overhead' | 'scheduling'>>;
 
 type Scheduling = NonNullable<RuntimeClass['scheduling']>;
-
-const OPERATORS = ['Equal', 'Exists'];
 
 function overheadErrors(podFixed: Readonly<Record<string, string | undefined>>): FieldError[] {
   const errors: FieldError[] = [];
@@ -48,16 +47,13 @@ function schedulingErrors(scheduling: Scheduling): FieldError[] {
   );
   const path = 'scheduling.tolerations';
   const tolerations = scheduling.tolerations ?? [];
-  for (const error of tolerationErrors(tolerations, path)) {
-    // Only tolerations of pods may use the operators that compare numbers.
-    const operator = error.type === 'FieldValueNotSupported' && error.field.endsWith('.operator');
-    errors.push(operator ? unsupportedValue(error.field, error.value, OPERATORS) : error);
-  }
+  errors.push(...tolerationErrors(tolerations, path));
   const seen = new Set<string>();
   for (const [index, toleration] of tolerations.entries()) {
     const { key = '', operator = '', value = '', effect = '', tolerationSeconds: seconds = null } = toleration;
     const text = stringifyJson([key, operator, value, effect, seconds]);
-    if (seen.has(text)) errors.push(duplicate(`${path}[${index}]`, toleration));
+    if (seen.has(text))
+      errors.push(duplicate(`${path}[${index}]`, internalForm('io.k8s.api.core.v1.Toleration', toleration)));
     seen.add(text);
   }
   return errors;
@@ -81,6 +77,7 @@ function classErrors({ handler = '', overhead, scheduling }: RuntimeClass): Fiel
 }
 
 const runtimeClasses: Strategy<RuntimeClass> = {
+  metadataChecks: ['plainWhole', 'plainUpdate'],
   allowCreateOnUpdate: true,
   requiresResourceVersion: true,
   validateCreate: classErrors,

@@ -11,6 +11,7 @@ import { unsupportedValue, type FieldError } from '../../../../api/meta/field-er
 import { parsePercent } from '../../../../api/meta/intstr.ts';
 import { validateLabelSelector } from '../../../../api/meta/selector.ts';
 import { newForbidden } from '../../../../api/meta/status-error.ts';
+import { nameIsPathSegment } from '../../../../api/meta/names.ts';
 import { internalForm } from '../../../../api/schema/internal-form.ts';
 import { budgetColumns, priorityClassColumns } from './columns.ts';
 import { specAndStatus, statusOnly } from '../../generic-strategy.ts';
@@ -63,7 +64,9 @@ function budgetErrors(object: Budget): FieldError[] {
 const COUNTS = ['disruptionsAllowed', 'currentHealthy', 'desiredHealthy', 'expectedPods'] as const;
 
 const budgets: Strategy<Budget> = {
+  metadataChecks: [],
   ...specAndStatus,
+  nameRule: nameIsPathSegment,
   requiresResourceVersion: true,
   prepareForCreate(object) {
     object.status = { disruptionsAllowed: 0, currentHealthy: 0, desiredHealthy: 0, expectedPods: 0 };
@@ -126,6 +129,7 @@ function priorityErrors(object: PriorityClass): FieldError[] {
 }
 
 const priorityClasses: Strategy<PriorityClass> = {
+  metadataChecks: ['update'],
   managesGeneration: true,
   applyDefaults(object) {
     object.preemptionPolicy ??= 'PreemptLowerPriority';

@@ -78,6 +78,7 @@ function isReadable(selector: V1LabelSelector): boolean {
 }
 
 const roles: Strategy<Role> = {
+  metadataChecks: ['whole', 'update'],
   nameRule: nameIsPathSegment,
   allowCreateOnUpdate: true,
   validateCreate: (object) => rulesErrors(object, true),
@@ -90,6 +91,7 @@ const clusterRoleErrors = (object: ClusterRole): FieldError[] => [
 ];
 
 const clusterRoles: Strategy<ClusterRole> = {
+  metadataChecks: ['whole', 'update'],
   nameRule: nameIsPathSegment,
   allowCreateOnUpdate: true,
   validateCreate: clusterRoleErrors,
@@ -152,6 +154,7 @@ function subjectErrors(subject: Subject, at: string, namespaced: boolean): Field
 
 function bindingStrategy(roleKinds: readonly string[], namespaced: boolean): Strategy<Binding> {
   return {
+    metadataChecks: ['whole', 'update'],
     nameRule: nameIsPathSegment,
     allowCreateOnUpdate: true,
     applyDefaults: bindingDefaults,

@@ -1,4 +1,5 @@
 /** Validates resource slices: the devices of a pool that a driver reports. */
+import { internalForm } from '../../../../api/schema/internal-form.ts';
 import type { V1NodeSelector } from '@kubernetes/client-node';
 import { nodeSelectorErrors } from '../../../../api/kinds/scheduling-validation.ts';
 import { invalid, required, tooLong, tooMany, type FieldError } from '../../../../api/meta/field-error.ts';
@@ -36,7 +37,6 @@ const MAX_PROPERTIES = 32;
 const MAX_VALUE_BYTES = 64;
 /** The longest names of properties and counters that errors show whole. */
 const MAX_PROPERTY_NAME = 96;
-const MAX_COUNTER_NAME = 63;
 const MAX_TAINTS = 16;
 const MAX_OPTIONS = 10;
 const WAYS = 'exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required';
@@ -96,7 +96,13 @@ function placementErrors(spec: SliceSpec): FieldError[] {
     errors.push(...nodeSelectorErrors(nodeSelector as V1NodeSelector, 'spec.nodeSelector'));
     const terms = nodeSelector.nodeSelectorTerms ?? [];
     if (terms.length !== 1)
-      errors.push(invalid('spec.nodeSelector.nodeSelectorTerms', terms, 'must have exactly one node selector term'));
+      errors.push(
+        invalid(
+          'spec.nodeSelector.nodeSelectorTerms',
+          terms.map((term) => internalForm('io.k8s.api.core.v1.NodeSelectorTerm', term)),
+          'must have exactly one node selector term',
+        ),
+      );
   }
   for (const [name, value] of Object.entries({ allNodes, perDeviceNodeSelection })) {
     if (value === true) ways.push(`\`${name}\``);
@@ -119,7 +125,7 @@ function counterErrors(
   const field = `${at}.counters`;
   if (names.length === 0) errors.push(required(field));
   else if (names.length > MAX_COUNTERS) errors.push(tooMany(field, names.length, MAX_COUNTERS));
-  else for (const counter of names) errors.push(...labelErrors(entryPath(field, counter, MAX_COUNTER_NAME), counter));
+  else for (const counter of names) errors.push(...labelErrors(field, counter));
   return errors;
 }
 
@@ -133,12 +139,12 @@ function deviceErrors(device: Device, old: Device | undefined, at: string, perDe
   }
   for (const key of Object.keys(attributes).sort()) {
     const own = entryPath(`${at}.attributes`, key, MAX_PROPERTY_NAME);
-    errors.push(...qualifiedErrors(own, key), ...attributeErrors(attributes[key] ?? {}, own));
+    errors.push(...qualifiedErrors(`${at}.attributes`, key), ...attributeErrors(attributes[key] ?? {}, own));
   }
   const shared = device.allowMultipleAllocations === true;
   for (const key of Object.keys(capacity).sort()) {
     const own = entryPath(`${at}.capacity`, key, MAX_PROPERTY_NAME);
-    errors.push(...qualifiedErrors(own, key), ...capacityErrors(capacity[key] ?? {}, own, shared));
+    errors.push(...qualifiedErrors(`${at}.capacity`, key), ...capacityErrors(capacity[key] ?? {}, own, shared));
   }
   if (old === undefined || !semanticEqual(old.taints, device.taints))
     errors.push(...listErrors(`${at}.taints`, taints, MAX_TAINTS, (taint, own) => taintErrors(taint, own)));
@@ -194,8 +200,23 @@ function attributeErrors(attribute: Attribute, at: string): FieldError[] {
     sized('version', version);
   }
   const values = [bool, int, string, version].filter((value) => value !== undefined).length;
-  if (values !== 1) errors.push(invalid(at, values === 0 ? '' : attribute, 'exactly one value must be specified'));
+  if (values !== 1)
+    errors.push(invalid(at, values === 0 ? '' : shownAttribute(attribute), 'exactly one value must be specified'));
   return errors;
+}
+
+/** Returns the attribute with the fields of its Go type. Those for lists are always empty, as their feature gate is off. */
+function shownAttribute({ int, bool, string, version }: Attribute): object {
+  return {
+    IntValue: int ?? null,
+    BoolValue: bool ?? null,
+    StringValue: string ?? null,
+    VersionValue: version ?? null,
+    IntValues: null,
+    BoolValues: null,
+    StringValues: null,
+    VersionValues: null,
+  };
 }
 
 function capacityErrors(capacity: Capacity, at: string, shared: boolean): FieldError[] {

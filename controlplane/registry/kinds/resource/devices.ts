@@ -51,17 +51,17 @@ function claimDefaults(spec: ClaimSpec | undefined): void {
 
 /** Refuses admin access in a namespace whose labels do not allow it. */
 function adminErrors(spec: ClaimSpec | undefined, { namespace }: StrategyContext, options: KindOptions): FieldError[] {
-  const requested = (spec?.devices?.requests ?? []).some(({ exactly }) => exactly?.adminAccess === true);
-  if (!requested) return [];
+  const index = (spec?.devices?.requests ?? []).findIndex(({ exactly }) => exactly?.adminAccess === true);
+  if (index < 0) return [];
   const found = options.stores.get('', 'namespaces').cache.get('', namespace)?.object;
   if (found?.metadata.labels?.[ADMIN_LABEL] === 'true') return [];
   const text = `admin access to devices requires the \`${ADMIN_LABEL}: true\` label on the containing namespace`;
-  // kube-apiserver reports this error with an empty path, which it prints as `[]`.
-  return [forbidden('[]', text)];
+  return [forbidden(`spec.devices.requests[${index}].adminAccess`, text)];
 }
 
 function claims(check: ExpressionChecker, options: KindOptions): Strategy<ResourceClaim> {
   return {
+    metadataChecks: ['whole', 'update'],
     prepareForCreate: specAndStatus.prepareForCreate,
     prepareForUpdate: specAndStatus.prepareForUpdate,
     resetFields: specAndStatus.resetFields,
@@ -80,6 +80,7 @@ function claims(check: ExpressionChecker, options: KindOptions): Strategy<Resour
 
 function claimTemplates(check: ExpressionChecker, options: KindOptions): Strategy<ResourceClaimTemplate> {
   return {
+    metadataChecks: ['whole', 'update'],
     applyDefaults: (object) => claimDefaults(object.spec?.spec),
     validateCreate: ({ spec = {} }, context) =>
       checkedInSlices(check, options.clock, (checked) => [
@@ -111,6 +112,7 @@ function classErrors(check: ExpressionChecker, { spec = {} }: DeviceClass, old?:
 
 function deviceClasses(check: ExpressionChecker): Strategy<DeviceClass> {
   return {
+    metadataChecks: ['whole', 'update'],
     managesGeneration: true,
     changesGeneration: specChanged,
     validateCreate: (object) => classErrors(check, object),
@@ -137,6 +139,7 @@ function dropUnsupported(object: ResourceSlice): void {
 }
 
 const slices: Strategy<ResourceSlice> = {
+  metadataChecks: ['update'],
   managesGeneration: true,
   prepareForCreate(object, { nowMs }) {
     dropUnsupported(object);

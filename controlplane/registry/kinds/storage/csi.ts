@@ -93,6 +93,7 @@ function driverWarnings(object: Driver): string[] {
 }
 
 export const drivers: Strategy<Driver> = {
+  metadataChecks: ['update'],
   requiresResourceVersion: true,
   applyDefaults(object) {
     const spec = (object.spec ??= {});
@@ -167,6 +168,7 @@ function csiNodeUpdateErrors(object: CsiNode, old: CsiNode): FieldError[] {
 }
 
 export const csiNodes: Strategy<CsiNode> = {
+  metadataChecks: ['whole'],
   requiresResourceVersion: true,
   validateCreate: csiNodeErrors,
   validateUpdate: csiNodeUpdateErrors,
@@ -191,6 +193,7 @@ function capacityErrors(object: Capacity): FieldError[] {
 }
 
 export const capacities: Strategy<Capacity> = {
+  metadataChecks: ['whole', 'update'],
   requiresResourceVersion: true,
   validateCreate: capacityErrors,
   validateUpdate: (object, old) => [

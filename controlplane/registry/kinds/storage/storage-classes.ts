@@ -90,6 +90,7 @@ function classErrors(object: StorageClass): FieldError[] {
 }
 
 export const storageClasses: Strategy<StorageClass> = {
+  metadataChecks: ['whole', 'update'],
   applyDefaults(object) {
     object.reclaimPolicy ??= 'Delete';
     object.volumeBindingMode ??= 'Immediate';

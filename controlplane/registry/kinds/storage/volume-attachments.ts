@@ -51,6 +51,7 @@ function attachmentStatusErrors(object: Attachment): FieldError[] {
 }
 
 export const attachments: Strategy<Attachment> = {
+  metadataChecks: ['whole'],
   requiresResourceVersion: true,
   prepareForCreate: (object) => void (object.status = { attached: false }),
   prepareForUpdate: (object, old) => restore(object, old, 'status'),

@@ -110,7 +110,7 @@ const REFUSED: readonly (readonly [string, PodSpec, readonly string[]])[] = [
       ...container({ resizePolicy: [{ resourceName: 'cpu', restartPolicy: 'RestartContainer' }] }),
     },
     [
-      "spec.containers[0].resizePolicy: Invalid value: \"RestartContainer\": must be 'NotRequired' when `restartPolicy` is 'Never'",
+      "spec.containers[0].resizePolicy: Invalid value: \"RestartContainer\": must be 'NotRequired' when pod `restartPolicy` is 'Never'",
     ],
   ],
   [
@@ -211,7 +211,7 @@ test('empty selectors and paths that hide a token cause warnings', () => {
     hostAliases: [{ ip: 'FD00::1', hostnames: ['h'] }],
   };
   assert.deepEqual(podWarnings({}, spec), [
-    'spec.volumes[0].projected.sources.secrets[0]: has duplicated path with ServiceAccountToken "t"',
+    'volume "v" (Projected): overlapping paths: "t" (Secret "s") with "t" (ServiceAccountToken)',
     'spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].labelSelector: a null labelSelector results in matching no pod',
     'spec.hostAliases[0].ip: IPv6 address "FD00::1" should be in RFC 5952 canonical format ("fd00::1")',
   ]);

@@ -132,9 +132,7 @@ const REFUSED: readonly (readonly [string, Pod, readonly string[]])[] = [
         },
       ],
     }),
-    [
-      'spec.topologySpreadConstraints[0].matchLabelKeys[1]: Invalid value: "app": exists in both matchLabelKeys and labelSelector',
-    ],
+    ['spec.topologySpreadConstraints[0][1]: Invalid value: "app": exists in both matchLabelKeys and labelSelector'],
   ],
   [
     'the same spread twice, at the first of the two',

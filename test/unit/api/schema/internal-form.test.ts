@@ -44,6 +44,17 @@ describe('the internal form of a struct', () => {
   });
 });
 
+describe('the form of a type of apimachinery', () => {
+  it('has the JSON names, in the order of the type and with sorted labels', () => {
+    const selector = { matchExpressions: [{ operator: 'Exists', key: 'k' }], matchLabels: { b: '1', a: '2' } };
+    const form = internalForm('io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector', selector);
+    assert.equal(
+      JSON.stringify(form),
+      '{"matchLabels":{"a":"2","b":"1"},"matchExpressions":[{"key":"k","operator":"Exists"}]}',
+    );
+  });
+});
+
 describe('a Go field name', () => {
   for (const [name, goName] of [
     ['apiGroup', 'APIGroup'],
@@ -54,6 +65,9 @@ describe('a Go field name', () => {
     ['idle', 'Idle'],
     ['awsElasticBlockStore', 'AWSElasticBlockStore'],
     ['cephfs', 'CephFS'],
+    ['iqn', 'IQN'],
+    ['gmsaCredentialSpec', 'GMSACredentialSpec'],
+    ['chapAuthSession', 'SessionCHAPAuth'],
   ] as const)
     it(`is ${goName} for ${name}`, () => assert.equal(goFieldName(name), goName));
 });

@@ -57,6 +57,45 @@ test('an update lists an error of the metadata once for each time that kube-apis
   assert.equal(await causesOf('v1/configmaps', configMap('labelled')), 4);
   assert.equal(await causesOf('v1/limitranges', { metadata: { name: 'l' }, spec: { limits: [] } }), 3);
   assert.equal(await causesOf('v1/resourcequotas', { metadata: { name: 'q' }, spec: {} }), 3);
+  assert.equal(await causesOf('v1/services', { metadata: { name: 'x' }, spec: { ports: [{ port: 80 }] } }), 3);
+  const budget = { metadata: { name: 'Any_Name' }, spec: { selector: {}, minAvailable: 1 } };
+  assert.equal(await causesOf('policy/v1/poddisruptionbudgets', budget), 2);
+});
+
+test('finalizers of webhook configurations need no domain, others do', async () => {
+  const metadata = { name: 'f', finalizers: ['x'] };
+  await fixture.create('admissionregistration.k8s.io/v1/validatingwebhookconfigurations', { metadata }, '');
+  await assert.rejects(fixture.create('v1/configmaps', { metadata }), { code: 422 });
+});
+
+test('a namespace whose prefix of a generated name is wrong cannot be updated', async () => {
+  const made = await fixture.create('v1/namespaces', { metadata: { name: 'prefixed' } }, '');
+  const metadata = { ...made.metadata, generateName: 'Bad_' };
+  await assert.rejects(
+    fixture.update('v1/namespaces', { ...made, metadata }, ''),
+    /metadata\.generateName: Invalid value/,
+  );
+});
+
+test('required references that are absent are null', async () => {
+  const spec = { capacity: { storage: '1Gi' }, accessModes: ['ReadWriteOnce'] };
+  const volume = { metadata: { name: 'file' }, spec: { ...spec, azureFile: { secretName: 's', shareName: 'h' } } };
+  const made = await fixture.create('v1/persistentvolumes', volume, '');
+  assert.deepEqual((made['spec'] as Record<string, unknown>)['azureFile'], {
+    secretName: 's',
+    shareName: 'h',
+    secretNamespace: null,
+  });
+});
+
+test('a claim keeps a data source that its reference contradicts, and is refused', async () => {
+  const spec = { accessModes: ['ReadWriteOnce'], resources: { requests: { storage: '1Gi' } } };
+  const sources = {
+    dataSource: { kind: 'Odd', name: 'a' },
+    dataSourceRef: { kind: 'PersistentVolumeClaim', name: 'a' },
+  };
+  const claim = { metadata: { name: 'c' }, spec: { ...spec, ...sources } };
+  await assert.rejects(fixture.create('v1/persistentvolumeclaims', claim), /spec\.dataSource: Invalid value: "Odd"/);
 });
 
 test('a service whose one address changes while the list of addresses is absent is refused at that list', async () => {

@@ -178,21 +178,18 @@ test('devices of a slice are for nodes that are named in one way', () => {
 const poolOf = { driver: 'd.example.com', pool: { name: 'p', generation: 1, resourceSliceCount: 1 }, nodeName: 'n' };
 const device = (fields: object) => ({ spec: { ...poolOf, devices: [{ name: 'd', ...fields }] } });
 
-test('wrong names of properties and counters are shown with their entry', () => {
+test('wrong names of properties and counters are reported at their map', () => {
   const long = `${'a'.repeat(40)}-${'b'.repeat(40)}`;
   const identifier = 'a valid C identifier must start with alphabetic character or';
   const { errors } = slices.create(
     device({ attributes: { 'a-b': { bool: true } }, capacity: { '1': { value: '1' } } }),
   );
   assert.equal(errors.length, 2);
-  assert.ok(
-    errors[0]?.startsWith(`spec.devices[0].attributes[a-b]: Invalid value: "a-b": ${identifier}`),
-    errors.join(),
-  );
-  assert.ok(errors[1]?.startsWith(`spec.devices[0].capacity[1]: Invalid value: "1": ${identifier}`), errors.join());
+  assert.ok(errors[0]?.startsWith(`spec.devices[0].attributes: Invalid value: "a-b": ${identifier}`), errors.join());
+  assert.ok(errors[1]?.startsWith(`spec.devices[0].capacity: Invalid value: "1": ${identifier}`), errors.join());
   const counters = { spec: { ...poolOf, sharedCounters: [{ name: 'c', counters: { [long]: { value: '1' } } }] } };
   assert.deepEqual(slices.create(counters).errors, [
-    `spec.sharedCounters[0].counters[${'a'.repeat(30)}...${'b'.repeat(30)}]: Invalid value: "${long}": must be no more than 63 characters`,
+    `spec.sharedCounters[0].counters: Invalid value: "${long}": must be no more than 63 characters`,
   ]);
 });
 
@@ -263,4 +260,26 @@ test('a claim of the older form comes back as it was', () => {
     },
   });
   assert.deepEqual(v1beta1.fromStored(stored), claim);
+});
+
+test('an attribute of a device with two values is shown with the fields of its Go type', () => {
+  const { errors } = slices.create({
+    spec: {
+      driver: 'd',
+      nodeName: 'n',
+      pool: { name: 'p', generation: 1, resourceSliceCount: 1 },
+      devices: [{ name: 'x', attributes: { a: { string: 's', int: 1 } } }],
+    },
+  });
+  assert.deepEqual(errors, [
+    'spec.devices[0].attributes[a]: Invalid value: {"IntValue":1,"BoolValue":null,"StringValue":"s","VersionValue":null,' +
+      '"IntValues":null,"BoolValues":null,"StringValues":null,"VersionValues":null}: exactly one value must be specified',
+  ]);
+});
+
+test('tolerations of a runtime class list the operators that kube-apiserver lists', () => {
+  const scheduling = { tolerations: [{ key: 'k', operator: 'Gt', value: '1' }] };
+  assert.deepEqual(runtimeClasses.create({ handler: 'h', scheduling }).errors, [
+    'scheduling.tolerations[0].operator: Unsupported value: "Gt": supported values: "Equal", "Exists", "Lt", "Gt"',
+  ]);
 });

@@ -36,8 +36,8 @@ const SPECS: readonly (readonly [string, object, readonly string[]])[] = [
     'a selector of the client beside the generated one finds no pods',
     { selector: { matchLabels: { a: 'b' } } },
     [
-      'spec.selector: Invalid value: {"matchLabels":{"batch.kubernetes.io/controller-uid":"u","a":"b"}}: `selector` not auto-generated',
-      'spec.template.metadata.labels: Invalid value: {"job-name":"j","controller-uid":"u","batch.kubernetes.io/job-name":"j","batch.kubernetes.io/controller-uid":"u"}: `selector` does not match template `labels`',
+      'spec.selector: Invalid value: {"matchLabels":{"a":"b","batch.kubernetes.io/controller-uid":"u"}}: `selector` not auto-generated',
+      'spec.template.metadata.labels: Invalid value: {"batch.kubernetes.io/controller-uid":"u","batch.kubernetes.io/job-name":"j","controller-uid":"u","job-name":"j"}: `selector` does not match template `labels`',
     ],
   ],
 ];

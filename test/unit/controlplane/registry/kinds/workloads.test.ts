@@ -73,3 +73,57 @@ test('a controller revision holds an object', () => {
     'data: Required value: data must be a valid JSON object',
   ]);
 });
+
+test('the pods of a stateful set get their hostname from the controller, and claims stand before other volumes', () => {
+  const { errors } = statefulSets.create({
+    spec: {
+      selector,
+      template: {
+        ...template,
+        spec: { ...template.spec, hostname: 'Bad!', subdomain: 'Bad!', volumes: [{ name: 'v', nfs: { path: '/p' } }] },
+      },
+      volumeClaimTemplates: [{ spec: { accessModes: ['ReadWriteOnce'], resources: { requests: { storage: '1Gi' } } } }],
+    },
+  });
+  assert.deepEqual(errors, [
+    'spec.template.spec.volumes[0].persistentVolumeClaim.claimName: Required value',
+    'spec.template.spec.volumes[0].name: Required value',
+    'spec.template.spec.volumes[1].nfs.server: Required value',
+  ]);
+});
+
+test('wrong labels of the template of a stateful set are reported twice', () => {
+  const labels = { app: 'a', x: 'a b' };
+  const { errors } = statefulSets.create({ spec: { selector, template: { ...template, metadata: { labels } } } });
+  assert.equal(errors.length, 2);
+  assert.equal(errors[0], errors[1]);
+});
+
+test('a stateful set warns of fractions of a byte and of a history without limit', () => {
+  const claim = { spec: { accessModes: ['ReadWriteOnce'], resources: { requests: { storage: '100m' } } } };
+  const { warnings } = statefulSets.create({
+    spec: { selector, template, revisionHistoryLimit: -1, volumeClaimTemplates: [claim] },
+  });
+  assert.deepEqual(warnings, [
+    'spec.volumeClaimTemplates[0].resources.requests[storage]: fractional byte value "100m" is invalid, must be an integer',
+    'spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended',
+  ]);
+});
+
+test('a name that begins the names of pods should be a DNS label', () => {
+  const text =
+    'metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended: [must not contain dots]';
+  const metadata = { name: 'a.b' };
+  assert.deepEqual(deployments.create({ metadata, spec: { selector, template } }).warnings, [text]);
+  assert.deepEqual(controllers.create({ metadata, spec: { template } }).warnings, [text]);
+  assert.deepEqual(daemonSets.create({ metadata, spec: { selector, template } }).warnings, []);
+});
+
+test('strategies that are not supported are shown with the names of their Go fields', () => {
+  const { errors } = deployments.create({
+    spec: { selector, template, strategy: { type: 'Odd', rollingUpdate: { maxSurge: 1, maxUnavailable: '25%' } } },
+  });
+  assert.deepEqual(errors, [
+    'spec.strategy: Unsupported value: {"Type":"Odd","RollingUpdate":{"MaxUnavailable":"25%","MaxSurge":1}}: supported values: "Recreate", "RollingUpdate"',
+  ]);
+});

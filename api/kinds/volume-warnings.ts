@@ -1,0 +1,121 @@
+/**
+ * Warns about volumes of a pod that are valid but probably unintended: kinds that no longer work, and files of one volume that
+ * have the same path, of which the last one wins.
+ */
+import { milliUnits, parseQuantity } from '../meta/quantity.ts';
+import { quoteText } from '../meta/quote.ts';
+import type { PodSpec, Volume } from './pod-types.ts';
+
+const DEPRECATED: readonly (readonly [keyof Volume, string])[] = [
+  ['photonPersistentDisk', 'deprecated in v1.11, non-functional in v1.16+'],
+  ['gitRepo', 'deprecated in v1.11, and disabled by default in v1.33+'],
+  ['scaleIO', 'deprecated in v1.16, non-functional in v1.22+'],
+  ['flocker', 'deprecated in v1.22, non-functional in v1.25+'],
+  ['storageos', 'deprecated in v1.22, non-functional in v1.25+'],
+  ['quobyte', 'deprecated in v1.22, non-functional in v1.25+'],
+  ['glusterfs', 'deprecated in v1.25, non-functional in v1.26+'],
+  ['cephfs', 'deprecated in v1.28, non-functional in v1.31+'],
+  ['rbd', 'deprecated in v1.28, non-functional in v1.31+'],
+];
+
+/** `at` is the path of the pod's spec. */
+export function volumeWarnings(spec: PodSpec, at: string): string[] {
+  const texts: string[] = [];
+  for (const [index, volume] of (spec.volumes ?? []).entries()) {
+    const own = `${at}.volumes[${index}]`;
+    for (const [source, text] of DEPRECATED)
+      if (volume[source] !== undefined) texts.push(`${own}.${source === 'storageos' ? 'storageOS' : source}: ${text}`);
+    const claim = volume.ephemeral?.volumeClaimTemplate;
+    if (claim !== undefined) texts.push(...claimWarnings(claim.spec, `${own}.ephemeral.volumeClaimTemplate.spec`));
+  }
+  return [...texts, ...(spec.volumes ?? []).flatMap(overlapWarnings)];
+}
+
+interface SizedClaim {
+  readonly resources?:
+    | {
+        readonly requests?: Readonly<Record<string, string | undefined>> | undefined;
+        readonly limits?: Readonly<Record<string, string | undefined>> | undefined;
+      }
+    | undefined;
+}
+
+/** Warns about sizes of a claim that are not whole bytes. */
+export function claimWarnings(spec: SizedClaim | undefined, at: string): string[] {
+  return (['requests', 'limits'] as const).flatMap((kind) => {
+    const size = spec?.resources?.[kind]?.['storage'];
+    return size === undefined ? [] : fractionWarning(size, `${at}.resources.${kind}[storage]`);
+  });
+}
+
+/** Thousandths are 64-bit numbers in Kubernetes. A larger amount saturates, so it counts as fractional. */
+const MOST_THOUSANDTHS = 2n ** 63n - 1n;
+
+export function fractionWarning(value: string, field: string): string[] {
+  const thousandths = milliUnits(parseQuantity(value));
+  if (thousandths % 1000n === 0n && thousandths <= MOST_THOUSANDTHS) return [];
+  return [`${field}: fractional byte value ${quoteText(value)} is invalid, must be an integer`];
+}
+
+/** The path of a file in a volume. `source` describes where the file comes from, in volumes of several sources. */
+interface FilePath {
+  readonly path: string;
+  readonly source: string;
+}
+
+type Items = readonly { readonly path?: string | undefined }[] | undefined;
+
+const filesOf = (items: Items, source = ''): FilePath[] => (items ?? []).map(({ path = '' }) => ({ path, source }));
+
+function overlapWarnings({ name = '', configMap, secret, downwardAPI, projected }: Volume): string[] {
+  const volume = `volume ${quoteText(name)}`;
+  const texts: string[] = [];
+  const check = (description: string, files: readonly FilePath[]): void => {
+    texts.push(...overlaps(files).map((text) => `${volume} (${description}): overlapping paths: ${text}`));
+  };
+  check(`ConfigMap ${quoteText(configMap?.name ?? '')}`, filesOf(configMap?.items));
+  check(`Secret ${quoteText(secret?.secretName ?? '')}`, filesOf(secret?.items));
+  check('DownwardAPI', filesOf(downwardAPI?.items));
+  const sources = projected?.sources ?? [];
+  for (const source of sources)
+    if (Object.keys(source).length === 0) texts.push(`${volume} (Projected) has no sources provided`);
+  check('Projected', sources.flatMap(projectedFiles));
+  return texts;
+}
+
+type Projection = NonNullable<NonNullable<NonNullable<Volume['projected']>['sources']>[number]>;
+
+function projectedFiles(projection: Projection): FilePath[] {
+  const { configMap, secret, downwardAPI, serviceAccountToken, clusterTrustBundle, podCertificate } = projection;
+  if (configMap?.items !== undefined) return filesOf(configMap.items, `ConfigMap ${quoteText(configMap.name ?? '')}`);
+  if (secret?.items !== undefined) return filesOf(secret.items, `Secret ${quoteText(secret.name ?? '')}`);
+  if (downwardAPI?.items !== undefined) return filesOf(downwardAPI.items, 'DownwardAPI');
+  if (serviceAccountToken !== undefined) return filesOf([serviceAccountToken], 'ServiceAccountToken');
+  if (clusterTrustBundle !== undefined) {
+    const { name, signerName = '' } = clusterTrustBundle;
+    return filesOf([clusterTrustBundle], `ClusterTrustBundle ${quoteText(name ?? signerName)}`);
+  }
+  return [
+    { path: podCertificate?.certificateChainPath ?? '', source: 'PodCertificate chain' },
+    { path: podCertificate?.keyPath ?? '', source: 'PodCertificate key' },
+    { path: podCertificate?.credentialBundlePath ?? '', source: 'PodCertificate credential bundle' },
+  ];
+}
+
+/** Describes each pair of files of which one would replace the other or would be a folder of the other's path. */
+function overlaps(files: readonly FilePath[]): string[] {
+  const seen: FilePath[] = [];
+  const texts: string[] = [];
+  for (const { path, source } of files) {
+    const file = { path: path.replace(/\/+$/, ''), source };
+    if (file.path === '') continue;
+    const others = seen.filter((other) => isWithin(other.path, file.path) || isWithin(file.path, other.path));
+    texts.push(...others.map((other) => `${shownFile(file)} with ${shownFile(other)}`));
+    seen.push(file);
+  }
+  return texts;
+}
+
+const isWithin = (path: string, folder: string): boolean => `${path}/`.startsWith(`${folder}/`);
+
+const shownFile = ({ path, source }: FilePath): string => quoteText(path) + (source === '' ? '' : ` (${source})`);
