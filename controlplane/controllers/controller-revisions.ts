@@ -12,7 +12,10 @@ import { claim, controllerReference } from './owner-references.ts';
 import type { PodTemplate } from './pod-control.ts';
 import { safeHash } from './safe-hash.ts';
 
+/** The label of pods, and of the revisions of daemon sets. */
 export const REVISION_HASH = 'controller-revision-hash';
+/** The label of the revisions of stateful sets. */
+const STATEFUL_HASH = 'controller.kubernetes.io/hash';
 
 /**
  * Returns the template as a patch that restores it. The order of members is fixed, because kubectl and kube-controller-manager
@@ -37,7 +40,8 @@ export function templateOf(revision: ControllerRevision): PodTemplate {
 }
 
 export function nameHash(revision: ControllerRevision | undefined): string {
-  return revision?.metadata.labels?.[REVISION_HASH] ?? '';
+  const labels = revision?.metadata.labels;
+  return labels?.[REVISION_HASH] ?? labels?.[STATEFUL_HASH] ?? '';
 }
 
 export interface History<Owner extends KubeObject> {
@@ -76,8 +80,12 @@ export async function syncRevisions<Owner extends KubeObject>(
     metadata: {
       name: `${(owner.metadata.name ?? '').slice(0, 223)}-${hash}`,
       namespace,
-      labels: { ...history.template.metadata?.labels, [REVISION_HASH]: hash },
+      labels: {
+        ...history.template.metadata?.labels,
+        [ownerResource.kind === 'StatefulSet' ? STATEFUL_HASH : REVISION_HASH]: hash,
+      },
       ownerReferences: [controllerReference(owner, ownerResource)],
+      ...(owner.metadata.annotations === undefined ? {} : { annotations: owner.metadata.annotations }),
     },
     data,
     revision: next,

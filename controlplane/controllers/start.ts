@@ -136,7 +136,7 @@ const QUEUES: ReadonlyMap<string, string> = new Map(
 );
 
 /** The event source that users see. */
-function componentOf(account: string, name: string): string {
+export function componentOf(account: string, name: string): string {
   return (
     { 'daemon-set-controller': 'daemonset-controller', 'generic-garbage-collector': 'garbage-collector-controller' }[
       account
@@ -153,5 +153,12 @@ const COMPONENTS: ReadonlyMap<string, string> = new Map(
     'cronjob-controller': 'cronjob-controller',
     'disruption-controller': 'controllermanager',
     'endpointslice-controller': 'endpoint-slice-controller',
+    'endpointslice-mirroring-controller': 'endpoint-slice-mirroring-controller',
+    'ephemeral-volume-controller': 'ephemeral_volume',
+    'node-ipam-controller': 'cidrAllocator',
+    'persistentvolume-binder-controller': 'persistentvolume-controller',
+    'persistentvolume-expander-controller': 'volume_expand',
+    'resourceclaim-controller': 'resource_claim',
+    'service-cidr-controller': 'service-cidr-controller',
   }),
 );

@@ -187,7 +187,7 @@ class StatefulSetController {
           about,
           'Normal',
           'SuccessfulDelete',
-          `delete Pod ${name} in StatefulSet ${set.metadata.name} successful`,
+          `Delete Pod ${name} in StatefulSet ${set.metadata.name} successful`,
         );
       } catch (error) {
         if (isNotFound(error)) return;
@@ -195,7 +195,7 @@ class StatefulSetController {
           about,
           'Warning',
           'FailedDelete',
-          `delete Pod ${name} in StatefulSet ${set.metadata.name} failed error: ${(error as Error).message}`,
+          `Delete Pod ${name} in StatefulSet ${set.metadata.name} failed error: ${(error as Error).message}`,
         );
         throw error;
       }
@@ -215,7 +215,7 @@ class StatefulSetController {
         about,
         'Normal',
         'SuccessfulCreate',
-        `create Pod ${pod.metadata.name} in StatefulSet ${set.metadata.name} successful`,
+        `Create Pod ${pod.metadata.name} in StatefulSet ${set.metadata.name} successful`,
       );
     } catch (error) {
       if (isAlreadyExists(error)) throw error;
@@ -223,7 +223,7 @@ class StatefulSetController {
         about,
         'Warning',
         'FailedCreate',
-        `create Pod ${pod.metadata.name} in StatefulSet ${set.metadata.name} failed error: ${(error as Error).message}`,
+        `Create Pod ${pod.metadata.name} in StatefulSet ${set.metadata.name} failed error: ${(error as Error).message}`,
       );
       throw error;
     }
@@ -233,7 +233,7 @@ class StatefulSetController {
     const { client, recorder } = this.#environment;
     const about = referenceTo(set, statefulSets);
     const patch = { metadata: { uid, labels: { [POD_NAME_LABEL]: name } } };
-    const what = `update Pod ${name} in StatefulSet ${set.metadata.name}`;
+    const what = `Update Pod ${name} in StatefulSet ${set.metadata.name}`;
     try {
       const pod = await client.patch(pods, set.metadata.namespace ?? '', name, 'strategic', patch);
       this.#pending.wrote(key, pod);
@@ -261,7 +261,7 @@ class StatefulSetController {
           about,
           'Normal',
           'SuccessfulCreate',
-          `create Claim ${name} Pod ${pod} in StatefulSet ${set.metadata.name} success`,
+          `Create Claim ${name} Pod ${pod} in StatefulSet ${set.metadata.name} success`,
         );
       } catch (error) {
         if (isAlreadyExists(error)) continue;
@@ -269,7 +269,7 @@ class StatefulSetController {
           about,
           'Warning',
           'FailedCreate',
-          `create Claim ${name} for Pod ${pod} in StatefulSet ${set.metadata.name} failed error: ${(error as Error).message}`,
+          `Create Claim ${name} for Pod ${pod} in StatefulSet ${set.metadata.name} failed error: ${(error as Error).message}`,
         );
         throw error;
       }

@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import type { DaemonSet, Job, Node, Pod, StatefulSet } from '../../../../api/machinery/kinds.ts';
 import { formatTime } from '../../../../api/machinery/clock.ts';
 import {
+  controllerRevisions,
   daemonSets,
   jobs,
   namespaces,
@@ -48,7 +49,7 @@ const names = (t: ControllerTest): string[] =>
 
 test('a stateful set creates its pods one after another, each with its claim, and deletes them in reverse order', async () => {
   const set: StatefulSet = {
-    metadata: { name: 'db', namespace: 'shop' },
+    metadata: { name: 'db', namespace: 'shop', annotations: { note: 'n' } },
     spec: {
       replicas: 2,
       serviceName: 'db',
@@ -78,6 +79,17 @@ test('a stateful set creates its pods one after another, each with its claim, an
   await t.advance(100);
   assert.deepEqual(names(t), ['db-0']);
   assert.equal(t.client.peekAll(persistentVolumeClaims).length, 2, 'claims outlive their pods');
+  assert.deepEqual(
+    t.events().filter((event) => event.includes('db-0')),
+    [
+      'Normal SuccessfulCreate Create Claim data-db-0 Pod db-0 in StatefulSet db success',
+      'Normal SuccessfulCreate Create Pod db-0 in StatefulSet db successful',
+    ],
+  );
+  const [revision] = t.client.peekAll(controllerRevisions);
+  const hash = revision?.metadata.name?.replace('db-', '');
+  assert.deepEqual(revision?.metadata.annotations, { note: 'n' });
+  assert.deepEqual(revision?.metadata.labels, { app: 'db', 'controller.kubernetes.io/hash': hash });
   await t.stop();
 });
 
@@ -151,7 +163,7 @@ test('the claims of a pending pod are recreated, and an adopted pod gets the lab
   assert.equal(t.client.peekAll(persistentVolumeClaims)[0]?.metadata.name, 'data-db-0');
   await setPhase(t, 'db-0', 'Running');
   assert.equal(t.client.peek(pods, 'shop', 'db-0')?.metadata.labels?.['statefulset.kubernetes.io/pod-name'], 'db-0');
-  assert.ok(t.events().includes('Normal SuccessfulUpdate update Pod db-0 in StatefulSet db successful'));
+  assert.ok(t.events().includes('Normal SuccessfulUpdate Update Pod db-0 in StatefulSet db successful'));
   await t.stop();
 });
 
