@@ -169,20 +169,6 @@ class StatefulSetController {
       try {
         await client.delete(pods, namespace, name, uid === undefined ? {} : { preconditions: { uid } });
         this.#pending.deleted(key, action.pod);
-        if (action.why === 'failed')
-          recorder.event(
-            about,
-            'Warning',
-            'RecreatingFailedPod',
-            `StatefulSet ${namespace}/${set.metadata.name} is recreating failed Pod ${name}`,
-          );
-        if (action.why === 'succeeded')
-          recorder.event(
-            about,
-            'Normal',
-            'RecreatingTerminatedPod',
-            `StatefulSet ${namespace}/${set.metadata.name} is recreating terminated Pod ${name}`,
-          );
         recorder.event(
           about,
           'Normal',

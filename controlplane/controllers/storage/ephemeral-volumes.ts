@@ -33,27 +33,30 @@ export const runEphemeralVolumes: RunController = (environment, signal) => {
   const { client, informers, recorder } = environment;
   const podCache = informers.for(pods);
   const claims = informers.for(persistentVolumeClaims);
+  const ensureClaim = async (pod: Pod, wanted: PersistentVolumeClaim): Promise<void> => {
+    const { namespace = '', name = '' } = wanted.metadata;
+    const existing = claims.get(namespace, name);
+    if (existing !== undefined) {
+      if (controllerOf(existing)?.uid === pod.metadata.uid) return;
+      throw new Error(`PVC ${keyOf(existing)} was not created for pod ${keyOf(pod)} (pod is not owner)`);
+    }
+    try {
+      await client.create(persistentVolumeClaims, namespace, wanted);
+    } catch (error) {
+      throw new Error(`create PVC ${name}: ${(error as Error).message}`, { cause: error });
+    }
+  };
   const loop = new ReconcileLoop(environment, {
     reconcile: async (key) => {
       const { namespace, name } = splitKey(key);
       const pod = podCache.get(namespace, name);
       if (pod === undefined || pod.metadata.deletionTimestamp !== undefined || isPodFinished(pod)) return;
       for (const volume of ephemeralVolumes(pod)) {
-        const wanted = claimFor(pod, volume);
-        const existing = claims.get(namespace, wanted.metadata.name ?? '');
-        if (existing !== undefined) {
-          if (controllerOf(existing)?.uid === pod.metadata.uid) continue;
-          throw new Error(`PVC "${keyOf(existing)}" was not created for pod "${keyOf(pod)}" (pod is not owner)`);
-        }
         try {
-          await client.create(persistentVolumeClaims, namespace, wanted);
+          await ensureClaim(pod, claimFor(pod, volume));
         } catch (error) {
-          recorder.event(
-            referenceTo(pod, pods),
-            'Warning',
-            'FailedBinding',
-            `ephemeral volume "${volume.name}": ${(error as Error).message}`,
-          );
+          const message = `ephemeral volume ${volume.name}: ${(error as Error).message}`;
+          recorder.event(referenceTo(pod, pods), 'Warning', 'FailedBinding', message);
           throw error;
         }
       }

@@ -235,6 +235,11 @@ test('a claim of the same name with another owner is not used', async () => {
   await t.start(runEphemeralVolumes);
   await t.advance(100);
   assert.equal(claimOf(t, 'p-v')?.metadata.ownerReferences, undefined);
+  const [event = ''] = t.events();
+  assert.match(
+    event,
+    /^Warning FailedBinding ephemeral volume v: PVC n\/p-v was not created for pod n\/p \(pod is not owner\)/,
+  );
   await t.stop();
 });
 
