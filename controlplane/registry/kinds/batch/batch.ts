@@ -3,23 +3,23 @@ import { quoteText } from '../../../../api/meta/quote.ts';
 import type { V1CronJobSpec, V1LabelSelector } from '@kubernetes/client-node';
 import { dropDisabledPodFields } from '../../../../api/kinds/disabled-fields.ts';
 import { applyPodTemplateDefaults } from '../../../../api/kinds/pod-defaults.ts';
-import { podTemplateErrors } from '../../../../api/kinds/pod-validation.ts';
 import type { PodSpec, PodTemplate } from '../../../../api/kinds/pod-types.ts';
 import { ownerNameWarnings, podWarnings } from '../../../../api/kinds/pod-warnings.ts';
 import type { Wire } from '../../../../api/kinds/wire.ts';
-import { tooLong, unsupportedValue, type FieldError } from '../../../../api/meta/field-error.ts';
+import { unsupportedValue, type FieldError } from '../../../../api/meta/field-error.ts';
 import { cloneJson, semanticEqual } from '../../../../api/meta/json-equality.ts';
-import { dnsLabelErrors, domainPrefixedPathErrors, nameIsSubdomain } from '../../../../api/meta/names.ts';
+import { dnsLabelErrors, nameIsSubdomain } from '../../../../api/meta/names.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { ownMember } from '../../../../api/meta/own-member.ts';
 import { fromLabelSelector, validateLabelSelector } from '../../../../api/meta/selector.ts';
 import { cronJobColumns, jobColumns } from './columns.ts';
 import { specAndStatus, statusOnly } from '../../generic-strategy.ts';
 import { kindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
-import { invalid, nonNegative, notSupported, required } from '../field-rules.ts';
+import { invalid, nonNegative, required } from '../field-rules.ts';
 import { isSameGeneration, shownMap, shownSelector, templated } from '../apps/workload-rules.ts';
 import { scheduleErrors, timeZoneErrors } from './cron-schedule.ts';
-import { failurePolicyErrors, isIdle, ORPHANED_PODS, successPolicyErrors } from './job-policies.ts';
+import { isIdle, ORPHANED_PODS } from './job-policies.ts';
+import { jobSpecErrors } from './job-spec-validation.ts';
 import { jobStatusErrors } from './job-status.ts';
 import type { Job, JobSpec } from './job-types.ts';
 
@@ -33,8 +33,6 @@ const UID_LABEL = 'batch.kubernetes.io/controller-uid';
 const NAME_LABEL = 'batch.kubernetes.io/job-name';
 const OLD_UID_LABEL = 'controller-uid';
 const OLD_NAME_LABEL = 'job-name';
-const RESTART = ['OnFailure', 'Never'];
-const MAX_INDEXED = 100_000;
 
 function jobDefaults(job: Job): void {
   const spec = (job.spec ??= {});
@@ -95,105 +93,6 @@ function generatedErrors(job: Job): FieldError[] {
   if (validateLabelSelector(selector, '').length === 0 && !fromLabelSelector(selector).matches(expected))
     errors.push(invalid('spec.selector', shownSelector(spec.selector), '`selector` not auto-generated'));
   return errors;
-}
-
-function jobSpecErrors(spec: JobSpec, path: string): FieldError[] {
-  const errors: FieldError[] = [
-    ...nonNegative(`${path}.parallelism`, spec.parallelism),
-    ...nonNegative(`${path}.completions`, spec.completions),
-    ...nonNegative(`${path}.activeDeadlineSeconds`, spec.activeDeadlineSeconds),
-    ...nonNegative(`${path}.backoffLimit`, spec.backoffLimit),
-    ...nonNegative(`${path}.ttlSecondsAfterFinished`, spec.ttlSecondsAfterFinished),
-    ...nonNegative(`${path}.backoffLimitPerIndex`, spec.backoffLimitPerIndex),
-    ...nonNegative(`${path}.maxFailedIndexes`, spec.maxFailedIndexes),
-  ];
-  if (spec.maxFailedIndexes !== undefined && spec.backoffLimitPerIndex === undefined)
-    errors.push(required(`${path}.backoffLimitPerIndex`, 'when maxFailedIndexes is specified'));
-  if (spec.managedBy !== undefined) {
-    errors.push(...domainPrefixedPathErrors(`${path}.managedBy`, spec.managedBy));
-    if (spec.managedBy.length > 63) errors.push(tooLong(`${path}.managedBy`, 63));
-  }
-  errors.push(
-    ...completionErrors(spec, path),
-    ...failurePolicyErrors(spec, path),
-    ...successPolicyErrors(spec, path),
-    ...replacementErrors(spec, path),
-  );
-  errors.push(...podTemplateErrors(spec.template, `${path}.template`));
-  const policy = spec.template?.spec?.restartPolicy;
-  if (policy === undefined || policy === 'Always') {
-    errors.push(required(`${path}.template.spec.restartPolicy`, 'valid values: "OnFailure", "Never"'));
-  } else if (!RESTART.includes(policy))
-    errors.push(unsupportedValue(`${path}.template.spec.restartPolicy`, policy, RESTART));
-  else if (spec.podFailurePolicy !== undefined && policy !== 'Never') {
-    errors.push(
-      invalid(
-        `${path}.template.spec.restartPolicy`,
-        policy,
-        'only "Never" is supported when podFailurePolicy is specified',
-      ),
-    );
-  }
-  return errors;
-}
-
-function completionErrors(spec: JobSpec, path: string): FieldError[] {
-  const { completionMode, completions, parallelism, backoffLimitPerIndex, maxFailedIndexes } = spec;
-  const errors: FieldError[] = [];
-  if (completionMode !== undefined && completionMode !== 'NonIndexed' && completionMode !== 'Indexed') {
-    return [unsupportedValue(`${path}.completionMode`, completionMode, ['NonIndexed', 'Indexed'])];
-  }
-  if (completionMode === 'Indexed') {
-    if (completions === undefined) errors.push(required(`${path}.completions`, 'when completion mode is Indexed'));
-    if (parallelism !== undefined && parallelism > MAX_INDEXED) {
-      errors.push(
-        invalid(
-          `${path}.parallelism`,
-          parallelism,
-          `must be less than or equal to ${MAX_INDEXED} when completion mode is Indexed`,
-        ),
-      );
-    }
-    if (maxFailedIndexes !== undefined && completions !== undefined && maxFailedIndexes > completions) {
-      errors.push(invalid(`${path}.maxFailedIndexes`, maxFailedIndexes, 'must be less than or equal to completions'));
-    }
-    if (maxFailedIndexes !== undefined && maxFailedIndexes > MAX_INDEXED)
-      errors.push(
-        invalid(`${path}.maxFailedIndexes`, maxFailedIndexes, `must be less than or equal to ${MAX_INDEXED}`),
-      );
-    errors.push(...largeErrors(spec, path));
-  } else {
-    if (backoffLimitPerIndex !== undefined)
-      errors.push(invalid(`${path}.backoffLimitPerIndex`, backoffLimitPerIndex, 'requires indexed completion mode'));
-    if (maxFailedIndexes !== undefined)
-      errors.push(invalid(`${path}.maxFailedIndexes`, maxFailedIndexes, 'requires indexed completion mode'));
-  }
-  return errors;
-}
-
-const MANY_AT_ONCE = 10_000;
-
-/**
- * Limits the parallelism and the failed indexes of a job with many completions, because its status must be able to hold the
- * results of all indexes.
- */
-function largeErrors(spec: JobSpec, path: string): FieldError[] {
-  const { completions = 0, parallelism = 0, backoffLimitPerIndex, maxFailedIndexes: failed } = spec;
-  if (completions <= MAX_INDEXED || backoffLimitPerIndex === undefined) return [];
-  const errors: FieldError[] = [];
-  const text = `must be less than or equal to ${MANY_AT_ONCE} when completions are above ${MAX_INDEXED} and used with backoff limit per index`;
-  if (failed === undefined)
-    errors.push(required(`${path}.maxFailedIndexes`, `must be specified when completions is above ${MAX_INDEXED}`));
-  if (parallelism > MANY_AT_ONCE) errors.push(invalid(`${path}.parallelism`, parallelism, text));
-  if (failed !== undefined && failed > MANY_AT_ONCE) errors.push(invalid(`${path}.maxFailedIndexes`, failed, text));
-  return errors;
-}
-
-function replacementErrors(spec: JobSpec, path: string): FieldError[] {
-  const { podReplacementPolicy: policy, podFailurePolicy } = spec;
-  if (policy === undefined) return [];
-  const supported = podFailurePolicy === undefined ? ['Failed', 'TerminatingOrFailed'] : ['Failed'];
-  return supported.includes(policy) ? [] : [notSupported(`${path}.podReplacementPolicy`, policy, supported)];
 }
 
 function jobErrors(job: Job): FieldError[] {
