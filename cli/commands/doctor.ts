@@ -6,7 +6,7 @@ import { createServer, connect } from 'node:net';
 import { join, resolve } from 'node:path';
 import { request } from '../../api/machinery/node-http.ts';
 import { flag, type FlagTable, type ParsedFlags, UsageError } from '../../api/component/flags.ts';
-import { agentDirectory } from '../agent-process.ts';
+import { AGENT_PID_FILE, agentDirectory } from '../agent-process.ts';
 import { withKubeconfig } from '../cluster-access.ts';
 import { kubeconfigOfHost, readClusterFacts } from '../cluster-facts.ts';
 import type { Command } from '../command.ts';
@@ -17,8 +17,10 @@ import type { CommandIo } from '../io.ts';
 import { apiServerFinding, checkNetwork } from '../network-checks.ts';
 import { hostProbes } from '../network-probes.ts';
 import { checkPodNetwork, podNetworkHost } from '../pod-network-checks.ts';
+import { runningProcess } from '../processes.ts';
 import { checkManifests } from '../manifest-checks.ts';
 import { checkLocalVolumes } from '../volume-checks.ts';
+import { STORAGE_FILE } from '../../controlplane/backup/backup.ts';
 import { hostFolderLimits } from '../../agent/host/project-quota.ts';
 
 function portFault(text: string): string | undefined {
@@ -109,18 +111,19 @@ async function checkRuntime(): Promise<Finding> {
   };
 }
 
-function checkPort(port: number): Promise<Finding> {
+/** A port that is in use is as it should be while orchlet runs. */
+function checkPort(port: number, { isRunning }: { readonly isRunning: boolean }): Promise<Finding> {
   const name = `port ${port}`;
   return new Promise((resolve) => {
     const server = createServer();
-    server.once('error', (error: NodeJS.ErrnoException) =>
-      resolve({
-        name,
-        verdict: 'warn',
-        text: error.code === 'EADDRINUSE' ? 'in use (by orchlet itself, if it runs)' : error.message,
-        remedy: `see who: ss -ltnp 'sport = :${port}'`,
-      }),
-    );
+    server.once('error', (error: NodeJS.ErrnoException) => {
+      const isUsed = error.code === 'EADDRINUSE';
+      if (isUsed && isRunning) resolve({ name, verdict: 'ok', text: 'in use, and orchlet runs' });
+      else {
+        const remedy = `see who: ss -ltnp 'sport = :${port}'`;
+        resolve({ name, verdict: 'warn', text: isUsed ? 'in use, and orchlet does not run' : error.message, remedy });
+      }
+    });
     server.listen(port, '0.0.0.0', () => server.close(() => resolve({ name, verdict: 'ok', text: 'free' })));
   });
 }
@@ -170,6 +173,7 @@ export const doctor: Command = {
     if (parsed.values['export'] !== '') throw new UsageError('--export goes with --data');
     const dataDirectory = resolve(String(parsed.values['dataDir']));
     const rootDirectory = await agentRoot(dataDirectory);
+    const isRunning = await runs(dataDirectory, rootDirectory);
     const findings: Finding[] = [
       await describeHost(),
       ...checkHost(localHost(io.clock), String(parsed.values['dataDir'])),
@@ -178,11 +182,20 @@ export const doctor: Command = {
       await checkLocalVolumes(join(rootDirectory, 'local-volumes'), hostFolderLimits),
       ...(await checkManifests(dataDirectory)),
       ...(parsed.values['network'] === true ? await checkCluster(dataDirectory, rootDirectory, io) : []),
-      ...(await Promise.all((parsed.values['ports'] as readonly string[]).map((port) => checkPort(Number(port))))),
+      ...(await Promise.all(
+        (parsed.values['ports'] as readonly string[]).map((port) => checkPort(Number(port), { isRunning })),
+      )),
     ];
     return report(findings, parsed, io);
   },
 };
+
+/** Whether a control plane or an agent of this host runs. */
+async function runs(dataDirectory: string, rootDirectory: string): Promise<boolean> {
+  const files = [join(dataDirectory, `${STORAGE_FILE}.pid`), join(rootDirectory, AGENT_PID_FILE)];
+  const found = await Promise.all(files.map((file) => runningProcess(file)));
+  return found.some((pid) => pid !== undefined);
+}
 
 /** The root directory of the agent of this host. */
 async function agentRoot(dataDirectory: string): Promise<string> {

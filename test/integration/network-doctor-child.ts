@@ -1,0 +1,19 @@
+/**
+ * Checks the network of a cluster as `orchlet doctor` does, in the network namespace in which it runs. Arguments: a kubeconfig,
+ * the root directory of the agent, the process of a pod, because hosts in namespaces share /proc. Prints the findings as JSON.
+ */
+import { processIo } from '../../cli/io.ts';
+import { withKubeconfig } from '../../cli/cluster-access.ts';
+import { readClusterFacts } from '../../cli/cluster-facts.ts';
+import { apiServerFinding, checkNetwork } from '../../cli/network-checks.ts';
+import { hostProbes } from '../../cli/network-probes.ts';
+
+const [kubeconfig = '', rootDirectory = '', pid = ''] = process.argv.slice(2);
+const probes = { ...hostProbes, podProcess: () => Promise.resolve(Number(pid)) };
+const findings = await withKubeconfig(kubeconfig, processIo, (cluster) =>
+  readClusterFacts(cluster, rootDirectory),
+).then(
+  (facts) => checkNetwork(facts, probes),
+  (error: unknown) => [apiServerFinding('', error)],
+);
+console.log(JSON.stringify(findings));
