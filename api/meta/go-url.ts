@@ -100,7 +100,9 @@ export function queryOf({ rawQuery }: GoUrl): Map<string, string[]> {
     const at = part.indexOf('=');
     const [name, value] = (at < 0 ? [part, ''] : [part.slice(0, at), part.slice(at + 1)]).map(decoded);
     if (name === undefined || value === undefined) continue;
-    values.set(name, [...(values.get(name) ?? []), value]);
+    const own = values.get(name);
+    if (own === undefined) values.set(name, [value]);
+    else own.push(value);
   }
   return values;
 }

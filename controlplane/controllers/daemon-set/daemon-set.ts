@@ -117,12 +117,9 @@ class DaemonSetController {
       selector,
       onWritten: (pod) => this.#pending.wrote(key, pod),
     });
-    const byNode = new Map<string, Pod[]>();
-    for (const pod of own) {
-      // A finished pod that only waits for its finalizers counts for nothing.
-      if (isPodFinished(pod) && isPodTerminating(pod)) continue;
-      byNode.set(nodeOf(pod), [...(byNode.get(nodeOf(pod)) ?? []), pod]);
-    }
+    // A finished pod that only waits for its finalizers counts for nothing.
+    const counted = own.filter((pod) => !isPodFinished(pod) || !isPodTerminating(pod));
+    const byNode = Map.groupBy(counted, nodeOf);
     const input = { set, nodes: this.#nodes.list(), byNode, hash: nameHash(update), nowMs: clock.now() };
     let failure: unknown;
     if (this.#pending.settled(key)) failure = await this.#manage(key, input);

@@ -229,7 +229,11 @@ export class DeviceManager implements HintProvider {
     const byNode = new Map<number, string[]>();
     for (const id of ids) {
       const nodes = this.#resources.nodesOf(resource, id);
-      for (const node of nodes.length === 0 ? [-1] : nodes) byNode.set(node, [...(byNode.get(node) ?? []), id]);
+      for (const node of nodes.length === 0 ? [-1] : nodes) {
+        const own = byNode.get(node);
+        if (own === undefined) byNode.set(node, [id]);
+        else own.push(id);
+      }
     }
     this.#pods.insert(podUid, container, { resource, byNode, answer });
   }

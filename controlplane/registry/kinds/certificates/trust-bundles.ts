@@ -50,11 +50,7 @@ function anchorErrors(text: string): FieldError[] {
   });
   if (faults.length > 0) return faults;
   if (blocks.length === 0) return [bundleError('at least one trust anchor must be provided')];
-  const places = new Map<string, number[]>();
-  for (const [index, { der }] of blocks.entries()) {
-    const key = der.toString('base64');
-    places.set(key, [...(places.get(key) ?? []), index]);
-  }
+  const places = Map.groupBy(blocks.keys(), (index) => blocks[index]?.der.toString('base64') ?? '');
   return [...places.values()]
     .filter((indices) => indices.length > 1)
     .map((indices) => bundleError(`duplicate trust anchor (indices [${indices.join(' ')}])`));

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { quote } from '../../../../api/meta/field-error.ts';
-import { checkRequestUri, isRequestUri, parseGoUrl, queryOf } from '../../../../api/meta/go-url.ts';
+import { checkRequestUri, type GoUrl, isRequestUri, parseGoUrl, queryOf } from '../../../../api/meta/go-url.ts';
+import { assertLinearTime } from '../../../fuzz/growth.ts';
 
 test('a target of a request is an absolute URL, a path or a star, as Go takes it', () => {
   for (const text of ['http://a/b?c', 'mailto:a@b', 'http:', '*', '/a b', '//x/y', 'http://[::1]:80/', 'http://A.b:'])
@@ -46,4 +47,16 @@ test('a query leaves out the pairs that Go does not read', () => {
       ['A', ['B']],
     ],
   );
+});
+
+test('a query that repeats one name is read in time that grows with its length', async () => {
+  assert.deepEqual(
+    queryOf({ rawQuery: 'a=1&b&a=2' } as GoUrl),
+    new Map([
+      ['a', ['1', '2']],
+      ['b', ['']],
+    ]),
+  );
+  const read = (size: number): unknown => queryOf({ rawQuery: 'a&'.repeat(size) } as GoUrl);
+  await assertLinearTime(read, { minBytes: 65_536, maxBytes: 65_536, noticeableMs: 100 });
 });
