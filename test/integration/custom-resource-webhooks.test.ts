@@ -486,6 +486,7 @@ test('a mutating policy merges a configuration by the schema of the definition',
     list: ['x'],
     set: ['x', 'y'],
   });
+  assert.deepEqual(JSON.parse(await outcome('Object{kind: "X", spec: Object.spec{n: 2}}')), { ...body.spec, n: 2 });
   assert.equal(
     await outcome('Object{spec: Object.spec{list: ["y"]}}'),
     `${denied}invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: .spec.list`,

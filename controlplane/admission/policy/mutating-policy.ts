@@ -121,7 +121,8 @@ function mutate(
   const { value, removed } = configurationOf(made, struct);
   const next = cloneJson(merge(type, current, value)) as unknown as KubeObject;
   for (const path of removed) removeAt(next, path);
-  return next;
+  // A configuration may name a kind and a version, which have no meaning.
+  return { ...next, apiVersion, kind };
 }
 
 function removeAt(object: KubeObject, path: readonly string[]): void {
