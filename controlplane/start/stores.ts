@@ -1,7 +1,7 @@
 /** The first phase of the start: the data directory, encryption at rest, the storage, and the registry, which serves reads. */
-import { access, constants, mkdir, mkdtemp, rm } from 'node:fs/promises';
+import { access, constants, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { refuseUnfinishedRestore } from '../backup/unfinished-restore.ts';
 import type { Encryption } from '../encryption/build.ts';
 import { type ControlPlaneFlags, parsePortRange } from '../options/controlplane-options.ts';
@@ -87,6 +87,7 @@ async function openStorage(setting: Setting, directory: string, encryption: Encr
   const backend = storageBackendOf(flags);
   if (backend === 'etcd3') {
     const { openEtcdStore } = await import('./etcd-store.ts');
+    await announceProcess(directory, onClose);
     const storage = await openEtcdStore(setting, { encryption, onWatchFailed });
     onClose(() => storage.close());
     return storage;
@@ -110,6 +111,14 @@ async function openStorage(setting: Setting, directory: string, encryption: Encr
     onClose(() => compactor.stop());
   }
   return storage;
+}
+
+/** Writes the file by which commands of this host find the process. With SQLite, the lock of the database is that file. */
+async function announceProcess(directory: string, onClose: Setting['onClose']): Promise<void> {
+  const file = join(directory, 'storage', 'orchlet.db.pid');
+  await mkdir(dirname(file), { recursive: true, mode: 0o700 });
+  await writeFile(file, `${process.pid}\n`, { mode: 0o600 });
+  onClose(() => rm(file, { force: true }));
 }
 
 /** Returns the ports that services may have on nodes. */

@@ -250,4 +250,14 @@ describe('control planes with their own etcd', { skip: etcdMissing, timeout: 240
     await Promise.all(planes.map((one) => one.ready()));
     for (const one of planes) assert.equal((await one.api.call('GET', `${MAPS}/before`)).status, 200);
   });
+
+  it('are found and stopped by the command that stops a host, with their etcd', async () => {
+    const { etcdPid, directory } = at(2);
+    const stopped = orchlet('stop', '--data-dir', directory);
+    assert.equal(stopped.status, 0, stopped.stderr);
+    assert.match(stopped.stdout, /is stopped/);
+    await until('the exit', () => at(2).child?.exitCode === 0);
+    assert.equal(commandOf(etcdPid), '');
+    assert.equal(await create(at(0), 'while-stopped'), 201);
+  });
 });
