@@ -93,7 +93,24 @@ export interface Joining {
  * Adds a member without a vote, or finds the one that an interrupted join added. Resolves to all members in the form of
  * `--initial-cluster`. A cluster accepts one member at a time.
  */
-export async function addMember({ servers, tls, name, peerUrl }: Joining): Promise<string> {
+export async function addMember(joining: Joining, clock: Clock): Promise<string> {
+  const end = clock.monotonic() + ADD_WITHIN_MS;
+  for (;;) {
+    try {
+      return await tryToAdd(joining);
+    } catch (error) {
+      const isBusy = error instanceof EtcdError && BUSY.test(error.message);
+      if (!isBusy || clock.monotonic() >= end) throw error;
+      await clock.sleep(PROMOTE_EVERY_MS);
+    }
+  }
+}
+
+/** etcd refuses members while another one joins, or has been connected for less than five seconds. */
+const BUSY = /unhealthy cluster|too many learner members/;
+const ADD_WITHIN_MS = 60_000;
+
+function tryToAdd({ servers, tls, name, peerUrl }: Joining): Promise<string> {
   return withFirst(servers, tls, async (etcd) => {
     const known = (await etcd.list()).find(({ peerUrls }) => peerUrls.includes(peerUrl));
     if (known !== undefined && known.name !== '')

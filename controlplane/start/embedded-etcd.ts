@@ -11,6 +11,7 @@ import { hostname } from 'node:os';
 import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import type { GrpcTls } from '../../api/grpc/grpc-channel.ts';
+import { systemClock } from '../../api/machinery/clock.ts';
 import {
   certificatePath,
   ensureEtcdCertificates,
@@ -116,7 +117,7 @@ async function setUp(flags: ControlPlaneFlags, paths: EtcdPaths, { address, tls 
   const peerUrl = urlOf(address, flags.etcdPeerPort);
   const isJoined = flags.etcdJoin.length > 0;
   const initialCluster = isJoined
-    ? await addMember({ servers: flags.etcdJoin, tls, name, peerUrl })
+    ? await addMember({ servers: flags.etcdJoin, tls, name, peerUrl }, systemClock)
     : `${name}=${peerUrl}`;
   const record = { name, peerUrl, clientUrl: urlOf(address, flags.etcdClientPort), initialCluster, isJoined };
   await writeMember(paths, record);
