@@ -145,7 +145,7 @@ function customResourcesOf(parts: Parts, fieldManagement: ServeOptions['fieldMan
 }
 
 /** Writes to the status of policies which of their expressions cannot be valid for the kinds that they match. */
-function checkPolicies({ sources, clients, logger, registry, schema, definitions, signal }: Parts): void {
+function checkPolicies({ sources, clients, logger, clock, registry, schema, definitions, signal }: Parts): void {
   startTypeChecking({
     sources,
     client: clients.as('system:serviceaccount:kube-system:validatingadmissionpolicy-status-controller', {
@@ -153,6 +153,7 @@ function checkPolicies({ sources, clients, logger, registry, schema, definitions
       fieldManager: 'kube-controller-manager',
     }),
     logger,
+    clock,
     signal,
     resources: () => registry.catalog.resources(),
     typeOfKind({ group, version, kind }) {

@@ -3,11 +3,13 @@
  * the policy. Each generation of a policy is checked once.
  */
 import { struct } from '../../../api/cel/admission-variables.ts';
-import { CelCompileError, compile } from '../../../api/cel/cel.ts';
+import { CelCompileError, type CelEnvironment, compile } from '../../../api/cel/cel.ts';
 import { bytes, bool, type CelType, double, dyn, int, list, map, string, timestamp } from '../../../api/cel/types.ts';
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Client } from '../../../api/machinery/client.ts';
+import type { Clock } from '../../../api/machinery/clock.ts';
 import { validatingAdmissionPolicies, type ResourceOf } from '../../../api/machinery/resources.ts';
+import { inSlices, TimeSlice } from '../../../api/machinery/time-slice.ts';
 import { type GroupVersionKind, parseApiVersion } from '../../../api/meta/object.ts';
 import { isConflict, isNotFound } from '../../../api/meta/status-error.ts';
 import type { ResourceInfo, Scalar, StructType, TypeNode } from '../../../api/schema/schema.ts';
@@ -20,6 +22,7 @@ export interface TypeCheckingOptions {
   readonly client: Client;
   readonly logger: Logger;
   readonly signal: AbortSignal;
+  readonly clock: Pick<Clock, 'monotonic'>;
   readonly resources: () => readonly ResourceInfo[];
   /** The type of a kind's objects; `undefined` if it is not known. */
   readonly typeOfKind: (kind: GroupVersionKind) => CelType | undefined;
@@ -55,7 +58,8 @@ export function startTypeChecking(options: TypeCheckingOptions): void {
 }
 
 async function write(policy: CheckedPolicy, generation: number, options: TypeCheckingOptions): Promise<void> {
-  const expressionWarnings = warningsOf(policy, options);
+  const { clock, signal } = options;
+  const expressionWarnings = await inSlices(warningsOf(policy, options), new TimeSlice(clock), signal);
   const status = {
     ...policy.status,
     observedGeneration: generation,
@@ -64,46 +68,65 @@ async function write(policy: CheckedPolicy, generation: number, options: TypeChe
   await options.client.update(
     validatingAdmissionPolicies,
     { ...structuredClone(policy), status },
-    { subresource: 'status', signal: options.signal },
+    { subresource: 'status', signal },
   );
 }
 
-export function warningsOf(
+/**
+ * Returns the type errors of the policy's expressions for the kinds that it matches. Policies may have thousands of
+ * expressions, so this yields after each, and compiles the variables once for each kind.
+ */
+export function* warningsOf(
   policy: Policy,
   options: Pick<TypeCheckingOptions, 'resources' | 'typeOfKind'>,
-): ExpressionWarning[] {
+): Generator<void, ExpressionWarning[], undefined> {
   const { spec = {} } = policy;
-  const kinds = kindsOf(policy, options.resources());
   const params = paramsType(policy, options);
+  const environments: KindEnvironment[] = [];
+  for (const kind of yield* kindsOf(policy, options.resources())) {
+    const type = options.typeOfKind(kind);
+    if (type !== undefined) environments.push(yield* environmentOf(policy, kind, { object: type, params }));
+  }
   const warnings: ExpressionWarning[] = [];
-  const check = (source: string | undefined, fieldRef: string): void => {
-    if (source === undefined || source === '') return;
-    const faults = kinds.flatMap((kind) => {
-      const type = options.typeOfKind(kind);
-      const fault = type === undefined ? undefined : faultOf(policy, source, type, params);
-      return fault === undefined ? [] : [`${kind.group}/${kind.version}, Kind=${kind.kind}: ${fault}\n`];
-    });
+  for (const [fieldRef, source] of expressionsOf(spec)) {
+    const faults: string[] = [];
+    for (const environment of environments) {
+      const fault = environment.fault ?? faultOf(source, environment.declarations);
+      const { group, version, kind } = environment.kind;
+      if (fault !== undefined) faults.push(`${group}/${version}, Kind=${kind}: ${fault}\n`);
+      yield;
+    }
     if (faults.length > 0) warnings.push({ fieldRef, warning: faults.join('\n') });
-  };
-  (spec.validations ?? []).forEach(({ expression, messageExpression }, index) => {
-    check(expression, `spec.validations[${index}].expression`);
-    check(messageExpression, `spec.validations[${index}].messageExpression`);
-  });
+  }
   return warnings;
 }
 
-/** Rules with wildcards do not name a kind. */
-function kindsOf({ spec = {} }: Policy, resources: readonly ResourceInfo[]): GroupVersionKind[] {
-  const found = new Map<string, GroupVersionKind>();
-  for (const { apiGroups = [], apiVersions = [], resources: names = [] } of spec.matchConstraints?.resourceRules ??
-    []) {
-    if ([...apiGroups, ...apiVersions, ...names].some((one) => one.includes('*'))) continue;
-    for (const { group, version, resource, kind } of resources) {
-      if (!apiGroups.includes(group) || !apiVersions.includes(version) || !names.includes(resource)) continue;
-      found.set(`${group}/${version}/${kind}`, { group, version, kind });
-    }
+/** The expressions that are checked, with their paths. */
+function* expressionsOf({ validations = [] }: NonNullable<Policy['spec']>): Generator<readonly [string, string]> {
+  for (const [index, { expression, messageExpression = '' }] of validations.entries()) {
+    if (expression !== '') yield [`spec.validations[${index}].expression`, expression];
+    if (messageExpression !== '') yield [`spec.validations[${index}].messageExpression`, messageExpression];
   }
-  return [...found.values()].slice(0, MAX_KINDS);
+}
+
+/** Rules with wildcards do not name a kind. Yields after each rule. */
+function* kindsOf(
+  { spec = {} }: Policy,
+  resources: readonly ResourceInfo[],
+): Generator<void, GroupVersionKind[], undefined> {
+  const found = new Map<string, GroupVersionKind>();
+  for (const rule of spec.matchConstraints?.resourceRules ?? []) {
+    const { apiGroups = [], apiVersions = [], resources: names = [] } = rule;
+    if ([apiGroups, apiVersions, names].some((list) => list.some((one) => one.includes('*')))) continue;
+    const [groups, versions, resourceNames] = [new Set(apiGroups), new Set(apiVersions), new Set(names)];
+    for (const { group, version, resource, kind } of resources) {
+      if (!groups.has(group) || !versions.has(version) || !resourceNames.has(resource)) continue;
+      found.set(`${group}/${version}/${kind}`, { group, version, kind });
+      if (found.size === MAX_KINDS) return [...found.values()];
+    }
+    yield;
+  }
+  return [...found.values()];
 }
 
 /** Parameters of an unknown kind have the dynamic type. */
@@ -113,23 +136,37 @@ function paramsType({ spec = {} }: Policy, { typeOfKind }: Pick<TypeCheckingOpti
   return (gv === undefined ? undefined : typeOfKind({ ...gv, kind })) ?? dyn;
 }
 
-function faultOf({ spec = {} }: Policy, source: string, type: CelType, params: CelType): string | undefined {
-  const variables: Record<string, CelType> = {};
-  const environment = {
-    variables: {
-      ...ADMISSION_VARIABLES,
-      object: type,
-      oldObject: type,
-      params,
-      variables: struct('kubernetes.variables', variables),
-    },
-  };
-  try {
-    for (const { name, expression } of spec.variables ?? []) {
-      const compiled = compile(expression.trim(), environment).type;
-      variables[name] = compiled;
+/** What the expressions of a policy may use for objects of one kind. */
+interface KindEnvironment {
+  readonly kind: GroupVersionKind;
+  readonly declarations: CelEnvironment;
+  /** Why a variable does not compile. Then no expression of the policy can be checked. */
+  readonly fault: string | undefined;
+}
+
+function* environmentOf(
+  { spec = {} }: Policy,
+  kind: GroupVersionKind,
+  { object, params }: { readonly object: CelType; readonly params: CelType },
+): Generator<void, KindEnvironment, undefined> {
+  const types: Record<string, CelType> = {};
+  const variables = struct('kubernetes.variables', types);
+  const declarations = { variables: { ...ADMISSION_VARIABLES, object, oldObject: object, params, variables } };
+  for (const { name, expression } of spec.variables ?? []) {
+    try {
+      types[name] = compile(expression.trim(), declarations).type;
+    } catch (error) {
+      if (error instanceof CelCompileError) return { kind, declarations, fault: error.message };
+      throw error;
     }
-    compile(source.trim(), environment);
+    yield;
+  }
+  return { kind, declarations, fault: undefined };
+}
+
+function faultOf(source: string, declarations: CelEnvironment): string | undefined {
+  try {
+    compile(source.trim(), declarations);
     return undefined;
   } catch (error) {
     if (error instanceof CelCompileError) return error.message;

@@ -49,10 +49,11 @@ interface Scope {
   readonly check: ExpressionChecker;
   readonly params: boolean;
   readonly variables: readonly NamedExpression[];
+  readonly visible: number;
 }
 
 /** Validates the first fields of the spec, which both kinds of policies have. */
-function headErrors(check: ExpressionChecker, spec: PolicySpec | MutatingPolicySpec, old: typeof spec | undefined) {
+function headErrors(scope: Scope, spec: PolicySpec | MutatingPolicySpec, old: typeof spec | undefined) {
   const { failurePolicy, paramKind, matchConstraints: constraints, matchConditions = [] } = spec;
   const errors: FieldError[] = [
     ...(failurePolicy === undefined
@@ -68,10 +69,10 @@ function headErrors(check: ExpressionChecker, spec: PolicySpec | MutatingPolicyS
   const same =
     old !== undefined && semanticEqual(paramKind, old.paramKind) && semanticEqual(matchConditions, old.matchConditions);
   if (!same) {
-    const rules = { check, params: paramKind !== undefined };
+    const rules = { check: scope.check, params: paramKind !== undefined };
     errors.push(...matchConditionErrors(matchConditions, 'spec.matchConditions', rules));
   }
-  return [...errors, ...variableErrors(check, spec)];
+  return [...errors, ...variableErrors(scope)];
 }
 
 const CEL_RESERVED = new Set(
@@ -81,9 +82,8 @@ const CEL_RESERVED = new Set(
   ).split(' '),
 );
 
-function variableErrors(check: ExpressionChecker, spec: PolicySpec | MutatingPolicySpec): FieldError[] {
-  const before: NamedExpression[] = [];
-  return (spec.variables ?? []).flatMap(({ name = '', expression = '' }, index) => {
+function variableErrors({ check, params, variables }: Scope): FieldError[] {
+  return variables.flatMap(({ name, expression }, index) => {
     const at = `spec.variables[${index}]`;
     const errors: FieldError[] = [];
     if (name.trim() === '') errors.push(required(`${at}.name`, 'name is not specified'));
@@ -91,17 +91,16 @@ function variableErrors(check: ExpressionChecker, spec: PolicySpec | MutatingPol
       errors.push(invalid(`${at}.name`, name, 'must be a valid CEL identifier'));
     if (expression.trim() === '') errors.push(required(`${at}.expression`, 'expression is not specified'));
     else {
-      const question = { place: 'variable', expression, params: spec.paramKind !== undefined } as const;
-      errors.push(...expressionErrors(check, `${at}.expression`, { ...question, variables: [...before] }));
+      const question = { place: 'variable', expression, params, variables, visible: index } as const;
+      errors.push(...expressionErrors(check, `${at}.expression`, question));
     }
-    before.push({ name, expression });
     return errors;
   });
 }
 
 function scopeOf(check: ExpressionChecker, spec: PolicySpec | MutatingPolicySpec): Scope {
   const variables = (spec.variables ?? []).map(({ name = '', expression = '' }) => ({ name, expression }));
-  return { check, params: spec.paramKind !== undefined, variables };
+  return { check, params: spec.paramKind !== undefined, variables, visible: variables.length };
 }
 
 function paramKindErrors({ apiVersion = '', kind = '' }: ParamKind, at: string): FieldError[] {
@@ -136,8 +135,8 @@ export function validatingPolicyErrors(
   old?: PolicySpec,
 ): FieldError[] {
   const { validations = [], auditAnnotations = [] } = spec;
-  const errors = headErrors(check, spec, old);
   const scope = scopeOf(check, spec);
+  const errors = headErrors(scope, spec, old);
   if (validations.length === 0 && auditAnnotations.length === 0) {
     const text = 'validations or auditAnnotations must contain at least one item';
     return [...errors, required('spec.validations', text), required('spec.auditAnnotations', text)];
@@ -202,9 +201,9 @@ export function mutatingPolicyErrors(
   spec: MutatingPolicySpec,
   old?: MutatingPolicySpec,
 ): FieldError[] {
-  const errors = headErrors(check, spec, old);
-  errors.push(...mutableOperationErrors(spec.matchConstraints, 'spec.matchConstraints'));
   const scope = scopeOf(check, spec);
+  const errors = headErrors(scope, spec, old);
+  errors.push(...mutableOperationErrors(spec.matchConstraints, 'spec.matchConstraints'));
   const { mutations = [], reinvocationPolicy = '' } = spec;
   if (mutations.length === 0) errors.push(required('spec.mutations', 'mutations must contain at least one item'));
   for (const [index, mutation] of mutations.entries())

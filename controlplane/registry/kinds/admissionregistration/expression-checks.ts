@@ -30,8 +30,10 @@ export interface ExpressionQuestion {
   readonly params: boolean;
   /** Whether the expression may use `authorizer`. */
   readonly authorizer: boolean;
-  /** The variables that are defined before the expression, in order. If there are none, `variables` is undeclared. */
+  /** The variables of the object, in order. All questions about one object have the same array. */
   readonly variables: readonly NamedExpression[];
+  /** How many of the variables are defined before the expression. If there are none, `variables` is undeclared. */
+  readonly visible: number;
 }
 
 /** The result for an expression that is valid, but whose estimated cost exceeds the limit of its place. */
@@ -45,7 +47,7 @@ export function expressionErrors(
   field: string,
   question: Pick<ExpressionQuestion, 'place' | 'expression'> & Partial<ExpressionQuestion>,
 ): FieldError[] {
-  const fault = check({ params: false, authorizer: true, variables: [], ...question });
+  const fault = check({ params: false, authorizer: true, variables: [], visible: 0, ...question });
   if (fault === TOO_COMPLEX) return [forbidden(field, 'too complex, exceeds cost limit')];
   return fault === undefined ? [] : [invalid(field, question.expression, fault)];
 }
@@ -64,14 +66,18 @@ export function checkedInSlices(
 ): FieldError[] | Promise<FieldError[]> {
   const questions = new Map<string, ExpressionQuestion>();
   validate((question) => {
-    questions.set(stringifyJson(question), question);
+    questions.set(keyOf(question), question);
     return undefined;
   });
   if (questions.size <= EXPRESSIONS_OF_A_TURN) return validate(check);
   return allChecked(check, new TimeSlice(clock), questions).then((answers) =>
-    validate((question) => answers.get(stringifyJson(question))),
+    validate((question) => answers.get(keyOf(question))),
   );
 }
+
+/** Identifies a question among those about one object. */
+const keyOf = ({ place, expression, params, authorizer, visible }: ExpressionQuestion): string =>
+  stringifyJson([place, expression, params, authorizer, visible]);
 
 async function allChecked(
   check: ExpressionChecker,

@@ -8,7 +8,6 @@ import {
   PATCH_DECLARATIONS,
   patchObject,
   requestType,
-  struct,
 } from '../../../../api/cel/admission-variables.ts';
 import { compile, CelCompileError, type CelEnvironment } from '../../../../api/cel/cel.ts';
 import { bool, dyn, isExactly, isOpen, opaque, showType, string, type CelType } from '../../../../api/cel/types.ts';
@@ -36,7 +35,7 @@ const WANTED: Readonly<Partial<Record<ExpressionPlace, CelType>>> = {
 };
 
 function environmentOf(question: ExpressionQuestion): CelEnvironment {
-  const { place, params, authorizer, variables } = question;
+  const { place, params, authorizer } = question;
   if (place === 'deviceSelector') return DEVICE_ENVIRONMENT;
   const known: Record<string, CelType> = { object: dyn, oldObject: dyn, request: requestType };
   if (place !== 'matchCondition') known['namespaceObject'] = namespaceType;
@@ -45,25 +44,39 @@ function environmentOf(question: ExpressionQuestion): CelEnvironment {
     known['authorizer'] = opaque('kubernetes.authorization.Authorizer');
     known['authorizer.requestResource'] = opaque('kubernetes.authorization.ResourceCheck');
   }
-  if (variables.length > 0) known['variables'] = variablesType(variables, { ...question, variables: [] });
+  if (question.visible > 0) known['variables'] = variablesType(question);
   const patches = place === 'applyConfiguration' || place === 'jsonPatch';
   return patches ? { variables: known, ...PATCH_DECLARATIONS } : { variables: known };
 }
 
+/** The types of the first variables of an object, by name. */
+interface TypedVariables {
+  readonly types: Map<string, { readonly at: number; readonly type: CelType }>;
+  count: number;
+}
+
+/** Each variable is compiled once, although all expressions after it may use it. */
+const typedVariables = new WeakMap<readonly NamedExpression[], TypedVariables>();
+
 /** Each variable has the type of its expression. A variable whose expression does not compile has the dynamic type. */
-function variablesType(variables: readonly NamedExpression[], question: ExpressionQuestion): CelType {
-  const types: Record<string, CelType> = {};
-  const before: NamedExpression[] = [];
-  for (const variable of variables) {
-    types[variable.name] = typeOf({
-      ...question,
-      place: 'variable',
-      expression: variable.expression,
-      variables: before,
-    });
-    before.push(variable);
+function variablesType({ variables, visible, params }: ExpressionQuestion): CelType {
+  let typed = typedVariables.get(variables);
+  if (typed === undefined) {
+    typed = { types: new Map(), count: 0 };
+    typedVariables.set(variables, typed);
   }
-  return struct('kubernetes.variables', types);
+  for (const { name, expression } of variables.slice(typed.count, visible)) {
+    const at = typed.count;
+    const type = typeOf({ place: 'variable', expression, params, authorizer: true, variables, visible: at });
+    typed.types.set(name, { at, type });
+    typed.count += 1;
+  }
+  const { types } = typed;
+  const field = (name: string): CelType | undefined => {
+    const found = types.get(name);
+    return found !== undefined && found.at < visible ? found.type : undefined;
+  };
+  return { kind: 'object', name: 'kubernetes.variables', field };
 }
 
 function typeOf(question: ExpressionQuestion): CelType {

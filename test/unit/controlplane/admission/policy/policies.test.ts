@@ -13,6 +13,7 @@ import { loadSchema } from '../../../../../api/schema/table.ts';
 import type { AdmissionAttributes } from '../../../../../controlplane/admission/admission.ts';
 import { webhookConditions } from '../../../../../controlplane/admission/policy/match-conditions.ts';
 import { mutatingAdmissionPolicy } from '../../../../../controlplane/admission/policy/mutating-policy.ts';
+import type { Policy } from '../../../../../controlplane/admission/policy/policy-types.ts';
 import { typeOfStruct, warningsOf } from '../../../../../controlplane/admission/policy/type-checking.ts';
 import { validatingAdmissionPolicy } from '../../../../../controlplane/admission/policy/validating-policy.ts';
 import { fixedSources } from '../../../../../controlplane/readers/sources.ts';
@@ -346,11 +347,12 @@ describe('expressions that cost much', () => {
   });
 });
 
-test('expressions that cannot fit the kind are reported', () => {
+/** The type errors of a policy for deployments, and how often their computation yielded. */
+function typeErrors(spec: Pick<NonNullable<Policy['spec']>, 'validations' | 'variables'>) {
   const schema = loadSchema();
   const struct = schema.kind('apps', 'v1', 'Deployment');
   assert.ok(struct !== undefined);
-  const warnings = warningsOf(
+  const work = warningsOf(
     {
       metadata: { name: 'p' },
       spec: {
@@ -359,7 +361,7 @@ test('expressions that cannot fit the kind are reported', () => {
             { apiGroups: ['apps'], apiVersions: ['v1'], operations: ['CREATE'], resources: ['deployments'] },
           ],
         },
-        validations: [{ expression: 'object.spec.replicas > 1' }, { expression: 'object.spec.replicaz > 1' }],
+        ...spec,
       },
     },
     {
@@ -380,6 +382,18 @@ test('expressions that cannot fit the kind are reported', () => {
       typeOfKind: () => typeOfStruct(struct),
     },
   );
+  let pauses = 0;
+  for (;;) {
+    const { done, value } = work.next();
+    if (done === true) return { warnings: value, pauses };
+    pauses += 1;
+  }
+}
+
+test('expressions that cannot fit the kind are reported', () => {
+  const { warnings } = typeErrors({
+    validations: [{ expression: 'object.spec.replicas > 1' }, { expression: 'object.spec.replicaz > 1' }],
+  });
   assert.deepEqual(
     warnings.map(({ fieldRef }) => fieldRef),
     ['spec.validations[1].expression'],
@@ -388,4 +402,27 @@ test('expressions that cannot fit the kind are reported', () => {
     warnings[0]?.warning ?? '',
     /apps\/v1, Kind=Deployment: ERROR: <input>:1:12: undefined field 'replicaz'/,
   );
+});
+
+test('a variable that does not compile is reported for each expression of the policy', () => {
+  const { warnings } = typeErrors({
+    variables: [{ name: 'v', expression: 'object.spec.replicaz' }],
+    validations: [{ expression: 'variables.v > 1' }, { expression: 'true', messageExpression: "'m'" }],
+  });
+  const paths = ['[0].expression', '[1].expression', '[1].messageExpression'];
+  assert.deepEqual(
+    warnings.map(({ fieldRef }) => fieldRef),
+    paths.map((path) => `spec.validations${path}`),
+  );
+});
+
+test('type errors of a thousand expressions are found one after the other, with each variable compiled once', () => {
+  const variables = Array.from({ length: 1000 }, (_variable, at) => ({
+    name: `v${at}`,
+    expression: at === 0 ? 'object.spec.replicas' : `variables.v${at - 1}`,
+  }));
+  const validations = Array.from({ length: 1000 }, () => ({ expression: 'variables.v999 > 1' }));
+  const { warnings, pauses } = typeErrors({ variables, validations });
+  assert.deepEqual(warnings, []);
+  assert.ok(pauses >= 2000 && pauses < 2100, `${pauses} pauses`);
 });

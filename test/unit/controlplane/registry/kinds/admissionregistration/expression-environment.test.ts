@@ -5,6 +5,8 @@ import {
   expressionErrors,
   type ExpressionPlace,
 } from '../../../../../../controlplane/registry/kinds/admissionregistration/expression-checks.ts';
+import { validatingPolicyErrors } from '../../../../../../controlplane/registry/kinds/admissionregistration/admission-policy-validation.ts';
+import { assertLinearTime } from '../../../../../fuzz/growth.ts';
 import { checkExpression } from '../../../../../../controlplane/registry/kinds/admissionregistration/expression-environment.ts';
 
 const errorsOf = (place: ExpressionPlace, expression: string): string[] =>
@@ -43,4 +45,45 @@ test('an expression must have exactly the type of its place', () => {
   ]);
   assert.deepEqual(errorsOf('jsonPatch', '[JSONPatch{op: "remove", path: "/spec/a"}]'), []);
   assert.deepEqual(errorsOf('applyConfiguration', 'Object{spec: Object.spec{a: 1}}'), []);
+});
+
+/** A policy whose variables use each other in a row, and as many validations that use the last one. */
+const chain = (size: number) => ({
+  failurePolicy: 'Fail',
+  matchConstraints: {
+    matchPolicy: 'Equivalent',
+    namespaceSelector: {},
+    objectSelector: {},
+    resourceRules: [{ apiGroups: [''], apiVersions: ['v1'], operations: ['CREATE'], resources: ['pods'] }],
+  },
+  variables: Array.from({ length: size }, (_variable, at) => ({
+    name: `v${at}`,
+    expression: at === 0 ? 'object.spec' : `variables.v${at - 1}`,
+  })),
+  validations: Array.from({ length: size }, (_validation, at) => ({
+    expression: `variables.v${size - 1} != ${at}`,
+  })),
+});
+
+test('policies whose variables use each other are checked in time that grows with their number', async () => {
+  const errorsOfChain = (size: number): unknown => validatingPolicyErrors(checkExpression, 'p', chain(size));
+  assert.deepEqual(errorsOfChain(30), []);
+  await assertLinearTime(errorsOfChain, { minBytes: 4096, maxBytes: 4096, noticeableMs: 100 });
+});
+
+test('a variable may use those before it alone, and the messages of a policy may use those that ask the authorizer', () => {
+  const [first, second] = chain(2).variables;
+  const errors = validatingPolicyErrors(checkExpression, 'p', {
+    ...chain(0),
+    variables: [
+      { name: 'a', expression: 'variables.b' },
+      { name: 'b', expression: "authorizer.path('/x').check('get').reason()" },
+      ...[first, second].filter((one) => one !== undefined),
+    ],
+    validations: [{ expression: 'true', messageExpression: 'variables.b' }],
+  });
+  assert.deepEqual(
+    errors.map(({ field }) => field),
+    ['spec.variables[0].expression'],
+  );
 });
