@@ -6,9 +6,9 @@ import { stringifyJson } from '../codec/json.ts';
 import { duplicate, forbidden, invalid, required, type FieldError } from '../meta/field-error.ts';
 import { internalForm } from '../schema/internal-form.ts';
 import { specDiff } from '../schema/spec-diff.ts';
-import { podSpecForm } from './pod-internal-form.ts';
 import { cloneJson, semanticEqual } from '../meta/json-equality.ts';
 import { dnsSubdomainErrors, qualifiedNameErrors, rangeError } from '../meta/names.ts';
+import { equalAs, POD_SPEC } from '../schema/semantic-equality.ts';
 import { imageSpaceErrors } from './container-validation.ts';
 import { podAnnotationErrors, podAnnotationUpdateErrors } from './pod-annotation-validation.ts';
 import { podReportErrors } from './pod-status-validation.ts';
@@ -41,11 +41,13 @@ export function podUpdateErrors(pod: Pod, old: Pod): FieldError[] {
   if (deadline.stop) return errors;
   errors.push(...tolerationUpdateErrors(spec.tolerations ?? [], before.tolerations ?? []));
   errors.push(...schedulingGateErrors(spec, before));
-  if (semanticEqual(spec, before)) return errors;
+  if (equalAs(POD_SPEC, spec, before)) return errors;
   const munged = mungedSpec(spec, before);
   if ((before.schedulingGates ?? []).length > 0) errors.push(...gatedErrors(munged, before));
-  if (!semanticEqual(munged, before))
-    errors.push(forbidden('spec', `${MUTABLE}${specDiff(podSpecForm(before), podSpecForm(munged))}`));
+  if (!equalAs(POD_SPEC, munged, before))
+    errors.push(
+      forbidden('spec', `${MUTABLE}${specDiff(internalForm(POD_SPEC, before), internalForm(POD_SPEC, munged))}`),
+    );
   return errors;
 }
 
@@ -292,7 +294,7 @@ export function ephemeralContainerUpdateErrors(pod: Pod, old: Pod): FieldError[]
           `existing ephemeral containers ${stringifyJson(container.name)} may not be removed\n`,
         ),
       );
-    else if (!semanticEqual(now, container))
+    else if (!equalAs(EPHEMERAL, now, container))
       errors.push(forbidden('spec.ephemeralContainers', changed(container, now)));
   }
   return errors;
@@ -328,7 +330,7 @@ export function podResizeErrors(pod: Pod, old: Pod): FieldError[] {
       errors.push(...removedResources(container.resources, before[list]?.[index]?.resources, path));
     }
   }
-  if (!semanticEqual(withoutResizable(spec), withoutResizable(before)))
+  if (!equalAs(POD_SPEC, withoutResizable(spec), withoutResizable(before)))
     errors.push(forbidden('spec', 'only cpu and memory resources are mutable'));
   return errors;
 }

@@ -25,6 +25,13 @@ const ORDERS: ReadonlyMap<string, readonly string[]> = new Map([
     ['capabilities', 'privileged', 'seLinuxOptions', 'windowsOptions', 'runAsUser', 'runAsGroup'],
   ],
   ['io.k8s.api.core.v1.PersistentVolumeClaimSpec', ['accessModes', 'selector']],
+  [
+    'io.k8s.api.core.v1.PersistentVolumeSpec',
+    words(
+      'capacity gcePersistentDisk awsElasticBlockStore hostPath glusterfs nfs rbd quobyte iscsi flexVolume cinder cephfs ' +
+        'fc flocker azureFile vsphereVolume azureDisk photonPersistentDisk portworxVolume scaleIO local storageos csi',
+    ),
+  ],
   ...['ISCSIVolumeSource', 'ISCSIPersistentVolumeSource'].map((name) => [`io.k8s.api.core.v1.${name}`, ISCSI] as const),
   [
     'io.k8s.api.core.v1.PodSpec',
@@ -62,7 +69,7 @@ const ORDERS: ReadonlyMap<string, readonly string[]> = new Map([
 
 /** The abbreviations that a Go name begins with in capital letters. */
 const ABBREVIATIONS =
-  /^(?:api|aws|cidrs?|cpu|csi|dns|fc|fs|gce|gmsa|grpc|http|https|id|ip|ips|iqn|iscsi|nfs|os|pd|pid|qos|rbd|se|tcp|tls|ttl|tty|uid|uri|url|wwids)(?=$|[A-Z])/;
+  /^(?:api|aws|cidrs?|cpu|csi|dns|fc|fs|gce|gmsa|grpc|http|https|id|ip|ips|iqn|iscsi|nfs|os|pd|pid|qos|rbd|se|ssl|tcp|tls|ttl|tty|uid|uri|url|wwids)(?=$|[A-Z])/;
 
 const PLURALS: ReadonlySet<string> = new Set(['cidrs', 'ips', 'wwids']);
 
@@ -73,6 +80,20 @@ const NAMES: ReadonlyMap<string, string> = new Map([
   ['pdID', 'PdID'],
   ['chapAuthDiscovery', 'DiscoveryCHAPAuth'],
   ['chapAuthSession', 'SessionCHAPAuth'],
+]);
+
+const RBD = { monitors: 'CephMonitors', image: 'RBDImage', pool: 'RBDPool', user: 'RadosUser' };
+
+/** The fields whose internal type has another name than the type of the version. */
+const RENAMED: ReadonlyMap<string, Readonly<Record<string, string>>> = new Map<
+  string,
+  Readonly<Record<string, string>>
+>([
+  ['io.k8s.api.core.v1.AzureDiskVolumeSource', { diskURI: 'DataDiskURI' }],
+  ['io.k8s.api.core.v1.GlusterfsVolumeSource', { endpoints: 'EndpointsName' }],
+  ['io.k8s.api.core.v1.GlusterfsPersistentVolumeSource', { endpoints: 'EndpointsName' }],
+  ['io.k8s.api.core.v1.RBDVolumeSource', RBD],
+  ['io.k8s.api.core.v1.RBDPersistentVolumeSource', RBD],
 ]);
 
 /** `typeName` is the name of a built-in type, for example `io.k8s.api.rbac.v1.RoleRef`. */
@@ -86,9 +107,24 @@ function structForm(struct: StructType, value: unknown): object | null {
   if (typeof value !== 'object' || value === null) return null;
   const members: Readonly<Record<string, unknown>> = { ...value };
   if (isWireType(struct)) return wireForm(struct, members);
-  return Object.fromEntries(
-    fieldsInOrder(struct).map((field) => [goFieldName(field.name), fieldForm(field, members[field.name])]),
+  const renamed = RENAMED.get(struct.name);
+  const form = Object.fromEntries(
+    fieldsInOrder(struct).flatMap((field): readonly (readonly [string, unknown])[] => {
+      const shown = fieldForm(field, members[field.name]);
+      // Go embeds the metadata, so its members stand beside the other fields.
+      if (field.name === 'metadata') return Object.entries(shown ?? {});
+      return [[renamed?.[field.name] ?? goFieldName(field.name), shown]];
+    }),
   );
+  return struct.name === 'io.k8s.api.core.v1.PodSpec' ? withHostFields(form) : form;
+}
+
+/** In the internal types, the fields about namespaces of the host are part of the security context of the pod. */
+function withHostFields(form: Readonly<Record<string, unknown>>): object {
+  const { HostNetwork, HostPID, HostIPC, ShareProcessNamespace, HostUsers, ServiceAccount: _same, ...others } = form;
+  const host = { HostNetwork, HostPID, HostIPC, ShareProcessNamespace, HostUsers };
+  const context = others['SecurityContext'] ?? internalForm('io.k8s.api.core.v1.PodSecurityContext', {});
+  return { ...others, SecurityContext: { ...host, ...(context as object) } };
 }
 
 /** Returns the members that are present, in the order of the type. */

@@ -2,9 +2,9 @@
  * Defines the strategy of kinds without their own one, and the parts from which most kinds build theirs. Only the subresource
  * `status` writes the status, and changes of `spec` increment the generation.
  */
-import { semanticEqual } from '../../api/meta/json-equality.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { StructType } from '../../api/schema/schema.ts';
+import { equalFields } from '../../api/schema/semantic-equality.ts';
 import type { Strategy, UpdateStrategy } from './strategy.ts';
 
 /** Restores fields that the endpoint must not change. Absent fields stay absent. */
@@ -14,7 +14,7 @@ export function restore(object: KubeObject, old: KubeObject, field: string): voi
 }
 
 export function specChanged(object: KubeObject, old: KubeObject): boolean {
-  return !semanticEqual(object['spec'], old['spec']);
+  return !equalFields(object, old, 'spec');
 }
 
 /**

@@ -27,6 +27,16 @@ export function uidWithoutObject(store: Store, name: string, uid: string): Error
   return newConflict(subjectOf(store.info), name, text);
 }
 
+/** The keys of resources in kube-apiserver's store that differ from the name of the resource. */
+const STORAGE_PREFIXES: ReadonlyMap<string, string> = new Map([
+  ['/replicationcontrollers', 'controllers'],
+  ['/endpoints', 'services/endpoints'],
+  ['/nodes', 'minions'],
+  ['/services', 'services/specs'],
+  ['networking.k8s.io/ingresses', 'ingress'],
+  ['apiregistration.k8s.io/apiservices', 'apiregistration.k8s.io/apiservices'],
+]);
+
 export function uidConflict(
   store: Store,
   target: { readonly namespace: string; readonly name: string },
@@ -35,11 +45,12 @@ export function uidConflict(
 ): Error {
   const path = target.namespace === '' ? target.name : `${target.namespace}/${target.name}`;
   const { group, resource } = store.info;
-  const prefix = store.builtIn ? resource : `${group}/${resource}`;
+  const qualified = `${group}/${resource}`;
+  const prefix = STORAGE_PREFIXES.get(qualified) ?? (store.builtIn ? resource : qualified);
   return newConflict(
     subjectOf(store.info),
     target.name,
-    `StorageError: invalid object, Code: 4, Key: /registry/${prefix}/${path}, ResourceVersion: 0, ` +
+    `StorageError: invalid object, Code: 4, Key: /${prefix}/${path}, ResourceVersion: 0, ` +
       `AdditionalErrorMsg: Precondition failed: UID in precondition: ${wanted}, UID in object meta: ${found}`,
   );
 }

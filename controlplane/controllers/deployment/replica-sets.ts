@@ -3,6 +3,7 @@ import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { scaledValue } from '../../../api/meta/intstr.ts';
 import type { Deployment, ReplicaSet } from '../../../api/machinery/kinds.ts';
 import type { PodTemplate } from '../pod-control.ts';
+import { equalAs, POD_TEMPLATE } from '../../../api/schema/semantic-equality.ts';
 
 export const REVISION = 'deployment.kubernetes.io/revision';
 const REVISION_HISTORY = 'deployment.kubernetes.io/revision-history';
@@ -20,7 +21,7 @@ const NOT_COPIED = new Set([
 ]);
 
 export function equalIgnoringHash(a: PodTemplate | undefined, b: PodTemplate | undefined): boolean {
-  return semanticEqual(withoutHash(a), withoutHash(b));
+  return equalAs(POD_TEMPLATE, withoutHash(a), withoutHash(b));
 }
 
 function withoutHash(template: PodTemplate | undefined): unknown {

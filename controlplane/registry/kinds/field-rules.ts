@@ -13,6 +13,8 @@ import {
 } from '../../../api/meta/field-error.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { dnsLabelErrors, dnsSubdomainErrors, rangeError } from '../../../api/meta/names.ts';
+import { equalAs } from '../../../api/schema/semantic-equality.ts';
+import { internalForm } from '../../../api/schema/internal-form.ts';
 
 export const IMMUTABLE = 'field is immutable';
 
@@ -61,8 +63,10 @@ export function optionalOneOf(
     : [notSupported(field, value, supported)];
 }
 
-export function immutable(field: string, value: unknown, old: unknown): FieldError[] {
-  return semanticEqual(value, old) ? [] : [invalid(field, value, IMMUTABLE)];
+/** `typeName` is the built-in type of structs, which an error shows in their internal form. */
+export function immutable(field: string, value: unknown, old: unknown, typeName?: string): FieldError[] {
+  if (typeName === undefined) return semanticEqual(value, old) ? [] : [invalid(field, value, IMMUTABLE)];
+  return equalAs(typeName, value, old) ? [] : [invalid(field, internalForm(typeName, value), IMMUTABLE)];
 }
 
 export function maxBytes(field: string, value: string | undefined, max: number): FieldError[] {

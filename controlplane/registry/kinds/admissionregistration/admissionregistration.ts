@@ -3,7 +3,6 @@
  * objects.
  */
 import { conditionErrors, type CommonCondition } from '../../../../api/meta/conditions.ts';
-import { semanticEqual } from '../../../../api/meta/json-equality.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { required, type FieldError } from '../../../../api/meta/field-error.ts';
 import {
@@ -14,6 +13,7 @@ import {
 } from './columns.ts';
 import { specAndStatus, specChanged, statusWithoutMetadata } from '../../generic-strategy.ts';
 import { kindRow, type KindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
+import { equalFields } from '../../../../api/schema/semantic-equality.ts';
 import {
   bindingErrors,
   mutatingBindingErrors,
@@ -68,7 +68,7 @@ function webhookStrategy(check: ExpressionChecker, mutating: boolean): Strategy<
     metadataChecks: ['plainWhole'],
     managesGeneration: true,
     requiresResourceVersion: true,
-    changesGeneration: (object, old) => !semanticEqual(object.webhooks, old.webhooks),
+    changesGeneration: (object, old) => !equalFields(object, old, 'webhooks'),
     applyDefaults(object) {
       for (const webhook of object.webhooks ?? []) webhookDefaults(webhook, mutating);
     },

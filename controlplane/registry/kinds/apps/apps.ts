@@ -1,11 +1,12 @@
 /** Lists the kinds of the group `apps`, controller revisions among them, and the replication controllers of the core group. */
-import type { FieldError } from '../../../../api/meta/field-error.ts';
+import { invalid, type FieldError } from '../../../../api/meta/field-error.ts';
+import { jsonEqual } from '../../../../api/meta/json-equality.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { revisionColumns } from './columns.ts';
 import { kindRow, type Strategy } from '../../strategy.ts';
 import { daemonSets } from './daemon-sets.ts';
 import { deployments } from './deployments.ts';
-import { immutable, nonNegative, required } from '../field-rules.ts';
+import { IMMUTABLE, nonNegative, required } from '../field-rules.ts';
 import { replicaSets, replicationControllers } from './replica-sets.ts';
 import { statefulSets } from './stateful-sets.ts';
 
@@ -19,9 +20,9 @@ function dataErrors(data: unknown): FieldError[] {
 const controllerRevisions: Strategy<ControllerRevision> = {
   validateCreate: (object) => [...dataErrors(object.data), ...nonNegative('revision', object.revision)],
   validateUpdate: (object, old) => [
-    ...dataErrors(object.data),
     ...nonNegative('revision', object.revision),
-    ...immutable('data', object.data, old.data),
+    // The data is a free text for kube-apiserver, so an empty object in it is no absent one.
+    ...(jsonEqual(object.data, old.data) ? [] : [invalid('data', object.data, IMMUTABLE)]),
   ],
   columns: revisionColumns,
 };

@@ -1,13 +1,13 @@
 /** Defines the strategy of daemon sets: defaults, generations of the template, and validation. */
 import type { V1DaemonSetSpec, V1LabelSelector } from '@kubernetes/client-node';
 import { unsupportedValue, type FieldError } from '../../../../api/meta/field-error.ts';
-import { semanticEqual } from '../../../../api/meta/json-equality.ts';
 import { validateLabelSelector } from '../../../../api/meta/selector.ts';
 import { internalForm } from '../../../../api/schema/internal-form.ts';
 import { daemonSetColumns } from './columns.ts';
 import { statusOnly } from '../../generic-strategy.ts';
 import type { Strategy, UpdateStrategy } from '../../strategy.ts';
 import { immutable, invalid, nonNegative, required } from '../field-rules.ts';
+import { equalAs, LABEL_SELECTOR, POD_TEMPLATE } from '../../../../api/schema/semantic-equality.ts';
 import {
   collisionErrors,
   controllerTemplateErrors,
@@ -117,13 +117,13 @@ export const daemonSets: Strategy<DaemonSet> = {
   },
   prepareForUpdate(object, old) {
     templated.prepareForUpdate(object, old);
-    const changed = !semanticEqual(object.spec?.template, old.spec?.template);
+    const changed = !equalAs(POD_TEMPLATE, object.spec?.template, old.spec?.template);
     setTemplateGeneration(object, templateGeneration(old) + (changed ? 1 : 0));
   },
   validateCreate: daemonSetErrors,
   validateUpdate: (object, old) => [
+    ...immutable('spec.selector', object.spec?.selector, old.spec?.selector, LABEL_SELECTOR),
     ...daemonSetErrors(object),
-    ...immutable('spec.selector', object.spec?.selector, old.spec?.selector),
   ],
   warningsOnCreate: (object) => templateWarnings(object),
   warningsOnUpdate: (object, old) =>

@@ -1,12 +1,13 @@
 /** Defines the strategy of deployments: defaults and validation. */
 import type { V1DeploymentSpec } from '@kubernetes/client-node';
 import { unsupportedValue, type FieldError } from '../../../../api/meta/field-error.ts';
-import { jsonEqual, semanticEqual } from '../../../../api/meta/json-equality.ts';
+import { jsonEqual } from '../../../../api/meta/json-equality.ts';
 import { internalForm } from '../../../../api/schema/internal-form.ts';
 import { deploymentColumns } from './columns.ts';
-import { statusWithoutLabels } from '../../generic-strategy.ts';
+import { statusWithoutLabels, specChanged } from '../../generic-strategy.ts';
 import type { Strategy, UpdateStrategy } from '../../strategy.ts';
 import { forbidden, immutable, invalid, nonNegative, required } from '../field-rules.ts';
+import { LABEL_SELECTOR } from '../../../../api/schema/semantic-equality.ts';
 import {
   collisionErrors,
   countErrors,
@@ -116,12 +117,11 @@ export const deployments: Strategy<Deployment> = {
     spec.progressDeadlineSeconds ??= 600;
   },
   changesGeneration: (object, old) =>
-    !semanticEqual(object.spec, old.spec) ||
-    !jsonEqual(object.metadata.annotations ?? {}, old.metadata.annotations ?? {}),
+    specChanged(object, old) || !jsonEqual(object.metadata.annotations ?? {}, old.metadata.annotations ?? {}),
   validateCreate: deploymentErrors,
   validateUpdate: (object, old) => [
     ...deploymentErrors(object),
-    ...immutable('spec.selector', object.spec?.selector, old.spec?.selector),
+    ...immutable('spec.selector', object.spec?.selector, old.spec?.selector, LABEL_SELECTOR),
   ],
   warningsOnCreate: namedTemplateWarnings,
   warningsOnUpdate: templateWarnings,

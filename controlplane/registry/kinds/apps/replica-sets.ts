@@ -8,6 +8,7 @@ import { replicaSetColumns, replicationControllerColumns } from './columns.ts';
 import { statusOnly } from '../../generic-strategy.ts';
 import type { Strategy, UpdateStrategy } from '../../strategy.ts';
 import { immutable, invalid, nonNegative, required } from '../field-rules.ts';
+import { LABEL_SELECTOR } from '../../../../api/schema/semantic-equality.ts';
 import {
   controllerTemplateErrors,
   countErrors,
@@ -61,7 +62,7 @@ export const replicaSets: Strategy<ReplicaSet> = {
   validateCreate: replicaSetErrors,
   validateUpdate: (object, old) => [
     ...replicaSetErrors(object),
-    ...immutable('spec.selector', object.spec?.selector, old.spec?.selector),
+    ...immutable('spec.selector', object.spec?.selector, old.spec?.selector, LABEL_SELECTOR),
   ],
   warningsOnCreate: namedTemplateWarnings,
   warningsOnUpdate: templateWarnings,

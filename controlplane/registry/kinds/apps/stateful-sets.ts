@@ -2,7 +2,7 @@
 import type { V1StatefulSetSpec } from '@kubernetes/client-node';
 import { claimSpecErrors, type ClaimSpec } from '../../../../api/kinds/claim-validation.ts';
 import { unsupportedValue, type FieldError } from '../../../../api/meta/field-error.ts';
-import { cloneJson, semanticEqual } from '../../../../api/meta/json-equality.ts';
+import { cloneJson } from '../../../../api/meta/json-equality.ts';
 import { nameIsLabel } from '../../../../api/meta/names.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import type { PodTemplate } from '../../../../api/kinds/pod-types.ts';
@@ -13,6 +13,7 @@ import { statefulSetColumns } from './columns.ts';
 import { statusOnly } from '../../generic-strategy.ts';
 import type { Strategy, UpdateStrategy } from '../../strategy.ts';
 import { dnsLabel, forbidden, invalid, nonNegative, required } from '../field-rules.ts';
+import { equalAs } from '../../../../api/schema/semantic-equality.ts';
 import {
   collisionErrors,
   countErrors,
@@ -38,7 +39,8 @@ const CLAIM_RETENTION = ['Retain', 'Delete'];
 const FIXED =
   "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
 
-function statefulSetErrors(object: StatefulSet): FieldError[] {
+/** kube-apiserver does not validate the immutable service name and claims again in updates. */
+function statefulSetErrors(object: StatefulSet, { isCreate }: { readonly isCreate: boolean }): FieldError[] {
   const spec = object.spec ?? {};
   const errors: FieldError[] = [];
   const {
@@ -63,11 +65,13 @@ function statefulSetErrors(object: StatefulSet): FieldError[] {
   );
   if (ordinals !== undefined) errors.push(...nonNegative('spec.ordinals.start', ordinals.start));
   errors.push(...selectorErrors(spec.selector, 'empty selector is invalid for statefulset'));
-  for (const [index, claim] of (spec.volumeClaimTemplates ?? []).entries()) {
-    errors.push(...claimSpecErrors((claim.spec ?? {}) as ClaimSpec, `spec.volumeClaimTemplates[${index}].spec`));
+  if (isCreate) {
+    for (const [index, claim] of (spec.volumeClaimTemplates ?? []).entries()) {
+      errors.push(...claimSpecErrors((claim.spec ?? {}) as ClaimSpec, `spec.volumeClaimTemplates[${index}].spec`));
+    }
+    const { serviceName = '' } = spec;
+    if (serviceName !== '') errors.push(...dnsLabel('spec.serviceName', serviceName));
   }
-  const { serviceName = '' } = spec;
-  if (serviceName !== '') errors.push(...dnsLabel('spec.serviceName', serviceName));
   errors.push(...templateErrors(spec));
   return errors;
 }
@@ -162,14 +166,14 @@ const CHANGEABLE = [
 ] as const;
 
 function statefulSetUpdateErrors(object: StatefulSet, old: StatefulSet): FieldError[] {
-  const errors = statefulSetErrors(object);
+  const errors = statefulSetErrors(object, { isCreate: false });
   const munged = cloneJson(object.spec ?? {}) as Record<string, unknown>;
   for (const field of CHANGEABLE) {
     const value = old.spec?.[field];
     if (value === undefined) delete munged[field];
     else munged[field] = value;
   }
-  if (!semanticEqual(munged, old.spec ?? {})) errors.push(forbidden('spec', FIXED));
+  if (!equalAs('io.k8s.api.apps.v1.StatefulSetSpec', munged, old.spec ?? {})) errors.push(forbidden('spec', FIXED));
   return errors;
 }
 
@@ -248,7 +252,7 @@ export const statefulSets: Strategy<StatefulSet> = {
       if ((typed.status.phase ?? '') === '') typed.status.phase = 'Pending';
     }
   },
-  validateCreate: statefulSetErrors,
+  validateCreate: (object) => statefulSetErrors(object, { isCreate: true }),
   validateUpdate: statefulSetUpdateErrors,
   warningsOnCreate: (object) => [...templateWarnings(object), ...ownWarnings(object, '')],
   // kube-apiserver names the spec of a claim in updates only.

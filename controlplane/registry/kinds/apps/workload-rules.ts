@@ -16,6 +16,7 @@ import { fromLabelSelector, validateLabelSelector } from '../../../../api/meta/s
 import { internalForm } from '../../../../api/schema/internal-form.ts';
 import { specAndStatus } from '../../generic-strategy.ts';
 import { forbidden, invalid, nonNegative, required } from '../field-rules.ts';
+import { LABEL_SELECTOR } from '../../../../api/schema/semantic-equality.ts';
 
 export type Templated<Spec> = KubeObject & {
   spec?: Omit<Wire<Spec>, 'template'> & { template?: PodTemplate };
@@ -73,8 +74,7 @@ export const shownMap = <Value>(map: Readonly<Record<string, Value>> | undefined
   map === undefined ? null : Object.fromEntries(Object.entries(map).sort(([a], [b]) => (a < b ? -1 : 1)));
 
 /** Returns the selector as an error shows it: fields in the order of the type, labels sorted. */
-export const shownSelector = (selector: Wire<V1LabelSelector>): object | null =>
-  internalForm('io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector', selector);
+export const shownSelector = (selector: Wire<V1LabelSelector>): object | null => internalForm(LABEL_SELECTOR, selector);
 
 const isValidSelector = (selector: Wire<V1LabelSelector>): boolean =>
   validateLabelSelector(selector as V1LabelSelector, '').length === 0;

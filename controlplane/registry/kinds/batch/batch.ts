@@ -15,8 +15,9 @@ import { fromLabelSelector, validateLabelSelector } from '../../../../api/meta/s
 import { cronJobColumns, jobColumns } from './columns.ts';
 import { specAndStatus, statusOnly } from '../../generic-strategy.ts';
 import { kindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
-import { invalid, nonNegative, required } from '../field-rules.ts';
+import { invalid, nonNegative, required, immutable } from '../field-rules.ts';
 import { isSameGeneration, shownMap, shownSelector, templated } from '../apps/workload-rules.ts';
+import { LABEL_SELECTOR, POD_SPEC, POD_TEMPLATE } from '../../../../api/schema/semantic-equality.ts';
 import { scheduleErrors, timeZoneErrors } from './cron-schedule.ts';
 import { isIdle, ORPHANED_PODS } from './job-policies.ts';
 import { jobSpecErrors } from './job-spec-validation.ts';
@@ -87,7 +88,7 @@ function generatedErrors(job: Job): FieldError[] {
   for (const [key, value] of Object.entries(expected)) {
     if (labels[key] === undefined) errors.push(required(`spec.template.metadata.labels[${key}]`, `must be '${value}'`));
     else if (ownMember(labels, key) !== value)
-      errors.push(invalid(`spec.template.metadata.labels[${key}]`, labels, `must be '${value}'`));
+      errors.push(invalid(`spec.template.metadata.labels[${key}]`, shownMap(labels), `must be '${value}'`));
   }
   const selector = spec.selector as V1LabelSelector;
   if (validateLabelSelector(selector, '').length === 0 && !fromLabelSelector(selector).matches(expected))
@@ -123,6 +124,8 @@ function indexedNameErrors({ metadata: { name = '' }, spec = {} }: Job): FieldEr
   return [invalid('metadata.name', name, `will not able to create pod with invalid DNS label: ${longest}`)];
 }
 
+type Affinity = PodSpec['affinity'];
+
 const SCHEDULING = ['nodeSelector', 'tolerations', 'schedulingGates'] as const;
 
 /** kube-apiserver validates the spec of a changed job twice, which repeats the causes. */
@@ -130,9 +133,8 @@ function jobUpdateErrors(job: Job, old: Job): FieldError[] {
   const spec = job.spec ?? {};
   const before = old.spec ?? {};
   const errors = [...jobErrors(job), ...selectedErrors(job)];
-  const fixed = (field: keyof JobSpec): void => {
-    if (!semanticEqual(spec[field], before[field]))
-      errors.push(invalid(`spec.${field}`, spec[field] ?? null, 'field is immutable'));
+  const fixed = (field: keyof JobSpec, typeName?: string): void => {
+    errors.push(...immutable(`spec.${field}`, spec[field], before[field], typeName));
   };
   if (!semanticEqual(spec.completions, before.completions)) {
     if (spec.completionMode !== 'Indexed') fixed('completions');
@@ -142,57 +144,49 @@ function jobUpdateErrors(job: Job, old: Job): FieldError[] {
       );
     }
   }
-  fixed('selector');
+  fixed('selector', LABEL_SELECTOR);
   errors.push(...templateUpdateErrors(job, old));
-  for (const field of [
-    'completionMode',
-    'podFailurePolicy',
-    'backoffLimitPerIndex',
-    'managedBy',
-    'successPolicy',
-  ] as const)
-    fixed(field);
+  fixed('completionMode');
+  fixed('podFailurePolicy', 'io.k8s.api.batch.v1.PodFailurePolicy');
+  fixed('backoffLimitPerIndex');
+  fixed('managedBy');
+  fixed('successPolicy', 'io.k8s.api.batch.v1.SuccessPolicy');
   return errors;
 }
 
-/** Sets the old node affinity for the comparison, because it may change. The affinities to pods may not. */
-function keepNodeAffinity(spec: PodSpec, old: PodSpec | undefined): void {
-  const before = old?.affinity?.nodeAffinity;
-  const { nodeAffinity: _, ...others } = spec.affinity ?? {};
-  const kept = before === undefined ? others : { ...others, nodeAffinity: before };
-  if (Object.keys(kept).length === 0 && old?.affinity === undefined) delete spec.affinity;
-  else spec.affinity = kept;
+/** Returns the old affinity with the new affinity to nodes, which may change. The affinities to pods may not. */
+function comparableAffinity(now: Affinity, old: Affinity): Affinity {
+  if (now === undefined && old === undefined) return undefined;
+  const { nodeAffinity: _, ...kept } = old ?? {};
+  if (now === undefined) return Object.keys(kept).length === 0 ? undefined : kept;
+  return now.nodeAffinity === undefined ? kept : { ...kept, nodeAffinity: now.nodeAffinity };
 }
 
-/** Validates changes of the template. The scheduling directives and resources of a suspended job may still change. */
-function templateUpdateErrors(job: Job, old: Job): FieldError[] {
-  const template = cloneJson(job.spec?.template ?? {});
-  const before = old.spec?.template ?? {};
-  const spec = (template.spec ??= {});
-  if (isIdle(old)) {
-    for (const field of SCHEDULING) {
-      if (before.spec?.[field] === undefined) delete spec[field];
-      else Object.assign(spec, { [field]: before.spec[field] });
-    }
-    keepNodeAffinity(spec, before.spec);
-    template.metadata = {
-      ...template.metadata,
-      ...(before.metadata?.labels === undefined ? {} : { labels: before.metadata.labels }),
-      ...(before.metadata?.annotations === undefined ? {} : { annotations: before.metadata.annotations }),
-    };
-    if (before.metadata?.annotations === undefined) delete template.metadata.annotations;
-    for (const list of ['containers', 'initContainers'] as const) {
-      for (const [index, container] of (spec[list] ?? []).entries()) {
-        const resources = before.spec?.[list]?.[index]?.resources;
-        if (resources === undefined) delete container.resources;
-        else container.resources = resources;
-      }
-    }
+/** Returns the old spec with what may change taken from the new one: scheduling directives and resources of containers. */
+function comparableSpec(now: PodSpec, old: PodSpec): object {
+  const comparable: Record<string, unknown> = {
+    ...cloneJson(old),
+    affinity: comparableAffinity(now.affinity, old.affinity),
+  };
+  for (const field of SCHEDULING) comparable[field] = now[field];
+  for (const list of ['containers', 'initContainers'] as const) {
+    const wanted = now[list] ?? [];
+    const before = old[list] ?? [];
+    if (wanted.length !== before.length) continue;
+    comparable[list] = before.map((container, index) =>
+      container.name === wanted[index]?.name ? { ...container, resources: wanted[index]?.resources } : container,
+    );
   }
-  if (semanticEqual(template.spec, before.spec) && semanticEqual(template.metadata ?? {}, before.metadata ?? {}))
-    return [];
-  const field = semanticEqual(template.spec, before.spec) ? 'spec.template' : 'spec.template.spec';
-  return [invalid(field, field === 'spec.template' ? template : template.spec, 'field is immutable')];
+  return comparable;
+}
+
+/** Validates changes of the template. Of a suspended job without active pods, only the spec of the template is immutable. */
+function templateUpdateErrors(job: Job, old: Job): FieldError[] {
+  const template = job.spec?.template ?? {};
+  const before = old.spec?.template ?? {};
+  if (!isIdle(old)) return immutable('spec.template', template, before, POD_TEMPLATE);
+  const spec = template.spec ?? {};
+  return immutable('spec.template.spec', spec, comparableSpec(spec, before.spec ?? {}), POD_SPEC);
 }
 
 const templateTexts = (template: PodTemplate | undefined, path: string): string[] =>

@@ -101,7 +101,8 @@ export const podCertificateRequests: Strategy<Request> = {
   prepareForCreate: (object) => void delete object.status,
   prepareForUpdate: (object, old) => restore(object, old, 'status'),
   validateCreate: createErrors,
-  validateUpdate: (object, old) => immutable('spec', object.spec, old.spec),
+  validateUpdate: (object, old) =>
+    immutable('spec', object.spec, old.spec, 'io.k8s.api.certificates.v1beta1.PodCertificateRequestSpec'),
   resetFields: [['status']],
   selectableFields: {
     'spec.signerName': ({ spec }) => spec?.signerName ?? '',

@@ -22,6 +22,7 @@ import { restore } from '../../generic-strategy.ts';
 import { kindRow, type Strategy } from '../../strategy.ts';
 import { forbidden, immutable, invalid, invalidFor, required } from '../field-rules.ts';
 import { type FieldError, tooLong } from '../../../../api/meta/field-error.ts';
+import { equalFields } from '../../../../api/schema/semantic-equality.ts';
 
 const MAX_DATA_BYTES = 1024 * 1024;
 const FROZEN = 'field is immutable when `immutable` is set';
@@ -280,7 +281,7 @@ const podTemplates: Strategy<StoredTemplate> = {
   prepareForCreate: (object) => dropDisabledPodFields(object.template?.spec, undefined),
   prepareForUpdate: (object, old) => dropDisabledPodFields(object.template?.spec, old.template?.spec),
   managesGeneration: true,
-  changesGeneration: (object, old) => !jsonEqual(object.template, old.template),
+  changesGeneration: (object, old) => !equalFields(object, old, 'template'),
   validateCreate: (object) => podTemplateErrors(object.template, 'template'),
   validateUpdate: (object) => podTemplateErrors(object.template, 'template'),
   warningsOnCreate: (object) => podWarnings(object.template?.metadata, object.template?.spec ?? {}, 'template'),

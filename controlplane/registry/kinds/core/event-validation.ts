@@ -7,7 +7,7 @@ import { semanticEqual } from '../../../../api/meta/json-equality.ts';
 import { dnsSubdomainErrors, qualifiedNameErrors } from '../../../../api/meta/names.ts';
 import type { StrategyContext } from '../../strategy.ts';
 import type { Event } from './event-types.ts';
-import { IMMUTABLE, invalidFor } from '../field-rules.ts';
+import { immutable, invalidFor } from '../field-rules.ts';
 
 const MAX_WORD_BYTES = 128;
 const MAX_NOTE_BYTES = 1024;
@@ -98,6 +98,12 @@ const FIXED = [
   'reportingInstance',
 ] as const;
 
+const REFERENCES: ReadonlyMap<string, string> = new Map([
+  ['involvedObject', 'io.k8s.api.core.v1.ObjectReference'],
+  ['related', 'io.k8s.api.core.v1.ObjectReference'],
+  ['source', 'io.k8s.api.core.v1.EventSource'],
+]);
+
 export function eventUpdateErrors(event: Event, old: Event, context: StrategyContext): FieldError[] {
   const errors = commonErrors(event, isStrict(context));
   if (!isStrict(context)) return errors;
@@ -105,7 +111,11 @@ export function eventUpdateErrors(event: Event, old: Event, context: StrategyCon
   for (const field of FIXED) {
     const path = field === 'reportingComponent' ? 'reportingController' : field;
     // An absent value equals an empty one.
-    if (!semanticEqual(event[field] ?? '', old[field] ?? '')) errors.push(invalid(path, event[field], IMMUTABLE));
+    const typeName = REFERENCES.get(field);
+    if (typeName === undefined) {
+      const absent = field === 'eventTime' ? null : '';
+      errors.push(...immutable(path, event[field] ?? absent, old[field] ?? absent));
+    } else errors.push(...immutable(path, event[field], old[field], typeName));
   }
   return errors;
 }

@@ -7,7 +7,7 @@ import type { V1PersistentVolumeClaimStatus } from '@kubernetes/client-node';
 import { claimSpecErrors, type ClaimSpec, type DataSource } from '../../../../api/kinds/claim-validation.ts';
 import type { Wire } from '../../../../api/kinds/wire.ts';
 import type { FieldError } from '../../../../api/meta/field-error.ts';
-import { cloneJson, semanticEqual } from '../../../../api/meta/json-equality.ts';
+import { cloneJson } from '../../../../api/meta/json-equality.ts';
 import { qualifiedNameErrors } from '../../../../api/meta/names.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { compareQuantities, milliUnits, parseQuantity } from '../../../../api/meta/quantity.ts';
@@ -17,6 +17,7 @@ import { restore, statusOnly } from '../../generic-strategy.ts';
 import { kindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
 import { forbidden, IMMUTABLE, immutable, invalid, invalidFor, notSupported, required } from '../field-rules.ts';
 import { specDiff } from '../../../../api/schema/spec-diff.ts';
+import { equalAs } from '../../../../api/schema/semantic-equality.ts';
 
 export type Claim = KubeObject & { spec?: ClaimSpec; status?: Wire<V1PersistentVolumeClaimStatus> };
 
@@ -113,7 +114,7 @@ function updateErrors(object: Claim, old: Claim): FieldError[] {
   if (annotated !== was && !upgradesClass(object, old))
     errors.push(invalid(`metadata.annotations.${CLASS_ANNOTATION}`, annotated ?? '', IMMUTABLE));
   const { now, before } = comparable(object, old);
-  if (!semanticEqual(now, before))
+  if (!equalAs(CLAIM_SPEC, now, before))
     errors.push(
       forbidden('spec', `${FIXED}${specDiff(internalForm(CLAIM_SPEC, before), internalForm(CLAIM_SPEC, now))}`),
     );

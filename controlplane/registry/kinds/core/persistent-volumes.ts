@@ -15,6 +15,7 @@ import { restore, statusOnly } from '../../generic-strategy.ts';
 import { kindRow, type Strategy, type StrategyContext, type UpdateStrategy } from '../../strategy.ts';
 import { dnsSubdomain, forbidden, immutable, invalid, notSupported, required } from '../field-rules.ts';
 import { specDiff } from '../../../../api/schema/spec-diff.ts';
+import { equalAs } from '../../../../api/schema/semantic-equality.ts';
 import { VOLUME_SOURCES, volumeSourceErrors, type VolumeSpec } from './persistent-volume-sources.ts';
 
 export type Volume = Kind<{ spec: V1PersistentVolumeSpec; status: V1PersistentVolumeStatus }>;
@@ -116,6 +117,8 @@ function sourceOf(spec: VolumeSpec | undefined, { lateSecret }: { readonly lateS
   return source;
 }
 
+const VOLUME_SPEC = 'io.k8s.api.core.v1.PersistentVolumeSpec';
+
 /** The fields of the volume source in the order of kube-apiserver's internal type, which differences in errors have. */
 const SOURCE_FIELDS =
   'GCEPersistentDisk AWSElasticBlockStore HostPath Glusterfs NFS RBD Quobyte ISCSI FlexVolume Cinder CephFS FC Flocker AzureFile VsphereVolume AzureDisk PhotonPersistentDisk PortworxVolume ScaleIO Local StorageOS CSI'.split(
@@ -123,7 +126,7 @@ const SOURCE_FIELDS =
   );
 
 function sourceForm(source: object): object {
-  const form = new Map(Object.entries(internalForm('io.k8s.api.core.v1.PersistentVolumeSpec', source) ?? {}));
+  const form = new Map(Object.entries(internalForm(VOLUME_SPEC, source) ?? {}));
   return Object.fromEntries(SOURCE_FIELDS.map((field) => [field, form.get(field) ?? null]));
 }
 
@@ -133,7 +136,7 @@ function updateErrors(object: Volume, old: Volume): FieldError[] {
   const lateSecret = old.spec?.csi !== undefined && old.spec.csi.controllerExpandSecretRef === undefined;
   const now = sourceOf(object.spec, { lateSecret });
   const source = sourceOf(old.spec, { lateSecret });
-  if (!semanticEqual(now, source))
+  if (!equalAs(VOLUME_SPEC, now, source))
     errors.push(forbidden('spec.persistentvolumesource', `${FIXED}${specDiff(sourceForm(source), sourceForm(now))}`));
   errors.push(...immutable('volumeMode', object.spec?.volumeMode, old.spec?.volumeMode));
   const before = old.spec?.nodeAffinity;

@@ -19,7 +19,7 @@ import { formatTime } from '../../../../api/machinery/clock.ts';
 import { semanticEqual } from '../../../../api/meta/json-equality.ts';
 import { ownMember } from '../../../../api/meta/own-member.ts';
 import { podColumns } from './pod-columns.ts';
-import { restore } from '../../generic-strategy.ts';
+import { restore, specChanged } from '../../generic-strategy.ts';
 import { kindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
 
 const FIELD_TEXT: Readonly<Record<string, (pod: Pod) => string>> = {
@@ -165,7 +165,7 @@ const ephemeralStrategy: UpdateStrategy<Pod> = {
       else spec.ephemeralContainers = asked.ephemeralContainers;
     });
   },
-  changesGeneration: (pod, old) => !semanticEqual(pod.spec, old.spec),
+  changesGeneration: specChanged,
   validateUpdate: ephemeralContainerUpdateErrors,
   resetFields: [['status']],
 };
@@ -187,7 +187,7 @@ const resizeStrategy: UpdateStrategy<Pod> = {
       }
     });
   },
-  changesGeneration: (pod, old) => !semanticEqual(pod.spec, old.spec),
+  changesGeneration: specChanged,
   validateUpdate: podResizeErrors,
   resetFields: [['status']],
 };
@@ -220,7 +220,7 @@ const pods: Strategy<Pod> = {
     prepareSpec(pod.spec ?? {});
     dropDisabledPodFields(pod.spec, old.spec);
   },
-  changesGeneration: (pod, old) => !semanticEqual(pod.spec, old.spec),
+  changesGeneration: specChanged,
   validateUpdate: podUpdateErrors,
   resetFields: [['status']],
   gracefulDeletion: {

@@ -116,7 +116,12 @@ const ipAddresses: Strategy<IpAddress> = {
   validateCreate: parentErrors,
   validateUpdate: (object, old) => [
     ...parentErrors(object),
-    ...immutable('spec.parentRef', object.spec?.parentRef, old.spec?.parentRef),
+    ...immutable(
+      'spec.parentRef',
+      object.spec?.parentRef,
+      old.spec?.parentRef,
+      'io.k8s.api.networking.v1.ParentReference',
+    ),
   ],
   columns: ipAddressColumns,
 };
@@ -153,10 +158,6 @@ function rangeErrors({ spec }: ServiceCidr): FieldError[] {
 }
 
 function rangeUpdateErrors(object: ServiceCidr, old: ServiceCidr): FieldError[] {
-  return [...rangeErrors(object), ...rangeChangeErrors(object, old)];
-}
-
-function rangeChangeErrors(object: ServiceCidr, old: ServiceCidr): FieldError[] {
   const cidrs = object.spec?.cidrs ?? [];
   const before = old.spec?.cidrs ?? [];
   if (before.length === cidrs.length) {
@@ -165,7 +166,7 @@ function rangeChangeErrors(object: ServiceCidr, old: ServiceCidr): FieldError[] 
     );
   }
   // A CIDR of the second family may be added.
-  if (before.length !== 1 || cidrs.length !== 2) return [invalid(CIDRS, cidrs, IMMUTABLE)];
+  if (before.length !== 1 || cidrs.length !== 2) return [invalid(CIDRS, cidrs.length === 0 ? null : cidrs, IMMUTABLE)];
   const errors = cidrs[0] === before[0] ? [] : [invalid(`${CIDRS}[0]`, cidrs[0], IMMUTABLE)];
   return [...errors, ...rangeErrors(object)];
 }

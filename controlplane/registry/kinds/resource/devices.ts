@@ -71,7 +71,8 @@ function claims(check: ExpressionChecker, options: KindOptions): Strategy<Resour
         ...adminErrors(object.spec, context, options),
         ...deviceClaimErrors(checked, object.spec?.devices ?? {}, 'spec.devices'),
       ]),
-    validateUpdate: (object, old) => immutable('spec', object.spec, old.spec),
+    validateUpdate: (object, old) =>
+      immutable('spec', object.spec, old.spec, 'io.k8s.api.resource.v1.ResourceClaimSpec'),
     returnsDeleted: true,
     columns: resourceClaimColumns,
     status: { ...(statusWithoutMetadata as UpdateStrategy<ResourceClaim>), validateUpdate: claimStatusErrors },
@@ -88,7 +89,8 @@ function claimTemplates(check: ExpressionChecker, options: KindOptions): Strateg
         ...templateMetadataErrors(spec.metadata, 'spec.metadata'),
         ...deviceClaimErrors(checked, spec.spec?.devices ?? {}, 'spec.spec.devices'),
       ]),
-    validateUpdate: (object, old) => immutable('spec', object.spec, old.spec),
+    validateUpdate: (object, old) =>
+      immutable('spec', object.spec, old.spec, 'io.k8s.api.resource.v1.ResourceClaimTemplateSpec'),
     returnsDeleted: true,
     columns: deviceClassColumns,
   };

@@ -18,6 +18,8 @@ import { parseQuantity } from '../../../../api/meta/quantity.ts';
 import { validateLabelSelector } from '../../../../api/meta/selector.ts';
 import type { Strategy } from '../../strategy.ts';
 import { immutable, invalid, invalidFor, notSupported, required } from '../field-rules.ts';
+import { LABEL_SELECTOR } from '../../../../api/schema/semantic-equality.ts';
+import { internalForm } from '../../../../api/schema/internal-form.ts';
 import { csiNodeColumns, driverColumns } from './columns.ts';
 
 type Driver = Kind<{ spec: V1CSIDriverSpec }>;
@@ -162,7 +164,12 @@ function csiNodeUpdateErrors(object: CsiNode, old: CsiNode): FieldError[] {
     const now = object.spec?.drivers?.find(({ name }) => name === before.name);
     if (now === undefined) continue;
     const same = now.nodeID === before.nodeID && jsonEqual(now.topologyKeys ?? [], before.topologyKeys ?? []);
-    if (!same) errors.push(invalid('spec.drivers', now, 'field is immutable'));
+    if (!same) {
+      const { allocatable: _, ...fixed } = now;
+      errors.push(
+        invalid('spec.drivers', internalForm('io.k8s.api.storage.v1.CSINodeDriver', fixed), 'field is immutable'),
+      );
+    }
   }
   return errors;
 }
@@ -198,7 +205,7 @@ export const capacities: Strategy<Capacity> = {
   validateCreate: capacityErrors,
   validateUpdate: (object, old) => [
     ...capacityErrors(object),
-    ...immutable('nodeTopology', object.nodeTopology, old.nodeTopology),
+    ...immutable('nodeTopology', object.nodeTopology, old.nodeTopology, LABEL_SELECTOR),
     ...immutable('storageClassName', object.storageClassName, old.storageClassName),
   ],
 };

@@ -21,6 +21,38 @@ describe('the internal form of a struct', () => {
     );
   });
 
+  it('has the other names that some internal types have', () => {
+    const { RBD, AzureDisk, Glusterfs, ScaleIO } = internalForm('io.k8s.api.core.v1.PersistentVolumeSpec', {
+      rbd: { monitors: ['m'], image: 'i', pool: 'p', user: 'u' },
+      azureDisk: { diskName: 'd', diskURI: 'u' },
+      glusterfs: { endpoints: 'e', path: 'p' },
+      scaleIO: { sslEnabled: true },
+    }) as Record<string, Record<string, unknown>>;
+    assert.deepEqual(Object.keys(RBD ?? {}).slice(0, 2), ['CephMonitors', 'RBDImage']);
+    assert.equal(RBD?.['RadosUser'], 'u');
+    assert.equal(AzureDisk?.['DataDiskURI'], 'u');
+    assert.equal(Glusterfs?.['EndpointsName'], 'e');
+    assert.equal(ScaleIO?.['SSLEnabled'], true);
+  });
+
+  it('lists the source of a volume between its capacity and its access modes', () => {
+    const names = Object.keys(internalForm('io.k8s.api.core.v1.PersistentVolumeSpec', {}) ?? {});
+    assert.deepEqual(names.slice(0, 4), ['Capacity', 'GCEPersistentDisk', 'AWSElasticBlockStore', 'HostPath']);
+    assert.deepEqual(names.slice(21, 25), ['StorageOS', 'CSI', 'AccessModes', 'ClaimRef']);
+  });
+
+  it('has the members of the metadata of a template beside its spec, and the namespaces of the host in its security context', () => {
+    const { labels, ObjectMeta, Spec } = internalForm('io.k8s.api.core.v1.PodTemplateSpec', {
+      metadata: { labels: { a: 'b' } },
+      spec: { containers: [], hostNetwork: true },
+    }) as Record<string, unknown>;
+    assert.deepEqual(labels, { a: 'b' });
+    assert.equal(ObjectMeta, undefined);
+    const { SecurityContext, HostNetwork } = Spec as Record<string, Record<string, unknown>>;
+    assert.equal(HostNetwork, undefined);
+    assert.deepEqual(Object.entries(SecurityContext ?? {})[0], ['HostNetwork', true]);
+  });
+
   it('keeps the wire form of label selectors', () => {
     assert.equal(
       shown('io.k8s.api.policy.v1.PodDisruptionBudgetSpec', {

@@ -40,6 +40,28 @@ describe('the registry', () => {
     assert.equal((await refusal(fixture.get('v1/configmaps', 'a'))).code, 404);
   });
 
+  it('drops a self link in a create and keeps it in an update', async () => {
+    const made = await fixture.create('v1/configmaps', configMap('link', { selfLink: '/x' }));
+    assert.equal(made.metadata.selfLink, undefined);
+    const updated = await fixture.update('v1/configmaps', configMap('link', { selfLink: '/x' }));
+    assert.equal(updated.metadata.selfLink, '/x');
+  });
+
+  it('increments the generation for an empty struct, and not for an empty list', async () => {
+    const policy = (from: object): object => ({
+      apiVersion: 'networking.k8s.io/v1',
+      kind: 'NetworkPolicy',
+      metadata: { name: 'p' },
+      spec: { podSelector: {}, ingress: [{ from: [{ podSelector: {}, ...from }] }] },
+    });
+    const generations = [
+      await fixture.create('networking.k8s.io/v1/networkpolicies', policy({})),
+      await fixture.update('networking.k8s.io/v1/networkpolicies', policy({ podSelector: { matchExpressions: [] } })),
+      await fixture.update('networking.k8s.io/v1/networkpolicies', policy({ namespaceSelector: {} })),
+    ].map(({ metadata }) => metadata.generation);
+    assert.deepEqual(generations, [1, 1, 2]);
+  });
+
   it('refuses an update from an older version', async () => {
     const made = await fixture.create('v1/configmaps', configMap('old'));
     await fixture.update('v1/configmaps', { ...configMap('old'), data: { k: 'x' } });

@@ -118,6 +118,10 @@ test('what happened is not rewritten, but it may happen again', () => {
     'action: Invalid value: "Undoing": field is immutable',
   ]);
   assert.deepEqual(looseEvents.update(complete, otherwise).errors, []);
+  const related = { kind: 'Pod', name: 'p' };
+  assert.deepEqual(strictEvents.update(complete, { ...complete, related }).errors, [
+    'related: Invalid value: {"Kind":"Pod","Namespace":"","Name":"p","UID":"","APIVersion":"","ResourceVersion":"","FieldPath":""}: field is immutable',
+  ]);
 });
 
 // --- flow control

@@ -81,12 +81,12 @@ describe('the template of a suspended job', () => {
     assert.deepEqual(changes({}, resources), []);
   });
   test('may change again once the job reports that it is suspended', () => {
-    assert.deepEqual(changes(started, resources), ['spec.template.spec']);
+    assert.deepEqual(changes(started, resources), ['spec.template']);
     assert.deepEqual(changes({ ...started, ...suspended }, resources), []);
   });
   test('is fixed while a pod is active', () => {
     assert.deepEqual(changes({ ...started, ...suspended, active: 1 }, { nodeSelector: { zone: 'a' } }), [
-      'spec.template.spec',
+      'spec.template',
     ]);
   });
 });
