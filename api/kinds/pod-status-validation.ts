@@ -1,6 +1,16 @@
 /** Validates the pod status that a kubelet reports: addresses, users of processes, and the health of devices. */
-import { duplicate, forbidden, internal, invalid, unsupportedValue, type FieldError } from '../meta/field-error.ts';
+import {
+  duplicate,
+  forbidden,
+  internal,
+  invalid,
+  required,
+  unsupportedValue,
+  type FieldError,
+} from '../meta/field-error.ts';
 import { ipErrors, parseIp } from '../meta/ip-addresses.ts';
+import { dnsLabelErrors, dnsSubdomainErrors } from '../meta/names.ts';
+import { each } from './validation-rules.ts';
 import type { Pod, PodStatus } from './pod-types.ts';
 import { idErrors } from './security-context-validation.ts';
 
@@ -8,7 +18,11 @@ import { idErrors } from './security-context-validation.ts';
 export function podReportErrors(pod: Pod, old: Pod): FieldError[] {
   const { status = {} } = pod;
   const { hostIP = '', hostIPs = [] } = status;
-  const errors = addressErrors('podIPs', status.podIPs ?? [], old.status?.podIPs ?? []);
+  const errors = [
+    ...claimStatusErrors(pod),
+    ...extendedClaimErrors(pod),
+    ...addressErrors('podIPs', status.podIPs ?? [], old.status?.podIPs ?? []),
+  ];
   if (hostIPs.length > 0 && (hostIPs[0]?.ip ?? '') !== hostIP)
     errors.push(invalid('status.hostIPs[0].ip', hostIPs[0]?.ip ?? '', 'must be equal to `hostIP`'));
   errors.push(...addressErrors('hostIPs', hostIPs, old.status?.hostIPs ?? []));
@@ -22,6 +36,58 @@ export function podReportErrors(pod: Pod, old: Pod): FieldError[] {
   }
   return errors;
 }
+
+function claimStatusErrors(pod: Pod): FieldError[] {
+  const known = new Set((pod.spec?.resourceClaims ?? []).map(({ name = '' }) => name));
+  const seen = new Set<string>();
+  return (pod.status?.resourceClaimStatuses ?? []).flatMap(({ name = '', resourceClaimName: made }, index) => {
+    const at = `status.resourceClaimStatuses[${index}]`;
+    const errors: FieldError[] = [];
+    if (!known.has(name))
+      errors.push(invalid(`${at}.name`, name, 'must match the name of an entry in `spec.resourceClaims`'));
+    if (seen.has(name)) errors.push(duplicate(`${at}.name`, name));
+    seen.add(name);
+    if (made !== undefined) errors.push(...each(`${at}.resourceClaimName`, made, dnsSubdomainErrors(made)));
+    return errors;
+  });
+}
+
+/** Validates the claim for the extended resources of a pod, and which request of it is for which container. */
+function extendedClaimErrors({ spec, status }: Pod): FieldError[] {
+  const claim = status?.extendedResourceClaimStatus;
+  if (claim === undefined) return [];
+  const at = 'status.extendedResourceClaimStatus';
+  const { requestMappings: mappings = [], resourceClaimName: made = '' } = claim;
+  const errors: FieldError[] = [];
+  if (mappings.length === 0) errors.push(required(`${at}.requestMappings`, 'at least one request mapping is required'));
+  const containers = new Map(
+    [...(spec?.initContainers ?? []), ...(spec?.containers ?? [])].map((one) => [one.name, one]),
+  );
+  const seen = new Set<string>();
+  for (const [index, { containerName = '', resourceName = '', requestName = '' }] of mappings.entries()) {
+    const own = `${at}.requestMappings[${index}]`;
+    const container = containers.get(containerName);
+    if (container === undefined) errors.push(invalid(`${own}.containerName`, containerName, NO_CONTAINER));
+    else if ((container.resources?.requests as Record<string, unknown> | undefined)?.[resourceName] === undefined)
+      errors.push(invalid(`${own}.resourceName`, resourceName, NO_REQUEST));
+    errors.push(...each(`${at}.requestName`, requestName, dnsLabelErrors(requestName)));
+    const key = [containerName, resourceName, requestName].join('\n');
+    if (seen.has(key))
+      errors.push(
+        duplicate(`${own}.containerName`, containerName),
+        duplicate(`${own}.resourceName`, resourceName),
+        duplicate(`${own}.requestName`, requestName),
+      );
+    seen.add(key);
+  }
+  if (made === '') errors.push(required(`${at}.resourceClaimName`));
+  else errors.push(...each(`${at}.resourceClaimName`, made, dnsSubdomainErrors(made)));
+  return errors;
+}
+
+const NO_CONTAINER = 'must match the name of an entry in spec.initContainers.name or spec.containers.name';
+const NO_REQUEST =
+  'must match the extended resource name of an entry in spec.initContainers.resources.requests or spec.containers.resources.requests';
 
 type Addresses = readonly { readonly ip?: string | undefined }[];
 

@@ -3,7 +3,7 @@
  * strategies call it.
  */
 import { stringifyJson } from '../codec/json.ts';
-import { duplicate, forbidden, invalid, required, type FieldError } from '../meta/field-error.ts';
+import { forbidden, invalid, required, type FieldError } from '../meta/field-error.ts';
 import { internalForm } from '../schema/internal-form.ts';
 import { specDiff } from '../schema/spec-diff.ts';
 import { cloneJson, semanticEqual } from '../meta/json-equality.ts';
@@ -22,6 +22,7 @@ const MUTABLE =
   'pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,' +
   '`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),' +
   '`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)';
+const NOT_NEGATIVE = 'must be a non-negative integer';
 const MAX_DEADLINE = 2147483647;
 
 export function podUpdateErrors(pod: Pod, old: Pod): FieldError[] {
@@ -200,12 +201,13 @@ function nodeAffinityErrors(affinity: NodeAffinity | undefined, old: NodeAffinit
 export function podStatusUpdateErrors(pod: Pod, old: Pod): FieldError[] {
   const errors = podAnnotationUpdateErrors(pod.metadata.annotations, old.metadata.annotations, pod.spec);
   const status = pod.status ?? {};
-  for (const [index, { type = '' }] of (status.conditions ?? []).entries()) {
-    errors.push(...each(`status.conditions[${index}].Type`, type, qualifiedNameErrors(type)));
+  for (const [index, { type = '', observedGeneration: observed = 0 }] of (status.conditions ?? []).entries()) {
+    const at = `status.conditions[${index}]`;
+    if (observed < 0) errors.push(invalid(`${at}.observedGeneration`, observed, NOT_NEGATIVE));
+    errors.push(...each(`${at}.Type`, type, qualifiedNameErrors(type)));
   }
   const { nominatedNodeName = '', observedGeneration = 0 } = status;
-  if (observedGeneration < 0)
-    errors.push(invalid('status.observedGeneration', observedGeneration, 'must be a non-negative integer'));
+  if (observedGeneration < 0) errors.push(invalid('status.observedGeneration', observedGeneration, NOT_NEGATIVE));
   if (nominatedNodeName !== '')
     errors.push(...each('status.nominatedNodeName', nominatedNodeName, dnsSubdomainErrors(nominatedNodeName)));
   const moved = nominatedNodeName !== '' && nominatedNodeName !== (old.status?.nominatedNodeName ?? '');
@@ -218,7 +220,7 @@ export function podStatusUpdateErrors(pod: Pod, old: Pod): FieldError[] {
   }
   for (const list of ['initContainerStatuses', 'containerStatuses', 'ephemeralContainerStatuses'] as const)
     errors.push(...terminationErrors(pod, old, list));
-  errors.push(...claimStatusErrors(pod), ...podReportErrors(pod, old));
+  errors.push(...podReportErrors(pod, old));
   return errors;
 }
 
@@ -257,20 +259,6 @@ function terminationErrors(
     }
   }
   return errors;
-}
-
-function claimStatusErrors(pod: Pod): FieldError[] {
-  const known = new Set((pod.spec?.resourceClaims ?? []).map(({ name = '' }) => name));
-  const seen = new Set<string>();
-  return (pod.status?.resourceClaimStatuses ?? []).flatMap(({ name = '', resourceClaimName: made }, index) => {
-    const field = `status.resourceClaimStatuses[${index}].name`;
-    const errors: FieldError[] = [];
-    if (!known.has(name)) errors.push(invalid(field, name, 'must match the name of an entry in `spec.resourceClaims`'));
-    if (seen.has(name)) errors.push(duplicate(field, name));
-    seen.add(name);
-    if (made !== undefined) errors.push(...each(field, made, dnsSubdomainErrors(made)));
-    return errors;
-  });
 }
 
 /** The path of an error of the whole pod. */

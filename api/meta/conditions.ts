@@ -42,8 +42,8 @@ function oneConditionErrors(condition: CommonCondition, at: string): FieldError[
   if (observedGeneration < 0)
     errors.push(invalid(`${at}.observedGeneration`, observedGeneration, 'must be greater than or equal to zero'));
   if (condition.lastTransitionTime === undefined || condition.lastTransitionTime === null)
-    errors.push(required(`${at}.lastTransitionTime`, 'must be set'));
-  if (reason === '') errors.push(required(`${at}.reason`, 'must be set'));
+    errors.push(required(`${at}.lastTransitionTime`));
+  if (reason === '') errors.push(required(`${at}.reason`));
   else if (!REASON_PATTERN.test(reason))
     errors.push(invalid(`${at}.reason`, reason, patternError(REASON_TEXT, REASON, ...REASON_EXAMPLES)));
   if (Buffer.byteLength(reason) > MAX_REASON_BYTES) errors.push(tooLong(`${at}.reason`, MAX_REASON_BYTES));

@@ -14,7 +14,7 @@ export const LABEL_SELECTOR = 'io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelecto
 export const POD_SPEC = 'io.k8s.api.core.v1.PodSpec';
 export const POD_TEMPLATE = 'io.k8s.api.core.v1.PodTemplateSpec';
 
-/** `typeName` is the name of a built-in type, for example `io.k8s.api.core.v1.PodSpec`. Null and `undefined` are nil pointers. */
+/** `typeName` is the name of a built-in type, such as `io.k8s.api.core.v1.PodSpec`. Null and `undefined` are nil pointers. */
 export function equalAs(typeName: string, a: unknown, b: unknown): boolean {
   const struct = loadSchema().struct(typeName);
   if (struct === undefined) throw new Error(`No built-in type has the name ${typeName}`);

@@ -298,6 +298,7 @@ function keepIdentity(object: KubeObject, old: KubeObject): void {
   if (before.deletionGracePeriodSeconds !== undefined && metadata.deletionGracePeriodSeconds === undefined) {
     metadata.deletionGracePeriodSeconds = before.deletionGracePeriodSeconds;
   }
+  delete metadata.selfLink;
 }
 
 async function putChanged(

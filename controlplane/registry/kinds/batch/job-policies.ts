@@ -79,7 +79,7 @@ function exitCodeErrors(
       ),
     );
   }
-  if (values.length === 0) errors.push(invalid(`${at}.values`, null, 'at least one value is required'));
+  if (values.length === 0) errors.push(invalid(`${at}.values`, codes.values ?? null, 'at least one value is required'));
   errors.push(...maxItems(`${at}.values`, values, 255));
   const seen = new Set<number>();
   let ordered = true;

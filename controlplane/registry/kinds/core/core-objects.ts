@@ -76,7 +76,10 @@ const namespaces: Strategy<Namespace> = {
   selectableFields: { 'status.phase': (object) => object.status?.phase ?? '' },
   columns: namespaceColumns,
   status: {
-    prepareForUpdate: (object, old) => restore(object, old, 'spec'),
+    prepareForUpdate(object, old) {
+      restore(object, old, 'spec');
+      (object.status ??= {}).phase ??= 'Active';
+    },
     validateUpdate(object) {
       const { phase = '' } = object.status ?? {};
       const terminating = object.metadata.deletionTimestamp !== undefined;

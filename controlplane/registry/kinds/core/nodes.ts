@@ -11,6 +11,7 @@ import { nodeColumns } from './columns.ts';
 import { restore } from '../../generic-strategy.ts';
 import { kindRow, type Strategy } from '../../strategy.ts';
 import { invalid, invalidFor } from '../field-rules.ts';
+import { internalForm } from '../../../../api/schema/internal-form.ts';
 
 export type Node = Kind<Pick<V1Node, 'spec' | 'status'>>;
 
@@ -66,12 +67,13 @@ function cidrListErrors({ podCIDRs: cidrs = [] }: Spec): FieldError[] {
   const errors = cidrs.flatMap((cidr, index) => cidrErrors(`${field}[${index}]`, cidr));
   if (cidrs.length < 2) return errors;
   const families = cidrs.map((cidr) => parseCidr(cidr)?.family);
-  const unreadable = cidrs.find((cidr) => parseCidr(cidr) === undefined);
-  if (unreadable !== undefined) {
-    const text = `invalid PodCIDRs. failed to check with dual stack with error:invalid CIDR address: ${unreadable}`;
+  const unreadable = families.indexOf(undefined);
+  if (unreadable >= 0) {
+    const fault = `invalid CIDR[${unreadable}]: <nil> (invalid CIDR address: ${cidrs[unreadable]})`;
+    const text = `invalid PodCIDRs. failed to check with dual stack with error:${fault}`;
     errors.push(new FieldError('InternalError', field, '', text));
   }
-  if (cidrs.length > 2 || new Set(families).size < 2)
+  if (cidrs.length > 2 || unreadable >= 0 || new Set(families).size < 2)
     errors.push(invalid(field, cidrs, 'may specify no more than one CIDR for each IP family'));
   return errors;
 }
@@ -160,7 +162,9 @@ function addressErrors({ status }: Node): FieldError[] {
   const seen = new Set<string>();
   return (status?.addresses ?? []).flatMap((address, index) => {
     const key = `${address.type ?? ''} ${address.address ?? ''}`;
-    const errors = seen.has(key) ? [duplicate(`status.addresses[${index}]`, address)] : [];
+    const errors = seen.has(key)
+      ? [duplicate(`status.addresses[${index}]`, internalForm('io.k8s.api.core.v1.NodeAddress', address))]
+      : [];
     seen.add(key);
     return errors;
   });
@@ -230,7 +234,6 @@ const nodes: Strategy<Node> = {
       dropConfig(object, old);
     },
     validateUpdate: nodeUpdateErrors,
-    warningsOnUpdate: nodeWarnings,
     resetFields: [['spec']],
   },
 };

@@ -244,11 +244,10 @@ const volumes: Strategy<Volume> = {
       (statusOnly as UpdateStrategy<Volume>).prepareForUpdate?.(object, old, context);
       const status = (object.status ??= {});
       const stamped = status.lastPhaseTransitionTime;
-      if (
-        status.phase !== old.status?.phase &&
-        (stamped === undefined || stamped === old.status?.lastPhaseTransitionTime)
-      )
-        status.lastPhaseTransitionTime = timeOf(context);
+      const before = old.status?.lastPhaseTransitionTime;
+      if (stamped !== undefined && stamped !== before) return;
+      if (status.phase !== old.status?.phase) status.lastPhaseTransitionTime = timeOf(context);
+      else if (before !== undefined) status.lastPhaseTransitionTime = before;
     },
   },
 };

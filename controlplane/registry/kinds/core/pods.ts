@@ -138,6 +138,10 @@ const statusStrategy: UpdateStrategy<Pod> = {
     else pod.metadata.ownerReferences = old.metadata.ownerReferences;
     if (pod.status !== undefined && pod.status.qosClass === undefined && old.status?.qosClass !== undefined)
       pod.status.qosClass = old.status.qosClass;
+    // The feature gate of the field is off by default. A pod that already has the field keeps it.
+    const { nodeAllocatableResourceClaimStatuses: before } = (old.status ?? {}) as Record<string, unknown>;
+    const status = pod.status as Record<string, unknown> | undefined;
+    if (before === undefined) delete status?.['nodeAllocatableResourceClaimStatuses'];
   },
   validateUpdate: podStatusUpdateErrors,
   resetFields: [['spec'], ['metadata', 'deletionTimestamp'], ['metadata', 'ownerReferences']],

@@ -3,6 +3,8 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { appsKinds } from '../../../../../controlplane/registry/kinds/apps/apps.ts';
 import { batchKinds } from '../../../../../controlplane/registry/kinds/batch/batch.ts';
+import { coreObjectKinds } from '../../../../../controlplane/registry/kinds/core/core-objects.ts';
+import { nodeObjectKinds } from '../../../../../controlplane/registry/kinds/core/nodes.ts';
 import { podKinds } from '../../../../../controlplane/registry/kinds/core/pods.ts';
 import { volumeKinds } from '../../../../../controlplane/registry/kinds/core/persistent-volumes.ts';
 import { networkingKinds } from '../../../../../controlplane/registry/kinds/networking/networking.ts';
@@ -124,4 +126,78 @@ describe('an update of an immutable field', () => {
       /^spec\.selector: Invalid value: \{"matchLabels":\{"a":"x"\}\}: field is immutable$/,
     );
   });
+});
+
+describe('an update of the status', () => {
+  const fieldsOf = (errors: readonly string[]): string[] => errors.map((error) => error.slice(0, error.indexOf(':')));
+  const pods = rulesOf(podKinds, '', 'pods', 'status');
+  const podStatus = (status: object): ReturnType<typeof pods.update> =>
+    pods.update({ spec: { containers } }, { spec: { containers }, status });
+
+  test('of a pod validates the claim for extended resources', () => {
+    const at = 'status.extendedResourceClaimStatus';
+    assert.deepEqual(podStatus({ extendedResourceClaimStatus: {} }).errors, [
+      `${at}.requestMappings: Required value: at least one request mapping is required`,
+      `${at}.resourceClaimName: Required value`,
+    ]);
+    const mapping = (containerName: string): object => ({ containerName, resourceName: 'r', requestName: 'q' });
+    const mapped = (...names: string[]): object => ({
+      extendedResourceClaimStatus: { requestMappings: names.map(mapping), resourceClaimName: 'x' },
+    });
+    assert.deepEqual(fieldsOf(podStatus(mapped('other')).errors), [`${at}.requestMappings[0].containerName`]);
+    assert.deepEqual(fieldsOf(podStatus(mapped('c')).errors), [`${at}.requestMappings[0].resourceName`]);
+    const limited = [{ ...containers[0], resources: { requests: { r: '1' } } }];
+    const withRequest = (...names: string[]): readonly string[] =>
+      pods.update({ spec: { containers: limited } }, { spec: { containers: limited }, status: mapped(...names) })
+        .errors;
+    assert.deepEqual(withRequest('c'), []);
+    assert.deepEqual(
+      fieldsOf(withRequest('c', 'c')),
+      ['containerName', 'resourceName', 'requestName'].map((name) => `${at}.requestMappings[1].${name}`),
+    );
+  });
+  test('of a pod names the field of a claim and the generation of a condition', () => {
+    assert.deepEqual(fieldsOf(podStatus({ resourceClaimStatuses: [{ name: 'x', resourceClaimName: 'Bad' }] }).errors), [
+      'status.resourceClaimStatuses[0].name',
+      'status.resourceClaimStatuses[0].resourceClaimName',
+    ]);
+    assert.deepEqual(podStatus({ conditions: [{ type: 'Ready', observedGeneration: -1 }] }).errors, [
+      'status.conditions[0].observedGeneration: Invalid value: -1: must be a non-negative integer',
+    ]);
+  });
+  test('of a pod drops a field whose feature gate is off', () => {
+    const { object } = podStatus({ nodeAllocatableResourceClaimStatuses: [{ resourceClaimName: 'x' }] });
+    assert.deepEqual(object['status'], {});
+  });
+  test('of a namespace without a phase is active', () => {
+    const namespaces = rulesOf(coreObjectKinds, '', 'namespaces', 'status');
+    const { object, errors } = namespaces.update({ status: { phase: 'Active' } }, {});
+    assert.deepEqual(errors, []);
+    assert.deepEqual(object['status'], { phase: 'Active' });
+  });
+  test('of a volume keeps the time of its phase', () => {
+    const volumes = rulesOf(volumeKinds, '', 'persistentvolumes', 'status');
+    const before = { phase: 'Available', lastPhaseTransitionTime: '2020-01-01T00:00:00Z' };
+    const after = (status: object): unknown => volumes.update({ status: before }, { status }).object['status'];
+    assert.deepEqual(after({ phase: 'Available' }), before);
+    assert.deepEqual(after({ phase: 'Bound' }), { phase: 'Bound', lastPhaseTransitionTime: '2024-05-06T07:08:09Z' });
+    const chosen = { phase: 'Bound', lastPhaseTransitionTime: '2021-01-01T00:00:00Z' };
+    assert.deepEqual(after(chosen), chosen);
+  });
+  test('of a node has no warnings, and shows the internal form of addresses', () => {
+    const nodes = rulesOf(nodeObjectKinds, '', 'nodes', 'status');
+    const address = { type: 'InternalIP', address: '192.0.2.1' };
+    const spec = { externalID: 'x' };
+    const { errors, warnings } = nodes.update({ spec }, { spec, status: { addresses: [address, address] } });
+    assert.deepEqual(warnings, []);
+    assert.deepEqual(errors, ['status.addresses[1]: Duplicate value: {"Type":"InternalIP","Address":"192.0.2.1"}']);
+  });
+});
+
+test('a node that is given an unreadable pod CIDR has no CIDRs of two families', () => {
+  const { errors } = rulesOf(nodeObjectKinds, '', 'nodes').create({ spec: { podCIDRs: ['10.1.0.0/24', 'x'] } });
+  assert.deepEqual(errors.slice(-2), [
+    'spec.podCIDRs: Internal error: invalid PodCIDRs. failed to check with dual stack with error:invalid CIDR[1]: <nil> (invalid CIDR address: x)',
+    'spec.podCIDRs: Invalid value: ["10.1.0.0/24","x"]: may specify no more than one CIDR for each IP family',
+  ]);
 });
