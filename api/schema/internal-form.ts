@@ -43,6 +43,7 @@ const ORDERS: ReadonlyMap<string, readonly string[]> = new Map([
         'enableServiceLinks topologySpreadConstraints os schedulingGates resourceClaims',
     ),
   ],
+  ['io.k8s.apimachinery.pkg.apis.meta.v1.OwnerReference', ['apiVersion']],
   ['io.k8s.api.core.v1.Container', CONTAINER],
   ['io.k8s.api.core.v1.EphemeralContainer', CONTAINER],
   [
@@ -69,7 +70,7 @@ const ORDERS: ReadonlyMap<string, readonly string[]> = new Map([
 
 /** The abbreviations that a Go name begins with in capital letters. */
 const ABBREVIATIONS =
-  /^(?:api|aws|cidrs?|cpu|csi|dns|fc|fs|gce|gmsa|grpc|http|https|id|ip|ips|iqn|iscsi|nfs|os|pd|pid|qos|rbd|se|ssl|tcp|tls|ttl|tty|uid|uri|url|wwids)(?=$|[A-Z])/;
+  /^(?:api|aws|cel|cidrs?|cpu|csi|dns|fc|fs|gce|gmsa|grpc|http|https|id|ip|ips|iqn|iscsi|nfs|os|pd|pid|qos|rbd|se|ssl|tcp|tls|ttl|tty|uid|uri|url|wwids)(?=$|[A-Z])/;
 
 const PLURALS: ReadonlySet<string> = new Set(['cidrs', 'ips', 'wwids']);
 

@@ -80,17 +80,24 @@ function claims(check: ExpressionChecker, options: KindOptions): Strategy<Resour
 }
 
 function claimTemplates(check: ExpressionChecker, options: KindOptions): Strategy<ResourceClaimTemplate> {
+  const specErrors = (checked: ExpressionChecker, { spec = {} }: ResourceClaimTemplate): FieldError[] => [
+    ...templateMetadataErrors(spec.metadata, 'spec.metadata'),
+    ...deviceClaimErrors(checked, spec.spec?.devices ?? {}, 'spec.spec.devices'),
+  ];
   return {
     metadataChecks: ['whole', 'update'],
     applyDefaults: (object) => claimDefaults(object.spec?.spec),
-    validateCreate: ({ spec = {} }, context) =>
+    validateCreate: (object, context) =>
       checkedInSlices(check, options.clock, (checked) => [
-        ...adminErrors(spec.spec, context, options),
-        ...templateMetadataErrors(spec.metadata, 'spec.metadata'),
-        ...deviceClaimErrors(checked, spec.spec?.devices ?? {}, 'spec.spec.devices'),
+        ...adminErrors(object.spec?.spec, context, options),
+        ...specErrors(checked, object),
       ]),
+    // kube-apiserver validates the spec of a template again, but not the spec of a claim.
     validateUpdate: (object, old) =>
-      immutable('spec', object.spec, old.spec, 'io.k8s.api.resource.v1.ResourceClaimTemplateSpec'),
+      checkedInSlices(check, options.clock, (checked) => [
+        ...specErrors(checked, object),
+        ...immutable('spec', object.spec, old.spec, 'io.k8s.api.resource.v1.ResourceClaimTemplateSpec'),
+      ]),
     returnsDeleted: true,
     columns: deviceClassColumns,
   };

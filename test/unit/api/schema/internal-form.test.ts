@@ -35,6 +35,22 @@ describe('the internal form of a struct', () => {
     assert.equal(ScaleIO?.['SSLEnabled'], true);
   });
 
+  it('lists the version of an owner first, and writes abbreviations in capital letters', () => {
+    assert.equal(
+      shown('io.k8s.apimachinery.pkg.apis.meta.v1.OwnerReference', {
+        kind: 'Pod',
+        name: 'p',
+        uid: 'u',
+        apiVersion: 'v1',
+      }),
+      '{"apiVersion":"v1","kind":"Pod","name":"p","uid":"u"}',
+    );
+    assert.equal(
+      shown('io.k8s.api.resource.v1.DeviceSelector', { cel: { expression: 'true' } }),
+      '{"CEL":{"Expression":"true"}}',
+    );
+  });
+
   it('lists the source of a volume between its capacity and its access modes', () => {
     const names = Object.keys(internalForm('io.k8s.api.core.v1.PersistentVolumeSpec', {}) ?? {});
     assert.deepEqual(names.slice(0, 4), ['Capacity', 'GCEPersistentDisk', 'AWSElasticBlockStore', 'HostPath']);

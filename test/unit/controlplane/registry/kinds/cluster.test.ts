@@ -287,3 +287,17 @@ test('tolerations of a runtime class list the operators that kube-apiserver list
     'scheduling.tolerations[0].operator: Unsupported value: "Gt": supported values: "Equal", "Exists", "Lt", "Gt"',
   ]);
 });
+
+test('an update validates the spec of a claim template again, but not that of a claim, and both are immutable', () => {
+  const devices = (deviceClassName: string): object => ({
+    devices: { requests: [{ name: 'r', exactly: { deviceClassName } }] },
+  });
+  const fields = (errors: readonly string[]): string[] => errors.map((error) => error.slice(0, error.indexOf(':')));
+  const claim = claims.update({ spec: devices('a') }, { spec: devices('Bad!') }).errors;
+  assert.deepEqual(fields(claim), ['spec']);
+  const template = (name: string): Record<string, unknown> => ({ spec: { spec: devices(name) } });
+  const refused = claimTemplates.update(template('a'), template('Bad!')).errors;
+  assert.deepEqual(fields(refused), ['spec.spec.devices.requests[0].exactly.deviceClassName', 'spec']);
+  assert.match(refused[1] ?? '', /^spec: Invalid value: \{"Spec":\{"Devices":\{"Requests":\[\{"Name":"r","Exactly":/);
+  assert.match(refused[1] ?? '', /: field is immutable$/);
+});
