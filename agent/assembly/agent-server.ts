@@ -141,7 +141,8 @@ function access(options: AssembledServerOptions, hasClientCa: boolean): AgentSer
 }
 
 function tls(flags: AgentFlags, pair: ServingPair, clientCa: string | undefined): AgentServerOptions['tls'] {
-  const { tlsCipherSuites: suites, tlsCurvePreferences: curves } = flags;
+  const suites = flags.tlsCipherSuites;
+  const curves = flags.tlsCurvePreferences;
   return {
     cert: pair.certificatePem,
     key: pair.keyPem,

@@ -102,20 +102,59 @@ function projectedFiles(projection: Projection): FilePath[] {
   ];
 }
 
-/** Describes each pair of files of which one would replace the other or would be a folder of the other's path. */
+/** A file with its place among the files of the volume. */
+interface SeenFile extends FilePath {
+  readonly at: number;
+}
+
+/** A folder or file of the volume. */
+interface PathNode {
+  readonly children: Map<string, PathNode>;
+  /** The files with this path. */
+  readonly files: SeenFile[];
+  /** The files with this path, and below it. */
+  readonly within: SeenFile[];
+}
+
+/** More warnings about one volume than a response has room for. */
+const MOST_OVERLAPS = 100;
+
+/**
+ * Describes pairs of files of which one would replace the other or would be a folder of the other's path: the first hundred.
+ * Takes time that grows with the length of all paths.
+ */
 function overlaps(files: readonly FilePath[]): string[] {
-  const seen: FilePath[] = [];
+  const root: PathNode = { children: new Map(), files: [], within: [] };
   const texts: string[] = [];
-  for (const { path, source } of files) {
-    const file = { path: path.replace(/\/+$/, ''), source };
+  for (const [at, { path, source }] of files.entries()) {
+    const file = { at, path: withoutTrailingSlashes(path), source };
     if (file.path === '') continue;
-    const others = seen.filter((other) => isWithin(other.path, file.path) || isWithin(file.path, other.path));
-    texts.push(...others.map((other) => `${shownFile(file)} with ${shownFile(other)}`));
-    seen.push(file);
+    const others: SeenFile[] = [];
+    let node = root;
+    for (const segment of file.path.split('/')) {
+      others.push(...node.files);
+      let child = node.children.get(segment);
+      if (child === undefined) {
+        child = { children: new Map(), files: [], within: [] };
+        node.children.set(segment, child);
+      }
+      node = child;
+      node.within.push(file);
+    }
+    others.push(...node.within.slice(0, Math.min(node.within.length - 1, MOST_OVERLAPS)));
+    node.files.push(file);
+    for (const other of others.toSorted((one, another) => one.at - another.at)) {
+      texts.push(`${shownFile(file)} with ${shownFile(other)}`);
+      if (texts.length === MOST_OVERLAPS) return texts;
+    }
   }
   return texts;
 }
 
-const isWithin = (path: string, folder: string): boolean => `${path}/`.startsWith(`${folder}/`);
+function withoutTrailingSlashes(path: string): string {
+  let end = path.length;
+  while (path[end - 1] === '/') end -= 1;
+  return path.slice(0, end);
+}
 
 const shownFile = ({ path, source }: FilePath): string => quoteText(path) + (source === '' ? '' : ` (${source})`);

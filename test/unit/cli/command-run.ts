@@ -6,8 +6,6 @@ export interface Ran {
   readonly code: number;
   readonly stdout: string;
   readonly stderr: string;
-  /** What the list of processes shows, if the command hid its arguments. */
-  readonly title: string | undefined;
 }
 
 interface Surroundings {
@@ -15,15 +13,16 @@ interface Surroundings {
   readonly clock?: Clock;
   /** The standard input. */
   readonly input?: string;
+  /** Called with what the list of processes shows from then on. */
+  readonly onHidden?: (title: string) => void;
 }
 
 export async function orchlet(
   argv: readonly string[],
-  { env = {}, clock = systemClock, input = '' }: Surroundings = {},
+  { env = {}, clock = systemClock, input = '', onHidden = () => undefined }: Surroundings = {},
 ): Promise<Ran> {
   let stdout = '';
   let stderr = '';
-  let title: string | undefined;
   const code = await run(argv, {
     stdout: { write: (text) => (stdout += text) },
     stderr: { write: (text) => (stderr += text) },
@@ -31,7 +30,7 @@ export async function orchlet(
     env,
     isInteractive: false,
     readInput: () => Promise.resolve(input),
-    hideArguments: (text) => (title = text),
+    hideArguments: onHidden,
   });
-  return { code, stdout, stderr, title };
+  return { code, stdout, stderr };
 }

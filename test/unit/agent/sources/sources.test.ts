@@ -360,7 +360,7 @@ describe('redirects of a manifest URL', () => {
       for (const one of [server, other]) one.close().closeAllConnections();
     });
     const failures: string[] = [];
-    const logger = { ...silentLogger, error: (_fields: object, message: string) => void failures.push(message) };
+    const logger = { ...silentLogger, error: ({ err }: { err?: unknown }) => void failures.push(String(err)) };
     const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
     const common = { headers: { 'X-Token': 'secret' }, checkMs: 1000, nodeName: 'n', clock, yaml, reader };
     run(createUrlSource({ ...common, url, logger }));

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { PodSpec } from '../../../../api/kinds/pod-types.ts';
+import { assertLinearTime } from '../../../fuzz/growth.ts';
 import { podWarnings } from '../../../../api/kinds/pod-warnings.ts';
 
 const warningsOf = (spec: PodSpec): string[] => podWarnings(undefined, spec);
@@ -32,6 +33,28 @@ test('files of a projected volume are compared across its sources, which the war
     'volume "v" (Projected): overlapping paths: "t/x" (DownwardAPI) with "t" (Secret "s")',
     'volume "v" (Projected): overlapping paths: "t/x" (DownwardAPI) with "t" (ServiceAccountToken)',
   ]);
+});
+
+test('a folder of earlier files causes a warning for each of them, in their order, up to the hundredth', () => {
+  const path = (at: number): string => `p/${at % 2 === 0 ? 'even/' : ''}${at}`;
+  const items = [
+    ...Array.from({ length: 150 }, (_item, at) => ({ key: 'k', path: path(at) })),
+    { key: 'k', path: 'p' },
+  ];
+  const texts = warningsOf({ volumes: [{ name: 'v', secret: { secretName: 's', items } }] });
+  const of = (at: number): string => `volume "v" (Secret "s"): overlapping paths: "p" with "${path(at)}"`;
+  assert.deepEqual(
+    texts,
+    Array.from({ length: 100 }, (_text, at) => of(at)),
+  );
+});
+
+test('tens of thousands of files of a volume are compared in time that grows with their paths', async () => {
+  const compare = (size: number): unknown => {
+    const items = Array.from({ length: size }, (_item, at) => ({ key: 'k', path: `p/${at}///` }));
+    return warningsOf({ volumes: [{ name: 'v', configMap: { name: 'm', items } }] });
+  };
+  await assertLinearTime(compare, { minBytes: 32_768, maxBytes: 32_768, noticeableMs: 100 });
 });
 
 test('a claim of a pod with a fraction of a byte causes a warning for the request and the limit', () => {
