@@ -60,7 +60,10 @@ describe('bad usage ends with 2 and one line', () => {
       'give --discovery-token-ca-cert-hash, by which the cluster is verified (or --discovery-token-unsafe-skip-ca-verification)',
     ],
     [['join', 'notaurl'], '"notaurl" is not a server of the form https://HOST:PORT'],
-    [['join', 'https://host:1', '--token', 'x'], '--token must be of the form abcdef.0123456789abcdef'],
+    [
+      ['join', 'https://host:1', '--token', 'x'],
+      '--token, or the first line of --token-file, must be of the form abcdef.0123456789abcdef',
+    ],
     [['-v'], "-v stands before a command: flags follow it, as in 'orchlet COMMAND -v'"],
     [['version', 'extra'], `'orchlet version' takes no arguments, but was given "extra"`],
     [['completion', 'bash', 'extra'], '"extra" is one argument too many: orchlet completion [FLAGS] bash|zsh|fish'],
