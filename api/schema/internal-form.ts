@@ -44,6 +44,7 @@ const ORDERS: ReadonlyMap<string, readonly string[]> = new Map([
     ),
   ],
   ['io.k8s.apimachinery.pkg.apis.meta.v1.OwnerReference', ['apiVersion']],
+  ['io.k8s.api.resource.v1.DeviceClaimConfiguration', ['requests']],
   ['io.k8s.api.core.v1.Container', CONTAINER],
   ['io.k8s.api.core.v1.EphemeralContainer', CONTAINER],
   [

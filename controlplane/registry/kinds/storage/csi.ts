@@ -116,7 +116,8 @@ export const drivers: Strategy<Driver> = {
     ...immutable('spec.volumeLifecycleModes', object.spec?.volumeLifecycleModes, old.spec?.volumeLifecycleModes),
   ],
   warningsOnCreate: driverWarnings,
-  warningsOnUpdate: driverWarnings,
+  warningsOnUpdate: (object, old) =>
+    jsonEqual(object.spec?.tokenRequests ?? [], old.spec?.tokenRequests ?? []) ? [] : driverWarnings(object),
   returnsDeleted: true,
   columns: driverColumns,
 };

@@ -35,7 +35,7 @@ describe('the internal form of a struct', () => {
     assert.equal(ScaleIO?.['SSLEnabled'], true);
   });
 
-  it('lists the version of an owner first, and writes abbreviations in capital letters', () => {
+  it('lists the version of an owner and the requests of a configuration first, and writes abbreviations in capital letters', () => {
     assert.equal(
       shown('io.k8s.apimachinery.pkg.apis.meta.v1.OwnerReference', {
         kind: 'Pod',
@@ -48,6 +48,10 @@ describe('the internal form of a struct', () => {
     assert.equal(
       shown('io.k8s.api.resource.v1.DeviceSelector', { cel: { expression: 'true' } }),
       '{"CEL":{"Expression":"true"}}',
+    );
+    assert.equal(
+      shown('io.k8s.api.resource.v1.DeviceClaimConfiguration', { requests: ['r'] }),
+      '{"Requests":["r"],"Opaque":null}',
     );
   });
 

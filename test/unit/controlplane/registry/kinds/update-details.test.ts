@@ -201,3 +201,13 @@ test('a node that is given an unreadable pod CIDR has no CIDRs of two families',
     'spec.podCIDRs: Invalid value: ["10.1.0.0/24","x"]: may specify no more than one CIDR for each IP family',
   ]);
 });
+
+test('a driver is warned about its tokens in creates, and in updates only if they change', () => {
+  const drivers = rulesOf(storageKinds, 'storage.k8s.io', 'csidrivers');
+  const driver = (audience: string, more: object = {}): Record<string, unknown> => ({
+    spec: { tokenRequests: [{ audience }], ...more },
+  });
+  assert.equal(drivers.create(driver('a')).warnings.length, 1);
+  assert.deepEqual(drivers.update(driver('a'), driver('a', { podInfoOnMount: true })).warnings, []);
+  assert.equal(drivers.update(driver('a'), driver('b')).warnings.length, 1);
+});
