@@ -11,6 +11,7 @@ import http, { type ClientRequest, type IncomingMessage } from 'node:http';
 import http2, { type ClientHttp2Session, type ClientHttp2Stream, type OutgoingHttpHeaders } from 'node:http2';
 import https from 'node:https';
 import { syncBuiltinESMExports } from 'node:module';
+import { promisify } from 'node:util';
 import { isMainThread } from 'node:worker_threads';
 import { isStep, stepName } from './steps.ts';
 
@@ -71,7 +72,7 @@ function watchPrograms(): void {
   const calls = childProcess as unknown as Record<string, Callable>;
   for (const name of ['spawn', 'execFile']) {
     const original = calls[name] as Callable;
-    calls[name] = (...args: unknown[]): unknown => {
+    const watched = (...args: unknown[]): unknown => {
       const words = Array.isArray(args[1]) ? args[1].filter((word: unknown) => typeof word === 'string') : [];
       const step = stepName('run', [String(args[0]), ...words].join(' '));
       if (!isStep(step)) return Reflect.apply(original, childProcess, args);
@@ -81,6 +82,15 @@ function watchPrograms(): void {
       child.on('exit', () => reach('after', step));
       return child;
     };
+    // `promisify(execFile)` resolves to both outputs, other than of functions that do not say so.
+    const promised = (...args: unknown[]): Promise<unknown> =>
+      new Promise((resolve, reject) => {
+        watched(...args, (error: Error | null, stdout: unknown, stderr: unknown) => {
+          if (error === null) resolve({ stdout, stderr });
+          else reject(Object.assign(error, { stdout, stderr }));
+        });
+      });
+    calls[name] = name === 'execFile' ? Object.assign(watched, { [promisify.custom]: promised }) : watched;
   }
 }
 
