@@ -39,6 +39,8 @@ export interface OidcOptions {
 const SUPPORTED = new Set(['RS256', 'RS384', 'RS512', 'ES256', 'ES384', 'ES512', 'PS256', 'PS384', 'PS512']);
 const REFRESH_AT_MOST_EVERY_MS = 10_000;
 const FETCH_TIMEOUT_MS = 10_000;
+/** A token without a key id is verified with one key after the other, in one turn of the event loop. */
+const MOST_KEYS = 128;
 const CREDENTIAL_ID = 'authentication.kubernetes.io/credential-id';
 
 class OidcError extends Error {
@@ -222,6 +224,7 @@ class IssuerKeys {
     const isOwnHost = new URL(uri).host === new URL(discovery).host;
     const { keys } = await this.#get(uri, isOwnHost ? 'configured' : 'issuer-keys');
     if (!Array.isArray(keys)) throw new OidcError('the key set has no keys');
+    if (keys.length > MOST_KEYS) throw new OidcError(`the key set has ${keys.length} keys, more than ${MOST_KEYS}`);
     const found: IssuerKey[] = [];
     for (const jwk of keys as unknown[]) {
       if (
