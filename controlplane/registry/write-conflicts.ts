@@ -50,7 +50,7 @@ export function uidConflict(
   return newConflict(
     subjectOf(store.info),
     target.name,
-    `StorageError: invalid object, Code: 4, Key: /${prefix}/${path}, ResourceVersion: 0, ` +
+    `StorageError: invalid object, Code: 4, Key: /registry/${prefix}/${path}, ResourceVersion: 0, ` +
       `AdditionalErrorMsg: Precondition failed: UID in precondition: ${wanted}, UID in object meta: ${found}`,
   );
 }

@@ -18,7 +18,7 @@ for (const [group, resource, builtIn, key] of cases) {
   it(`a conflict of UIDs of ${resource} names the key that kube-apiserver stores them under`, () => {
     const store = { info: { group, resource }, builtIn } as unknown as Store;
     const { message } = uidConflict(store, { namespace: 'ns', name: 'x' }, 'wanted', 'found');
-    assert.ok(message.includes(`Code: 4, Key: ${key}, ResourceVersion: 0, `), message);
+    assert.ok(message.includes(`Code: 4, Key: /registry${key}, ResourceVersion: 0, `), message);
     assert.ok(message.endsWith('UID in precondition: wanted, UID in object meta: found'), message);
   });
 }
