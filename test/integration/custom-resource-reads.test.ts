@@ -3,44 +3,19 @@
  * resource versions, negotiation, discovery, and what a watch sends first and last.
  */
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { Agent, request } from 'node:https';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { request } from 'node:https';
 import { after, before, describe, test } from 'node:test';
 import type { JsonObject } from '../../api/meta/object.ts';
-import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
-import { send, type Answer, type Connection } from '../hostile/send.ts';
-import { until } from '../until.ts';
+import type { Answer } from '../hostile/send.ts';
+import { type Call, TestedPlane } from './tested-plane.ts';
 
-const TOKEN = 'custom-reads-token';
 const GROUP = '/apis/reads.example.com';
 const THINGS = `${GROUP}/v1/namespaces/default/things`;
-const DEFINITIONS = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions';
 const MERGE = 'application/merge-patch+json';
 const ALL_TYPES = 'application/json, application/yaml, application/vnd.kubernetes.protobuf';
 
-const directory = mkdtempSync(join(tmpdir(), 'orchlet-reads-'));
-const agent = new Agent({ keepAlive: true, rejectUnauthorized: false });
-let plane: ControlPlane;
-let connection: Connection;
-
-interface Call {
-  readonly method?: 'GET' | 'HEAD' | 'POST' | 'PUT' | 'PATCH' | 'DELETE' | 'OPTIONS';
-  readonly path: string;
-  readonly body?: JsonObject | string;
-  readonly type?: string;
-  readonly accept?: string;
-}
-
-const call = ({ method = 'GET', path, body, type = 'application/json', accept }: Call): Promise<Answer> =>
-  send(connection, {
-    method,
-    path,
-    type,
-    ...(accept === undefined ? {} : { accept }),
-    ...(body === undefined ? {} : { body: () => (typeof body === 'string' ? body : JSON.stringify(body)) }),
-  });
+let tested: TestedPlane;
+const call = (request: Call): Promise<Answer> => tested.call(request);
 
 interface List {
   readonly metadata: {
@@ -66,12 +41,7 @@ const thing = (name: string, a: number, l: string): JsonObject => ({
 });
 
 before(async () => {
-  writeFileSync(join(directory, 'tokens.csv'), `${TOKEN},tester,1,"system:masters"\n`);
-  plane = await startControlPlane({
-    memory: true,
-    flags: { tokenAuthFile: join(directory, 'tokens.csv'), scheduler: false, controllers: [] },
-  });
-  connection = { origin: plane.url, agent, token: TOKEN };
+  tested = await TestedPlane.start();
   const schema = {
     type: 'object',
     properties: { spec: { type: 'object', properties: { a: { type: 'integer' } } }, status: { type: 'object' } },
@@ -96,20 +66,14 @@ before(async () => {
       ],
     },
   };
-  const { status, text } = await call({ method: 'POST', path: DEFINITIONS, body: definition });
-  assert.equal(status, 201, text);
-  await until('the resource of the definition', async () => (await call({ path: THINGS })).status === 200);
+  await tested.define(definition, THINGS);
   for (let a = 0; a < 7; a += 1) {
     const body = thing(`n${a}`, a, a % 2 === 1 ? 'odd' : 'even');
     assert.equal((await call({ method: 'POST', path: THINGS, body })).status, 201);
   }
 });
 
-after(async () => {
-  agent.destroy();
-  await plane.close();
-  rmSync(directory, { recursive: true, force: true });
-});
+after(() => tested.close());
 
 describe('pages', () => {
   test('a full page has a token as long as objects follow, whether they are selected or not', async () => {
@@ -290,9 +254,10 @@ interface WatchEvent {
 /** Returns the events of a watch up to the first of a type, or up to its end. */
 function watch(query: string, last?: string): Promise<WatchEvent[]> {
   return new Promise((resolve, reject) => {
-    const sent = request(`${plane.url}${THINGS}?watch=1&${query}`, {
+    const { origin, agent, token } = tested.connection;
+    const sent = request(`${origin}${THINGS}?watch=1&${query}`, {
       agent,
-      headers: { authorization: `Bearer ${TOKEN}` },
+      headers: { authorization: `Bearer ${token}` },
     });
     sent.on('response', (response) => {
       let text = '';

@@ -3,17 +3,11 @@
  * methods, kinds, embedded objects, scale and server-side apply.
  */
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { Agent } from 'node:https';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import type { JsonObject } from '../../api/meta/object.ts';
-import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
-import { send, type Answer, type Connection } from '../hostile/send.ts';
-import { until } from '../until.ts';
+import type { Answer } from '../hostile/send.ts';
+import { type Call, TestedPlane } from './tested-plane.ts';
 
-const TOKEN = 'custom-requests-token';
 const THINGS = '/apis/requests.example.com/v1/namespaces/default/things';
 const DEFINITIONS = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions';
 const APPLY = 'application/apply-patch+yaml';
@@ -21,27 +15,8 @@ const TABLE = 'as=Table;v=v1;g=meta.k8s.io';
 const METADATA = 'as=PartialObjectMetadata;v=v1;g=meta.k8s.io';
 const ALL_TYPES = 'application/json, application/yaml, application/vnd.kubernetes.protobuf';
 
-const directory = mkdtempSync(join(tmpdir(), 'orchlet-custom-'));
-const agent = new Agent({ keepAlive: true, rejectUnauthorized: false });
-let plane: ControlPlane;
-let connection: Connection;
-
-interface Call {
-  readonly method?: 'GET' | 'HEAD' | 'POST' | 'PUT' | 'PATCH' | 'DELETE' | 'OPTIONS';
-  readonly path: string;
-  readonly body?: unknown;
-  readonly type?: string;
-  readonly accept?: string;
-}
-
-const call = ({ method = 'GET', path, body, type = 'application/json', accept }: Call): Promise<Answer> =>
-  send(connection, {
-    method,
-    path,
-    type,
-    ...(accept === undefined ? {} : { accept }),
-    ...(body === undefined ? {} : { body: () => (typeof body === 'string' ? body : JSON.stringify(body)) }),
-  });
+let tested: TestedPlane;
+const call = (request: Call): Promise<Answer> => tested.call(request);
 
 const thing = (name: string, spec: JsonObject = {}): JsonObject => ({
   apiVersion: 'requests.example.com/v1',
@@ -90,24 +65,13 @@ const definition = (plural: string, schema: JsonObject, more: JsonObject = {}): 
 });
 
 before(async () => {
-  writeFileSync(join(directory, 'tokens.csv'), `${TOKEN},tester,1,"system:masters"\n`);
-  plane = await startControlPlane({
-    memory: true,
-    flags: { tokenAuthFile: join(directory, 'tokens.csv'), scheduler: false, controllers: [] },
-  });
-  connection = { origin: plane.url, agent, token: TOKEN };
+  tested = await TestedPlane.start();
   const body = definition('things', { type: 'object', properties: { spec, status: { type: 'object' } } });
-  const { status, text } = await call({ method: 'POST', path: DEFINITIONS, body });
-  assert.equal(status, 201, text);
-  await until('the resource of the definition', async () => (await call({ path: THINGS })).status === 200);
+  await tested.define(body, THINGS);
   assert.equal((await call({ method: 'POST', path: THINGS, body: thing('one') })).status, 201);
 });
 
-after(async () => {
-  agent.destroy();
-  await plane.close();
-  rmSync(directory, { recursive: true, force: true });
-});
+after(() => tested.close());
 
 const create = (name: string, of: JsonObject): Call => ({ method: 'POST', path: THINGS, body: thing(name, of) });
 const apply = (name: string, of: JsonObject): Call => ({

@@ -3,29 +3,22 @@
  * answers, were compared with apiextensions-apiserver 1.36.
  */
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { Agent, createServer, type Server } from 'node:https';
+import { createServer, type Server } from 'node:https';
 import type { ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import type { JsonObject } from '../../api/meta/object.ts';
 import { certificatePem, createCertificate } from '../../api/pki/certificate.ts';
 import { generateKey, privateKeyPem } from '../../api/pki/signing.ts';
-import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
-import { send, type Answer, type Connection } from '../hostile/send.ts';
+import type { Answer } from '../hostile/send.ts';
 import { until } from '../until.ts';
+import { TestedPlane } from './tested-plane.ts';
 
-const TOKEN = 'custom-webhooks-token';
 const THINGS = '/apis/hooks.example.com/v1/namespaces/default/things';
 const OTHERS = '/apis/versions.example.com/v2/others';
 const DAY = 86_400_000;
 
-const directory = mkdtempSync(join(tmpdir(), 'orchlet-hooks-'));
-const agent = new Agent({ keepAlive: true, rejectUnauthorized: false });
-let plane: ControlPlane;
-let connection: Connection;
+let tested: TestedPlane;
 let server: Server;
 
 interface Review {
@@ -93,8 +86,7 @@ const call = (
   path: string,
   body?: JsonObject,
   type = 'application/json',
-): Promise<Answer> =>
-  send(connection, { method, path, type, ...(body === undefined ? {} : { body: () => JSON.stringify(body) }) });
+): Promise<Answer> => tested.call({ method, path, body, type });
 
 const thing = (name: string): JsonObject => ({
   apiVersion: 'hooks.example.com/v1',
@@ -147,14 +139,9 @@ before(async () => {
   await new Promise<void>((resolve) => {
     server.listen(0, '127.0.0.1', resolve);
   });
-  writeFileSync(join(directory, 'tokens.csv'), `${TOKEN},tester,1,"system:masters"\n`);
-  plane = await startControlPlane({
-    memory: true,
-    flags: { tokenAuthFile: join(directory, 'tokens.csv'), scheduler: false, controllers: [] },
-  });
-  connection = { origin: plane.url, agent, token: TOKEN };
+  tested = await TestedPlane.start();
   const open = { type: 'object', 'x-kubernetes-preserve-unknown-fields': true };
-  const definition = await call('POST', '/apis/apiextensions.k8s.io/v1/customresourcedefinitions', {
+  const definition = {
     apiVersion: 'apiextensions.k8s.io/v1',
     kind: 'CustomResourceDefinition',
     metadata: { name: 'things.hooks.example.com' },
@@ -172,9 +159,8 @@ before(async () => {
         },
       ],
     },
-  });
-  assert.equal(definition.status, 201, definition.text);
-  await until('the resource of the definition', async () => (await call('GET', THINGS)).status === 200);
+  };
+  await tested.define(definition, THINGS);
   const version = (name: string, storage: boolean): JsonObject => ({
     name,
     served: true,
@@ -183,7 +169,7 @@ before(async () => {
   });
   const url = `https://127.0.0.1:${(server.address() as AddressInfo).port}/`;
   const caBundle = Buffer.from(ca).toString('base64');
-  const convertible = await call('POST', '/apis/apiextensions.k8s.io/v1/customresourcedefinitions', {
+  const convertible = {
     apiVersion: 'apiextensions.k8s.io/v1',
     kind: 'CustomResourceDefinition',
     metadata: { name: 'others.versions.example.com' },
@@ -197,9 +183,8 @@ before(async () => {
         webhook: { conversionReviewVersions: ['v1'], clientConfig: { url, caBundle } },
       },
     },
-  });
-  assert.equal(convertible.status, 201, convertible.text);
-  await until('the resource with versions', async () => (await call('GET', OTHERS)).status === 200);
+  };
+  await tested.define(convertible, OTHERS);
   const configuration = await call('POST', '/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations', {
     apiVersion: 'admissionregistration.k8s.io/v1',
     kind: 'MutatingWebhookConfiguration',
@@ -222,11 +207,9 @@ before(async () => {
 });
 
 after(async () => {
-  agent.destroy();
-  await plane.close();
+  await tested.close();
   server.closeAllConnections();
   server.close();
-  rmSync(directory, { recursive: true, force: true });
 });
 
 test('a mutating webhook sees the object that is deleted, and nothing of one that does not exist', async () => {

@@ -6,7 +6,7 @@ import type { Slice } from '../../../api/machinery/time-slice.ts';
 import { filterChains, portRules, type PortRules, sharedNatChains } from './iptables-rules.ts';
 import type { RuleSettings } from './rule-writer.ts';
 import type { ServicePort } from './service-ports.ts';
-import type { PortChange } from './service-table.ts';
+import { type PortChange, replacePorts } from './service-table.ts';
 import { type Difference, joinLines, TrackedValues } from './tracked-values.ts';
 
 export class IptablesTransactions {
@@ -23,14 +23,7 @@ export class IptablesTransactions {
 
   *change(changes: readonly PortChange[], slice: Slice): Generator<void, void> {
     this.#changed ||= changes.length > 0;
-    for (const { before } of changes) {
-      for (const port of before) this.#remove(port);
-      if (slice.isSpent) yield;
-    }
-    for (const { after } of changes) {
-      for (const port of after) this.#add(port);
-      if (slice.isSpent) yield;
-    }
+    yield* replacePorts(changes, slice, { remove: (port) => this.#remove(port), add: (port) => this.#add(port) });
   }
 
   *configure(settings: RuleSettings, slice: Slice): Generator<void, void> {

@@ -9,7 +9,7 @@ import type { Slice } from '../../../api/machinery/time-slice.ts';
 import type { ExpiringElement } from '../nftables.ts';
 import { baseObjects, type NftObjects, type NftSet, portObjects, tableType } from './nftables-rules.ts';
 import type { RuleSettings } from './rule-writer.ts';
-import type { PortChange } from './service-table.ts';
+import { type PortChange, replacePorts } from './service-table.ts';
 import type { ServicePort } from './service-ports.ts';
 import { type Difference, joinLines, TrackedValues } from './tracked-values.ts';
 
@@ -46,14 +46,7 @@ export class NftablesTransactions {
 
   /** Takes changes, which the next transaction writes. */
   *change(changes: readonly PortChange[], slice: Slice): Generator<void, void> {
-    for (const { before } of changes) {
-      for (const port of before) this.#remove(port);
-      if (slice.isSpent) yield;
-    }
-    for (const { after } of changes) {
-      for (const port of after) this.#add(port);
-      if (slice.isSpent) yield;
-    }
+    yield* replacePorts(changes, slice, { remove: (port) => this.#remove(port), add: (port) => this.#add(port) });
   }
 
   *configure(settings: RuleSettings, slice: Slice): Generator<void, void> {

@@ -8,6 +8,7 @@
  * the pod network; nor the ports on which processes of this host listen, at the addresses of the node.
  */
 import type { Service } from '../../../api/machinery/kinds.ts';
+import type { Slice } from '../../../api/machinery/time-slice.ts';
 import type { Family } from './addresses.ts';
 import { type Place, portsOf, type ServicePort, type SlicesOf } from './service-ports.ts';
 
@@ -23,6 +24,22 @@ export interface ServiceTableOptions {
 export interface PortChange {
   readonly before: readonly ServicePort[];
   readonly after: readonly ServicePort[];
+}
+
+/** Removes all former ports before it adds the present ones, because a port may pass from one service to another. */
+export function* replacePorts(
+  changes: readonly PortChange[],
+  slice: Slice,
+  { remove, add }: { readonly remove: (port: ServicePort) => void; readonly add: (port: ServicePort) => void },
+): Generator<void, void> {
+  for (const { before } of changes) {
+    before.forEach(remove);
+    if (slice.isSpent) yield;
+  }
+  for (const { after } of changes) {
+    after.forEach(add);
+    if (slice.isSpent) yield;
+  }
 }
 
 const NO_PORTS: readonly ServicePort[] = [];
