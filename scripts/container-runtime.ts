@@ -119,12 +119,15 @@ function ensureInstalled(say: (text: string) => void): void {
   const missing = [
     ...(has('dockerd') ? [] : ['docker.io']),
     ...(has('iptables') ? [] : ['iptables']),
+    // Network policies are enforced with it.
+    ...(has('nft') ? [] : ['nftables']),
     ...(has('curl') ? [] : ['curl']),
     ...(has('docker') ? [] : ['docker.io']),
   ];
   if (missing.length === 0) return;
-  say('installing docker.io with apt');
-  installPackages([...new Set(missing)], 'no container runtime answers on this host');
+  const packages = [...new Set(missing)];
+  say(`installing ${packages.join(', ')} with apt`);
+  installPackages(packages, 'no container runtime answers on this host');
 }
 
 function startPrivate(directory: string): FoundRuntime {
@@ -156,41 +159,27 @@ export function startPrivateContainerd(directory: string, archive: string, say: 
   return cri(started.stdout.trim(), () => void spawnSync(script, ['stop', directory], { stdio: 'ignore' }));
 }
 
-/** The kernel of a test machine may have no WireGuard: the program wireguard-go takes its place. */
-export function ensureWireguard(say: (text: string) => void): void {
-  if (has('wg') && has('wireguard-go')) return;
-  say('installing WireGuard');
-  installPackages(['wireguard-go', 'wireguard-tools'], 'the tests of the pod network need WireGuard');
-}
+/** Programs that tests run, with their Debian packages. */
+const TEST_TOOLS = [
+  { programs: ['nft'], packages: ['nftables'], why: 'the tests of services and network policies need nft' },
+  { programs: ['conntrack'], packages: ['conntrack'], why: 'the tests of services need conntrack' },
+  {
+    programs: ['wg', 'wireguard-go'],
+    packages: ['wireguard-go', 'wireguard-tools'],
+    why: 'the tests of the pod network need WireGuard',
+  },
+  { programs: ['etcd'], packages: ['etcd-server'], why: 'the tests of several control planes need etcd' },
+  { programs: ['setquota'], packages: ['quota'], why: 'the tests of local volumes need setquota' },
+  { programs: ['docker-registry'], packages: ['docker-registry'], why: 'the tests of pulls need a registry' },
+] as const;
 
-/** The program of a registry for tests. */
-export function ensureRegistry(say: (text: string) => void): string {
-  if (!has('docker-registry')) {
-    say('installing docker-registry with apt');
-    installPackages(['docker-registry'], 'the tests of pulls need a registry');
+/** Installs the programs of `TEST_TOOLS`. Tests without their programs are skipped. */
+export function ensureTestTools(say: (text: string) => void): void {
+  for (const { programs, packages, why } of TEST_TOOLS) {
+    if (programs.every(has)) continue;
+    say(`installing ${packages.join(', ')} with apt`);
+    installPackages(packages, why);
   }
-  return 'docker-registry';
-}
-
-/** Installs etcd for the tests of several control planes, which are skipped without it. */
-export function ensureEtcd(say: (text: string) => void): void {
-  if (has('etcd')) return;
-  say('installing etcd-server with apt');
-  installPackages(['etcd-server'], 'the tests of several control planes need etcd');
-}
-
-/** Installs conntrack, by which the agent deletes UDP connections to endpoints that are gone. */
-export function ensureConntrack(say: (text: string) => void): void {
-  if (has('conntrack')) return;
-  say('installing conntrack with apt');
-  installPackages(['conntrack'], 'the tests of services need conntrack');
-}
-
-/** Installs the tools by which the agent limits local volumes. */
-export function ensureQuotaTools(say: (text: string) => void): void {
-  if (has('setquota')) return;
-  say('installing quota with apt');
-  installPackages(['quota'], 'the tests of local volumes need setquota');
 }
 
 /** The image archive for a host without a registry, made once. */

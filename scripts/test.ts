@@ -12,12 +12,8 @@ import { availableParallelism, tmpdir } from 'node:os';
 import { basename, dirname, join, relative } from 'node:path';
 import { parseArgs, styleText } from 'node:util';
 import {
-  ensureConntrack,
-  ensureEtcd,
   ensureImages,
-  ensureQuotaTools,
-  ensureRegistry,
-  ensureWireguard,
+  ensureTestTools,
   findRuntime,
   type FoundRuntime,
   startPrivateContainerd,
@@ -167,11 +163,8 @@ async function startRuntimes(directory: string, env: NodeJS.ProcessEnv, runtimes
   await use('ORCHLET_TEST_CONTAINERD_SOCKET', () =>
     startPrivateContainerd(join(directory, 'containerd'), archive, say),
   );
-  env['ORCHLET_TEST_REGISTRY'] = ensureRegistry(say);
-  ensureWireguard(say);
-  ensureEtcd(say);
-  ensureConntrack(say);
-  ensureQuotaTools(say);
+  ensureTestTools(say);
+  env['ORCHLET_TEST_REGISTRY'] = 'docker-registry';
 }
 
 /** Runs failed files again, alone, if they are few. Those that pass then are flaky. */
