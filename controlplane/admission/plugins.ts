@@ -50,7 +50,7 @@ import type { AdmissionConfiguration } from './admission-config.ts';
 import type { Sources } from '../readers/sources.ts';
 import { StartError } from '../model/start-error.ts';
 
-export interface PluginsOptions {
+interface PluginsOptions {
   readonly sources: Sources;
   readonly clock: Clock;
   readonly authorizer: Authorizer;
@@ -75,7 +75,7 @@ export interface PluginsOptions {
   readonly disable: readonly string[];
 }
 
-export interface PluginRow {
+interface PluginRow {
   readonly name: string;
   readonly enabledByDefault: boolean;
   /** What the plugin does, in the table of `docs/security.md`. */

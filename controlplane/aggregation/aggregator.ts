@@ -28,7 +28,7 @@ import {
 import { rowsOf } from './backend-discovery.ts';
 import { type BackendOpenApi, fetchOpenApi, type OpenApiPart } from './backend-openapi.ts';
 
-export interface AggregatedTls {
+interface AggregatedTls {
   readonly cert: string;
   readonly key: string;
   readonly ca?: string;
@@ -40,7 +40,7 @@ export interface AggregatedTarget extends Backend {
   readonly tls: AggregatedTls;
 }
 
-export interface AggregatorOptions extends BackendSources {
+interface AggregatorOptions extends BackendSources {
   readonly definitions: Source;
   readonly client: Client;
   readonly clock: Clock;

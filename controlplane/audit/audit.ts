@@ -26,7 +26,7 @@ export interface AuditBackend {
   close(): Promise<void>;
 }
 
-export interface AuditOptions {
+interface AuditOptions {
   readonly policy: AuditPolicy;
   readonly backends: readonly AuditBackend[];
   readonly clock: Clock;
@@ -34,7 +34,7 @@ export interface AuditOptions {
 }
 
 /** A write of a client in this process. */
-export interface InProcessWrite {
+interface InProcessWrite {
   readonly user: UserInfo;
   readonly userAgent: string;
   readonly info: RequestInfo;

@@ -7,7 +7,7 @@ import type { UserInfo } from '../authentication/authentication.ts';
 import type { RequestInfo } from '../server/request-info.ts';
 import type { Audit } from './audit.ts';
 
-export interface AuditedClientOptions {
+interface AuditedClientOptions {
   readonly audit: Pick<Audit, 'recorded'>;
   readonly user: UserInfo;
   readonly userAgent: string;

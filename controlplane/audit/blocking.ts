@@ -3,7 +3,7 @@ import type { Logger } from '../../api/component/logger.ts';
 import type { AuditBackend } from './audit.ts';
 import type { EventSink } from './event-sink.ts';
 
-export interface BlockingOptions {
+interface BlockingOptions {
   /** Rejects a request if the event of its RequestReceived stage cannot be written. */
   readonly isStrict: boolean;
   readonly logger: Logger;

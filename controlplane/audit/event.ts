@@ -4,7 +4,7 @@ import { userInfoJson } from '../model/user-info.ts';
 import type { RequestInfo } from '../server/request-info.ts';
 import type { Level, Stage } from './policy.ts';
 
-export interface EventInput {
+interface EventInput {
   readonly level: Level;
   readonly stage: Stage;
   readonly auditId: string;

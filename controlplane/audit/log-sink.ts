@@ -13,7 +13,7 @@ import type { Clock } from '../../api/machinery/clock.ts';
 import type { AuditEvent } from './event.ts';
 import type { EventSink } from './event-sink.ts';
 
-export interface LogSinkOptions {
+interface LogSinkOptions {
   /** `-` means standard output. */
   readonly path: string;
   readonly maxSizeBytes: number;

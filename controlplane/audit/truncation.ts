@@ -6,7 +6,7 @@ import { stringifyJson } from '../../api/codec/json.ts';
 import type { AuditEvent } from './event.ts';
 import type { EventSink } from './event-sink.ts';
 
-export interface TruncationOptions {
+interface TruncationOptions {
   readonly maxEventBytes: number;
   readonly maxBatchBytes: number;
   readonly onDropped: (count: number) => void;

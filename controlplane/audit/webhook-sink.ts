@@ -9,7 +9,7 @@ import { type WebhookClient, type WebhookEndpoint, withTimeout } from '../authen
 import type { AuditEvent } from './event.ts';
 import type { EventSink } from './event-sink.ts';
 
-export interface WebhookSinkOptions {
+interface WebhookSinkOptions {
   readonly endpoint: () => Promise<WebhookEndpoint>;
   readonly client: WebhookClient;
   readonly clock: Clock;

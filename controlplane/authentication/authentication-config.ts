@@ -17,7 +17,7 @@ export interface AuthenticationConfig {
 }
 
 /** The issuers of this server's own service account tokens, which the file must not contain. */
-export type OwnIssuers = readonly string[];
+type OwnIssuers = readonly string[];
 
 const VERSIONS = new Set(['v1', 'v1beta1', 'v1alpha1'].map((version) => `apiserver.config.k8s.io/${version}`));
 const ALGORITHMS = ['RS256', 'RS384', 'RS512', 'ES256', 'ES384', 'ES512', 'PS256', 'PS384', 'PS512'];

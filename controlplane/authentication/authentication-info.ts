@@ -16,7 +16,7 @@ import { readPem } from '../../api/pki/pem.ts';
 import { isAlreadyExists, isConflict, isNotFound, tolerate } from '../../api/meta/status-error.ts';
 import type { CaBundle } from './ca-bundle.ts';
 
-export interface AuthenticationInfo {
+interface AuthenticationInfo {
   readonly clientCa: CaBundle;
   readonly frontProxyCa: CaBundle;
   readonly allowedNames: readonly string[];
@@ -26,7 +26,7 @@ export interface AuthenticationInfo {
   readonly extraHeadersPrefix: readonly string[];
 }
 
-export interface AuthenticationInfoOptions {
+interface AuthenticationInfoOptions {
   readonly info: AuthenticationInfo;
   /** Whether other servers publish as well. Then their CAs and headers stay, as those of kube-apiservers do. */
   readonly isShared: boolean;

@@ -91,7 +91,7 @@ export const AUTHENTICATORS: readonly SecurityPart[] = [
   { name: 'Anonymous', flags: ['--anonymous-auth', '--authentication-config'] },
 ];
 
-export interface AuthenticatorsOptions {
+interface AuthenticatorsOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly sources: Sources;

@@ -8,7 +8,7 @@ const TOKEN = /^([a-z0-9]{6})\.([a-z0-9]{16})$/;
 const GROUP = /^system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]$/;
 const BOOTSTRAP_TOKEN_TYPE = 'bootstrap.kubernetes.io/token';
 
-export interface BootstrapTokenOptions {
+interface BootstrapTokenOptions {
   /** Returns a Secret of kube-system by its name. */
   readonly secret: (name: string) => Secret | undefined;
   readonly clock: Clock;

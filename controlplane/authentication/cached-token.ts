@@ -11,7 +11,7 @@ import type { Clock } from '../../api/machinery/clock.ts';
 import type { Authenticated, ClientConnection, TokenAuthenticator } from './authentication.ts';
 import type { TokenCacheMetrics } from './authentication-metrics.ts';
 
-export interface CachedTokenOptions {
+interface CachedTokenOptions {
   readonly clock: Clock;
   readonly successTtlMs: number;
   readonly failureTtlMs: number;
@@ -67,7 +67,7 @@ export class ExpiringCache<T> {
   }
 }
 
-export interface CachedTokens extends TokenAuthenticator {
+interface CachedTokens extends TokenAuthenticator {
   /** Discards all results, including those of validations that are running. */
   forget(): void;
 }

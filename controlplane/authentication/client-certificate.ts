@@ -16,7 +16,7 @@ const MAX_INTERMEDIATES = 8;
 const MAX_REMEMBERED = 2048;
 const CREDENTIAL_ID = 'authentication.kubernetes.io/credential-id';
 
-export interface VerifiedPeer {
+interface VerifiedPeer {
   readonly leaf: Certificate;
   /** The SHA-256 of the leaf in hexadecimal digits. */
   readonly fingerprint: string;
@@ -106,7 +106,7 @@ function intermediatesOf(leaf: X509Certificate): Buffer[] {
   return found;
 }
 
-export interface ClientCertificateOptions {
+interface ClientCertificateOptions {
   readonly verifier: PeerVerifier;
   /**
    * Common names that are refused: the names by which the control plane authenticates to other servers. A server that redirects

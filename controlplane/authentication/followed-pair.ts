@@ -9,7 +9,7 @@ import type { Clock } from '../../api/machinery/clock.ts';
 
 const CHECK_EVERY_MS = 5000;
 
-export interface KeyPairPem {
+interface KeyPairPem {
   readonly cert: string;
   readonly key: string;
 }

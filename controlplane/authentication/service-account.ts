@@ -33,7 +33,7 @@ export interface VerificationKey {
   readonly algorithm: string;
 }
 
-export interface ServiceAccountTokenOptions {
+interface ServiceAccountTokenOptions {
   /** The first key signs new tokens. */
   readonly issuers: readonly string[];
   readonly keys: readonly VerificationKey[];

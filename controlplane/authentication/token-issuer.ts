@@ -22,7 +22,7 @@ export interface ObjectIdentity {
   readonly uid: string;
 }
 
-export interface TokenRequestClaims {
+interface TokenRequestClaims {
   readonly namespace: string;
   readonly account: ObjectIdentity;
   readonly pod?: ObjectIdentity;
@@ -34,7 +34,7 @@ export interface TokenRequestClaims {
   readonly warnAfterSeconds?: number;
 }
 
-export interface TokenIssuerOptions {
+interface TokenIssuerOptions {
   readonly privateKeyPem: string;
   /** Further keys that are published beside the signing key. */
   readonly verificationKeys: readonly VerificationKey[];

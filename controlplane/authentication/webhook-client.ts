@@ -37,7 +37,7 @@ export interface WebhookEndpoint {
   readonly insecureSkipVerify?: boolean;
 }
 
-export interface WebhookRequest {
+interface WebhookRequest {
   readonly method: 'GET' | 'POST';
   readonly body?: string;
   readonly signal: AbortSignal;
@@ -60,7 +60,7 @@ export class WebhookCallError extends Error {
   }
 }
 
-export interface WebhookClientOptions {
+interface WebhookClientOptions {
   readonly dialer?: Dialer;
   /** Counts and times the calls. */
   readonly measured?: { readonly observer: RequestObserver; readonly clock: Clock } | undefined;

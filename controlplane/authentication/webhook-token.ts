@@ -6,7 +6,7 @@ import { AuthenticationError } from './union.ts';
 import { WebhookCallError, withTimeout, type WebhookClient, type WebhookEndpoint } from './webhook-client.ts';
 import type { Authenticated, TokenAuthenticator } from './authentication.ts';
 
-export interface WebhookTokenOptions {
+interface WebhookTokenOptions {
   readonly endpoint: () => Promise<WebhookEndpoint>;
   readonly client: WebhookClient;
   readonly version: 'v1' | 'v1beta1';

@@ -38,7 +38,7 @@ export const AUTHORIZERS: readonly SecurityPart[] = [
   { name: 'AlwaysDeny', flags: ['--authorization-mode=AlwaysDeny'] },
 ];
 
-export interface AuthorizersOptions {
+interface AuthorizersOptions {
   readonly clock: Clock;
   readonly sources: Sources;
   /** The value of `--authorization-mode`. Not used with `configFile`. */

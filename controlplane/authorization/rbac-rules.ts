@@ -14,7 +14,7 @@ export interface PolicyRule {
 }
 
 /** The attributes of a request that rules match. `combined` is `pods` or `pods/log`. */
-export interface RuleQuery {
+interface RuleQuery {
   readonly verb: string;
   readonly isResourceRequest: boolean;
   readonly group: string;

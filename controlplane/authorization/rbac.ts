@@ -39,7 +39,7 @@ interface Grant {
 type Binding = RoleBinding | ClusterRoleBinding;
 type Subject = NonNullable<Binding['subjects']>[number];
 
-export interface ResolvedRules {
+interface ResolvedRules {
   readonly rules: readonly PolicyRule[];
   readonly errors: readonly string[];
 }

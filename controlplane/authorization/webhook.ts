@@ -15,7 +15,7 @@ import {
 import type { AuthorizationAttributes, Authorizer, Decision, RuleResolver } from './authorization.ts';
 import type { MatchCondition } from './authorization-config.ts';
 
-export interface WebhookAuthorizerOptions {
+interface WebhookAuthorizerOptions {
   readonly name: string;
   readonly endpoint: () => Promise<WebhookEndpoint>;
   readonly client: WebhookClient;

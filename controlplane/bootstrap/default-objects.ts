@@ -16,7 +16,7 @@ import { SYSTEM_PRIORITY_CLASSES } from '../registry/kinds/policy/policy.ts';
 import { METRICS_API } from '../metrics-api/metrics-api.ts';
 import { localApiPriorities } from '../registry/kinds/apiregistration/api-service-priorities.ts';
 
-export interface DefaultObjectsOptions {
+interface DefaultObjectsOptions {
   /** The built-in group versions that are served. */
   readonly groupVersions: readonly GroupVersion[];
   /** `--service-cluster-ip-range`. */

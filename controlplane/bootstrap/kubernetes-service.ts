@@ -12,7 +12,7 @@ import { createIfMissing } from './existing-objects.ts';
 import { serviceAddress } from './service-addresses.ts';
 import { RENEW_MS, type ServerAddresses } from './server-addresses.ts';
 
-export interface KubernetesServiceOptions {
+interface KubernetesServiceOptions {
   readonly client: Client;
   readonly clock: Clock;
   readonly logger: Logger;

@@ -23,7 +23,7 @@ const CLEAN_UP_MS = 3_600_000;
 const ALPHABET = 'abcdefghijklmnopqrstuvwxyz234567';
 const NAME_BYTES = 16;
 
-export interface ServerIdentityOptions {
+interface ServerIdentityOptions {
   readonly client: TypedClient;
   readonly clock: Clock;
   readonly logger: Logger;

@@ -42,7 +42,7 @@ export interface AddressState {
   ranges(): readonly ServiceCidr[];
 }
 
-export interface RepairOptions {
+interface RepairOptions {
   readonly client: Client;
   readonly informers: Informers;
   readonly clock: Clock;

@@ -44,7 +44,7 @@ export function nameHash(revision: ControllerRevision | undefined): string {
   return labels?.[REVISION_HASH] ?? labels?.[STATEFUL_HASH] ?? '';
 }
 
-export interface History<Owner extends KubeObject> {
+interface History<Owner extends KubeObject> {
   readonly client: TypedClient;
   readonly informer: Informer<ControllerRevision>;
   readonly owner: Owner;

@@ -27,7 +27,7 @@ export interface ControllerKeys {
   readonly loadBalancers?: ServiceLoadBalancersOptions;
 }
 
-export interface ControllerRow {
+interface ControllerRow {
   readonly name: ControllerName;
   /** The service account in kube-system; '' for the user of the controller manager. */
   readonly account: string;

@@ -34,7 +34,7 @@ export interface ControllerEnvironment {
 /** Runs until the signal aborts and all running work has ended. */
 export type RunController = (environment: ControllerEnvironment, signal: AbortSignal) => Promise<void>;
 
-export interface LoopOptions {
+interface LoopOptions {
   readonly workers?: number;
   /** The delay after a first failure, and the longest delay. */
   readonly baseDelayMs?: number;
@@ -43,7 +43,7 @@ export interface LoopOptions {
 }
 
 /** An informer that must be synced before the loop starts. */
-export interface Cache {
+interface Cache {
   synced(signal?: AbortSignal): Promise<void>;
 }
 

@@ -36,7 +36,7 @@ export async function loadControllers({
   }
 }
 
-export interface StartControllersOptions extends ControllerKeys {
+interface StartControllersOptions extends ControllerKeys {
   /** The result of `loadControllers`. */
   readonly loaded: Promise<void>;
   /** Creates a client of this user: `system:serviceaccount:kube-system:…` or `system:kube-controller-manager`. */
@@ -53,7 +53,7 @@ export interface StartControllersOptions extends ControllerKeys {
   readonly observeQueue?: (name: string) => QueueObserver;
 }
 
-export interface RunningControllers {
+interface RunningControllers {
   readonly names: readonly string[];
   /** Resolves when every loop has ended. The caller closes the informers. */
   close(): Promise<void>;

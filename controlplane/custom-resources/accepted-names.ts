@@ -41,7 +41,7 @@ export function takesBuiltIn({ spec: { group, names } }: Definition, served: rea
 }
 
 /** The names that built-in resources and the other definitions of the group use. */
-export interface TakenNames {
+interface TakenNames {
   readonly resources: ReadonlySet<string>;
   readonly kinds: ReadonlySet<string>;
 }

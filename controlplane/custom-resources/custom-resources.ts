@@ -26,7 +26,7 @@ import type { ServedDefinitions } from './served-definitions.ts';
 import { servedVersions, type ServedSet, type ServingParts } from './served-versions.ts';
 
 /** The newest definitions. An informer of the registry implements this. */
-export interface DefinitionSource {
+interface DefinitionSource {
   get(namespace: string, name: string): KubeObject | undefined;
   list(): readonly KubeObject[];
   subscribe(

@@ -13,7 +13,7 @@ import { printerColumns } from './printer-columns.ts';
 import { compileRules } from './rule-compilation.ts';
 import { asServed } from './version-conversion.ts';
 
-export interface CustomStrategyOptions {
+interface CustomStrategyOptions {
   readonly version: DefinitionVersion;
   readonly schema: JsonSchema;
   /** The store passes objects in the stored version, and this strategy validates them in the served version. */

@@ -65,7 +65,7 @@ export interface DefinitionConversion {
   };
 }
 
-export interface DefinitionCondition {
+interface DefinitionCondition {
   type: string;
   status: string;
   lastTransitionTime?: string;

@@ -22,7 +22,7 @@ import { ruleErrors } from './rule-validation.ts';
 import { JunctionError } from './junction-error.ts';
 import { repeatedItems, validateObject, validateValue } from './value-validation.ts';
 
-export interface ObjectValidator {
+interface ObjectValidator {
   readonly schema: JsonSchema;
   readonly rules: CompiledRules;
   readonly scale: ScaleSubresource | undefined;
@@ -39,7 +39,7 @@ const BLOCKING: ReadonlySet<string> = new Set([
 const NOT_CHECKED =
   'some validation rules were not checked because the object was invalid; correct the existing errors to complete validation';
 
-export interface ValidationOptions {
+interface ValidationOptions {
   /** Called for each rule that fails on an unchanged value. */
   readonly warn?: (text: string) => void;
   /** Only `status` is written, so only its schema is validated. */

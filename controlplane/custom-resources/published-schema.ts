@@ -8,7 +8,7 @@ import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
 import type { ResourceInfo } from '../../api/schema/schema.ts';
 import { isObject, type JsonSchema } from './json-schema.ts';
 
-export interface PublishedSchema {
+interface PublishedSchema {
   readonly name: string;
   readonly revision: string;
   readonly v2: JsonObject;
@@ -21,7 +21,7 @@ const PRESERVES = 'x-kubernetes-preserve-unknown-fields';
 const META_TEXT =
   "Standard object's metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
 
-export interface PublishOptions {
+interface PublishOptions {
   readonly revision?: string;
   /** The names of the selectable fields, for example `spec.color`. */
   readonly selectableFields?: readonly string[];

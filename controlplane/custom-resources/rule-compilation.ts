@@ -26,7 +26,7 @@ export interface Rule {
 }
 
 /** A rule of a stored definition that does not compile. It refuses every value. */
-export interface BrokenRule {
+interface BrokenRule {
   readonly broken: string;
 }
 
@@ -60,7 +60,7 @@ export interface RuleOptions {
   };
 }
 
-export interface JudgedRules {
+interface JudgedRules {
   readonly errors: readonly FieldError[];
   readonly rules: CompiledRules;
 }

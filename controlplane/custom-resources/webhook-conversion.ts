@@ -18,7 +18,7 @@ import type { VersionSchema } from './version-conversion.ts';
 /** Calls the webhook and returns its response as JSON. Rejects with the reason of a failure. */
 export type CallConversion = (config: WebhookClientConfig, body: string) => Promise<unknown>;
 
-export interface WebhookConversionOptions {
+interface WebhookConversionOptions {
   readonly group: string;
   readonly kind: string;
   readonly config: WebhookClientConfig;

@@ -14,7 +14,7 @@ import { kmsProvider } from './kms.ts';
 import { connectKeyService } from './key-service.ts';
 import { reloadingValues } from './reloading-values.ts';
 
-export interface EncryptionParts {
+interface EncryptionParts {
   /** The value of `--encryption-provider-config`. */
   readonly path: string;
   /** The value of `--encryption-provider-config-automatic-reload`. */

@@ -18,7 +18,7 @@ export interface KmsOptions {
   readonly timeoutMs: number;
 }
 
-export type KmsFactory = (options: KmsOptions) => Promise<EncryptionProvider>;
+type KmsFactory = (options: KmsOptions) => Promise<EncryptionProvider>;
 
 const DEFAULT_TIMEOUT_MS = 3000;
 

@@ -14,7 +14,7 @@ import { KeyServiceError, type KeyService, type Wrapped } from './key-service.ts
 import { type EncryptionProvider, gcmOpen, gcmSeal } from './provider.ts';
 import { bytesField, bytesOf, enumField, mapField, mapOf, readFields, textOf, type Fields } from './protobuf-fields.ts';
 
-export interface KmsProviderOptions {
+interface KmsProviderOptions {
   readonly name: string;
   readonly service: KeyService;
   readonly clock: Clock;

@@ -127,7 +127,7 @@ function tryToAdd({ servers, tls, name, peerUrl }: Joining): Promise<string> {
 
 const PROMOTE_EVERY_MS = 1000;
 
-export interface Promotion extends Joining {
+interface Promotion extends Joining {
   readonly clock: Clock;
   /** How long the member may take to catch up. After that it is removed, because it keeps others from joining. */
   readonly timeoutMs: number;

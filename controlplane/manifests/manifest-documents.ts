@@ -37,7 +37,7 @@ const MAX_FAULTS = 100;
 /** The API takes no larger object. */
 const MAX_DOCUMENT_CHARACTERS = 3 * 1024 * 1024;
 
-export interface ReadOptions {
+interface ReadOptions {
   readonly isJson: boolean;
   readonly yaml: Pick<YamlParser, 'first'>;
   /** Awaited before each document. */

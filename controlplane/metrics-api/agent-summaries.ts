@@ -19,11 +19,11 @@ export interface NodeSummary {
   readonly pods: ReadonlyMap<string, PodSummary>;
 }
 
-export interface PodSummary {
+interface PodSummary {
   readonly containers: readonly (MeasuredUsage & { readonly name: string })[];
 }
 
-export interface AgentSummariesOptions extends AgentConnection {
+interface AgentSummariesOptions extends AgentConnection {
   readonly clock: Clock;
   readonly onFailure: (node: string, error: unknown) => void;
   /** The time for a whole response. 5 s if absent. */

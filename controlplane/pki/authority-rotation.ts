@@ -15,7 +15,7 @@ import { ensureAuthority } from './authority.ts';
 import { readIfThere, writeFileAtomic } from './files.ts';
 
 /** A stage that cannot run now; the message says what to do first. */
-export class AuthorityStageError extends PlainError {
+class AuthorityStageError extends PlainError {
   override readonly name = 'AuthorityStageError';
 }
 

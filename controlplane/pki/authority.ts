@@ -110,7 +110,7 @@ export function staleReason(
   return undefined;
 }
 
-export interface EnsuredCertificate extends KeyAndCertificate {
+interface EnsuredCertificate extends KeyAndCertificate {
   /** Why it was issued now. `undefined` if the certificate in the directory is good. */
   readonly issued: string | undefined;
   /** False if the disk is full: the certificate is only in memory, and the next call issues another one. */

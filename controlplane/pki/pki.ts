@@ -32,7 +32,7 @@ const CHECK_EVERY_MS = 60 * 60_000;
 /** The running process has the new certificate. Each check, and each start, tries again. */
 const NOT_WRITTEN = 'The disk is full: a certificate could not be written';
 
-export interface PkiOptions {
+interface PkiOptions {
   /** `<data-dir>/pki`. */
   readonly directory: string;
   readonly clock: Clock;

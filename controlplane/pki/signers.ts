@@ -8,7 +8,7 @@ import { EXTENDED_KEY_USAGES, isKeyUsage, type KeyUsage } from '../../api/pki/ex
 import { COMMON_NAME, type AlternativeNames } from '../../api/pki/names.ts';
 import type { Authority } from './authority.ts';
 
-export interface SigningInput {
+interface SigningInput {
   readonly signerName: string;
   readonly request: CertificateRequest;
   /** The value of `spec.usages`. */
@@ -94,7 +94,7 @@ const SIGNERS: ReadonlyMap<string, Signer> = new Map(
 
 export const SIGNER_NAMES: readonly string[] = [...SIGNERS.keys()];
 
-export type SigningResult = { readonly certificate: string } | { readonly refused: string };
+type SigningResult = { readonly certificate: string } | { readonly refused: string };
 
 const HOUR_MS = 3_600_000;
 /** Certificates are backdated. The lifetime of a short certificate is extended by the same amount. */

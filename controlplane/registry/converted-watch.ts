@@ -8,7 +8,7 @@ import type { WatchEvent, WatchHandle, WatchSink } from '../model/rest.ts';
 /** Converts events to the served version. Returns a promise if the webhook must be called. */
 export type ConvertEvents = (events: readonly WatchEvent[]) => readonly WatchEvent[] | Promise<readonly WatchEvent[]>;
 
-export interface ConvertedWatch {
+interface ConvertedWatch {
   /** Receives the stored events. */
   readonly sink: WatchSink;
   /** Returns the handle for the client of the watch. */

@@ -33,7 +33,7 @@ export interface ProtobufCodec {
   decode(bytes: Buffer, maxValues: number): unknown;
 }
 
-export interface EncodingsOptions {
+interface EncodingsOptions {
   readonly schema: Schema;
   readonly columnsOf: (info: ResourceInfo) => TableColumns | undefined;
   readonly protobuf: ProtobufCodec;

@@ -21,7 +21,7 @@ import type { Schema, StructType, TypeNode } from '../../api/schema/schema.ts';
 import type { Body, FieldValidation, RequestContext } from '../model/rest.ts';
 import type { Pausing } from './pausing.ts';
 
-export interface Conformed {
+interface Conformed {
   readonly object: KubeObject;
   /** The paths of fields that the schema does not have. */
   readonly unknown: readonly string[];

@@ -12,7 +12,7 @@ import { unknownFieldErrors } from '../../api/schema/decode.ts';
 import type { ExpectedKind, PatchedObject } from './object-decoding.ts';
 import type { Patch } from '../model/rest.ts';
 
-export type PlainPatch = Exclude<Patch, { type: 'apply' }>;
+type PlainPatch = Exclude<Patch, { type: 'apply' }>;
 
 /** `object` is not modified. Throws kube-apiserver's error for a patch that does not apply. */
 export function patchObject(object: KubeObject, patch: PlainPatch, expected: ExpectedKind): PatchedObject {

@@ -23,7 +23,7 @@ import { createReadingRest } from './resource-rest.ts';
 import { catchUp, type StoredResource } from './store.ts';
 import type { Conversion, KindRow, Strategy, TableColumns } from './strategy.ts';
 
-export interface RegistryOptions extends Omit<KindOptions, 'stores'> {
+interface RegistryOptions extends Omit<KindOptions, 'stores'> {
   /** The storage. It must be opened with `stamp: stampRevision`. */
   readonly storage: Storage;
   readonly schema: Schema;

@@ -142,7 +142,7 @@ export function unexplained(message: string): StatusError {
   return newStatusError(500, '', message);
 }
 
-export interface AdmissionInput {
+interface AdmissionInput {
   readonly operation: Operation;
   readonly endpoint: Endpoint;
   readonly namespace: string;
@@ -155,7 +155,7 @@ export interface AdmissionInput {
   readonly whenNotWritten?: (undo: () => void) => void;
 }
 
-export interface MutableAttributes extends AdmissionAttributes {
+interface MutableAttributes extends AdmissionAttributes {
   object: KubeObject | undefined;
 }
 

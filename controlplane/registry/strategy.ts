@@ -37,7 +37,7 @@ export interface Reservation {
 }
 
 /** A write whose transaction may contain operations on other objects. */
-export interface TransactionChange<Object extends KubeObject = KubeObject> {
+interface TransactionChange<Object extends KubeObject = KubeObject> {
   /** `undefined` on deletion. */
   readonly object: Object | undefined;
   /** `undefined` on creation. */
@@ -83,7 +83,7 @@ export interface TableColumns {
   conditions?(object: KubeObject): readonly TableRowCondition[];
 }
 
-export interface GracefulDeletion {
+interface GracefulDeletion {
   /**
    * Returns the seconds that the object stays after a DELETE (0 means that it is removed at once). `requested` is the value of
    * the request. May modify `object` (pods: a grace period of 0 for pods without a node).

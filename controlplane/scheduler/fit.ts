@@ -39,7 +39,7 @@ const plugins: readonly FilterPlugin[] = [
   nodeDeclaredFeatures,
 ];
 
-export interface NodeRejection extends Rejection {
+interface NodeRejection extends Rejection {
   readonly node: NodeInfo;
 }
 

@@ -38,14 +38,14 @@ export interface PreparedFilter {
 }
 
 /** Is `undefined` if the filter does not concern the pod. A rejection counts for all nodes. */
-export type Prepared = PreparedFilter | Rejection | undefined;
+type Prepared = PreparedFilter | Rejection | undefined;
 
 export interface FilterPlugin {
   readonly name: string;
   prepare(pod: PodInfo, cluster: Cluster, slice: TimeSlice): Prepared | Promise<Prepared>;
 }
 
-export type Scores = readonly number[] | undefined;
+type Scores = readonly number[] | undefined;
 
 /** The cluster and the time slice of one scheduling attempt. */
 export interface SchedulingContext {

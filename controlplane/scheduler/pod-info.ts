@@ -10,7 +10,7 @@ export interface HostPort {
   readonly port: number;
 }
 
-export interface WeightedTerm {
+interface WeightedTerm {
   readonly term: PodTerm;
   /** The weight, which is negative for anti-affinity. */
   readonly weight: number;

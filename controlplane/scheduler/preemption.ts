@@ -19,7 +19,7 @@ export interface Preemption {
   readonly violations: number;
 }
 
-export interface PreemptionContext {
+interface PreemptionContext {
   readonly cluster: Cluster;
   readonly budgets: readonly PodDisruptionBudget[];
   /** Returns a number from 0 to below 1. It selects the node with which to begin. */

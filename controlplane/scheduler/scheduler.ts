@@ -29,7 +29,7 @@ import { schedulerMetrics, type SchedulerMetrics } from './scheduler-metrics.ts'
 import { bestNode } from './scores.ts';
 import { claimsOf, decide, type VolumeDecision } from './volumes.ts';
 
-export interface SchedulerOptions {
+interface SchedulerOptions {
   readonly client: Client;
   readonly informers: Informers;
   readonly clock: Clock;

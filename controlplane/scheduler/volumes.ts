@@ -14,7 +14,7 @@ import { amountOf } from './pod-requests.ts';
 const BIND_COMPLETED = 'pv.kubernetes.io/bind-completed';
 const NO_PROVISIONER = 'kubernetes.io/no-provisioner';
 
-export interface PodClaims {
+interface PodClaims {
   readonly bound: readonly PersistentVolumeClaim[];
   /** The unbound claims of classes that bind when a pod uses them. */
   readonly waiting: readonly PersistentVolumeClaim[];

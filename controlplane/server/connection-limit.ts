@@ -20,7 +20,7 @@ export interface Connection {
   once(event: 'close', listener: () => void): unknown;
 }
 
-export interface ConnectionLimitOptions {
+interface ConnectionLimitOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   /** If absent, the limit follows from the descriptors. */

@@ -39,7 +39,7 @@ import type {
 } from '../model/rest.ts';
 import { forbiddenError } from './filters/authorization.ts';
 
-export interface DirectClientOptions {
+interface DirectClientOptions {
   readonly catalog: ResourceCatalog;
   readonly authorizer: Authorizer;
   readonly clock: Clock;

@@ -22,7 +22,7 @@ import { pageNotFound, reading, type PathHandlers } from './path-handlers.ts';
 import type { ApiRequest } from './request.ts';
 import { notFound } from './router.ts';
 
-export interface DiscoveryOptions {
+interface DiscoveryOptions {
   readonly catalog: ResourceCatalog;
   readonly protobuf: ProtobufCodec;
   /** The `host:port` that discovery publishes for clients outside of the cluster. */

@@ -30,7 +30,7 @@ export interface TlsOptions extends ServingCertificate {
   readonly ciphers?: string;
 }
 
-export interface ListenerOptions {
+interface ListenerOptions {
   readonly tls: TlsOptions;
   readonly clock: Clock;
   readonly logger: Logger;

@@ -125,13 +125,13 @@ function flag(query: URLSearchParams, name: string): boolean {
   return value !== null && queryBoolean(value);
 }
 
-export interface WriteRequest extends WriteOptions {
+interface WriteRequest extends WriteOptions {
   readonly fieldManager: string;
   /** The option of apply. It is `undefined` if it is not set. */
   readonly force: boolean | undefined;
 }
 
-export type WriteOptionsKind = 'CreateOptions' | 'UpdateOptions' | 'PatchOptions';
+type WriteOptionsKind = 'CreateOptions' | 'UpdateOptions' | 'PatchOptions';
 
 /** Throws a 422. */
 export function parseWriteOptions(query: URLSearchParams, kind: WriteOptionsKind, apply = false): WriteRequest {

@@ -43,7 +43,7 @@ export interface RequestPlace {
 }
 
 /** The flow schema of a request and its priority level, which the headers of the response name. */
-export interface RequestFlow {
+interface RequestFlow {
   readonly uid: string;
   readonly level: { readonly uid: string };
 }

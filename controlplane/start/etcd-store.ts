@@ -17,7 +17,7 @@ import type { Setting } from './setting.ts';
 const AVAILABLE_WITHIN_MS = 30_000;
 const RETRY_MS = 1000;
 
-export interface EtcdStoreParts {
+interface EtcdStoreParts {
   readonly encryption: Encryption | undefined;
   readonly onWatchFailed: (resource: string) => void;
 }

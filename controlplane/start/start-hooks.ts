@@ -5,7 +5,7 @@
 import type { HealthCheck } from '../server/health.ts';
 
 /** Steps of the start, in their order. */
-export type StartStep = 'admission' | 'definitions' | 'bootstrap' | 'aggregation' | 'loops';
+type StartStep = 'admission' | 'definitions' | 'bootstrap' | 'aggregation' | 'loops';
 
 /** The hooks in kube-apiserver's order. */
 const HOOKS: readonly (readonly [string, StartStep])[] = [

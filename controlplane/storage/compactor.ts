@@ -13,14 +13,14 @@ import { isStorageError, type Storage } from './storage.ts';
 /** How long the history reaches back for reads of the past, pages and watches. */
 const HISTORY_WINDOW_MS = 5 * 60_000;
 
-export interface CompactorOptions {
+interface CompactorOptions {
   readonly storage: Storage;
   readonly clock: Clock;
   readonly logger: Logger;
   readonly windowMs?: number;
 }
 
-export interface Compactor {
+interface Compactor {
   stop(): void;
 }
 

@@ -66,7 +66,7 @@ class EntryIndex {
 }
 
 /** The live entries of a cache. */
-export interface IndexedEntries {
+interface IndexedEntries {
   readonly size: number;
   /** Entries that are added meanwhile may be returned twice but are never missed. */
   values(): IterableIterator<CachedObject>;

@@ -5,7 +5,7 @@ import type { Stamp } from './log-backend.ts';
 import { RevisionLog } from './revision-log.ts';
 import type { Storage } from './storage.ts';
 
-export interface MemoryStorageOptions {
+interface MemoryStorageOptions {
   readonly clock: Clock;
   readonly logger?: Logger;
   /**

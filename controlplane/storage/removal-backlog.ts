@@ -10,7 +10,7 @@ interface Removal {
   readonly revisions: readonly number[];
 }
 
-export interface RemovalBacklogOptions {
+interface RemovalBacklogOptions {
   readonly clock: Clock;
   /** Removes the records of one step in one transaction. */
   readonly remove: (compactedRevision: number, revisions: readonly number[]) => Promise<void>;

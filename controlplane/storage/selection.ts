@@ -15,7 +15,7 @@ export interface IndexableRequirement {
 }
 
 /** Returns a selectable field of an entry. It is empty if the entry does not have the field. */
-export type EntryField = (entry: CacheEntry, field: string) => string;
+type EntryField = (entry: CacheEntry, field: string) => string;
 
 export interface Selection {
   /** Empty for all namespaces. */
@@ -31,7 +31,7 @@ export interface Selection {
   matches(entry: CacheEntry, field: EntryField): boolean;
 }
 
-export interface SelectionOptions {
+interface SelectionOptions {
   /** The name in the path of the request. */
   readonly name?: string;
   readonly labels?: Selector;

@@ -20,7 +20,7 @@ import { StorageError, type Storage, type StorageWatch, type StoredValue, type V
 import { WatchFanout, type CacheWatchOptions, type CacheWatchHandle } from './watch-fanout.ts';
 import type { CacheEntry, CachedResource } from './cache-entry.ts';
 
-export interface CacheListOptions {
+interface CacheListOptions {
   readonly selection: Selection;
   /** 0 or absent means no limit. */
   readonly limit?: number;
@@ -65,7 +65,7 @@ export interface WatchCache {
   close(): void;
 }
 
-export interface WatchCacheOptions {
+interface WatchCacheOptions {
   readonly storage: Storage;
   readonly resource: CachedResource;
   readonly clock: Clock;

@@ -70,13 +70,13 @@ interface Member {
 }
 
 /** The changes above the compacted revision, in order. */
-export interface CacheHistory {
+interface CacheHistory {
   /** Returns the revision of the newest change, or 0 if there is none. */
   newest(): number;
   after(revision: number): Iterable<CacheEvent>;
 }
 
-export interface FanoutSource {
+interface FanoutSource {
   readonly clock: Clock;
   readonly history: CacheHistory;
   readonly indexedFields: readonly string[];

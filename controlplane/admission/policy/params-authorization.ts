@@ -17,7 +17,7 @@ import type { AdmissionAttributes, AdmissionPlugin } from '../admission.ts';
 import { nameOf } from '../pod-attributes.ts';
 import type { Policy, PolicyBinding } from './policy-types.ts';
 
-export interface ParamsAuthorizationOptions {
+interface ParamsAuthorizationOptions {
   readonly sources: Sources;
   readonly authorizer: Authorizer;
   /** Returns the served resources, to find the resource of a kind of parameters. */

@@ -17,7 +17,7 @@ import type { Sources } from '../../readers/sources.ts';
 import { ADMISSION_VARIABLES } from './expressions.ts';
 import type { Policy } from './policy-types.ts';
 
-export interface TypeCheckingOptions {
+interface TypeCheckingOptions {
   readonly sources: Sources;
   readonly client: Client;
   readonly logger: Logger;

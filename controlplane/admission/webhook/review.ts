@@ -13,7 +13,7 @@ const GROUP = 'admission.k8s.io';
 /** The highest status code of HTTP. */
 const LARGEST_CODE = 599;
 export const REVIEW_VERSIONS = ['v1', 'v1beta1'] as const;
-export type ReviewVersion = (typeof REVIEW_VERSIONS)[number];
+type ReviewVersion = (typeof REVIEW_VERSIONS)[number];
 
 /** The request as a webhook gets it: unchanged, or converted to the version that it registered for. */
 export interface ReviewView {

@@ -16,7 +16,7 @@ import {
   type Proposal,
 } from './replica-calculator.ts';
 
-export interface ProposalInput {
+interface ProposalInput {
   readonly autoscaler: HorizontalPodAutoscaler;
   readonly pods: readonly Pod[];
   /** The label selector of the target as text. */
@@ -47,7 +47,7 @@ const quantityOf = (milli: number): string => formatQuantity(newMilliQuantity(Ma
 const selectorText = (selector: unknown): string =>
   selector === undefined ? '' : fromLabelSelector(selector as Parameters<typeof fromLabelSelector>[0]).toString();
 
-export interface ProposalParts {
+interface ProposalParts {
   readonly metrics: MetricsClient;
   readonly catalog: Pick<ResourceCatalog, 'resources'>;
   readonly options: CalculationOptions;

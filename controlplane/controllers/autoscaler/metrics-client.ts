@@ -16,7 +16,7 @@ const EXTERNAL = '/apis/external.metrics.k8s.io/v1beta1';
 const CUSTOM_VERSIONS = ['v1beta2', 'v1beta1'];
 const DEFAULT_WINDOW_MS = 60_000;
 
-export interface ObjectTarget {
+interface ObjectTarget {
   readonly group: string;
   readonly resource: string;
   /** '' for cluster-scoped objects. */
@@ -24,7 +24,7 @@ export interface ObjectTarget {
   readonly name: string;
 }
 
-export interface Measured {
+interface Measured {
   readonly milli: number;
 }
 

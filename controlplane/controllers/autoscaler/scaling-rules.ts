@@ -4,13 +4,13 @@
  */
 import type { ScalingRules } from '../../registry/kinds/autoscaling/autoscaling-conversion.ts';
 
-export interface Recommendation {
+interface Recommendation {
   readonly replicas: number;
   readonly atMs: number;
 }
 
 /** A past change; `change` is never negative. */
-export interface ScaleEvent {
+interface ScaleEvent {
   readonly change: number;
   readonly atMs: number;
 }
@@ -23,7 +23,7 @@ export interface ScalingHistory {
 }
 
 /** The reason and the message of a condition. */
-export interface ConditionText {
+interface ConditionText {
   readonly reason: string;
   readonly message: string;
 }

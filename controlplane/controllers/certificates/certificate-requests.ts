@@ -12,7 +12,7 @@ export function isPending(request: CertificateSigningRequest): boolean {
   return !['Approved', 'Denied', 'Failed'].some((type) => hasCondition(request, type));
 }
 
-export interface RequestedSubject {
+interface RequestedSubject {
   readonly commonName: string;
   readonly organizations: readonly string[];
   readonly hasNames: boolean;

@@ -5,7 +5,7 @@ import { REVISION_HASH } from '../controller-revisions.ts';
 import { isPodAvailable, isPodTerminating } from '../pod-state.ts';
 import { type DaemonInput, shouldRun, surgeOf } from './daemon-set-core.ts';
 
-export interface UpdatePlan {
+interface UpdatePlan {
   readonly remove: readonly Pod[];
   /** The nodes that get a second pod. */
   readonly surge: readonly string[];

@@ -27,7 +27,7 @@ interface Scale extends KubeObject {
 }
 
 /** Returns the scale of the controller of pods; `undefined` if it does not exist. Throws if the kind has no scale. */
-export type ScaleOf = (reference: OwnerReference, namespace: string) => Promise<ControllerScale | undefined>;
+type ScaleOf = (reference: OwnerReference, namespace: string) => Promise<ControllerScale | undefined>;
 
 /** The informers of the built-in kinds whose replicas count. */
 export function scaledOwners(informers: Informers) {

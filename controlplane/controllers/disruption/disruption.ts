@@ -14,12 +14,12 @@ import { isPodReady, isPodTerminating } from '../pod-state.ts';
 import { controllerScales, scaledOwners, totalScale } from './controller-scales.ts';
 import { runStaleDisruptions } from './stale-disruptions.ts';
 
-export type BudgetStatus = Wire<V1PodDisruptionBudgetStatus>;
+type BudgetStatus = Wire<V1PodDisruptionBudgetStatus>;
 
 /** An eviction counts as failed if its pod still exists after this time. */
 const EVICTION_TIMEOUT_MS = 120_000;
 
-export interface Expectation {
+interface Expectation {
   readonly expected: number;
   readonly desired: number;
 }
@@ -77,7 +77,7 @@ export function computeBudgetStatus(
 }
 
 /** The pods that were evicted so long ago that the eviction counts as failed. Pure. */
-export function notDeleted(budget: PodDisruptionBudget, members: readonly Pod[], nowMs: number): Pod[] {
+function notDeleted(budget: PodDisruptionBudget, members: readonly Pod[], nowMs: number): Pod[] {
   const evicted = budget.status?.disruptedPods;
   return members.filter((pod) => {
     const at = ownMember(evicted, pod.metadata.name ?? '');

@@ -65,7 +65,7 @@ function allocate(count: number, shares: ReadonlyMap<string, number> | undefined
   );
 }
 
-export interface TopologyHints {
+interface TopologyHints {
   readonly groups: readonly EndpointGroup[];
   /** Why there are no hints. */
   readonly problem: string | undefined;

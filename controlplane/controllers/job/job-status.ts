@@ -17,7 +17,7 @@ import {
 } from './job-core.ts';
 
 export type JobStatus = Wire<V1JobStatus>;
-export type JobCondition = Wire<V1JobCondition>;
+type JobCondition = Wire<V1JobCondition>;
 
 export interface PodCounts {
   /** Finished pods that are not yet in the status. */

@@ -16,7 +16,7 @@ import { every, keyOf, ReconcileLoop, splitKey, type RunController } from '../co
 import { isPodFinished } from '../pod-state.ts';
 import { servedResources } from '../served-resources.ts';
 
-export interface CountedResource {
+interface CountedResource {
   readonly group: string;
   readonly resource: string;
 }

@@ -10,7 +10,7 @@ import {
 } from '../../../api/meta/ip-addresses.ts';
 
 /** The class of services that this controller serves, beside those without a class. */
-export const LOAD_BALANCER_CLASS = 'orchlet.local/service-lb';
+const LOAD_BALANCER_CLASS = 'orchlet.local/service-lb';
 /** Nodes with this label receive no traffic of load balancers. */
 const EXCLUDED = 'node.kubernetes.io/exclude-from-external-load-balancers';
 /** Agents publish in it on which ports their hosts listen. */

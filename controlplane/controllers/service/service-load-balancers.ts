@@ -34,7 +34,7 @@ const SERVICE_NAME = 'kubernetes.io/service-name';
 /** The ports of etcd, which runs on nodes too. */
 const ETCD_PORTS = [2379, 2380] as const;
 
-export interface PortSpan {
+interface PortSpan {
   readonly first: number;
   readonly last: number;
 }

@@ -6,7 +6,7 @@ import type { PersistentVolumeClaim, Pod, StatefulSet, Wire } from '../../../api
 import { REVISION_HASH } from '../controller-revisions.ts';
 import { isPodAvailable, isPodReady, isPodTerminating } from '../pod-state.ts';
 
-export type StatefulSetStatus = Wire<V1StatefulSetStatus>;
+type StatefulSetStatus = Wire<V1StatefulSetStatus>;
 
 export const POD_NAME_LABEL = 'statefulset.kubernetes.io/pod-name';
 const POD_INDEX_LABEL = 'apps.kubernetes.io/pod-index';
@@ -18,7 +18,7 @@ export function ordinalOf(set: StatefulSet, pod: Pod): number | undefined {
   return /^(0|[1-9][0-9]*)$/.test(text) ? Number(text) : undefined;
 }
 
-export const firstOrdinal = (set: StatefulSet): number => set.spec?.ordinals?.start ?? 0;
+const firstOrdinal = (set: StatefulSet): number => set.spec?.ordinals?.start ?? 0;
 
 const replicasOf = (set: StatefulSet): number => set.spec?.replicas ?? 1;
 

@@ -31,7 +31,7 @@ const RETRY = { baseDelayMs: 1_000, maxDelayMs: 60_000 };
 const WORKERS = 4;
 const MODES: ReadonlySet<string> = new Set(['ReadWriteOnce', 'ReadWriteOncePod']);
 
-export interface LocalFolder {
+interface LocalFolder {
   /** On the node. */
   readonly path: string;
   /** Why the folder may hold more than its capacity, in the words of the agent; an empty string if it may not. */

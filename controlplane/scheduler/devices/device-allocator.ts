@@ -17,7 +17,7 @@ import {
 import { type DeviceSelection, SelectorError } from './device-selection.ts';
 import { type SearchBudget, SearchExhausted } from './search-budget.ts';
 
-export interface AllocationInput {
+interface AllocationInput {
   readonly claims: readonly ResourceClaim[];
   readonly pools: readonly DevicePool[];
   /** The keys of the devices that are already allocated. */

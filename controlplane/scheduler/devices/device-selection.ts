@@ -25,7 +25,7 @@ interface Selector {
   readonly results: WeakMap<Device, boolean>;
 }
 
-export interface SuitOptions {
+interface SuitOptions {
   readonly deviceClass: DeviceClass;
   readonly budget: SearchBudget;
 }

@@ -24,7 +24,7 @@ export interface Connector {
 /** The number of segments from the resource to the subresource: `pods/p/proxy`. */
 const PROXY_PARTS = 3;
 
-export interface ConnectorOptions {
+interface ConnectorOptions {
   readonly dialer: Dialer;
   readonly stripped: StrippedHeaders;
   /** Called for each connection, because certificates are rotated. */

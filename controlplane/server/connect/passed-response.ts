@@ -39,7 +39,7 @@ export interface TargetDialing {
   readonly name?: string;
 }
 
-export interface TargetRequest extends TargetDialing {
+interface TargetRequest extends TargetDialing {
   readonly origin: Origin;
   /** The percent-encoded path and query, which are sent unchanged. */
   readonly target: string;

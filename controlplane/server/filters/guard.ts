@@ -19,7 +19,7 @@ import type { ApiRequest, Filter } from '../request.ts';
 import { sendStatus } from '../response.ts';
 import { isLongRunning } from '../long-running.ts';
 
-export interface GuardOptions {
+interface GuardOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly encodings: Encodings;

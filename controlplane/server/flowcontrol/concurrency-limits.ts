@@ -44,7 +44,7 @@ const partOf = (
 const sharesOf = (spec: PriorityLevelSpec): number =>
   partOf(spec)?.nominalConcurrencyShares ?? (spec.type === 'Exempt' ? 0 : DEFAULT_SHARES);
 
-export interface AllocationItem {
+interface AllocationItem {
   readonly lower: number;
   readonly upper: number;
   readonly target: number;

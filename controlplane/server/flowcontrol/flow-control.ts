@@ -15,7 +15,7 @@ import { allocateFairly, concurrencyBounds } from './concurrency-limits.ts';
 import { compileSchemas, FlowClassifier, type CompiledSchema, type Flow } from './flow-classifier.ts';
 import { PriorityLevel } from './priority-level.ts';
 
-export interface FlowControlOptions {
+interface FlowControlOptions {
   readonly clock: Clock;
   /** The number of seats of the server. */
   readonly totalSeats: number;

@@ -12,7 +12,7 @@ import type { Clock, Timer } from '../../../api/machinery/clock.ts';
 import type { ApiRequest } from '../request.ts';
 import { SeatDemand } from './seat-demand.ts';
 
-export interface QueuingConfig {
+interface QueuingConfig {
   /** 0 means that nothing waits, and requests without a free seat are refused. */
   readonly queues: number;
   readonly queueLengthLimit: number;
@@ -20,7 +20,7 @@ export interface QueuingConfig {
 
 export type Grant = 'execute' | 'time-out' | 'cancelled';
 
-export interface SeatRequest {
+interface SeatRequest {
   /** The number of seats that the request takes. */
   readonly width: number;
   /** The indexes of the queues in which it may wait. */

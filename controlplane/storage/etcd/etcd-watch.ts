@@ -19,7 +19,7 @@ export interface EtcdEvent {
   readonly revision: number;
 }
 
-export interface EtcdWatchOptions {
+interface EtcdWatchOptions {
   readonly servers: EtcdServers;
   readonly clock: Clock;
   readonly logger: Logger;

@@ -7,7 +7,7 @@
  * - `unknown`: this process cannot know what was written, or cannot rely on the file any more. The storage takes no more
  * writes, and the process exits. Its supervisor restarts it, and the recovery of the write-ahead log decides what was written.
  */
-export type WriteOutcome = 'full' | 'refused' | 'unknown';
+type WriteOutcome = 'full' | 'refused' | 'unknown';
 
 const OUTCOMES: ReadonlyMap<string, WriteOutcome> = new Map(
   Object.entries({

@@ -21,7 +21,7 @@ import {
   type WorkerResponse,
 } from './protocol.ts';
 
-export interface SqliteStorageOptions {
+interface SqliteStorageOptions {
   readonly directory: string;
   readonly clock: Clock;
   readonly logger: Logger;

@@ -58,7 +58,7 @@ const lease: Strategy<Lease> = {
   columns: leaseColumns,
 };
 
-export type LeaseCandidate = Kind<{ spec: V1beta1LeaseCandidateSpec }>;
+type LeaseCandidate = Kind<{ spec: V1beta1LeaseCandidateSpec }>;
 
 const NO_VERSION = 'must be a valid semantic version';
 

@@ -18,7 +18,7 @@ export interface AgentConnection {
   readonly credentials: () => AgentCredentials;
 }
 
-export interface AgentTls {
+interface AgentTls {
   readonly cert?: string | Buffer;
   readonly key?: string | Buffer;
   readonly ca?: string | Buffer;
@@ -42,7 +42,7 @@ export function agentTls(
   return { cert, key, rejectUnauthorized: false, ...(servingKeys === undefined ? {} : { servingKeys }) };
 }
 
-export interface AgentRequest {
+interface AgentRequest {
   readonly node: string;
   readonly origin: AgentOrigin;
   readonly method: 'GET' | 'PUT' | 'DELETE';

@@ -21,7 +21,7 @@ type Node = Kind<Pick<V1Node, 'spec' | 'status'>>;
 type Service = Kind<Pick<V1Service, 'spec'>>;
 type Slice = Kind<Pick<V1EndpointSlice, 'endpoints' | 'ports'>>;
 
-export interface ConnectStores {
+interface ConnectStores {
   readonly pods: Store;
   readonly nodes: Store;
   readonly services: Store;

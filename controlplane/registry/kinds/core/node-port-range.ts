@@ -19,13 +19,13 @@ export interface PortRange {
   readonly to: number;
 }
 
-export interface NodePortRangeOptions {
+interface NodePortRangeOptions {
   readonly ports: PortRange;
   readonly claims: ServiceClaims;
   readonly storage: () => Storage;
 }
 
-export interface ServicePortsChange {
+interface ServicePortsChange {
   readonly service: Service | undefined;
   readonly old: Service | undefined;
 }

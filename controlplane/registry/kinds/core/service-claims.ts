@@ -8,7 +8,7 @@ import type { StoredResource } from '../../store.ts';
 import { clusterAddresses } from './service-ip-addresses.ts';
 import { portsOf, type Service } from './service-types.ts';
 
-export interface ServiceStores {
+interface ServiceStores {
   get(group: string, resource: string): StoredResource;
 }
 
