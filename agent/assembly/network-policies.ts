@@ -9,7 +9,7 @@ import type { Client } from '../../api/machinery/client.ts';
 import { pause, untilAborted } from '../../api/machinery/clock.ts';
 import { Informers } from '../../api/machinery/informer.ts';
 import type { SelfSubjectAccessReview } from '../../api/machinery/kinds.ts';
-import { namespaces, networkPolicies, pods, resource, type ResourceOf } from '../../api/machinery/resources.ts';
+import { groupVersion, namespaces, networkPolicies, pods } from '../../api/machinery/resources.ts';
 import type { NodeObject } from '../model/node.ts';
 import type { Pod } from '../model/pod.ts';
 import { setKernelParameters } from '../network/kernel-parameters.ts';
@@ -21,7 +21,7 @@ import type { Base } from './base.ts';
 import type { AgentEvents } from './events.ts';
 import type { Closing, Part } from './lifecycle.ts';
 
-export interface NetworkPolicyDeps {
+interface NetworkPolicyDeps {
   readonly client: Client | undefined;
   readonly checkpoints: PodCheckpoints | undefined;
   readonly node: { node(): NodeObject };
@@ -41,12 +41,9 @@ const DENIED_MS = 60_000;
 const ALLOWED_MS = 300_000;
 const NONE: NetworkPolicies = { admit: () => Promise.resolve(), forget: () => undefined };
 
-const accessReviews: ResourceOf<SelfSubjectAccessReview> = resource(
-  'authorization.k8s.io',
-  'v1',
+const accessReviews = groupVersion('authorization.k8s.io', 'v1').clusterScoped<SelfSubjectAccessReview>(
   'selfsubjectaccessreviews',
   'SelfSubjectAccessReview',
-  false,
 );
 
 /** The name of the table: several agents of one host have tables of their own, each for its own pods. */

@@ -1,6 +1,6 @@
 /**
  * Names the built-in resources that the program's own clients use, each with the static type of its objects, in the version
- * that informers read. `resource()` names custom resources at run time.
+ * that informers read.
  */
 import type { Resource } from './client.ts';
 import type * as kinds from './kinds.ts';
@@ -10,302 +10,172 @@ export interface ResourceOf<T> extends Resource {
   readonly objectType?: T;
 }
 
-export function resource(group: string, version: string, name: string, kind: string, namespaced: boolean): Resource {
-  return { group, version, resource: name, kind, namespaced };
+/** Makes the resources of one group and version; `T` is the type of the objects. */
+interface GroupVersion {
+  namespaced<T>(resource: string, kind: string): ResourceOf<T>;
+  clusterScoped<T>(resource: string, kind: string): ResourceOf<T>;
 }
 
-export const bindings: ResourceOf<kinds.Binding> = resource('', 'v1', 'bindings', 'Binding', true);
-export const configMaps: ResourceOf<kinds.ConfigMap> = resource('', 'v1', 'configmaps', 'ConfigMap', true);
-export const endpoints: ResourceOf<kinds.Endpoints> = resource('', 'v1', 'endpoints', 'Endpoints', true);
-export const events: ResourceOf<kinds.CoreEvent> = resource('', 'v1', 'events', 'Event', true);
-export const limitRanges: ResourceOf<kinds.LimitRange> = resource('', 'v1', 'limitranges', 'LimitRange', true);
-export const namespaces: ResourceOf<kinds.Namespace> = resource('', 'v1', 'namespaces', 'Namespace', false);
-export const networkPolicies: ResourceOf<kinds.NetworkPolicy> = resource(
-  'networking.k8s.io',
-  'v1',
-  'networkpolicies',
-  'NetworkPolicy',
-  true,
-);
-export const nodes: ResourceOf<kinds.Node> = resource('', 'v1', 'nodes', 'Node', false);
-export const persistentVolumeClaims: ResourceOf<kinds.PersistentVolumeClaim> = resource(
-  '',
-  'v1',
+/** Begins the name of a resource, also of one that is known at run time only. The group of the core resources is empty. */
+export function groupVersion(group: string, version: string): GroupVersion {
+  return {
+    namespaced: (resource, kind) => ({ group, version, resource, kind, namespaced: true }),
+    clusterScoped: (resource, kind) => ({ group, version, resource, kind, namespaced: false }),
+  };
+}
+
+const core = groupVersion('', 'v1');
+export const bindings = core.namespaced<kinds.Binding>('bindings', 'Binding');
+export const configMaps = core.namespaced<kinds.ConfigMap>('configmaps', 'ConfigMap');
+export const endpoints = core.namespaced<kinds.Endpoints>('endpoints', 'Endpoints');
+export const events = core.namespaced<kinds.CoreEvent>('events', 'Event');
+export const limitRanges = core.namespaced<kinds.LimitRange>('limitranges', 'LimitRange');
+export const namespaces = core.clusterScoped<kinds.Namespace>('namespaces', 'Namespace');
+export const nodes = core.clusterScoped<kinds.Node>('nodes', 'Node');
+export const persistentVolumeClaims = core.namespaced<kinds.PersistentVolumeClaim>(
   'persistentvolumeclaims',
   'PersistentVolumeClaim',
-  true,
 );
-export const persistentVolumes: ResourceOf<kinds.PersistentVolume> = resource(
-  '',
-  'v1',
-  'persistentvolumes',
-  'PersistentVolume',
-  false,
-);
-export const pods: ResourceOf<kinds.Pod> = resource('', 'v1', 'pods', 'Pod', true);
-export const podTemplates: ResourceOf<kinds.PodTemplate> = resource('', 'v1', 'podtemplates', 'PodTemplate', true);
-export const replicationControllers: ResourceOf<kinds.ReplicationController> = resource(
-  '',
-  'v1',
+export const persistentVolumes = core.clusterScoped<kinds.PersistentVolume>('persistentvolumes', 'PersistentVolume');
+export const pods = core.namespaced<kinds.Pod>('pods', 'Pod');
+export const replicationControllers = core.namespaced<kinds.ReplicationController>(
   'replicationcontrollers',
   'ReplicationController',
-  true,
 );
-export const resourceQuotas: ResourceOf<kinds.ResourceQuota> = resource(
-  '',
-  'v1',
-  'resourcequotas',
-  'ResourceQuota',
-  true,
-);
-export const secrets: ResourceOf<kinds.Secret> = resource('', 'v1', 'secrets', 'Secret', true);
-export const serviceAccounts: ResourceOf<kinds.ServiceAccount> = resource(
-  '',
-  'v1',
-  'serviceaccounts',
-  'ServiceAccount',
-  true,
-);
-export const services: ResourceOf<kinds.Service> = resource('', 'v1', 'services', 'Service', true);
-export const mutatingAdmissionPolicies: ResourceOf<kinds.MutatingAdmissionPolicy> = resource(
-  'admissionregistration.k8s.io',
-  'v1',
+export const resourceQuotas = core.namespaced<kinds.ResourceQuota>('resourcequotas', 'ResourceQuota');
+export const secrets = core.namespaced<kinds.Secret>('secrets', 'Secret');
+export const serviceAccounts = core.namespaced<kinds.ServiceAccount>('serviceaccounts', 'ServiceAccount');
+export const services = core.namespaced<kinds.Service>('services', 'Service');
+
+const networking = groupVersion('networking.k8s.io', 'v1');
+export const networkPolicies = networking.namespaced<kinds.NetworkPolicy>('networkpolicies', 'NetworkPolicy');
+export const ingressClasses = networking.clusterScoped<kinds.IngressClass>('ingressclasses', 'IngressClass');
+export const ingresses = networking.namespaced<kinds.Ingress>('ingresses', 'Ingress');
+export const ipAddresses = networking.clusterScoped<kinds.IPAddress>('ipaddresses', 'IPAddress');
+export const serviceCIDRs = networking.clusterScoped<kinds.ServiceCIDR>('servicecidrs', 'ServiceCIDR');
+
+const admission = groupVersion('admissionregistration.k8s.io', 'v1');
+export const mutatingAdmissionPolicies = admission.clusterScoped<kinds.MutatingAdmissionPolicy>(
   'mutatingadmissionpolicies',
   'MutatingAdmissionPolicy',
-  false,
 );
-export const mutatingAdmissionPolicyBindings: ResourceOf<kinds.MutatingAdmissionPolicyBinding> = resource(
-  'admissionregistration.k8s.io',
-  'v1',
+export const mutatingAdmissionPolicyBindings = admission.clusterScoped<kinds.MutatingAdmissionPolicyBinding>(
   'mutatingadmissionpolicybindings',
   'MutatingAdmissionPolicyBinding',
-  false,
 );
-export const mutatingWebhookConfigurations: ResourceOf<kinds.MutatingWebhookConfiguration> = resource(
-  'admissionregistration.k8s.io',
-  'v1',
+export const mutatingWebhookConfigurations = admission.clusterScoped<kinds.MutatingWebhookConfiguration>(
   'mutatingwebhookconfigurations',
   'MutatingWebhookConfiguration',
-  false,
 );
-export const validatingAdmissionPolicies: ResourceOf<kinds.ValidatingAdmissionPolicy> = resource(
-  'admissionregistration.k8s.io',
-  'v1',
+export const validatingAdmissionPolicies = admission.clusterScoped<kinds.ValidatingAdmissionPolicy>(
   'validatingadmissionpolicies',
   'ValidatingAdmissionPolicy',
-  false,
 );
-export const validatingAdmissionPolicyBindings: ResourceOf<kinds.ValidatingAdmissionPolicyBinding> = resource(
-  'admissionregistration.k8s.io',
-  'v1',
+export const validatingAdmissionPolicyBindings = admission.clusterScoped<kinds.ValidatingAdmissionPolicyBinding>(
   'validatingadmissionpolicybindings',
   'ValidatingAdmissionPolicyBinding',
-  false,
 );
-export const validatingWebhookConfigurations: ResourceOf<kinds.ValidatingWebhookConfiguration> = resource(
-  'admissionregistration.k8s.io',
-  'v1',
+export const validatingWebhookConfigurations = admission.clusterScoped<kinds.ValidatingWebhookConfiguration>(
   'validatingwebhookconfigurations',
   'ValidatingWebhookConfiguration',
-  false,
 );
-export const customResourceDefinitions: ResourceOf<kinds.CustomResourceDefinition> = resource(
-  'apiextensions.k8s.io',
-  'v1',
+
+const apiextensions = groupVersion('apiextensions.k8s.io', 'v1');
+export const customResourceDefinitions = apiextensions.clusterScoped<kinds.CustomResourceDefinition>(
   'customresourcedefinitions',
   'CustomResourceDefinition',
-  false,
 );
-export const apiServices: ResourceOf<kinds.APIService> = resource(
-  'apiregistration.k8s.io',
-  'v1',
-  'apiservices',
-  'APIService',
-  false,
-);
-export const controllerRevisions: ResourceOf<kinds.ControllerRevision> = resource(
-  'apps',
-  'v1',
+
+const apiregistration = groupVersion('apiregistration.k8s.io', 'v1');
+export const apiServices = apiregistration.clusterScoped<kinds.APIService>('apiservices', 'APIService');
+
+const apps = groupVersion('apps', 'v1');
+export const controllerRevisions = apps.namespaced<kinds.ControllerRevision>(
   'controllerrevisions',
   'ControllerRevision',
-  true,
 );
-export const daemonSets: ResourceOf<kinds.DaemonSet> = resource('apps', 'v1', 'daemonsets', 'DaemonSet', true);
-export const deployments: ResourceOf<kinds.Deployment> = resource('apps', 'v1', 'deployments', 'Deployment', true);
-export const replicaSets: ResourceOf<kinds.ReplicaSet> = resource('apps', 'v1', 'replicasets', 'ReplicaSet', true);
-export const statefulSets: ResourceOf<kinds.StatefulSet> = resource('apps', 'v1', 'statefulsets', 'StatefulSet', true);
-export const tokenReviews: ResourceOf<kinds.TokenReview> = resource(
-  'authentication.k8s.io',
-  'v1',
-  'tokenreviews',
-  'TokenReview',
-  false,
-);
-export const subjectAccessReviews: ResourceOf<kinds.SubjectAccessReview> = resource(
-  'authorization.k8s.io',
-  'v1',
+export const daemonSets = apps.namespaced<kinds.DaemonSet>('daemonsets', 'DaemonSet');
+export const deployments = apps.namespaced<kinds.Deployment>('deployments', 'Deployment');
+export const replicaSets = apps.namespaced<kinds.ReplicaSet>('replicasets', 'ReplicaSet');
+export const statefulSets = apps.namespaced<kinds.StatefulSet>('statefulsets', 'StatefulSet');
+
+const authentication = groupVersion('authentication.k8s.io', 'v1');
+export const tokenReviews = authentication.clusterScoped<kinds.TokenReview>('tokenreviews', 'TokenReview');
+
+const authorization = groupVersion('authorization.k8s.io', 'v1');
+export const subjectAccessReviews = authorization.clusterScoped<kinds.SubjectAccessReview>(
   'subjectaccessreviews',
   'SubjectAccessReview',
-  false,
 );
-export const horizontalPodAutoscalers: ResourceOf<kinds.HorizontalPodAutoscaler> = resource(
-  'autoscaling',
-  'v2',
+
+const autoscaling = groupVersion('autoscaling', 'v2');
+export const horizontalPodAutoscalers = autoscaling.namespaced<kinds.HorizontalPodAutoscaler>(
   'horizontalpodautoscalers',
   'HorizontalPodAutoscaler',
-  true,
 );
-export const cronJobs: ResourceOf<kinds.CronJob> = resource('batch', 'v1', 'cronjobs', 'CronJob', true);
-export const jobs: ResourceOf<kinds.Job> = resource('batch', 'v1', 'jobs', 'Job', true);
-export const certificateSigningRequests: ResourceOf<kinds.CertificateSigningRequest> = resource(
-  'certificates.k8s.io',
-  'v1',
+
+const batch = groupVersion('batch', 'v1');
+export const cronJobs = batch.namespaced<kinds.CronJob>('cronjobs', 'CronJob');
+export const jobs = batch.namespaced<kinds.Job>('jobs', 'Job');
+
+const certificates = groupVersion('certificates.k8s.io', 'v1');
+export const certificateSigningRequests = certificates.clusterScoped<kinds.CertificateSigningRequest>(
   'certificatesigningrequests',
   'CertificateSigningRequest',
-  false,
 );
-export const leases: ResourceOf<kinds.Lease> = resource('coordination.k8s.io', 'v1', 'leases', 'Lease', true);
-export const endpointSlices: ResourceOf<kinds.EndpointSlice> = resource(
-  'discovery.k8s.io',
-  'v1',
-  'endpointslices',
-  'EndpointSlice',
-  true,
-);
-export const eventsV1: ResourceOf<kinds.RegardingEvent> = resource('events.k8s.io', 'v1', 'events', 'Event', true);
-export const flowSchemas: ResourceOf<kinds.FlowSchema> = resource(
-  'flowcontrol.apiserver.k8s.io',
-  'v1',
-  'flowschemas',
-  'FlowSchema',
-  false,
-);
-export const priorityLevelConfigurations: ResourceOf<kinds.PriorityLevelConfiguration> = resource(
-  'flowcontrol.apiserver.k8s.io',
-  'v1',
+
+const coordination = groupVersion('coordination.k8s.io', 'v1');
+export const leases = coordination.namespaced<kinds.Lease>('leases', 'Lease');
+
+const discovery = groupVersion('discovery.k8s.io', 'v1');
+export const endpointSlices = discovery.namespaced<kinds.EndpointSlice>('endpointslices', 'EndpointSlice');
+
+const eventsGroup = groupVersion('events.k8s.io', 'v1');
+export const eventsV1 = eventsGroup.namespaced<kinds.RegardingEvent>('events', 'Event');
+
+const flowcontrol = groupVersion('flowcontrol.apiserver.k8s.io', 'v1');
+export const flowSchemas = flowcontrol.clusterScoped<kinds.FlowSchema>('flowschemas', 'FlowSchema');
+export const priorityLevelConfigurations = flowcontrol.clusterScoped<kinds.PriorityLevelConfiguration>(
   'prioritylevelconfigurations',
   'PriorityLevelConfiguration',
-  false,
 );
-export const ingressClasses: ResourceOf<kinds.IngressClass> = resource(
-  'networking.k8s.io',
-  'v1',
-  'ingressclasses',
-  'IngressClass',
-  false,
-);
-export const ingresses: ResourceOf<kinds.Ingress> = resource('networking.k8s.io', 'v1', 'ingresses', 'Ingress', true);
-export const ipAddresses: ResourceOf<kinds.IPAddress> = resource(
-  'networking.k8s.io',
-  'v1',
-  'ipaddresses',
-  'IPAddress',
-  false,
-);
-export const serviceCIDRs: ResourceOf<kinds.ServiceCIDR> = resource(
-  'networking.k8s.io',
-  'v1',
-  'servicecidrs',
-  'ServiceCIDR',
-  false,
-);
-export const runtimeClasses: ResourceOf<kinds.RuntimeClass> = resource(
-  'node.k8s.io',
-  'v1',
-  'runtimeclasses',
-  'RuntimeClass',
-  false,
-);
-export const podDisruptionBudgets: ResourceOf<kinds.PodDisruptionBudget> = resource(
-  'policy',
-  'v1',
+
+const node = groupVersion('node.k8s.io', 'v1');
+export const runtimeClasses = node.clusterScoped<kinds.RuntimeClass>('runtimeclasses', 'RuntimeClass');
+
+const policy = groupVersion('policy', 'v1');
+export const podDisruptionBudgets = policy.namespaced<kinds.PodDisruptionBudget>(
   'poddisruptionbudgets',
   'PodDisruptionBudget',
-  true,
 );
-export const clusterRoleBindings: ResourceOf<kinds.ClusterRoleBinding> = resource(
-  'rbac.authorization.k8s.io',
-  'v1',
+
+const rbac = groupVersion('rbac.authorization.k8s.io', 'v1');
+export const clusterRoleBindings = rbac.clusterScoped<kinds.ClusterRoleBinding>(
   'clusterrolebindings',
   'ClusterRoleBinding',
-  false,
 );
-export const clusterRoles: ResourceOf<kinds.ClusterRole> = resource(
-  'rbac.authorization.k8s.io',
-  'v1',
-  'clusterroles',
-  'ClusterRole',
-  false,
-);
-export const roleBindings: ResourceOf<kinds.RoleBinding> = resource(
-  'rbac.authorization.k8s.io',
-  'v1',
-  'rolebindings',
-  'RoleBinding',
-  true,
-);
-export const roles: ResourceOf<kinds.Role> = resource('rbac.authorization.k8s.io', 'v1', 'roles', 'Role', true);
-export const deviceClasses: ResourceOf<kinds.DeviceClass> = resource(
-  'resource.k8s.io',
-  'v1',
-  'deviceclasses',
-  'DeviceClass',
-  false,
-);
-export const resourceClaims: ResourceOf<kinds.ResourceClaim> = resource(
-  'resource.k8s.io',
-  'v1',
-  'resourceclaims',
-  'ResourceClaim',
-  true,
-);
-export const resourceClaimTemplates: ResourceOf<kinds.ResourceClaimTemplate> = resource(
-  'resource.k8s.io',
-  'v1',
+export const clusterRoles = rbac.clusterScoped<kinds.ClusterRole>('clusterroles', 'ClusterRole');
+export const roleBindings = rbac.namespaced<kinds.RoleBinding>('rolebindings', 'RoleBinding');
+export const roles = rbac.namespaced<kinds.Role>('roles', 'Role');
+
+const resource = groupVersion('resource.k8s.io', 'v1');
+export const deviceClasses = resource.clusterScoped<kinds.DeviceClass>('deviceclasses', 'DeviceClass');
+export const resourceClaims = resource.namespaced<kinds.ResourceClaim>('resourceclaims', 'ResourceClaim');
+export const resourceClaimTemplates = resource.namespaced<kinds.ResourceClaimTemplate>(
   'resourceclaimtemplates',
   'ResourceClaimTemplate',
-  true,
 );
-export const resourceSlices: ResourceOf<kinds.ResourceSlice> = resource(
-  'resource.k8s.io',
-  'v1',
-  'resourceslices',
-  'ResourceSlice',
-  false,
-);
-export const priorityClasses: ResourceOf<kinds.PriorityClass> = resource(
-  'scheduling.k8s.io',
-  'v1',
-  'priorityclasses',
-  'PriorityClass',
-  false,
-);
-export const csiDrivers: ResourceOf<kinds.CSIDriver> = resource(
-  'storage.k8s.io',
-  'v1',
-  'csidrivers',
-  'CSIDriver',
-  false,
-);
-export const csiNodes: ResourceOf<kinds.CSINode> = resource('storage.k8s.io', 'v1', 'csinodes', 'CSINode', false);
-export const storageClasses: ResourceOf<kinds.StorageClass> = resource(
-  'storage.k8s.io',
-  'v1',
-  'storageclasses',
-  'StorageClass',
-  false,
-);
-export const volumeAttachments: ResourceOf<kinds.VolumeAttachment> = resource(
-  'storage.k8s.io',
-  'v1',
-  'volumeattachments',
-  'VolumeAttachment',
-  false,
-);
-export const volumeAttributesClasses: ResourceOf<kinds.VolumeAttributesClass> = resource(
-  'storage.k8s.io',
-  'v1',
+export const resourceSlices = resource.clusterScoped<kinds.ResourceSlice>('resourceslices', 'ResourceSlice');
+
+const scheduling = groupVersion('scheduling.k8s.io', 'v1');
+export const priorityClasses = scheduling.clusterScoped<kinds.PriorityClass>('priorityclasses', 'PriorityClass');
+
+const storage = groupVersion('storage.k8s.io', 'v1');
+export const csiDrivers = storage.clusterScoped<kinds.CSIDriver>('csidrivers', 'CSIDriver');
+export const csiNodes = storage.clusterScoped<kinds.CSINode>('csinodes', 'CSINode');
+export const storageClasses = storage.clusterScoped<kinds.StorageClass>('storageclasses', 'StorageClass');
+export const volumeAttachments = storage.clusterScoped<kinds.VolumeAttachment>('volumeattachments', 'VolumeAttachment');
+export const volumeAttributesClasses = storage.clusterScoped<kinds.VolumeAttributesClass>(
   'volumeattributesclasses',
   'VolumeAttributesClass',
-  false,
 );

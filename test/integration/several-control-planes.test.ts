@@ -21,10 +21,10 @@ import {
   customResourceDefinitions,
   deployments,
   endpoints,
+  groupVersion,
   leases,
   nodes,
   pods,
-  resource,
   services,
 } from '../../api/machinery/resources.ts';
 import { ServerList } from '../../api/machinery/server-list.ts';
@@ -277,7 +277,7 @@ function insideNamespace(): void {
       };
       isEstablished = (conditions ?? []).some((one) => one.type === 'Established' && one.status === 'True');
     }
-    const gadgets = resource(group, 'v1', plural, kind, true);
+    const gadgets = groupVersion(group, 'v1').namespaced(plural, kind);
     const gadget = { apiVersion: `${group}/v1`, kind, metadata: { name: 'one', namespace: 'default' } };
     await second?.create(gadgets, 'default', gadget);
     assert.equal((await third?.get(gadgets, 'default', 'one'))?.metadata.name, 'one');

@@ -3,7 +3,7 @@
  * annotations of the policy show them. It is always on, as in kube-apiserver, where the strategies of policies and bindings
  * check it.
  */
-import { resource as resourceOf } from '../../../api/machinery/resources.ts';
+import { groupVersion } from '../../../api/machinery/resources.ts';
 import { forbidden } from '../../../api/meta/field-error.ts';
 import { jsonEqual } from '../../../api/meta/json-equality.ts';
 import { type KubeObject, parseApiVersion } from '../../../api/meta/object.ts';
@@ -58,7 +58,7 @@ export function paramsAuthorization(options: ParamsAuthorizationOptions): Admiss
   };
   const policyNamed = async (resource: keyof typeof POLICIES, name: string): Promise<Policy | undefined> => {
     const [policies, kind] = POLICIES[resource];
-    const source = sources.of<Policy>(resourceOf(GROUP, 'v1', policies, kind, false));
+    const source = sources.of<Policy>(groupVersion(GROUP, 'v1').clusterScoped(policies, kind));
     return source.get('', name) ?? (await source.live('', name));
   };
   const checkPolicy = async (attributes: AdmissionAttributes, policy: Policy, old: Policy | undefined) => {

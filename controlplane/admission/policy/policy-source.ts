@@ -1,5 +1,5 @@
 /** Finds the policies that match a request, with their bindings and parameters. A policy without a binding has no effect. */
-import { namespaces, resource as resourceOf, type ResourceOf } from '../../../api/machinery/resources.ts';
+import { namespaces, type ResourceOf } from '../../../api/machinery/resources.ts';
 import { fromLabelSelector } from '../../../api/meta/selector.ts';
 import { type GroupVersionResource, type KubeObject, parseApiVersion } from '../../../api/meta/object.ts';
 import type { ResourceInfo } from '../../../api/schema/schema.ts';
@@ -133,9 +133,8 @@ export class PolicySource {
     if (info.namespaced && where === '') {
       throw new ParamsError('cannot use namespaced paramRef in policy binding that matches cluster-scoped resources');
     }
-    const source = this.#options.sources.of<KubeObject>(
-      resourceOf(info.group, info.version, info.resource, info.kind, info.namespaced),
-    );
+    const { group, version, resource, namespaced } = info;
+    const source = this.#options.sources.of<KubeObject>({ group, version, resource, kind: info.kind, namespaced });
     const found = await this.#find(source, ref, where);
     if (found.length > 0) return found;
     if (ref.parameterNotFoundAction !== 'Deny') return [];

@@ -10,7 +10,7 @@ import { formatTime } from '../../../api/machinery/clock.ts';
 import { referenceTo } from '../../../api/machinery/event-recorder.ts';
 import type { Informer } from '../../../api/machinery/informer.ts';
 import type { HorizontalPodAutoscaler, Pod, Wire } from '../../../api/machinery/kinds.ts';
-import { horizontalPodAutoscalers, pods, resource, type ResourceOf } from '../../../api/machinery/resources.ts';
+import { groupVersion, horizontalPodAutoscalers, pods, type ResourceOf } from '../../../api/machinery/resources.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { parseApiVersion, type KubeObject } from '../../../api/meta/object.ts';
 import { approximate, parseQuantity } from '../../../api/meta/quantity.ts';
@@ -179,7 +179,7 @@ class HorizontalAutoscaler {
     try {
       if (info === undefined || gv === undefined)
         throw new Error(`no matches for kind "${kind}" in group "${gv?.group ?? ''}"`);
-      const found: ResourceOf<Scale> = resource(info.group, info.version, info.resource, info.kind, true);
+      const found = groupVersion(info.group, info.version).namespaced<Scale>(info.resource, info.kind);
       return {
         resource: found,
         scale: await this.#environment.client.get(found, namespace, name, { subresource: 'scale' }),

@@ -1,6 +1,6 @@
 /** A client of the metrics APIs: resource metrics, custom metrics of pods and other objects, and external metrics. */
 import { parseDuration } from '../../../api/component/duration.ts';
-import { resource as resourceOf, type ResourceOf } from '../../../api/machinery/resources.ts';
+import { groupVersion } from '../../../api/machinery/resources.ts';
 import type { TypedClient } from '../../../api/machinery/typed-client.ts';
 import type { KubeObject } from '../../../api/meta/object.ts';
 import { milliUnits, parseQuantity } from '../../../api/meta/quantity.ts';
@@ -49,12 +49,9 @@ interface ValueItem {
 
 const milliOf = (text: string): number => Number(milliUnits(parseQuantity(text)));
 
-const podMetrics: ResourceOf<KubeObject & ResourceItem> = resourceOf(
-  'metrics.k8s.io',
-  'v1beta1',
+const podMetrics = groupVersion('metrics.k8s.io', 'v1beta1').namespaced<KubeObject & ResourceItem>(
   'pods',
   'PodMetrics',
-  true,
 );
 
 export class MetricsClient {

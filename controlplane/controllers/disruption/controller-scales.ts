@@ -8,11 +8,10 @@ import type { Informers } from '../../../api/machinery/informer.ts';
 import type { Pod } from '../../../api/machinery/kinds.ts';
 import {
   deployments,
+  groupVersion,
   replicaSets,
   replicationControllers,
-  resource,
   statefulSets,
-  type ResourceOf,
 } from '../../../api/machinery/resources.ts';
 import type { ControllerEnvironment } from '../controller.ts';
 import { controllerOf } from '../owner-references.ts';
@@ -62,7 +61,7 @@ export function controllerScales(
       throw new Error(
         `${info.group === '' ? info.resource : `${info.resource}.${info.group}`} does not implement the scale subresource`,
       );
-    const found: ResourceOf<Scale> = resource(info.group, info.version, info.resource, info.kind, true);
+    const found = groupVersion(info.group, info.version).namespaced<Scale>(info.resource, info.kind);
     const scale = await tolerate(client.get(found, namespace, name, { subresource: 'scale' }), isNotFound);
     return scale === undefined || scale.metadata.uid !== uid ? undefined : { uid, replicas: scale.spec?.replicas ?? 0 };
   };

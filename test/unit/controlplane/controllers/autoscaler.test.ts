@@ -4,9 +4,9 @@ import { formatTime } from '../../../../api/machinery/clock.ts';
 import type { HorizontalPodAutoscaler, Pod } from '../../../../api/machinery/kinds.ts';
 import {
   deployments,
+  groupVersion,
   horizontalPodAutoscalers,
   pods as podResource,
-  resource,
 } from '../../../../api/machinery/resources.ts';
 import { newStatusError } from '../../../../api/meta/status-error.ts';
 import { horizontalAutoscaler } from '../../../../controlplane/controllers/autoscaler/horizontal-autoscaler.ts';
@@ -188,7 +188,7 @@ describe('steadying', () => {
   });
 });
 
-const podMetrics = resource('metrics.k8s.io', 'v1beta1', 'pods', 'PodMetrics', true);
+const podMetrics = groupVersion('metrics.k8s.io', 'v1beta1').namespaced('pods', 'PodMetrics');
 
 function autoscalerTest(cpu: string | undefined, spec: Partial<NonNullable<HorizontalPodAutoscaler['spec']>> = {}) {
   const autoscaler: HorizontalPodAutoscaler = {

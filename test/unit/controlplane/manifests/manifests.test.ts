@@ -4,7 +4,7 @@ import { mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, afterEach, before, beforeEach, test } from 'node:test';
-import { configMaps, events, namespaces, resource, services } from '../../../../api/machinery/resources.ts';
+import { configMaps, events, groupVersion, namespaces, services } from '../../../../api/machinery/resources.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { isNotFound, tolerate } from '../../../../api/meta/status-error.ts';
 import { inventoryName, MANIFEST_LABEL } from '../../../../controlplane/manifests/inventory.ts';
@@ -137,7 +137,7 @@ test('what needs a namespace or a definition of the same folder waits for it, wh
       `metadata: {name: ${own}}`,
     ].join('\n'),
   );
-  const widgets = resource(group, 'v1', 'widgets', 'Widget', true);
+  const widgets = groupVersion(group, 'v1').namespaced('widgets', 'Widget');
   await until('the custom resource', () => plane.client.get(widgets, own, 'w'));
   assert.deepEqual(await eventsOf('a.yaml'), []);
 });

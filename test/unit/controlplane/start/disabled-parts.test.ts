@@ -8,9 +8,9 @@ import { type FlagTable, parseFlags } from '../../../../api/component/flags.ts';
 import {
   apiServices,
   clusterRoleBindings,
+  groupVersion,
   networkPolicies,
   nodes,
-  resource,
   services,
   storageClasses,
 } from '../../../../api/machinery/resources.ts';
@@ -22,7 +22,7 @@ import { partsFlags } from '../../../../controlplane/options/parts.ts';
 
 const METRICS = 'v1beta1.metrics.k8s.io';
 const DEFAULT = 'storageclass.kubernetes.io/is-default-class';
-const usage = resource('metrics.k8s.io', 'v1beta1', 'nodes', 'NodeMetrics', false);
+const usage = groupVersion('metrics.k8s.io', 'v1beta1').clusterScoped('nodes', 'NodeMetrics');
 
 async function withPlane(
   flags: NonNullable<Parameters<typeof startControlPlane>[0]>['flags'],
