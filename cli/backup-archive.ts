@@ -17,7 +17,7 @@ import { tarEntries } from '../api/codec/tar-entries.ts';
 const MAX_FILE_BYTES = 1 << 20;
 const MAX_FILES = 1000;
 
-export interface BackupLayout {
+interface BackupLayout {
   /** Path of the storage below the directory. */
   readonly storage: string;
   /** Files and directories of files, of which each may be missing. */

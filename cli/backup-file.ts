@@ -12,7 +12,7 @@ import { CommandError } from './command.ts';
 const ABOUT = 'backup.json';
 const FORMAT = 1;
 
-export interface ArchiveSources {
+interface ArchiveSources {
   /** The data directory. */
   readonly directory: string;
   /** A copy of the storage, which is moved into the archive. */

@@ -15,7 +15,7 @@ import { removeBackupLeftovers } from './backup-scratch.ts';
 import { UsageError } from '../api/component/flags.ts';
 import { isS3, type S3Flags } from './s3/settings.ts';
 
-export interface BackupScheduleOptions {
+interface BackupScheduleOptions {
   /** Five fields, as in crontab(5), in the local time zone; `''`: no backups. */
   readonly schedule: string;
   readonly keep: number;
@@ -101,7 +101,7 @@ async function backupPlace({ directory, dataDir, s3 }: BackupScheduleOptions): P
   return directoryPlace(directory === '' ? join(resolve(dataDir), 'backups') : resolve(directory), systemClock);
 }
 
-export interface TakeBackupOptions {
+interface TakeBackupOptions {
   readonly place: BackupPlace;
   readonly keep: number;
   readonly clock: Clock;

@@ -30,7 +30,7 @@ function randomText(length: number): string {
   return Array.from({ length }, () => ALPHABET[randomInt(ALPHABET.length)]).join('');
 }
 
-export interface TokenFacts {
+interface TokenFacts {
   readonly description: string;
   readonly groups: readonly string[];
   readonly usages: readonly string[];

@@ -7,7 +7,7 @@ import { type Clock, systemClock } from '../api/machinery/clock.ts';
 
 const CLOSE_WITHIN_MS = 25_000;
 
-export interface ClosePlaneOptions {
+interface ClosePlaneOptions {
   readonly logger: Logger;
   readonly clock?: Clock;
 }

@@ -23,7 +23,7 @@ export const accessFlags = {
   dataDir: dataDirectoryFlag('Access'),
 } as const;
 
-export interface Cluster {
+interface Cluster {
   readonly client: HttpClient;
   /** URL. */
   readonly server: string;

@@ -22,7 +22,7 @@ export interface Command {
 }
 
 /** The words after the flags. A wrong number of them is a usage error. */
-export interface CommandArguments {
+interface CommandArguments {
   /** The arguments as `--help` shows them: `[NAME…]`. */
   readonly usage: string;
   readonly least: number;

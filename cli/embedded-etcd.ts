@@ -8,7 +8,7 @@ import type { EtcdMember } from '../controlplane/storage/etcd/etcd-members.ts';
 import { CommandError } from './command.ts';
 import type { EmbeddedEtcd } from './control-plane-bundle.ts';
 
-export interface OwnEtcd {
+interface OwnEtcd {
   readonly tls: GrpcTls;
   /** The URLs of the own member and of those that the cluster had when it joined. */
   readonly ownUrl: string;
@@ -18,7 +18,7 @@ export interface OwnEtcd {
 }
 
 /** `undefined` if the control plane of the directory runs no etcd. Throws an `EtcdError` if that does not answer. */
-export async function ownEtcdOf(dataDirectory: string): Promise<OwnEtcd | undefined> {
+async function ownEtcdOf(dataDirectory: string): Promise<OwnEtcd | undefined> {
   const paths = etcdPaths(resolve(dataDirectory));
   const [record, tls] = await Promise.all([readMember(paths), readEtcdClient(paths)]);
   if (record === undefined || tls === undefined) return undefined;

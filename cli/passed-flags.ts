@@ -1,7 +1,7 @@
 /** Parses flags that a command passes on to one of its parts (`--agent-arg name=value`), by the flag table of that part. */
 import { type FlagTable, type FlagValues, parseFlags, UsageError } from '../api/component/flags.ts';
 
-export interface PassedFlags<Table> {
+interface PassedFlags<Table> {
   /** The values of the flags that were set. */
   readonly values: Partial<FlagValues<Table>>;
   readonly warnings: readonly string[];

@@ -4,7 +4,7 @@ import { DEFAULT_CNI_PLACES, missingPlugins, type CniPlaces } from '../agent/net
 import { hostNetwork, type HostNetwork, type LinkSupport } from '../agent/network/podnetwork/host-network.ts';
 import type { Finding } from './host-checks.ts';
 
-export interface PodNetworkHost {
+interface PodNetworkHost {
   readonly network: Pick<HostNetwork, 'linkSupport'>;
   readonly places: CniPlaces;
   /** A container runtime that uses CNI plugins is installed. */

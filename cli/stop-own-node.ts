@@ -24,7 +24,7 @@ interface NodeSpec {
   readonly taints?: readonly { readonly key: string; readonly value?: string; readonly effect: string }[];
 }
 
-export interface StopOptions {
+interface StopOptions {
   readonly clock: Clock;
   readonly logger: Logger;
 }

@@ -7,7 +7,7 @@ import { systemClock } from '../api/machinery/clock.ts';
 
 /** `EX_IOERR` of sysexits.h. */
 const EXIT_CODE = 74;
-export interface StorageFailure {
+interface StorageFailure {
   /** For `startControlPlane`. It may be called at any time, and the process exits soon afterwards. */
   readonly onFatal: (error: Error) => void;
   /** Resolves with the error. */

@@ -13,9 +13,9 @@ const root = new URL('../', import.meta.url);
 const facts = new URL('api/schema/facts/', root);
 const models = new URL('node_modules/@kubernetes/client-node/dist/gen/models/', root);
 
-export type Presence = 'print' | 'null' | 'keep' | 'omit';
+type Presence = 'print' | 'null' | 'keep' | 'omit';
 
-export interface FieldFacts {
+interface FieldFacts {
   name: string;
   number: string;
   type: string;
@@ -23,7 +23,7 @@ export interface FieldFacts {
   options: Record<string, string>;
 }
 
-export interface TypeFacts {
+interface TypeFacts {
   name: string;
   options: Record<string, string>;
   fields: FieldFacts[];

@@ -28,7 +28,7 @@ import type { Zpages } from '../server/zpages.ts';
 import { type AgentServer, type AgentServerOptions, startAgentServer } from '../server/server.ts';
 import { cipherName, groupNames } from '../server/tls-names.ts';
 
-export interface AssembledServerOptions {
+interface AssembledServerOptions {
   readonly flags: AgentFlags;
   readonly gates: FeatureGates;
   readonly effective: Pick<EffectiveOptions, 'origins'>;
@@ -159,14 +159,14 @@ type Exposure = Pick<AssembledServerOptions, 'flags' | 'client' | 'effective'>;
  * Without an API server no client is authorized, and with the kubelet's defaults every client that reaches the port could run
  * commands in pods. Explicit settings of the administrator apply unchanged.
  */
-export function anonymousAccess({ flags, client, effective }: Exposure): 'none' | 'health' | 'any' {
+function anonymousAccess({ flags, client, effective }: Exposure): 'none' | 'health' | 'any' {
   if (!flags.anonymousAuth) return 'none';
   const { origins } = effective;
   const isExplicit = [origins.get('anonymousAuth'), origins.get('authorizationMode')].some(isChosen);
   return client === undefined && !isExplicit ? 'health' : 'any';
 }
 
-export function readOnlyPort({ flags, client, effective }: Exposure): number {
+function readOnlyPort({ flags, client, effective }: Exposure): number {
   if (flags.runonce) return 0;
   return client === undefined && !isChosen(effective.origins.get('readOnlyPort')) ? 0 : flags.readOnlyPort;
 }

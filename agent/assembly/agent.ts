@@ -60,14 +60,14 @@ import { createLocalVolumes, createVolumes, type AgentVolumes } from './volumes.
 /**
  * The connections to the outside, which are created before all other parts: the container runtime, the API server, the metrics.
  */
-export interface Outside {
+interface Outside {
   readonly version: string;
   readonly runtime: Runtime;
   readonly api: ApiClients | undefined;
   readonly registries: AgentRegistries;
 }
 
-export interface AssembledAgent {
+interface AssembledAgent {
   readonly table: PodTable;
   readonly host: PodHost;
   readonly status: NodeStatusSource;

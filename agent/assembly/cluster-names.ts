@@ -21,7 +21,7 @@ export const DEFAULT_DOMAIN = 'cluster.local';
 const CONFIG_NAMESPACE = 'kube-system';
 const CONFIG_NAME = 'kube-dns';
 
-export interface ClusterNamesOptions {
+interface ClusterNamesOptions {
   /** The addresses that pods send queries to. */
   readonly nameServers: () => readonly string[];
   readonly metrics: MetricsRegistry;

@@ -46,7 +46,7 @@ export interface ClusterServices {
   close(how: { readonly hostCleared: boolean }): Promise<void>;
 }
 
-export interface NodeFacts {
+interface NodeFacts {
   node(): NodeObject;
   podCidrs(): readonly string[];
 }
@@ -242,7 +242,7 @@ const addressesOf = ({ status }: NodeObject, wanted: 'InternalIP' | 'ExternalIP'
   (status?.addresses ?? []).filter(({ type }) => type === wanted).map(({ address }) => address);
 
 /** The ranges of `--nodeport-addresses` in canonical form. */
-export function nodePortRanges(values: readonly string[], node: NodeObject): string[] {
+function nodePortRanges(values: readonly string[], node: NodeObject): string[] {
   return values.flatMap((value) => {
     if (value !== 'primary') return canonicalRange(value, value.includes(':') ? 'IPv6' : 'IPv4') ?? [];
     return addressesOf(node, 'InternalIP').map((address) => `${address}/${address.includes(':') ? 128 : 32}`);

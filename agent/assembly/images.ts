@@ -16,7 +16,7 @@ import type { Base } from './base.ts';
 import type { AgentEvents } from './events.ts';
 import type { Part } from './lifecycle.ts';
 
-export interface ImagesDeps {
+interface ImagesDeps {
   readonly runtime: Runtime;
   readonly events: AgentEvents;
   readonly node: Pick<NodeInfo, 'node'>;

@@ -13,7 +13,7 @@ import type { Base } from './base.ts';
  */
 export const SHUTDOWN_STATE_FILE = 'graceful_node_shutdown_state';
 
-export interface ShutdownParts {
+interface ShutdownParts {
   readonly registry: MetricsRegistry;
   readonly workers: PodWorkers;
   readonly activePods: () => readonly Pod[];

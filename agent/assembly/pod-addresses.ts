@@ -19,7 +19,7 @@ import type { Base } from './base.ts';
 import type { AgentEvents } from './events.ts';
 import type { Closing, Part } from './lifecycle.ts';
 
-export interface PodAddressDeps {
+interface PodAddressDeps {
   readonly runtime: Pick<Runtime, 'sandboxProcess'>;
   readonly node: { node(): NodeObject };
   readonly events: Pick<AgentEvents, 'aboutNode'>;

@@ -9,7 +9,7 @@ import type { Clock } from '../../api/machinery/clock.ts';
 import { WakeableLoop } from '../../api/machinery/wakeable-loop.ts';
 import type { Runtime } from '../runtime/runtime.ts';
 
-export interface PodCidrsOptions {
+interface PodCidrsOptions {
   readonly node: { onPodCidrs(listener: (cidrs: readonly string[]) => void): void };
   readonly runtime: Pick<Runtime, 'setPodCidr'>;
   /** Resolves to the MTU of pods, if the pod network determines it. */

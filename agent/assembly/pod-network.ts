@@ -25,7 +25,7 @@ import type { Base } from './base.ts';
 import type { AgentEvents } from './events.ts';
 import type { Closing, Part } from './lifecycle.ts';
 
-export interface PodNetworkDeps {
+interface PodNetworkDeps {
   readonly client: Client | undefined;
   readonly checkpoints: PodCheckpoints | undefined;
   readonly node: Pick<NodeManager, 'node' | 'hostIps' | 'podCidrs' | 'onPodCidrs' | 'changed'>;

@@ -14,7 +14,7 @@ export interface PodState {
   readonly table: PodTable;
 }
 
-export interface PodStateDeps {
+interface PodStateDeps {
   readonly client: Client | undefined;
   readonly podConfig: PodConfig;
   /** Called when the API server has a status, with the milliseconds since the status changed. */

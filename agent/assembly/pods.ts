@@ -45,7 +45,7 @@ import type { AgentVolumes } from './volumes.ts';
 
 const PROBE_OUTPUT_BYTES = 16 * 1024;
 
-export interface PodsDeps {
+interface PodsDeps {
   readonly runtime: Runtime;
   readonly client: Client | undefined;
   readonly registries: AgentRegistries;

@@ -35,7 +35,7 @@ import type { AgentRegistries } from './registries.ts';
 const CGROUP_MOUNT = '/sys/fs/cgroup';
 const PROBE_METRICS_PERIOD_MS = 60_000;
 
-export interface UsageDeps {
+interface UsageDeps {
   readonly registries: AgentRegistries;
   readonly runtime: Runtime;
   readonly volumes: VolumeManager;
@@ -105,7 +105,7 @@ export async function createUsage(base: Base, deps: UsageDeps): Promise<Usage> {
   };
 }
 
-export interface EvictionDeps {
+interface EvictionDeps {
   readonly settings: EvictionSettings;
   readonly pressure: NodePressure;
   readonly metrics: MetricsRegistry;

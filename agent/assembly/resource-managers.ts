@@ -34,7 +34,7 @@ import type { Runtime } from '../runtime/runtime.ts';
 import type { Base } from './base.ts';
 import type { Part } from './lifecycle.ts';
 
-export interface ResourceManagerDeps {
+interface ResourceManagerDeps {
   readonly runtime: Runtime;
   readonly metrics: MetricsRegistry;
   readonly client: Client | undefined;

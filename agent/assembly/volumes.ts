@@ -35,7 +35,7 @@ export interface AgentVolumes extends Part {
   readonly csiDrivers: CsiDrivers;
 }
 
-export interface VolumeParts {
+interface VolumeParts {
   /** Reads and writes objects about the node, such as its CSINode. */
   readonly client: Client | undefined;
   /** Reads the objects that pods refer to. */

@@ -31,7 +31,7 @@ const O_PATH = 0o10000000;
 const SCAN_ENTRIES = 1024;
 const { O_CREAT, O_DIRECTORY, O_EXCL, O_NOCTTY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = constants;
 
-export interface NewFile {
+interface NewFile {
   readonly content: Buffer | string;
   /** The permission bits, regardless of the umask. */
   readonly mode: number;

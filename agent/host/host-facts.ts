@@ -52,7 +52,7 @@ const ARCHITECTURES: ReadonlyMap<string, string> = new Map(
   }),
 );
 
-export function architecture(): string {
+function architecture(): string {
   return ARCHITECTURES.get(arch()) ?? arch();
 }
 

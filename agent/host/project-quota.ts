@@ -53,7 +53,7 @@ export const hostFolderLimits: FolderLimits = {
   },
 };
 
-export interface MountPoint {
+interface MountPoint {
   readonly path: string;
   readonly type: string;
   readonly options: readonly string[];

@@ -4,7 +4,6 @@
 import type {
   V1Container,
   V1ContainerStatus,
-  V1EphemeralContainer,
   V1Pod,
   V1PodCondition,
   V1PodSpec,
@@ -13,17 +12,16 @@ import type {
 import type { ObjectMeta } from '../../api/meta/object.ts';
 import type { Wire } from './wire.ts';
 
-export type PodSpec = Wire<V1PodSpec>;
+type PodSpec = Wire<V1PodSpec>;
 export type Volume = NonNullable<PodSpec['volumes']>[number];
 export type PodStatus = Wire<V1PodStatus>;
 export type PodCondition = Wire<V1PodCondition>;
 export type ContainerStatusJson = Wire<V1ContainerStatus>;
 export type Container = Wire<V1Container>;
-export type EphemeralContainer = Wire<V1EphemeralContainer>;
 /** A defaulted and valid pod, as the sources report it. It is shared and must not be changed in place. */
 export type Pod = Omit<Wire<V1Pod>, 'metadata' | 'spec' | 'status'> & {
   metadata: PodMetadata;
   spec: PodSpec;
   status?: PodStatus;
 };
-export type PodMetadata = ObjectMeta & { name: string; namespace: string; uid: string };
+type PodMetadata = ObjectMeta & { name: string; namespace: string; uid: string };

@@ -11,7 +11,7 @@ import { networkNamespace } from './namespace-lock.ts';
 const RECORDS = '/run/orchlet/kernel-parameters';
 const PARAMETERS = '/proc/sys';
 
-export interface KernelParameterRecord {
+interface KernelParameterRecord {
   /** The name in the form of `/proc/sys`: `net/ipv4/ip_forward`. */
   readonly name: string;
   readonly before: string;
@@ -20,7 +20,7 @@ export interface KernelParameterRecord {
 }
 
 /** The places of records and parameters; tests have others. */
-export interface KernelParameterPlaces {
+interface KernelParameterPlaces {
   readonly records?: string;
   readonly parameters?: string;
 }

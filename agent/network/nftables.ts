@@ -24,7 +24,7 @@ export interface ExpiringElement {
 }
 
 /** The address family of a table. */
-export type TableType = 'inet' | 'ip' | 'ip6' | 'bridge';
+type TableType = 'inet' | 'ip' | 'ip6' | 'bridge';
 
 /** `prefix` is a command that runs `nft` elsewhere, for example in a network namespace. */
 export function hostNftables(prefix: readonly string[] = []): Nftables {

@@ -9,7 +9,7 @@ import { text } from 'node:stream/consumers';
 /** The longest error that is logged, in characters. Tools may quote whole lines of their input. */
 const LONGEST_ERROR = 1000;
 
-export interface Exit {
+interface Exit {
   /** `null` if a signal ended the tool. */
   readonly code: number | null;
   readonly stderr: string;

@@ -25,7 +25,7 @@ const CHECK_MS = 15_000;
 /** More servers than any cluster has. */
 const MOST_SERVERS = 32;
 
-export interface KnownServersOptions {
+interface KnownServersOptions {
   /** `server` of the kubeconfig, and further servers that it lists. */
   readonly configured: readonly string[];
   /** The agent's own directory (`--root-dir`). */

@@ -5,7 +5,7 @@
  */
 export type GateStage = 'alpha' | 'beta' | 'ga' | 'deprecated';
 
-export interface FeatureGate {
+interface FeatureGate {
   readonly stage: GateStage;
   readonly default: boolean;
   /** The gate can only be set to its default. */

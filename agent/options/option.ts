@@ -14,7 +14,7 @@ export interface JsonForm<T extends FlagType> {
   readonly write: (value: FlagTypes[T]) => unknown;
 }
 
-export interface ConfigField<T extends FlagType> {
+interface ConfigField<T extends FlagType> {
   /** For example `authentication.x509.clientCAFile`. */
   readonly path: string;
   /** Zero is a valid value. For other fields, zero in the file means the default, as in the kubelet. */
@@ -30,7 +30,7 @@ export interface ConfigField<T extends FlagType> {
   readonly flagStays?: true;
 }
 
-export interface AgentOption<T extends FlagType = FlagType> extends Flag<T> {
+interface AgentOption<T extends FlagType = FlagType> extends Flag<T> {
   readonly config?: ConfigField<T>;
 }
 
@@ -46,9 +46,4 @@ export function field<T extends FlagType>(
   row: Omit<AgentOption<T>, 'name' | 'config'> & { readonly config: ConfigField<T> },
 ): AgentOption<T> {
   return { ...row, name: '' };
-}
-
-/** Returns the name of the option for messages: `--port`, or `the field nodeLeaseDurationSeconds`. */
-export function nameOf(row: AnyOption): string {
-  return row.name === '' ? `the field ${row.config?.path ?? '?'}` : `--${row.name}`;
 }

@@ -31,7 +31,7 @@ const PERIOD_MS = 2_000;
 const COLLECT_MS = 60_000;
 const RESIZE_RETRY_MS = 30_000;
 
-export interface HousekeepingOptions {
+interface HousekeepingOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly runtime: Runtime;

@@ -8,7 +8,7 @@ import type { StatusManager } from './status/status-manager.ts';
 import type { PodManager } from './workers/pod-manager.ts';
 import { isEnded, type PodWorkers } from './workers/pod-workers.ts';
 
-export interface PodTableOptions {
+interface PodTableOptions {
   readonly desired: PodManager;
   readonly workers: PodWorkers;
   readonly statuses: Pick<StatusManager, 'get'>;

@@ -9,7 +9,7 @@ import type { Pod } from '../model/pod.ts';
 import { formatPod } from '../runtime/kuberuntime/pod-containers.ts';
 import type { PodWorkers } from './workers/pod-workers.ts';
 
-export interface PreemptionOptions {
+interface PreemptionOptions {
   readonly workers: Pick<PodWorkers, 'kill' | 'finished' | 'state'>;
   readonly events: PodEventRecorder;
   readonly clock: Clock;

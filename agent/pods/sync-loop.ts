@@ -19,14 +19,14 @@ import type { PodSync } from './workers/pod-sync.ts';
 import { isEnded, type PodWorkers } from './workers/pod-workers.ts';
 
 /** Allocates exclusive resources to a pod after its admission, before its worker starts. */
-export interface ResourceAdmission {
+interface ResourceAdmission {
   /** Returns `undefined` if the pod requests no such resource. */
   admit(pod: Pod): Promise<Refusal | undefined> | undefined;
   /** Releases the resources of a pod that has terminated. */
   release(podUid: string): void;
 }
 
-export interface SyncLoopOptions {
+interface SyncLoopOptions {
   readonly logger: Logger;
   readonly table: PodTable;
   readonly desired: PodManager;

@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto';
 /** The label of everything that an agent creates in a container runtime. Its value is the agent's instance. */
 export const LABEL_INSTANCE = 'orchlet.dev/instance';
 
-export interface InstanceFacts {
+interface InstanceFacts {
   readonly nodeName: string;
   /** The agent's root directory. */
   readonly rootDirectory: string;

@@ -20,14 +20,14 @@ export interface Leftover {
   remove(): Promise<void>;
 }
 
-export interface LeftoverSearch {
+interface LeftoverSearch {
   readonly instance: string;
   /** The uids of pods that have a directory of the agent. */
   readonly podUids: ReadonlySet<string>;
   readonly clock: Clock;
 }
 
-export interface RuntimeEndpoints {
+interface RuntimeEndpoints {
   /** `unix:///path`; empty for the usual socket. */
   readonly docker: string;
   readonly cri: string;

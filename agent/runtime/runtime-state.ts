@@ -10,7 +10,7 @@ const INTERVAL_MS = 5_000;
 /** The runtime counts as down after it has not responded for this long. */
 const DOWN_AFTER_MS = 30_000;
 
-export interface RuntimeStateOptions {
+interface RuntimeStateOptions {
   readonly runtime: Pick<Runtime, 'conditions'>;
   readonly clock: Clock;
   readonly logger: Logger;

@@ -32,7 +32,7 @@ export class RuntimeError extends Error {
   }
 }
 
-export type NamespaceMode = 'pod' | 'container' | 'node' | 'target';
+type NamespaceMode = 'pod' | 'container' | 'node' | 'target';
 
 export interface NamespaceOptions {
   readonly network: 'pod' | 'node';
@@ -282,7 +282,7 @@ export interface RuntimeCondition {
   readonly message: string;
 }
 
-export interface RuntimeHandler {
+interface RuntimeHandler {
   readonly name: string;
   readonly recursiveReadOnlyMounts: boolean;
   readonly userNamespaces: boolean;

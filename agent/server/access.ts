@@ -11,7 +11,7 @@ import type { Clock } from '../../api/machinery/clock.ts';
 import { subjectAccessReviews, tokenReviews } from '../../api/machinery/resources.ts';
 import { parseCertificate } from '../../api/pki/certificate.ts';
 
-export interface AgentUser {
+interface AgentUser {
   readonly name: string;
   readonly uid: string;
   readonly groups: readonly string[];

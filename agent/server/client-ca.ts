@@ -13,7 +13,7 @@ const FIRST_RETRY_MS = 1_000;
 /** The kubelet's name of this queue. */
 const QUEUE_NAME = 'DynamicCABundle-client-ca-bundle';
 
-export interface ClientCaOptions {
+interface ClientCaOptions {
   readonly file: string;
   /** The CAs that the server was started with. */
   readonly first: string;

@@ -6,7 +6,7 @@ import type { PodHost } from './pod-host.ts';
 
 const TEXT_TYPE = 'text/plain; charset=utf-8';
 
-export interface ContainerLogsOptions {
+interface ContainerLogsOptions {
   readonly host: PodHost;
   /** The feature gate PodLogsQuerySplitStreams: a request may select stdout or stderr. */
   readonly splitLogStreams: boolean;

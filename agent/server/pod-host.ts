@@ -44,7 +44,7 @@ export interface PodHost {
   syncLoopHealth(): string;
 }
 
-export interface PodHostOptions {
+interface PodHostOptions {
   readonly runtime: Runtime;
   readonly table: PodTable;
   readonly pleg: Pick<Pleg, 'health'>;

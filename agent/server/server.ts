@@ -50,7 +50,7 @@ export interface AgentServerOptions extends RoutesOptions {
   readonly observe?: (method: string, path: string, serverType: 'readwrite' | 'readonly') => () => void;
 }
 
-export interface ServedRoute {
+interface ServedRoute {
   readonly method: string;
   readonly path: string;
 }

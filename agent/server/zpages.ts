@@ -6,7 +6,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { stringifyYaml } from '../../api/codec/yaml.ts';
 import { formatTime } from '../../api/machinery/clock.ts';
 
-export interface Statusz {
+interface Statusz {
   readonly startedAtMs: number;
   readonly nowMs: number;
   /** `1.36.2`. */
@@ -66,7 +66,7 @@ function install(app: FastifyInstance, path: string, kind: string, page: Page): 
   });
 }
 
-export type ZpageForm = { readonly type: 'text' } | { readonly type: 'json' | 'yaml'; readonly version: string };
+type ZpageForm = { readonly type: 'text' } | { readonly type: 'json' | 'yaml'; readonly version: string };
 
 /** Returns the first clause of the header, by weight, that can be served. Pure. */
 export function negotiate(accept: string, kind: string): ZpageForm | undefined {

@@ -12,7 +12,7 @@ import { ANNOTATION_CONFIG_SOURCE } from '../model/pod-kinds.ts';
 import type { Pod } from '../model/pod.ts';
 import type { OnPods, PodSource } from './pod-source.ts';
 
-export interface ApiSourceOptions {
+interface ApiSourceOptions {
   readonly client: Client;
   readonly nodeName: string;
   readonly clock: Clock;

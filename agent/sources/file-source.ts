@@ -23,7 +23,7 @@ import type { PodSource } from './pod-source.ts';
 import type { StaticObject, StaticObjectKey, StaticObjects } from './static-objects.ts';
 import { type PodReader, readManifest } from './static-pod.ts';
 
-export interface FileSourceOptions {
+interface FileSourceOptions {
   readonly path: string;
   readonly nodeName: string;
   /** `--file-check-frequency`. */

@@ -18,7 +18,7 @@ export interface MirrorPods {
   delete(mirror: Pod): Promise<void>;
 }
 
-export interface MirrorPodsOptions {
+interface MirrorPodsOptions {
   readonly client: Client;
   readonly logger: Logger;
   /** Returns the registered node, which owns its mirror pods, or `undefined` until it is registered. */

@@ -82,7 +82,7 @@ function byCreation(left: Pod, right: Pod): number {
   return String(left.metadata.creationTimestamp ?? '').localeCompare(String(right.metadata.creationTimestamp ?? ''));
 }
 
-export interface PodConfigOptions {
+interface PodConfigOptions {
   readonly sources: readonly PodSource[];
   readonly clock: Clock;
   readonly logger: Logger;

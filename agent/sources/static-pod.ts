@@ -29,7 +29,7 @@ export interface PodReader {
   };
 }
 
-export interface StaticPodOptions {
+interface StaticPodOptions {
   readonly source: PodSourceName;
   /** The file name or URL. It appears in messages and is part of the uid. */
   readonly origin: string;
@@ -41,7 +41,7 @@ export interface StaticPodOptions {
   readonly withObjects?: boolean;
 }
 
-export interface ReadManifest {
+interface ReadManifest {
   readonly pods: readonly Pod[];
   /** Empty without `withObjects`. */
   readonly objects: readonly StaticObject[];

@@ -21,7 +21,7 @@ export interface SubmittedPods extends PodSource {
   remove(namespace: string, name: string): Promise<void>;
 }
 
-export interface SubmittedPodsOptions {
+interface SubmittedPodsOptions {
   /** `<root-dir>/submitted-pods`. */
   readonly directory: string;
   readonly nodeName: string;

@@ -13,7 +13,7 @@ import type { Pod } from '../model/pod.ts';
 import type { PodSource } from './pod-source.ts';
 import { type PodReader, readManifest } from './static-pod.ts';
 
-export interface UrlSourceOptions {
+interface UrlSourceOptions {
   readonly url: string;
   /** `--manifest-url-header`. */
   readonly headers: Readonly<Record<string, string>>;

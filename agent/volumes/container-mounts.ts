@@ -10,7 +10,7 @@ import type { PodMounts } from './pod-mounts.ts';
 import type { ReadyVolume } from './volume-set-up.ts';
 import { bindSubPath } from './subpath.ts';
 
-export interface ContainerMountsOptions {
+interface ContainerMountsOptions {
   readonly pod: Pod;
   readonly container: Container;
   /** The environment of the container, for `subPathExpr`. */

@@ -8,7 +8,7 @@ import { inDirectory } from '../files/beneath.ts';
 import { openToAll } from './ownership.ts';
 import type { PodMounts } from './pod-mounts.ts';
 
-export interface EmptyDirOptions {
+interface EmptyDirOptions {
   readonly pod: Pod;
   readonly volume: Volume;
   readonly path: string;

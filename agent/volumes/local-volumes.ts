@@ -27,14 +27,14 @@ const VOLUME_MODE = 0o777;
 const ROOT_MODE = 0o700;
 const SWEEP_MS = 3_600_000;
 
-export interface LocalVolumesOptions {
+interface LocalVolumesOptions {
   readonly root: string;
   readonly limits: FolderLimits;
   readonly clock: Clock;
   readonly logger: Logger;
 }
 
-export interface LocalVolume {
+interface LocalVolume {
   readonly path: string;
   /** Why the volume may use more than its capacity; an empty string if it may not. */
   readonly unlimited: string;

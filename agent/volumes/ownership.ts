@@ -6,7 +6,7 @@
 import { chmod, chown } from 'node:fs/promises';
 import { descriptorPath, Directory, ifMissing, inDirectory } from '../files/beneath.ts';
 
-export interface OwnershipOptions {
+interface OwnershipOptions {
   readonly gid: number;
   readonly readonly: boolean;
   /** `OnRootMismatch` skips the tree if its root has the right owner and mode. */

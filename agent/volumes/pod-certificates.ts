@@ -27,7 +27,7 @@ export interface CredentialBundle {
   readonly chain: string;
 }
 
-export interface PodCertificatesOptions {
+interface PodCertificatesOptions {
   readonly client: Client;
   readonly clock: Clock;
   readonly events: PodEventRecorder;

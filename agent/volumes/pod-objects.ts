@@ -10,7 +10,7 @@ import type { ReferencedObjects } from '../model/referenced-objects.ts';
 import { type StaticObjectKey, staticObjectKey, type StaticObjects } from '../sources/static-objects.ts';
 import { configMapNames, secretNames } from './referenced-objects.ts';
 
-export interface PodObjectsOptions {
+interface PodObjectsOptions {
   readonly api: ReferencedObjects;
   readonly statics: StaticObjects;
   /** Gets the uids of static pods whose objects changed. */

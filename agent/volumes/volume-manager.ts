@@ -27,7 +27,7 @@ import { readInside } from './subpath.ts';
 import { VolumeNotProcessedError, VolumeStepError } from './volume-failure.ts';
 import { type CsiMounts, isPayloadVolume, type ReadyVolume, VolumeSetUp } from './volume-set-up.ts';
 
-export interface VolumeManagerOptions {
+interface VolumeManagerOptions {
   /** `--root-dir`. */
   readonly rootDirectory: string;
   readonly client: Client | undefined;

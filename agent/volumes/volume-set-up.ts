@@ -46,7 +46,7 @@ export interface CsiMounts {
   usage(podUid: string, path: string): Promise<VolumeMeasure | undefined>;
 }
 
-export interface VolumeSetUpOptions {
+interface VolumeSetUpOptions {
   /** `--root-dir`. */
   readonly rootDirectory: string;
   readonly client: Client | undefined;

@@ -32,7 +32,7 @@ export interface CheckDecision {
   readonly error?: string;
 }
 
-export type Check = (attributes: CheckAttributes) => CheckDecision | Promise<CheckDecision>;
+type Check = (attributes: CheckAttributes) => CheckDecision | Promise<CheckDecision>;
 
 const NOTHING: CheckAttributes = {
   group: '',

@@ -39,7 +39,7 @@ export interface CallEstimate {
 type CallCost = (target: CostNode | undefined, args: readonly CostNode[]) => CallEstimate | undefined;
 
 /** The cost factor per character of reading a string. `PATTERN` is the factor per character of a regular expression. */
-export const TEXT = 0.1;
+const TEXT = 0.1;
 const PATTERN = 0.25;
 const LIST = 10;
 const CHECK = 350_000;

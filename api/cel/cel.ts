@@ -28,7 +28,7 @@ const MAX_FAULTS = 100;
 const MAX_SOURCE_LENGTH = 100_000;
 
 /** Parts of the language that are declared for some expressions only. All others are the same everywhere. */
-export interface CelLibraries {
+interface CelLibraries {
   /** The macro `cel.bind`, which Kubernetes declares for the selectors of devices alone. */
   readonly bindings?: boolean;
   /** The functions of `jsonpatch`, which Kubernetes declares for mutating policies alone. */

@@ -8,7 +8,7 @@ import { patternOf, payForPattern } from './operators.ts';
 import { type CelType, dyn, fits, isOpen, join, showType, substitute } from './types.ts';
 import { CelError, type CelValue, hasType } from './values.ts';
 
-export interface CalledFunction {
+interface CalledFunction {
   readonly name: string;
   /** Whether the first argument is the receiver. */
   readonly isMethod: boolean;

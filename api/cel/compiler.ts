@@ -22,7 +22,7 @@ export interface Fault {
   readonly message: string;
 }
 
-export interface Declarations {
+interface Declarations {
   readonly variables: Readonly<Record<string, CelType>>;
   readonly functions: FunctionTable;
   /** Returns the message types that expressions can construct: `Object{…}`. */

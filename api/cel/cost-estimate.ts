@@ -18,7 +18,7 @@ import { Double, Uint } from './values.ts';
  */
 export type SizeAt = (path: readonly string[]) => number | undefined;
 
-export interface CheckedExpression {
+interface CheckedExpression {
   readonly expr: Expr;
   readonly types: ReadonlyMap<Expr, CelType>;
 }

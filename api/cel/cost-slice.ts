@@ -5,7 +5,7 @@
 import { setImmediate } from 'node:timers/promises';
 
 /** The cost of a slice, which takes some milliseconds. */
-export const SLICE_COST = 100_000;
+const SLICE_COST = 100_000;
 
 export class CostSlice {
   #spent = 0;

@@ -42,7 +42,7 @@ export const DEVICE_ENVIRONMENT: CelEnvironment = {
 };
 
 /** The parts of a device that an expression can read. */
-export interface SelectableDevice {
+interface SelectableDevice {
   readonly attributes?: Readonly<Record<string, DeviceAttribute>>;
   readonly capacity?: Readonly<Record<string, { readonly value: string }>>;
   readonly allowMultipleAllocations?: boolean;

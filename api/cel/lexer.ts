@@ -9,7 +9,7 @@ export interface Token {
   readonly end: number;
 }
 
-export interface SyntaxFault {
+interface SyntaxFault {
   readonly at: number;
   readonly message: string;
 }

@@ -15,13 +15,13 @@ export type Expr = { readonly at: number } & (
   | { readonly kind: 'message'; readonly name: string; readonly fields: readonly MessageField[] }
 );
 
-export interface MapEntry {
+interface MapEntry {
   readonly key: Expr;
   readonly value: Expr;
   readonly optional: boolean;
 }
 
-export interface MessageField {
+interface MessageField {
   readonly name: string;
   readonly value: Expr;
   readonly optional: boolean;

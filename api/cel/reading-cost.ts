@@ -11,7 +11,7 @@ const READ_IN_ONE = 10;
 const COMPARED_IN_ONE = 100;
 
 /** The units for an entry of a map, which is looked up by its key. */
-export const ENTRY_COST = 8;
+const ENTRY_COST = 8;
 
 function costOf(value: CelValue, inOne: number): number {
   if (typeof value === 'string' || value instanceof Uint8Array) return Math.floor(value.length / inOne);

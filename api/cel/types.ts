@@ -1,6 +1,6 @@
 /** The static types of CEL and their compatibility. `dyn` is compatible with every type and is resolved at run time. */
 
-export type SimpleKind =
+type SimpleKind =
   | 'dyn'
   | 'error'
   | 'null'
@@ -65,7 +65,7 @@ export function showType(type: CelType): string {
   }
 }
 
-export type Bindings = Map<string, CelType>;
+type Bindings = Map<string, CelType>;
 
 /** Whether `actual` is assignable to `wanted`. Binds the type parameters of `wanted`. */
 export function fits(wanted: CelType, actual: CelType, bound: Bindings = new Map()): boolean {

@@ -84,7 +84,7 @@ export class MessageValue {
 
 export type CelMap = Map<string | bigint | boolean, CelValue>;
 /** An object whose members are JSON. */
-export type CelObject = { readonly [key: string]: unknown };
+type CelObject = { readonly [key: string]: unknown };
 export type CelValue =
   | null
   | boolean
@@ -128,8 +128,6 @@ function isPlainObject(value: unknown): value is CelObject {
   const prototype: unknown = Object.getPrototypeOf(value);
   return prototype === Object.prototype || prototype === null;
 }
-
-export const isList = (value: unknown): value is readonly unknown[] => Array.isArray(value);
 
 export function typeNameOf(value: CelValue): string {
   if (value === null) return 'null_type';

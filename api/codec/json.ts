@@ -9,7 +9,7 @@ import type { JsonValue } from '../meta/object.ts';
 import { quote } from '../meta/field-error.ts';
 import { MAX_VALUES, tooManyValues } from './limits.ts';
 
-export interface ParsedJson {
+interface ParsedJson {
   readonly value: JsonValue;
   /**
    * The literals of whole numbers with a fraction or an exponent (`1.0`, `6E2`) by path, if there are any. kube-apiserver

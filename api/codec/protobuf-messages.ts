@@ -15,7 +15,7 @@ const SCHEMA_PROPS = 'io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.J
 type Write = (writer: ProtobufWriter, value: JsonObject) => void;
 type Read = (reader: ProtobufReader) => JsonObject;
 /** Opens an embedded `k8s\0` envelope. Returns `undefined` if the bytes are not an envelope. */
-export type OpenEnvelope = (bytes: Buffer) => JsonValue | undefined;
+type OpenEnvelope = (bytes: Buffer) => JsonValue | undefined;
 
 class MessageType {
   readonly struct: StructType;

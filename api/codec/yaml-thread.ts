@@ -19,7 +19,7 @@ export interface YamlParser {
   all(text: Uint8Array): JsonValue[] | Promise<JsonValue[]>;
 }
 
-export interface FirstOptions {
+interface FirstOptions {
   /** Whether to sort the keys of all maps. */
   readonly sorted?: boolean;
   /** A text is not parsed if the signal aborts while it waits. */

@@ -11,7 +11,7 @@ export interface Verbosity {
   level: number;
 }
 
-export interface LoggingOptions {
+interface LoggingOptions {
   readonly format: 'text' | 'json';
   /** A number, or an object whose value may change while the program runs. */
   readonly verbosity: number | Verbosity;

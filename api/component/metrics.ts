@@ -25,7 +25,7 @@ export interface Family<Series> {
   delete(...values: string[]): void;
 }
 
-export interface MetricOptions {
+interface MetricOptions {
   readonly name: string;
   readonly help: string;
   readonly labels?: readonly string[];

@@ -13,7 +13,7 @@ import type { Client, ClientReadableStream, ServiceError } from '@grpc/grpc-js';
 import { systemClock } from '../machinery/clock.ts';
 import { GrpcError, statusOf } from './grpc-error.ts';
 
-export interface ChannelOptions {
+interface ChannelOptions {
   /** `unix:/run/a.sock` or `host:port`. */
   readonly target: string;
   /** The maximum size of a message in either direction. The default is 4 MiB, as in gRPC for Go. */

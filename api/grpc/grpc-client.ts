@@ -28,12 +28,12 @@ export interface GrpcClient<M extends MessageTables, T extends MethodTable> {
   close(): void;
 }
 
-export interface GrpcInterface<M extends MessageTables, T extends MethodTable> {
+interface GrpcInterface<M extends MessageTables, T extends MethodTable> {
   readonly messages: M;
   readonly methods: T;
 }
 
-export interface GrpcEndpoint<M extends MessageTables, T extends MethodTable> extends GrpcInterface<M, T> {
+interface GrpcEndpoint<M extends MessageTables, T extends MethodTable> extends GrpcInterface<M, T> {
   /** The path of a unix socket. */
   readonly socket: string;
 }

@@ -8,7 +8,7 @@ import { parseQuantity } from '../meta/quantity.ts';
 import { validateLabelSelector } from '../meta/selector.ts';
 import { each, isBlank } from './validation-rules.ts';
 
-export const ACCESS_MODES = ['ReadOnlyMany', 'ReadWriteMany', 'ReadWriteOnce', 'ReadWriteOncePod'];
+const ACCESS_MODES = ['ReadOnlyMany', 'ReadWriteMany', 'ReadWriteOnce', 'ReadWriteOncePod'];
 export const VOLUME_MODES = ['Block', 'Filesystem'];
 
 export interface DataSource {

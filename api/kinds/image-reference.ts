@@ -1,6 +1,6 @@
 /** Parses image references: the default registry and tag, and the kubelet's errors for invalid references. Pure. */
 
-export interface ImageReference {
+interface ImageReference {
   readonly registry: string;
   readonly repository: string;
   readonly tag: string;

@@ -16,9 +16,9 @@ export interface SelectableNode {
 
 type NodeAffinity = NonNullable<NonNullable<Spec['affinity']>['nodeAffinity']>;
 export type NodeSelector = NonNullable<NodeAffinity['requiredDuringSchedulingIgnoredDuringExecution']>;
-export type NodeSelectorTerm = NodeSelector['nodeSelectorTerms'][number];
+type NodeSelectorTerm = NodeSelector['nodeSelectorTerms'][number];
 export type Taint = NonNullable<NonNullable<Node['spec']>['taints']>[number];
-export type Toleration = NonNullable<Spec['tolerations']>[number];
+type Toleration = NonNullable<Spec['tolerations']>[number];
 
 const OPERATORS: ReadonlyMap<string, LabelOperator> = new Map(
   Object.entries({

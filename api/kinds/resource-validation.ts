@@ -94,7 +94,7 @@ export function resourceValueErrors(field: string, name: string, text: string): 
   return errors;
 }
 
-export interface ResourceOptions {
+interface ResourceOptions {
   /** The names of `spec.resourceClaims`. */
   readonly claims: ReadonlySet<string>;
   /** Pod-level resources support fewer resource names. */

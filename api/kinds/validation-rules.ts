@@ -1,5 +1,5 @@
 /** Small validation rules that several kinds share. Each returns the errors of one field. */
-import { invalid, required, unsupportedValue, type FieldError } from '../meta/field-error.ts';
+import { invalid, type FieldError } from '../meta/field-error.ts';
 import { rangeError, portNameErrors } from '../meta/names.ts';
 
 export function each(field: string, value: unknown, texts: readonly string[]): FieldError[] {
@@ -13,12 +13,6 @@ export function nonNegative(field: string, value: number | null | undefined): Fi
 export function inRange(field: string, value: number | null | undefined, low: number, high: number): FieldError[] {
   const number = value ?? 0;
   return number < low || number > high ? [invalid(field, number, rangeError(low, high))] : [];
-}
-
-/** The field is required and must have one of the supported values. Errors list them in the given order. */
-export function oneOf(field: string, value: string | null | undefined, supported: readonly string[]): FieldError[] {
-  if (value === undefined || value === null || value === '') return [required(field)];
-  return supported.includes(value) ? [] : [unsupportedValue(field, value, supported)];
 }
 
 /** Validates a port number or a port name. */

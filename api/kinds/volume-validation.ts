@@ -33,7 +33,7 @@ import {
 import { templateMetadataErrors } from './template-metadata-validation.ts';
 
 /** The volumes without an error by name. Only these can be mounted by containers. */
-export interface CheckedVolumes {
+interface CheckedVolumes {
   readonly kinds: VolumeKinds;
   readonly errors: FieldError[];
 }

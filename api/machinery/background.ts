@@ -6,7 +6,7 @@ import type { Logger } from '../component/logger.ts';
 import type { Backoff } from './backoff.ts';
 import type { Clock } from './clock.ts';
 
-export interface BackgroundOptions {
+interface BackgroundOptions {
   readonly logger: Pick<Logger, 'error'>;
   /** The work as the subject of a sentence, capitalized: 'Removing the mirror pod'. The log message is `<what> failed`. */
   readonly what: string;
@@ -24,7 +24,7 @@ export function background(work: Promise<unknown>, options: BackgroundOptions): 
   });
 }
 
-export interface RetryOptions {
+interface RetryOptions {
   readonly clock: Clock;
   readonly backoff: Backoff;
   readonly signal: AbortSignal;

@@ -1,11 +1,11 @@
 /** Computes exponential backoff: delays that double from `firstMs` up to `longestMs`, with optional jitter. */
 
-export interface BackoffRange {
+interface BackoffRange {
   readonly firstMs: number;
   readonly longestMs: number;
 }
 
-export interface BackoffOptions extends BackoffRange {
+interface BackoffOptions extends BackoffRange {
   /** The maximum jitter as a share of the delay: 1 adds up to the whole delay. Requires `random`. */
   readonly jitter?: number;
   readonly random?: () => number;

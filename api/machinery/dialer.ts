@@ -16,7 +16,7 @@ import { publicKeyHash } from '../pki/public-key-hash.ts';
 import { type AddressClass, addressClasses, bareAddress } from './address-class.ts';
 import { request as httpRequest } from './node-http.ts';
 
-export interface PurposeRules {
+interface PurposeRules {
   /** The refused classes of addresses. `own` means a port on which this program listens. */
   readonly refuses: readonly (AddressClass | 'own')[];
   /**
@@ -74,7 +74,7 @@ export const PURPOSES = {
 
 export type Purpose = keyof typeof PURPOSES;
 
-export interface DialTarget {
+interface DialTarget {
   readonly purpose: Purpose;
   /** The name of the target in `loopbackTargets`: `node/n1`, `service/ns/name`. */
   readonly name?: string;
@@ -84,14 +84,14 @@ export interface DialTarget {
 }
 
 type Unaddressed<T> = Omit<T, 'host' | 'hostname' | 'port' | 'lookup' | 'createConnection' | 'socketPath' | 'protocol'>;
-export type DialRequestOptions = DialTarget & {
+type DialRequestOptions = DialTarget & {
   readonly secure: boolean;
   /** The hashes of the public keys that the server may have (`publicKeyHash`). Without them its key is not compared. */
   readonly servingKeys?: readonly string[];
 } & Unaddressed<TlsRequestOptions>;
 
 /** The error for a server whose certificate has none of the expected keys. */
-export class ServingKeyError extends Error {
+class ServingKeyError extends Error {
   override readonly name = 'ServingKeyError';
 }
 
@@ -100,7 +100,7 @@ export class DialRefusedError extends Error {
   override readonly name = 'DialRefusedError';
 }
 
-export interface DialerOptions {
+interface DialerOptions {
   /** Returns whether this program listens at the address. */
   readonly isOwn?: (address: string, port: number) => boolean;
   /** The targets that an administrator declared to be on the loopback interface of this host. */

@@ -29,7 +29,7 @@ export interface ExecCluster {
   readonly config?: unknown;
 }
 
-export interface ExecPluginOptions {
+interface ExecPluginOptions {
   readonly config: ExecConfig;
   readonly cluster: ExecCluster;
   /** The path of the kubeconfig file. A relative command is relative to it. */

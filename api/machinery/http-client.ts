@@ -27,7 +27,7 @@ import type { ObservedRequest, RequestObserver } from './request-observer.ts';
 import { framesOf, isEndOfStream, linesOf, mapped, readAll } from './response-body.ts';
 import { retryAfter, statusOf } from './response-status.ts';
 
-export interface HttpClientOptions extends TransportOptions {
+interface HttpClientOptions extends TransportOptions {
   readonly credentials?: ClientCredentials;
   readonly userAgent?: string;
   /** The requests per second and the burst. 0 means no limit. A watch counts once, when it starts. */
@@ -44,7 +44,7 @@ export interface HttpClientOptions extends TransportOptions {
   readonly observe?: RequestObserver;
 }
 
-export interface RawRequest {
+interface RawRequest {
   readonly method: string;
   /** The path with its query. */
   readonly path: string;

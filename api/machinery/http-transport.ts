@@ -34,7 +34,7 @@ export interface TransportOptions {
   readonly http2?: boolean;
 }
 
-export interface ClientCertificate {
+interface ClientCertificate {
   readonly certificate?: string | undefined;
   readonly key?: string | undefined;
 }

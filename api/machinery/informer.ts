@@ -14,7 +14,7 @@ import type { ResourceOf } from './resources.ts';
 import { runReflector, type ReflectorSelection } from './reflector.ts';
 import { inSlices, TimeSlice } from './time-slice.ts';
 
-export interface InformerHandler<T> {
+interface InformerHandler<T> {
   add?(object: T): void;
   update?(previous: T, current: T): void;
   /** Called with the last known state. */
@@ -47,7 +47,7 @@ export interface Informer<T = KubeObject> {
   addHandler(handler: InformerHandler<T>): Registration;
 }
 
-export interface InformersOptions {
+interface InformersOptions {
   readonly client: Client;
   readonly clock: Clock;
   readonly logger: Logger;

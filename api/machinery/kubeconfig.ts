@@ -18,7 +18,7 @@ import type { Clock } from './clock.ts';
 import { execCredentials, type ExecCluster, type ExecConfig } from './exec-plugin.ts';
 import { replaceFile } from './replace-file.ts';
 
-export interface KubeconfigCluster {
+interface KubeconfigCluster {
   readonly server?: string;
   readonly 'tls-server-name'?: string;
   readonly 'insecure-skip-tls-verify'?: boolean;
@@ -28,7 +28,7 @@ export interface KubeconfigCluster {
   readonly extensions?: readonly { readonly name: string; readonly extension: unknown }[];
 }
 
-export interface KubeconfigUser {
+interface KubeconfigUser {
   readonly 'client-certificate'?: string;
   readonly 'client-certificate-data'?: string;
   readonly 'client-key'?: string;
@@ -40,13 +40,13 @@ export interface KubeconfigUser {
   readonly exec?: ExecConfig;
 }
 
-export interface KubeconfigContext {
+interface KubeconfigContext {
   readonly cluster?: string;
   readonly user?: string;
   readonly namespace?: string;
 }
 
-export interface Kubeconfig {
+interface Kubeconfig {
   readonly apiVersion?: string;
   readonly kind?: string;
   readonly 'current-context'?: string;
@@ -55,7 +55,7 @@ export interface Kubeconfig {
   readonly contexts?: readonly { readonly name: string; readonly context: KubeconfigContext }[] | null;
 }
 
-export class KubeconfigError extends PlainError {
+class KubeconfigError extends PlainError {
   override readonly name = 'KubeconfigError';
 }
 
@@ -63,7 +63,7 @@ export class KubeconfigError extends PlainError {
 const SERVERS_EXTENSION = 'orchlet.local/servers';
 
 /** The server and the credentials of a context. */
-export interface ServerAccess {
+interface ServerAccess {
   readonly server: string;
   /** URLs of further servers of the same cluster. */
   readonly otherServers: readonly string[];
@@ -167,7 +167,7 @@ async function parseKubeconfig(text: string, file: string): Promise<Kubeconfig> 
   return config;
 }
 
-export interface AccessOptions {
+interface AccessOptions {
   readonly clock: Clock;
   readonly context?: string;
   /** Whether an exec plugin may prompt on the terminal. */

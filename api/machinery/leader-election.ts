@@ -53,7 +53,7 @@ export interface Term {
 }
 
 /** Does the leader's work. Resolves when all work has ended, which follows the abort of the signal. */
-export type Lead = (term: Term) => Promise<void>;
+type Lead = (term: Term) => Promise<void>;
 
 /** Candidates spread their attempts by this share of the period. */
 const JITTER = 0.2;

@@ -18,7 +18,7 @@ const LONGEST_BACKOFF_MS = 30_000;
 /** A run of this duration without an error resets the backoff. */
 const HEALTHY_AFTER_MS = 120_000;
 
-export interface ReflectorSink {
+interface ReflectorSink {
   /**
    * Receives the whole contents, as of `resourceVersion`. No change follows before a promise resolves. It may reject only when
    * the signal aborts.
@@ -33,7 +33,7 @@ export interface ReflectorSelection {
   readonly fieldSelector?: string;
 }
 
-export interface ReflectorOptions extends ReflectorSelection {
+interface ReflectorOptions extends ReflectorSelection {
   readonly client: Client;
   readonly resource: Resource;
   readonly clock: Clock;

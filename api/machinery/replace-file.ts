@@ -9,7 +9,7 @@ import { dirname } from 'node:path';
 /** Matches the end of the name of a draft. The path of the file precedes it. */
 export const DRAFT_SUFFIX = /\.[0-9a-f]{12}\.tmp$/;
 
-export interface ReplaceFileOptions {
+interface ReplaceFileOptions {
   /** The exact permission bits of the new file. The umask of the process does not apply. */
   readonly mode: number;
   /**

@@ -7,7 +7,7 @@
 import { Backoff } from './backoff.ts';
 import type { Clock } from './clock.ts';
 
-export interface WakeableLoopOptions {
+interface WakeableLoopOptions {
   readonly clock: Clock;
   /** Called with the error of each failed turn and the number of consecutive failures. Not called after the abort. */
   readonly onError: (error: unknown, failures: number) => void;
@@ -16,7 +16,7 @@ export interface WakeableLoopOptions {
 }
 
 /** Returns the milliseconds until the next turn if the loop is not woken before. `Infinity` waits for `wake`. */
-export type Turn = (signal: AbortSignal) => Promise<number>;
+type Turn = (signal: AbortSignal) => Promise<number>;
 
 export class WakeableLoop {
   readonly #options: WakeableLoopOptions;

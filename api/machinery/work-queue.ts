@@ -19,7 +19,7 @@ export interface QueueObserver {
   stopped(): void;
 }
 
-export interface WorkQueueOptions {
+interface WorkQueueOptions {
   readonly observer?: QueueObserver;
   readonly clock: Clock;
   /** The delay after the first failure of a key. It doubles with each failure. */
@@ -161,7 +161,7 @@ export class WorkQueue {
   }
 }
 
-export interface WorkersOptions {
+interface WorkersOptions {
   readonly queue: WorkQueue;
   readonly workers: number;
   readonly signal: AbortSignal;

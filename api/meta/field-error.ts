@@ -8,7 +8,7 @@ import { goNumber } from './go-number.ts';
 import type { JsonValue } from './object.ts';
 import { ESCAPES } from './quote.ts';
 
-export type FieldErrorType =
+type FieldErrorType =
   | 'FieldValueNotFound'
   | 'FieldValueRequired'
   | 'FieldValueDuplicate'

@@ -5,14 +5,14 @@
 import { MAX_REQUIREMENTS } from './selector.ts';
 import { newBadRequest } from './status-error.ts';
 
-export interface FieldRequirement {
+interface FieldRequirement {
   readonly field: string;
   readonly operator: '=' | '!=';
   readonly value: string;
 }
 
 /** Returns the text of a field. It is empty if the object does not have the field. */
-export type FieldGetter = (field: string) => string;
+type FieldGetter = (field: string) => string;
 
 export interface FieldSelector {
   readonly requirements: readonly FieldRequirement[];

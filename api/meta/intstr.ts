@@ -1,9 +1,9 @@
 /** Values that are a number or a string (`IntOrString`): ports by number or name, counts by number or percentage. */
 import { percentErrors } from './names.ts';
 
-export type IntOrString = number | string;
+type IntOrString = number | string;
 
-export interface Rounding {
+interface Rounding {
   readonly roundUp: boolean;
 }
 

@@ -151,7 +151,7 @@ const CIDR_TEXT = 'must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/6
 const hasLeadingZeros = (address: string): boolean =>
   /(?:^|[.:])0[0-9]+(?:\.|$)/.test(address) && address.includes('.');
 
-export interface IpStrictness {
+interface IpStrictness {
   /** Old fields accept leading zeros and IPv4-mapped addresses. */
   readonly lenient?: boolean;
 }

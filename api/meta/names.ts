@@ -17,7 +17,6 @@ const WILDCARD = `\\*\\.${SUBDOMAIN}`;
 const C_IDENTIFIER = '[A-Za-z_][A-Za-z0-9_]*';
 const HTTP_PATH = "[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+";
 const HEADER = '[-A-Za-z0-9]+';
-const ENVIRONMENT = '[-._a-zA-Z][-._a-zA-Z0-9]*';
 const CONFIG_KEY = '[-._a-zA-Z0-9]+';
 const PERCENT = '[0-9]+%';
 
@@ -32,7 +31,6 @@ const WILDCARD_PATTERN = whole(WILDCARD);
 const C_IDENTIFIER_PATTERN = whole(C_IDENTIFIER);
 const HTTP_PATH_PATTERN = whole(HTTP_PATH);
 const HEADER_PATTERN = whole(HEADER);
-const ENVIRONMENT_PATTERN = whole(ENVIRONMENT);
 const CONFIG_KEY_PATTERN = whole(CONFIG_KEY);
 const PERCENT_PATTERN = whole(PERCENT);
 
@@ -213,9 +211,6 @@ export function cIdentifierErrors(value: string): string[] {
 export const portNumberErrors = (port: number): string[] =>
   Number.isInteger(port) && port >= 1 && port <= 65535 ? [] : [rangeError(1, 65535)];
 
-export const rangeErrors = (value: number, low: number, high: number): string[] =>
-  value >= low && value <= high ? [] : [rangeError(low, high)];
-
 export function portNameErrors(port: string): string[] {
   const errors: string[] = [];
   if (tooLongFor(port, 15)) errors.push(maxLengthError(15));
@@ -244,23 +239,6 @@ function parentDirectoryErrors(value: string): string[] {
   if (value === '.') return ["must not be '.'"];
   if (value === '..') return ["must not be '..'"];
   return value.startsWith('..') ? ["must not start with '..'"] : [];
-}
-
-/** Validates an environment variable name by the strict rule. */
-export function environmentNameErrors(value: string): string[] {
-  const errors: string[] = [];
-  if (!ENVIRONMENT_PATTERN.test(value)) {
-    errors.push(
-      patternError(
-        "a valid environment variable name must consist of alphabetic characters, digits, '_', '-', or '.', and must not start with a digit",
-        ENVIRONMENT,
-        'my.env-name',
-        'MY_ENV.NAME',
-        'MyEnvName1',
-      ),
-    );
-  }
-  return [...errors, ...parentDirectoryErrors(value)];
 }
 
 /** Validates an environment variable name by the relaxed rule that containers use: printable ASCII except `=`. */
@@ -351,7 +329,6 @@ const masked =
 
 export const nameIsSubdomain: NameRule = masked(dnsSubdomainErrors);
 export const nameIsLabel: NameRule = masked(dnsLabelErrors);
-export const nameIsRfc1035Label: NameRule = masked(rfc1035LabelErrors);
 export const nameIsPathSegment: NameRule = (name, form) =>
   form.asPrefix
     ? ['/', '%'].filter((part) => name.includes(part)).map((part) => `may not contain '${part}'`)

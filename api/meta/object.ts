@@ -5,7 +5,7 @@
  * shared and must never be mutated: copy them with `structuredClone` first.
  */
 
-export type JsonPrimitive = string | number | bigint | boolean | null;
+type JsonPrimitive = string | number | bigint | boolean | null;
 export type JsonValue = JsonPrimitive | JsonValue[] | JsonObject;
 /** A 64-bit integer that a double cannot represent is a `bigint`. Every codec preserves it. */
 export interface JsonObject {
@@ -60,7 +60,7 @@ export interface KubeObject {
   [field: string]: unknown;
 }
 
-export interface ListMeta {
+interface ListMeta {
   resourceVersion?: string;
   continue?: string;
   remainingItemCount?: number;

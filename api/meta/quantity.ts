@@ -6,7 +6,7 @@
  * exact. Codecs, validation, quota, the scheduler and the agent use it.
  */
 
-export type QuantityFormat = 'DecimalSI' | 'BinarySI' | 'DecimalExponent';
+type QuantityFormat = 'DecimalSI' | 'BinarySI' | 'DecimalExponent';
 
 export interface Quantity {
   /** Billionths of the unit. */

@@ -243,7 +243,7 @@ export function fromLabelSelector(selector: V1LabelSelector | null | undefined):
   return newSelector(requirements);
 }
 
-export interface LabelSelectorOptions {
+interface LabelSelectorOptions {
   /** Stored objects may contain values that are not valid label values. */
   readonly allowInvalidValues?: boolean;
 }

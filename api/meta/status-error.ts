@@ -6,7 +6,7 @@
  */
 import { type FieldError } from './field-error.ts';
 
-export interface StatusCause {
+interface StatusCause {
   reason?: string;
   message?: string;
   field?: string;
@@ -85,7 +85,7 @@ function details(subject: Subject, name: string): StatusDetails {
 }
 
 /** Returns `pods` or `deployments.apps`. */
-export function qualified(subject: Subject): string {
+function qualified(subject: Subject): string {
   return subject.group === '' ? subject.resource : `${subject.resource}.${subject.group}`;
 }
 

@@ -16,7 +16,7 @@ const MAX_SUBRESOURCE_BYTES = 256;
 
 const STANDARD_FINALIZERS: ReadonlySet<string> = new Set(['kubernetes', 'orphan', 'foregroundDeletion']);
 
-export interface MetadataRules {
+interface MetadataRules {
   readonly namespaced: boolean;
   readonly nameRule: NameRule;
   /** Whether finalizers without a domain must be known ones. False for custom resources. */
@@ -60,7 +60,7 @@ function validateNamespace(namespace: string, namespaced: boolean, path: string)
   return nameIsLabel(namespace, { asPrefix: false }).map((text) => invalid(`${path}.namespace`, namespace, text));
 }
 
-export interface MetadataUpdateRules {
+interface MetadataUpdateRules {
   readonly builtIn?: boolean;
   readonly path?: string;
 }

@@ -49,7 +49,7 @@ export interface CertificateTemplate {
   readonly serialNumber?: Uint8Array;
 }
 
-export interface Issuer {
+interface Issuer {
   readonly privateKey: KeyObject;
   /** If absent, the certificate is self-signed. */
   readonly certificate?: Certificate;

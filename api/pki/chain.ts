@@ -11,7 +11,7 @@ export type ChainResult =
   | { readonly valid: true; readonly chain: readonly Certificate[] }
   | { readonly valid: false; readonly reason: string };
 
-export interface ChainOptions {
+interface ChainOptions {
   readonly roots: readonly Certificate[];
   readonly intermediates: readonly Certificate[];
   readonly nowMs: number;

@@ -19,7 +19,7 @@ export class DecodeError extends Error {
   override readonly name = 'DecodeError';
 }
 
-export interface Decoded {
+interface Decoded {
   /** The decoded value. Except for free-form JSON, it shares nothing with the input that is modified later. */
   readonly value: JsonObject;
   /** The paths that the type does not have, in the order of the text: `spec.containers[0].colour`. */

@@ -19,7 +19,7 @@ const MAX_ANSWER_BYTES = 1 << 20;
 const RETRY_DELAYS_MS = [1000, 4000, 10_000];
 const PASSING = new Set([408, 429, 500, 502, 503, 504]);
 
-export interface S3Request {
+interface S3Request {
   readonly method: 'GET' | 'PUT' | 'POST' | 'DELETE';
   /** `''`: the bucket itself. */
   readonly key: string;
@@ -27,7 +27,7 @@ export interface S3Request {
   readonly body?: Buffer;
 }
 
-export interface S3Answer {
+interface S3Answer {
   readonly headers: IncomingMessage['headers'];
   readonly text: string;
 }
@@ -48,7 +48,7 @@ export interface S3Times {
   readonly retryDelaysMs: readonly number[];
 }
 
-export const s3Times: S3Times = { idleMs: IDLE_MS, answerMs: ANSWER_MS, retryDelaysMs: RETRY_DELAYS_MS };
+const s3Times: S3Times = { idleMs: IDLE_MS, answerMs: ANSWER_MS, retryDelaysMs: RETRY_DELAYS_MS };
 
 export class S3Exchange {
   readonly #settings: S3Settings;

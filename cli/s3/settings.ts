@@ -17,7 +17,7 @@ export interface S3Flags {
   readonly region: string;
 }
 
-export interface S3Location {
+interface S3Location {
   readonly bucket: string;
   /** The key or prefix without leading and trailing slashes. It is empty for the bucket itself. */
   readonly key: string;
@@ -94,7 +94,7 @@ const withToken = (credentials: S3Credentials, sessionToken: string | undefined)
   sessionToken === undefined || sessionToken === '' ? credentials : { ...credentials, sessionToken };
 
 /** The values of one section of an INI file. */
-export function profileOf(text: string, profile: string): ReadonlyMap<string, string> {
+function profileOf(text: string, profile: string): ReadonlyMap<string, string> {
   const values = new Map<string, string>();
   let isInside = false;
   for (const line of text.split('\n').map((raw) => raw.trim())) {

@@ -11,7 +11,7 @@ export interface S3Credentials {
   readonly sessionToken?: string;
 }
 
-export interface SignableRequest {
+interface SignableRequest {
   readonly method: string;
   /** The host with its port if that is not the default of the scheme, as in the header `Host`. */
   readonly host: string;
@@ -21,7 +21,7 @@ export interface SignableRequest {
   readonly body: Buffer;
 }
 
-export interface SigningContext {
+interface SigningContext {
   readonly credentials: S3Credentials;
   readonly region: string;
   /** Wall-clock milliseconds. */
@@ -29,7 +29,7 @@ export interface SigningContext {
 }
 
 /** RFC 3986: everything but the unreserved characters. */
-export const encodeRfc3986 = (text: string): string =>
+const encodeRfc3986 = (text: string): string =>
   encodeURIComponent(text).replaceAll(
     /[!'()*]/g,
     (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`,

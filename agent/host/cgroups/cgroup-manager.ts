@@ -5,7 +5,7 @@ import type { CgroupManager } from './cgroup-resources.ts';
 import { FileCgroups, readCgroupMount } from './file-cgroups.ts';
 import { type Busctl, hostBusctl, SystemdCgroups } from './systemd-cgroups.ts';
 
-export interface CgroupManagerOptions extends CgroupNaming {
+interface CgroupManagerOptions extends CgroupNaming {
   /** `/sys/fs/cgroup`, or a fixture. */
   readonly mountPoint: string;
   readonly logger: Logger;

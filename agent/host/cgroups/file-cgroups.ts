@@ -10,7 +10,7 @@ import { cgroupName, cgroupPath } from './cgroup-path.ts';
 import { type CgroupManager, type CgroupResources, cpuWeight } from './cgroup-resources.ts';
 
 /** The mount point of the cgroups. */
-export interface CgroupMount {
+interface CgroupMount {
   /** `/sys/fs/cgroup`, or a fixture. */
   readonly mountPoint: string;
   readonly version: 1 | 2;

@@ -37,7 +37,7 @@ export interface PodCgroups {
   cleanOrphans(wanted: () => ReadonlySet<string>): Promise<boolean>;
 }
 
-export interface PodCgroupOptions {
+interface PodCgroupOptions {
   readonly manager: CgroupManager;
   /** `--cgroups-per-qos`. */
   readonly perQos: boolean;
@@ -48,7 +48,7 @@ export interface PodCgroupOptions {
   readonly hasExclusiveCpus?: (pod: Pod) => boolean;
 }
 
-export const noPodCgroups: PodCgroups = {
+const noPodCgroups: PodCgroups = {
   parent: () => '',
   assume: () => undefined,
   ensure: () => Promise.resolve(),

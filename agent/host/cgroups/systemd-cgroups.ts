@@ -37,7 +37,7 @@ export const hostBusctl: Busctl = (args) =>
     });
   });
 
-export interface SystemdCgroupsOptions {
+interface SystemdCgroupsOptions {
   readonly root: string;
   readonly version: 1 | 2;
   readonly files: FileCgroups;

@@ -106,7 +106,7 @@ export async function setKernelParameters({
   }
 }
 
-export interface ProcessSettings {
+interface ProcessSettings {
   readonly oomScoreAdj: number;
   readonly maxOpenFiles: number;
   readonly logger: Logger;

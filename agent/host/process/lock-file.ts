@@ -9,7 +9,7 @@ import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
 import { type Clock, pause } from '../../../api/machinery/clock.ts';
 
-export interface LockFileOptions {
+interface LockFileOptions {
   readonly path: string;
   readonly clock: Clock;
   readonly logger: Logger;

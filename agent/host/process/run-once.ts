@@ -6,7 +6,7 @@ const POLL_MS = 200;
 /** How long to wait for a source without pods. Directories are read at once, and URLs answer quickly. */
 const NO_PODS_MS = 1000;
 
-export interface RunOnceHost {
+interface RunOnceHost {
   pods(): readonly Pod[];
   sourcesReady(): boolean;
 }

@@ -2,7 +2,7 @@
 import type { MetricsRegistry } from '../../../api/component/metrics.ts';
 import type { CacheObserver } from './response-cache.ts';
 
-export interface AnsweredQuery {
+interface AnsweredQuery {
   readonly transport: 'udp' | 'tcp';
   readonly client: string;
   readonly zone: string;

@@ -23,7 +23,7 @@ const MOST_DOMAINS = 1000;
 const MOST_SERVERS = 3;
 const DOMAIN = /^(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*$/;
 
-export interface ForwardSurroundings {
+interface ForwardSurroundings {
   /** The domain of the cluster, whose names the nodes know. */
   readonly domain: string;
   /** The addresses of the cluster's name server, which must not ask itself. */

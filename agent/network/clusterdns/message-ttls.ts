@@ -2,7 +2,7 @@
  * Reads from a DNS response how long it may be cached, and the positions of its TTLs, which shrink with its age (RFC 1035,
  * 2308). The response is not decoded, because it comes from another name server and may be hostile. The cache calls it.
  */
-export interface MessageTtls {
+interface MessageTtls {
   /** How long the response may be cached: the shortest TTL, or that of a denial. */
   readonly seconds: number;
   /** Whether it states that the name, or records of the type, do not exist. */

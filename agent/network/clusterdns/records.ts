@@ -28,7 +28,7 @@ export type DnsRecord =
       readonly data: { readonly target: string; readonly port: number; readonly priority: 0; readonly weight: number };
     };
 
-export interface Found {
+interface Found {
   readonly answers: readonly DnsRecord[];
   /** The addresses of the names in `answers`. */
   readonly additionals: readonly DnsRecord[];

@@ -11,7 +11,7 @@ export interface CacheObserver {
   miss(): void;
 }
 
-export interface ResponseCacheOptions {
+interface ResponseCacheOptions {
   readonly clock: Clock;
   readonly observer?: CacheObserver;
   /** The maximum number of responses, and of their bytes together. */

@@ -9,7 +9,7 @@ import { createSocket } from 'node:dgram';
 import { connect, isIPv6 } from 'node:net';
 import { answersQuestion } from './message-ttls.ts';
 
-export interface Upstream {
+interface Upstream {
   readonly address: string;
   readonly port: number;
 }

@@ -18,7 +18,7 @@ import type { Nftables } from '../nftables.ts';
 import { addressRulesProblem, addressScript, type PodInterface } from './address-rules.ts';
 import type { BridgePorts } from './pod-interface.ts';
 
-export interface AddressBinderOptions {
+interface AddressBinderOptions {
   readonly nft: Pick<Nftables, 'run' | 'problem' | 'hasTable'>;
   readonly table: string;
   readonly ports: BridgePorts;

@@ -28,7 +28,7 @@ export const PUBLIC_KEY = 'orchlet.local/wireguard-public-key';
 export const ENDPOINT = 'orchlet.local/wireguard-endpoint';
 
 /** Since when a node has its addresses and its key, by the control plane: `CLAIM TIME`, with commas between. */
-export const CLAIMS = 'orchlet.local/claims';
+const CLAIMS = 'orchlet.local/claims';
 
 /** The part of a node object that the pod network depends on, as plain data. */
 export interface ClusterNode {
@@ -69,7 +69,7 @@ export interface OwnClaims {
   readonly clusterRanges: readonly Cidr[];
 }
 
-export interface Peers {
+interface Peers {
   readonly peers: readonly Peer[];
   readonly refusals: readonly Refusal[];
 }

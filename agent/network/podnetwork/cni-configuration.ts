@@ -12,7 +12,7 @@ import { LINK_PREFIX } from './desired-network.ts';
 
 export const POD_BRIDGE = `${LINK_PREFIX}pods`;
 /** Runtimes use the first file in the order of names, so a file of another plugin usually precedes this one. */
-export const CNI_FILE = '90-orchlet.conflist';
+const CNI_FILE = '90-orchlet.conflist';
 const NAME = 'orchlet';
 const PLUGINS = ['bridge', 'host-local', 'portmap', 'loopback'] as const;
 const CONFIGURATION = /\.(conf|conflist|json)$/;
@@ -29,7 +29,7 @@ export const DEFAULT_CNI_PLACES: CniPlaces = {
   pluginDirectories: ['/opt/cni/bin', '/usr/lib/cni', '/usr/libexec/cni'],
 };
 
-export interface CniSettings {
+interface CniSettings {
   readonly ranges: readonly Cidr[];
   readonly mtu: number;
   readonly hairpin: boolean;

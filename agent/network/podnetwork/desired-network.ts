@@ -126,7 +126,7 @@ export function podMtu(mode: NetworkMode, uplink: Pick<Uplink, 'mtu' | 'address'
 }
 
 /** The address by which a node takes part in the network of the pods of its range. */
-export const tunnelAddress = (range: Cidr): string => cidrAddress(range, 1);
+const tunnelAddress = (range: Cidr): string => cidrAddress(range, 1);
 
 const hostPrefix = (range: Cidr): string => `${tunnelAddress(range)}/${range.family === 4 ? 32 : 128}`;
 

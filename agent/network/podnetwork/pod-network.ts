@@ -40,7 +40,7 @@ import { NodeRules, type NodeRulesOptions } from './node-rules.ts';
 import { createKeys, readKeys, writeKeys } from './wireguard-keys.ts';
 
 /** Where the last known nodes are stored. */
-export interface NodeMemory {
+interface NodeMemory {
   load(): Promise<readonly ClusterNode[] | undefined>;
   save(nodes: () => readonly ClusterNode[]): void;
 }

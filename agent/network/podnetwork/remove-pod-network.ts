@@ -12,7 +12,7 @@ import { NAT_TABLE } from './nft-rules.ts';
 import { GUARD_TABLE } from './tunnel-guard.ts';
 import { podPacketFilter } from './packet-filter.ts';
 
-export interface RemovePodNetworkOptions {
+interface RemovePodNetworkOptions {
   /** What the pod network keeps on the disk; it exists if something was set up. */
   readonly stateDirectory: string;
   /** A command that runs the tools elsewhere, for example in a network namespace. */

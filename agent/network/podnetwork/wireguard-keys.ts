@@ -7,7 +7,7 @@ import { mkdir, readFile, stat, utimes } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { replaceFile } from '../../../api/machinery/replace-file.ts';
 
-export interface StoredKeys {
+interface StoredKeys {
   /** Both in base64, as the tools of WireGuard have them. */
   readonly publicKey: string;
   readonly privateKey: string;

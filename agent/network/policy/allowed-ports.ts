@@ -1,7 +1,7 @@
 /** Sets of ports that rules of network policies allow, in a canonical form: equal sets have equal keys. */
 
 export const PROTOCOLS = ['TCP', 'UDP', 'SCTP'] as const;
-export type Protocol = (typeof PROTOCOLS)[number];
+type Protocol = (typeof PROTOCOLS)[number];
 
 export interface PortRange {
   readonly protocol: Protocol;

@@ -36,14 +36,14 @@ type Port = NonNullable<Rule['ports']>[number];
 type Policy = PolicyInputs['policies'][number];
 
 /** The number of ranges of all profiles together. The kernel needs about 200 bytes for each. */
-export const MAX_RANGES = 200_000;
+const MAX_RANGES = 200_000;
 /**
  * The most comparisons for the policies of one namespace: a few megabytes of policies could need any number.
  * A second of work, in slices.
  */
-export const MAX_STEPS = 2_000_000;
+const MAX_STEPS = 2_000_000;
 
-export interface CompileLimits {
+interface CompileLimits {
   readonly ranges: number;
   readonly steps: number;
 }
@@ -109,7 +109,7 @@ function withinLimit(isolated: readonly Isolated[], maxRanges: number): Omit<Com
 }
 
 /** The policy types that are in effect. The API server sets the default, but objects may be older than it. */
-export function policyTypes(spec: PolicySpec): readonly string[] {
+function policyTypes(spec: PolicySpec): readonly string[] {
   if ((spec.policyTypes ?? []).length > 0) return spec.policyTypes ?? [];
   return (spec.egress ?? []).length > 0 ? ['Ingress', 'Egress'] : ['Ingress'];
 }

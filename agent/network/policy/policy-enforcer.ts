@@ -28,13 +28,13 @@ import {
 } from './policy-inputs.ts';
 
 /** Where the last known state is stored. */
-export interface PolicyMemory {
+interface PolicyMemory {
   load(): Promise<PolicyInputs | undefined>;
   /** The inputs are read when they are written. */
   save(inputs: () => PolicyInputs): void;
 }
 
-export interface PolicyEnforcerOptions {
+interface PolicyEnforcerOptions {
   readonly policies: Informer<NetworkPolicy>;
   /** Called when the first policy exists: a cluster without policies does not send all its pods to every node. */
   readonly startInformers: () => { readonly namespaces: Informer<Namespace>; readonly pods: Informer<Pod> };

@@ -9,7 +9,7 @@ export type PolicySpec = NonNullable<NetworkPolicy['spec']>;
 /** A peer of an ingress or egress rule. */
 export type PolicyPeer = NonNullable<NonNullable<PolicySpec['ingress']>[number]['from']>[number];
 
-export interface NamedPort {
+interface NamedPort {
   readonly name: string;
   readonly protocol: string;
   readonly port: number;
@@ -41,7 +41,7 @@ export interface LocalPod {
   readonly ips: readonly string[];
 }
 
-export interface ObservedState {
+interface ObservedState {
   readonly policies: readonly NetworkPolicy[];
   readonly namespaces: readonly Namespace[];
   readonly pods: readonly Pod[];

@@ -15,7 +15,7 @@ import { type Family, LOOPBACK } from './addresses.ts';
 import type { RuleSettings } from './rule-writer.ts';
 import type { Endpoint, ServicePort } from './service-ports.ts';
 
-export interface NftChain {
+interface NftChain {
   readonly name: string;
   /** The declaration of a base chain. */
   readonly hook?: string;
@@ -28,7 +28,7 @@ export interface NftSet {
   readonly declaration: string;
 }
 
-export interface NftElement {
+interface NftElement {
   readonly set: string;
   readonly key: string;
   readonly value?: string;

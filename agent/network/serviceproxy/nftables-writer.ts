@@ -13,7 +13,7 @@ import { NftablesTransactions } from './nftables-transactions.ts';
 import type { RuleSettings, RuleWriter } from './rule-writer.ts';
 import type { PortChange } from './service-table.ts';
 
-export interface NftablesWriterOptions {
+interface NftablesWriterOptions {
   readonly nft: Nftables;
   /** The iptables of this host, which other programs may use. */
   readonly filter: PacketFilter;

@@ -9,7 +9,7 @@
 import type { EndpointSlice, Service } from '../../../api/machinery/kinds.ts';
 import { canonicalAddress, canonicalRange, type Family, isWithin } from './addresses.ts';
 
-export type Protocol = 'TCP' | 'UDP' | 'SCTP';
+type Protocol = 'TCP' | 'UDP' | 'SCTP';
 
 export interface Endpoint {
   readonly ip: string;
@@ -56,7 +56,7 @@ export interface HealthCheckPort {
   readonly localEndpoints: number;
 }
 
-export type SliceEndpoint = NonNullable<EndpointSlice['endpoints']>[number];
+type SliceEndpoint = NonNullable<EndpointSlice['endpoints']>[number];
 
 /** The label of an EndpointSlice that names its service. */
 export const SERVICE_NAME_LABEL = 'kubernetes.io/service-name';

@@ -20,7 +20,7 @@ import { healthCheckPort, type HealthCheckPort, type Place, SERVICE_NAME_LABEL }
 import { ServiceTable } from './service-table.ts';
 import { type Conntrack, UdpConnections } from './udp-connections.ts';
 
-export interface ServiceProxyOptions {
+interface ServiceProxyOptions {
   readonly services: Informer<Service>;
   readonly slices: Informer<EndpointSlice>;
   /** The writers of the modes that may be used, the preferred one first. */

@@ -12,7 +12,7 @@ import type { Slice } from '../../../api/machinery/time-slice.ts';
 import type { Family } from './addresses.ts';
 import { type Place, portsOf, type ServicePort, type SlicesOf } from './service-ports.ts';
 
-export interface ServiceTableOptions {
+interface ServiceTableOptions {
   readonly family: Family;
   /** Returns the service with the key `namespace/name`. */
   readonly service: (key: string) => Service | undefined;

@@ -16,7 +16,7 @@ import { type CertificateTemplate, requestCertificate } from './request-certific
 /** The name of the node's client certificate in the certificate directory. */
 export const CLIENT_PAIR = 'kubelet-client';
 
-export interface BootstrapOptions {
+interface BootstrapOptions {
   readonly bootstrapKubeconfig: string;
   readonly kubeconfig: string;
   readonly certificateDirectory: string;

@@ -16,7 +16,7 @@ import { replaceFile } from '../../../api/machinery/replace-file.ts';
 import { configMaps } from '../../../api/machinery/resources.ts';
 import { CA_BUNDLE_KEY, type CaBundle, verifyCaBundle } from '../../../api/pki/ca-bundle.ts';
 
-export interface AuthorityOptions {
+interface AuthorityOptions {
   /** `server` of the kubeconfig. */
   readonly server: string;
   /** Further servers of the kubeconfig. */

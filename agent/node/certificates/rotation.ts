@@ -10,7 +10,7 @@ import type { Certificate } from '../../../api/pki/certificate.ts';
 import type { CertificateObserver } from './certificate-metrics.ts';
 import { readPair, type StoredPair, writePair } from './certificate-store.ts';
 
-export interface RotationOptions {
+interface RotationOptions {
   readonly directory: string;
   /** `kubelet-client`, `kubelet-server`. */
   readonly name: string;

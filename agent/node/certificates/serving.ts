@@ -20,7 +20,7 @@ const SERVER_PAIR = 'kubelet-server';
 const YEAR_MS = 365 * 24 * 60 * 60 * 1000;
 const REQUEST_TIMEOUT_MS = 15 * 60_000;
 
-export interface ServingOptions {
+interface ServingOptions {
   readonly certificateDirectory: string;
   /** The values of `--tls-cert-file` and `--tls-private-key-file`, or empty texts. */
   readonly certificateFile: string;
@@ -67,7 +67,7 @@ async function selfSigned(options: ServingOptions, keys: KeyPair): Promise<Servi
   return { certificatePem: certificatePem(der), keyPem: privateKeyPem(keys.privateKey) };
 }
 
-export interface KeepingOptions extends ServingOptions {
+interface KeepingOptions extends ServingOptions {
   readonly random: () => number;
   readonly onRotated: (pair: ServingPair) => void;
 }

@@ -41,7 +41,7 @@ const FILE_NAME = '99-kubelet.conf';
 export const LOGIND_FILE = join(LINUX_CONFIGURATION, FILE_NAME);
 export const LOGIND_FIRST_LINE = '# The node agent waits so long for pods';
 
-export interface LogindOptions {
+interface LogindOptions {
   /** The directory of drop-ins of the login manager's configuration. */
   readonly configurationDirectory?: string;
   /** The environment of the tools. Tests set another bus. */

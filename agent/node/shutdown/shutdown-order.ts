@@ -10,11 +10,11 @@ export interface ShutdownPeriod {
   readonly seconds: number;
 }
 
-export interface ShutdownGroup extends ShutdownPeriod {
+interface ShutdownGroup extends ShutdownPeriod {
   readonly pods: readonly Pod[];
 }
 
-export interface ShutdownFlags {
+interface ShutdownFlags {
   readonly shutdownGracePeriod: number;
   readonly shutdownGracePeriodCriticalPods: number;
   readonly shutdownGracePeriodByPodPriority: Readonly<Record<string, string>>;

@@ -4,7 +4,7 @@ import { hostAddresses } from '../../host/host-facts.ts';
 
 const MAX_AGE_MS = 10_000;
 
-export interface NodeAddressesOptions {
+interface NodeAddressesOptions {
   readonly clock: Clock;
   /** `--node-ip`. Empty: the host's addresses. `::` or `0.0.0.0` alone: the host's, of that family first. */
   readonly configured: readonly string[];

@@ -11,7 +11,7 @@ import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
 import type { KubeObject } from '../../../api/meta/object.ts';
 import { isConflict, isNotFound } from '../../../api/meta/status-error.ts';
 
-export interface NodeLeaseOptions {
+interface NodeLeaseOptions {
   readonly client: Client;
   readonly clock: Clock;
   readonly logger: Logger;

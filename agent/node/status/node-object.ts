@@ -48,10 +48,10 @@ export interface NodeFacts {
   readonly now: string;
 }
 
-export type Setter = (status: NodeStatus, facts: NodeFacts) => void;
+type Setter = (status: NodeStatus, facts: NodeFacts) => void;
 
 /** The setters in the order of the kubelet's conditions: pressures first, Ready last. */
-export const setters: readonly Setter[] = [
+const setters: readonly Setter[] = [
   setAddresses,
   setCapacity,
   setNodeInfo,

@@ -18,7 +18,7 @@ export interface NodeIdentity {
   readonly annotations: Readonly<Record<string, string>>;
 }
 
-export interface Registration {
+interface Registration {
   /** The value of `--register-node`. If false, another client must create the node. */
   readonly registerNode: boolean;
   /** Returns the node with its first status. */

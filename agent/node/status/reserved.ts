@@ -3,7 +3,7 @@ import { approximate, parseQuantity } from '../../../api/meta/quantity.ts';
 import { amountOf, type Threshold } from '../../resources/eviction/thresholds.ts';
 import type { CgroupLimits } from '../../host/cgroups/node-allocatable.ts';
 
-export interface Reservations {
+interface Reservations {
   /** `--kube-reserved` and `--system-reserved`: quantities by resource. */
   readonly kube: Readonly<Record<string, string>>;
   readonly system: Readonly<Record<string, string>>;

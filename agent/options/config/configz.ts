@@ -10,7 +10,7 @@ import { CONFIG_KIND, CONFIG_VERSION } from './config-file.ts';
 import type { EffectiveOptions } from './effective-options.ts';
 import { isZero, writeField } from './field-value.ts';
 
-export interface Configz {
+interface Configz {
   readonly kubeletconfig: object;
   /** The flags without a field in the file. Flags without effect appear only if they are set. */
   readonly flags: Readonly<Record<string, unknown>>;

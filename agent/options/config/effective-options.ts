@@ -28,7 +28,7 @@ export interface EffectiveOptions {
   readonly warnings: readonly string[];
 }
 
-export interface GivenOptions {
+interface GivenOptions {
   /** The parsed flags by key. Only those in `given` count. */
   readonly values: Partial<AgentFlags>;
   readonly given: ReadonlySet<string>;

@@ -3,7 +3,7 @@ import { formatDuration, parseDuration } from '../../../api/component/duration.t
 import type { FlagType, FlagTypes } from '../../../api/component/flags.ts';
 import type { AnyOption, JsonForm } from '../option.ts';
 
-export type ReadField = { readonly value: FlagTypes[FlagType] } | { readonly problem: string };
+type ReadField = { readonly value: FlagTypes[FlagType] } | { readonly problem: string };
 
 /** Returns the value of a row from its JSON in the file. Applies the checks of the flag. */
 export function readField(row: AnyOption, json: unknown): ReadField {

@@ -1,7 +1,7 @@
 /** Finds the positions of keys and values in a YAML or JSON text, for messages with line and column. Both count from 1. */
 import { EVENT_ID, getScalarValue, parseEvents } from 'js-yaml';
 
-export interface Position {
+interface Position {
   readonly line: number;
   readonly column: number;
 }

@@ -14,7 +14,7 @@ import type { Clock, Timer } from '../../../api/machinery/clock.ts';
 import { readRegularFile } from '../../files/regular-file.ts';
 import { DRAFT_SUFFIX, replaceFile, syncFolder } from '../../../api/machinery/replace-file.ts';
 
-export interface CheckpointStoreOptions {
+interface CheckpointStoreOptions {
   readonly directory: string;
   readonly clock: Clock;
   readonly logger: Logger;

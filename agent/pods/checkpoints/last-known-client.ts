@@ -35,7 +35,7 @@ const LONGEST_NAME = 160;
 /** After this time without a response, the client returns a stored object if it has one. */
 const PATIENCE_MS = 3_000;
 
-export interface LastKnownClientOptions {
+interface LastKnownClientOptions {
   readonly client: Client;
   readonly store: CheckpointStore;
   readonly clock: Clock;

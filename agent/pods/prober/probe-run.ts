@@ -94,7 +94,7 @@ function expandCommand(command: readonly string[], container: Container): string
 }
 
 /** Resolves a port number or the name of a container's port. */
-export function resolvePort(port: string | number, container: Container): number | undefined {
+function resolvePort(port: string | number, container: Container): number | undefined {
   if (typeof port === 'number') return port;
   const named = container.ports?.find((candidate) => candidate.name === port)?.containerPort;
   if (named !== undefined) return named;

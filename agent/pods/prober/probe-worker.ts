@@ -44,7 +44,7 @@ export interface ProbeResultStore {
   forget(kind: ProbeKind, containerId: string): void;
 }
 
-export interface ProbeWorkerOptions extends ProbeOptions {
+interface ProbeWorkerOptions extends ProbeOptions {
   readonly pod: Pod;
   readonly container: Container;
   readonly kind: ProbeKind;

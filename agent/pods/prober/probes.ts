@@ -18,7 +18,7 @@ const dialer = createDialer();
 /** The longest output that an event shows. */
 const MAX_OUTPUT_CHARACTERS = 1024;
 
-export interface HttpTarget extends Omit<HttpGet, 'purpose'> {
+interface HttpTarget extends Omit<HttpGet, 'purpose'> {
   readonly timeoutMs: number;
 }
 

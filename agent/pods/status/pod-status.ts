@@ -25,7 +25,7 @@ export function isTerminalPhase(phase: string | undefined): boolean {
   return phase === 'Succeeded' || phase === 'Failed';
 }
 
-export function condition(status: PodStatus | undefined, type: string): PodCondition | undefined {
+function condition(status: PodStatus | undefined, type: string): PodCondition | undefined {
   return status?.conditions?.find((candidate) => candidate.type === type);
 }
 

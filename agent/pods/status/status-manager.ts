@@ -58,14 +58,14 @@ export interface StatusManager {
 }
 
 /** The state of pod workers that the status manager checks before it deletes a pod from the API server. */
-export interface PodDeletionSafety {
+interface PodDeletionSafety {
   podCouldHaveRunningContainers(pod: Pod): boolean;
   /** Its volumes are being unmounted, and have not failed to. */
   podIsCleaningUp(pod: Pod): boolean;
   podIsFinished(pod: Pod): boolean;
 }
 
-export interface StatusManagerOptions {
+interface StatusManagerOptions {
   /** Absent on a host without an API server. Statuses are then only stored. */
   readonly client: Client | undefined;
   readonly clock: Clock;

@@ -12,7 +12,7 @@ interface Need {
   readonly amount: bigint;
 }
 
-export type PreemptionChoice =
+type PreemptionChoice =
   | { readonly kind: 'victims'; readonly pods: readonly Pod[] }
   /** The resources that would still be missing without every less important pod. */
   | { readonly kind: 'impossible'; readonly missing: readonly Need[] };

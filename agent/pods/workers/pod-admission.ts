@@ -25,7 +25,7 @@ export interface PodAdmission {
   admit(pod: Pod, others: readonly Pod[]): Verdict;
 }
 
-export interface AdmissionOptions {
+interface AdmissionOptions {
   readonly node: () => NodeObject;
   readonly allowedUnsafeSysctls: readonly string[];
   readonly pressure: (kind: 'memory' | 'disk' | 'pid') => boolean;

@@ -19,7 +19,7 @@ interface Allocation {
   conditions: ResizeConditions;
 }
 
-export interface PodAllocationsOptions {
+interface PodAllocationsOptions {
   readonly node: () => NodeObject;
   readonly events: PodEventRecorder;
   /** Returns the other pods that use the node. */

@@ -45,7 +45,7 @@ export interface PodSyncer {
   cleanUp(pod: Pod, signal: AbortSignal): Promise<void>;
 }
 
-export interface PodWorkersOptions {
+interface PodWorkersOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   /** `--sync-frequency`. */

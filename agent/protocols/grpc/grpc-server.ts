@@ -27,14 +27,14 @@ type Handler = (request: never) => object | Promise<object>;
 /** Sends messages until the signal aborts. The stream ends when the promise resolves. */
 type StreamHandler = (request: never, send: (message: object) => void, signal: AbortSignal) => Promise<void>;
 
-export interface ServedService {
+interface ServedService {
   readonly messages: MessageTables;
   readonly methods: MethodTable;
   readonly handlers: Readonly<Record<string, Handler>>;
   readonly streams?: Readonly<Record<string, StreamHandler>>;
 }
 
-export interface ServedSocket {
+interface ServedSocket {
   readonly socket: string;
   readonly services: readonly ServedService[];
 }

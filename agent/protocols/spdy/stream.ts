@@ -9,7 +9,7 @@ const STREAM_BUFFER_BYTES = 1 << 18;
 const CHUNK_BYTES = 128;
 
 /** Defines what a stream needs from its connection. */
-export interface StreamOwner {
+interface StreamOwner {
   /** Resolves when the transport takes more. */
   sendData(id: number, chunk: Buffer, fin: boolean): Promise<void>;
   /** Called with the change of the memory of what waits for a reader. */

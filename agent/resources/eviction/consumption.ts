@@ -7,7 +7,7 @@ import type { PodConsumption } from './ranking.ts';
 import type { StorageLayout } from './signals.ts';
 import type { Signal } from './thresholds.ts';
 
-export interface Consumption {
+interface Consumption {
   readonly of: (pod: Pod) => PodConsumption | undefined;
   readonly containers: (pod: Pod) => readonly ContainerConsumption[];
 }

@@ -31,7 +31,7 @@ import {
   thresholdsMet,
 } from './thresholds.ts';
 
-export interface EvictionDeps {
+interface EvictionDeps {
   readonly settings: EvictionSettings;
   /** Gets the conditions of the node. */
   readonly pressure: NodePressure;

@@ -64,7 +64,7 @@ export interface EvictionReport {
   }[];
 }
 
-export interface ExplainInput {
+interface ExplainInput {
   readonly settings: EvictionSettings;
   readonly state: PressureState;
   readonly host: HostObservations;

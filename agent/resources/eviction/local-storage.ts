@@ -5,7 +5,7 @@ import { bytesOf, limitsOf, podResources } from '../../runtime/kuberuntime/resou
 import type { PodStorage } from '../statistics/storage-usage.ts';
 import { evictionWords } from './messages.ts';
 
-export interface StorageLimitOptions {
+interface StorageLimitOptions {
   /** Whether writable layers have a filesystem of their own. Containers are then charged for their logs only. */
   readonly dedicatedImages: boolean;
 }

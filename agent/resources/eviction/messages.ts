@@ -17,7 +17,7 @@ export interface ContainerConsumption {
   readonly diskBytes: number;
 }
 
-export interface EvictionMessage {
+interface EvictionMessage {
   readonly message: string;
   readonly annotations: Readonly<Record<string, string>>;
 }

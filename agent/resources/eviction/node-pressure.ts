@@ -1,7 +1,7 @@
 /** The pressure conditions of the node. The eviction manager writes them; admission and the node's status read them. */
 import type { Condition } from './thresholds.ts';
 
-export type PressureKind = 'memory' | 'disk' | 'pid';
+type PressureKind = 'memory' | 'disk' | 'pid';
 
 const CONDITIONS: Readonly<Record<PressureKind, Condition>> = {
   memory: 'MemoryPressure',

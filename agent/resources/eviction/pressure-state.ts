@@ -16,7 +16,7 @@ export interface PressureState {
 
 export const CALM: PressureState = { met: [], firstMetAtMs: new Map(), seenAtMs: new Map(), conditions: new Set() };
 
-export interface PressureStep {
+interface PressureStep {
   readonly thresholds: readonly Threshold[];
   readonly observations: Observations;
   readonly nowMs: number;

@@ -8,7 +8,7 @@ import type { NodeStorage } from '../statistics/storage-usage.ts';
 import type { CgroupUsage } from '../statistics/cgroup-usage.ts';
 import type { Observation, Observations, Signal } from './thresholds.ts';
 
-export interface SignalSources {
+interface SignalSources {
   readonly node: () => Promise<CgroupUsage>;
   /** `undefined` if the agent manages no cgroups. */
   readonly allPods: () => Promise<CgroupUsage | undefined>;
@@ -73,7 +73,7 @@ export function layoutOf(storage: NodeStorage): StorageLayout {
   };
 }
 
-export type ReclaimStep = 'dead-containers' | 'unused-images';
+type ReclaimStep = 'dead-containers' | 'unused-images';
 
 /** What the node removes under a signal before pods are evicted. That frees neither memory nor processes. */
 export function reclaimSteps(

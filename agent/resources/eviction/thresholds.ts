@@ -51,7 +51,7 @@ const MEANINGS: Readonly<Record<Signal, Meaning>> = {
 };
 
 /** An amount (`100Mi`), or a share of the capacity. */
-export type ThresholdValue = { readonly quantity: Quantity } | { readonly percent: number };
+type ThresholdValue = { readonly quantity: Quantity } | { readonly percent: number };
 
 export interface Threshold {
   readonly signal: Signal;

@@ -66,7 +66,7 @@ export interface StateOptions {
   readonly logger: Logger;
 }
 
-export interface StateWriterOptions {
+interface StateWriterOptions {
   readonly path: string;
   /** The object of the sentence in the log, such as 'the state of the CPU manager'. */
   readonly what: string;

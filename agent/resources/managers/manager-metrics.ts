@@ -4,7 +4,7 @@ import type { CpuManager } from './cpumanager/cpu-manager.ts';
 import type { ClaimManager } from './dra/claim-manager.ts';
 import type { MemoryManager } from './memorymanager/memory-manager.ts';
 
-export interface ManagerMetrics {
+interface ManagerMetrics {
   admission(admission: { readonly tookMs: number; readonly refused: boolean }): void;
   device(event: 'registration' | 'allocation', resource: string, tookMs: number): void;
   podResources(endpoint: 'list' | 'get' | 'get_allocatable', failed: boolean): void;

@@ -22,7 +22,7 @@ interface State {
   save(): Promise<void>;
 }
 
-export interface PolicyManagerOptions<P extends Policy, S extends State> {
+interface PolicyManagerOptions<P extends Policy, S extends State> {
   readonly policy: P | undefined;
   readonly state: S;
   readonly logger: Logger;

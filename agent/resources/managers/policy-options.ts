@@ -22,7 +22,7 @@ const TOPOLOGY_OPTIONS = {
 } as const satisfies Record<string, Maturity>;
 
 /** The feature gates that enable alpha and beta options. */
-export interface OptionGates {
+interface OptionGates {
   readonly alpha: boolean;
   readonly beta: boolean;
 }

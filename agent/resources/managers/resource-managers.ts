@@ -23,7 +23,7 @@ import type { MemoryManager } from './memorymanager/memory-manager.ts';
 import type { TopologyManager } from './topologymanager/topology-manager.ts';
 
 /** The CPUs and NUMA nodes on which a container's processes run. */
-export interface ContainerPlacement {
+interface ContainerPlacement {
   /** A CPU list; empty if the cgroup is not restricted. */
   readonly cpus: string;
   readonly mems: string;
@@ -31,7 +31,7 @@ export interface ContainerPlacement {
   readonly isExclusive: boolean;
 }
 
-export interface ResourceManagersOptions {
+interface ResourceManagersOptions {
   readonly topology: TopologyManager;
   readonly cpus: CpuManager;
   readonly memory: MemoryManager;

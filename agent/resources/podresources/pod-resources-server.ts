@@ -28,7 +28,7 @@ export interface ResourceAccounts {
   claimedDevices(pod: Pod, container: Container): readonly ClaimedDevices[];
 }
 
-export interface PodResourcesOptions {
+interface PodResourcesOptions {
   readonly rootDirectory: string;
   readonly clock: Clock;
   readonly accounts: ResourceAccounts;
@@ -81,7 +81,7 @@ export async function servePodResources(options: PodResourcesOptions): Promise<(
 }
 
 /** Containers that run together; those that only prepare have nothing for long. */
-export function podResources(pod: Pod, accounts: ResourceAccounts): OutgoingOf<Messages, 'PodResources'> {
+function podResources(pod: Pod, accounts: ResourceAccounts): OutgoingOf<Messages, 'PodResources'> {
   const containers = [...(pod.spec.initContainers ?? []).filter(isSidecar), ...pod.spec.containers];
   const { uid } = pod.metadata;
   return {
@@ -97,7 +97,7 @@ export function podResources(pod: Pod, accounts: ResourceAccounts): OutgoingOf<M
   };
 }
 
-export function allocatable(accounts: ResourceAccounts): OutgoingOf<Messages, 'AllocatableResourcesResponse'> {
+function allocatable(accounts: ResourceAccounts): OutgoingOf<Messages, 'AllocatableResourcesResponse'> {
   return {
     devices: deviceRows(accounts.allocatableDevices()),
     cpuIds: accounts.allocatableCpus(),

@@ -9,7 +9,7 @@ import type { PodState } from '../../pods/workers/pod-workers.ts';
 import { isStaticPod } from '../../model/pod-kinds.ts';
 import { runningContainers } from './usage.ts';
 
-export interface AgentState {
+interface AgentState {
   readonly nodeName: string;
   readonly cgroupVersion: 1 | 2;
   readonly startedAtMs: number;

@@ -5,7 +5,7 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
-export interface DeviceFiles {
+interface DeviceFiles {
   /** `/sys/dev/block` by default. Tests pass a fixture. */
   readonly blockDirectory?: string;
   /** `/proc/self/mountinfo` by default. */

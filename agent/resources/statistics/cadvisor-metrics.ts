@@ -25,7 +25,7 @@ import type { InterfaceCounters } from './cgroup-files.ts';
 import type { ProcessUsage } from './process-usage.ts';
 import type { PodUsage, UsageSnapshot } from './usage.ts';
 
-export interface CadvisorFacts {
+interface CadvisorFacts {
   /** `undefined` if the usage could not be read. */
   readonly usage: UsageSnapshot | undefined;
   /** The usage by container id. */

@@ -27,7 +27,7 @@ export function parseCount(text: string | undefined): number {
   return Number.isFinite(value) ? value : 0;
 }
 
-export interface PressureLine {
+interface PressureLine {
   readonly avg10: number;
   readonly avg60: number;
   readonly avg300: number;

@@ -5,7 +5,7 @@
 import type { MetricsRegistry } from '../../../api/component/metrics.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 
-export interface HttpObserver {
+interface HttpObserver {
   /** Called at the start of a request. Returns the function to call at its end. */
   (method: string, path: string, serverType: 'readwrite' | 'readonly'): () => void;
 }

@@ -8,7 +8,7 @@ const START_BUCKETS = [
   0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600,
 ];
 
-export interface MeasuredSyncerOptions {
+interface MeasuredSyncerOptions {
   readonly metrics: MetricsRegistry;
   readonly clock: Clock;
   /** The status that was last sent to the kube-apiserver. */

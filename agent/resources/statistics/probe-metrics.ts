@@ -14,7 +14,7 @@ export interface ProbeMetrics {
   retain(podUids: ReadonlySet<string>): void;
 }
 
-export interface ObservedProbe {
+interface ObservedProbe {
   readonly pod: Pod;
   readonly container: string;
   readonly kind: ProbeKind;

@@ -11,7 +11,7 @@ import type { PodCgroups } from '../../host/cgroups/pod-cgroups.ts';
 import { isStaticPod } from '../../model/pod-kinds.ts';
 import { volumePlugin } from './volume-metrics.ts';
 
-export interface ObservedState {
+interface ObservedState {
   readonly gates: readonly { readonly name: string; readonly stage: string; readonly enabled: boolean }[];
   /** The desired pods with their current statuses. */
   readonly pods: () => readonly Pod[];

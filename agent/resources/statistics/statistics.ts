@@ -18,7 +18,7 @@ import { summaryOf } from './summary.ts';
 import type { SystemContainers } from './system-containers.ts';
 import { interfacesOf, type UsageCollector } from './usage.ts';
 
-export interface StatisticsOptions {
+interface StatisticsOptions {
   readonly nodeName: string;
   readonly usage: UsageCollector;
   readonly system: SystemContainers;

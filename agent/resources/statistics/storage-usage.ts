@@ -24,7 +24,7 @@ export interface VolumeUsage {
   readonly claim: string;
 }
 
-export interface ContainerStorage {
+interface ContainerStorage {
   readonly layer: DiskUsage;
   readonly logs: DiskUsage;
 }
@@ -43,7 +43,7 @@ export interface NodeStorage {
   readonly containers: { readonly filesystem: Filesystem | undefined; readonly used: DiskUsage };
 }
 
-export interface StorageUsageOptions {
+interface StorageUsageOptions {
   readonly runtime: Pick<Runtime, 'containerStats' | 'imageFilesystems'>;
   readonly clock: Clock;
   readonly logger: Logger;

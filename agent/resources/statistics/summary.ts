@@ -7,7 +7,7 @@ import type { NodeStorage, PodStorage } from './storage-usage.ts';
 import type { SystemContainer } from './system-containers.ts';
 import type { ContainerUsage, PodUsage, UsageSnapshot } from './usage.ts';
 
-export interface SummaryFacts {
+interface SummaryFacts {
   readonly nodeName: string;
   readonly bootedAtMs: number;
   readonly memoryCapacityBytes: number;

@@ -14,7 +14,7 @@ export interface SystemContainer {
   readonly nanoCores: number | undefined;
 }
 
-export interface SystemContainersOptions {
+interface SystemContainersOptions {
   readonly reader: CgroupReader;
   readonly clock: Clock;
   /** `--runtime-cgroups`; empty if it is not known. */

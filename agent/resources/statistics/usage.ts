@@ -50,7 +50,7 @@ export interface UsageSnapshot {
   readonly pods: readonly PodUsage[];
 }
 
-export interface UsageOptions {
+interface UsageOptions {
   readonly reader: CgroupReader;
   readonly runtime: Pick<Runtime, 'containerStats'>;
   readonly clock: Clock;

@@ -12,7 +12,7 @@ import { type Answer, CONTAINERD_MESSAGES, METHODS, type MethodName, type Reques
 /** The largest message that an `ExecSync` response may need. */
 const LARGEST_MESSAGE_BYTES = 17 * 1024 * 1024;
 
-export interface CallOptions {
+interface CallOptions {
   /** 0 means no deadline. */
   readonly timeoutMs?: number;
   readonly signal?: AbortSignal;
@@ -34,7 +34,7 @@ export interface CriClient {
   close(): void;
 }
 
-export interface CriEndpoints {
+interface CriEndpoints {
   /** Accepts `unix:///run/containerd/containerd.sock`, a path, or `tcp://host:port`. */
   readonly runtime: string;
   readonly images: string;

@@ -22,7 +22,7 @@ const LOOK_AGAIN_MS = [10, 40, 160, 640, 2_500, 5_000] as const;
 /** How long to collect events before one list request serves them all. */
 const GATHER_MS = 5;
 
-export interface CriEventsDeps {
+interface CriEventsDeps {
   readonly client: CriClient;
   readonly clock: Clock;
   readonly logger: Logger;

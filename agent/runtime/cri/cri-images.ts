@@ -9,7 +9,7 @@ import type { Incoming } from './schema.ts';
 /** The waits between checks whether the runtime lists an imported image. */
 const LOAD_WAITS_MS = [10, 40, 160, 640, 2_500, 5_000] as const;
 
-export interface CriImagesOptions {
+interface CriImagesOptions {
   readonly client: CriClient;
   readonly clock: Clock;
   /** The runtime's own name, such as `containerd`, which decides how archives are imported. */

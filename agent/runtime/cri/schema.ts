@@ -73,8 +73,8 @@ export const STOP_SIGNALS: readonly string[] = (
   'SIGRTMAX-3 SIGRTMAX-2 SIGRTMAX-1 SIGRTMAX'
 ).split(' ');
 
-export type Messages = typeof MESSAGES;
-export type MessageName = keyof Messages;
+type Messages = typeof MESSAGES;
+type MessageName = keyof Messages;
 export type MethodName = keyof typeof METHODS;
 
 export type Outgoing<N extends MessageName> = OutgoingOf<Messages, N>;

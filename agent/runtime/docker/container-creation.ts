@@ -20,7 +20,7 @@ import type { SandboxImage } from './sandbox-image.ts';
 
 const SANDBOX_IMAGE_TIMEOUT_MS = 120_000;
 
-export interface ContainerCreationOptions {
+interface ContainerCreationOptions {
   readonly client: DockerClient;
   readonly clock: Clock;
   /** The label value that identifies the containers of this agent. */

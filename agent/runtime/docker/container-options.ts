@@ -34,7 +34,7 @@ export interface EngineFacts {
  */
 const LOG_CONFIG = { Type: 'json-file', Config: { 'max-size': '16m', 'max-file': '2' } };
 
-export interface SandboxOptions {
+interface SandboxOptions {
   readonly image: string;
   /** The name of the node's pod network. Absent for pods that use the host's network. */
   readonly network: string | undefined;
@@ -90,7 +90,7 @@ export function sandboxCreateOptions(
   };
 }
 
-export interface ContainerOptions {
+interface ContainerOptions {
   readonly sandboxId: string;
   readonly labels: Record<string, string>;
   readonly name: string;

@@ -14,7 +14,7 @@ import { LABEL_POD_UID, LABEL_SANDBOX, LABEL_TYPE, readLabels } from './labels.t
 const KILLED = 137;
 const OOM_NEWS_MS = [20, 80, 300] as const;
 
-export interface ContainerStatesDeps {
+interface ContainerStatesDeps {
   readonly client: DockerClient;
   readonly clock: Clock;
   readonly images: DockerImages;
@@ -172,7 +172,7 @@ function listedStatus(entry: Docker.ContainerInfo): ContainerStatus {
   };
 }
 
-export function sandboxStatus(entry: Docker.ContainerInfo): SandboxStatus {
+function sandboxStatus(entry: Docker.ContainerInfo): SandboxStatus {
   const facts = readLabels(entry.Labels);
   const networks = Object.values(entry.NetworkSettings?.Networks ?? {});
   const ips =
@@ -202,7 +202,7 @@ function timeOf(text: string): number {
  * Builds a status from an inspection. A container that could not be started has exited with reason `StartError` and exit code
  * 128, as in CRI runtimes. Pure.
  */
-export function containerStatus(
+function containerStatus(
   inspected: Docker.ContainerInspectInfo,
   imageRef: string,
   startFailedAtMs: number,

@@ -13,7 +13,7 @@ import { LABEL_POD_UID, LABEL_SANDBOX, LABEL_TYPE } from './labels.ts';
 
 const RETRY_MS = 1_000;
 
-export interface EngineEventsOptions {
+interface EngineEventsOptions {
   readonly client: DockerClient;
   readonly clock: Clock;
   readonly logger: Logger;

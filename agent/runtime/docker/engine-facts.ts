@@ -15,7 +15,7 @@ interface EngineVersion {
   readonly Components?: readonly { readonly Name: string }[];
 }
 
-export interface EngineInfo {
+interface EngineInfo {
   readonly SwapLimit: boolean;
   readonly SecurityOptions: readonly string[];
   readonly CgroupDriver: string;

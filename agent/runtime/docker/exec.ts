@@ -13,7 +13,7 @@ const EXIT_POLLS = 50;
 const EXIT_POLL_MS = 20;
 const DEFAULT_OUTPUT_BYTES = 16 * 1024 * 1024;
 
-export interface ExecDeps {
+interface ExecDeps {
   readonly client: DockerClient;
   readonly clock: Clock;
 }

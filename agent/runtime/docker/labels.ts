@@ -32,7 +32,7 @@ const INTERNAL = new Set([
   LABEL_HANDLER,
 ]);
 
-export type DockerLabels = Readonly<Record<string, string>>;
+type DockerLabels = Readonly<Record<string, string>>;
 
 function podLabels(pod: PodIdentity): Record<string, string> {
   return { [LABEL_POD_NAME]: pod.name, [LABEL_POD_NAMESPACE]: pod.namespace, [LABEL_POD_UID]: pod.uid };
@@ -78,7 +78,7 @@ export function containerLabels(
   };
 }
 
-export interface LabelFacts {
+interface LabelFacts {
   readonly pod: PodIdentity;
   readonly container: string;
   readonly sandboxId: string;

@@ -22,13 +22,13 @@ const ENTRY_BYTES = 16 * 1024;
 const RETRY_MS = 1_000;
 const APPEND = constants.O_RDWR | constants.O_CREAT | constants.O_APPEND;
 
-export interface LogSource {
+interface LogSource {
   readonly id: string;
   readonly tty: boolean;
   readonly logPath: string;
 }
 
-export interface LogWriterDeps {
+interface LogWriterDeps {
   readonly client: DockerClient;
   readonly clock: Clock;
   readonly logger: Logger;

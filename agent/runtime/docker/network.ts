@@ -13,7 +13,7 @@ import { dockerBridge, LABEL_INSTANCE } from '../instance.ts';
 import { RuntimeError } from '../runtime.ts';
 import { unlessGone, type DockerClient } from './docker-client.ts';
 
-export interface PodNetworkOptions {
+interface PodNetworkOptions {
   readonly client: DockerClient;
   readonly logger: Logger;
   readonly instance: string;

@@ -15,7 +15,7 @@ c.on('connect',()=>{process.stderr.write('ok\\n');process.stdin.pipe(c);c.pipe(p
 c.on('end',()=>process.stdout.write('',()=>process.exit(0)));
 c.on('error',e=>{process.stderr.write(String(e.code||e.message)+'\\n');process.exit(1)});`;
 
-export interface ForwardTarget {
+interface ForwardTarget {
   readonly ips: readonly string[];
   /** The id of a process in the namespace; 0 for the host's network. */
   readonly pid: number;

@@ -6,7 +6,7 @@ import { spawn } from 'node:child_process';
 import { join } from 'node:path';
 import type { CredentialProvider } from './credential-provider-config.ts';
 
-export interface PluginRequest {
+interface PluginRequest {
   readonly provider: CredentialProvider;
   readonly binDirectory: string;
   readonly image: string;
@@ -14,7 +14,7 @@ export interface PluginRequest {
   readonly annotations: Readonly<Record<string, string>> | undefined;
 }
 
-export interface PluginResponse {
+interface PluginResponse {
   readonly cacheKeyType: 'Image' | 'Registry' | 'Global';
   /** How long the credentials may be cached, in Go's notation such as `10m`. */
   readonly cacheDuration: string | undefined;

@@ -21,7 +21,7 @@ import { matchesImage } from './image-match.ts';
 import { parseImageReference } from '../../../api/kinds/image-reference.ts';
 import { credentialHash, type CredentialSource, type PullCredential } from './pull-credentials.ts';
 
-export interface CredentialProvidersOptions {
+interface CredentialProvidersOptions {
   readonly providers: readonly CredentialProvider[];
   readonly binDirectory: string;
   readonly client: Client | undefined;

@@ -23,7 +23,7 @@ export interface ImageSpace {
   readonly availableBytes: number;
 }
 
-export interface ImageGcOptions {
+interface ImageGcOptions {
   readonly policy: ImageGcPolicy;
   readonly runtime: Pick<Runtime, 'listImages' | 'listContainers' | 'removeImage'>;
   readonly clock: Clock;
@@ -37,7 +37,7 @@ export interface ImageGcOptions {
   readonly onListed?: (ids: ReadonlySet<string>, atMs: number) => Promise<void>;
 }
 
-export interface ImageRecord {
+interface ImageRecord {
   readonly image: ImageInfo;
   readonly firstSeenMs: number;
   /** The last use of the image. If it was not used since the agent started, the time at which the agent first saw it. */

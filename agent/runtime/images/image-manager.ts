@@ -13,7 +13,7 @@ import { ImageReferenceError, withDefaultTag } from '../../../api/kinds/image-re
 import { pullCredentials, type PullCredential } from './pull-credentials.ts';
 import type { PullVerification } from './pull-verification.ts';
 
-export type ImageErrorReason =
+type ImageErrorReason =
   | 'ErrImagePull'
   | 'ImagePullBackOff'
   | 'ErrImageNeverPull'
@@ -54,7 +54,7 @@ export interface ImageManagerOptions {
   readonly onRequest?: (request: ImageRequest) => void;
 }
 
-export interface ImageRequest {
+interface ImageRequest {
   readonly pullPolicy: string;
   /** `undefined` means that this is unknown. */
   readonly isPresent: boolean | undefined;

@@ -19,7 +19,7 @@ export interface PullSecret {
   readonly credentialHash: string;
 }
 
-export interface PullServiceAccount {
+interface PullServiceAccount {
   readonly uid: string;
   readonly namespace: string;
   readonly name: string;

@@ -17,7 +17,7 @@ export type VerificationPolicy =
   | 'NeverVerifyAllowlistedImages'
   | 'AlwaysVerify';
 
-export type CheckResult = 'credentialPolicyAllowed' | 'credentialRecordFound' | 'mustAuthenticate' | 'error';
+type CheckResult = 'credentialPolicyAllowed' | 'credentialRecordFound' | 'mustAuthenticate' | 'error';
 
 /**
  * The maximum number of secrets in a record to which a verification adds another one. It bounds the record where namespaces are
@@ -66,7 +66,7 @@ export function mustVerify(
 }
 
 /** Returns the record with the verified credentials added, or the same record if they are known already. Pure. */
-export function withCredentials(
+function withCredentials(
   record: PulledRecord | undefined,
   facts: { readonly imageRef: string; readonly name: string; readonly now: string },
   found: PullCredentials | undefined,
@@ -131,7 +131,7 @@ function credentialsOf(used: PullCredential | undefined): PullCredentials {
     : { kubernetesServiceAccounts: [coordinates] };
 }
 
-export interface PullVerificationOptions {
+interface PullVerificationOptions {
   readonly policy: VerificationPolicy;
   readonly allowlist: readonly string[];
   readonly records: PullRecords;

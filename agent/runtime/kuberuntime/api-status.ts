@@ -16,7 +16,7 @@ import { withProbeResults } from './readiness.ts';
 import { limitsOf, podResources, qosClass, requestsOf } from './resources.ts';
 import { boundedMessage } from './termination-message.ts';
 
-export interface StatusInput extends ConditionsInput {
+interface StatusInput extends ConditionsInput {
   readonly runtimeName: string;
   readonly waiting: (container: string) => WaitingReason | undefined;
   readonly hostIps: readonly string[];

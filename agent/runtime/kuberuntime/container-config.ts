@@ -33,7 +33,7 @@ const GRACE_ANNOTATION = 'io.kubernetes.pod.terminationGracePeriod';
 const PRE_STOP_ANNOTATION = 'io.kubernetes.container.preStopHandler';
 const RESTART_COUNT_ANNOTATION = 'io.kubernetes.container.restartCount';
 
-export interface ConfigSettings {
+interface ConfigSettings {
   readonly rootDirectory: string;
   /** `/var/log/pods`. */
   readonly podLogsDirectory: string;
@@ -116,7 +116,7 @@ function portMappings(container: Container): PortMapping[] {
   }));
 }
 
-export interface ContainerRequest {
+interface ContainerRequest {
   readonly pod: Pod;
   readonly container: Container;
   readonly kind: ContainerKind;

@@ -24,7 +24,7 @@ export interface WaitingReason {
 }
 
 /** The error of a container that does not start. Its status shows the reason. */
-export class StartError extends Error {
+class StartError extends Error {
   readonly reason: string;
   readonly retryAtMs: number | undefined;
   constructor(

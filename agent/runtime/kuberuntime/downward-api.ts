@@ -6,7 +6,7 @@ import { compareQuantities, milliUnits, parseQuantity } from '../../../api/meta/
 import type { Container, Pod } from '../../model/pod.ts';
 import { podLevel } from './resources.ts';
 
-export interface DownwardFacts {
+interface DownwardFacts {
   readonly hostIps: readonly string[];
   /** The addresses of the running sandbox. If absent, those of the pod's status apply. */
   readonly podIps?: readonly string[];

@@ -12,7 +12,7 @@ export interface ServiceLister {
   list(): readonly KubeObject[];
 }
 
-export interface EnvironmentSources {
+interface EnvironmentSources {
   readonly objects: ReferencedObjects;
   readonly services: ServiceLister;
   /** Returns a field of the pod. Fields such as `status.podIP` are known at this time. */

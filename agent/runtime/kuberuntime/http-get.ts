@@ -24,7 +24,7 @@ export interface HttpGet {
   readonly purpose: 'probe' | 'lifecycle';
 }
 
-export interface HttpAnswer {
+interface HttpAnswer {
   readonly status: number;
   readonly body: string;
   /** Whether the response redirects to another host, which is not followed. */

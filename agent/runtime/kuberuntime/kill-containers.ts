@@ -26,7 +26,7 @@ export interface KillDeps {
   readonly observeHook?: HookObserver | undefined;
 }
 
-export interface KillRequest {
+interface KillRequest {
   readonly pod: Pod;
   /** Absent if the specification no longer has the container. */
   readonly container: Container | undefined;

@@ -20,7 +20,7 @@ import { memoryProblem, resizeOf } from './resize.ts';
 import { findContainer, type RuntimePodStatus } from './runtime-status.ts';
 import { linuxResources } from './resources.ts';
 
-export interface PodSandbox {
+interface PodSandbox {
   readonly id: SandboxId;
   readonly ips: readonly string[];
 }
@@ -33,12 +33,12 @@ export interface PodNetworkGate {
   forget(pod: Pod): void;
 }
 
-export interface KubeRuntimeOptions extends ContainerStarterOptions {
+interface KubeRuntimeOptions extends ContainerStarterOptions {
   readonly network: PodNetworkGate;
   readonly probes: ProbeLookup;
 }
 
-export interface SyncResult {
+interface SyncResult {
   /** Empty if everything succeeded. */
   readonly errors: readonly Error[];
   /** The earliest time at which a waiting container can be retried. */

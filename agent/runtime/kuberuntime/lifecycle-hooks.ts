@@ -13,7 +13,7 @@ export type Hook = NonNullable<NonNullable<Container['lifecycle']>['preStop']>;
 /** What happened to a hook, for metrics: an HTTPS hook got an HTTP response; a pause ended early. */
 export type HookObserver = (event: 'http-fallback' | 'sleep-cut-short') => void;
 
-export interface HookDeps {
+interface HookDeps {
   readonly runtime: Pick<Runtime, 'execSync'>;
   readonly clock: Clock;
   /** Reports a warning about a hook that did not fail. */
@@ -21,7 +21,7 @@ export interface HookDeps {
   readonly observe?: HookObserver | undefined;
 }
 
-export interface HookTarget {
+interface HookTarget {
   readonly id: ContainerId;
   readonly container: Container;
   /** The pod as messages name it. */

@@ -19,7 +19,7 @@ import { findContainer, type RuntimePodStatus } from './runtime-status.ts';
 
 export const HASH_ANNOTATION = 'io.kubernetes.container.hash';
 
-export type KillReason = 'startup-probe' | 'liveness-probe' | 'definition-changed' | 'resize' | 'unknown-state';
+type KillReason = 'startup-probe' | 'liveness-probe' | 'definition-changed' | 'resize' | 'unknown-state';
 
 export interface ContainerToKill {
   readonly id: ContainerId;
@@ -29,7 +29,7 @@ export interface ContainerToKill {
   readonly reason: KillReason;
 }
 
-export interface PodActions {
+interface PodActions {
   /** Whether to kill all running containers and the sandbox. */
   readonly killPod: boolean;
   readonly createSandbox: boolean;
@@ -46,7 +46,7 @@ export interface PodActions {
 
 export type ProbeLookup = (kind: ProbeKind, containerId: string) => ProbeResult | undefined;
 /** Returns the action that gives a running container its allocated resources. */
-export type ResizeLookup = (container: Container, status: ContainerStatus) => Resize;
+type ResizeLookup = (container: Container, status: ContainerStatus) => Resize;
 
 /** The inputs besides the specification and the runtime's containers. */
 interface Lookups {

@@ -5,7 +5,7 @@ import type { ContainerStatus } from '../runtime.ts';
 
 export type ContainerKind = 'init' | 'regular' | 'ephemeral';
 
-export interface KindedContainer {
+interface KindedContainer {
   readonly kind: ContainerKind;
   readonly container: Container;
 }

@@ -49,7 +49,7 @@ export function cpuQuotaUs(milliCpu: number, periodUs: number): number {
   return milliCpu === 0 ? 0 : Math.max(Math.floor((milliCpu * periodUs) / 1000), MIN_QUOTA_US);
 }
 
-export function oomScoreAdj(pod: Pod, container: Container, capacityBytes: number): number {
+function oomScoreAdj(pod: Pod, container: Container, capacityBytes: number): number {
   if (isNodeCriticalPod(pod)) return -997;
   switch (qosClass(pod)) {
     case 'Guaranteed':

@@ -97,7 +97,7 @@ function seLinux(
   };
 }
 
-export interface ContainerSecurityOptions {
+interface ContainerSecurityOptions {
   readonly settings: SecuritySettings;
   readonly target?: ContainerId | undefined;
   readonly userNamespace: UserNamespace | undefined;

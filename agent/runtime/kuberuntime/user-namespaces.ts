@@ -17,12 +17,12 @@ import type { IdMapping, NamespaceOptions } from '../runtime.ts';
 export type UserNamespace = NonNullable<NamespaceOptions['userNamespace']>;
 
 /** The range of host ids for pods. */
-export interface IdRange {
+interface IdRange {
   readonly firstId: number;
   readonly length: number;
 }
 
-export interface UserNamespacesOptions {
+interface UserNamespacesOptions {
   /** `--root-dir`. */
   readonly rootDirectory: string;
   readonly idsPerPod: number;

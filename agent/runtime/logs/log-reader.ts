@@ -33,7 +33,7 @@ export interface LogOptions {
   readonly stream?: 'All' | 'Stdout' | 'Stderr';
 }
 
-export interface LogReadDeps {
+interface LogReadDeps {
   readonly clock: Clock;
   /** Resolves to whether the container still runs. */
   readonly isRunning: () => Promise<boolean>;

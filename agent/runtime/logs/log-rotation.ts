@@ -15,7 +15,7 @@ import type { Directory } from '../../files/beneath.ts';
 import { type ContainerStatus, type Runtime, RuntimeError } from '../runtime.ts';
 import { inLogFolder, rotatedNames } from './log-files.ts';
 
-export interface LogRotationOptions {
+interface LogRotationOptions {
   readonly runtime: Pick<Runtime, 'listContainers' | 'reopenLog'>;
   readonly clock: Clock;
   readonly logger: Logger;

@@ -39,7 +39,7 @@ export function generateEvents(
   return events;
 }
 
-export interface PlegOptions {
+interface PlegOptions {
   readonly runtime: Pick<Runtime, 'listSandboxes' | 'listContainers' | 'events'>;
   readonly clock: Clock;
   readonly logger: Logger;

@@ -20,7 +20,7 @@ import { acceptSpdyCommand, offeredProtocols } from './spdy-command.ts';
 import { acceptWebSocketCommand, WEBSOCKET_PROTOCOLS } from './websocket-command.ts';
 import type { RequestTarget } from '../request-target.ts';
 
-export interface UpgradeOptions {
+interface UpgradeOptions {
   readonly host: PodHost;
   readonly clock: Clock;
   readonly logger: Logger;

@@ -23,7 +23,7 @@ export function uniqueVolumeName(driver: string, volumeHandle: string): string {
   return `kubernetes.io/csi/${driver}^${volumeHandle}`;
 }
 
-export interface AttachmentWait {
+interface AttachmentWait {
   readonly client: Client;
   readonly clock: Clock;
   readonly name: string;

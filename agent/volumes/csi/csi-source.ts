@@ -13,7 +13,7 @@ export interface CsiMountRequest {
   readonly signal: AbortSignal;
 }
 
-export type CsiSource =
+type CsiSource =
   | {
       readonly kind: 'persistent';
       readonly volume: PersistentVolume;

@@ -51,7 +51,7 @@ import { type ContextSources, publishContext } from './publish-context.ts';
 import { type CSI_MESSAGES, USAGE_BYTES, USAGE_INODES } from './schema.ts';
 import { agentSetsGroup, volumeCapability } from './volume-capability.ts';
 
-export interface CsiVolumesOptions {
+interface CsiVolumesOptions {
   readonly rootDirectory: string;
   readonly nodeName: string;
   readonly client: Client | undefined;

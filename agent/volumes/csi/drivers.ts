@@ -11,7 +11,7 @@ import { CSI_MESSAGES, CSI_METHODS, NODE_CAPABILITIES, type NodeCapability } fro
 /** The timeout of each call to a driver. */
 export const CSI_TIMEOUT_MS = 120_000;
 
-export type CsiNodeClient = GrpcClient<typeof CSI_MESSAGES, typeof CSI_METHODS>;
+type CsiNodeClient = GrpcClient<typeof CSI_MESSAGES, typeof CSI_METHODS>;
 
 export interface CsiDriver {
   readonly name: string;

@@ -2,7 +2,7 @@
 import type { CSIDriver } from '../../../api/machinery/kinds.ts';
 import type { Pod } from '../../model/pod.ts';
 
-export interface TokenStatus {
+interface TokenStatus {
   readonly token: string;
   readonly expirationTimestamp: string;
 }
@@ -15,7 +15,7 @@ export interface ContextSources {
   ) => Promise<TokenStatus>;
 }
 
-export interface PublishContext {
+interface PublishContext {
   readonly attributes: Readonly<Record<string, string>>;
   readonly secrets: Readonly<Record<string, string>>;
 }

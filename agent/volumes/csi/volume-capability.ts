@@ -2,7 +2,7 @@
 import type { OutgoingOf } from '../../../api/grpc/messages.ts';
 import { ACCESS_MODES, type CSI_MESSAGES } from './schema.ts';
 
-export interface CapabilityFacts {
+interface CapabilityFacts {
   readonly isBlock: boolean;
   readonly fsType: string;
   readonly mountOptions: readonly string[];

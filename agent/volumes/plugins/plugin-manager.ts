@@ -15,7 +15,7 @@ import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
 import { connectGrpc } from '../../../api/grpc/grpc-client.ts';
 import { REGISTRATION_MESSAGES, REGISTRATION_METHODS } from './schema.ts';
 
-export type PluginType = 'CSIPlugin' | 'DevicePlugin' | 'DRAPlugin';
+type PluginType = 'CSIPlugin' | 'DevicePlugin' | 'DRAPlugin';
 
 export interface Plugin {
   readonly name: string;
@@ -32,7 +32,7 @@ export interface PluginHandler {
   deregister(name: string, endpoint: string): Promise<void>;
 }
 
-export interface PluginManagerOptions {
+interface PluginManagerOptions {
   readonly rootDirectory: string;
   readonly handlers: Readonly<Partial<Record<PluginType, PluginHandler>>>;
   readonly clock: Clock;

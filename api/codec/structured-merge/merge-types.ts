@@ -16,7 +16,7 @@ export type MergeType =
   | StructMergeType;
 
 /** A type whose value is owned as a whole. */
-export interface LeafMergeType {
+interface LeafMergeType {
   readonly kind: 'leaf';
   /** The kind of value that is required. Free-form JSON has none. */
   readonly expects: 'map' | 'list' | Scalar | undefined;
@@ -41,7 +41,7 @@ export interface MergeMember {
   readonly zero: JsonValue | undefined;
 }
 
-export interface ListKey {
+interface ListKey {
   readonly name: string;
   /** The value for items that omit the key. */
   readonly default: JsonValue | undefined;

@@ -130,6 +130,6 @@ export function elementText(element: string): string {
   }
 }
 
-export function valueText(value: JsonValue | undefined): string {
+function valueText(value: JsonValue | undefined): string {
   return typeof value === 'string' ? quote(value) : canonicalJson(value);
 }

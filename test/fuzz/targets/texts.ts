@@ -86,12 +86,11 @@ const rules = [
   nameRules.portNameErrors,
   nameRules.percentErrors,
   nameRules.httpHeaderNameErrors,
-  nameRules.environmentNameErrors,
   nameRules.relaxedEnvironmentNameErrors,
   nameRules.configKeyErrors,
 ];
-const { nameIsSubdomain, nameIsLabel, nameIsRfc1035Label, nameIsPathSegment } = nameRules;
-const forms = [nameIsSubdomain, nameIsLabel, nameIsRfc1035Label, nameIsPathSegment];
+const { nameIsSubdomain, nameIsLabel, nameIsPathSegment } = nameRules;
+const forms = [nameIsSubdomain, nameIsLabel, nameIsPathSegment];
 const pathRules = [
   nameRules.fullyQualifiedNameErrors,
   nameRules.fullyQualifiedDomainErrors,
@@ -106,7 +105,7 @@ export const names: Target = {
     const text = input.toString();
     let good = '';
     for (const rule of rules) good += rule(text).length;
-    for (const rule of forms) good += [true, false].map((isPrefix) => rule(text, { isPrefix } as never).length);
+    for (const rule of forms) good += [true, false].map((asPrefix) => rule(text, { asPrefix }).length);
     for (const rule of pathRules) good += rule('f', text).length;
     if (text.length < 200) nameRules.generateName(text);
     validateLabels({ [text]: text }, 'metadata.labels');

@@ -8,7 +8,7 @@ import type { CpuSet } from '../cpu-set.ts';
 import type { CpuInfo, CpuTopology } from '../topology/host-topology.ts';
 import { combinations } from '../topology/numa-mask.ts';
 
-export interface TakeOptions {
+interface TakeOptions {
   /** The option `distribute-cpus-across-cores`: takes threads of as many cores as possible before it fills a core. */
   readonly spread: boolean;
   /** The option `prefer-align-cpus-by-uncorecache`. */
@@ -16,7 +16,7 @@ export interface TakeOptions {
 }
 
 /** Fewer CPUs are free than requested. The message appears in the pod's status. */
-export class CpuAllocationError extends Error {
+class CpuAllocationError extends Error {
   override readonly name = 'CpuAllocationError';
 }
 

@@ -33,7 +33,7 @@ export interface RunningContainer {
   update(): Promise<void>;
 }
 
-export interface CpuCounts {
+interface CpuCounts {
   readonly requests: number;
   readonly errors: number;
   readonly exclusive: number;

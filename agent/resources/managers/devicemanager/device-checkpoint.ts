@@ -22,7 +22,7 @@ interface Data {
   readonly RegisteredDevices: Readonly<Record<string, readonly string[]>>;
 }
 
-export interface DeviceCheckpoint {
+interface DeviceCheckpoint {
   readonly Data: Data;
   readonly Checksum: number;
 }

@@ -8,7 +8,7 @@ import { DEVICE_MESSAGES, DEVICE_PLUGIN_METHODS } from './schema.ts';
 
 export type PluginDevice = IncomingOf<typeof DEVICE_MESSAGES, 'Device'>;
 export type AllocateAnswer = IncomingOf<typeof DEVICE_MESSAGES, 'ContainerAllocateResponse'>;
-export type PluginOptions = IncomingOf<typeof DEVICE_MESSAGES, 'DevicePluginOptions'>;
+type PluginOptions = IncomingOf<typeof DEVICE_MESSAGES, 'DevicePluginOptions'>;
 
 type PluginClient = GrpcClient<typeof DEVICE_MESSAGES, typeof DEVICE_PLUGIN_METHODS>;
 

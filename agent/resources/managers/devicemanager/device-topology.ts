@@ -41,13 +41,13 @@ export function deviceHints(
 }
 
 /** The request to a plugin for the devices that it prefers. */
-export interface PreferenceRequest {
+interface PreferenceRequest {
   readonly available: readonly string[];
   readonly mustInclude: readonly string[];
   readonly count: number;
 }
 
-export interface Choice {
+interface Choice {
   /** The number of devices that the container requests. */
   readonly count: number;
   /** Devices that are healthy and not in use. They are enough to complete the choice. */

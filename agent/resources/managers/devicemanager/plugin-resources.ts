@@ -10,7 +10,7 @@ import { DeviceEndpoint, type PluginDevice } from './device-endpoint.ts';
 import { acceptDevices, MOST_DEVICES, MOST_RESOURCES } from './plugin-limits.ts';
 import { HEALTHY, UNHEALTHY } from './schema.ts';
 
-export interface PluginResourcesOptions {
+interface PluginResourcesOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly numaNodes: readonly number[];

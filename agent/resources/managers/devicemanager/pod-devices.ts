@@ -7,7 +7,7 @@ import type { MessageCodec } from '../../../../api/grpc/codec.ts';
 import type { PodDevicesEntry } from './device-checkpoint.ts';
 import type { AllocateAnswer } from './device-endpoint.ts';
 
-export interface DeviceAllocation {
+interface DeviceAllocation {
   readonly resource: string;
   /** Device ids by NUMA node; -1 for devices without a NUMA node. */
   readonly byNode: ReadonlyMap<number, readonly string[]>;

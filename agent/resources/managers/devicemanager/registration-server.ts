@@ -9,7 +9,7 @@ import type { IncomingOf } from '../../../../api/grpc/messages.ts';
 import { checkPlugin, type DeviceManager } from './device-manager.ts';
 import { DEVICE_MESSAGES, REGISTRATION_METHODS } from './schema.ts';
 
-export interface RegistrationServerOptions {
+interface RegistrationServerOptions {
   /** `<root-dir>/device-plugins`. */
   readonly directory: string;
   readonly devices: DeviceManager;

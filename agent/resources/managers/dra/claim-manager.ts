@@ -16,7 +16,7 @@ import type { PluginHandler } from '../../../volumes/plugins/plugin-manager.ts';
 import { readStateFile, StateWriter } from '../checkpoint-file.ts';
 import { DRA_MESSAGES, DRA_METHODS } from './schema.ts';
 
-export interface ClaimManagerOptions {
+interface ClaimManagerOptions {
   readonly rootDirectory: string;
   /** Absent on a host without an API server, which has no claims. */
   readonly client: Client | undefined;

@@ -24,7 +24,7 @@ export interface MemoryTable {
   free: number;
 }
 
-export interface NumaNodeState {
+interface NumaNodeState {
   numberOfAssignments: number;
   /** Memory by resource: `memory`, `hugepages-2Mi`. */
   readonly memoryMap: Record<string, MemoryTable>;

@@ -15,7 +15,7 @@ import { hugePageResource, type NumaNode } from '../topology/host-topology.ts';
 import type { MachineState, MemoryTable } from './memory-state.ts';
 
 /** Reserved bytes by node id and resource. */
-export type ReservedMemory = ReadonlyMap<number, Readonly<Record<string, number>>>;
+type ReservedMemory = ReadonlyMap<number, Readonly<Record<string, number>>>;
 
 /**
  * Parses a flag value such as `0:memory=1Gi,hugepages-2Mi=64Mi;1:memory=2Gi`. Flag validation has already accepted its

@@ -24,7 +24,7 @@ interface Hint extends TopologyHint {
 
 const sameNodes = (left: readonly number[], right: readonly number[]): boolean => maskOf(left) === maskOf(right);
 
-export interface StaticMemoryPolicyOptions {
+interface StaticMemoryPolicyOptions {
   readonly state: MemoryState;
   readonly affinity: AffinityStore;
   /** The machine state of this host without any allocation. */

@@ -32,7 +32,7 @@ export interface HostTopology {
   readonly numaNodes: readonly NumaNode[];
 }
 
-export interface TopologySource {
+interface TopologySource {
   /** Usually `/sys/devices/system`. */
   readonly root: string;
   /** The memory of the whole host, for kernels that report no NUMA nodes. */

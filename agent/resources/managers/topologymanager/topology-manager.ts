@@ -10,7 +10,7 @@ import { type TopologyPolicyOptions, PolicyOptionError } from '../policy-options
 import type { NumaNode } from '../topology/host-topology.ts';
 import { mergeHints, type ProviderHints, type TopologyHint, type TopologyPolicy } from './hints.ts';
 
-export interface TopologyManagerOptions {
+interface TopologyManagerOptions {
   readonly policy: TopologyPolicy;
   readonly scope: 'container' | 'pod';
   readonly options: TopologyPolicyOptions;
