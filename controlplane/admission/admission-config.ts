@@ -14,6 +14,7 @@ import type { PodTolerationRestrictionOptions } from './pod-toleration-restricti
 import type { LimitedResource } from './limited-resources.ts';
 import type { WebhookCredentials } from './webhook/endpoint.ts';
 
+/** What the file configures, by plugin. A plugin without a member here runs with its defaults. */
 export interface AdmissionConfiguration {
   readonly mutatingCredentials?: WebhookCredentials;
   readonly validatingCredentials?: WebhookCredentials;

@@ -10,6 +10,7 @@ const NEWEST_MINOR = 36;
 const CONTROLLER_BUCKETS = [0.005, 0.025, 0.1, 0.5, 1, 2.5];
 const WEBHOOK_BUCKETS = [0.005, 0.025, 0.1, 0.5, 1, 2.5, 10, 25];
 
+/** Registers the durations of plugins and of whole steps, in seconds, with the labels of kube-apiserver. */
 export function chainMetrics(registry: MetricsRegistry): ChainMetrics {
   const durations = registry.histogram({
     name: 'apiserver_admission_controller_admission_duration_seconds',
@@ -39,6 +40,7 @@ function observer(series: (rejected: string) => Histogram): Observe {
   };
 }
 
+/** Registers the counters of evaluations, exemptions and errors of Pod Security. */
 export function podSecurityMetrics(registry: MetricsRegistry): PodSecurityMetrics {
   const about = ['request_operation', 'resource', 'subresource'];
   const evaluations = registry.counter({
@@ -65,6 +67,7 @@ export function podSecurityMetrics(registry: MetricsRegistry): PodSecurityMetric
   };
 }
 
+/** Registers durations (seconds), requests, rejections and calls that failed open, per webhook. */
 export function webhookMetrics(registry: MetricsRegistry): WebhookMetrics {
   const durations = registry.histogram({
     name: 'apiserver_admission_webhook_admission_duration_seconds',

@@ -7,8 +7,10 @@
 import type { GroupVersionKind, GroupVersionResource, KubeObject } from '../../api/meta/object.ts';
 import type { UserInfo } from '../authentication/authentication.ts';
 
+/** The operation of a request as policies and webhooks name it. CONNECT covers exec, attach, port-forward and proxies. */
 export type Operation = 'CREATE' | 'UPDATE' | 'DELETE' | 'CONNECT';
 
+/** What a plugin may know of a request. One value serves all plugins of the request. */
 export interface AdmissionAttributes {
   readonly operation: Operation;
   readonly resource: GroupVersionResource;
@@ -48,6 +50,7 @@ export interface AdmissionAttributes {
   annotate(key: string, value: string, level?: 'Request'): void;
 }
 
+/** A plugin has the steps that it needs; the chain calls them only for operations that it handles. */
 export interface AdmissionPlugin {
   /** The name of the plugin in `--enable-admission-plugins`. */
   readonly name: string;
@@ -63,6 +66,9 @@ export interface AdmissionPlugin {
   beforeWrite?(attributes: AdmissionAttributes): void;
 }
 
+/**
+ * All enabled plugins behind the interface that the generic store calls. Each step throws the first refusal, a `StatusError`.
+ */
 export interface AdmissionChain {
   admit(attributes: AdmissionAttributes, signal: AbortSignal): Promise<void>;
   validate(attributes: AdmissionAttributes, signal: AbortSignal): Promise<void>;

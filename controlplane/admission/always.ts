@@ -2,6 +2,7 @@
 import { refusal } from './pod-attributes.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
 
+/** Handles no operation, so that the chain never calls it. Kubernetes keeps the name for old flags. */
 export const alwaysAdmit = (): AdmissionPlugin => ({ name: 'AlwaysAdmit', handles: () => false });
 
 /** The plugin AlwaysDeny: refuses every write. */

@@ -53,6 +53,7 @@ async function mayUseSigner(
   return false;
 }
 
+/** Requires the verb `approve` on the signer for each update of the subresource `approval`. */
 export function certificateApproval(authorizer: Authorizer): AdmissionPlugin {
   return {
     name: 'CertificateApproval',
@@ -83,6 +84,7 @@ async function mayIssue(authorizer: Authorizer, { oldObject, object, user }: Adm
   ]);
 }
 
+/** Requires the verb `sign` on the signer for status updates that issue a certificate, of both kinds of requests. */
 export function certificateSigning(authorizer: Authorizer): AdmissionPlugin {
   return {
     name: 'CertificateSigning',
@@ -114,6 +116,7 @@ export function requestOf(object: KubeObject | undefined): CertificateRequest | 
   }
 }
 
+/** Refuses requests for client certificates of `kubernetes.io/kube-apiserver-client` with the group `system:masters`. */
 export function certificateSubjectRestriction(): AdmissionPlugin {
   return {
     name: 'CertificateSubjectRestriction',
@@ -131,6 +134,7 @@ export function certificateSubjectRestriction(): AdmissionPlugin {
   };
 }
 
+/** Requires the verb `attest` on the signer that a ClusterTrustBundle names; bundles without a signer pass. */
 export function clusterTrustBundleAttest(authorizer: Authorizer): AdmissionPlugin {
   return {
     name: 'ClusterTrustBundleAttest',

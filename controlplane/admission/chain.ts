@@ -8,6 +8,7 @@ import type { AdmissionAttributes, AdmissionChain, AdmissionPlugin, Operation } 
 
 const OPERATIONS: readonly Operation[] = ['CREATE', 'UPDATE', 'DELETE', 'CONNECT'];
 
+/** Observers of the chain's durations, in seconds. */
 export interface ChainMetrics {
   /**
    * Returns the observer of the calls of one plugin. The chain requests it once, so that a call does not look up its series.
@@ -20,6 +21,7 @@ export interface ChainMetrics {
 /** Receives whether a call was rejected, and its duration in seconds. */
 export type Observe = (rejected: boolean, seconds: number) => void;
 
+/** Builds the chain of the plugins in their given order. `monotonic` returns milliseconds and is read only for metrics. */
 export function admissionChain(
   plugins: readonly AdmissionPlugin[],
   metrics?: ChainMetrics,

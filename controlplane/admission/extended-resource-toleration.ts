@@ -7,6 +7,7 @@ import { podOf } from './pod-attributes.ts';
 import { sameToleration, type Toleration } from './tolerations.ts';
 import type { AdmissionPlugin } from './admission.ts';
 
+/** Adds a toleration (Exists, NoSchedule) for each extended resource that containers and init containers request. */
 export function extendedResourceToleration(): AdmissionPlugin {
   return {
     name: 'ExtendedResourceToleration',

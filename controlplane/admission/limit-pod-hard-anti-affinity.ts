@@ -7,6 +7,7 @@ import type { AdmissionPlugin } from './admission.ts';
 
 const HOSTNAME = 'kubernetes.io/hostname';
 
+/** Refuses pods with a required anti-affinity term whose topology key is not `kubernetes.io/hostname`. */
 export function limitPodHardAntiAffinity(): AdmissionPlugin {
   return {
     name: 'LimitPodHardAntiAffinityTopology',

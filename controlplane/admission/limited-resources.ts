@@ -6,6 +6,7 @@ import type { ResourceQuota } from '../../api/machinery/kinds.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { inScope, type ScopeRequirement, type Usage } from './quota-usage.ts';
 
+/** One entry of `limitedResources`, with the selection that kube-apiserver's configuration has. */
 export interface LimitedResource {
   readonly group: string;
   readonly resource: string;
@@ -14,6 +15,7 @@ export interface LimitedResource {
   readonly matchScopes: readonly ScopeRequirement[];
 }
 
+/** An object that is written, with what it adds to the usage of its namespace. */
 export interface Asked {
   readonly group: string;
   readonly resource: string;

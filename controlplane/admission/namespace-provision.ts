@@ -10,6 +10,7 @@ import type { Sources } from '../readers/sources.ts';
 const isConcerned = (attributes: AdmissionAttributes): boolean =>
   attributes.namespace !== '' && !(attributes.resource.group === '' && attributes.resource.resource === 'namespaces');
 
+/** Looks in the cache first and then in the storage, so that a namespace created a moment ago is found. Refuses with 404. */
 export function namespaceExists(sources: Sources): AdmissionPlugin {
   const source = sources.of(namespaces);
   return {
@@ -23,6 +24,7 @@ export function namespaceExists(sources: Sources): AdmissionPlugin {
   };
 }
 
+/** `create` creates the namespace of that name; the plugin ignores an AlreadyExists error of it. */
 export function namespaceAutoProvision(sources: Sources, create: (name: string) => Promise<void>): AdmissionPlugin {
   const source = sources.of(namespaces);
   return {

@@ -21,6 +21,7 @@ const PUBLIC_KEY = 'orchlet.local/wireguard-public-key';
 /** More addresses than a node has. */
 const MOST_ADDRESSES = 64;
 
+/** What the records are computed from, apart from the nodes themselves. */
 export interface NodeClaimsOptions {
   /** In milliseconds since 1970. */
   readonly now: () => number;
@@ -30,8 +31,10 @@ export interface NodeClaimsOptions {
   readonly assignsRanges: boolean;
 }
 
+/** Changes the annotations of the Node in the attributes; `node` is the name of the client's own Node. */
 export type NodeClaims = (attributes: AdmissionAttributes, node: string) => void;
 
+/** Returns the function that NodeRestriction calls. It reads other nodes from the cache at each call. */
 export function nodeClaims(sources: Sources, { now, hostAddresses, assignsRanges }: NodeClaimsOptions): NodeClaims {
   const source = sources.of(nodes);
   const isOfAnother = (key: string, own: string): boolean =>

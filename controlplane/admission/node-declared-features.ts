@@ -22,6 +22,7 @@ const FEATURES: readonly { readonly name: string; readonly isNeeded: (old: PodSp
   },
 ];
 
+/** Checks updates of pods and of the subresource `resize`. */
 export function nodeDeclaredFeatures(sources: Sources): AdmissionPlugin {
   const source = sources.of(nodes);
   return {

@@ -15,12 +15,14 @@ import type { Sources } from '../readers/sources.ts';
 const DEFAULTS = 'scheduler.alpha.kubernetes.io/defaultTolerations';
 const WHITELIST = 'scheduler.alpha.kubernetes.io/tolerationsWhitelist';
 
+/** The cluster-wide part of the plugin's configuration. */
 export interface PodTolerationRestrictionOptions {
   /** The defaults for namespaces without annotations. */
   readonly clusterDefaults: readonly Toleration[];
   readonly clusterWhitelist: readonly Toleration[];
 }
 
+/** Merges the defaults into new pods, and refuses pods with a toleration that the whitelist does not cover. */
 export function podTolerationRestriction(sources: Sources, options: PodTolerationRestrictionOptions): AdmissionPlugin {
   const source = sources.of(namespaces);
   const namespaceOf = async ({ namespace }: AdmissionAttributes): Promise<Namespace | undefined> =>

@@ -12,6 +12,7 @@ import { podTotal, quantities } from './pod-resources.ts';
 import type { AdmissionAttributes } from './admission.ts';
 import type { PodSpec } from './pod-attributes.ts';
 
+/** Amounts by the name of a quota's resource, such as `requests.cpu` or `count/jobs.batch`. */
 export type Usage = ReadonlyMap<string, Quantity>;
 
 const ONE = newQuantity(1);
@@ -62,6 +63,7 @@ export function isCharged({ operation, resource, subresource }: AdmissionAttribu
   return operation === 'CREATE' || UPDATED.has(name);
 }
 
+/** What an object is charged for: its count, and for pods, services, claims and resource claims what they request. */
 export function usageOf(group: string, resource: string, object: KubeObject): Usage {
   const usage = new Map<string, Quantity>([[group === '' ? `count/${resource}` : `count/${resource}.${group}`, ONE]]);
   if (group === 'resource.k8s.io' && resource === 'resourceclaims') addDevices(usage, object as ResourceClaim);
@@ -138,12 +140,14 @@ function addDevices(usage: Map<string, Quantity>, { spec }: ResourceClaim): void
   for (const [name, count] of wanted) usage.set(`${name}${DEVICE_CLASS}`, newQuantity(count));
 }
 
+/** One requirement of a quota's scope selector. */
 export interface ScopeRequirement {
   readonly scopeName: string;
   readonly operator: string;
   readonly values?: readonly string[] | null;
 }
 
+/** Whether the object is in all scopes of the quota. A quota without scopes matches everything. */
 export function quotaMatches(quota: ResourceQuota, resource: string, object: KubeObject): boolean {
   const requirements: ScopeRequirement[] = [
     ...(quota.spec?.scopes ?? []).map((scopeName) => ({ scopeName, operator: 'Exists' })),
@@ -152,6 +156,7 @@ export function quotaMatches(quota: ResourceQuota, resource: string, object: Kub
   return requirements.every((one) => inScope(resource, object, one));
 }
 
+/** Whether an object is in one scope. Kinds that have no scopes are in none. */
 export function inScope(resource: string, object: KubeObject, requirement: ScopeRequirement): boolean {
   if (resource === 'pods') return podInScope(object as Pod, requirement);
   if (resource === 'persistentvolumeclaims' && requirement.scopeName === 'VolumeAttributesClass') {

@@ -23,6 +23,7 @@ import { isCharged, missingAmounts, quotaMatches, usageOf, type Usage } from './
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
 import type { Source, Sources } from '../readers/sources.ts';
 
+/** Where quotas are read from, and how their usage is written. */
 export interface ResourceQuotaOptions {
   readonly sources: Sources;
   /** Writes the status; throws a conflict if the quota changed. */
@@ -54,6 +55,7 @@ interface Queue {
 
 const ATTEMPTS = 10;
 const ZERO = newQuantity(0);
+/** Builds the plugin. A charge whose write fails later is refunded by the next batch of its namespace. */
 export function resourceQuota(options: ResourceQuotaOptions): AdmissionPlugin {
   const source = options.sources.of(resourceQuotas);
   const { limited = [] } = options;

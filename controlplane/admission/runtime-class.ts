@@ -7,6 +7,7 @@ import { mergeTolerations, sameResources } from './tolerations.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
 import type { Source, Sources } from '../readers/sources.ts';
 
+/** Refuses with 403 a class that does not exist, and an overhead that differs from that of the class. */
 export function runtimeClassPlugin(sources: Sources): AdmissionPlugin {
   const source = sources.of(runtimeClasses);
   return {

@@ -3,6 +3,7 @@ import { isPod, refusal } from './pod-attributes.ts';
 import type { Pod } from '../../api/machinery/kinds.ts';
 import type { AdmissionPlugin } from './admission.ts';
 
+/** Checks the security contexts of the pod and of all its containers on create and update. */
 export function securityContextDeny(): AdmissionPlugin {
   return {
     name: 'SecurityContextDeny',

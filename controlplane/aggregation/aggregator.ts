@@ -36,6 +36,7 @@ interface AggregatedTls {
   readonly rejectUnauthorized: boolean;
 }
 
+/** Where a request for an aggregated API is forwarded, and the TLS settings for it. */
 export interface AggregatedTarget extends Backend {
   readonly tls: AggregatedTls;
 }
@@ -69,6 +70,7 @@ interface Condition {
   message: string;
 }
 
+/** An APIService as it is stored; one without `spec.service` is served by this server. */
 export interface ApiService extends KubeObject {
   spec?: {
     readonly group?: string;
@@ -106,6 +108,7 @@ const MAX_DISCOVERY_BYTES = MEGABYTE;
 const MAX_ANSWER_BYTES = 8 * MEGABYTE;
 const UNKNOWN: Known = { rows: [], stale: true, openApi: undefined };
 
+/** Lookups are synchronous: they use the results of the last checks. */
 export class Aggregator {
   readonly #options: AggregatorOptions;
   readonly #remote = new Map<string, ApiService>();

@@ -3,17 +3,20 @@ import { quoteText } from '../../api/meta/quote.ts';
 import type { Service, EndpointSlice } from '../../api/machinery/kinds.ts';
 import type { Source } from '../readers/sources.ts';
 
+/** The service that serves an APIService. The port is 443 if it is absent. */
 export interface ServiceReference {
   readonly namespace?: string;
   readonly name?: string;
   readonly port?: number;
 }
 
+/** The caches in which services are resolved. */
 export interface BackendSources {
   readonly services: Source<Service>;
   readonly endpointSlices: Source<EndpointSlice>;
 }
 
+/** The address of an endpoint, and how the server there is verified. */
 export interface Backend {
   readonly host: string;
   readonly port: number;
@@ -32,6 +35,7 @@ export class BackendError extends Error {
   }
 }
 
+/** The label of an EndpointSlice that names its service. */
 export const SERVICE_LABEL = 'kubernetes.io/service-name';
 
 /** Throws `BackendError`. `random` picks one of several addresses. */

@@ -14,6 +14,7 @@ import type { KubeObject } from '../../api/meta/object.ts';
 import { isAlreadyExists, isConflict, isNotFound } from '../../api/meta/status-error.ts';
 import type { Source } from '../readers/sources.ts';
 
+/** The signal stops the workers. */
 export interface AutoRegistrationOptions {
   readonly definitions: Source;
   readonly services: Source;
@@ -45,6 +46,7 @@ const WORKERS = 10;
 /** The group sorts after all built-in ones; versions are ordered by their names. */
 const PRIORITIES = { groupPriorityMinimum: 1000, versionPriority: 100 };
 
+/** Runs in the background until the signal of the options aborts. */
 export function startAutoRegistration(options: AutoRegistrationOptions): void {
   const { definitions, services, clock, logger, signal } = options;
   const queue = new WorkQueue({ clock, ...RETRY });

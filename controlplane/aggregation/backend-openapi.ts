@@ -5,6 +5,7 @@
 import { parseJson, setMember, stringifyJson } from '../../api/codec/json.ts';
 import { type JsonObject, type JsonValue } from '../../api/meta/object.ts';
 
+/** What an aggregated server publishes about one group and version. */
 export interface BackendOpenApi {
   /** For example `apis/example.com/v1`. */
   readonly path: string;
@@ -15,6 +16,7 @@ export interface BackendOpenApi {
   readonly parameters: JsonObject;
 }
 
+/** The members of an OpenAPI 2 document that are merged. */
 export type OpenApiPart = Pick<BackendOpenApi, 'paths' | 'definitions' | 'parameters'>;
 
 interface Index {

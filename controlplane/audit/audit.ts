@@ -16,6 +16,7 @@ import type { ApiRequest, RequestAudit } from '../server/request.ts';
 import { auditEvent, withoutManagedFields, type AuditEvent } from './event.ts';
 import type { AuditDecision, AuditPolicy, Stage } from './policy.ts';
 
+/** One destination of audit events, in one of the modes `batch`, `blocking` and `blocking-strict`. */
 export interface AuditBackend {
   /**
    * Processes an event. Never throws. If it returns a promise, the request waits for it, and `false` means that the
@@ -41,6 +42,7 @@ interface InProcessWrite {
   readonly body: unknown;
 }
 
+/** The audit log of the control plane, for requests and for writes of this process. */
 export interface Audit extends AuditSink {
   /** Runs a write and records it. Rejects without running it if a strict backend cannot store the event. */
   recorded<T>(write: InProcessWrite, run: () => Promise<T>): Promise<T>;
@@ -67,6 +69,7 @@ export function auditMetrics(metrics: MetricsRegistry): {
   return { events, rejected };
 }
 
+/** Registers its metrics at once. The options' backends are closed with the result. */
 export function createAudit(options: AuditOptions): Audit {
   const { policy, backends } = options;
   const levels = options.metrics.counter({

@@ -21,6 +21,7 @@ interface Target {
   readonly subresource: string | undefined;
 }
 
+/** Returns a client that records its writes under the given user, and rejects them if a strict backend fails. */
 export function auditedClient(client: Client, { audit, user, userAgent }: AuditedClientOptions): Client {
   const recorded = <T>(target: Target, body: unknown, write: () => Promise<T>): Promise<T> =>
     audit.recorded({ user, userAgent, info: infoOf(target), body }, write);

@@ -9,6 +9,7 @@ import type { AuditBackend } from './audit.ts';
 import type { AuditEvent } from './event.ts';
 import type { EventSink } from './event-sink.ts';
 
+/** The flags `--audit-*-batch-*`. Sizes count events. */
 export interface BatchOptions {
   readonly bufferSize: number;
   readonly maxBatchSize: number;
@@ -24,6 +25,7 @@ export interface BatchOptions {
 /** How long `close` waits for pending events. */
 const CLOSE_TIMEOUT_MS = 5000;
 
+/** Sends a batch when it is full or when its first event has waited for `maxWaitMs`. */
 export class BatchingBackend implements AuditBackend {
   readonly #sink: EventSink;
   readonly #options: BatchOptions;

@@ -27,8 +27,10 @@ interface EventInput {
   readonly responseObject: unknown;
 }
 
+/** An event in its JSON form. */
 export type AuditEvent = Readonly<Record<string, unknown>>;
 
+/** Leaves out what the level does not include, and fields without a value. */
 export function auditEvent(input: EventInput): AuditEvent {
   const { info } = input;
   return {

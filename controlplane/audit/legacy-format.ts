@@ -9,6 +9,7 @@ interface Person {
 
 const quoted = (items: readonly string[]): string => items.map(quote).join(',');
 
+/** Returns the line without a line break; strings are quoted, so that a request cannot forge another line. */
 export function legacyLine(event: AuditEvent): string {
   const user = (event['user'] ?? {}) as Person;
   const as = event['impersonatedUser'] as Person | undefined;

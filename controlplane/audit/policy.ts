@@ -5,11 +5,16 @@
 import { parseYaml } from '../../api/codec/yaml.ts';
 import { isRecord } from '../authentication/jwt.ts';
 
+/** The levels of `audit.k8s.io/v1`, from the least to the most detail. */
 export const LEVELS = ['None', 'Metadata', 'Request', 'RequestResponse'] as const;
+/** How much of a request is recorded. */
 export type Level = (typeof LEVELS)[number];
+/** The stages of a request at which events are sent. */
 export const STAGES = ['RequestReceived', 'ResponseStarted', 'ResponseComplete', 'Panic'] as const;
+/** A stage of `audit.k8s.io/v1`. */
 export type Stage = (typeof STAGES)[number];
 
+/** What the rules of a policy match. */
 export interface AuditedRequest {
   readonly user: { readonly name: string; readonly groups: readonly string[] };
   readonly info: {
@@ -24,12 +29,14 @@ export interface AuditedRequest {
   };
 }
 
+/** What the first matching rule determines, with the defaults of the policy. */
 export interface AuditDecision {
   readonly level: Level;
   readonly omitStages: ReadonlySet<string>;
   readonly omitManagedFields: boolean;
 }
 
+/** A parsed policy. Deciding has no side effects. */
 export interface AuditPolicy {
   decide(request: AuditedRequest): AuditDecision;
 }

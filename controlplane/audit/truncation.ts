@@ -14,6 +14,7 @@ interface TruncationOptions {
 
 const sizeOf = (event: AuditEvent): number => Buffer.byteLength(stringifyJson(event));
 
+/** Splits batches that are too large. `onDropped` receives the number of events that are lost because of their size. */
 export function truncating(
   inner: EventSink,
   { maxEventBytes, maxBatchBytes, onDropped }: TruncationOptions,

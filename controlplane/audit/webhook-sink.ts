@@ -19,6 +19,7 @@ interface WebhookSinkOptions {
 const ATTEMPTS = 5;
 const CALL_TIMEOUT_MS = 30_000;
 
+/** Rejects a write after the last attempt, or at once for an answer that a retry cannot change. */
 export class WebhookSink implements EventSink {
   readonly #options: WebhookSinkOptions;
   readonly #stop = new AbortController();

@@ -8,8 +8,10 @@ import { claimRules } from './claim-rules.ts';
 import { isRecord } from './jwt.ts';
 import type { OidcOptions } from './oidc.ts';
 
+/** An issuer of the file, without what the server adds to call it. */
 export type JwtSettings = Omit<OidcOptions, 'client' | 'clock' | 'logger'>;
 
+/** The parsed file, after validation. */
 export interface AuthenticationConfig {
   readonly jwt: readonly JwtSettings[];
   /** If it is absent, the flag decides. */

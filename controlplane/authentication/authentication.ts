@@ -15,6 +15,7 @@ export interface ClientConnection {
   readonly peerCertificate: X509Certificate | undefined;
 }
 
+/** What a request shows about its client. */
 export interface Credentials {
   /** Names are in lower case, as in node:http. */
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
@@ -31,6 +32,7 @@ export interface Credentials {
   readonly annotate?: (key: string, value: string) => void;
 }
 
+/** A client that an authenticator knows. */
 export interface Authenticated {
   readonly user: UserInfo;
   /** The audiences that the token is valid for; absent if the method has none. */

@@ -119,6 +119,7 @@ interface AuthenticatorsOptions {
   readonly requests?: RequestObserver;
 }
 
+/** The authenticators of a control plane, behind the interfaces that requests and TokenReviews use. */
 export interface Authenticators {
   readonly authenticator: Authenticator;
   /** For TokenReview. */
@@ -133,6 +134,7 @@ const OWN_IDENTITIES: ReadonlySet<string> = new Set([KUBELET_CLIENT, FRONT_PROXY
 
 const TOKEN_SUCCESS_TTL_MS = 10_000;
 
+/** Connects the authenticators in the order in which kube-apiserver tries them. */
 export async function buildAuthenticators(options: AuthenticatorsOptions): Promise<Authenticators> {
   const { clock, logger, metrics } = options;
   const client = new WebhookClient('kube-apiserver', {

@@ -6,6 +6,7 @@ import { trim } from '../../api/component/trim.ts';
 import { AuthenticationError } from './union.ts';
 import type { Authenticated, Authenticator, Credentials, TokenAuthenticator } from './authentication.ts';
 
+/** The message of kube-apiserver for a token that no authenticator knows. */
 export const INVALID_BEARER_TOKEN = 'invalid bearer token';
 const NO_AUDIENCES: readonly string[] = [];
 const WEBSOCKET_PREFIX = 'base64url.bearer.authorization.k8s.io.';

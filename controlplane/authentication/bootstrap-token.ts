@@ -21,6 +21,10 @@ function bootstrapGroups(text: string): string[] | undefined {
   return groups.every((group) => GROUP.test(group)) ? groups : undefined;
 }
 
+/**
+ * Returns undefined for every token that is not valid for authentication, whatever the reason. Secrets are compared in constant
+ * time.
+ */
 export function bootstrapTokenAuthenticator(options: BootstrapTokenOptions): TokenAuthenticator {
   return {
     authenticateToken(token): Authenticated | undefined {

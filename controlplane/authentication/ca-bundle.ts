@@ -9,12 +9,14 @@ import { parseCertificates, type Certificate } from '../../api/pki/certificate.t
 
 const CHECK_EVERY_MS = 5000;
 
+/** The CA certificates that are in use now. */
 export interface CaBundle {
   /** A new object whenever the content of the file changed. */
   certificates(): readonly Certificate[];
   pem(): string;
 }
 
+/** A bundle that never changes. Throws if the PEM text is not a list of certificates. */
 export function fixedCaBundle(pem: string): CaBundle {
   const certificates = parseCertificates(pem);
   return { certificates: () => certificates, pem: () => pem };

@@ -72,6 +72,7 @@ interface CachedTokens extends TokenAuthenticator {
   forget(): void;
 }
 
+/** Wraps a token authenticator. Errors of it are not cached. */
 export function cachedTokens(inner: TokenAuthenticator, options: CachedTokenOptions): CachedTokens {
   const { clock, metrics } = options;
   const keyOf = tokenKeys(options.implicitAudiences ?? []);

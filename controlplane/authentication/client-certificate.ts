@@ -117,6 +117,7 @@ interface ClientCertificateOptions {
   readonly onBelieved?: (untilMs: number) => void;
 }
 
+/** Returns undefined without a valid certificate. `onBelieved` receives when the chain of an accepted one expires. */
 export function clientCertificateAuthenticator(options: ClientCertificateOptions): Authenticator {
   const { verifier, refusedNames, onBelieved } = options;
   return {

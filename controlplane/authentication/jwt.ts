@@ -5,6 +5,7 @@
 import { stringifyJson } from '../../api/codec/json.ts';
 import { type KeyObject, constants, sign, verify as verifyWith } from 'node:crypto';
 
+/** A parsed token whose signature has not been verified. */
 export interface Jwt {
   readonly header: Readonly<Record<string, unknown>>;
   readonly claims: Readonly<Record<string, unknown>>;
@@ -29,6 +30,7 @@ const HASHES: ReadonlyMap<string, string> = new Map(
   }),
 );
 
+/** Whether a JSON value is an object and not an array. */
 export function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
@@ -70,6 +72,7 @@ function keyOptions(key: KeyObject, algorithm: string) {
   return { key, padding: constants.RSA_PKCS1_PADDING };
 }
 
+/** Whether the key signed the token with this algorithm. False for a `crit` header and for a key of another type. */
 export function verifyJwt(
   jwt: Jwt,
   key: KeyObject,
@@ -84,6 +87,7 @@ export function verifyJwt(
   return verify(hash, jwt.input, keyOptions(key, algorithm), jwt.signature);
 }
 
+/** Signs with the algorithm of the header and returns the compact form. */
 export function signJwt(
   claims: object,
   key: KeyObject,

@@ -12,6 +12,7 @@ import { isRecord, parseJwt, verifyJwt, type Jwt } from './jwt.ts';
 import { withTimeout, type WebhookClient } from './webhook-client.ts';
 import type { Authenticated, TokenAuthenticator, UserInfo } from './authentication.ts';
 
+/** An issuer with its mapping of claims to a user. */
 export interface OidcOptions {
   /** `https://…`, equal to the `iss` of the tokens. */
   readonly issuerUrl: string;
@@ -70,12 +71,14 @@ function checkOidcOptions(options: OidcOptions): void {
   }
 }
 
+/** The token authenticator of one issuer. */
 export interface OidcAuthenticator extends TokenAuthenticator {
   readonly issuerUrl: string;
   /** Whether the keys of the issuer are cached; fetches them if not. */
   ready(): Promise<boolean>;
 }
 
+/** Throws if the options are invalid. Tokens of other issuers are left to other authenticators. */
 export function oidcAuthenticator(options: OidcOptions): OidcAuthenticator {
   checkOidcOptions(options);
   const keys = new IssuerKeys(options);

@@ -6,6 +6,7 @@ import { AuthenticationError } from './union.ts';
 import type { PeerVerifier } from './client-certificate.ts';
 import type { Authenticated, Authenticator, Credentials } from './authentication.ts';
 
+/** The flags `--requestheader-*`. The first header with a value counts. */
 export interface RequestHeaderOptions {
   readonly verifier: PeerVerifier;
   /** Common names; empty: any. */
@@ -16,6 +17,7 @@ export interface RequestHeaderOptions {
   readonly extraHeadersPrefixes: readonly string[];
 }
 
+/** Throws an `AuthenticationError` for a peer of the CA whose common name is not allowed. */
 export function requestHeaderAuthenticator(options: RequestHeaderOptions): Authenticator {
   const usernameHeaders = options.usernameHeaders.map(lower);
   const uidHeaders = options.uidHeaders.map(lower);

@@ -14,6 +14,7 @@ import { sameText } from './bootstrap-token.ts';
 import type { Authenticated, TokenAuthenticator } from './authentication.ts';
 import type { TokenKind } from './authentication-metrics.ts';
 
+/** The issuer of tokens in Secrets of type `kubernetes.io/service-account-token`. */
 export const LEGACY_ISSUER = 'kubernetes/serviceaccount';
 const EXTRA = 'authentication.kubernetes.io/';
 /** How long after the end of its grace period the token of a deleted pod stays valid. */
@@ -27,6 +28,7 @@ export interface ServiceAccountLookups {
   node(name: string): Promise<Node | undefined> | Node | undefined;
 }
 
+/** A public key with the key id and the one algorithm of its tokens. */
 export interface VerificationKey {
   readonly id: string;
   readonly key: KeyObject;
@@ -72,6 +74,7 @@ class TokenError extends Error {
   override readonly name = 'TokenError';
 }
 
+/** Tokens of other issuers are left to other authenticators; an invalid one of this cluster throws. */
 export function serviceAccountTokenAuthenticator(options: ServiceAccountTokenOptions): TokenAuthenticator {
   return {
     async authenticateToken(token, audiences): Promise<Authenticated | undefined> {

@@ -15,8 +15,10 @@ import { LEGACY_ISSUER, verificationKey, type VerificationKey } from './service-
  * working.
  */
 export const WARN_ONLY_EXPIRATION_SECONDS = 3600 + 7;
+/** How long a token of a pod stays valid with `--service-account-extend-token-expiration`. */
 export const EXTENDED_EXPIRATION_SECONDS = 365 * 24 * 3600;
 
+/** The object that a token is bound to. */
 export interface ObjectIdentity {
   readonly name: string;
   readonly uid: string;
@@ -44,6 +46,7 @@ interface TokenIssuerOptions {
   readonly clock: Clock;
 }
 
+/** Signs with one private key. Verification may know further keys. */
 export class TokenIssuer {
   readonly issuer: string;
   readonly #key: KeyObject;

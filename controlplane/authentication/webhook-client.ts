@@ -18,6 +18,7 @@ import { connectionProblem } from './connection-error.ts';
 
 const MAX_ANSWER_BYTES = 3 * 1024 * 1024;
 
+/** Where a webhook is called and how both sides identify themselves. */
 export interface WebhookEndpoint {
   readonly url: URL;
   /** PEM; the system's root CAs if it is absent. */
@@ -44,12 +45,14 @@ interface WebhookRequest {
   readonly maxBytes?: number;
 }
 
+/** The response, whatever its status is. The body has been read in full. */
 export interface WebhookAnswer {
   readonly status: number;
   readonly contentType: string;
   readonly body: Buffer;
 }
 
+/** A call without a complete response. */
 export class WebhookCallError extends Error {
   readonly code: 'timeout' | 'unreachable' | 'too-large';
 

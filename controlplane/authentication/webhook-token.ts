@@ -19,6 +19,7 @@ const GROUP = 'authentication.k8s.io';
 const CALL_TIMEOUT_MS = 30_000;
 const BACKOFF_MS = [500, 750, 1125, 1690];
 
+/** Throws an `AuthenticationError` if the service does not answer with a TokenReview. */
 export function webhookTokenAuthenticator(options: WebhookTokenOptions): TokenAuthenticator {
   return {
     async authenticateToken(token, audiences): Promise<Authenticated | undefined> {

@@ -9,6 +9,7 @@ const RESULTS: Readonly<Record<Decision['decision'], string>> = {
   'no-opinion': 'no-opinion',
 };
 
+/** Wraps authorizers, so that the authorizers themselves know no metrics. */
 export interface AuthorizationMetrics {
   /** Counts the decisions of one authorizer. No opinion does not count as a decision. */
   counted(authorizer: Authorizer, of: { readonly type: string; readonly name: string }): Authorizer;
@@ -16,6 +17,7 @@ export interface AuthorizationMetrics {
   measured(authorizer: Authorizer, monotonic: () => number): Authorizer;
 }
 
+/** Registers the counters and durations (seconds) of decisions. */
 export function authorizationMetrics(registry: MetricsRegistry): AuthorizationMetrics {
   const decisions = registry.counter({
     name: 'apiserver_authorization_decisions_total',

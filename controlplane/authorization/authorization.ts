@@ -3,12 +3,14 @@
  */
 import type { UserInfo } from '../authentication/authentication.ts';
 
+/** One requirement of a label or field selector that a request is restricted to. */
 export interface SelectorRequirement {
   readonly key: string;
   readonly operator: string;
   readonly values: readonly string[];
 }
 
+/** What an authorizer may know of a request: the fields of a SubjectAccessReview. */
 export interface AuthorizationAttributes {
   readonly user: UserInfo;
   readonly verb: string;
@@ -26,12 +28,14 @@ export interface AuthorizationAttributes {
   readonly labelSelector?: readonly SelectorRequirement[];
 }
 
+/** The answer of an authorizer. The reason is shown to the client and stands in the audit log. */
 export interface Decision {
   readonly decision: 'allow' | 'deny' | 'no-opinion';
   readonly reason: string;
   readonly evaluationError?: string;
 }
 
+/** Decides whether a user may do something. `no-opinion` leaves the decision to the next authorizer. */
 export interface Authorizer {
   /**
    * Authorizes a request. Never throws: a fault becomes `no-opinion` or `deny` with an `evaluationError`. It returns
@@ -40,6 +44,7 @@ export interface Authorizer {
   authorize(attributes: AuthorizationAttributes): Decision | Promise<Decision>;
 }
 
+/** A rule as SelfSubjectRulesReview lists it. */
 export interface ResourceRule {
   readonly verbs: readonly string[];
   readonly apiGroups: readonly string[];
@@ -47,6 +52,7 @@ export interface ResourceRule {
   readonly resourceNames?: readonly string[];
 }
 
+/** A rule for paths, as SelfSubjectRulesReview lists it. A URL may end in `*`. */
 export interface NonResourceRule {
   readonly verbs: readonly string[];
   readonly nonResourceURLs: readonly string[];

@@ -19,6 +19,7 @@ import { webhookAuthorizer } from './webhook.ts';
 import type { Authorizer, RuleResolver } from './authorization.ts';
 import { StartError } from '../model/start-error.ts';
 
+/** The authorizers with the flags that configure them, as `docs/security.md` lists them. */
 export const AUTHORIZERS: readonly SecurityPart[] = [
   { name: 'Node', flags: ['--authorization-mode=Node'] },
   { name: 'RBAC', flags: ['--authorization-mode=RBAC'] },
@@ -60,6 +61,7 @@ interface AuthorizersOptions {
   readonly requests?: RequestObserver;
 }
 
+/** The authorizers of a control plane as one. */
 export interface Authorizers {
   readonly authorizer: Authorizer;
   readonly rules: RuleResolver;
@@ -75,6 +77,7 @@ export interface Authorizers {
 
 type Kind = Authorizer & RuleResolver;
 
+/** Rejects if a configured file cannot be read or parsed. */
 export async function buildAuthorizers(options: AuthorizersOptions): Promise<Authorizers> {
   const { clock, sources, configFile = '', metrics } = options;
   const client = new WebhookClient('kube-apiserver', {

@@ -67,6 +67,7 @@ class Reach {
   }
 }
 
+/** Subscribes to the objects in its constructor. It has no opinion on clients that are not nodes. */
 export class NodeAuthorizer implements Authorizer, RuleResolver {
   readonly #reach = new Reach();
   /** The claim (as a target) that each PersistentVolume is bound to. */

@@ -5,6 +5,7 @@ import { stringifyJson } from '../../api/codec/json.ts';
 import { quote } from '../../api/meta/field-error.ts';
 import type { AuthorizationAttributes } from './authorization.ts';
 
+/** A rule of a Role or ClusterRole, as it is stored. */
 export interface PolicyRule {
   readonly verbs: readonly string[];
   readonly apiGroups?: readonly string[];
@@ -25,6 +26,7 @@ interface RuleQuery {
   readonly path: string;
 }
 
+/** Computes once per request what every rule is compared with. */
 export function ruleQuery(attributes: AuthorizationAttributes): RuleQuery {
   const { resource, subresource } = attributes;
   return {

@@ -44,6 +44,7 @@ interface ResolvedRules {
   readonly errors: readonly string[];
 }
 
+/** Subscribes to bindings in its constructor. A binding whose role does not exist grants nothing. */
 export class RbacAuthorizer implements Authorizer, RuleResolver {
   readonly #roles: Source<Role>;
   readonly #clusterRoles: Source<ClusterRole>;

@@ -5,10 +5,12 @@
 import { quote } from '../../api/meta/field-error.ts';
 import type { AuthorizationAttributes, Authorizer, Decision, RuleResolver } from './authorization.ts';
 
+/** The group that may do everything, whatever the authorizers say. */
 export const MASTERS_GROUP = 'system:masters';
 const NO_ANSWERS: readonly Decision[] = [];
 const NO_OPINION: Decision = { decision: 'no-opinion', reason: '' };
 
+/** The authorizer of `--authorization-mode=AlwaysAllow`. */
 export const alwaysAllow: Authorizer & RuleResolver = {
   authorize: () => ({ decision: 'allow', reason: '' }),
   rulesFor: () => ({
@@ -18,6 +20,7 @@ export const alwaysAllow: Authorizer & RuleResolver = {
   }),
 };
 
+/** The authorizer of `--authorization-mode=AlwaysDeny`. It has no opinion, so that a later authorizer may allow. */
 export const alwaysDeny: Authorizer & RuleResolver = {
   authorize: () => ({ decision: 'no-opinion', reason: 'Everything is forbidden.' }),
   rulesFor: () => ({ resourceRules: [], nonResourceRules: [], incomplete: false }),

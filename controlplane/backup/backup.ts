@@ -11,6 +11,7 @@ import { openSqliteStorage } from '../storage/sqlite/sqlite-storage.ts';
 
 /** Paths below the data directory. The storage file is copied separately. */
 export const BACKED_UP = ['pki', 'admin.kubeconfig'] as const;
+/** The path of the database within a backup and within the data directory. */
 export const STORAGE_FILE = 'storage/orchlet.db';
 
 /**
@@ -29,6 +30,7 @@ export async function copyStorage(dataDirectory: string, file: string): Promise<
   }
 }
 
+/** What a storage that was opened for a trial contains. */
 export interface TrialRestore {
   readonly objects: number;
   readonly revision: number;

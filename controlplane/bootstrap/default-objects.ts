@@ -24,6 +24,7 @@ interface DefaultObjectsOptions {
   readonly nowMs: number;
 }
 
+/** Resolves when all objects exist; rejects with the first error of the API. */
 export async function ensureDefaultObjects(client: Client, options: DefaultObjectsOptions): Promise<void> {
   await Promise.all([
     ensureFlowControl(client),

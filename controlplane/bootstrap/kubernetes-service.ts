@@ -32,6 +32,7 @@ const NAME = 'kubernetes';
 /** Clients may delete or change the objects, so they are checked in this interval. */
 const CHECK_MS = RENEW_MS;
 
+/** Reconciles periodically, and when a server comes or goes, until it is closed. Failures are logged and tried again. */
 export function keepKubernetesService(options: KubernetesServiceOptions): { close(): Promise<void> } {
   const { servers, logger } = options;
   const stop = new AbortController();

@@ -20,6 +20,7 @@ const CONFIG_ROLE = 'orchlet:kube-dns-config';
 /** By convention, the DNS service has the tenth address of the range. */
 const DNS_ADDRESS = 10;
 
+/** Which parts the nodes of this cluster run, by the flags of this server. */
 export interface NodeServicesOptions {
   readonly serviceClusterCidrs: readonly string[];
   /** The nodes serve the names of the cluster. */
@@ -33,6 +34,7 @@ export interface NodeServicesOptions {
   readonly logger: Logger;
 }
 
+/** Resolves when roles, bindings and the service exist. Without policies, nodes lose the right to read them. */
 export async function ensureNodeServices(client: Client, options: NodeServicesOptions): Promise<void> {
   const { serviceClusterCidrs, servesNames, enforcesPolicies, logger } = options;
   await createIfMissing(client, clusterRoleBindings, {

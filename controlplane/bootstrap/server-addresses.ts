@@ -9,8 +9,10 @@ import { isStorageError, type Storage, type StoredValue } from '../storage/stora
 
 /** How long an address stays that is not renewed, and how often it is renewed. The times are kube-apiserver's. */
 const LIFE_MS = 15_000;
+/** How often a server writes its address, in milliseconds. */
 export const RENEW_MS = 10_000;
 
+/** The registry of running API servers. */
 export interface ServerAddresses {
   /** Writes this server's address. The former one is removed if it is another. */
   renew(address: string): Promise<void>;
@@ -22,6 +24,7 @@ export interface ServerAddresses {
   onChange(changed: () => void): () => void;
 }
 
+/** Keeps the state of one server; nothing is written before the first `renew`. */
 export function serverAddresses(storage: Storage, clock: Clock): ServerAddresses {
   let own: string | undefined;
   const remove = async (): Promise<void> => {

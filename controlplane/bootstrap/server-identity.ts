@@ -38,6 +38,7 @@ export function serverName(hostname: string): string {
   return `apiserver-${digits.map((five) => ALPHABET.charAt(Number.parseInt(five.padEnd(5, '0'), 2))).join('')}`;
 }
 
+/** Renews the Lease until it is closed. Failures are logged and tried again. */
 export function keepServerIdentity(options: ServerIdentityOptions): { close(): Promise<void> } {
   const { clock, logger, hostname } = options;
   const name = serverName(hostname);

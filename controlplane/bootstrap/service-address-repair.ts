@@ -52,6 +52,7 @@ interface RepairOptions {
   readonly serviceClusterCidrs: readonly string[];
 }
 
+/** Reads from the caches of the given stores at each call. */
 export function stateOf(stores: Stores): AddressState {
   const addresses = stores.get('networking.k8s.io', 'ipaddresses').cache;
   const ranges = stores.get('networking.k8s.io', 'servicecidrs').cache;
@@ -63,6 +64,7 @@ export function stateOf(stores: Stores): AddressState {
   };
 }
 
+/** Runs until it is closed. */
 export function keepServiceAddresses(options: RepairOptions): { close(): Promise<void> } {
   const { client, informers, clock, logger, serviceClusterCidrs } = options;
   const stop = new AbortController();

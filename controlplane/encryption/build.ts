@@ -24,6 +24,7 @@ interface EncryptionParts {
   readonly metrics: MetricsRegistry;
 }
 
+/** Encryption at rest of a running control plane. */
 export interface Encryption {
   readonly values: EncryptedValues;
   /** The health checks of key management services, with kube-apiserver's names. */

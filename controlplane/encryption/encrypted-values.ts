@@ -6,6 +6,7 @@ import { type KeptValue, type ValueTransformer, isSealed } from '../storage/valu
 import type { ResourceProviders } from './encryption-config.ts';
 import type { EncryptionProvider } from './provider.ts';
 
+/** A value transformer that encrypts what the configuration names, and reads everything. */
 export interface EncryptedValues extends ValueTransformer {
   /** Whether values under the key are encrypted. */
   isEncrypted(key: string): boolean;
@@ -14,6 +15,7 @@ export interface EncryptedValues extends ValueTransformer {
   close(): void;
 }
 
+/** The first row that covers a resource determines its providers; a resource without a row is stored as it is. */
 export function encryptedValues(rows: readonly ResourceProviders[]): EncryptedValues {
   const all = rows.flatMap((row) => row.providers);
   const byResource = new Map<string, readonly EncryptionProvider[]>();

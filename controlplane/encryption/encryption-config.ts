@@ -4,6 +4,7 @@ import { parseDuration } from '../../api/component/duration.ts';
 import { isRecord } from '../authentication/jwt.ts';
 import { CIPHER_NAMES, type EncryptionProvider, identityProvider, keyProviders, type NamedKey } from './provider.ts';
 
+/** One entry of `resources` of the file. */
 export interface ResourceProviders {
   /** `secrets`, `deployments.apps`, `*.apps`, `*.` (the core group) or `*.*`. */
   readonly resources: readonly string[];
@@ -11,6 +12,7 @@ export interface ResourceProviders {
   readonly providers: readonly EncryptionProvider[];
 }
 
+/** A provider of type `kms` with `apiVersion: v2`. */
 export interface KmsOptions {
   readonly name: string;
   /** For example `unix:///run/kms.sock`. */

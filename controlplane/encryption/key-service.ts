@@ -14,12 +14,14 @@ export class KeyServiceError extends PlainError {
   }
 }
 
+/** What the service returns for a plaintext, as its decryption needs it. */
 export interface Wrapped {
   readonly ciphertext: Buffer;
   readonly keyId: string;
   readonly annotations: ReadonlyMap<string, Buffer>;
 }
 
+/** The three methods of the service. Each rejects if the answer breaks the protocol. */
 export interface KeyService {
   status(): Promise<{ readonly healthz: string; readonly keyId: string }>;
   encrypt(plaintext: Buffer): Promise<Wrapped>;

@@ -2,6 +2,7 @@
  * Reads and writes the few protobuf field types that key management needs: bytes, strings and maps. It skips others.
  */
 
+/** The encoded values by field number, in the order of the message. */
 export type Fields = ReadonlyMap<number, readonly Buffer[]>;
 
 function varint(value: number): Buffer {
@@ -21,10 +22,12 @@ export function bytesField(number: number, value: Buffer | string): Buffer {
   return bytes.length === 0 ? bytes : Buffer.concat([varint(number * 8 + 2), varint(bytes.length), bytes]);
 }
 
+/** Encodes an enum or an integer. The zero value is left out, as proto3 requires. */
 export function enumField(number: number, value: number): Buffer {
   return value === 0 ? Buffer.alloc(0) : Buffer.concat([varint(number * 8), varint(value)]);
 }
 
+/** Encodes a map from strings to bytes, one entry per field. */
 export function mapField(number: number, map: ReadonlyMap<string, Buffer>): Buffer {
   return Buffer.concat(
     [...map].map(([key, value]) => bytesField(number, Buffer.concat([bytesField(1, key), bytesField(2, value)]))),
@@ -62,9 +65,12 @@ export function readFields(bytes: Buffer): Fields {
   return fields;
 }
 
+/** The last value of a field, which is the one that counts in protobuf; empty if the field is absent. */
 export const bytesOf = (fields: Fields, number: number): Buffer => fields.get(number)?.at(-1) ?? Buffer.alloc(0);
+/** The same as UTF-8 text. */
 export const textOf = (fields: Fields, number: number): string => bytesOf(fields, number).toString('utf8');
 
+/** Decodes a map from strings to bytes. */
 export function mapOf(fields: Fields, number: number): Map<string, Buffer> {
   return new Map(
     (fields.get(number) ?? []).map((entry) => {

@@ -5,6 +5,7 @@
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
 import { NONCE_BYTES, openBox, sealBox } from './secretbox.ts';
 
+/** Encrypts and decrypts the values of the storage. */
 export interface EncryptionProvider {
   /** The prefix of the provider's values; empty for values that are stored unencrypted. */
   readonly prefix: string;
@@ -22,11 +23,13 @@ export interface EncryptionProvider {
   close?(): void;
 }
 
+/** A key of the configuration. Its name is part of the prefix of the values that it encrypts. */
 export interface NamedKey {
   readonly name: string;
   readonly secret: Buffer;
 }
 
+/** Stores values as they are. */
 export const identityProvider: EncryptionProvider = { prefix: '', seal: (value) => value, open: (value) => value };
 
 const GCM_NONCE_BYTES = 12;
@@ -91,6 +94,7 @@ const CIPHERS: ReadonlyMap<string, Cipher> = new Map(
   }),
 );
 
+/** The providers with keys in the configuration, as the file names them. */
 export const CIPHER_NAMES: readonly string[] = [...CIPHERS.keys()];
 
 /** Creates one provider for each key. The first one encrypts. Throws for invalid keys. */

@@ -8,6 +8,7 @@ import type { Clock } from '../../api/machinery/clock.ts';
 import { EtcdError } from '../storage/etcd/etcd-client.ts';
 import { type EtcdMember, EtcdMembers, type EtcdStatus } from '../storage/etcd/etcd-members.ts';
 
+/** A member as etcd's own list has it, and its answer. */
 export interface MemberHealth {
   readonly member: EtcdMember;
   /** The status that the member itself reports; `undefined` if it does not answer. */
@@ -81,6 +82,7 @@ export async function withFirst<T>(
   throw new EtcdError(failures.join('; '));
 }
 
+/** A member that is to be added. */
 export interface Joining {
   /** The client URLs of members of the cluster. */
   readonly servers: readonly string[];

@@ -24,6 +24,7 @@ const INVENTORY = 'manifests';
 const NAMESPACE = 'kube-system';
 const MAX_SLUG = 40;
 
+/** An object that a file applied. */
 export interface InventoryEntry {
   readonly group: string;
   readonly kind: string;
@@ -40,6 +41,7 @@ export function keyOf({ group, kind, namespace, name }: Omit<InventoryEntry, 'ui
   return [group, kind, namespace, name].join('\0');
 }
 
+/** The inventory of one file: the entries as they should be, and what was last written. */
 export class FileInventory {
   readonly path: string;
   readonly name: string;

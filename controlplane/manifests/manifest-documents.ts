@@ -20,12 +20,14 @@ export interface ManifestDocument extends GroupVersion {
   readonly text: string;
 }
 
+/** A part of a manifest that cannot be applied. */
 export interface ManifestFault {
   /** 0 if the fault is one of the whole file. */
   readonly line: number;
   readonly message: string;
 }
 
+/** A manifest may have both: faults hide no other documents. */
 export interface ReadManifest {
   readonly documents: readonly ManifestDocument[];
   readonly faults: readonly ManifestFault[];
@@ -44,6 +46,7 @@ interface ReadOptions {
   readonly turn: () => Promise<void> | undefined;
 }
 
+/** Never rejects because of the content; whatever is wrong with it is a fault. */
 export async function readDocuments(content: Uint8Array, options: ReadOptions): Promise<ReadManifest> {
   const { isJson, turn } = options;
   const documents: ManifestDocument[] = [];

@@ -11,6 +11,7 @@ import { quoteText } from '../../api/meta/quote.ts';
 
 const MAX_FILES = 1_000;
 const MAX_DEPTH = 8;
+/** A larger file is a fault and is not read. */
 export const MAX_FILE_BYTES = 8 * 1024 * 1024;
 const MANIFEST = /\.(?:ya?ml|json)$/;
 const KUSTOMIZATION = /^(?:kustomization\.ya?ml|Kustomization)$/;
@@ -26,6 +27,7 @@ export interface ManifestSource {
   readonly isSkipped: boolean;
 }
 
+/** The state of a folder at one moment. */
 export interface FolderScan {
   readonly sources: readonly ManifestSource[];
   /** Every folder below, and the folder itself; they are watched. */
@@ -45,6 +47,7 @@ interface Found {
   device: bigint;
 }
 
+/** Folders and files that cannot be read are among the faults. */
 export async function scanFolder(path: string): Promise<FolderScan> {
   const found: Found = { sources: [], folders: [], faults: new Map(), device: 0n };
   const isComplete = await scan(path, 0, found);

@@ -41,6 +41,7 @@ export function resourceOf(
     );
 }
 
+/** Resolves to undefined if the object does not exist; rejects with every other error. */
 export function find(
   client: Client,
   resource: Resource,
@@ -50,6 +51,7 @@ export function find(
   return tolerate(client.get(resource, namespace, name), isNotFound);
 }
 
+/** What an apply changed; `uid` is that of the object. */
 export interface Applied {
   readonly uid: string;
   readonly change: 'created' | 'configured' | 'unchanged';
@@ -89,6 +91,7 @@ function bodyOf({ object }: ManifestDocument, namespace: string, label: string):
   return { ...rest, metadata: { ...own, ...(namespace === '' ? {} : { namespace }), labels } };
 }
 
+/** `left` is an object that the inventory does not own any more. */
 export type Pruned = 'deleted' | 'left' | 'gone';
 
 /** Deletes the object of an entry, or leaves it without the label. Never touches an object with another label or uid. */

@@ -6,6 +6,7 @@ import type { Clock } from '../../api/machinery/clock.ts';
 import type { Origin } from '../model/rest.ts';
 import { type AgentConnection, requestAgent } from '../registry/kinds/core/agent-request.ts';
 
+/** Usage at one moment. CPU is in billionths of a core, averaged by the agent. */
 export interface MeasuredUsage {
   /** RFC 3339. */
   readonly time: string;
@@ -13,6 +14,7 @@ export interface MeasuredUsage {
   readonly workingSetBytes: number;
 }
 
+/** The usage of a node and of its pods. */
 export interface NodeSummary {
   readonly node: MeasuredUsage | undefined;
   /** The summaries by pod uid. */
@@ -30,6 +32,7 @@ interface AgentSummariesOptions extends AgentConnection {
   readonly timeoutMs?: number;
 }
 
+/** Usage by node. */
 export interface AgentSummaries {
   /** `undefined` if the node does not respond. */
   of(node: string, origin: Origin): Promise<NodeSummary | undefined>;
@@ -40,6 +43,7 @@ const TIMEOUT_MS = 5_000;
 /** A container has some hundred bytes. */
 const LARGEST_BYTES = 4 << 20;
 
+/** Concurrent requests for a node share one call of its agent. */
 export function createAgentSummaries(options: AgentSummariesOptions): AgentSummaries {
   const kept = new Map<string, { readonly atMs: number; readonly answer: Promise<NodeSummary | undefined> }>();
   return {

@@ -42,13 +42,16 @@ export interface RequestContext {
   ): Promise<boolean>;
 }
 
+/** How unknown and duplicate fields are treated (`?fieldValidation=`). */
 export type FieldValidation = 'Ignore' | 'Warn' | 'Strict';
 
+/** The options of a get. */
 export interface GetOptions {
   /** Empty for the newest state, `'0'` for any state, and otherwise a revision: the state must not be older than it. */
   readonly resourceVersion: string;
 }
 
+/** The options of a list, parsed but not checked against each other. */
 export interface ListOptions {
   readonly labelSelector: Selector;
   readonly fieldSelector: FieldSelector;
@@ -59,6 +62,7 @@ export interface ListOptions {
   readonly continue: string;
 }
 
+/** One page of a list. `remainingItemCount` is undefined if it is not known or the page is the last. */
 export interface ListResult {
   readonly entries: readonly Entry[];
   readonly resourceVersion: string;
@@ -66,6 +70,7 @@ export interface ListResult {
   readonly remainingItemCount: number | undefined;
 }
 
+/** The options of a watch, parsed but not checked against each other. */
 export interface WatchOptions {
   readonly labelSelector: Selector;
   readonly fieldSelector: FieldSelector;
@@ -80,11 +85,13 @@ export interface WatchOptions {
   readonly name: string;
 }
 
+/** An event before its encoding. After an ERROR the watch ends. */
 export type WatchEvent =
   | { readonly type: 'ADDED' | 'MODIFIED' | 'DELETED'; readonly entry: Entry }
   | { readonly type: 'BOOKMARK'; readonly resourceVersion: string; readonly initialEventsEnd: boolean }
   | { readonly type: 'ERROR'; readonly error: Error };
 
+/** The receiver of a watch, which is a response or an informer of this process. */
 export interface WatchSink {
   /**
    * Receives a batch of events; all watches with the same selection get the same array and entries. Returns `false` to pause
@@ -94,6 +101,7 @@ export interface WatchSink {
   onEnd(): void;
 }
 
+/** The open watch, for its receiver. */
 export interface WatchHandle {
   resume(): void;
   /**
@@ -104,6 +112,7 @@ export interface WatchHandle {
   close(): void;
 }
 
+/** The options of create, update and patch. */
 export interface WriteOptions {
   readonly dryRun: boolean;
   readonly fieldValidation: FieldValidation;
@@ -111,6 +120,7 @@ export interface WriteOptions {
   readonly given?: { readonly fieldManager?: string; readonly fieldValidation?: string };
 }
 
+/** The options of a delete, from its body and its query. */
 export interface DeleteOptions {
   readonly dryRun: boolean;
   readonly gracePeriodSeconds: number | undefined;
@@ -130,6 +140,7 @@ export interface Body {
   readonly decimals?: ReadonlyMap<string, string>;
 }
 
+/** A patch before it is applied. `duplicates` are the paths of fields that the body has twice. */
 export type Patch =
   | {
       readonly type: 'json' | 'merge' | 'strategic';
@@ -139,11 +150,13 @@ export type Patch =
     }
   | { readonly type: 'apply'; readonly body: unknown; readonly duplicates: readonly string[]; readonly force: boolean };
 
+/** The result of a write; `created` makes the status 201. */
 export interface Written {
   readonly entry: Entry;
   readonly created: boolean;
 }
 
+/** The result of a delete. */
 export type Deleted =
   /** The object still exists (finalizers, grace period): its current state, with code 200, or 202 like kube-apiserver. */
   | { readonly state: 'marked'; readonly entry: Entry }
@@ -208,11 +221,13 @@ export interface Rest {
   ): Promise<ConnectTarget | 'empty'>;
 }
 
+/** The response to a create of a subresource, with its HTTP status. */
 export interface CreatedAs {
   readonly status: number;
   readonly entry: Entry;
 }
 
+/** A request that is forwarded to a node, a pod or a service. */
 export interface ConnectRequest {
   readonly method: string;
   /** The percent-decoded path after the subresource `proxy`, with its leading slash. Admission sees it. */
@@ -238,6 +253,7 @@ export interface AgentOrigin extends Origin {
   readonly servingKeys?: readonly string[];
 }
 
+/** Where the request is forwarded. Admission and authorization are done. */
 export interface ConnectTarget {
   readonly origin: AgentOrigin;
   /** The percent-encoded path and query of the request: `/exec/ns/pod/container?command=ls`. */

@@ -20,6 +20,7 @@ function checkClusterCidrs(cidrs: readonly string[]): string | undefined {
   return new Set(families).size < families.length ? 'must hold one CIDR, or one IPv4 and one IPv6 CIDR' : undefined;
 }
 
+/** The rows by the property under which the program reads them. */
 export const controllersFlags = {
   controllers: flag({
     name: 'controllers',

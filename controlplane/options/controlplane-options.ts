@@ -35,4 +35,5 @@ export const controlPlaneFlags = {
   ...logsFlags,
 } as const;
 
+/** The parsed values of all flags. Durations are in milliseconds. */
 export type ControlPlaneFlags = FlagValues<typeof controlPlaneFlags>;

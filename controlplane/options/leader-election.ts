@@ -5,6 +5,7 @@ import { storageBackendOf } from './storage.ts';
 
 const ELECTION = 'Leader election';
 
+/** The rows by the property under which the program reads them. */
 export const leaderElectionFlags = {
   leaderElect: flag({
     name: 'leader-elect',
@@ -65,6 +66,7 @@ export const leaderElectionFlags = {
 type Flags = FlagValues<typeof leaderElectionFlags>;
 type StorageFlags = Parameters<typeof storageBackendOf>[0];
 
+/** The times of the flags, in milliseconds. */
 export function leaderElectionTimes(flags: Flags): LeaderElectionTimes {
   return {
     leaseDurationMs: flags.leaderElectLeaseDuration,

@@ -15,6 +15,7 @@ const DISABLEABLE = [
   'service-lb',
 ] as const;
 
+/** A value of `--disable`. */
 export type Part = (typeof DISABLEABLE)[number];
 
 /** Returns `undefined` if the text is neither a port nor a range of ports. */
@@ -24,6 +25,7 @@ export function portSpan(text: string): { readonly first: number; readonly last:
   return from === '' || first < 1 || first > last || last > 65_535 ? undefined : { first, last };
 }
 
+/** The rows by the property under which the program reads them. */
 export const partsFlags = {
   disable: flag({
     name: 'disable',
@@ -59,6 +61,7 @@ export const partsFlags = {
   }),
 } as const;
 
+/** Whether this cluster has the part of orchlet and not one of another program. */
 export function isPartEnabled(flags: { readonly disable: readonly string[] }, part: Part): boolean {
   return !flags.disable.includes(part);
 }

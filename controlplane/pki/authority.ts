@@ -21,12 +21,14 @@ const DAY_MS = 86_400_000;
 /** Certificates are backdated, because the clocks of a cluster differ. */
 const BACKDATE_MS = 5 * 60_000;
 
+/** A CA that can sign. */
 export interface Authority {
   readonly certificate: Certificate;
   readonly certificatePem: string;
   readonly privateKey: KeyObject;
 }
 
+/** A certificate that a CA of this directory issued, with its key. */
 export interface KeyAndCertificate {
   readonly certificate: Certificate;
   readonly certificatePem: string;
@@ -80,6 +82,7 @@ export function readAuthority(pem: string, keyPem: string, path: string): Author
   return { certificate, certificatePem: pem, privateKey };
 }
 
+/** What a certificate must have. Another subject, a missing name or the end of its lifetime leads to a new one. */
 export interface Wanted {
   readonly subject: DistinguishedName;
   readonly names?: AlternativeNames;

@@ -49,6 +49,7 @@ interface PkiOptions {
   readonly adminKubeconfig?: { readonly path: string; readonly server: string };
 }
 
+/** Keys and certificates that are valid now. A renewal returns a new object. */
 export interface PkiMaterial {
   readonly ca: Authority;
   readonly frontProxyCa: Authority;
@@ -57,6 +58,7 @@ export interface PkiMaterial {
   readonly frontProxyClient: KeyAndCertificate;
 }
 
+/** The keys and certificates of a running control plane. */
 export interface Pki {
   /** Returns the current keys and certificates. */
   material(): PkiMaterial;
@@ -73,6 +75,7 @@ export interface Pki {
   watch(signal: AbortSignal): void;
 }
 
+/** Creates what is missing in the directory, and renews what is stale, before it resolves. */
 export async function ensurePki(options: PkiOptions): Promise<Pki> {
   const { directory, clock } = options;
   const [ca, frontProxyCa, serviceAccountKey] = await Promise.all([

@@ -92,6 +92,7 @@ const SIGNERS: ReadonlyMap<string, Signer> = new Map(
   }),
 );
 
+/** The signers of kube-controller-manager, such as `kubernetes.io/kubelet-serving`. */
 export const SIGNER_NAMES: readonly string[] = [...SIGNERS.keys()];
 
 type SigningResult = { readonly certificate: string } | { readonly refused: string };

@@ -35,6 +35,7 @@ export interface Source<T extends KubeObject = KubeObject> {
   synced(): Promise<void>;
 }
 
+/** All listers of one process, each shared by its readers. */
 export interface Sources {
   /** Returns the lister of a resource. The first call starts its informer. */
   of<T extends KubeObject>(resource: ResourceOf<T>): Source<T>;
@@ -42,6 +43,7 @@ export interface Sources {
   synced(): Promise<void>;
 }
 
+/** The signal stops the informers. */
 export interface SourcesOptions {
   readonly clock: Clock;
   readonly logger: Logger;
@@ -52,6 +54,7 @@ interface InformerOptions extends SourcesOptions, Pick<ResourceCatalog, 'catchUp
 
 const RETRY_MS = 1000;
 
+/** Listers of the same resource share one informer. */
 export function sourcesFromCatalog(catalog: ResourceCatalog, options: SourcesOptions): Sources {
   const informers = new Map<string, CatalogInformer<KubeObject>>();
   return {

@@ -1,5 +1,5 @@
 /**
- * Defines the storage, which every backend (`sqlite/`, `memory.ts`) implements and the contract suite
+ * Defines the storage, which every backend (`sqlite/`, `memory.ts`, `etcd/`) implements and the contract suite
  * (`test/contract/storage-contract.ts`) tests.
  *
  * Keys are `/<group>/<resource>/[<namespace>/]<name>`, and the core group is `core`. Values are opaque bytes. One increasing

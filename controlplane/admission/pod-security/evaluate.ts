@@ -34,6 +34,7 @@ const RESTRICTED: readonly Check[] = [
   restricted.restrictedSeccomp,
 ];
 
+/** Lists every violation of a level, in the order of kube-apiserver. The list is empty for the privileged level. */
 export function evaluatePod(pod: Omit<CheckInput, 'minor'>, { level, minor }: LevelVersion): Violation[] {
   if (level === 'privileged') return [];
   const input = { ...pod, minor };

@@ -45,6 +45,7 @@ const NO_CONFIGURATION: PodSecurityConfiguration = {
   exemptRuntimeClasses: new Set(),
 };
 
+/** Builds the plugin from the `PodSecurityConfiguration` of the admission configuration file, or from its defaults. */
 export function podSecurity(
   sources: Sources,
   configuration: PodSecurityConfiguration = NO_CONFIGURATION,

@@ -1,9 +1,12 @@
 /** The Pod Security levels of a namespace, read from its labels. */
 import { invalid, type FieldError } from '../../../api/meta/field-error.ts';
 
+/** The levels of the Pod Security Standards, from the least to the most restrictive. */
 export type Level = 'privileged' | 'baseline' | 'restricted';
+/** What a violation causes: a refusal, an audit annotation, or a warning. */
 export type Mode = 'enforce' | 'audit' | 'warn';
 
+/** A level as a certain release of Kubernetes defines it. */
 export interface LevelVersion {
   readonly level: Level;
   /** The version as in the label: `latest` or `v1.25`. */
@@ -12,12 +15,14 @@ export interface LevelVersion {
   readonly minor: number;
 }
 
+/** The level of each mode, after the defaults have been applied. */
 export type Policy = Readonly<Record<Mode, LevelVersion>>;
 
 const PREFIX = 'pod-security.kubernetes.io/';
 const LEVELS = ['privileged', 'baseline', 'restricted'] as const;
 const PRIVILEGED: LevelVersion = { level: 'privileged', version: 'latest', minor: Number.POSITIVE_INFINITY };
 
+/** Orders levels: a higher rank is more restrictive. */
 export function levelRank(level: Level): number {
   return LEVELS.indexOf(level);
 }
@@ -51,4 +56,5 @@ export function policyOf(labels: Readonly<Record<string, string>> | undefined): 
 
 const fieldOf = (label: string): string => `metadata.labels[${PREFIX}${label}]`;
 
+/** The form of messages and audit annotations, such as `baseline:latest`. */
 export const formatLevel = ({ level, version }: LevelVersion): string => `${level}:${version}`;

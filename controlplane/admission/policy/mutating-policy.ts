@@ -24,6 +24,7 @@ import type { Policy, PolicyBinding } from './policy-types.ts';
 import { viewOf } from './request-view.ts';
 import { policyBindings, type PolicyPluginOptions } from './validating-policy.ts';
 
+/** What mutating policies need beyond what both kinds of policies share. */
 export interface MutatingPolicyOptions extends PolicyPluginOptions {
   /** Returns the type of a kind, built-in or custom. */
   readonly structOf: (kind: GroupVersionKind) => StructType | undefined;
@@ -31,6 +32,7 @@ export interface MutatingPolicyOptions extends PolicyPluginOptions {
   readonly reinvoke: (attributes: AdmissionAttributes, signal: AbortSignal) => Promise<void>;
 }
 
+/** The plugin changes the object of the attributes in its mutating step alone. */
 export function mutatingAdmissionPolicy(options: MutatingPolicyOptions): AdmissionPlugin {
   const source = new PolicySource({
     ...options,

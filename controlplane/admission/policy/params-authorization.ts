@@ -36,6 +36,7 @@ const KINDS: ReadonlySet<string> = new Set(Object.values(POLICIES).map(([resourc
 
 type ParamKind = NonNullable<Policy['spec']>['paramKind'];
 
+/** Refuses a policy or a binding whose parameters the client may not read. */
 export function paramsAuthorization(options: ParamsAuthorizationOptions): AdmissionPlugin {
   const { authorizer, sources } = options;
   const mayRead = async (

@@ -5,10 +5,12 @@ import type { NamedCondition } from './expressions.ts';
 
 type Rule = NonNullable<Webhook['rules']>[number];
 
+/** A rule of operations and resources that can be restricted to objects by name. */
 export interface NamedRule extends Rule {
   readonly resourceNames?: string[];
 }
 
+/** Selects requests by rules, namespace labels and object labels; a request must match all three. */
 export interface MatchResources {
   readonly resourceRules?: readonly NamedRule[];
   readonly excludeResourceRules?: readonly NamedRule[];
@@ -17,6 +19,7 @@ export interface MatchResources {
   readonly objectSelector?: Webhook['objectSelector'];
 }
 
+/** A CEL expression that must be true, with the message and reason of a refusal. */
 export interface Validation {
   readonly expression: string;
   readonly message?: string;
@@ -24,12 +27,14 @@ export interface Validation {
   readonly reason?: string;
 }
 
+/** How a request is changed. `patchType` says which of the two members is set. */
 export interface Mutation {
   readonly patchType: string;
   readonly applyConfiguration?: { readonly expression?: string };
   readonly jsonPatch?: { readonly expression?: string };
 }
 
+/** A ValidatingAdmissionPolicy or a MutatingAdmissionPolicy. */
 export interface Policy extends KubeObject {
   spec?: {
     readonly paramKind?: { readonly apiVersion?: string; readonly kind?: string };
@@ -44,6 +49,7 @@ export interface Policy extends KubeObject {
   };
 }
 
+/** Puts a policy into effect for some requests and parameters. */
 export interface PolicyBinding extends KubeObject {
   spec?: {
     readonly policyName?: string;

@@ -43,6 +43,9 @@ interface CheckedPolicy extends Policy {
 /** The maximum number of kinds that a policy is checked against. */
 const MAX_KINDS = 10;
 
+/**
+ * Follows the policies until the signal of the options aborts. Conflicts are ignored, because an event brings the newer policy.
+ */
 export function startTypeChecking(options: TypeCheckingOptions): void {
   const policies = options.sources.of<CheckedPolicy>(validatingAdmissionPolicies as ResourceOf<CheckedPolicy>);
   policies.subscribe(({ current }) => {

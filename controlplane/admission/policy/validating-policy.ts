@@ -27,6 +27,7 @@ import { type Judge, ParamsError, PolicySource, type PolicySourceOptions } from 
 import type { Policy, PolicyBinding } from './policy-types.ts';
 import { viewOf } from './request-view.ts';
 
+/** What both kinds of policies need. The authorizer answers the CEL variable `authorizer`. */
 export interface PolicyPluginOptions extends Omit<PolicySourceOptions, 'policies' | 'bindings'> {
   readonly authorizer: Authorizer;
 }
@@ -52,6 +53,7 @@ const CODES: ReadonlyMap<string, number> = new Map(
 );
 const FAILURES = 'validation.policy.admission.k8s.io/validation_failure';
 
+/** The plugin refuses with the HTTP status that belongs to the reason of the violated validation. */
 export function validatingAdmissionPolicy(options: PolicyPluginOptions): AdmissionPlugin {
   const source = new PolicySource({
     ...options,

@@ -19,6 +19,7 @@ interface CallLabels {
   readonly type: CallType;
 }
 
+/** Observers of calls, by their metric in kube-apiserver. */
 export interface WebhookMetrics {
   /** `apiserver_admission_webhook_rejection_count`. */
   rejected(labels: CallLabels & { readonly error_type: string; readonly rejection_code: string }): void;
@@ -35,6 +36,7 @@ export type MatchConditions = (
   view: ReviewView,
 ) => Promise<{ readonly matches: boolean; readonly error?: string }>;
 
+/** What the calls of all webhooks share. `monotonic` returns milliseconds. */
 export interface DispatchOptions extends EndpointOptions {
   readonly client: WebhookClient;
   readonly matchConditions?: MatchConditions;
@@ -42,6 +44,7 @@ export interface DispatchOptions extends EndpointOptions {
   readonly monotonic: () => number;
 }
 
+/** One call of one webhook for one request. */
 export interface Call {
   readonly registered: RegisteredWebhook;
   readonly attributes: AdmissionAttributes;
@@ -63,6 +66,7 @@ class CallFailure extends Error {
   }
 }
 
+/** Calls webhooks for one of the two plugins. It keeps no state between calls. */
 export class Dispatcher {
   readonly #options: DispatchOptions;
   readonly #type: CallType;

@@ -11,6 +11,7 @@ export type WebhookCredentials = (
   serverName: string,
 ) => Promise<Pick<WebhookEndpoint, 'clientCertificate' | 'authorization'>>;
 
+/** Where services are resolved, and which credentials the server has. */
 export interface EndpointOptions {
   readonly services: Source<Service>;
   readonly endpointSlices: Source<EndpointSlice>;

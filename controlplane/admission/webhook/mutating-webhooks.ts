@@ -138,6 +138,7 @@ function patchMessage(error: unknown, patch: JsonPatch): string {
   return `error in remove for path: '${path}': ${text}: missing value`;
 }
 
+/** Builds the plugin, which has a mutating step alone. */
 export function mutatingWebhooks(options: WebhooksOptions): AdmissionPlugin {
   return new MutatingPlugin(
     'admit',

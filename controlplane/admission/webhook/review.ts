@@ -12,6 +12,7 @@ import { checkReviewKind, decodedReview, jsonKind } from './webhook-answer.ts';
 const GROUP = 'admission.k8s.io';
 /** The highest status code of HTTP. */
 const LARGEST_CODE = 599;
+/** The versions of AdmissionReview that this server speaks. */
 export const REVIEW_VERSIONS = ['v1', 'v1beta1'] as const;
 type ReviewVersion = (typeof REVIEW_VERSIONS)[number];
 
@@ -23,12 +24,14 @@ export interface ReviewView {
   readonly oldObject: KubeObject | undefined;
 }
 
+/** The request of one call. `body` is the encoded AdmissionReview, whose response must repeat the uid. */
 export interface Review {
   readonly uid: string;
   readonly version: ReviewVersion;
   readonly body: string;
 }
 
+/** Encodes the review in the version of the object that the webhook registered for, with a random uid. */
 export function reviewOf(attributes: AdmissionAttributes, view: ReviewView, version: ReviewVersion): Review {
   const uid = randomUUID();
   const sub =
@@ -70,8 +73,10 @@ function withoutMetadata(options: KubeObject | undefined): object | null {
   return rest;
 }
 
+/** A JSON patch (RFC 6902) whose operations are not validated yet. */
 export type JsonPatch = readonly unknown[];
 
+/** A valid response of a webhook, whichever version it had. */
 export interface ReviewResult {
   readonly allowed: boolean;
   readonly status: Readonly<Record<string, unknown>> | undefined;
