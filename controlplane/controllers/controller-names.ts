@@ -50,6 +50,7 @@ const CONTROLLER_NAMES = [
   'certificatesigningrequest-cleaner-controller',
 ] as const;
 
+/** A name in `--controllers`. */
 export type ControllerName = (typeof CONTROLLER_NAMES)[number];
 
 /** Names that `--controllers` took before 1.28 and still takes. */

@@ -33,12 +33,14 @@ function inOrder(value: JsonValue): JsonValue {
   return Object.fromEntries(members.map(([name, member]) => [name, inOrder(member)]));
 }
 
+/** The pod template that the revision stores as a patch. */
 export function templateOf(revision: ControllerRevision): PodTemplate {
   const data = revision['data'] as { spec?: { template?: PodTemplate & { $patch?: string } } } | undefined;
   const { $patch: _, ...template } = data?.spec?.template ?? {};
   return template;
 }
 
+/** The hash in the names of objects of the revision; empty if there is none. */
 export function nameHash(revision: ControllerRevision | undefined): string {
   const labels = revision?.metadata.labels;
   return labels?.[REVISION_HASH] ?? labels?.[STATEFUL_HASH] ?? '';

@@ -14,6 +14,7 @@ import { type QueueObserver, runWorkers, WorkQueue } from '../../api/machinery/w
 import type { ResourceCatalog } from '../model/rest.ts';
 import type { ControllerOptions } from './options.ts';
 
+/** What every controller gets. */
 export interface ControllerEnvironment {
   /** The controller's name, as in `--controllers`. */
   readonly name: string;
@@ -49,6 +50,7 @@ interface Cache {
 
 type LoopEnvironment = Pick<ControllerEnvironment, 'clock' | 'logger' | 'turns' | 'observeQueue'>;
 
+/** The queue with its workers. A key that fails is retried with a backoff; it runs once at a time. */
 export class ReconcileLoop {
   readonly queue: WorkQueue;
   readonly #environment: LoopEnvironment;
@@ -99,6 +101,7 @@ export class ReconcileLoop {
   }
 }
 
+/** The key of an object in work queues: `namespace/name`, or the name of a cluster-scoped object. */
 export function keyOf(object: KubeObject): string {
   const { namespace = '', name = '' } = object.metadata;
   return namespace === '' ? name : `${namespace}/${name}`;

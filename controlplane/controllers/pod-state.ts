@@ -3,10 +3,12 @@ import type { Pod } from '../../api/machinery/kinds.ts';
 
 type PodCondition = NonNullable<NonNullable<Pod['status']>['conditions']>[number];
 
+/** The condition of that type, or undefined. */
 export function podCondition(pod: Pod, type: string): PodCondition | undefined {
   return pod.status?.conditions?.find((condition) => condition.type === type);
 }
 
+/** Whether the condition Ready is True. */
 export function isPodReady(pod: Pod): boolean {
   return podCondition(pod, 'Ready')?.status === 'True';
 }
@@ -20,10 +22,12 @@ export function isPodAvailable(pod: Pod, minReadySeconds: number, nowMs: number)
   return Number.isFinite(since) && since + minReadySeconds * 1000 <= nowMs;
 }
 
+/** Whether all containers have terminated for good. */
 export function isPodFinished(pod: Pod): boolean {
   return pod.status?.phase === 'Succeeded' || pod.status?.phase === 'Failed';
 }
 
+/** Whether the pod is being deleted; its containers may still run. */
 export function isPodTerminating(pod: Pod): boolean {
   return pod.metadata.deletionTimestamp !== undefined;
 }

@@ -46,6 +46,7 @@ interface TakenNames {
   readonly kinds: ReadonlySet<string>;
 }
 
+/** The names that the given definitions and built-in resources use. Empty names count as absent. */
 export function takenBy(others: Iterable<DefinitionNames>): TakenNames {
   const resources = new Set<string>();
   const kinds = new Set<string>();
@@ -61,6 +62,7 @@ interface Outcome {
   readonly conflict: { readonly reason: string; readonly message: string } | undefined;
 }
 
+/** Pure. A name that is taken keeps its former value; of several conflicts, the last one is in the outcome. */
 export function acceptNames(wanted: DefinitionNames, before: DefinitionNames | undefined, taken: TakenNames): Outcome {
   const accepted: DefinitionNames = { plural: '', kind: '', ...before };
   let conflict: Outcome['conflict'];

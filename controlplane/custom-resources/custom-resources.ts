@@ -34,6 +34,7 @@ interface DefinitionSource {
   ): void;
 }
 
+/** The signal stops the queue. `client` deletes objects and writes statuses. */
 export interface CustomResourcesOptions extends ServingParts {
   readonly catalog: MutableCatalog;
   /** Updated whenever the set of served resources changes. */
@@ -68,6 +69,7 @@ const LONGEST_SETTLING_MS = 5000;
 /** How long another server may still be writing an object that it accepted before it saw the deletion of the definition. */
 const OTHERS_WRITE_MS = 2000;
 
+/** Follows the definitions from its construction on. */
 export class CustomResources {
   readonly #options: CustomResourcesOptions;
   readonly #served = new Map<string, Served>();

@@ -19,6 +19,7 @@ function valueAt(object: KubeObject, path: string): JsonValue | undefined {
 /** The value for an object that has no replicas yet. */
 const UNSET = -2_147_483_648;
 
+/** The paths are those of a validated definition. A missing `specReplicasPath` is an internal error, as in kube-apiserver. */
 export function customScale(scale: ScaleSubresource): ScaleView {
   const path = quoteText(scale.specReplicasPath);
   return {

@@ -20,6 +20,7 @@ interface CustomStrategyOptions {
   readonly conversion: Conversion;
 }
 
+/** Pure: the strategy belongs to one state of a definition and is replaced with it. */
 export function customStrategy({ version, schema, conversion }: CustomStrategyOptions): Strategy {
   const hasStatus = version.subresources?.status !== undefined;
   const judge = judgeOf({ version, schema, conversion });
@@ -161,6 +162,7 @@ function finalizerWarnings(
   });
 }
 
+/** The selectable fields of a version: how the text of each is read from an object. */
 export type FieldReaders = Readonly<Record<string, (object: KubeObject) => string>>;
 
 /** Returns functions that read the selectable fields of a definition as text. */

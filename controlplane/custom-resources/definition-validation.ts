@@ -27,6 +27,7 @@ import { type SchemaPlace, validateSchema } from './schema-validation.ts';
 
 type Spec = Definition['spec'];
 
+/** Returns all errors of a new definition. */
 export function validateDefinition(definition: Definition): FieldError[] {
   const { spec, metadata } = definition;
   const errors: FieldError[] = [];
@@ -42,6 +43,7 @@ export function validateDefinitionStatus({ status }: Definition): FieldError[] {
   return status?.acceptedNames === undefined ? [] : validateNames(status.acceptedNames, 'status.acceptedNames');
 }
 
+/** Returns all errors of an update; immutable fields are compared with `old`. */
 export function validateDefinitionUpdate(definition: Definition, old: Definition): FieldError[] {
   const { spec } = definition;
   const errors = [...validateSpec(spec, old.spec), ...validateAuthorityBundle(definition, old)];

@@ -7,9 +7,12 @@ import { formatTime } from '../../api/machinery/clock.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { JsonSchema } from './json-schema.ts';
 
+/** Keeps a definition until its objects are deleted. */
 export const CLEANUP_FINALIZER = 'customresourcecleanup.apiextensions.k8s.io';
+/** Names the approval of an API in a group of Kubernetes, which would otherwise be refused. */
 export const APPROVED_ANNOTATION = 'api-approved.kubernetes.io';
 
+/** The names of a resource. Absent ones get their defaults when the definition is stored. */
 export interface DefinitionNames {
   plural: string;
   kind: string;
@@ -19,6 +22,7 @@ export interface DefinitionNames {
   categories?: string[];
 }
 
+/** A column of the Table. A priority above 0 is shown by `kubectl get -o wide` alone. */
 export interface PrinterColumn {
   readonly name: string;
   readonly type: string;
@@ -28,17 +32,20 @@ export interface PrinterColumn {
   readonly jsonPath: string;
 }
 
+/** The JSONPaths by which a Scale is read and written. */
 export interface ScaleSubresource {
   readonly specReplicasPath: string;
   readonly statusReplicasPath: string;
   readonly labelSelectorPath?: string;
 }
 
+/** Which subresources the version has; an empty object enables the status. */
 export interface Subresources {
   readonly status?: object;
   readonly scale?: ScaleSubresource;
 }
 
+/** A version of the resource. Exactly one has `storage`. */
 export interface DefinitionVersion {
   readonly name: string;
   readonly served: boolean;
@@ -51,12 +58,14 @@ export interface DefinitionVersion {
   readonly selectableFields?: readonly { readonly jsonPath: string }[];
 }
 
+/** The address of a conversion webhook: either `url` or `service`. */
 export interface WebhookClientConfig {
   readonly url?: string;
   readonly service?: { readonly namespace: string; readonly name: string; readonly path?: string; port?: number };
   readonly caBundle?: string;
 }
 
+/** How objects get from one version to another; the strategy is `None` or `Webhook`. */
 export interface DefinitionConversion {
   readonly strategy: string;
   readonly webhook?: {
@@ -73,12 +82,14 @@ interface DefinitionCondition {
   message: string;
 }
 
+/** What the server reports about the definition. */
 export interface DefinitionStatus {
   conditions?: DefinitionCondition[] | null;
   acceptedNames?: DefinitionNames;
   storedVersions?: string[] | null;
 }
 
+/** A CustomResourceDefinition of `apiextensions.k8s.io/v1`, after decoding and defaulting. */
 export interface Definition extends KubeObject {
   spec: {
     group: string;
@@ -91,10 +102,12 @@ export interface Definition extends KubeObject {
   status?: DefinitionStatus;
 }
 
+/** The condition of that type, or undefined. */
 export function conditionOf(definition: Definition, type: string): DefinitionCondition | undefined {
   return definition.status?.conditions?.find((condition) => condition.type === type);
 }
 
+/** Whether the condition of that type exists and is True. */
 export const isTrue = (definition: Definition, type: string): boolean =>
   conditionOf(definition, type)?.status === 'True';
 
@@ -119,6 +132,7 @@ export function setCondition(
   found.message = wanted.message;
 }
 
+/** Whether the group belongs to Kubernetes, so that its definitions need an approval. */
 export const isProtectedGroup = (group: string): boolean =>
   group === 'k8s.io' || group === 'kubernetes.io' || group.endsWith('.k8s.io') || group.endsWith('.kubernetes.io');
 

@@ -100,6 +100,7 @@ export function unknownFormats(schema: JsonSchema): string[] {
   return [...(isKnown(schema) ? [] : [format]), ...[...innerSchemas(schema)].flatMap(unknownFormats)];
 }
 
+/** Whether the format is one of integers and numbers, which are checked by range. */
 export const isNumberFormat = (format: string): boolean => OF_NUMBERS.has(format);
 
 /** Returns the format that validation checks for a type, or `''` if it checks none. */
@@ -109,6 +110,7 @@ export function formatOf(type = '', format = ''): string {
   return (type === '' || type === 'string') && (OTHERS.has(format) || PATTERNS.has(format)) ? format : '';
 }
 
+/** Whether the text has the format, by the rules of kube-openapi. */
 export function fitsFormat(format: string, text: string): boolean {
   const pattern = PATTERNS.get(format);
   if (pattern !== undefined) return pattern.test(text);

@@ -16,6 +16,7 @@ type Step =
   | { readonly kind: 'every' }
   | { readonly kind: 'filter'; readonly path: readonly Step[]; readonly operator: string; readonly value: JsonValue };
 
+/** A parsed path; the steps apply one after another. */
 export type JsonPath = readonly Step[];
 
 const MEMBER = /^(\.\.?)((?:\\.|[^.[\]\\])+)/;

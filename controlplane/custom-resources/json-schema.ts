@@ -3,6 +3,7 @@
  */
 import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
 
+/** An OpenAPI v3 schema with the extensions `x-kubernetes-*`. */
 export interface JsonSchema {
   readonly type?: string;
   readonly format?: string;
@@ -40,6 +41,7 @@ export interface JsonSchema {
   readonly 'x-kubernetes-validations'?: readonly JsonObject[];
 }
 
+/** The schema of the items, if there is one for all of them. */
 export function itemsOf(schema: JsonSchema): JsonSchema | undefined {
   const { items } = schema;
   return items !== undefined && !Array.isArray(items) ? (items as JsonSchema) : undefined;
@@ -62,6 +64,7 @@ export function* innerSchemas(schema: JsonSchema): Generator<JsonSchema> {
   if (schema.not !== undefined) yield schema.not;
 }
 
+/** Where it is true, fields without a schema are not pruned. */
 export const PRESERVES = 'x-kubernetes-preserve-unknown-fields';
 
 const preservingItems = new WeakMap<JsonSchema, JsonSchema>();
@@ -84,6 +87,7 @@ export function keepsUnknown(schema: JsonSchema): boolean {
   return schema[PRESERVES] === true || schema.additionalProperties === true;
 }
 
+/** Whether a JSON value is an object and not an array. */
 export function isObject(value: JsonValue | undefined): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

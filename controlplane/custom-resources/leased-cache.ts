@@ -4,12 +4,14 @@
  */
 import type { WatchCache } from '../storage/watch-cache.ts';
 
+/** A cache whose watches can be ended together. */
 export interface LeasedCache {
   readonly cache: WatchCache;
   /** Ends all watches that were opened through this lease. */
   end(): void;
 }
 
+/** Reads pass through; only watches are tracked. */
 export function leaseCache(cache: WatchCache): LeasedCache {
   const running = new Map<object, () => void>();
   return {

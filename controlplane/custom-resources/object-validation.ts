@@ -48,6 +48,7 @@ interface ValidationOptions {
   readonly earlier?: readonly FieldError[];
 }
 
+/** The validation without pauses, for callers that cannot wait. It may hold the event loop. */
 export const validateCustomObject = (...args: Parameters<typeof customObjectErrors>): FieldError[] =>
   atOnce(customObjectErrors(...args));
 

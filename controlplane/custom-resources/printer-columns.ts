@@ -9,6 +9,7 @@ import { findAll, type JsonPath, parseJsonPath } from './json-path.ts';
 
 const AGE: PrinterColumn = { name: 'Age', type: 'date', jsonPath: '.metadata.creationTimestamp' };
 
+/** A definition without columns gets the age. A value of another type than the column's is an empty cell. */
 export function printerColumns(columns: readonly PrinterColumn[] | undefined): TableColumns {
   const own = columns === undefined || columns.length === 0 ? [AGE] : columns;
   const paths = own.map(({ jsonPath }) => parseJsonPath(jsonPath));

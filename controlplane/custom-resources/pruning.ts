@@ -3,6 +3,7 @@ import { defineMember } from '../../api/meta/json-equality.ts';
 import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
 import { isObject, itemsToPrune, type JsonSchema, keepsUnknown, memberSchema, OBJECT_MEMBERS } from './json-schema.ts';
 
+/** The result of `prune`. */
 export interface Pruned {
   /** The pruned object. It shares unchanged parts with the input, which is not modified. */
   readonly value: JsonObject;
@@ -10,6 +11,7 @@ export interface Pruned {
   readonly unknown: readonly string[];
 }
 
+/** Starts at the root, where `apiVersion`, `kind` and `metadata` are always known. */
 export function prune(object: JsonObject, schema: JsonSchema): Pruned {
   const unknown: string[] = [];
   const value = pruneObject(object, schema, '', true, unknown);

@@ -12,6 +12,7 @@ import { type Count, countInside, RuleCosts } from './rule-costs.ts';
 import { maxCount, type RuleType, ruleTypeOf, sizesOf } from './rule-types.ts';
 import { extensionErrors, type Place, wordErrors, type RuleText } from './schema-checks.ts';
 
+/** A compiled rule of `x-kubernetes-validations`. */
 export interface Rule {
   readonly source: string;
   readonly message: string;
@@ -40,11 +41,13 @@ export interface RuleNode {
   readonly members: RuleNode | undefined;
 }
 
+/** The rules of a schema as a tree of its shape. */
 export interface CompiledRules {
   readonly isEmpty: boolean;
   readonly root: RuleNode | undefined;
 }
 
+/** How the rules are compiled. */
 export interface RuleOptions {
   /** Whether the rules apply to a whole object, with kind, version and name. True by default. */
   readonly isResource?: boolean;

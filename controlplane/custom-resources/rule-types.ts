@@ -43,6 +43,7 @@ function escapedName(name: string): string | undefined {
     .replaceAll('/', '__slash__');
 }
 
+/** The CEL type of a value, with the sizes from which costs are estimated. */
 export interface RuleType {
   readonly type: CelType;
   /** The maximum number of characters, bytes, items or members; 0 for types of a fixed size. */

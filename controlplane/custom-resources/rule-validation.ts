@@ -31,6 +31,7 @@ interface Visit {
   readonly oldItems: KeyedItems;
 }
 
+/** How failures are reported. */
 export interface RuleOptions {
   /** The path of the value. */
   readonly path?: string;
@@ -47,6 +48,7 @@ interface Judged {
   readonly unchanged: boolean;
 }
 
+/** The evaluation without pauses, for callers that cannot wait. It may hold the event loop. */
 export const validateRules = (...args: Parameters<typeof ruleErrors>): FieldError[] => atOnce(ruleErrors(...args));
 
 /** Pauses between expensive rules. */

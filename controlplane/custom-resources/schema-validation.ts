@@ -5,6 +5,7 @@ import type { JsonSchema } from './json-schema.ts';
 import { compileRules } from './rule-compilation.ts';
 import { isReadable, structuralErrors } from './structural-schema.ts';
 
+/** Where the schema stands, for errors and for what is allowed there. */
 export interface SchemaPlace {
   readonly schemaPath: string;
   /** Whether a version has a status subresource. */
@@ -32,6 +33,7 @@ const TRISTATE: ReadonlySet<string> = new Set(['default', 'additionalProperties'
 const isGiven = (name: string, value: unknown): boolean =>
   value !== undefined && value !== null && value !== '' && (value !== false || TRISTATE.has(name));
 
+/** Returns all errors of the schema, with paths below `schemaPath`. */
 export function validateSchema(
   schema: JsonSchema,
   { schemaPath: path, hasStatus, isKnown }: SchemaPlace,

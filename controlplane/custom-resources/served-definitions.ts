@@ -11,6 +11,7 @@ import { applyDefaults } from './defaulting.ts';
 import type { JsonSchema } from './json-schema.ts';
 import type { ServedSet } from './served-versions.ts';
 
+/** Lookups are synchronous. A definition that is not served is absent. */
 export class ServedDefinitions {
   readonly #byName = new Map<string, readonly ServedSet[]>();
   readonly #caches = new Map<string, WatchCache>();

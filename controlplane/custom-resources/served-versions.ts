@@ -21,6 +21,7 @@ import { structTypeOf } from './schema-type.ts';
 import { renamingConversion, type VersionSchema } from './version-conversion.ts';
 import { type CallConversion, webhookConversion } from './webhook-conversion.ts';
 
+/** What the endpoints of all custom resources share. */
 export interface ServingParts {
   readonly schema: Schema;
   readonly decoder: Decoder;
@@ -31,6 +32,7 @@ export interface ServingParts {
   readonly metadata: StructType;
 }
 
+/** One served version of a definition. */
 export interface ServedSet {
   readonly info: ResourceInfo;
   readonly strategy: Strategy;
@@ -47,6 +49,7 @@ const VERBS = ['delete', 'deletecollection', 'get', 'list', 'patch', 'create', '
 const SUB_VERBS = ['get', 'patch', 'update'];
 const EMPTY_SCHEMA: JsonSchema = { type: 'object', 'x-kubernetes-preserve-unknown-fields': true };
 
+/** A version without a schema has an empty one. */
 export const schemaOf = (version: DefinitionVersion): JsonSchema => version.schema?.openAPIV3Schema ?? EMPTY_SCHEMA;
 
 /** `base` contains the cache and the storage. Each version has its own strategy for them. */

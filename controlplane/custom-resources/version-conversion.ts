@@ -7,6 +7,7 @@ import { applyDefaultsToStored, dropNulls } from './defaulting.ts';
 import type { JsonSchema } from './json-schema.ts';
 import { prune } from './pruning.ts';
 
+/** The version name stands in `apiVersion`, after the group. */
 export interface VersionSchema {
   readonly name: string;
   readonly schema: JsonSchema;

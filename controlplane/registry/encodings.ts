@@ -61,6 +61,7 @@ interface Cached {
   metadataItem?: Buffer;
 }
 
+/** The caches live as long as the result. */
 export function createEncodings(options: EncodingsOptions): Encodings {
   return new KeptEncodings(options);
 }

@@ -8,6 +8,7 @@ import type { StructType } from '../../api/schema/schema.ts';
 import type { FieldValidation, Patch } from '../model/rest.ts';
 import type { ResetFields } from './strategy.ts';
 
+/** Who writes, and through which endpoint. */
 export interface ManagedWrite {
   readonly manager: string;
   readonly apiVersion: string;
@@ -19,6 +20,7 @@ export interface ManagedWrite {
   readonly isUntimed?: boolean;
 }
 
+/** What an apply patch needs beyond that. */
 export interface ApplyWrite extends ManagedWrite {
   readonly target: { readonly namespace: string; readonly name: string };
   readonly validation: FieldValidation;
@@ -42,6 +44,7 @@ export interface OtherVersion {
  */
 export type VersionLookup = (apiVersion: string) => OtherVersion | 'unknown' | 'refused' | undefined;
 
+/** The managed fields of one kind in one version. */
 export interface FieldManagement {
   /**
    * Returns `object` with the managed fields of this write. `live` is the stored object, which is not modified. Never throws.

@@ -82,6 +82,7 @@ export interface ExpectedKind {
   readonly reader: SchemaReader;
 }
 
+/** Decodes bodies. Its methods pause, so that a large body does not hold the event loop. */
 export interface Decoder {
   /** Decodes the body of a POST or PUT. Throws a 400. */
   decodeBody(
@@ -99,6 +100,7 @@ export interface Decoder {
   ): Pausing<KubeObject>;
 }
 
+/** What a patch made of an object, before it is decoded. */
 export interface PatchedObject extends DecodeOptions {
   readonly value: unknown;
   readonly duplicates: readonly string[];
@@ -123,6 +125,7 @@ const RETIRED: ReadonlyMap<string, readonly string[]> = new Map(
   }),
 );
 
+/** The decoder of built-in kinds; `customDecoder` wraps it for custom resources. */
 export function createDecoder(schema: Schema): Decoder {
   function* conform(value: unknown, expected: ExpectedKind, options: DecodeOptions): Pausing<Conformed> {
     const { object, unknown } = yield* expected.reader.conform(value, expected.struct, options);

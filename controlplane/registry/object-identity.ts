@@ -43,6 +43,7 @@ export function wipeSystemFields(object: KubeObject): void {
   delete metadata.selfLink;
 }
 
+/** Called once, when an object is created. */
 export function fillSystemFields(object: KubeObject, nowMs: number): void {
   object.metadata.uid = newUid();
   object.metadata.creationTimestamp = formatTime(nowMs);

@@ -4,6 +4,7 @@
  */
 import { setImmediate } from 'node:timers/promises';
 
+/** A generator that returns its result and may yield in between. */
 export type Pausing<Result> = Generator<undefined, Result>;
 
 /** Runs the work without pauses. */

@@ -42,6 +42,7 @@ export interface Stores {
   find(group: string, resource: string): StoredResource | undefined;
 }
 
+/** The stores and rows of built-in resources. */
 export interface Registry {
   readonly catalog: MutableCatalog;
   readonly stores: Stores;

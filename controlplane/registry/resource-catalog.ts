@@ -5,6 +5,7 @@
 import type { ResourceInfo } from '../../api/schema/schema.ts';
 import type { ResourceCatalog, Rest } from '../model/rest.ts';
 
+/** The catalog for those who add rows. Listeners are called once for each change. */
 export interface MutableCatalog extends ResourceCatalog {
   /** Adds or replaces a resource of one version with its subresources, as one change. */
   set(rests: readonly Rest[]): void;
@@ -26,6 +27,7 @@ interface Row {
 
 const NO_ROWS: readonly Row[] = [];
 
+/** The catalog is empty at first. */
 export function createCatalog({ catchUp }: Pick<ResourceCatalog, 'catchUp'> = {}): MutableCatalog {
   /** The rows by `group/version/resource`. */
   const rows = new Map<string, Row>();

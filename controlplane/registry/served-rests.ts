@@ -21,6 +21,7 @@ import { createScaleRest } from './scale-rest.ts';
 import type { Store } from './store.ts';
 import type { ServedVersion } from './version-codec.ts';
 
+/** What writes need beyond the open registry. */
 export interface ServeOptions {
   readonly schema: Schema;
   readonly admission: AdmissionChain;

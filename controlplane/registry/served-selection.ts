@@ -9,6 +9,7 @@ import type { Entry, ListOptions, ListResult, WatchEvent, WatchSink } from '../m
 
 type Selectors = Pick<ListOptions, 'labelSelector' | 'fieldSelector'>;
 type FieldReaders = Readonly<Record<string, (object: Entry['object']) => string>>;
+/** Whether an entry in the served version is selected. */
 export type Matches = (entry: Entry) => boolean;
 
 const isIdentity = (field: string): boolean => field === 'metadata.name' || field === 'metadata.namespace';

@@ -60,6 +60,7 @@ export function kindSubjectOf(info: ResourceInfo): Subject {
   return { group: info.group, resource: info.kind };
 }
 
+/** What a strategy learns about the request. */
 export function strategyContext(
   store: StoredResource,
   context: RequestContext,
@@ -91,6 +92,7 @@ export function inTransaction<T>(
   return strategy.inTransaction({ ...change, nowMs: clock.now() }, write);
 }
 
+/** A 404 in kube-apiserver's words. */
 export function notFoundIn(store: StoredResource, name: string): StatusError {
   return newNotFound(subjectOf(store.info), name);
 }
@@ -135,6 +137,7 @@ function interpretUnavailable(error: unknown): unknown {
   return error;
 }
 
+/** kube-apiserver's text of a conflict. */
 export const MODIFIED = 'the object has been modified; please apply your changes to the latest version and try again';
 
 /** Returns an error that kube-apiserver returns without a reason. */
@@ -159,6 +162,7 @@ interface MutableAttributes extends AdmissionAttributes {
   object: KubeObject | undefined;
 }
 
+/** The attributes of a write for admission; mutating plugins may replace their object. */
 export function admissionAttributes(context: RequestContext, input: AdmissionInput): MutableAttributes {
   const { info } = input.endpoint;
   const attributes: MutableAttributes = {

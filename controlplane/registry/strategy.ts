@@ -66,8 +66,10 @@ export interface Elapsed {
   readonly after?: string;
 }
 
+/** A value of a Table row. Elapsed times become text when the row is sent. */
 export type Cell = string | number | bigint | boolean | null | Elapsed;
 
+/** A condition of a row. */
 export interface TableRowCondition {
   readonly type: string;
   readonly status: 'True' | 'False' | 'Unknown';
@@ -75,6 +77,7 @@ export interface TableRowCondition {
   readonly message: string;
 }
 
+/** The Table of a kind. */
 export interface TableColumns {
   readonly columns: readonly TableColumn[];
   /** Returns a cell for each column. */
@@ -98,6 +101,7 @@ interface GracefulDeletion {
  */
 export type MetadataCheck = 'update' | 'whole' | 'plainUpdate' | 'plainWhole';
 
+/** What differs between kinds in updates of an endpoint: the object itself or a subresource. */
 export interface UpdateStrategy<Object extends KubeObject = KubeObject> {
   /** Resets the fields that this endpoint must not change. The generation has already been copied from `old`. */
   prepareForUpdate?(object: Object, old: Object, context: StrategyContext): void;
@@ -119,6 +123,7 @@ export interface UpdateStrategy<Object extends KubeObject = KubeObject> {
   readonly resetFields?: ResetFields;
 }
 
+/** What differs between kinds. Every member may be absent. */
 export interface Strategy<Object extends KubeObject = KubeObject> extends UpdateStrategy<Object> {
   /** Sets defaults that the schema table cannot express. Runs after decoding, for creates, updates and patches. */
   applyDefaults?(object: Object): void;

@@ -24,6 +24,7 @@ export interface ReadVersion {
   readonly conversion: Conversion | undefined;
 }
 
+/** A version with what its writes need. */
 export interface ServedVersion extends ReadVersion {
   readonly store: Store;
   readonly expected: ExpectedKind;

@@ -2,6 +2,7 @@
 import { newAlreadyExists, newConflict, newStatusError } from '../../api/meta/status-error.ts';
 import { subjectOf, type Store } from './store.ts';
 
+/** A 409. It says so if the existing object is being deleted. */
 export function alreadyExists(store: Store, namespace: string, name: string): Error {
   const error = newAlreadyExists(subjectOf(store.info), name);
   const there = store.cache.get(namespace, name);
@@ -15,6 +16,7 @@ export function alreadyExists(store: Store, namespace: string, name: string): Er
   );
 }
 
+/** A 409 with Retry-After, because the next attempt generates another name. */
 export function nameNotGenerated(store: Store, name: string): Error {
   const error = newAlreadyExists(subjectOf(store.info), name);
   const message = `${error.message}, the server was not able to generate a unique name for the object`;
@@ -37,6 +39,7 @@ const STORAGE_PREFIXES: ReadonlyMap<string, string> = new Map([
   ['apiregistration.k8s.io/apiservices', 'apiregistration.k8s.io/apiservices'],
 ]);
 
+/** A 409 for a body whose UID is not that of the stored object. */
 export function uidConflict(
   store: Store,
   target: { readonly namespace: string; readonly name: string },

@@ -21,8 +21,10 @@ import { DeviceState } from './devices/device-state.ts';
 import { PodInfo } from './pod-info.ts';
 import type { Change, SchedulingQueue } from './scheduling-queue.ts';
 
+/** The `spec.schedulerName` of pods that this scheduler binds. */
 export const SCHEDULER_NAME = 'default-scheduler';
 
+/** What the scheduler reads and changes of the cluster between its writes. */
 export interface ClusterWatch {
   readonly cluster: Cluster;
   readonly devices: DeviceState;
@@ -54,6 +56,7 @@ function isOurs(pod: Pod): boolean {
 const isGated = (pod: Pod): boolean => (pod.spec?.schedulingGates ?? []).length > 0;
 const isFinished = (pod: Pod): boolean => pod.status?.phase === 'Succeeded' || pod.status?.phase === 'Failed';
 
+/** Adds handlers to the informers, which the caller starts and waits for. */
 export function watchCluster(
   informers: Informers,
   state: ClusterState,

@@ -43,6 +43,7 @@ interface NodeRejection extends Rejection {
   readonly node: NodeInfo;
 }
 
+/** The nodes that fit, and why the others do not. */
 export interface Fit {
   readonly nodes: readonly NodeInfo[];
   readonly rejections: readonly NodeRejection[];
@@ -59,6 +60,7 @@ export interface Fit {
 /** Returns the nominated pods that count on a node for the scheduled pod. */
 export type Nominated = (node: NodeInfo) => readonly PodInfo[];
 
+/** What a search reads. The cluster must not change until it has ended. */
 export interface Search {
   readonly cluster: Cluster;
   readonly nominated: Nominated;
@@ -120,6 +122,7 @@ export class Trials {
   }
 }
 
+/** Never rejects because of a pod: what makes it unschedulable is in the result. */
 export async function fitOf(pod: PodInfo, search: Search): Promise<Fit> {
   const { cluster, nominated, slice } = search;
   const filters: { name: string; filter: PreparedFilter }[] = [];

@@ -10,16 +10,19 @@ import type { Cluster } from './cluster-state.ts';
 import type { NodeInfo } from './node-info.ts';
 import type { PodInfo } from './pod-info.ts';
 
+/** Why a pod does not fit, in kube-scheduler's words. */
 export interface Rejection {
   /** `unresolvable` means that evicting other pods would not help. */
   readonly kind: 'unschedulable' | 'unresolvable';
   readonly reasons: readonly string[];
 }
 
+/** A rejection that an eviction may cure. */
 export function unschedulable(...reasons: string[]): Rejection {
   return { kind: 'unschedulable', reasons };
 }
 
+/** A rejection that no eviction can cure. */
 export function unresolvable(...reasons: string[]): Rejection {
   return { kind: 'unresolvable', reasons };
 }
@@ -31,6 +34,7 @@ export interface PodMove {
   readonly by: 1 | -1;
 }
 
+/** A filter for one pod. `check` returns undefined for a node that fits. */
 export interface PreparedFilter {
   check(node: NodeInfo): Rejection | undefined;
   /** Updates what was prepared over all nodes. Absent if `check` reads everything from the node. */
@@ -40,6 +44,7 @@ export interface PreparedFilter {
 /** Is `undefined` if the filter does not concern the pod. A rejection counts for all nodes. */
 type Prepared = PreparedFilter | Rejection | undefined;
 
+/** `prepare` returns undefined if the filter does not concern the pod, and a rejection if the pod fits nowhere. */
 export interface FilterPlugin {
   readonly name: string;
   prepare(pod: PodInfo, cluster: Cluster, slice: TimeSlice): Prepared | Promise<Prepared>;
@@ -53,6 +58,7 @@ export interface SchedulingContext {
   readonly slice: TimeSlice;
 }
 
+/** Compares the nodes that passed all filters. */
 export interface ScorePlugin {
   readonly name: string;
   readonly weight: number;

@@ -4,6 +4,7 @@ import type { Pod } from '../../api/machinery/kinds.ts';
 import { podRequests, type PodRequests } from './pod-requests.ts';
 import { podTerm, type AffinityTerm, type PodTerm } from './pod-selection.ts';
 
+/** A port of the host that a container uses. The IP is `0.0.0.0` if the pod names none. */
 export interface HostPort {
   readonly ip: string;
   readonly protocol: string;
@@ -19,6 +20,7 @@ interface WeightedTerm {
 /** The weight of a required affinity term in the scores of other pods (`hardPodAffinityWeight`). */
 const REQUIRED_WEIGHT = 1;
 
+/** Immutable; a changed pod is another one. */
 export class PodInfo {
   readonly pod: Pod;
   readonly uid: string;

@@ -29,6 +29,7 @@ export function amountOf(resource: string, text: string): number {
   return amount;
 }
 
+/** Parses the amounts by resource name; CPU is in thousandths of a core. */
 export function resourcesOf(texts: ResourceTexts): Resources {
   const resources: Resources = new Map();
   for (const [name, text] of Object.entries(texts ?? {})) resources.set(name, amountOf(name, text));
@@ -49,12 +50,14 @@ function sum(a: Resources, b: Resources): Resources {
   return both;
 }
 
+/** The requests of a whole pod. */
 export interface PodRequests {
   readonly actual: Resources;
   /** The requests with the assumed amounts for containers without requests. CPU and memory only. */
   readonly forScoring: Resources;
 }
 
+/** Pure. */
 export function podRequests(pod: Pod): PodRequests {
   return { actual: total(pod, containerRequests), forScoring: total(pod, scoringRequests) };
 }

@@ -11,6 +11,7 @@ import { unavailableText, type Fit, type Trials } from './fit.ts';
 import type { NodeInfo } from './node-info.ts';
 import type { PodInfo } from './pod-info.ts';
 
+/** The evictions that make room on one node. */
 export interface Preemption {
   readonly node: NodeInfo;
   /** The victims, the most important one first. There is at least one. */

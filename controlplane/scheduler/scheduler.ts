@@ -40,6 +40,7 @@ interface SchedulerOptions {
   readonly metrics?: MetricsRegistry;
 }
 
+/** A running scheduler. */
 export interface Scheduler {
   /** Resolves when all running work has ended. */
   stop(): Promise<void>;
@@ -54,6 +55,7 @@ const DEVICES_FREED = 'deallocation of ResourceClaim completed';
 /** How long the start waits for devices and claims. */
 const DEVICES_WAIT_MS = 5_000;
 
+/** Runs until `stop`. */
 export function startScheduler(options: SchedulerOptions): Scheduler {
   const scheduler = new RunningScheduler(options);
   scheduler.start();

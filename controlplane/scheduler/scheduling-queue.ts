@@ -75,6 +75,7 @@ interface Queued {
   rejectedBy: ReadonlySet<string>;
 }
 
+/** A pod is in it once at most. `onActive` is called when a pod can be taken. */
 export class SchedulingQueue {
   readonly #clock: Clock;
   readonly #onActive: () => void;

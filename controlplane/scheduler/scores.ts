@@ -218,6 +218,7 @@ const plugins: readonly ScorePlugin[] = [
   imageLocality,
 ];
 
+/** What a choice between nodes reads. */
 export interface Choice {
   readonly cluster: Cluster;
   /** Returns a number from 0 to below 1. */

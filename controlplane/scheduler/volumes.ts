@@ -63,6 +63,7 @@ function waitsForConsumer(claim: PersistentVolumeClaim, lookup: VolumeLookup): b
   return (claim.spec?.volumeName ?? '') === '' && classOf(claim, lookup)?.volumeBindingMode === 'WaitForFirstConsumer';
 }
 
+/** Whether the node affinity of the volume allows the node. */
 export function volumeFitsNode(volume: PersistentVolume, node: NodeInfo): boolean {
   const required = volume.spec?.nodeAffinity?.required;
   return required === undefined || matchesNodeSelector(required as NodeSelector, node);

@@ -13,6 +13,7 @@ const deflate = promisify<Buffer, object, Buffer>(deflateRaw);
 const inflate = promisify<Buffer, object, Buffer>(inflateRaw);
 const OPEN_END = { finishFlush: constants.Z_SYNC_FLUSH, level: 6 };
 
+/** A piece of a document. `digest` is the hash of its uncompressed bytes. */
 export interface Run {
   /** The size of the uncompressed bytes. */
   readonly sizeBytes: number;
@@ -33,6 +34,7 @@ const HEADER = Buffer.from([0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff]);
 /** An empty last block. */
 const LAST_BLOCK = Buffer.from([3, 0]);
 
+/** A complete gzip file (RFC 1952) of the runs in their order. */
 export function gzipOf(runs: readonly Run[]): Buffer {
   let crc = 0;
   let sizeBytes = 0;

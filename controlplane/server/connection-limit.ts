@@ -14,6 +14,7 @@ const MAX_CONNECTIONS = 5000;
 const SHARE_OF_DESCRIPTORS = 0.6;
 const WARN_EVERY_MS = 60_000;
 
+/** What the limit needs of a socket. */
 export interface Connection {
   readonly remoteAddress?: string | undefined;
   destroy(): unknown;
@@ -27,6 +28,7 @@ interface ConnectionLimitOptions {
   readonly most?: number | undefined;
 }
 
+/** A warning about refused connections is logged from time to time, and not for each of them. */
 export class ConnectionLimit {
   /** The connections of each client, oldest first. */
   readonly #byClient = new Map<string, Set<Connection>>();

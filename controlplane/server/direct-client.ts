@@ -56,6 +56,7 @@ interface DirectClientOptions {
 const MAX_QUEUED_EVENTS = 1000;
 const NEVER = new AbortController().signal;
 
+/** The client acts as the user of the options. Until writes are served, they are refused. */
 export function createDirectClient(options: DirectClientOptions): Client {
   return new DirectClient(options);
 }

@@ -59,6 +59,7 @@ interface Group {
   readonly stale: ReadonlySet<string>;
 }
 
+/** Serves `/api`, `/apis` and the lists of the groups and versions below. */
 export function installDiscovery(paths: PathHandlers, options: DiscoveryOptions): void {
   const discovery = new Discovery(options);
   paths.exact(

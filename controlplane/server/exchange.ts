@@ -9,10 +9,12 @@ import type { Duplex } from 'node:stream';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { ClientConnection } from '../authentication/authentication.ts';
 
+/** Names are in lower case. Repeated headers are joined as Node.js joins them. */
 export type RequestHeaders = Readonly<Record<string, string | string[] | undefined>>;
 /** The names are in lower case. */
 export type ResponseHeaders = Record<string, string | string[] | number>;
 
+/** One request with its response. */
 export interface Exchange {
   readonly method: string;
   /** The path and query as the client sent them. */
@@ -52,6 +54,7 @@ export interface Exchange {
   takeUpgrade(): Upgrade | undefined;
 }
 
+/** A request to leave HTTP, with the raw connection. */
 export interface Upgrade {
   readonly message: IncomingMessage;
   readonly socket: Duplex;

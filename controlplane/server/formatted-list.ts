@@ -5,6 +5,7 @@
 import { parseExactJson, stringifyJson } from '../../api/codec/json.ts';
 import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
 
+/** A list that is formatted while it is sent. */
 export interface FormattedList {
   /** The list without items as JSON. */
   readonly frame: string;

@@ -7,12 +7,14 @@ import type { Logger } from '../../api/component/logger.ts';
 import { sendText, type PathHandler, type PathHandlers } from './path-handlers.ts';
 import type { ApiRequest } from './request.ts';
 
+/** One check. Its name is the last segment of its path. */
 export interface HealthCheck {
   readonly name: string;
   /** Throws if the check fails. */
   check(): void | Promise<void>;
 }
 
+/** Failures are logged; the response has their names alone, as in kube-apiserver. */
 export interface HealthOptions {
   readonly logger: Logger;
   /** The checks of all three paths, in this order, after `ping`. */
@@ -23,6 +25,7 @@ export interface HealthOptions {
 
 const PING: HealthCheck = { name: 'ping', check: () => undefined };
 
+/** The three paths and one below each of them for every check. */
 export function installHealth(paths: PathHandlers, options: HealthOptions): void {
   const live = [PING, ...options.checks];
   install(paths, 'healthz', live, options.logger);

@@ -17,12 +17,14 @@ import type { Exchange, Upgrade } from './exchange.ts';
 import { Http1Exchange } from './http1.ts';
 import { Http2Exchange } from './http2.ts';
 
+/** A certificate with its chain, and its key. */
 export interface ServingCertificate {
   /** PEM. */
   readonly cert: string | Buffer;
   readonly key: string | Buffer;
 }
 
+/** What a handshake needs. */
 export interface TlsOptions extends ServingCertificate {
   /** The CAs that the TLS handshake names to clients (PEM). The authenticator verifies the certificates. */
   readonly clientCa?: string | Buffer | readonly (string | Buffer)[];
@@ -51,6 +53,7 @@ const MAX_CONCURRENT_STREAMS = 250;
 /** The amount of data that a client may send in advance: enough for one whole body. */
 const WINDOW_BYTES = 1 << 20;
 
+/** Owns the sockets of the port. */
 export class Listener {
   readonly #tls: TlsServer;
   readonly #http: HttpServer;

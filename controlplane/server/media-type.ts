@@ -12,8 +12,10 @@ import {
 } from '../../api/meta/status-error.ts';
 import type { MetaVersion } from '../model/encoding.ts';
 
+/** The encoding of a response. */
 export type Format = 'json' | 'yaml' | 'protobuf';
 
+/** The result of a negotiation. */
 export interface OutputMediaType {
   readonly format: Format;
   readonly as: 'Table' | 'PartialObjectMetadata' | 'PartialObjectMetadataList' | '';
@@ -21,8 +23,11 @@ export interface OutputMediaType {
   readonly pretty: boolean;
 }
 
+/** The default of requests and responses. */
 export const JSON_TYPE = 'application/json';
+/** Accepted for bodies, and sent where a client asks for it. */
 export const YAML_TYPE = 'application/yaml';
+/** The envelope of kube-apiserver, which begins with `k8s` and a zero byte. */
 export const PROTOBUF_TYPE = 'application/vnd.kubernetes.protobuf';
 
 const CONTENT_TYPES: Readonly<Record<Format, string>> = { json: JSON_TYPE, yaml: YAML_TYPE, protobuf: PROTOBUF_TYPE };
@@ -40,6 +45,7 @@ const PLAIN: Readonly<Record<Format, OutputMediaType>> = {
   protobuf: { ...DEFAULT, format: 'protobuf' },
 };
 
+/** The header of a response in that format. */
 export const contentTypeOf = (format: Format): string => CONTENT_TYPES[format];
 
 interface Clause {
@@ -48,6 +54,7 @@ interface Clause {
   readonly quality: number;
 }
 
+/** What a path can send. */
 export interface NegotiationScope {
   /** Whether objects have a protobuf form. Custom resources have none; their metadata has one. */
   readonly protobuf: boolean;

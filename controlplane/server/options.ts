@@ -13,6 +13,7 @@ import { queryBoolean } from './request-info.ts';
 
 const MAX_FIELD_MANAGER_BYTES = 128;
 
+/** The options of a list or a watch, which share one path. */
 export interface ListRequest extends ListOptions {
   readonly watch: boolean;
   readonly allowWatchBookmarks: boolean;

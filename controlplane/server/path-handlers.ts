@@ -5,10 +5,13 @@
 import type { ApiRequest, MaybePromise } from './request.ts';
 import { methodNotAllowed } from './router.ts';
 
+/** Sends the response, or throws a `StatusError`. */
 export type PathHandler = (request: ApiRequest) => MaybePromise<void>;
 
+/** The content type of plain text. */
 export const TEXT_TYPE = 'text/plain; charset=utf-8';
 
+/** An exact path outweighs a prefix. */
 export class PathHandlers {
   readonly #exact = new Map<string, PathHandler>();
   readonly #trees: { readonly prefix: string; readonly handler: PathHandler }[] = [];
@@ -44,6 +47,7 @@ export function reading(handler: PathHandler): PathHandler {
   };
 }
 
+/** Browsers must not guess another type (`nosniff`). */
 export function sendText(request: ApiRequest, status: number, text: string): void {
   const headers = request.responseHeaders(TEXT_TYPE);
   headers['x-content-type-options'] = 'nosniff';
@@ -52,4 +56,5 @@ export function sendText(request: ApiRequest, status: number, text: string): voi
   request.exchange.send(status, headers, text);
 }
 
+/** The response to unknown paths, with kube-apiserver's text. */
 export const pageNotFound: PathHandler = (request) => sendText(request, 404, '404 page not found\n');

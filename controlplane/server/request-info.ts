@@ -6,6 +6,7 @@ import { parseFieldSelector } from '../../api/meta/field-selector.ts';
 import type { RequestPath } from '../../api/machinery/request-path.ts';
 import { isStatusError, newBadRequest } from '../../api/meta/status-error.ts';
 
+/** What a request is about. For other paths than those of resources, the group and so on are empty. */
 export interface RequestInfo {
   readonly isResource: boolean;
   /** `get`, `list`, `watch` and others. For other paths it is the lower-case method. */

@@ -10,6 +10,7 @@ import { isLongRunning } from './long-running.ts';
 import { reading, type PathHandlers } from './path-handlers.ts';
 import type { ApiRequest } from './request.ts';
 
+/** Receives requests for metrics; each function must be cheap and must not throw. */
 export interface RequestObserver {
   /** Called when a long-running request begins: a watch, a log or a tunnel. `done` follows. */
   longRunning(request: ApiRequest): void;
@@ -21,6 +22,7 @@ export interface RequestObserver {
   deprecated(request: ApiRequest, removedRelease: string): void;
 }
 
+/** For servers without metrics. */
 export const noObserver: RequestObserver = {
   longRunning: () => undefined,
   done: () => undefined,
@@ -129,6 +131,7 @@ function newSeries(metrics: RequestMetrics, request: ApiRequest, verb: string): 
   };
 }
 
+/** Registers the metrics of requests with kube-apiserver's names and buckets. */
 export function createRequestMetrics(registry: MetricsRegistry, clock: Clock): RequestObserver {
   const metrics = requestMetrics(registry);
   const lasting = new WeakMap<ApiRequest, Gauge>();
@@ -233,6 +236,7 @@ function scopeOf(request: ApiRequest): string {
   return info.namespace === '' ? 'cluster' : 'namespace';
 }
 
+/** Serves the text format of Prometheus. */
 export function installMetrics(paths: PathHandlers, registry: MetricsRegistry): void {
   paths.exact(
     '/metrics',

@@ -12,7 +12,9 @@ import { newAuditId } from './audit-id.ts';
 import type { Exchange, ResponseHeaders } from './exchange.ts';
 import type { RequestInfo } from './request-info.ts';
 
+/** Synchronous results keep the hot path free of promises. */
 export type MaybePromise<T> = T | Promise<T>;
+/** Handles a request to its end. */
 export type Handler = (request: ApiRequest) => MaybePromise<void>;
 /** Calls `next` or sends a response itself. Throws `StatusError`s, which the first filter converts to responses. */
 export type Filter = (request: ApiRequest, next: Handler) => MaybePromise<void>;
@@ -64,6 +66,7 @@ const NOT_READ: RequestInfo = {
   watchPrefix: false,
 };
 
+/** A request from its arrival to its response. */
 export class ApiRequest implements RequestContext {
   readonly exchange: Exchange;
   readonly auditId: string;

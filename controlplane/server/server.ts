@@ -21,6 +21,7 @@ import type { PathHandlers } from './path-handlers.ts';
 import { ApiRequest, type MaybePromise } from './request.ts';
 import { noObserver, type RequestObserver } from './request-metrics.ts';
 
+/** The parts of the server and its limits. Times are in milliseconds. */
 export interface ServerOptions {
   readonly catalog: ResourceCatalog;
   readonly authenticator: Authenticator;
@@ -51,6 +52,7 @@ export interface ServerOptions {
   readonly aggregated?: (request: ApiRequest) => MaybePromise<void> | undefined;
 }
 
+/** A server on one port. */
 export interface ApiServer {
   /** Port 0 selects a free port. */
   listen(port: number, host: string): Promise<AddressInfo>;
@@ -62,6 +64,7 @@ export interface ApiServer {
 
 const DEFAULT_GRACE_MS = 2_000;
 
+/** Opens nothing before `listen`. */
 export function createServer(options: ServerOptions): ApiServer {
   const handler = createHandler({
     ...options,

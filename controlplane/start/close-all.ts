@@ -1,6 +1,7 @@
 /** Closes the parts of the control plane in reverse order. A part that fails does not keep the others from closing. */
 import type { Logger } from '../../api/component/logger.ts';
 
+/** Closes one part; may be called once. */
 export type Closing = () => Promise<void> | void;
 
 /**

@@ -5,6 +5,7 @@
 import { readFileSync } from 'node:fs';
 import { type NetworkInterfaceInfo, networkInterfaces } from 'node:os';
 
+/** The interfaces of a host with the routes that decide between them. */
 export interface HostNetwork {
   readonly interfaces: Readonly<Record<string, readonly NetworkInterfaceInfo[] | undefined>>;
   /** The interfaces with a default route. */
@@ -46,6 +47,7 @@ function usable(entries: readonly NetworkInterfaceInfo[]): string[] {
   return entries.filter(({ internal, address }) => !internal && !address.startsWith('fe80:')).map((one) => one.address);
 }
 
+/** Reads the present state of the host, from `/proc/net` for the routes. */
 export function hostNetwork(): HostNetwork {
   return {
     interfaces: networkInterfaces(),

@@ -17,6 +17,7 @@ export interface CacheEntry extends Entry {
   readonly object: KubeObject;
 }
 
+/** What a watch cache knows about its resource. */
 export interface CachedResource {
   /** The first two segments of keys: the group (`core` for the core group) and the plural. */
   readonly group: string;

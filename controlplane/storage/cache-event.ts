@@ -10,12 +10,14 @@ type Shown = Extract<WatchEvent, { type: 'ADDED' | 'MODIFIED' | 'DELETED' }>;
 
 const fieldOf = (entry: CachedObject, path: string): string => entry.field(path);
 
+/** Whether the object is in the namespace, has the name and matches the selectors. */
 export function selects(selection: Selection, entry: CachedObject): boolean {
   if (selection.namespace !== '' && entry.namespace !== selection.namespace) return false;
   if (selection.name !== '' && entry.name !== selection.name) return false;
   return selection.everything || selection.matches(entry, (one, path) => fieldOf(one as CachedObject, path));
 }
 
+/** One change of one object. `previous` is undefined for a new object, `current` for a deleted one. */
 export class CacheEvent {
   readonly revision: number;
   readonly key: string;

@@ -7,6 +7,7 @@ import { labelsText, parseObject, stampRevision } from './object-bytes.ts';
 import type { StoredValue } from './storage.ts';
 import type { CachedResource, CacheEntry } from './cache-entry.ts';
 
+/** The labels of an object, by key. */
 export type Labels = Readonly<Record<string, string>>;
 
 const NO_LABELS: Labels = Object.freeze({});
@@ -43,6 +44,7 @@ interface Parsed {
   fields: Readonly<Record<string, string>> | undefined;
 }
 
+/** An entry whose object is parsed when it is read and may be garbage-collected afterwards. */
 export class CachedObject implements CacheEntry {
   readonly #context: ObjectContext;
   readonly stored: StoredValue;

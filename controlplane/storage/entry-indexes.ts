@@ -72,6 +72,7 @@ interface IndexedEntries {
   values(): IterableIterator<CachedObject>;
 }
 
+/** The number of label indexes is bounded; field indexes are those that the resource names. */
 export class EntryIndexes {
   readonly #indexedFields: ReadonlySet<string>;
   readonly #entries: IndexedEntries;

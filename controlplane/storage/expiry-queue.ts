@@ -5,6 +5,7 @@
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
 import { Heap } from '../../api/machinery/heap.ts';
 
+/** A key with the wall-clock time at which it expires, in milliseconds since 1970. */
 export interface Expiry {
   readonly key: string;
   /** The revision of the write that set the expiry. A later write of the key invalidates the entry. */
@@ -20,6 +21,7 @@ const SLACK_MS = 10_000;
 const STEP_EXPIRIES = 500;
 const STEP_PAUSE_MS = 50;
 
+/** `onDue` gets the expired keys. An entry that a later write made invalid is still reported. */
 export class ExpiryQueue {
   readonly #clock: Clock;
   readonly #onDue: (expiries: readonly Expiry[]) => void;

@@ -28,6 +28,7 @@ import {
 } from './storage.ts';
 import type { RequestedWrite } from './write-queue.ts';
 
+/** The backend is undefined for a storage in memory. */
 export interface RevisionLogOptions extends HistoryStorageOptions {
   readonly clock: Clock;
   readonly backend: LogBackend | undefined;
@@ -41,6 +42,7 @@ export interface RevisionLogOptions extends HistoryStorageOptions {
 const FIRST_REVISION = 2;
 const HISTORY_LIMIT_BYTES = 96 * 1024 * 1024;
 
+/** A storage that one process alone may use. */
 export class RevisionLog extends HistoryStorage implements Storage {
   readonly #clock: Clock;
   readonly #logger: Logger;

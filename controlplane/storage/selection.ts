@@ -17,6 +17,7 @@ export interface IndexableRequirement {
 /** Returns a selectable field of an entry. It is empty if the entry does not have the field. */
 type EntryField = (entry: CacheEntry, field: string) => string;
 
+/** A parsed selection. It is immutable and may be shared. */
 export interface Selection {
   /** Empty for all namespaces. */
   readonly namespace: string;

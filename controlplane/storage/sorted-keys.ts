@@ -5,6 +5,7 @@
 
 const CHUNK_LIMIT = 512;
 
+/** A set of strings in the order of their UTF-16 code units. */
 export class SortedKeys {
   #chunks: string[][] = [];
   #size = 0;

@@ -11,6 +11,7 @@ import type { ResourceVersions, StoredValue, VersionChange } from './resource-ve
 
 export type { StoredValue, VersionChange };
 
+/** A page of a list. */
 export interface StorageList {
   readonly items: readonly StoredValue[];
   /** The revision that the list shows. */
@@ -36,17 +37,20 @@ export interface TransactionWrite {
   readonly expectedRevision?: number;
 }
 
+/** What a write has beside its key and value. */
 export interface WriteOptions {
   /** The wall-clock time at which the key is removed automatically (events). */
   readonly expiresAtMs?: number;
   readonly transactionWrites?: readonly TransactionWrite[];
 }
 
+/** An open watch. */
 export interface StorageWatch {
   /** No event is delivered after this returns. */
   close(): void;
 }
 
+/** The receiver of a watch. It is called synchronously in the turn of a commit and must return quickly. */
 export interface WatchObserver {
   /**
    * Receives the events of one commit group in the order of their revisions. If an observer throws, its watch is closed and
@@ -69,6 +73,7 @@ export interface WatchObserver {
   onGap?(revision: number): void;
 }
 
+/** Every method rejects with a `StorageError`, or throws it where it is synchronous. */
 export interface Storage {
   /** Returns the newest durable revision that readers see. */
   revision(): number;
@@ -118,6 +123,7 @@ export interface Storage {
   close(): Promise<void>;
 }
 
+/** What went wrong. Callers decide by it; the message is for logs. */
 export type StorageErrorCode =
   | 'exists'
   /** The key of another operation of the transaction exists already, or has another revision. */
@@ -138,6 +144,7 @@ export type StorageErrorCode =
   /** The write may or may not have succeeded. */
   | 'unknown-outcome';
 
+/** The only error of the storage, which the registry turns into a `StatusError`. */
 export class StorageError extends Error {
   readonly code: StorageErrorCode;
   /** The current value of the key, for `conflict` and `exists`. */
@@ -158,18 +165,22 @@ export class StorageError extends Error {
   }
 }
 
+/** Without a code, any error of the storage counts. */
 export function isStorageError(error: unknown, code?: StorageErrorCode): error is StorageError {
   return error instanceof StorageError && (code === undefined || error.code === code);
 }
 
+/** The error of a transaction of which another operation met a conflict. */
 export function occupiedError(key: string): StorageError {
   return new StorageError('occupied', `${key} exists, or was changed`, { occupiedKey: key });
 }
 
+/** The error of a read of the past that is no longer there. */
 export function compactedError(revision: number, compacted: number): StorageError {
   return new StorageError('compacted', `revision ${revision} is older than what is kept (${compacted})`);
 }
 
+/** The error of a read of a revision that does not exist yet. */
 export function futureError(revision: number, current: number): StorageError {
   return new StorageError('future-revision', `revision ${revision} is newer than the newest (${current})`);
 }

@@ -30,6 +30,7 @@ interface CacheListOptions {
   readonly revision?: number;
 }
 
+/** A page of a list. All of it is one state of the cache. */
 export interface CacheList {
   readonly entries: readonly CacheEntry[];
   readonly revision: number;
@@ -39,6 +40,7 @@ export interface CacheList {
   readonly remaining: number | undefined;
 }
 
+/** Reads are synchronous and return shared entries, which must not be changed. */
 export interface WatchCache {
   readonly resource: CachedResource;
   /** Returns the newest revision that reads show. */

@@ -25,6 +25,7 @@ interface ProposalInput {
   readonly statusReplicas: number;
 }
 
+/** What one metric of the autoscaler asks for. */
 export interface MetricProposal {
   readonly replicas: number;
   /** The name of the metric in events and conditions. */
@@ -53,6 +54,7 @@ interface ProposalParts {
   readonly options: CalculationOptions;
 }
 
+/** Rejects with a `MetricsError` if the metric cannot be read or does not apply. */
 export async function proposalOf(metric: Metric, input: ProposalInput, parts: ProposalParts): Promise<MetricProposal> {
   switch (metric.type) {
     case 'Resource':

@@ -54,6 +54,7 @@ const podMetrics = groupVersion('metrics.k8s.io', 'v1beta1').namespaced<KubeObje
   'PodMetrics',
 );
 
+/** Measurements by pod or object. Nothing is cached. */
 export class MetricsClient {
   readonly #client: Pick<TypedClient, 'list'>;
   readonly #get: RawGet;

@@ -6,6 +6,7 @@ import type { Pod } from '../../../api/machinery/kinds.ts';
 import { milliUnits, parseQuantity } from '../../../api/meta/quantity.ts';
 import { isPodReady, podCondition } from '../pod-state.ts';
 
+/** A measurement of one pod, in thousandths, taken over the window that ended at `timeMs`. */
 export interface PodMetric {
   readonly milli: number;
   readonly timeMs: number;
@@ -15,11 +16,13 @@ export interface PodMetric {
 /** The metrics by pod name. */
 export type PodMetrics = ReadonlyMap<string, PodMetric>;
 
+/** How far the ratio may be from 1 without scaling, as a fraction. */
 export interface Tolerances {
   readonly up: number;
   readonly down: number;
 }
 
+/** The tolerances, and for how long after its start a pod counts as initializing. Times are in milliseconds. */
 export interface CalculationOptions {
   readonly tolerances: Tolerances;
   readonly nowMs: number;
@@ -27,6 +30,7 @@ export interface CalculationOptions {
   readonly initialReadinessDelayMs: number;
 }
 
+/** The number of replicas with the measurement that led to it. */
 export interface Proposal {
   readonly replicas: number;
   /** The percentage of the requests. Only resource metrics with a utilization target have it. */
@@ -35,6 +39,7 @@ export interface Proposal {
   readonly milli: number;
 }
 
+/** A metric that does not lead to a number. The message becomes that of a condition. */
 export class MetricsError extends Error {}
 
 interface Groups {

@@ -28,6 +28,7 @@ interface ConditionText {
   readonly message: string;
 }
 
+/** The next number of replicas, with the conditions that explain it. */
 export interface Decision {
   readonly replicas: number;
   /** The condition `AbleToScale`, always true. */
@@ -36,6 +37,7 @@ export interface Decision {
   readonly limited: ConditionText & { readonly isLimited: boolean };
 }
 
+/** `minReplicas` and `maxReplicas`, both included. */
 export interface Bounds {
   readonly min: number;
   readonly max: number;
@@ -103,6 +105,7 @@ function clamp(
   return { replicas: wanted, limited: { ...WITHIN, isLimited: false } };
 }
 
+/** `spec.behavior` with its defaults. */
 export interface Behavior {
   readonly scaleUp: ScalingRules;
   readonly scaleDown: ScalingRules;

@@ -4,6 +4,7 @@ import type { Secret } from '../../../api/machinery/kinds.ts';
 import { secrets } from '../../../api/machinery/resources.ts';
 import { ReconcileLoop, splitKey, type RunController } from '../controller.ts';
 
+/** Selects the Secrets of bootstrap tokens, for an informer. */
 export const BOOTSTRAP_TOKENS = {
   namespace: 'kube-system',
   fieldSelector: 'type=bootstrap.kubernetes.io/token',
@@ -14,6 +15,7 @@ export function tokenField(secret: Secret, field: string): string {
   return Buffer.from(secret.data?.[field] ?? '', 'base64').toString('utf8');
 }
 
+/** A token without an expiration never expires. */
 export function isExpired(secret: Secret, nowMs: number): boolean {
   const text = tokenField(secret, 'expiration');
   if (text === '') return false;
@@ -22,6 +24,7 @@ export function isExpired(secret: Secret, nowMs: number): boolean {
   return !Number.isFinite(at) || at <= nowMs;
 }
 
+/** A deletion that fails is retried at least once a minute. Tokens without an expiration stay. */
 export const runTokenCleaner: RunController = (environment, signal) => {
   const { client, clock, informers } = environment;
   const tokens = informers.for(secrets, BOOTSTRAP_TOKENS);

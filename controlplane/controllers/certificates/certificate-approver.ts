@@ -28,6 +28,7 @@ const RECOGNIZERS: readonly Recognizer[] = [
   },
 ];
 
+/** Leaves a request alone if it is none of a node, or if its user lacks the permission. */
 export const runCertificateApprover: RunController = (environment, signal) => {
   const { client, clock, informers } = environment;
   const requests = informers.for(certificateSigningRequests);

@@ -4,10 +4,12 @@ import type { CertificateSigningRequest } from '../../../api/machinery/kinds.ts'
 
 const NODE_CLIENT_SIGNER = 'kubernetes.io/kube-apiserver-client-kubelet';
 
+/** Whether the request has a condition of that type, whatever its status is. */
 export function hasCondition(request: CertificateSigningRequest, type: string): boolean {
   return request.status?.conditions?.some((condition) => condition.type === type) ?? false;
 }
 
+/** Whether the request waits for a decision. */
 export function isPending(request: CertificateSigningRequest): boolean {
   return !['Approved', 'Denied', 'Failed'].some((type) => hasCondition(request, type));
 }

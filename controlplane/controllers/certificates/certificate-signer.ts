@@ -10,12 +10,14 @@ export class SigningRefused extends Error {
   override readonly name = 'SigningRefused';
 }
 
+/** Signs requests of the signers that it names. */
 export interface CertificateSigner {
   readonly signerNames: readonly string[];
   /** Returns the certificate as PEM; throws `SigningRefused`, or another error, after which the request is retried. */
   sign(request: CertificateSigningRequest): Promise<string> | string;
 }
 
+/** Builds the controller for one signer. A request that has a certificate is left alone. */
 export function certificateSigner(signer: CertificateSigner): RunController {
   return (environment, signal) => {
     const { client, clock, informers } = environment;

@@ -12,6 +12,7 @@ import { controllerReference, indexByController, ownedBy, ownerKey } from '../ow
 import { isNamespaceTerminating } from '../pod-control.ts';
 import { dueTime, parseSchedule, ScheduleError, type Schedule } from './schedule.ts';
 
+/** Reconciles `concurrentCronJobSyncs` cron jobs at a time. */
 export const runCronJobs: RunController = (environment, signal) => new CronJobController(environment).run(signal);
 
 type CronJobStatus = NonNullable<CronJob['status']>;

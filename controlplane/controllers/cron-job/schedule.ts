@@ -23,10 +23,12 @@ const DAY_MS = 86_400_000;
 const SEARCH_YEARS = 5;
 const SHORT_MONTH_DAYS = 26;
 
+/** A schedule or time zone that cannot be parsed. */
 export class ScheduleError extends Error {
   override readonly name = 'ScheduleError';
 }
 
+/** A parsed schedule. Times are in milliseconds since 1970. */
 export interface Schedule {
   /** Returns the first time after `afterMs`; `undefined` if there is none within five years. */
   next(afterMs: number): number | undefined;

@@ -17,6 +17,7 @@ const ALWAYS_TOLERATED: readonly V1Toleration[] = [
   { key: 'node.kubernetes.io/unschedulable', operator: 'Exists', effect: 'NoSchedule' },
 ];
 
+/** The tolerations of the template and those that every pod of a daemon set has. */
 export function tolerationsOf(set: DaemonSet): V1Toleration[] {
   const spec = set.spec?.template.spec;
   const own = spec?.tolerations ?? [];
@@ -69,6 +70,7 @@ export function boundToNode(set: DaemonSet, pod: Pod, node: string): Pod {
   return { ...pod, spec: { containers: [], ...pod.spec, affinity, tolerations: tolerationsOf(set) } };
 }
 
+/** What a reconciliation creates and deletes. */
 export interface DaemonPlan {
   /** Nodes without a pod. */
   readonly create: readonly string[];
@@ -78,6 +80,7 @@ export interface DaemonPlan {
   readonly succeeded: readonly Pod[];
 }
 
+/** What all decisions read. `byNode` has the pods of the set by the name of their node. */
 export interface DaemonInput {
   readonly set: DaemonSet;
   readonly nodes: readonly Node[];
@@ -140,10 +143,12 @@ function surplus({ set, hash, nowMs }: DaemonInput, running: readonly Pod[]): Po
   return [...others, ...older, ...(replaced ? [old] : [])];
 }
 
+/** `maxSurge` as a number of pods; percentages of `total` are rounded up. */
 export function surgeOf(set: DaemonSet, total: number): number {
   return scaledValue(set.spec?.updateStrategy?.rollingUpdate?.maxSurge ?? 0, total, { roundUp: true });
 }
 
+/** Pure. Counts nodes and not pods, as the fields are defined. */
 export function computeDaemonStatus({
   set,
   nodes,

@@ -25,6 +25,7 @@ import { planUpdate } from './rolling-update.ts';
 
 const MOST_AT_ONCE = 250;
 
+/** Reconciles `concurrentDaemonSetSyncs` sets at a time. */
 export const runDaemonSets: RunController = (environment, signal) => new DaemonSetController(environment).run(signal);
 
 class DaemonSetController {

@@ -13,6 +13,7 @@ import { claim, controllerOf, indexByController, ownerKey } from '../owner-refer
 import { isRollingUpdate } from './replica-sets.ts';
 import { DeploymentSync } from './deployment-sync.ts';
 
+/** Reconciles `concurrentDeploymentSyncs` deployments at a time. */
 export const runDeployments: RunController = (environment, signal) => new DeploymentController(environment).run(signal);
 
 class DeploymentController {

@@ -13,6 +13,7 @@ import {
   totalOf,
 } from './replica-sets.ts';
 
+/** A replica set with its next number of replicas. */
 export interface Resize {
   readonly set: ReplicaSet;
   readonly replicas: number;
@@ -28,6 +29,7 @@ export function isScalingEvent(deployment: Deployment, sets: readonly ReplicaSet
   });
 }
 
+/** Returns undefined if the new replica set has its size. */
 export function resizeNew(deployment: Deployment, newSet: ReplicaSet, all: readonly ReplicaSet[]): Resize | undefined {
   const wanted = deployment.spec?.replicas ?? 1;
   const size = sizeOf(newSet);

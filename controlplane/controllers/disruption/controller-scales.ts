@@ -38,6 +38,7 @@ export function scaledOwners(informers: Informers) {
   ] as const;
 }
 
+/** Returns the lookup by owner reference. `owners` are the informers of the built-in controllers. */
 export function controllerScales(
   { client, catalog }: Pick<ControllerEnvironment, 'client' | 'catalog'>,
   owners: ReturnType<typeof scaledOwners>,

@@ -44,6 +44,7 @@ export async function computeExpectation(
   return { expected, desired: scaledValue(minAvailable, expected, { roundUp: true }) };
 }
 
+/** Pure. Evictions that did not happen within two minutes no longer count. */
 export function computeBudgetStatus(
   budget: PodDisruptionBudget,
   members: readonly Pod[],
@@ -154,6 +155,7 @@ async function budgetStatus(
   }
 }
 
+/** Also takes back conditions of disruptions that did not happen. */
 export const runDisruption: RunController = async (environment, signal) => {
   await Promise.all([runBudgets(environment, signal), runStaleDisruptions(environment, signal)]);
 };

@@ -23,16 +23,21 @@ import {
 } from './slice-core.ts';
 import { hintedGroups, wantsTopologyHints, zoneFacts, zoneShares } from './topology-hints.ts';
 
+/** The label of a slice that names its service. */
 export const SERVICE_NAME = 'kubernetes.io/service-name';
+/** The label of a slice that names the program that writes it. */
 export const MANAGED_BY = 'endpointslice.kubernetes.io/managed-by';
+/** The label of slices of headless services. */
 export const HEADLESS = 'service.kubernetes.io/headless';
 const ZONE = 'topology.kubernetes.io/zone';
 const MANAGER = 'endpointslice-controller.k8s.io';
+/** The annotation with the time of the change that led to the slice, for latency metrics. */
 export const TRIGGER_TIME = 'endpoints.kubernetes.io/last-change-trigger-time';
 
 /** Changes of several pods within this time become one write. */
 const BATCH_MS = 100;
 
+/** Reconciles `concurrentServiceEndpointSyncs` services at a time. */
 export const runEndpointSlices: RunController = (environment, signal) => {
   const { informers, options } = environment;
   const serviceCache = informers.for(services);

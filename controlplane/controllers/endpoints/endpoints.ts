@@ -21,6 +21,7 @@ import {
 } from './service-pods.ts';
 import { familiesOf } from './slice-core.ts';
 
+/** A subset as it is stored. */
 export type Subset = Wire<V1EndpointSubset>;
 type Address = Wire<V1EndpointAddress>;
 
@@ -111,6 +112,7 @@ export function truncate(subsets: readonly Subset[]): { readonly subsets: Subset
   };
 }
 
+/** Reconciles `concurrentEndpointSyncs` services at a time. */
 export const runEndpoints: RunController = (environment, signal) => {
   const { client, informers } = environment;
   const serviceCache = informers.for(services);

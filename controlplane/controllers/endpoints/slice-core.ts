@@ -9,8 +9,11 @@ import type { EndpointSlice, Node, Pod, Service, Wire } from '../../../api/machi
 import { isPodReady, isPodTerminating } from '../pod-state.ts';
 import { addressOf, belongsToEndpoints, targetPortIn } from './service-pods.ts';
 
+/** An endpoint as it is stored. */
 export type Endpoint = Wire<V1Endpoint>;
+/** A port of a slice as it is stored. */
 export type EndpointPort = Wire<DiscoveryV1EndpointPort>;
+/** The families of slices that are written. `FQDN` slices belong to users. */
 export type AddressType = 'IPv4' | 'IPv6';
 
 /** Endpoints of the same address family with the same ports, which can share a slice. */
@@ -20,6 +23,7 @@ export interface EndpointGroup {
   readonly endpoints: readonly Endpoint[];
 }
 
+/** What a reconciliation writes. */
 export interface SlicePlan {
   readonly create: readonly EndpointGroup[];
   readonly update: readonly {
@@ -30,6 +34,7 @@ export interface SlicePlan {
   readonly remove: readonly EndpointSlice[];
 }
 
+/** The families of the service; one of the family of its address if it lists none. */
 export function familiesOf(service: Service): AddressType[] {
   const families = (service.spec?.ipFamilies ?? []).filter(
     (family): family is AddressType => family === 'IPv4' || family === 'IPv6',
@@ -38,6 +43,7 @@ export function familiesOf(service: Service): AddressType[] {
   return [(service.spec?.clusterIP ?? '').includes(':') ? 'IPv6' : 'IPv4'];
 }
 
+/** One group for each family and set of ports, since named ports differ between pods. */
 export function groupEndpoints(
   service: Service,
   pods: readonly Pod[],
@@ -216,6 +222,7 @@ function reuse(
   return { create: rest, remove };
 }
 
+/** The same for an endpoint whose state changed; another for another pod or address. */
 export function identityOf(endpoint: Endpoint): string {
   return `${endpoint.targetRef?.uid ?? ''} ${endpoint.addresses.join(',')}`;
 }

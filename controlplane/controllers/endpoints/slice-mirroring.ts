@@ -23,6 +23,7 @@ const BATCH_MS = 500;
 type Subset = Wire<V1EndpointSubset>;
 type Address = Wire<V1EndpointAddress>;
 
+/** Whether the object has a service without a selector, and neither opts out nor is used for leader election. */
 export function isMirrored(object: Endpoints, service: Service | undefined): boolean {
   if (service === undefined || hasSelector(service)) return false;
   const { labels = {}, annotations = {} } = object.metadata;
@@ -73,6 +74,7 @@ function endpointOf({ ip, hostname, nodeName, targetRef }: Address, ready: boole
   };
 }
 
+/** Slices that it no longer needs are deleted, those of other programs stay. */
 export const runSliceMirroring: RunController = (environment, signal) => {
   const { informers } = environment;
   const originals = informers.for(endpoints);

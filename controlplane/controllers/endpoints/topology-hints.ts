@@ -15,6 +15,7 @@ const EXCLUDED = ['node-role.kubernetes.io/control-plane', 'node-role.kubernetes
 /** How many more clients than its share an endpoint may get. */
 const OVERLOAD = 0.2;
 
+/** The current annotation outweighs the older one. */
 export function wantsTopologyHints({ metadata }: Service): boolean {
   const name = ANNOTATIONS.find((annotation) => ownMember(metadata.annotations, annotation) !== undefined) ?? '';
   return /^[Aa]uto$/.test(ownMember(metadata.annotations, name) ?? '');

@@ -21,6 +21,7 @@ import {
   type Verdict,
 } from './graph.ts';
 
+/** Two workers delete; events of every served resource keep the graph current. */
 export const runGarbageCollector: RunController = (environment, signal) =>
   new GarbageCollector(environment).run(signal);
 

@@ -5,6 +5,7 @@
 import type { KubeObject, OwnerReference } from '../../../api/meta/object.ts';
 import type { Resource } from '../../../api/machinery/client.ts';
 
+/** An object or a virtual owner. The graph alone changes it. */
 export interface GraphNode {
   readonly uid: string;
   resource: Resource | undefined;
@@ -36,9 +37,12 @@ function addDependent(owner: GraphNode, dependent: GraphNode): void {
   owner.dependents.add(dependent);
 }
 
+/** The finalizer of an owner that is deleted after its dependents. */
 export const FOREGROUND = 'foregroundDeletion';
+/** The finalizer of an owner whose dependents stay. */
 export const ORPHAN = 'orphan';
 
+/** All objects of the cluster by UID. */
 export class OwnerGraph {
   readonly #nodes = new Map<string, GraphNode>();
 
@@ -174,6 +178,7 @@ function refersTo(dependent: GraphNode, resource: Resource, object: KubeObject):
   );
 }
 
+/** The group of an `apiVersion`; empty for the core group. */
 export function groupOf(apiVersion: string): string {
   const slash = apiVersion.indexOf('/');
   return slash < 0 ? '' : apiVersion.slice(0, slash);
@@ -195,8 +200,10 @@ function newNode(uid: string): GraphNode {
   };
 }
 
+/** Whether an owner exists (`solid`), does not (`dangling`), or waits for its dependents to be deleted (`waiting`). */
 export type Verdict = 'solid' | 'dangling' | 'waiting';
 
+/** What happens to a dependent. */
 export type Decision =
   | { readonly kind: 'keep' }
   /** Some owners remain: the references to the others are removed. */

@@ -16,9 +16,11 @@ import {
   successPolicyMet,
 } from './job-core.ts';
 
+/** The status as it is stored. */
 export type JobStatus = Wire<V1JobStatus>;
 type JobCondition = Wire<V1JobCondition>;
 
+/** What the pods of a job add up to, each counted once. */
 export interface PodCounts {
   /** Finished pods that are not yet in the status. */
   readonly newlySucceeded: readonly Pod[];
@@ -36,6 +38,7 @@ export interface PodCounts {
   readonly fatal: string | undefined;
 }
 
+/** Pure. Pods in `status` that are already counted are left out. */
 export function countPods(job: Job, pods: readonly Pod[], status: JobStatus): PodCounts {
   const written = new Set([
     ...(status.uncountedTerminatedPods?.succeeded ?? []),
@@ -81,6 +84,7 @@ export function countPods(job: Job, pods: readonly Pod[], status: JobStatus): Po
   };
 }
 
+/** How a job ends: the condition before its pods have stopped, and the one after. */
 export interface Verdict {
   readonly interim: 'SuccessCriteriaMet' | 'FailureTarget';
   readonly final: 'Complete' | 'Failed';

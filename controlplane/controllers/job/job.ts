@@ -1,7 +1,6 @@
 /**
- * Jobs: runs as many pods as parallelism and completions require, and counts each exactly once. A finished pod is first
- * recorded in the status (`uncountedTerminatedPods`), then its tracking finalizer is removed, then it is counted. A crash in
- * between repeats no count.
+ * Jobs: runs as many pods as parallelism and completions require. `job-core.ts` and `job-status.ts` decide, `job-tracking.ts`
+ * counts each finished pod exactly once.
  */
 import { fromLabelSelector } from '../../../api/meta/selector.ts';
 import { formatTime } from '../../../api/machinery/clock.ts';
@@ -40,6 +39,7 @@ interface Changes {
 
 const NO_CHANGES: Changes = { error: undefined, created: 0, deleted: [] };
 
+/** Reconciles `concurrentJobSyncs` jobs at a time. */
 export const runJobs: RunController = (environment, signal) => new JobController(environment).run(signal);
 
 class JobController {

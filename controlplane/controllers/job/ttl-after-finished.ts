@@ -14,6 +14,7 @@ export function expiryOf(job: Job): number | undefined {
   return Date.parse(finished.lastTransitionTime ?? '') + ttl * 1000;
 }
 
+/** Deletes `concurrentTtlAfterFinishedSyncs` jobs at a time; the age is read again before a deletion. */
 export const runTtlAfterFinished: RunController = (environment, signal) => {
   const { client, clock, informers } = environment;
   const cache = informers.for(jobs);

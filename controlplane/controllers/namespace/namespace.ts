@@ -14,6 +14,7 @@ import { ReconcileLoop, type ControllerEnvironment, type RunController } from '.
 import { servedResources } from '../served-resources.ts';
 import { computeConditions } from './namespace-conditions.ts';
 
+/** Empties `concurrentNamespaceSyncs` namespaces at a time. */
 export const runNamespaces: RunController = (environment, signal) => new NamespaceController(environment).run(signal);
 
 const FINALIZER = 'kubernetes';

@@ -3,10 +3,14 @@ import type { V1NodeCondition, V1Taint } from '@kubernetes/client-node';
 import { formatTime } from '../../../api/machinery/clock.ts';
 import type { Node, Wire } from '../../../api/machinery/kinds.ts';
 
+/** A condition as it is stored. */
 export type NodeCondition = Wire<V1NodeCondition>;
+/** A taint as it is stored. */
 export type Taint = Wire<V1Taint>;
 
+/** The taint of a node whose condition Ready is False. */
 export const NOT_READY = 'node.kubernetes.io/not-ready';
+/** The taint of a node whose condition Ready is Unknown. */
 export const UNREACHABLE = 'node.kubernetes.io/unreachable';
 
 const CONDITION_TAINTS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
@@ -19,6 +23,7 @@ const CONDITION_TAINTS: Readonly<Record<string, Readonly<Record<string, string>>
 const UNSCHEDULABLE = 'node.kubernetes.io/unschedulable';
 const OURS = new Set([...Object.values(CONDITION_TAINTS).flatMap((taints) => Object.values(taints)), UNSCHEDULABLE]);
 
+/** The condition of that type, or undefined. */
 export function nodeCondition(node: Node, type: string): NodeCondition | undefined {
   return node.status?.conditions?.find((condition) => condition.type === type);
 }
@@ -93,8 +98,10 @@ export function wantedTaints(node: Node, options: { readonly mayEvict: boolean; 
   return wanted;
 }
 
+/** How many nodes of a zone are unhealthy, which determines the rate of evictions. */
 export type ZoneState = 'Normal' | 'PartialDisruption' | 'FullDisruption';
 
+/** The key of a zone, in the form of Kubernetes; empty if the node has neither label. */
 export function zoneOf(node: Node): string {
   const labels = node.metadata.labels ?? {};
   const region = labels['topology.kubernetes.io/region'] ?? '';

@@ -20,6 +20,7 @@ export function firstFree(cluster: Cidr, maskSize: number, taken: ReadonlySet<st
   return undefined;
 }
 
+/** Does nothing without a valid range. A range that is used up is an event of the node. */
 export const runNodeIpam: RunController = (environment, signal) => {
   const { client, informers, options, recorder } = environment;
   const clusters = options.clusterCidrs.map(parseCidr).filter((cidr) => cidr !== undefined);

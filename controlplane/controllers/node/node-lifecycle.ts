@@ -27,14 +27,17 @@ import {
 const NODE_LEASES = 'kube-node-lease';
 const BY_NODE = 'node-name';
 
+/** Adds the index that `podsOn` reads; must be called before the informer starts. */
 export function indexByNode(informer: Informer<Pod>): void {
   informer.addIndex(BY_NODE, (pod) => ((pod.spec?.nodeName ?? '') === '' ? [] : [pod.spec?.nodeName ?? '']));
 }
 
+/** All pods that are bound to the node, finished ones included. */
 export function podsOn(informer: Informer<Pod>, node: string): Pod[] {
   return informer.byIndex(BY_NODE, node);
 }
 
+/** Pods are deleted by the controller of `taint-eviction.ts`; this one writes taints and conditions. */
 export const runNodeLifecycle: RunController = (environment, signal) => new NodeLifecycle(environment).run(signal);
 
 class NodeLifecycle {

@@ -7,6 +7,7 @@ import { nodes } from '../../../api/machinery/resources.ts';
 import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';
 import { ReconcileLoop, type RunController } from '../controller.ts';
 
+/** The annotation with the time in seconds. */
 export const TTL_ANNOTATION = 'node.alpha.kubernetes.io/ttl';
 
 /** The steps overlap, so that a number of nodes near a border does not rewrite all nodes again and again. */
@@ -27,8 +28,10 @@ export function nextStep(step: number, count: number): number {
   return next;
 }
 
+/** The time of a step of the table, in seconds. */
 export const secondsOf = (step: number): number => STEPS[step]?.seconds ?? 0;
 
+/** Writes all nodes when their number crosses the border of a step. */
 export const runNodeTtl: RunController = (environment, signal) => {
   const { client, informers } = environment;
   const cache = informers.for(nodes);

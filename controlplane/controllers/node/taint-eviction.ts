@@ -50,6 +50,7 @@ const noExecuteTaints = (node: { readonly spec?: { readonly taints?: readonly Ta
 const sameTaints = (a: Parameters<typeof noExecuteTaints>[0], b: Parameters<typeof noExecuteTaints>[0]): boolean =>
   stringifyJson(noExecuteTaints(a)) === stringifyJson(noExecuteTaints(b));
 
+/** Deletes at once what does not tolerate the taint, and the others when the time of their toleration is over. */
 export const runTaintEviction: RunController = (environment, signal) => {
   const { clock, informers, recorder } = environment;
   const nodeCache = informers.for(nodes);

@@ -59,9 +59,11 @@ const replicationControllerFlavor: Flavor<ReplicationController> = {
   withTerminating: false,
 };
 
+/** Reconciles `concurrentReplicaSetSyncs` sets at a time. */
 export const runReplicaSets: RunController = (environment, signal) =>
   new ReplicaController(environment, replicaSetFlavor, environment.options.concurrentReplicaSetSyncs).run(signal);
 
+/** The same loop with a queue of its own. */
 export const runReplicationControllers: RunController = (environment, signal) =>
   new ReplicaController(environment, replicationControllerFlavor, environment.options.concurrentReplicaSetSyncs).run(
     signal,

@@ -71,6 +71,7 @@ function computeUsed(
   return used;
 }
 
+/** Reconciles `concurrentResourceQuotaSyncs` quotas at a time. */
 export const runResourceQuota: RunController = async (environment, signal) => {
   const { client, informers, options, catalog } = environment;
   const quotas = informers.for(resourceQuotas);

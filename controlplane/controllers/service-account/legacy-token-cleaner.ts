@@ -8,11 +8,15 @@ import { isNotFound } from '../../../api/meta/status-error.ts';
 import { every, type RunController } from '../controller.ts';
 import { ACCOUNT_NAME, TOKEN_SECRET_TYPE } from './token-secrets.ts';
 
+/** The ConfigMap in kube-system that says since when the use of tokens is recorded. */
 export const TRACKING = 'kube-apiserver-legacy-service-account-token-tracking';
+/** The label of a Secret with the date of its last use, such as `2026-01-31`. */
 export const LAST_USED = 'kubernetes.io/legacy-token-last-used';
+/** The label of a Secret with the date since when its token is invalid. */
 export const INVALID_SINCE = 'kubernetes.io/legacy-token-invalid-since';
 const PERIOD_MS = 24 * 3600_000;
 
+/** What happens to a token now. */
 export type Verdict = 'keep' | 'mark' | 'delete';
 
 const dayMs = (text: string | undefined): number => Date.parse(`${text ?? ''}T00:00:00Z`);
@@ -41,6 +45,7 @@ function isAutomatic(secret: Secret, account: ServiceAccount | undefined): boole
 const mounts = (pod: Pod): string[] =>
   (pod.spec?.volumes ?? []).flatMap(({ secret }) => (secret?.secretName === undefined ? [] : [secret.secretName]));
 
+/** Does nothing until the use of tokens has been recorded for the clean-up period. */
 export const runLegacyTokenCleaner: RunController = async (environment, signal) => {
   const { client, informers, clock, options } = environment;
   const accounts = informers.for(serviceAccounts);

@@ -50,6 +50,7 @@ export function mayGo(
   });
 }
 
+/** The finalizer is `networking.k8s.io/service-cidr-finalizer`. */
 export const runServiceCidrs: RunController = (environment, signal) => {
   const { client, informers, clock } = environment;
   const ranges = informers.for(serviceCIDRs);

@@ -18,6 +18,7 @@ const LISTENING_PORTS = 'orchlet.local/listening-ports';
 const MOST_LISTENERS = 256;
 const BEING_REMOVED = 'ToBeDeletedByClusterAutoscaler';
 
+/** Whether this controller serves the service, and not another one. */
 export function isOurs({ metadata, spec }: Service): boolean {
   const { type, loadBalancerClass = LOAD_BALANCER_CLASS } = spec ?? {};
   return (
@@ -29,6 +30,7 @@ export function isOurs({ metadata, spec }: Service): boolean {
 export const portsOf = ({ spec }: Service): string[] =>
   (spec?.ports ?? []).map(({ protocol = 'TCP', port }) => `${protocol} ${port}`);
 
+/** A node and what is already used there. */
 export interface NodeAddresses {
   readonly name: string;
   readonly addresses: readonly string[];

@@ -39,6 +39,7 @@ interface PortSpan {
   readonly last: number;
 }
 
+/** What the flags say about load balancers. */
 export interface ServiceLoadBalancersOptions {
   /** If false, the controller only gives back what it served before. */
   readonly isEnabled: boolean;
@@ -48,6 +49,7 @@ export interface ServiceLoadBalancersOptions {
   readonly reservedPorts: readonly PortSpan[];
 }
 
+/** Builds the controller for the ports of this cluster. */
 export function serviceLoadBalancers(options: ServiceLoadBalancersOptions): RunController {
   return (environment, signal) => new ServiceLoadBalancers(environment, options).run(signal);
 }

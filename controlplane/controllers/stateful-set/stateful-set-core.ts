@@ -8,9 +8,11 @@ import { isPodAvailable, isPodReady, isPodTerminating } from '../pod-state.ts';
 
 type StatefulSetStatus = Wire<V1StatefulSetStatus>;
 
+/** The label of a pod with its own name, by which a service can select it. */
 export const POD_NAME_LABEL = 'statefulset.kubernetes.io/pod-name';
 const POD_INDEX_LABEL = 'apps.kubernetes.io/pod-index';
 
+/** Undefined for a pod whose name is not one of the set. */
 export function ordinalOf(set: StatefulSet, pod: Pod): number | undefined {
   const prefix = `${set.metadata.name}-`;
   const name = pod.metadata.name ?? '';
@@ -27,6 +29,7 @@ export function isMember(set: StatefulSet, ordinal: number): boolean {
   return ordinal >= firstOrdinal(set) && ordinal < firstOrdinal(set) + replicasOf(set);
 }
 
+/** The name of the claim of a template for the pod with that ordinal. */
 export function claimName(template: string, set: StatefulSet, ordinal: number): string {
   return `${template}-${set.metadata.name}-${ordinal}`;
 }
@@ -79,6 +82,7 @@ export function withIdentity(set: StatefulSet, pod: Pod, ordinal: number, revisi
   };
 }
 
+/** The next step of a set. */
 export type Action =
   /** Creates claims of a pending pod that are missing. */
   | { readonly kind: 'claims'; readonly ordinal: number }
@@ -87,6 +91,7 @@ export type Action =
   | { readonly kind: 'create'; readonly ordinal: number; readonly revision: 'current' | 'update' }
   | { readonly kind: 'delete'; readonly pod: Pod; readonly why: 'failed' | 'succeeded' | 'scale-down' | 'update' };
 
+/** What all decisions read. */
 export interface PlanInput {
   readonly set: StatefulSet;
   readonly pods: readonly Pod[];
@@ -187,6 +192,7 @@ function revisionFor({ set, currentRevision, updateRevision, pods }: PlanInput, 
   return ordinal < firstOrdinal(set) + partitionOf(set) ? 'current' : 'update';
 }
 
+/** Pure. `names` are the names of the two revisions, which the status reports. */
 export function computeStatus(
   input: PlanInput,
   names: { readonly current: string; readonly update: string },

@@ -24,6 +24,7 @@ import {
 } from './stateful-set-core.ts';
 import { wantedOwners } from './claim-retention.ts';
 
+/** Reconciles `concurrentStatefulSetSyncs` sets at a time. */
 export const runStatefulSets: RunController = (environment, signal) =>
   new StatefulSetController(environment).run(signal);
 

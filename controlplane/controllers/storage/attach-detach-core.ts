@@ -6,6 +6,7 @@ import { createHash } from 'node:crypto';
 import type { Node, PersistentVolume, Pod, VolumeAttachment } from '../../../api/machinery/kinds.ts';
 import { isPodFinished } from '../pod-state.ts';
 
+/** A volume that pods of a node need there. */
 export interface WantedAttachment {
   /** The name of the VolumeAttachment. */
   readonly name: string;
@@ -14,6 +15,7 @@ export interface WantedAttachment {
   readonly pods: readonly Pod[];
 }
 
+/** How volumes and drivers are found. */
 export interface StorageLookup {
   /** The volume that is bound to the claim. */
   readonly volumeOfClaim: (
@@ -28,6 +30,7 @@ export interface StorageLookup {
 export const ANNOTATION_MANAGED = 'volumes.kubernetes.io/controller-managed-attach-detach';
 const OUT_OF_SERVICE = 'node.kubernetes.io/out-of-service';
 
+/** The name by which Kubernetes attaches a volume at most once to a node. */
 export function attachmentName(volumeHandle: string, driver: string, nodeName: string): string {
   return `csi-${createHash('sha256').update(`${volumeHandle}${driver}${nodeName}`).digest('hex')}`;
 }
@@ -52,6 +55,7 @@ export function claimsOf(pod: Pod): ClaimOfPod[] {
   });
 }
 
+/** By the name of the attachment. Finished pods need no volume. */
 export function wantedAttachments(
   nodeName: string,
   pods: readonly Pod[],
@@ -90,6 +94,7 @@ export function isOutOfService(node: Node | undefined): boolean {
   return node === undefined || (node.spec?.taints ?? []).some((taint) => taint.key === OUT_OF_SERVICE);
 }
 
+/** Whether the condition Ready is True. */
 export function isHealthy(node: Node): boolean {
   return (node.status?.conditions ?? []).some(({ type, status }) => type === 'Ready' && status === 'True');
 }

@@ -37,6 +37,7 @@ import {
 const UNMOUNT_PATIENCE_MS = 6 * 60_000;
 const BY_NODE = 'node';
 
+/** Whether a driver attaches volumes is read from its CSIDriver object. */
 export const runAttachDetach: RunController = (environment, signal) => {
   const controller = new AttachDetach(environment);
   return controller.run(signal);

@@ -14,6 +14,7 @@ import { isAlreadyExists, isNotFound, tolerate } from '../../../api/meta/status-
 import { ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';
 import { classOf } from './volume-matching.ts';
 
+/** The provisioner of storage classes that this controller serves. */
 export const LOCAL_PROVISIONER = 'orchlet.local/local-volumes';
 const FINALIZER = 'orchlet.local/local-volume';
 const PROVISIONED_BY = 'pv.kubernetes.io/provisioned-by';
@@ -46,6 +47,7 @@ export interface VolumeAgents {
   remove(node: Node, name: string): Promise<void>;
 }
 
+/** Builds the controller; `agents` reaches the agent of each node. */
 export function localVolumes(agents: VolumeAgents): RunController {
   return (environment, signal) => {
     const { informers } = environment;

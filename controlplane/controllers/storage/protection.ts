@@ -28,6 +28,7 @@ export function claimNames(pod: Pod): string[] {
   });
 }
 
+/** A pod uses its claims from its binding to a node until it has finished. */
 export const runClaimProtection: RunController = (environment, signal) => {
   const podCache = environment.informers.for(pods);
   podCache.addIndex('claims', (pod) => claimNames(pod).map((claim) => `${pod.metadata.namespace}/${claim}`));
@@ -44,6 +45,7 @@ export const runClaimProtection: RunController = (environment, signal) => {
   return loop.run(signal, cache, podCache);
 };
 
+/** A volume is in use while its phase is Bound. */
 export const runVolumeProtection: RunController = (environment, signal) => {
   const { loop, cache } = protect(
     environment,
@@ -54,6 +56,7 @@ export const runVolumeProtection: RunController = (environment, signal) => {
   return loop.run(signal, cache);
 };
 
+/** A class is in use while a claim or volume names it, as current or as target. */
 export const runAttributesClassProtection: RunController = (environment, signal) => {
   const claims = environment.informers.for(persistentVolumeClaims);
   const volumes = environment.informers.for(persistentVolumes);

@@ -7,6 +7,7 @@ import type { DeviceAllocation } from './device-requests.ts';
 
 const NONE: readonly string[] = [];
 
+/** A device is free when no allocation holds it. */
 export class AllocatedDevices {
   readonly #holders = new Map<string, number>();
   readonly #keysOf = new Map<string, readonly string[]>();

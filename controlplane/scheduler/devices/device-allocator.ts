@@ -28,6 +28,7 @@ interface AllocationInput {
   readonly budget: SearchBudget;
 }
 
+/** `unavailable` may change with other devices; `invalid` needs another claim, class or slice. */
 export type AllocationOutcome =
   /** The allocations in the order of the claims. */
   | { readonly kind: 'allocated'; readonly allocations: readonly DeviceAllocation[] }

@@ -7,6 +7,7 @@ import type { ResourceSlice } from '../../../api/machinery/kinds.ts';
 import { addQuantities, parseQuantity, type Quantity } from '../../../api/meta/quantity.ts';
 
 type SliceSpec = NonNullable<ResourceSlice['spec']>;
+/** A device as its driver publishes it. */
 export type Device = NonNullable<SliceSpec['devices']>[number];
 
 /** A device that the node can use. */
@@ -18,6 +19,7 @@ export interface PooledDevice {
   readonly nodes: { readonly name: string } | { readonly selector: NodeSelector } | undefined;
 }
 
+/** The devices of one pool that one node can use. */
 export interface DevicePool {
   readonly driver: string;
   readonly name: string;

@@ -30,6 +30,7 @@ interface SuitOptions {
   readonly budget: SearchBudget;
 }
 
+/** Keeps compiled selectors and their results, since the same devices are compared for many pods. */
 export class DeviceSelection {
   readonly #selectors = new Map<string, Selector>();
   #results = 0;

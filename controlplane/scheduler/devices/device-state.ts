@@ -12,6 +12,7 @@ import type { DeviceAllocation } from './device-requests.ts';
 import { DeviceSelection } from './device-selection.ts';
 import type { ReservedClaim } from './pod-devices.ts';
 
+/** Adds its handlers to the informers in the constructor. */
 export class DeviceState implements DeviceLookup {
   readonly deviceSelection = new DeviceSelection();
   readonly #claims: Informer<ResourceClaim>;

@@ -10,6 +10,7 @@ import type { PodInfo } from '../pod-info.ts';
 import { unresolvable, unschedulable, type FilterPlugin } from '../plugin.ts';
 import { claimsOf, decide, volumeFitsNode } from '../volumes.ts';
 
+/** Rejects nodes where another pod uses a claim of mode ReadWriteOncePod. */
 export const volumeRestrictions: FilterPlugin = {
   name: 'VolumeRestrictions',
   prepare(pod, cluster) {
@@ -36,6 +37,7 @@ export const volumeRestrictions: FilterPlugin = {
   },
 };
 
+/** Rejects nodes whose CSI driver has reached its limit of volumes; shared volumes count once. */
 export const nodeVolumeLimits: FilterPlugin = {
   name: 'NodeVolumeLimits',
   prepare(pod, cluster) {
@@ -74,6 +76,7 @@ function attachedBy(pod: PodInfo, cluster: Cluster): Map<string, string> {
   return drivers;
 }
 
+/** Rejects nodes that a bound volume does not allow, or where an unbound claim finds no volume. */
 export const volumeBinding: FilterPlugin = {
   name: 'VolumeBinding',
   prepare(pod, cluster) {
@@ -120,6 +123,7 @@ function topologiesOf(volume: PersistentVolume | undefined): Topology[] {
   });
 }
 
+/** Rejects nodes outside the zone and region in the labels of a bound volume. */
 export const volumeZone: FilterPlugin = {
   name: 'VolumeZone',
   prepare(pod, cluster) {

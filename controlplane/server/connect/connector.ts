@@ -16,6 +16,7 @@ import { proxyRequest } from './proxy.ts';
 import { tunnel } from './tunnel.ts';
 import type { TargetTls } from './passed-response.ts';
 
+/** Serves exec, attach, port-forward, logs and proxies. */
 export interface Connector {
   /** Resolves when the stream has ended. */
   connect(request: ApiRequest, rest: Rest): MaybePromise<void>;
@@ -33,6 +34,7 @@ interface ConnectorOptions {
   readonly logger: Logger;
 }
 
+/** Connections are opened by the dialer of the options, for the purpose of the target. */
 export function createConnector(options: ConnectorOptions): Connector {
   return {
     async connect(request, rest) {

@@ -4,6 +4,7 @@
  */
 import { posix } from 'node:path';
 
+/** Where the target stands, for both sides of the proxy. */
 export interface ProxiedPlace {
   /** The path of the proxy without a trailing slash. */
   readonly prefix: string;

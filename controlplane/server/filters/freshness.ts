@@ -7,6 +7,7 @@
 import type { ResourceCatalog } from '../../model/rest.ts';
 import type { Filter } from '../request.ts';
 
+/** Passes requests on at once if no other server writes. */
 export function freshnessFilter({ catchUp, settled }: Pick<ResourceCatalog, 'catchUp' | 'settled'>): Filter {
   return async (request, next) => {
     const { isResource, verb, group, resource } = request.info;

@@ -27,6 +27,7 @@ interface GuardOptions {
   readonly observer: RequestObserver;
 }
 
+/** Nothing escapes it: an error that is not a `StatusError` is answered with 500 and logged. */
 export function guardFilter(options: GuardOptions): Filter {
   const { clock, observer } = options;
   return (request, next) => {

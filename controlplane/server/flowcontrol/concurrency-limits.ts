@@ -50,6 +50,7 @@ interface AllocationItem {
   readonly target: number;
 }
 
+/** The seats by the index of the level. */
 export interface Allocation {
   readonly seats: readonly number[];
   /** The proportion of its target that each level gets within its bounds. */

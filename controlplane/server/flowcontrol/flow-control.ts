@@ -25,10 +25,12 @@ interface FlowControlOptions {
 
 const INTAKE_BYTES = 64 * 1024 * 1024;
 
+/** The schema, the level and the flow of a request. */
 export type LevelFlow = Flow<PriorityLevel>;
 
 const CATCH_ALL = 'catch-all';
 
+/** The state of all levels of this server. */
 export class FlowControl {
   readonly #clock: Clock;
   readonly #intakeBytes: number;

@@ -18,6 +18,7 @@ interface QueuingConfig {
   readonly queueLengthLimit: number;
 }
 
+/** How the waiting of a request ended. */
 export type Grant = 'execute' | 'time-out' | 'cancelled';
 
 interface SeatRequest {
@@ -80,6 +81,7 @@ export class Ticket {
   }
 }
 
+/** Its limit may change at any time; requests that execute keep their seats. */
 export class QueueSet {
   readonly #clock: Clock;
   readonly demand: SeatDemand;

@@ -4,6 +4,7 @@
  */
 import type { ApiRequest } from '../request.ts';
 
+/** `retryAfterSeconds` becomes the header Retry-After. */
 export class TooManyRequests extends Error {
   readonly retryAfterSeconds: number;
 
@@ -13,6 +14,7 @@ export class TooManyRequests extends Error {
   }
 }
 
+/** Answers with plain text, as kube-apiserver does, and not with a Status. */
 export function sendTooManyRequests(request: ApiRequest, { retryAfterSeconds }: TooManyRequests): void {
   const headers = request.responseHeaders('text/plain; charset=utf-8');
   headers['retry-after'] = String(retryAfterSeconds);

@@ -5,6 +5,7 @@
 import { queryBoolean } from '../request-info.ts';
 import type { ApiRequest } from '../request.ts';
 
+/** The stored objects of a resource. */
 export interface ObjectStatistics {
   readonly count: number;
   readonly averageBytes: number;
@@ -32,6 +33,7 @@ function sendsExisting(query: URLSearchParams): boolean {
 
 const SELECTORS = ['labelSelector', 'fieldSelector'] as const;
 
+/** A watch that begins with the existing objects counts as a list. The maximum is a share of the level's seats, and 100. */
 export function seatsOf(request: ApiRequest, nominalSeats: number, countObjects: CountObjects): number {
   const { info } = request;
   if (!info.isResource || (info.verb !== 'list' && info.verb !== 'watch')) return 1;

@@ -9,6 +9,7 @@ import type { Counter, Family, Histogram, MetricsRegistry } from '../../../api/c
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { resourceOf } from '../version-store.ts';
 
+/** The values of the label `operation`. */
 export type EtcdOperation = 'create' | 'delete' | 'get' | 'list' | 'update';
 
 /** The buckets of kube-apiserver, in seconds. */
@@ -16,6 +17,7 @@ const SECONDS = [0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3
 const LEASED_OBJECTS = [10, 50, 100, 500, 1000, 2500, 5000];
 const LABELS = ['operation', 'group', 'resource'];
 
+/** Registers the metrics in its constructor. Durations are in seconds. */
 export class EtcdMetrics {
   readonly #clock: Clock;
   readonly #durations: Family<Histogram>;

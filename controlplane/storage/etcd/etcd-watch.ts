@@ -11,6 +11,7 @@ import { type Clock, pause } from '../../../api/machinery/clock.ts';
 import { EVENT_DELETE } from './etcd-interface.ts';
 import type { EtcdServers, EtcdWatchResponse } from './etcd-servers.ts';
 
+/** A change of one key. */
 export interface EtcdEvent {
   readonly key: string;
   /** `undefined` if the key was deleted. */

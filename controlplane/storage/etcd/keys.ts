@@ -1,6 +1,6 @@
 /**
  * Translates between the keys of the storage (`/apps/deployments/default/web`) and those that kube-apiserver uses in etcd
- * (`/registry/deployments/default/web`). `transfer.ts` calls it.
+ * (`/registry/deployments/default/web`). `transfer.ts` and the storage on etcd call it.
  *
  * Built-in resources have no group in their keys, with two exceptions, and some have an older name. Custom resources have their
  * group: `/registry/example.com/widgets/default/w1`.
@@ -39,6 +39,7 @@ const SERVER_STATE = ['ranges', 'peerserverleases'];
 /** Whether a key of the storage is of running servers or of an allocation, which is computed again from the objects. */
 export const isServerState = (key: string): boolean => key === NODE_PORTS_KEY || key.startsWith(SERVER_ADDRESSES);
 
+/** The translation, for the resources that this server knows. */
 export interface EtcdKeys {
   /** Throws for a key that is not of an object. */
   toEtcd(key: string): string;

@@ -14,6 +14,7 @@ import type { Schema } from '../../../api/schema/schema.ts';
 import { encodeObject, parseObject } from '../object-bytes.ts';
 import { definitionToV1 } from './definition-to-v1.ts';
 
+/** The translation, for objects of any kind. */
 export interface EtcdValues {
   /** `value` is the stored form of an object, with or without its resource version. */
   toEtcd(value: Buffer): Buffer;

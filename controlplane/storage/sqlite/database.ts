@@ -38,6 +38,7 @@ interface Row {
   checksum: number;
 }
 
+/** The open database. All methods but `copyTo` are synchronous, and throw the error of SQLite. */
 export interface LogDatabase {
   /** The marks as they were when the database was opened. */
   readonly marks: LogMarks;

@@ -27,6 +27,7 @@ const APPEND_BYTES = 2 << 20;
 /** The maximum number of lines for one kind of damage in a report. */
 const SHOWN = 20;
 
+/** What could be read, and what not. */
 export interface Salvage {
   /** The rows in the order of their revisions. */
   readonly rows: readonly SalvagedRow[];

@@ -128,6 +128,7 @@ function paramKindErrors({ apiVersion = '', kind = '' }: ParamKind, at: string):
   return errors;
 }
 
+/** `old` decides which expressions are tolerated because they are stored already. */
 export function validatingPolicyErrors(
   check: ExpressionChecker,
   policyName: string,
@@ -196,6 +197,7 @@ function annotationErrors(annotation: AuditAnnotation, at: string, policyName: s
   return errors;
 }
 
+/** Operations are limited to those that can change an object. */
 export function mutatingPolicyErrors(
   check: ExpressionChecker,
   spec: MutatingPolicySpec,
@@ -264,6 +266,7 @@ export function bindingErrors({ policyName = '', paramRef, matchResources }: Bin
   ];
 }
 
+/** The rules of every binding, and the limit of operations. */
 export function mutatingBindingErrors(spec: BindingSpec): FieldError[] {
   return [...bindingErrors(spec), ...mutableOperationErrors(spec.matchResources, 'spec.matchResources')];
 }
@@ -283,6 +286,7 @@ function paramRefErrors({ name = '', selector, parameterNotFoundAction: action =
   return errors;
 }
 
+/** Actions must be unique, and Deny excludes Warn. */
 export function validationActionErrors(spec: NonNullable<ValidatingBinding['spec']>): FieldError[] {
   const field = 'spec.validationActions';
   const actions = spec.validationActions ?? [];

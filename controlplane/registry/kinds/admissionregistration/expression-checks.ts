@@ -18,11 +18,13 @@ export type ExpressionPlace =
   | 'jsonPatch'
   | 'deviceSelector';
 
+/** A variable of a policy. */
 export interface NamedExpression {
   readonly name: string;
   readonly expression: string;
 }
 
+/** An expression with what it may refer to. */
 export interface ExpressionQuestion {
   readonly place: ExpressionPlace;
   readonly expression: string;
@@ -42,6 +44,7 @@ export const TOO_COMPLEX: unique symbol = Symbol('too complex');
 /** Returns why an expression is invalid (`compilation failed: …`, `must evaluate to bool but got int`), or `undefined`. */
 export type ExpressionChecker = (question: ExpressionQuestion) => string | typeof TOO_COMPLEX | undefined;
 
+/** A forbidden error if the cost exceeds its limit, and an invalid one if the expression does not compile. */
 export function expressionErrors(
   check: ExpressionChecker,
   field: string,

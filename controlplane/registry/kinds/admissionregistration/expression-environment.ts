@@ -88,6 +88,7 @@ function typeOf(question: ExpressionQuestion): CelType {
   }
 }
 
+/** Pure. Environments are cached by what the expression may refer to. */
 export const checkExpression: ExpressionChecker = (question) => {
   const { place, expression } = question;
   let type: CelType;

@@ -40,6 +40,7 @@ export function dropCarried(object: KubeObject): void {
 
 const CPU_DEFAULT = 80;
 
+/** The metric that version 1 stands for; 80 percent by default. */
 export const cpuMetric = (averageUtilization = CPU_DEFAULT): Metric => ({
   type: 'Resource',
   resource: { name: 'cpu', target: { type: 'Utilization', averageUtilization } },
@@ -294,6 +295,7 @@ function toStored(object: KubeObject): KubeObject {
   return object;
 }
 
+/** The conversion of version 1. */
 export const versionOne: Conversion = {
   applyDefaults(object) {
     const spec = (object['spec'] ??= {}) as Loose;

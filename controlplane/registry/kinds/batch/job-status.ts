@@ -37,6 +37,7 @@ function viewOf(job: Job): View {
 
 const refuse = (text: string): FieldError => invalid(CONDITIONS, OMITTED_VALUE, text);
 
+/** Compares both states of the status. */
 export function jobStatusErrors(job: Job, old: Job): FieldError[] {
   const now = viewOf(job);
   const before = viewOf(old);

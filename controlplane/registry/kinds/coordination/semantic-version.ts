@@ -11,6 +11,7 @@ const VERSION = new RegExp(
   `^${NUMBER}\\.${NUMBER}\\.${NUMBER}(?:-(${PRE}(?:\\.${PRE})*))?(?:\\+[0-9A-Za-z-]+(?:\\.[0-9A-Za-z-]+)*)?$`,
 );
 
+/** Undefined if the text is not a complete version. */
 export function parseVersion(text: string): SemanticVersion | undefined {
   const match = VERSION.exec(text);
   if (match === null) return undefined;

@@ -12,6 +12,7 @@ export interface AgentCredentials {
   readonly ca?: string | Buffer;
 }
 
+/** How agents are reached. */
 export interface AgentConnection {
   readonly dialer: Dialer;
   /** Read for each request, because certificates are rotated. */

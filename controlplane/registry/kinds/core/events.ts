@@ -62,6 +62,7 @@ const conversion: Conversion = {
   },
 };
 
+/** The lifetime is that of the options. */
 export function eventKinds(options: KindOptions): KindRow[] {
   const events: Strategy<Event> = {
     metadataChecks: ['update'],

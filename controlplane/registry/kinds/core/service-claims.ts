@@ -12,6 +12,7 @@ interface ServiceStores {
   get(group: string, resource: string): StoredResource;
 }
 
+/** Counts and not sets, since two stored services may have the same address. */
 export class ServiceClaims {
   readonly #stores: ServiceStores;
   readonly #addresses = new Map<string, number>();

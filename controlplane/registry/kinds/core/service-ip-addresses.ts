@@ -37,8 +37,10 @@ export function ipAddressOf(address: string, service: Service): KubeObject {
   };
 }
 
+/** Whether the allocator of services wrote the object. */
 export const isManaged = (address: IpAddress): boolean => address.metadata.labels?.[MANAGED_BY_LABEL] === MANAGER;
 
+/** Whether the labels are those that the allocator writes for this address. */
 export function hasServiceLabels(address: IpAddress): boolean {
   return isManaged(address) && address.metadata.labels?.[FAMILY_LABEL] === familyOf(address.metadata.name ?? '');
 }
@@ -49,6 +51,7 @@ export function parentService(address: IpAddress): { readonly namespace: string;
   return group === '' && resource === 'services' ? { namespace, name } : undefined;
 }
 
+/** Whether the object belongs to the service, by namespace and name. */
 export function refersTo(address: IpAddress, service: Service): boolean {
   const parent = parentService(address);
   return parent?.namespace === service.metadata.namespace && parent?.name === service.metadata.name;

@@ -7,8 +7,10 @@ export type ServicePort = Omit<Wire<V1ServicePort>, 'targetPort'> & { targetPort
 export type ServiceSpec = Omit<Wire<V1ServiceSpec>, 'ports'> & { ports?: ServicePort[] | undefined };
 export type Service = KubeObject & { spec?: ServiceSpec; status?: Wire<V1ServiceStatus> };
 
+/** Whether the type has a cluster address, unless the service is headless. */
 export const needsClusterIp = (spec: ServiceSpec): boolean =>
   ['ClusterIP', 'NodePort', 'LoadBalancer'].includes(spec.type ?? '');
+/** Whether the first cluster address is `None`. */
 export const isHeadless = (spec: ServiceSpec): boolean => spec.clusterIPs?.[0] === 'None';
 
 /** Returns whether the type has node ports, whether or not they are allocated automatically. */
@@ -19,8 +21,10 @@ export function needsNodePort(spec: ServiceSpec): boolean {
   return spec.type === 'NodePort' || (spec.type === 'LoadBalancer' && spec.allocateLoadBalancerNodePorts !== false);
 }
 
+/** Whether load balancers need a port that says which nodes have endpoints. */
 export const needsHealthPort = (spec: ServiceSpec): boolean =>
   spec.type === 'LoadBalancer' && spec.externalTrafficPolicy === 'Local';
+/** Whether clients outside the cluster can reach the service. */
 export const isExternal = (spec: ServiceSpec): boolean =>
   spec.type === 'NodePort' ||
   spec.type === 'LoadBalancer' ||

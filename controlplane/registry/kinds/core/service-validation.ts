@@ -246,6 +246,7 @@ function trafficErrors(spec: ServiceSpec): FieldError[] {
   return errors;
 }
 
+/** Validates the transition; the new state is validated as on a create. */
 export function serviceUpdateErrors(service: Service, old: Service): FieldError[] {
   const spec = service.spec ?? {};
   const before = old.spec ?? {};
@@ -312,6 +313,7 @@ function familyChangeErrors(spec: ServiceSpec, old: ServiceSpec): FieldError[] {
   return errors;
 }
 
+/** For the response header; the service is accepted. */
 export function serviceWarnings({ metadata, spec = {} }: Service): string[] {
   const texts: string[] = [];
   if (metadata.annotations?.[HINTS] !== undefined)
@@ -343,6 +345,7 @@ export function serviceWarnings({ metadata, spec = {} }: Service): string[] {
 
 const IP_MODES = ['Proxy', 'VIP'];
 
+/** Addresses that are stored already are not validated again. */
 export function serviceStatusErrors(service: Service, old: Service): FieldError[] {
   const known = new Set((old.status?.loadBalancer?.ingress ?? []).map(({ ip }) => ip));
   const ingress = service.status?.loadBalancer?.ingress ?? [];

@@ -56,6 +56,7 @@ function namesOf(claim: DeviceClaim): RequestNames {
   );
 }
 
+/** `at` is the path of the claim's `devices`. `check` compiles selectors. */
 export function deviceClaimErrors(check: ExpressionChecker, claim: DeviceClaim, at: string): FieldError[] {
   const names = namesOf(claim);
   return [
@@ -143,6 +144,7 @@ function configErrors(config: ClaimConfiguration, at: string, names: RequestName
   return [...referencesErrors(config.requests ?? [], at, names), ...opaqueErrors(config.opaque, at)];
 }
 
+/** An allocation may appear and disappear, but not change. */
 export function claimStatusErrors(object: ResourceClaim, old: ResourceClaim): FieldError[] {
   const status: ClaimStatus = object.status ?? {};
   const { allocation, reservedFor = [], devices = [] } = status;

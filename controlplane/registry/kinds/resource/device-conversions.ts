@@ -83,6 +83,7 @@ const slices: Conversion = {
   },
 };
 
+/** By the resource that is converted. */
 export const DEVICE_CONVERSIONS = {
   claims: { v1beta1: requests('spec', 'devices') },
   templates: { v1beta1: requests('spec', 'spec', 'devices') },

@@ -203,6 +203,7 @@ const taintRules: Strategy<DeviceTaintRule> = {
   status: statusWithoutMetadata as UpdateStrategy<DeviceTaintRule>,
 };
 
+/** The rows of the group. `check` compiles selectors. */
 export function deviceKinds(check: ExpressionChecker, options: KindOptions): KindRow[] {
   return [
     kindRow(GROUP, 'resourceclaims', claims(check, options), DEVICE_CONVERSIONS.claims),
