@@ -7,7 +7,7 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, statfsSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { dirname } from 'node:path';
-import { addressScript, TRIAL_INTERFACE } from '../agent/network/podaddresses/address-rules.ts';
+import { trialScript } from '../agent/network/podaddresses/address-rules.ts';
 import type { Clock } from '../api/machinery/clock.ts';
 import { quoteText } from '../api/meta/quote.ts';
 
@@ -227,7 +227,8 @@ function checkNftables({ hasCommand, tryInNewNetwork }: Host): Finding {
     };
   const problem = tryInNewNetwork('nft', ['-f', '-'], NFT_TRIAL);
   if (problem === undefined) return { name, verdict: 'ok', text: 'there; whether it works was not tried (not root)' };
-  if (problem === '') return checkBridgeRules(name, tryInNewNetwork('nft', ['-f', '-'], ADDRESS_TRIAL) ?? '');
+  if (problem === '')
+    return checkBridgeRules(name, tryInNewNetwork('nft', ['-f', '-'], trialScript('orchlet_trial')) ?? '');
   return {
     name,
     verdict: 'warn',
@@ -235,8 +236,6 @@ function checkNftables({ hasCommand, tryInNewNetwork }: Host): Finding {
     remedy: 'modprobe nf_tables nf_conntrack, or boot a kernel that has them',
   };
 }
-
-const ADDRESS_TRIAL = addressScript('orchlet_trial', [TRIAL_INTERFACE]);
 
 /** The kernel may lack the rules of bridges alone. */
 function checkBridgeRules(name: string, problem: string): Finding {

@@ -54,9 +54,9 @@ export const serviceOptions = {
   bindPodAddresses: option({
     name: 'bind-pod-addresses',
     type: 'boolean',
-    default: false,
+    default: true,
     group: SERVICES,
-    help: 'Drop what a pod of this node sends with another address than its own, or with the hardware address of another pod, so that network policies can believe the source of a packet. Concerns pods behind the bridges of the agent. Agents of one host that share a network namespace, and pods that forward packets of others, such as gateways of a VPN, need false.',
+    help: 'Drop what a pod of this node sends with another address than its own, or with the hardware address of another pod, so that network policies can believe the source of a packet. Concerns pods behind the bridges of the agent. Pods that forward packets of others, such as gateways of a VPN, need false.',
   }),
   podNetwork: option({
     name: 'pod-network',

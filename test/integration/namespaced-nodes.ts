@@ -158,7 +158,7 @@ export class NamespacedNode {
       ...(this.#settings.runtime === 'docker'
         ? ['--container-runtime', 'docker', '--docker-endpoint', `unix://${this.socket}`]
         : ['--container-runtime-endpoint', `unix://${this.socket}`]),
-      ...['--fail-swap-on=false', '--bind-pod-addresses', ...more],
+      ...['--fail-swap-on=false', ...more],
     ]);
     const log = openSync(join(directory, 'agent.log'), 'a');
     this.#agent = spawn(program, args, { stdio: ['ignore', log, log] });

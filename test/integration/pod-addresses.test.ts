@@ -23,6 +23,7 @@ const NODE = `orcad${process.pid}`;
 const PREFIX = ['ip', 'netns', 'exec', NODE];
 const TABLE = 'orchlet_addresses_test';
 const NODE_IPS = ['10.77.0.1', 'fd77::1'] as const;
+const LIST_TABLE = [...PREFIX.slice(1), 'nft', 'list', 'table', 'bridge', TABLE];
 const nft = hostNftables(PREFIX);
 
 async function whyNot(): Promise<string | false> {
@@ -38,13 +39,15 @@ const skip = await whyNot();
 interface Pod {
   readonly namespace: string;
   readonly port: string;
+  readonly bridge: string;
   readonly ips: readonly [string, string];
   mac: string;
   holder: ChildProcess | undefined;
 }
 
-const pod = (name: string, port: number, address = port): Pod => ({
-  ...{ namespace: `${NODE}${name}`, port: `veth${port}`, ips: [`10.77.0.${address}`, `fd77::${address}`] },
+const pod = (name: string, port: number, address = port, bridge = 'pods'): Pod => ({
+  ...{ namespace: `${NODE}${name}`, port: `veth${port}`, bridge },
+  ips: [`10.77.0.${address}`, `fd77::${address}`],
   ...{ mac: '', holder: undefined },
 });
 
@@ -72,24 +75,26 @@ describe('the addresses of pods on one bridge', { skip, timeout: 120_000 }, () =
   const [attacker, victim, other] = [pod('a', 2), pod('b', 3), pod('c', 4)];
   const pods = [attacker, victim, other];
   const directory = mkdtempSync(join(tmpdir(), 'pod-addresses-'));
-  let nodeMac = '';
+  const nodeMac = '02:00:00:00:77:01';
 
   const inside = ({ namespace }: Pod, ...args: readonly string[]): string =>
     run('ip', ['netns', 'exec', namespace, ...args]);
 
-  const newBinder = (): AddressBinder =>
+  /** As an agent with a name of its own has it. */
+  const newBinder = (agent = 'test', bridge = 'pods'): AddressBinder =>
     new AddressBinder({
-      ...{ nft, table: TABLE, ports: bridgePorts(['pods'], PREFIX), clock: systemClock, logger: silentLogger },
-      file: () => Promise.resolve(join(directory, 'bindings.json')),
+      ...{ nft, table: `orchlet_addresses_${agent}`, clock: systemClock, logger: silentLogger },
+      ports: bridgePorts([bridge], PREFIX),
+      file: () => Promise.resolve(join(directory, `${agent}.json`)),
       processOf: (id) => Promise.resolve(pods.find(({ namespace }) => namespace === id)?.holder?.pid ?? 0),
       onUnbound: (problem) => assert.fail(problem),
     });
 
   async function createPod(created: Pod): Promise<void> {
-    const { namespace, port, ips } = created;
+    const { namespace, port, ips, bridge } = created;
     run('ip', ['netns', 'add', namespace]);
     run('ip', ['-n', NODE, 'link', 'add', port, 'type', 'veth', 'peer', 'name', 'eth0', 'netns', namespace]);
-    run('ip', ['-n', NODE, 'link', 'set', port, 'master', 'pods', 'up']);
+    run('ip', ['-n', NODE, 'link', 'set', port, 'master', bridge, 'up']);
     inside(created, 'ip', 'address', 'add', `${ips[0]}/24`, 'dev', 'eth0');
     inside(created, 'ip', 'address', 'add', `${ips[1]}/64`, 'dev', 'eth0', 'nodad');
     inside(created, 'ip', 'link', 'set', 'eth0', 'up');
@@ -102,14 +107,14 @@ describe('the addresses of pods on one bridge', { skip, timeout: 120_000 }, () =
   }
 
   before(async () => {
-    run('ip', ['-n', NODE, 'link', 'add', 'pods', 'type', 'bridge']);
+    // Without an address of its own, a bridge takes the lowest one of its ports.
+    run('ip', ['-n', NODE, 'link', 'add', 'pods', 'address', nodeMac, 'type', 'bridge']);
     run('ip', ['-n', NODE, 'address', 'add', `${NODE_IPS[0]}/24`, 'dev', 'pods']);
     run('ip', ['-n', NODE, 'address', 'add', `${NODE_IPS[1]}/64`, 'dev', 'pods', 'nodad']);
     run('ip', ['-n', NODE, 'link', 'set', 'pods', 'up']);
     for (const each of pods) await createPod(each);
     // Entries change at once, and not at most every second.
     run('ip', ['netns', 'exec', NODE, 'sh', '-c', 'echo 0 > /proc/sys/net/ipv4/neigh/pods/locktime']);
-    nodeMac = /link\/ether (\S+)/.exec(run('ip', ['-n', NODE, 'link', 'show', 'pods']))?.[1] ?? '';
   });
 
   after(() => {
@@ -127,11 +132,15 @@ describe('the addresses of pods on one bridge', { skip, timeout: 120_000 }, () =
   function arrives(
     what: string,
     match: string,
-    { from = attacker, source = from.mac }: { readonly from?: Pod; readonly source?: string } = {},
+    {
+      from = attacker,
+      source = from.mac,
+      at = other,
+    }: { readonly from?: Pod; readonly source?: string; readonly at?: Pod } = {},
   ): boolean {
-    inside(other, 'nft', `flush chain netdev seen in; add rule netdev seen in ${match} counter`);
-    send(from, other.mac, what, source);
-    return !inside(other, 'nft', 'list', 'table', 'netdev', 'seen').includes('packets 0 ');
+    inside(at, 'nft', `flush chain netdev seen in; add rule netdev seen in ${match} counter`);
+    send(from, at.mac, what, source);
+    return !inside(at, 'nft', 'list', 'table', 'netdev', 'seen').includes('packets 0 ');
   }
 
   /** Whether the node believes that `address` is at the pod that sends the frame. */
@@ -208,6 +217,12 @@ describe('the addresses of pods on one bridge', { skip, timeout: 120_000 }, () =
     pods.push(created);
     await createPod(created);
     const from = { from: created };
+    const binder = newBinder();
+    const stop = new AbortController();
+    const running = binder.run(stop.signal);
+    await until('the port in the table', () => run('ip', LIST_TABLE).includes(`${created.port}" : goto unbound`));
+    stop.abort(new Error('the port is in the table'));
+    await running;
     assert.ok(arrives(packet(created.ips[0], other.ips[0]), `ip saddr ${created.ips[0]}`, from));
     assert.ok(!arrives(packet(victim.ips[0], other.ips[0]), `ip saddr ${victim.ips[0]}`, from));
     assert.ok(!arrives(packet(victim.ips[1], other.ips[1]), `ip6 saddr ${victim.ips[1]}`, from));
@@ -230,6 +245,27 @@ describe('the addresses of pods on one bridge', { skip, timeout: 120_000 }, () =
     assert.deepEqual(successful(honest), Object.keys(honest));
   });
 
+  test('agents of one network namespace drop nothing of pods with the same addresses at the bridges of others', async () => {
+    run('ip', ['-n', NODE, 'link', 'add', 'pods2', 'type', 'bridge']);
+    run('ip', ['-n', NODE, 'link', 'set', 'pods2', 'up']);
+    const [twin, peer] = [pod('f', 12, 2, 'pods2'), pod('g', 14, 4, 'pods2')];
+    pods.push(twin, peer);
+    await createPod(twin);
+    await createPod(peer);
+    const second = { from: twin, at: peer };
+    const twinArrives = (): readonly boolean[] => [
+      arrives(packet(twin.ips[0], peer.ips[0]), `ip saddr ${twin.ips[0]}`, second),
+      arrives(packet(twin.ips[1], peer.ips[1]), `ip6 saddr ${twin.ips[1]}`, second),
+    ];
+    assert.deepEqual(twinArrives(), [true, true]);
+    const binder = newBinder('second', 'pods2');
+    for (const { namespace, ips } of [twin, peer]) await binder.bind(namespace, ips);
+    assert.deepEqual(twinArrives(), [true, true]);
+    assert.ok(!arrives(packet(FREE[0], peer.ips[0]), `ip saddr ${FREE[0]}`, second));
+    assert.deepEqual(successful(honest), Object.keys(honest));
+    assert.deepEqual(successful(attacks), []);
+  });
+
   test('a pod that is gone leaves its address to the next one', async () => {
     victim.holder?.kill();
     run('ip', ['netns', 'delete', victim.namespace]);
@@ -238,6 +274,20 @@ describe('the addresses of pods on one bridge', { skip, timeout: 120_000 }, () =
     pods.push(next);
     await createPod(next);
     await newBinder().bind(next.namespace, next.ips);
+    assert.ok(arrives(packet(next.ips[0], other.ips[0]), `ip saddr ${next.ips[0]}`, { from: next }));
+    assert.ok(arrives(packet(next.ips[1], other.ips[1]), `ip6 saddr ${next.ips[1]}`, { from: next }));
+  });
+
+  test('the table of a killed agent drops nothing of a later pod that has the addresses and the port name of an earlier one', async () => {
+    const [gone] = pods.splice(pods.indexOf(attacker), 1);
+    gone?.holder?.kill();
+    run('ip', ['netns', 'delete', attacker.namespace]);
+    await until('the end of its port', () => !run('ip', ['-n', NODE, 'link']).includes(`${attacker.port}@`));
+    const next = pod('h', 2);
+    pods.push(next);
+    await createPod(next);
+    assert.ok(arrives(packet(next.ips[0], other.ips[0]), `ip saddr ${next.ips[0]}`, { from: next }));
+    await newBinder('later').bind(next.namespace, next.ips);
     assert.ok(arrives(packet(next.ips[0], other.ips[0]), `ip saddr ${next.ips[0]}`, { from: next }));
     assert.ok(arrives(packet(next.ips[1], other.ips[1]), `ip6 saddr ${next.ips[1]}`, { from: next }));
   });

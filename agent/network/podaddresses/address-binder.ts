@@ -3,7 +3,7 @@
  * and what was read of it then counts until its port is gone, also for the next process: bindings are stored below `/run`, as
  * a container may have changed its own interface since.
  *
- * The table remains after the agent stops, as pods do.
+ * Each agent has a table of its own. It remains after the agent stops, as pods do.
  */
 import { mkdir, readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -40,6 +40,8 @@ export class AddressBinder {
   readonly #queue = new SerialQueue();
   /** By sandbox; `undefined` until they were read from the file. */
   #bindings: Map<string, PodInterface> | undefined;
+  /** What this process wrote last. */
+  #script = '';
   /** Why the host cannot have the table; `undefined` until it was tried. */
   #problem: string | undefined;
 
@@ -73,37 +75,42 @@ export class AddressBinder {
     const found = await this.#options.ports.find(pid, ips).catch(this.#withoutTools);
     if (found === undefined) return;
     const given = ips.map((ip) => canonicalIp(ip) ?? ip);
-    const kept = await this.#present(known);
+    const ports = await this.#options.ports.list();
+    const kept = present(known, ports);
     for (const [other, { index, addresses }] of kept) {
       if (index === found.index) throw new Error(`the port ${found.port} is bound to another pod`);
       // The runtime has reused the addresses of a pod that terminated.
       if (addresses.some((address) => given.includes(address))) kept.delete(other);
     }
-    await this.#write(kept.set(sandboxId, found));
+    kept.set(sandboxId, found);
+    await this.#write(kept, this.#scriptOf(kept, ports));
   }
 
   async #inspect(): Promise<void> {
-    const { nft, table } = this.#options;
+    const { nft, table, ports } = this.#options;
     const known = await this.#known();
     if (known.size === 0) return;
-    const kept = await this.#present(known);
+    const listed = await ports.list();
+    const kept = present(known, listed);
+    const script = this.#scriptOf(kept, listed);
     const isThere = kept.size === 0 || (await nft.hasTable(table, 'bridge'));
-    if (kept.size !== known.size || !isThere) await this.#write(kept);
+    if (script !== this.#script || !isThere) await this.#write(kept, script);
   }
 
-  /** A binding counts as long as its port exists. */
-  async #present(known: ReadonlyMap<string, PodInterface>): Promise<Map<string, PodInterface>> {
-    const ports = await this.#options.ports.list();
-    return new Map([...known].filter(([, { index, port }]) => ports.get(index) === port));
+  #scriptOf(bindings: ReadonlyMap<string, PodInterface>, ports: ReadonlyMap<number, string>): string {
+    const interfaces = [...bindings.values()];
+    const unbound = [...ports.keys()].filter((index) => !interfaces.some((bound) => bound.index === index));
+    return addressScript(this.#options.table, interfaces, unbound);
   }
 
-  async #write(bindings: Map<string, PodInterface>): Promise<void> {
-    const { nft, table, file } = this.#options;
-    await nft.run(addressScript(table, [...bindings.values()]));
+  async #write(bindings: Map<string, PodInterface>, script: string): Promise<void> {
+    const { nft, file } = this.#options;
+    await nft.run(script);
     const path = await file();
     await mkdir(dirname(path), { recursive: true, mode: 0o700 });
     await replaceFile(path, `${stringifyJson([...bindings])}\n`, { mode: 0o600 });
     this.#bindings = bindings;
+    this.#script = script;
   }
 
   async #known(): Promise<Map<string, PodInterface>> {
@@ -133,6 +140,14 @@ export class AddressBinder {
     onUnbound(problem);
     return problem;
   }
+}
+
+/** A binding counts as long as its port exists. */
+function present(
+  known: ReadonlyMap<string, PodInterface>,
+  ports: ReadonlyMap<number, string>,
+): Map<string, PodInterface> {
+  return new Map([...known].filter(([, { index, port }]) => ports.get(index) === port));
 }
 
 /** Where the bindings of a table are stored. A reboot empties it. */

@@ -3,8 +3,10 @@
  * or `NET_ADMIN` could otherwise send from the address of another pod of its node, or answer for it (ARP, neighbor discovery),
  * and network policies would judge it as that pod.
  *
- * The table sees the frames that arrive at a port of a bridge, before the bridge forwards them or the host takes them. A port
- * without a binding, for example of a pod that has no container yet, may use all addresses that no other port has.
+ * The table sees the frames that arrive at a port of a bridge, before the bridge forwards them or the host takes them. Each
+ * rule applies to ports that the script lists by their indexes, which the kernel does not use again: another agent of this
+ * network namespace may have pods with the same addresses at its own bridge, and a table that a killed agent has left
+ * concerns no port that came later.
  */
 import type { Nftables } from '../nftables.ts';
 import { formatIp, type Ip, isLinkLocalUnicast, parseIp } from '../../../api/meta/ip-addresses.ts';
@@ -21,35 +23,46 @@ export interface PodInterface {
 
 /** Before everything else that sees frames of bridges, as br_netfilter does. */
 const PRIORITY = -300;
-/** Port names that need no escape in a script. */
-const PLAIN_NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,14}$/;
 const PLAIN_MAC = /^[0-9a-f]{2}(:[0-9a-f]{2}){5}$/;
 
-/** The script that replaces the table. Throws if a name could not be part of a script. */
-export function addressScript(table: string, interfaces: readonly PodInterface[]): string {
+/**
+ * The script that replaces the table. `unbound` are the indexes of further ports of the same bridges, for example of pods that
+ * ran before pods were bound: they may use all addresses that no pod is bound to. Throws if a MAC address is none.
+ */
+export function addressScript(table: string, interfaces: readonly PodInterface[], unbound: readonly number[]): string {
   const removal = `add table bridge ${table}\ndelete table bridge ${table}\n`;
   if (interfaces.length === 0) return removal;
-  for (const { port, mac } of interfaces)
-    if (!PLAIN_NAME.test(port) || !PLAIN_MAC.test(mac)) throw new Error('a port of a pod has an unusual name');
-  const ports = interfaces.map(({ port, index }) => `"${port}" : goto port_${index}`);
+  if (!interfaces.every(({ mac }) => PLAIN_MAC.test(mac))) throw new Error('a port of a pod has an unusual address');
+  const verdicts = [
+    ...interfaces.map(({ index }) => `${index} : goto port_${index}`),
+    ...unbound.map((index) => `${index} : goto unbound`),
+  ];
+  return `${removal}${[
+    `table bridge ${table} {`,
+    ...interfaces.flatMap(portChain),
+    ...unboundChain(interfaces),
+    '  chain prerouting {',
+    `    type filter hook prerouting priority ${PRIORITY}; policy accept;`,
+    `    iif vmap { ${verdicts.join(', ')} }`,
+    '  }',
+    '}',
+    '',
+  ].join('\n')}`;
+}
+
+function unboundChain(interfaces: readonly PodInterface[]): string[] {
   const all = interfaces.flatMap(({ addresses }) => addresses.flatMap((text) => parseIp(text) ?? []));
   const bound = (family: 4 | 6): string[] =>
     textsOf(
       all.filter((ip) => !isLinkLocalUnicast(ip)),
       family,
     );
-  return `${removal}${[
-    `table bridge ${table} {`,
-    ...interfaces.flatMap(portChain),
-    '  chain prerouting {',
-    `    type filter hook prerouting priority ${PRIORITY}; policy accept;`,
-    `    iifname vmap { ${ports.join(', ')} }`,
+  return [
+    '  chain unbound {',
     ...unlessEmpty(bound(4), (list) => [`ip saddr { ${list} } drop`, `arp saddr ip { ${list} } drop`]),
     ...unlessEmpty(bound(6), (list) => [`ip6 saddr { ${list} } drop`]),
     '  }',
-    '}',
-    '',
-  ].join('\n')}`;
+  ];
 }
 
 /** What a host sends from `::` before it has an address: the question whether it is free, and reports of groups. */
@@ -89,11 +102,11 @@ function unlessEmpty(list: readonly string[], lines: (joined: string) => readonl
 
 /** Returns why this host cannot have such a table; empty if it can. */
 export function addressRulesProblem(nft: Pick<Nftables, 'problem'>, table: string): Promise<string> {
-  return nft.problem(addressScript(`${table}_trial`, [TRIAL_INTERFACE]));
+  return nft.problem(trialScript(`${table}_trial`));
 }
 
-/** Its rules have every expression. */
-export const TRIAL_INTERFACE: PodInterface = {
-  ...{ port: 'trial', index: 1, mac: '02:00:00:00:00:01' },
-  addresses: ['192.0.2.1', '2001:db8::1'],
-};
+/** The script of a table whose rules have every expression. */
+export function trialScript(table: string): string {
+  const addresses = ['192.0.2.1', '2001:db8::1'];
+  return addressScript(table, [{ port: 'trial', index: 1, mac: '02:00:00:00:00:01', addresses }], [2]);
+}
