@@ -3,7 +3,7 @@
  * storage; 130 and 143 after a signal before anything ran. A fault of the program prints its stack.
  */
 import { resolve } from 'node:path';
-import { quoteText } from '../api/meta/quote.ts';
+import { printable, quoteText } from '../api/meta/quote.ts';
 import { formatFlags, nearest, parseFlags, UsageError, wrap } from '../api/component/flags.ts';
 import { isPlain } from '../api/component/plain-error.ts';
 import { StatusError } from '../api/meta/status-error.ts';
@@ -18,7 +18,7 @@ export async function run(argv: readonly string[], io: CommandIo): Promise<numbe
   try {
     return await dispatch(argv, io);
   } catch (error) {
-    io.stderr.write(`orchlet: ${describe(error)}\n`);
+    io.stderr.write(`orchlet: ${printable(describe(error))}\n`);
     return error instanceof UsageError ? 2 : 1;
   }
 }

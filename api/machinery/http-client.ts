@@ -41,6 +41,8 @@ interface HttpClientOptions extends TransportOptions {
    */
   readonly timeoutMs?: number;
   readonly onTimeout?: () => void;
+  /** The maximum size of a response, watches excepted. The default is 512 MiB, beyond which no text fits. */
+  readonly largestResponseBytes?: number;
   readonly observe?: RequestObserver;
 }
 
@@ -77,6 +79,7 @@ export class HttpClient implements Client {
   readonly #format: ObjectFormat;
   readonly #timeoutMs: number | undefined;
   readonly #onTimeout: (() => void) | undefined;
+  readonly #largestBytes: number | undefined;
   readonly #observe: RequestObserver | undefined;
 
   constructor(options: HttpClientOptions) {
@@ -88,6 +91,7 @@ export class HttpClient implements Client {
     this.#format = options.format ?? jsonFormat;
     this.#timeoutMs = options.timeoutMs;
     this.#onTimeout = options.onTimeout;
+    this.#largestBytes = options.largestResponseBytes;
     this.#observe = options.observe;
   }
 
@@ -261,7 +265,7 @@ export class HttpClient implements Client {
         });
       }
       if (response.status < 400) return response;
-      const failure = await statusOf(response, this.#format);
+      const failure = await statusOf(response, this.#format, this.#largestBytes);
       if (UNABLE.has(response.status)) servers.cannotServe(current);
       if (response.status === 401 && attempt === 0 && this.#credentials.refused?.() === true) continue;
       const waitSeconds = retryAfter(response);
@@ -288,6 +292,10 @@ export class HttpClient implements Client {
     try {
       const both = signal === undefined ? deadline.signal : AbortSignal.any([signal, deadline.signal]);
       return await this.#answer({ ...request, signal: both });
+    } catch (error) {
+      // A body that was being read fails without naming the cause.
+      deadline.signal.throwIfAborted();
+      throw error;
     } finally {
       timer.cancel();
     }
@@ -295,7 +303,7 @@ export class HttpClient implements Client {
 
   async #answer(request: RawRequest): Promise<unknown> {
     const { body, headers } = await this.raw({ accept: this.#format.accept, ...request });
-    const bytes = await readAll(body);
+    const bytes = await readAll(body, this.#largestBytes);
     this.#observe?.received(this.#observed(request), bytes.length);
     const decoder = this.#format.decoderFor(headers['content-type'] ?? '');
     return decoder === undefined ? (JSON.parse(bytes.toString('utf8')) as unknown) : decoder.decode(bytes);

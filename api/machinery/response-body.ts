@@ -6,9 +6,13 @@ import { GatheredBytes } from './gathered-bytes.ts';
 /** A longer line is not a response of the API. */
 const LARGEST_LINE_BYTES = 512 << 20;
 
-export async function readAll(body: Readable): Promise<Buffer> {
+/** Throws, and closes the body, as soon as it has more than `largestBytes`. */
+export async function readAll(body: Readable, largestBytes = LARGEST_LINE_BYTES): Promise<Buffer> {
   const gathered = new GatheredBytes();
-  for await (const chunk of body) gathered.push(chunk as Buffer);
+  for await (const chunk of body) {
+    gathered.push(chunk as Buffer);
+    if (gathered.size > largestBytes) throw new Error(`the response has more than ${largestBytes} bytes`);
+  }
   return gathered.take();
 }
 

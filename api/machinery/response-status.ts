@@ -5,8 +5,12 @@ import type { TransportResponse } from './http-connections.ts';
 import type { ObjectFormat } from './object-format.ts';
 import { readAll } from './response-body.ts';
 
-export async function statusOf(response: TransportResponse, format: ObjectFormat): Promise<StatusError> {
-  const bytes = await readAll(response.body);
+export async function statusOf(
+  response: TransportResponse,
+  format: ObjectFormat,
+  largestBytes?: number,
+): Promise<StatusError> {
+  const bytes = await readAll(response.body, largestBytes);
   const decoder = format.decoderFor(response.headers['content-type'] ?? '');
   const text = decoder === undefined ? bytes.toString('utf8') : stringifyJson(decoder.decode(bytes));
   const status = parseStatus(text);

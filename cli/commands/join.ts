@@ -10,8 +10,8 @@ import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join as joinPath } from 'node:path';
 import { parseYaml } from '../../api/codec/yaml.ts';
 import { flag, UsageError } from '../../api/component/flags.ts';
-import { quoteText } from '../../api/meta/quote.ts';
-import { systemClock } from '../../api/machinery/clock.ts';
+import { printable, quoteText } from '../../api/meta/quote.ts';
+import { type Clock, systemClock } from '../../api/machinery/clock.ts';
 import { HttpClient } from '../../api/machinery/http-client.ts';
 import { newKubeconfig, writeKubeconfig } from '../../api/machinery/kubeconfig.ts';
 import { configMaps } from '../../api/machinery/resources.ts';
@@ -144,8 +144,15 @@ export function believedCas({ ca, signedBundle }: Discovered, hashes: readonly s
 
 class UnreachableError extends CommandError {}
 
-async function discover(url: string, tokenId: string, tokenSecret: string): Promise<Discovered> {
-  const client = new HttpClient({ server: url, insecureSkipVerify: true, clock: systemClock });
+/** Another host may answer in place of the cluster: the time and the size of what it sends are bounded. */
+const DISCOVERY = { insecureSkipVerify: true, timeoutMs: 30_000, largestResponseBytes: 1 << 20 };
+
+async function discover(
+  url: string,
+  { id: tokenId, secret: tokenSecret }: BootstrapToken,
+  clock: Clock,
+): Promise<Discovered> {
+  const client = new HttpClient({ server: url, clock, ...DISCOVERY });
   try {
     const found = await client.get(configMaps, 'kube-public', 'cluster-info').catch((error: unknown) => {
       throw new UnreachableError(
@@ -153,9 +160,9 @@ async function discover(url: string, tokenId: string, tokenSecret: string): Prom
         { cause: error },
       );
     });
-    const data = (found['data'] ?? {}) as Record<string, string>;
-    const kubeconfig = data['kubeconfig'] ?? '';
-    const signature = data[`jws-kubeconfig-${tokenId}`];
+    const data = textsOf(found);
+    const kubeconfig = data.get('kubeconfig') ?? '';
+    const signature = data.get(`jws-kubeconfig-${tokenId}`);
     if (signature === undefined)
       throw new CommandError(
         `the cluster does not know the token ${tokenId}: it has expired, or may not sign; make one with 'orchlet token create'`,
@@ -168,27 +175,34 @@ async function discover(url: string, tokenId: string, tokenSecret: string): Prom
     const cluster = parsed.clusters?.[0]?.cluster ?? {};
     const ca = Buffer.from(cluster['certificate-authority-data'] ?? '', 'base64').toString();
     if (ca === '' || cluster['server'] === undefined) throw new CommandError('cluster-info names no server or no CA');
-    return { ca, signedBundle: data[CA_BUNDLE_KEY] ?? '' };
+    return { ca, signedBundle: data.get(CA_BUNDLE_KEY) ?? '' };
   } finally {
     await client.close();
   }
 }
 
+/** The texts in the data of a ConfigMap that nobody has validated. */
+function textsOf(configMap: unknown): ReadonlyMap<string, string> {
+  const { data } = (configMap ?? {}) as { readonly data?: unknown };
+  const entries = typeof data === 'object' && data !== null ? Object.entries(data) : [];
+  return new Map(entries.filter((entry): entry is [string, string] => typeof entry[1] === 'string'));
+}
+
 /** Tries one server after the other. Throws at the first wrong server; a server that does not answer is skipped. */
 async function discoverFirst(
   urls: readonly string[],
-  token: { readonly id: string; readonly secret: string },
+  token: BootstrapToken,
   io: CommandIo,
 ): Promise<{ readonly url: string; readonly discovered: Discovered }> {
   const failures: unknown[] = [];
   for (const url of urls) {
     try {
-      return { url, discovered: await discover(url, token.id, token.secret) };
+      return { url, discovered: await discover(url, token, io.clock) };
     } catch (error) {
       const isLast = url === urls.at(-1);
       if (isLast || !(error instanceof UnreachableError)) throw error;
       failures.push(error);
-      io.stderr.write(`${error.message}; trying the next server\n`);
+      io.stderr.write(`${printable(error.message)}; trying the next server\n`);
     }
   }
   throw new CommandError('no server was given', { cause: failures.at(-1) });
