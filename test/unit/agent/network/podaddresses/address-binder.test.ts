@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { AddressBinder } from '../../../../../agent/network/podaddresses/address-binder.ts';
 import { addressScript, type PodInterface } from '../../../../../agent/network/podaddresses/address-rules.ts';
+import { serviceOptions } from '../../../../../agent/options/services.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
 import { until } from '../../../../until.ts';
@@ -93,6 +94,10 @@ describe('the rules that bind pods to their addresses', () => {
 });
 
 describe('the agent that binds pods to their addresses', () => {
+  it('does so by default', () => {
+    assert.equal(serviceOptions.bindPodAddresses.default, true);
+  });
+
   it('names the ports without a binding, and writes again when others come or go', async (t) => {
     const { host, newBinder, inspect } = setUp(t, { a: one, b: two }, [40]);
     const binder = newBinder();
