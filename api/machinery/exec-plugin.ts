@@ -4,10 +4,10 @@
  * answered 401.
  */
 import { stringifyJson } from '../codec/json.ts';
-import { spawn } from 'node:child_process';
 import { dirname, isAbsolute, resolve } from 'node:path';
 import type { ClientCredentials, PresentedCredentials } from './client-credentials.ts';
 import type { Clock } from './clock.ts';
+import { programOutput } from './program-output.ts';
 
 export interface ExecConfig {
   readonly apiVersion?: string;
@@ -146,43 +146,27 @@ async function runPlugin(
   return status;
 }
 
-function run(options: ExecPluginOptions, info: string, interactive: boolean): Promise<string> {
-  const { config, kubeconfigPath, env = process.env } = options;
+async function run(options: ExecPluginOptions, info: string, interactive: boolean): Promise<string> {
+  const { config, clock, kubeconfigPath, env = process.env } = options;
   let command = config.command ?? '';
   if (command.includes('/') && !isAbsolute(command) && kubeconfigPath !== undefined) {
     command = resolve(dirname(kubeconfigPath), command);
   }
   const added = Object.fromEntries((config.env ?? []).map(({ name, value }) => [name, value]));
-  return new Promise((resolveOutput, reject) => {
-    const child = spawn(command, [...(config.args ?? [])], {
-      env: { ...env, ...added, KUBERNETES_EXEC_INFO: info },
-      stdio: [interactive ? 'inherit' : 'ignore', 'pipe', 'inherit'],
-    });
-    const chunks: Buffer[] = [];
-    let size = 0;
-    child.stdout?.on('data', (chunk: Buffer) => {
-      size += chunk.length;
-      if (size > LARGEST_OUTPUT_BYTES) child.kill();
-      else chunks.push(chunk);
-    });
-    child.once('error', (error: NodeJS.ErrnoException) => {
-      if (error.code !== 'ENOENT') return reject(error);
-      const hint = config.installHint === undefined ? '' : `\n\n${config.installHint}`;
-      reject(
-        new Error(
-          `exec: executable ${config.command} not found\n\nIt looks like you are trying to use a client-go credential plugin that is not installed.${hint}`,
-        ),
-      );
-    });
-    child.once('close', (code, signal) => {
-      if (size > LARGEST_OUTPUT_BYTES) reject(new Error(`exec: executable ${config.command} printed too much`));
-      else if (code === 0) resolveOutput(Buffer.concat(chunks).toString('utf8'));
-      else
-        reject(
-          new Error(
-            `exec: executable ${config.command} failed with ${code === null ? `signal ${signal}` : `exit code ${code}`}`,
-          ),
-        );
-    });
+  const what = `exec: executable ${config.command}`;
+  const { code, signal, output } = await programOutput({
+    ...{ command, what, clock, args: config.args ?? [], errors: 'inherit' },
+    env: { ...env, ...added, KUBERNETES_EXEC_INFO: info },
+    input: interactive ? 'inherit' : 'ignore',
+    largestOutputBytes: LARGEST_OUTPUT_BYTES,
+  }).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'ENOENT') throw error;
+    const hint = config.installHint === undefined ? '' : `\n\n${config.installHint}`;
+    throw new Error(
+      `${what} not found\n\nIt looks like you are trying to use a client-go credential plugin that is not installed.${hint}`,
+      { cause: error },
+    );
   });
+  if (code !== 0) throw new Error(`${what} failed with ${code === null ? `signal ${signal}` : `exit code ${code}`}`);
+  return output;
 }

@@ -2,8 +2,9 @@
  * Runs a credential provider plugin once: writes the request to its standard input, and reads the response from its standard
  * output.
  */
-import { spawn } from 'node:child_process';
 import { join } from 'node:path';
+import type { Clock } from '../../../api/machinery/clock.ts';
+import { programOutput } from '../../../api/machinery/program-output.ts';
 import type { CredentialProvider } from './credential-provider-config.ts';
 
 interface PluginRequest {
@@ -12,6 +13,7 @@ interface PluginRequest {
   readonly image: string;
   readonly token: string | undefined;
   readonly annotations: Readonly<Record<string, string>> | undefined;
+  readonly clock: Clock;
 }
 
 interface PluginResponse {
@@ -41,34 +43,20 @@ export async function runCredentialPlugin(request: PluginRequest): Promise<Plugi
   return decode(provider, output);
 }
 
-function run({ provider, binDirectory, image }: PluginRequest, input: string): Promise<string> {
-  const what = `error execing credential provider plugin ${provider.name} for image ${image}`;
-  return new Promise((resolve, reject) => {
-    const child = spawn(join(binDirectory, provider.name), provider.args, {
-      env: { ...process.env, ...provider.env },
-      stdio: ['pipe', 'pipe', 'pipe'],
-      timeout: TIMEOUT_MS,
-      killSignal: 'SIGKILL',
-    });
-    let output = '';
-    let errors = '';
-    child.stdout.on('data', (chunk: Buffer) => {
-      output += chunk.toString();
-      if (output.length > MOST_OUTPUT_BYTES) child.kill('SIGKILL');
-    });
-    child.stderr.on('data', (chunk: Buffer) => {
-      errors = (errors + chunk.toString()).slice(-4096);
-    });
-    // A plugin need not read its input.
-    child.stdin.on('error', () => undefined);
-    child.stdin.end(input);
-    child.on('error', (error) => reject(new Error(`${what}: ${error.message}`, { cause: error })));
-    child.on('close', (code, signal) => {
-      if (code === 0) resolve(output);
-      else
-        reject(new Error(`${what}: ${signal === null ? `exit status ${code}` : `signal ${signal}`}: ${errors.trim()}`));
-    });
+async function run({ provider, binDirectory, image, clock }: PluginRequest, input: string): Promise<string> {
+  const what = `error execing credential provider plugin ${provider.name} for image ${image}:`;
+  const { code, signal, output, errors } = await programOutput({
+    ...{ what, clock, args: provider.args, errors: 'pipe' },
+    command: join(binDirectory, provider.name),
+    env: { ...process.env, ...provider.env },
+    input: { text: input },
+    largestOutputBytes: MOST_OUTPUT_BYTES,
+    timeoutMs: TIMEOUT_MS,
+  }).catch((error: NodeJS.ErrnoException) => {
+    throw error.code === undefined ? error : new Error(`${what} ${error.message}`, { cause: error });
   });
+  if (code === 0) return output;
+  throw new Error(`${what} ${signal === null ? `exit status ${code}` : `signal ${signal}`}: ${errors.trim()}`);
 }
 
 function decode(provider: CredentialProvider, output: string): PluginResponse {

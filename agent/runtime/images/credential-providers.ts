@@ -120,7 +120,7 @@ export class CredentialProviders {
     const running = this.#running.get(keyOf(target));
     if (running !== undefined) return running;
     const ask = async (): Promise<readonly Entry[]> => {
-      const response = await runCredentialPlugin({ provider, binDirectory, image: target, ...identity });
+      const response = await runCredentialPlugin({ provider, binDirectory, image: target, clock, ...identity });
       const entries = Object.entries(response.auth).map(([pattern, auth]) => ({ pattern, ...auth }));
       const durationMs =
         response.cacheDuration === undefined ? provider.defaultCacheMs : (parseDuration(response.cacheDuration) ?? 0);

@@ -125,3 +125,10 @@ test('a command that is missing is named, with the hint of how to get it', async
   const missing = make({ command: 'no-such-plugin-here', installHint: 'get it there' });
   await assert.rejects(async () => missing.current(), /executable no-such-plugin-here not found[^]*get it there/);
 });
+
+test('a command that prints without an end, and does not care for signals to terminate, is killed', async () => {
+  const endless = join(directory, 'endless');
+  writeFileSync(endless, "#!/bin/sh\ntrap '' TERM\nwhile :; do echo more; done\n");
+  chmodSync(endless, 0o755);
+  await assert.rejects(async () => make({ command: endless }).current(), /printed more than 1048576 bytes/);
+});

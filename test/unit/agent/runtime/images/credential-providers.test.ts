@@ -12,6 +12,7 @@ import { serviceAccounts } from '../../../../../api/machinery/resources.ts';
 import type { KubeObject } from '../../../../../api/meta/object.ts';
 import { FakeClient } from '../../../../fakes/fake-client.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
+import { until } from '../../../../until.ts';
 
 const V1 = 'credentialprovider.kubelet.k8s.io/v1';
 
@@ -211,6 +212,20 @@ describe('a credential provider plugin', () => {
       assert.match(problems.join(), message);
     });
   }
+
+  it('that does not exit is left after a minute, though another process has its output open', async (t) => {
+    const { clock, providers, bin, problems } = await setUp(t);
+    await writeFile(join(bin, 'plugin'), '#!/bin/sh\nsleep 300 &\necho $! > "$0.pid"\nwait\n');
+    const found = providers.credentials('reg.example.com/app', podOf('p'));
+    const pid = await until(
+      'the process',
+      async () => Number(await readFile(join(bin, 'plugin.pid'), 'utf8')) || undefined,
+    );
+    t.after(() => process.kill(pid));
+    await clock.advance(60_000);
+    assert.deepEqual(await found, []);
+    assert.match(problems.join(), /plugin for image reg\.example\.com\/app: did not exit within 60 s/);
+  });
 
   const tokenAttributes = {
     serviceAccountTokenAudience: 'registry',

@@ -1,0 +1,82 @@
+/**
+ * Runs a program that prints an answer and exits, such as one that prints credentials. Its output and its time are bounded, and
+ * a process that it leaves behind with its output open holds up nobody. Credentials of kubeconfigs and of registries use it.
+ */
+import { spawn } from 'node:child_process';
+import type { Clock, Timer } from './clock.ts';
+import { GatheredBytes } from './gathered-bytes.ts';
+
+export interface ProgramRun {
+  readonly command: string;
+  readonly args: readonly string[];
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** What the program reads: this text, the input of this process, or nothing. */
+  readonly input: { readonly text: string } | 'inherit' | 'ignore';
+  /** Whether its errors are printed, or returned. */
+  readonly errors: 'inherit' | 'pipe';
+  readonly largestOutputBytes: number;
+  /** Without it, the program may take as long as it wants. */
+  readonly timeoutMs?: number;
+  readonly clock: Clock;
+  /** Begins the message of an error. */
+  readonly what: string;
+}
+
+export interface ProgramExit {
+  /** `null` if a signal ended the program. */
+  readonly code: number | null;
+  readonly signal: NodeJS.Signals | null;
+  readonly output: string;
+  /** The end of its errors. */
+  readonly errors: string;
+}
+
+const LONGEST_ERRORS = 4096;
+/** How long the output of a program that has exited is read on. Afterwards another process has it open. */
+const LINGER_MS = 5_000;
+
+/** Rejects if the program cannot be started, prints too much, or takes too long. It is killed then. */
+export function programOutput(run: ProgramRun): Promise<ProgramExit> {
+  const { command, args, env, input, errors: printed, largestOutputBytes, timeoutMs, clock, what } = run;
+  return new Promise((resolve, reject) => {
+    const child = spawn(command, [...args], {
+      env: { ...env },
+      stdio: [typeof input === 'string' ? input : 'pipe', 'pipe', printed],
+    });
+    const output = new GatheredBytes();
+    const timers: Timer[] = [];
+    let errors = '';
+    const finish = (): void => {
+      for (const timer of timers) timer.cancel();
+      child.stdout?.destroy();
+      child.stderr?.destroy();
+    };
+    const giveUp = (why: string): void => {
+      child.kill('SIGKILL');
+      finish();
+      reject(new Error(`${what} ${why}`));
+    };
+    const end = (code: number | null, signal: NodeJS.Signals | null): void => {
+      finish();
+      resolve({ code, signal, output: output.take().toString('utf8'), errors });
+    };
+    if (timeoutMs !== undefined)
+      timers.push(clock.after(timeoutMs, () => giveUp(`did not exit within ${timeoutMs / 1000} s`)));
+    child.stdout?.on('data', (chunk: Buffer) => {
+      output.push(chunk);
+      if (output.size > largestOutputBytes) giveUp(`printed more than ${largestOutputBytes} bytes`);
+    });
+    child.stderr?.on('data', (chunk: Buffer) => {
+      errors = (errors + chunk.toString()).slice(-LONGEST_ERRORS);
+    });
+    // A program need not read its input.
+    child.stdin?.on('error', () => undefined);
+    if (typeof input !== 'string') child.stdin?.end(input.text);
+    child.once('error', (error) => {
+      finish();
+      reject(error);
+    });
+    child.once('exit', (code, signal) => timers.push(clock.after(LINGER_MS, () => end(code, signal))));
+    child.once('close', end);
+  });
+}
