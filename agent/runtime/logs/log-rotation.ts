@@ -28,6 +28,8 @@ interface LogRotationOptions {
   readonly workers: number;
 }
 
+/** A larger file stays as it is until it is removed: a pod with a host path could put one there that takes years. */
+const LARGEST_COMPRESSED_BYTES = 4 * 1024 ** 3;
 const COMPRESSED = '.gz';
 const UNFINISHED = '.tmp';
 
@@ -97,8 +99,10 @@ export class LogRotation {
     const excess = rotated.length - (this.#options.maxFiles - 2);
     for (const name of rotated.slice(0, Math.max(0, excess))) await folder.removeTree(name);
     for (const name of rotated.slice(Math.max(0, excess))) {
+      if (name.endsWith(COMPRESSED)) continue;
+      const found = await folder.lstat(name);
       // A pod with a host path may put a link or a FIFO there: it stays as it is, and does not stop the rotation.
-      if (!name.endsWith(COMPRESSED) && (await folder.lstat(name)).isFile()) await compress(folder, name);
+      if (found.isFile() && found.size <= LARGEST_COMPRESSED_BYTES) await compress(folder, name);
     }
     await this.#moveAway(id, folder, log, moved);
   }

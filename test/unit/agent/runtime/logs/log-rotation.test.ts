@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { appendFile, lstat, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { appendFile, lstat, mkdtemp, readdir, readFile, rm, symlink, truncate, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
@@ -54,6 +54,14 @@ describe('rotating container logs', () => {
     state = 'exited';
     await once();
     assert.deepEqual(await files(), ['0.log']);
+  });
+
+  it('leaves a rotated file alone that is too large to be compressed, as a sparse one can be, and goes on', async () => {
+    await writeFile(`${log}.20260101-000000`, '');
+    await truncate(`${log}.20260101-000000`, 2 ** 42);
+    await writeFile(log, 'long enough to go');
+    await once(4);
+    assert.deepEqual(await files(), ['0.log', '0.log.20260101-000000', '0.log.20260102-030405']);
   });
 
   it('moves a log away, and compresses the one before', async () => {
