@@ -25,13 +25,16 @@ export type GrpcStatus = (typeof STATUS_NAMES)[number];
 /** The maximum length of a server's message, because it appears in logs, events and statuses. */
 const MAX_DETAILS_CHARACTERS = 8192;
 
+/** Returns the beginning of a server's message. */
+export const boundedDetails = (details: string): string => details.slice(0, MAX_DETAILS_CHARACTERS);
+
 export class GrpcError extends Error {
   override readonly name = 'GrpcError';
   readonly status: GrpcStatus;
   /** The server's message without gRPC's prefix. A long message is truncated. */
   readonly details: string;
   constructor(status: GrpcStatus, details: string, options?: ErrorOptions) {
-    const bounded = details.slice(0, MAX_DETAILS_CHARACTERS);
+    const bounded = boundedDetails(details);
     super(`rpc error: code = ${status} desc = ${bounded}`, options);
     this.status = status;
     this.details = bounded;

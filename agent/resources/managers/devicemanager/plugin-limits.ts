@@ -3,7 +3,7 @@
  * labels of metrics and in the checkpoint. One plugin must not make any of these too large or invalid for the API server. Pure.
  */
 import { qualifiedNameErrors } from '../../../../api/meta/names.ts';
-import type { AllocateAnswer, PluginDevice } from './device-endpoint.ts';
+import type { PluginDevice } from './device-endpoint.ts';
 import { HEALTHY, UNHEALTHY } from './schema.ts';
 
 /** The maximum number of resources of the node, those that it had since the start of the agent included. */
@@ -46,10 +46,12 @@ export function acceptDevices(
   );
 }
 
-/** Throws if the answer is too large, or has what no process and no path can have. */
-export function checkAnswer(answer: AllocateAnswer): void {
+/**
+ * Throws if the answer is too large, or has what no process and no path can have. The answers of DRA drivers have the same
+ * limits, because they are in one checkpoint as well.
+ */
+export function checkAnswer(answer: object, what = 'the allocation response'): void {
   const text = JSON.stringify(answer);
-  if (text.length > LONGEST_ANSWER_BYTES)
-    throw new Error(`the allocation response has more than ${LONGEST_ANSWER_BYTES} bytes`);
-  if (text.includes('\\u0000')) throw new Error('the allocation response has a NUL character');
+  if (text.length > LONGEST_ANSWER_BYTES) throw new Error(`${what} has more than ${LONGEST_ANSWER_BYTES} bytes`);
+  if (text.includes('\\u0000')) throw new Error(`${what} has a NUL character`);
 }

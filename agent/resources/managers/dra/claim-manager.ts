@@ -12,8 +12,10 @@ import { resourceClaims } from '../../../../api/machinery/resources.ts';
 import { KeyedQueue } from '../../../../api/machinery/serial-queue.ts';
 import type { Container, Pod } from '../../../model/pod.ts';
 import { connectGrpc, type GrpcClient } from '../../../../api/grpc/grpc-client.ts';
+import { boundedDetails } from '../../../../api/grpc/grpc-error.ts';
 import type { PluginHandler } from '../../../volumes/plugins/plugin-manager.ts';
 import { readStateFile, StateWriter } from '../checkpoint-file.ts';
+import { checkAnswer } from '../devicemanager/plugin-limits.ts';
 import { DRA_MESSAGES, DRA_METHODS } from './schema.ts';
 
 interface ClaimManagerOptions {
@@ -194,7 +196,7 @@ export class ClaimManager {
       DriverState: {},
     };
     for (const driver of drivers)
-      if (prepared.DriverState[driver] === undefined)
+      if (!Object.hasOwn(prepared.DriverState, driver))
         prepared.DriverState[driver] = { Devices: await this.#prepareWith(driver, claim) };
     prepared.PodUIDs[uid] = {};
     this.#claims.set(claim.metadata.uid, prepared);
@@ -210,7 +212,10 @@ export class ClaimManager {
     if (answer === null || answer === undefined)
       throw new Error(`NodePrepareResources skipped ResourceClaim ${metadata.name}`);
     if (answer.error !== '')
-      throw new Error(`NodePrepareResources failed for ResourceClaim ${metadata.name}: ${answer.error}`);
+      throw new Error(
+        `NodePrepareResources failed for ResourceClaim ${metadata.name}: ${boundedDetails(answer.error)}`,
+      );
+    checkAnswer(answer.devices, `the response of DRA driver ${driver} for ResourceClaim ${metadata.name}`);
     return answer.devices.map(({ poolName, deviceName, requestNames, cdiDeviceIds }) => ({
       PoolName: poolName,
       DeviceName: deviceName,
@@ -290,7 +295,8 @@ export class ClaimManager {
     for (const driver of Object.keys(DriverState)) {
       const { claims } = await this.#call(driver, (client) => client.call('nodeUnprepareResources', request, CALL));
       const error = claims.find(({ key }) => key === ClaimUID)?.value?.error ?? '';
-      if (error !== '') throw new Error(`NodeUnprepareResources failed for ResourceClaim ${ClaimName}: ${error}`);
+      if (error !== '')
+        throw new Error(`NodeUnprepareResources failed for ResourceClaim ${ClaimName}: ${boundedDetails(error)}`);
     }
   }
 

@@ -26,6 +26,8 @@ interface Rig {
   readonly manager: ClaimManager;
   readonly calls: string[];
   error: string;
+  /** The CDI name of each device begins with it. */
+  cdiPrefix: string;
   register(manager: ClaimManager): Promise<void>;
 }
 
@@ -41,6 +43,7 @@ async function setUp(t: TestContext, version: keyof typeof DRA_METHODS = 'v1.DRA
     manager,
     calls: [],
     error: '',
+    cdiPrefix: 'example.com/gpu',
     register: async (with_) => {
       const plugin = { name: DRIVER, endpoint: socket, supportedVersions: [version] };
       with_.handler().validate(plugin);
@@ -51,7 +54,7 @@ async function setUp(t: TestContext, version: keyof typeof DRA_METHODS = 'v1.DRA
     requestNames: [request],
     poolName: 'pool',
     deviceName: request,
-    cdiDeviceIds: [`example.com/gpu=${request}`],
+    cdiDeviceIds: [`${rig.cdiPrefix}=${request}`],
   });
   const stop = await serveGrpc({
     socket,
@@ -229,4 +232,36 @@ test('a driver without a supported service is rejected', async (t) => {
     () => rig.manager.handler().validate({ name: DRIVER, endpoint: '/x', supportedVersions: ['v9.DRAPlugin'] }),
     /none of the DRA gRPC services v9\.DRAPlugin is supported/,
   );
+});
+
+test('a driver that returns a NUL, or more than fits into a checkpoint, keeps the pod from starting, and nothing is stored', async (t) => {
+  const rig = await setUp(t);
+  await rig.register(rig.manager);
+  rig.client.seed(resourceClaims, claim(['a']));
+  rig.cdiPrefix = 'example.com/gpu\u0000';
+  await assert.rejects(
+    rig.manager.prepare(pod('a')),
+    /response of DRA driver gpu\.example\.com .* has a NUL character/,
+  );
+  rig.cdiPrefix = 'x'.repeat(1 << 20);
+  await assert.rejects(rig.manager.prepare(pod('a')), /has more than 262144 bytes/);
+  assert.deepEqual(rig.manager.pods(), []);
+});
+
+test('an error of a driver that has megabytes is cut before it becomes an event and a line of the log', async (t) => {
+  const rig = await setUp(t);
+  await rig.register(rig.manager);
+  rig.client.seed(resourceClaims, claim(['a']));
+  rig.error = 'e'.repeat(1 << 20);
+  const error = await rig.manager.prepare(pod('a')).then(
+    () => assert.fail('prepared'),
+    (reason: unknown) => reason as Error,
+  );
+  assert.ok(error.message.length < 9000, `${error.message.length} characters`);
+});
+
+test('a driver with the name of a member that every object has is called, and no claim is ready without it', async (t) => {
+  const rig = await setUp(t);
+  rig.client.seed(resourceClaims, claim(['a'], { devices: { results: [{ driver: 'constructor' }] } }));
+  await assert.rejects(rig.manager.prepare(pod('a')), /DRA driver constructor is not registered/);
 });
