@@ -39,6 +39,30 @@ const PLACEHOLDER = /\/[A-Z]+$/;
 const PROGRAM = /^(?:bin\/)?orchlet ([^|;#]*)/;
 const { scripts } = JSON.parse(textOf('package.json')) as { scripts: Record<string, string> };
 
+describe('the table of commands in README.md', () => {
+  const [, section = ''] = textOf('README.md').split('\n## Commands\n');
+  const rows =
+    section
+      .split('\n## ')[0]
+      ?.split('\n')
+      .filter((line) => line.startsWith('| `orchlet')) ?? [];
+
+  it('has every command of the program', () => {
+    const missing = commands
+      .map(({ name }) => name)
+      .filter((name) => {
+        const words = name.split(' ');
+        // A row names its further commands by their last word: `orchlet token create`, `list`.
+        const isIn = (row: string): boolean =>
+          row.includes(`\`orchlet ${name}`) ||
+          (row.includes(words.length === 1 ? '`orchlet ' : `\`orchlet ${words[0]} `) &&
+            row.includes(`\`${words.at(-1)}`));
+        return !rows.some(isIn);
+      });
+    assert.deepEqual(missing, []);
+  });
+});
+
 for (const page of pages)
   describe(page, () => {
     it('links to files and headings that exist', () => {
