@@ -179,6 +179,7 @@ function faultTexts(source: string, faults: readonly Fault[]): string {
 const mark = (char: string, narrow: string, wide: string): string => (char > '\u007f' ? wide : narrow);
 
 function faultText(source: string, { at, message }: Fault): string {
+  if (source === '') return `ERROR: <input>:1:0: ${message}`;
   const before = source.slice(0, at);
   const line = before.split('\n').length;
   const passed = [...before.slice(before.lastIndexOf('\n') + 1)];

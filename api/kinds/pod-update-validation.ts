@@ -144,7 +144,7 @@ function gatedErrors(munged: PodSpec, old: PodSpec): FieldError[] {
       errors.push(
         invalid(
           'spec.nodeSelector',
-          selector,
+          munged.nodeSelector,
           'only additions to spec.nodeSelector are allowed (no mutations or deletions)',
         ),
       );

@@ -79,8 +79,11 @@ function showValue(value: unknown): string {
   const json = JSON.stringify(value as JsonValue, (_key, inner: unknown) =>
     typeof inner === 'bigint' ? Number(inner) : inner,
   );
-  return json.replaceAll(ESCAPED_IN_JSON, (char) => `\\u${hex(char, 4)}`);
+  return escapedJson(json);
 }
+
+/** Escapes in a JSON text what Go's encoder escapes besides. */
+export const escapedJson = (json: string): string => json.replaceAll(ESCAPED_IN_JSON, (char) => `\\u${hex(char, 4)}`);
 
 /** What Go's encoder of JSON escapes besides the control characters. */
 const ESCAPED_IN_JSON = /[<>&\u2028\u2029]/g;

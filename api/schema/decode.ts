@@ -12,6 +12,7 @@ import { conversionFault, convertedInteger } from './map-conversion.ts';
 import { TimeError, canonicalMicroTime, canonicalTime } from './time.ts';
 import type { JsonObject, JsonValue } from '../meta/object.ts';
 import type { Field, Scalar, StructType, TypeNode } from './schema.ts';
+import { isCollection, isEmptyCollection } from './empty-values.ts';
 import { jsonKind, goType, goName } from './go-types.ts';
 
 /** The error for a value that does not match its type. It has kube-apiserver's message. */
@@ -50,12 +51,13 @@ export function decodeStruct(struct: StructType, value: unknown, options: Decode
  */
 export function completeStruct(struct: StructType, value: JsonObject): void {
   const { fields } = struct;
+  const isJson = STORED_AS_JSON.test(struct.name);
   // A type has many fields and an object has few of them, so this visits the members of the object.
   for (const name in value) {
     const field = fields.get(name);
     const member = value[name];
     if (field === undefined || member === undefined) continue;
-    if (member !== null && keeps(field, member)) {
+    if (member !== null && keeps(field, member, isJson)) {
       complete(field.type, member);
       continue;
     }
@@ -120,9 +122,6 @@ const INT64_MAX = 2n ** 63n - 1n;
 const INT64_MIN = -(2n ** 63n);
 const MAX_UNKNOWN = 100;
 
-/** Maps that have a meaning even if they are empty, such as the `overhead` of a pod whose runtime class sets none. */
-const KEPT_EMPTY: ReadonlySet<string> = new Set(['overhead']);
-
 /** The fields that are always serialized. They are computed once for each type. */
 const printed = new WeakMap<StructType, readonly Field[]>();
 
@@ -170,8 +169,8 @@ class Walk {
       this.#fields.push(key);
       const decoded = this.#node(field.type, member);
       this.#fields.pop();
-      // The client that sends an empty list owns it. It becomes null when the object is stored (`completeStruct`).
-      if (field.presence !== 'omit' || KEPT_EMPTY.has(key) || !isZero(field.type, decoded)) out[key] = decoded;
+      // Like a list that Go has decoded, an empty one differs from an absent one until the object is stored (`completeStruct`).
+      if (field.presence !== 'omit' || !isZero(field.type, decoded)) out[key] = decoded;
     }
     this.#path.length = depth;
     this.#struct = around;
@@ -305,26 +304,20 @@ class Walk {
   }
 }
 
+/** kube-apiserver stores these types as JSON, in which an empty list that is always serialized differs from null. */
+const STORED_AS_JSON = /^io\.k8s\.(?:apiextensions-apiserver|kube-aggregator)\./;
+
 /** Whether a decoded value other than null is kept. */
-function keeps(field: Field, value: JsonValue): boolean {
+function keeps(field: Field, value: JsonValue, isJson: boolean): boolean {
   if (value === null) return false;
-  if (field.presence === 'omit') return KEPT_EMPTY.has(field.name) || !isZero(field.type, value);
   // Stored objects have no empty lists and maps. They are null after decoding, and are serialized only if the type requires it.
   if (
-    field.presence === 'print' &&
-    field.name !== 'items' &&
-    (field.type.kind === 'list' || field.type.kind === 'map')
+    isCollection(field.type) &&
+    (field.presence === 'omit' || (field.presence === 'print' && field.name !== 'items' && !isJson))
   ) {
     return !isEmptyCollection(value);
   }
-  return true;
-}
-
-function isEmptyCollection(value: JsonValue): boolean {
-  if (typeof value !== 'object' || value === null) return false;
-  if (Array.isArray(value)) return value.length === 0;
-  for (const _key in value) return false;
-  return true;
+  return field.presence !== 'omit' || !isZero(field.type, value);
 }
 
 function isZero(type: TypeNode, value: JsonValue): boolean {
@@ -332,7 +325,7 @@ function isZero(type: TypeNode, value: JsonValue): boolean {
     if (type.scalar === 'any' || type.scalar === 'rawExtension' || type.scalar === 'fieldsV1') return false;
     return value === '' || value === 0 || value === false || value === 0n;
   }
-  return type.kind !== 'struct' && isEmptyCollection(value);
+  return false;
 }
 
 function zeroItem(type: TypeNode): JsonValue {

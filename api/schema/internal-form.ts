@@ -4,7 +4,9 @@
  * of apimachinery (label selectors, metadata, quantities) have JSON names and keep their wire form.
  */
 import { type Field, type StructType, type TypeNode, zeroOfScalar } from './schema.ts';
+import { withoutEmpties } from './empty-values.ts';
 import { loadSchema } from './table.ts';
+import type { JsonObject } from '../meta/object.ts';
 
 const words = (text: string): readonly string[] => text.split(' ');
 
@@ -17,6 +19,8 @@ const CONTAINER = words(
 const ISCSI = words(
   'targetPortal iqn lun iscsiInterface fsType readOnly portals chapAuthDiscovery chapAuthSession secretRef initiatorName',
 );
+
+const SCHEMA = 'io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps';
 
 /** The field orders of Go types that differ from the order of the protobuf numbers. */
 const ORDERS: ReadonlyMap<string, readonly string[]> = new Map([
@@ -51,6 +55,7 @@ const ORDERS: ReadonlyMap<string, readonly string[]> = new Map([
     'io.k8s.api.core.v1.Probe',
     words('exec httpGet tcpSocket grpc initialDelaySeconds timeoutSeconds periodSeconds successThreshold'),
   ],
+  [SCHEMA, ['id', '$schema', '$ref', 'description', 'type', 'nullable']],
   ['io.k8s.api.core.v1.VolumeMount', words('name readOnly recursiveReadOnly mountPath subPath mountPropagation')],
   [
     'io.k8s.api.core.v1.Volume',
@@ -80,6 +85,15 @@ const NAMES: ReadonlyMap<string, string> = new Map([
   ['cephfs', 'CephFS'],
   ['storageos', 'StorageOS'],
   ['pdID', 'PdID'],
+  ['$ref', 'Ref'],
+  ['$schema', 'Schema'],
+  ['x-kubernetes-embedded-resource', 'XEmbeddedResource'],
+  ['x-kubernetes-int-or-string', 'XIntOrString'],
+  ['x-kubernetes-list-map-keys', 'XListMapKeys'],
+  ['x-kubernetes-list-type', 'XListType'],
+  ['x-kubernetes-map-type', 'XMapType'],
+  ['x-kubernetes-preserve-unknown-fields', 'XPreserveUnknownFields'],
+  ['x-kubernetes-validations', 'XValidations'],
   ['chapAuthDiscovery', 'DiscoveryCHAPAuth'],
   ['chapAuthSession', 'SessionCHAPAuth'],
 ]);
@@ -129,11 +143,12 @@ function withHostFields(form: Readonly<Record<string, unknown>>): object {
   return { ...others, SecurityContext: { ...host, ...(context as object) } };
 }
 
-/** Returns the members that are present, in the order of the type. */
+/** Returns the members that are serialized, in the order of the type. */
 function wireForm(struct: StructType, members: Readonly<Record<string, unknown>>): object {
+  const serialized = withoutEmpties(struct, members as JsonObject);
   return Object.fromEntries(
     fieldsInOrder(struct).flatMap(({ name, type }) => {
-      const value = members[name];
+      const value = serialized[name];
       return value === undefined || value === null ? [] : [[name, valueForm(type, value)]];
     }),
   );
@@ -159,7 +174,21 @@ function valueForm(type: TypeNode, value: unknown): unknown {
           )
         : value;
     case 'scalar':
-      return value;
+      return type.message === undefined ? value : schemaForm(type.message, value);
+  }
+}
+
+/** Returns the Go struct with a field for each of the types that the JSON value may have. */
+function schemaForm(message: NonNullable<Extract<TypeNode, { kind: 'scalar' }>['message']>, value: unknown): object {
+  const schemaOf = (one: unknown): object | null => internalForm(SCHEMA, one);
+  const schema = Array.isArray(value) ? null : schemaOf(value);
+  switch (message) {
+    case 'schemaOrBool':
+      return { Allows: value !== false, Schema: schema };
+    case 'schemaOrArray':
+      return { Schema: schema, JSONSchemas: Array.isArray(value) ? value.map(schemaOf) : null };
+    case 'schemaOrStringArray':
+      return { Schema: schema, Property: Array.isArray(value) ? value : null };
   }
 }
 

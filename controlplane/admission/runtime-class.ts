@@ -20,7 +20,8 @@ export function runtimeClassPlugin(sources: Sources): AdmissionPlugin {
       if (found === undefined) return;
       const fixed = found.overhead?.podFixed;
       if (fixed !== undefined && fixed !== null) {
-        if (pod.spec.overhead !== undefined && !sameResources(pod.spec.overhead, fixed)) {
+        const named = pod.spec.overhead ?? {};
+        if (Object.keys(named).length > 0 && !sameResources(named, fixed)) {
           throw refusal(attributes, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead");
         }
         pod.spec.overhead = { ...fixed };

@@ -68,7 +68,7 @@ export interface WebhookClientConfig {
 /** How objects get from one version to another; the strategy is `None` or `Webhook`. */
 export interface DefinitionConversion {
   readonly strategy: string;
-  readonly webhook?: {
+  webhook?: {
     readonly clientConfig?: WebhookClientConfig;
     readonly conversionReviewVersions?: readonly string[];
   };

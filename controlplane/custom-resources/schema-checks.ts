@@ -36,6 +36,13 @@ export interface Place {
   readonly insideMetadata?: boolean;
 }
 
+/** Empty maps of these keywords count as absent. Those of `dependencies` do not. */
+function isEmptyMap(name: string, schema: JsonSchema): boolean {
+  const value: unknown = Object.entries(schema).find(([key]) => key === name)?.[1];
+  const isMap = name === 'patternProperties' || name === 'definitions';
+  return isMap && typeof value === 'object' && value !== null && Object.keys(value).length === 0;
+}
+
 /** The errors are in kube-apiserver's order. */
 export function wordErrors(schema: JsonSchema, { path, noDefault, insideMetadata = false }: Place): FieldError[] {
   const errors: FieldError[] = [];
@@ -45,7 +52,9 @@ export function wordErrors(schema: JsonSchema, { path, noDefault, insideMetadata
     errors.push(forbidden(`${path}.default`, `must not be set ${noDefault}`));
   }
   for (const name of UNSUPPORTED) {
-    if (Object.hasOwn(schema, name)) errors.push(forbidden(`${path}.${name}`, `${name} is not supported`));
+    if (Object.hasOwn(schema, name) && !isEmptyMap(name, schema)) {
+      errors.push(forbidden(`${path}.${name}`, `${name} is not supported`));
+    }
   }
   if (type === 'null') {
     errors.push(forbidden(`${path}.type`, 'type cannot be set to null, use nullable as an alternative'));

@@ -1,5 +1,6 @@
 /** Validates the schema of a definition: its structure, its defaults, its keywords and its rules. */
 import { type FieldError, forbidden, invalid } from '../../api/meta/field-error.ts';
+import { internalForm } from '../../api/schema/internal-form.ts';
 import { schemaDefaultErrors } from './default-validation.ts';
 import type { JsonSchema } from './json-schema.ts';
 import { compileRules } from './rule-compilation.ts';
@@ -27,6 +28,8 @@ const ROOT_WORDS: ReadonlySet<string> = new Set(
   ),
 );
 
+const SCHEMA_TYPE = 'io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps';
+
 /** Keywords for which kube-apiserver distinguishes `false` from an absent value. */
 const TRISTATE: ReadonlySet<string> = new Set(['default', 'additionalProperties', 'additionalItems']);
 
@@ -46,7 +49,7 @@ export function validateSchema(
       errors.push(invalid(`${path}.type`, schema.type, why));
     } else if (other !== undefined) {
       const why = `only [${AT_ROOT}] fields are allowed at the root of the schema if the status subresource is enabled`;
-      errors.push(invalid(path, schema, why));
+      errors.push(invalid(path, internalForm(SCHEMA_TYPE, schema), why));
     }
   }
   if (schema.nullable === true) errors.push(forbidden(`${path}.nullable`, 'nullable cannot be true at the root'));

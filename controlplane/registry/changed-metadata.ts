@@ -26,12 +26,14 @@ export function changedMetadataErrors(
   };
   const generic = [...run('plainWhole', nameIsPathSegment), ...run('plainUpdate')];
   const own = endpoint.strategy.metadataChecks ?? (builtIn && endpoint.subresource === '' ? BOTH : UPDATE);
+  if (strategy.uncheckedGroup === endpoint.info.group) return generic;
   return [...generic, ...own.flatMap((check) => run(check))];
 }
 
 const BOTH: readonly MetadataCheck[] = ['update', 'whole'];
 const UPDATE: readonly MetadataCheck[] = ['update'];
 
-/** Whether a kind refuses finalizers that are neither qualified nor well known. */
-export const checksFinalizerNames = ({ metadataChecks }: UpdateStrategy): boolean =>
-  metadataChecks === undefined || metadataChecks.some((check) => check === 'update' || check === 'whole');
+/** Whether new objects are refused for finalizers that are neither qualified nor well known. */
+export const checksFinalizerNames = ({ metadataChecks, uncheckedGroup }: UpdateStrategy, group: string): boolean =>
+  group !== uncheckedGroup &&
+  (metadataChecks === undefined || metadataChecks.some((check) => check === 'update' || check === 'whole'));

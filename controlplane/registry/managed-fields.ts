@@ -28,6 +28,8 @@ import {
 } from '../../api/meta/object.ts';
 import { newBadRequest, newStatusError, type StatusError } from '../../api/meta/status-error.ts';
 import { DecodeError } from '../../api/schema/decode.ts';
+import { withoutEmpties } from '../../api/schema/empty-values.ts';
+import type { StructType } from '../../api/schema/schema.ts';
 import type { ApplyWrite, FieldManagement, ManagedWrite, VersionLookup } from './field-management.ts';
 import { newApplyConflict } from './managed-fields-conflicts.ts';
 import { readOwners, sameOwnership, writeOwners, type Owner, type Owners } from './managed-fields-entries.ts';
@@ -56,8 +58,8 @@ export function createFieldManagement(clock: Clock, expected: ExpectedKind, othe
   const applied = (...[live, patch, write]: Parameters<FieldManagement['apply']>): Pausing<KubeObject> =>
     applyManaged({ type, expected, live, patch, write, writer: writerOf(write) });
   return {
-    update: (live, object, write) => atOnce(updateManaged(type, live, object, writerOf(write))),
-    updateInTurns: (live, object, write) => inTurns(updateManaged(type, live, object, writerOf(write))),
+    update: (live, object, write) => atOnce(updateManaged(expected.struct, live, object, writerOf(write))),
+    updateInTurns: (live, object, write) => inTurns(updateManaged(expected.struct, live, object, writerOf(write))),
     apply: (...args) => atOnce(applied(...args)),
     applyInTurns: (...args) => inTurns(applied(...args)),
   };
@@ -126,11 +128,12 @@ function startingOwners(live: KubeObject | undefined, object: KubeObject, subres
 
 /** Yields after each step that visits the whole object. */
 function* updateManaged(
-  type: MergeType,
+  struct: StructType,
   live: KubeObject | undefined,
   object: KubeObject,
   writer: Writer,
 ): Pausing<KubeObject> {
+  const type = mergeTypeOf(struct);
   const owners = startingOwners(live, object, writer.subresource);
   if (owners.size === 0 && live?.metadata.uid !== undefined) return withManagedFields(object, undefined);
   try {
@@ -138,7 +141,7 @@ function* updateManaged(
     if (writer.mayChangeSchema) adaptToSchema(owners, type, writer);
     if (live !== undefined && isUnownedScale(type, live, object, owners, writer))
       return withManagedFields(object, writeOwners(owners));
-    const next = withoutManagedFields(object);
+    const next = withoutEmpties(struct, withoutManagedFields(object));
     yield;
     yield* ownUpdate(type, withoutManagedFields(live ?? NOTHING), next, owners, writer);
   } catch (error) {
@@ -228,7 +231,8 @@ function* applyManaged(request: ApplyRequest): Pausing<KubeObject> {
     subjectText(expected, config['metadata']),
   );
   yield;
-  const unchanged = live !== undefined && jsonEqual(withoutManagedFields(made), current);
+  const unchanged =
+    live !== undefined && jsonEqual(withoutEmpties(expected.struct, withoutManagedFields(made)), current);
   return withManagedFields(made, unchanged ? entriesOf(owners, live) : writeOwners(stamped(owners, writer)));
 }
 

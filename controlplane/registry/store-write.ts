@@ -80,7 +80,7 @@ async function createAdmitted(
   try {
     prepareCreate(store, object, forStrategy);
     if (context.isLarge === true) await nextTurn();
-    const ofMetadata = metadataErrors(store, object);
+    const ofMetadata = metadataErrors(store, object, target.endpoint.info.group);
     const validated = strategy.validateCreate?.(object, { ...forStrategy, metadataErrors: ofMetadata }) ?? [];
     const errors = [...ofMetadata, ...(validated instanceof Promise ? await validated : validated)];
     if (errors.length > 0) throw newInvalid(kindSubjectOf(info), metadata.name ?? '', errors);
@@ -115,11 +115,11 @@ function prepareCreate(store: Store, object: KubeObject, context: StrategyContex
   if (store.strategy.managesGeneration === true) object.metadata.generation = 1;
 }
 
-function metadataErrors(store: Store, object: KubeObject): FieldError[] {
+function metadataErrors(store: Store, object: KubeObject, group: string): FieldError[] {
   return validateMetadata(object.metadata, {
     namespaced: store.info.namespaced,
     nameRule: store.strategy.nameRule ?? nameIsSubdomain,
-    builtIn: store.builtIn && checksFinalizerNames(store.strategy),
+    builtIn: store.builtIn && checksFinalizerNames(store.strategy, group),
   });
 }
 

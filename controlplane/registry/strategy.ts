@@ -112,6 +112,8 @@ export interface UpdateStrategy<Object extends KubeObject = KubeObject> {
    * The default is `['update', 'whole']`, and `['update']` for subresources and custom resources.
    */
   readonly metadataChecks?: readonly MetadataCheck[];
+  /** The group in which the kind does not validate metadata itself, if it is served in two. */
+  readonly uncheckedGroup?: string;
   /** The metadata has already been validated. Returns a promise if it yields to the event loop. */
   validateUpdate?(object: Object, old: Object, context: StrategyContext): FieldError[] | Promise<FieldError[]>;
   /**

@@ -3,6 +3,7 @@
  * the schema model, on first use, and kept.
  */
 import type { JsonObject, JsonValue } from '../../meta/object.ts';
+import { quoteText } from '../../meta/quote.ts';
 import { type Field, type Scalar, type StructType, type TypeNode, zeroOfScalar } from '../../schema/schema.ts';
 import { keyElement, valueElement } from './path-element.ts';
 
@@ -157,13 +158,18 @@ export function itemElement(type: Extract<MergeType, { kind: 'keyed' | 'set' }>,
   if (typeof item !== 'object' || Array.isArray(item)) {
     throw new PathElementError('associative list with keys may not have non-map elements');
   }
-  // A missing key without a default does not name the item. Validation refuses it if the key is required.
-  return keyElement(
-    type.keys.flatMap(({ name, default: missing }) => {
-      const value = item[name] ?? missing;
-      return value === undefined ? [] : [{ name, value }];
-    }),
-  );
+  const keys = type.keys.flatMap(({ name, default: missing }) => {
+    const value = item[name] ?? missing;
+    return value === undefined ? [] : [{ name, value }];
+  });
+  if (keys.length === 0) {
+    const names = `[${type.keys.map(({ name }) => quoteText(name)).join(' ')}]`;
+    throw new PathElementError(
+      `associative list with keys has an element that omits all key fields ${names} ` +
+        "(and doesn't have default values for any key fields)",
+    );
+  }
+  return keyElement(keys);
 }
 
 export function isObject(value: JsonValue | undefined): value is JsonObject {

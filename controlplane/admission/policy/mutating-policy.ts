@@ -86,7 +86,8 @@ async function applied(judge: Judge, one: Case): Promise<boolean> {
         const bindings = policyBindings(policy, { ...one, view, param });
         if (index === 0 && !(await conditionsMatch(policy.conditions, bindings))) break;
         const made = await mutation.expression.evaluate(bindings);
-        const object = attributes.object ?? { metadata: {} };
+        const decoded = attributes.object ?? { metadata: {} };
+        const object = options.conversion.serialized?.(decoded) ?? decoded;
         const next = conformed(mutate(mutation, object, made, options.structOf), object, attributes.kind, options);
         if (jsonEqual(next, object)) continue;
         attributes.setObject(next);

@@ -17,6 +17,8 @@ export interface VersionConversion {
   convert(object: KubeObject, kind: GroupVersionKind): KubeObject | Promise<KubeObject>;
   /** Converts a patched object to the types of its schema; throws if a value does not match. */
   conform?(object: KubeObject, kind: GroupVersionKind): KubeObject;
+  /** Returns the object as it is serialized, without the empty lists that a decoded object has until it is stored. */
+  serialized?(object: KubeObject): KubeObject;
 }
 
 /**
@@ -31,10 +33,12 @@ export async function viewOf(
   const { resource, kind, object, oldObject } = attributes;
   const isExact = as.group === resource.group && as.version === resource.version && as.resource === resource.resource;
   const wanted = isExact ? kind : (conversion.kindOf(as, attributes.subresource) ?? kind);
+  const serialized = (one: KubeObject): KubeObject => conversion.serialized?.(one) ?? one;
   const convert = async (one: KubeObject | undefined): Promise<KubeObject | undefined> => {
-    if (one === undefined || one.apiVersion === apiVersionOf(wanted)) return one;
+    if (one === undefined) return one;
+    if (one.apiVersion === apiVersionOf(wanted)) return serialized(one);
     if (isExact && (one.apiVersion === undefined || one.kind !== wanted.kind)) return one;
-    return conversion.convert(one, wanted);
+    return serialized(await conversion.convert(one, wanted));
   };
   return {
     kind: wanted,

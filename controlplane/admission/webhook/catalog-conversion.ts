@@ -7,6 +7,7 @@ import { invalid } from '../../../api/meta/field-error.ts';
 import {
   type GroupVersionKind,
   type GroupVersionResource,
+  type JsonObject,
   type KubeObject,
   apiVersionOf,
   parseApiVersion,
@@ -16,6 +17,7 @@ import { newInvalid, newStatusError } from '../../../api/meta/status-error.ts';
 import { isRecord } from '../../authentication/jwt.ts';
 import type { ResourceCatalog } from '../../model/rest.ts';
 import { DecodeError, decodeStruct } from '../../../api/schema/decode.ts';
+import { withoutEmpties } from '../../../api/schema/empty-values.ts';
 import type { Schema, StructType } from '../../../api/schema/schema.ts';
 import type { VersionConversion } from '../policy/request-view.ts';
 
@@ -29,6 +31,26 @@ function readMember(struct: StructType, name: string, value: unknown): object {
     if (error instanceof DecodeError) return {};
     throw error;
   }
+}
+
+/** Returns the other versions of a resource. */
+function equivalents(catalog: ResourceCatalog, resource: GroupVersionResource): GroupVersionResource[] {
+  return catalog
+    .resources()
+    .filter(
+      (info) =>
+        info.resource === resource.resource &&
+        apiVersionOf(info) !== apiVersionOf(resource) &&
+        keptAs(info.group) === keptAs(resource.group),
+    )
+    .map(({ group, version, resource: name }) => ({ group, version, resource: name }));
+}
+
+function serialized(schema: Schema, object: KubeObject): KubeObject {
+  const { group, version } = parseApiVersion(object.apiVersion ?? '') ?? { group: '', version: '' };
+  const struct = schema.kind(group, version, object.kind ?? '');
+  if (struct === undefined) return object;
+  return withoutEmpties(struct, object as unknown as JsonObject) as unknown as KubeObject;
 }
 
 /** Events of both groups are the same objects. */
@@ -78,17 +100,7 @@ export function catalogConversion(
     catalog.find(group, version, resource, '')?.info;
   return {
     isNamespaced: (resource) => infoOf(resource)?.namespaced ?? false,
-    equivalents(resource) {
-      return catalog
-        .resources()
-        .filter(
-          (info) =>
-            info.resource === resource.resource &&
-            apiVersionOf(info) !== apiVersionOf(resource) &&
-            keptAs(info.group) === keptAs(resource.group),
-        )
-        .map(({ group, version, resource: name }) => ({ group, version, resource: name }));
-    },
+    equivalents: (resource) => equivalents(catalog, resource),
     kindOf(resource, subresource) {
       const info = infoOf(resource);
       if (info === undefined) return undefined;
@@ -106,5 +118,6 @@ export function catalogConversion(
       applyDefaults(made);
       return made;
     },
+    serialized: (object) => serialized(schema, object),
   };
 }

@@ -118,7 +118,7 @@ class MutatingPlugin extends WebhookPlugin implements AdmissionPlugin {
         : newInternalError(error instanceof Error ? error.message : String(error), error);
     }
     if (jsonEqual(patched, view.object)) return false;
-    const isOwn = view.object === own;
+    const isOwn = view.object.apiVersion === own.apiVersion && view.object.kind === own.kind;
     attributes.setObject(isOwn ? patched : await conversion.convert(patched, kindOfObject(own, attributes.kind)));
     return true;
   }

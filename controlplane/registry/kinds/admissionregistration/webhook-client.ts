@@ -40,13 +40,16 @@ function webhookUrlErrors(field: string, url: string): FieldError[] {
 
 /** kube-apiserver confuses the fields: it reports a missing name as a missing namespace, and the reverse. */
 export function webhookServiceErrors(field: string, service: WebhookService): FieldError[] {
-  const { namespace = '', name = '', path = '', port = 0 } = service;
+  const { namespace = '', name = '', path = '' } = service;
   const errors: FieldError[] = [];
   if (namespace === '') errors.push(required(`${field}.name`));
   if (name === '') errors.push(required(`${field}.namespace`));
-  const portErrors = portNumberErrors(port);
-  if (portErrors.length > 0) errors.push(invalid(`${field}.port`, port, `port is not valid: ${portErrors.join(',')}`));
-  return [...errors, ...pathErrors(`${field}.path`, path)];
+  return [...errors, ...servicePortErrors(field, service), ...pathErrors(`${field}.path`, path)];
+}
+
+export function servicePortErrors(field: string, { port = 0 }: WebhookService): FieldError[] {
+  const errors = portNumberErrors(port);
+  return errors.length === 0 ? [] : [invalid(`${field}.port`, port, `port is not valid: ${errors.join(',')}`)];
 }
 
 function pathErrors(field: string, path: string): FieldError[] {

@@ -22,7 +22,12 @@ function applyDefaults(definition: Definition): void {
   if ((names.singular ?? '') === '') names.singular = names.kind.toLowerCase();
   if ((names.listKind ?? '') === '' && names.kind !== '') names.listKind = `${names.kind}List`;
   spec.conversion ??= { strategy: 'None' };
-  const service = spec.conversion.webhook?.clientConfig?.service;
+  const { webhook } = spec.conversion;
+  // kube-apiserver's type has the members of the webhook in the conversion itself, and a webhook without any is lost.
+  if (webhook?.clientConfig === undefined && (webhook?.conversionReviewVersions ?? []).length === 0) {
+    delete spec.conversion.webhook;
+  }
+  const service = webhook?.clientConfig?.service;
   if (service !== undefined) service.port ??= DEFAULT_PORT;
 }
 

@@ -8,7 +8,7 @@ import { apiServiceColumns } from './columns.ts';
 import { restore, statusWithoutMetadata } from '../../generic-strategy.ts';
 import { kindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
 import { invalidFor } from '../field-rules.ts';
-import { webhookServiceErrors } from '../admissionregistration/webhook-client.ts';
+import { servicePortErrors } from '../admissionregistration/webhook-client.ts';
 import type { ApiService } from './api-service-types.ts';
 
 const CONDITION_STATES = ['True', 'False', 'Unknown'];
@@ -49,10 +49,12 @@ function backendErrors({ service, caBundle = '', insecureSkipTLSVerify = false }
       errors.push(invalid(insecure, true, 'local APIServices may not have insecureSkipTLSVerify'));
     return errors;
   }
-  // kube-apiserver validates the namespace first here.
-  const errors = webhookServiceErrors('spec.service', service).sort(
-    (a, b) => Number(b.field === 'spec.service.namespace') - Number(a.field === 'spec.service.namespace'),
-  );
+  const { namespace = '', name = '' } = service;
+  const errors = [
+    ...(namespace === '' ? [required('spec.service.namespace')] : []),
+    ...(name === '' ? [required('spec.service.name')] : []),
+    ...servicePortErrors('spec.service', service),
+  ];
   if (insecureSkipTLSVerify && caBundle !== '')
     errors.push(invalid(insecure, true, 'may not be true if caBundle is present'));
   return errors;

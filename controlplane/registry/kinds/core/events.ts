@@ -66,6 +66,7 @@ const conversion: Conversion = {
 export function eventKinds(options: KindOptions): KindRow[] {
   const events: Strategy<Event> = {
     metadataChecks: ['update'],
+    uncheckedGroup: '',
     nameRule: nameIsPathSegment,
     allowCreateOnUpdate: true,
     validateCreate: eventErrors,

@@ -312,8 +312,8 @@ const resourceQuotas: Strategy<ResourceQuota> = {
   validateCreate: (object) => quotaSpecErrors(object.spec ?? {}),
   validateUpdate(object, old) {
     const errors = quotaSpecErrors(object.spec ?? {});
-    const scopes = object.spec?.scopes ?? [];
-    if (!semanticEqual([...scopes].sort(), [...(old.spec?.scopes ?? [])].sort()))
+    const scopes = object.spec?.scopes;
+    if (!semanticEqual([...(scopes ?? [])].sort(), [...(old.spec?.scopes ?? [])].sort()))
       errors.push(invalid('spec.scopes', scopes, 'field is immutable'));
     return errors;
   },

@@ -216,6 +216,12 @@ const nodes: Strategy<Node> = {
     // Without `allocatable`, the whole capacity is allocatable.
     if (status?.capacity !== undefined) status.allocatable ??= { ...status.capacity };
   },
+  canonicalise({ status }) {
+    // An empty map is not stored, and gets the default of an absent one when it is read.
+    if (status?.capacity !== undefined && Object.keys(status.allocatable ?? {}).length === 0) {
+      status.allocatable = { ...status.capacity };
+    }
+  },
   prepareForCreate: (object) => dropConfig(object),
   prepareForUpdate(object, old) {
     restore(object, old, 'status');

@@ -24,7 +24,7 @@ function conditionErrors(conditions: readonly Condition[]): FieldError[] {
     const field = `status.conditions[${index}].type`;
     const errors = seen.has(type) ? [duplicate(field, type)] : [];
     seen.add(type);
-    if (type === '') errors.push(required(field, 'must not be empty'));
+    if (type === '') errors.push(required(field));
     return errors;
   });
 }

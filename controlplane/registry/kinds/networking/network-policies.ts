@@ -5,7 +5,7 @@ import { cidrContains, cidrErrors, parseCidr } from '../../../../api/meta/ip-add
 import { portNameErrors, portNumberErrors } from '../../../../api/meta/names.ts';
 import { validateLabelSelector } from '../../../../api/meta/selector.ts';
 import { networkPolicyColumns } from './columns.ts';
-import { specChanged } from '../../generic-strategy.ts';
+import { jsonEqual } from '../../../../api/meta/json-equality.ts';
 import type { Strategy } from '../../strategy.ts';
 import { cidrWarnings } from '../../../../api/kinds/address-warnings.ts';
 import { invalidFor } from '../field-rules.ts';
@@ -33,7 +33,9 @@ function cidrsOf(spec: Spec): Set<string> {
     ...(spec.ingress ?? []).flatMap((rule) => rule.from ?? []),
     ...(spec.egress ?? []).flatMap((rule) => rule.to ?? []),
   ];
-  return new Set(peers.flatMap(({ ipBlock }) => [ipBlock?.cidr ?? '', ...(ipBlock?.except ?? [])]));
+  return new Set(
+    peers.flatMap(({ ipBlock }) => (ipBlock === undefined ? [] : [ipBlock.cidr ?? '', ...(ipBlock.except ?? [])])),
+  );
 }
 
 function policyErrors(object: NetworkPolicy, old?: NetworkPolicy): FieldError[] {
@@ -145,7 +147,8 @@ function policyWarnings(object: NetworkPolicy): string[] {
 export const networkPolicyStrategy: Strategy<NetworkPolicy> = {
   metadataChecks: ['update'],
   managesGeneration: true,
-  changesGeneration: specChanged,
+  // kube-apiserver compares this kind strictly, so that an empty list differs from an absent one.
+  changesGeneration: (object, old) => !jsonEqual(object.spec, old.spec),
   applyDefaults,
   validateCreate: (object) => policyErrors(object),
   validateUpdate: policyErrors,

@@ -166,7 +166,7 @@ function rangeUpdateErrors(object: ServiceCidr, old: ServiceCidr): FieldError[] 
     );
   }
   // A CIDR of the second family may be added.
-  if (before.length !== 1 || cidrs.length !== 2) return [invalid(CIDRS, cidrs.length === 0 ? null : cidrs, IMMUTABLE)];
+  if (before.length !== 1 || cidrs.length !== 2) return [invalid(CIDRS, object.spec?.cidrs, IMMUTABLE)];
   const errors = cidrs[0] === before[0] ? [] : [invalid(`${CIDRS}[0]`, cidrs[0], IMMUTABLE)];
   return [...errors, ...rangeErrors(object)];
 }

@@ -246,7 +246,10 @@ function allocatedDeviceErrors(device: AllocatedDevice, at: string, allocated: R
     ...(shareID === undefined ? [] : uidErrors(`${at}.shareID`, shareID)),
   ];
   const key = deviceKey(device);
-  if (!allocated.has(key)) errors.push(invalid(at, key, 'must be an allocated device in the claim'));
+  if (!allocated.has(key)) {
+    const shown = { Driver: driver, Pool: pool, Device: name, ShareID: shareID ?? '' };
+    errors.push(invalid(at, shown, 'must be an allocated device in the claim'));
+  }
   errors.push(...listErrors(`${at}.conditions`, conditions, MAX_CONDITIONS, () => []));
   errors.push(...conditionErrors(conditions as readonly CommonCondition[], `${at}.conditions`));
   if (data !== undefined) errors.push(...rawObjectErrors(`${at}.data`, data, MAX_STATUS_DATA_BYTES));

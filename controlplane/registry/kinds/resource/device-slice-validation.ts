@@ -99,7 +99,7 @@ function placementErrors(spec: SliceSpec): FieldError[] {
       errors.push(
         invalid(
           'spec.nodeSelector.nodeSelectorTerms',
-          terms.map((term) => internalForm('io.k8s.api.core.v1.NodeSelectorTerm', term)),
+          nodeSelector.nodeSelectorTerms?.map((term) => internalForm('io.k8s.api.core.v1.NodeSelectorTerm', term)),
           'must have exactly one node selector term',
         ),
       );

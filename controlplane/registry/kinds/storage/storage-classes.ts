@@ -137,11 +137,11 @@ const attributesClassErrors = (object: AttributesClass): FieldError[] => [
 export const attributesClasses: Strategy<AttributesClass> = {
   validateCreate: attributesClassErrors,
   validateUpdate: (object, old) => [
-    ...attributesClassErrors(object),
     ...(object.driverName === old.driverName ? [] : [forbidden('driverName', 'updates to driverName are forbidden.')]),
     ...(jsonEqual(object.parameters ?? {}, old.parameters ?? {})
       ? []
       : [forbidden('parameters', 'updates to parameters are forbidden.')]),
+    ...attributesClassErrors(object),
   ],
   returnsDeleted: true,
   columns: attributesClassColumns,

@@ -53,6 +53,10 @@ function attachmentStatusErrors(object: Attachment): FieldError[] {
 export const attachments: Strategy<Attachment> = {
   metadataChecks: ['whole'],
   requiresResourceVersion: true,
+  applyDefaults({ spec }) {
+    const hostPath = spec?.source?.inlineVolumeSpec?.hostPath;
+    if (hostPath !== undefined) hostPath.type ??= '';
+  },
   prepareForCreate: (object) => void (object.status = { attached: false }),
   prepareForUpdate: (object, old) => restore(object, old, 'status'),
   validateCreate: (object) => [...attachmentSpecErrors(object), ...attachmentStatusErrors(object)],

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { parseJson } from '../../../../api/codec/json.ts';
 import { DecodeError, completeStruct, decodeStruct, unknownFieldErrors } from '../../../../api/schema/decode.ts';
+import { withoutEmpties } from '../../../../api/schema/empty-values.ts';
 import type { JsonObject, JsonValue } from '../../../../api/meta/object.ts';
 import { applyTableDefaults } from '../../../../api/schema/defaults.ts';
 import type { StructType } from '../../../../api/schema/schema.ts';
@@ -27,11 +28,29 @@ test('an empty pod has its embedded structs', () => {
   assert.deepEqual(decodeStruct(pod, {}).value, { metadata: {}, spec: { containers: null }, status: {} });
 });
 
-test('embedded structs and required zero values are printed, empty optional ones vanish', () => {
+test('embedded structs and required zero values are printed, optional ones vanish except for empty lists and maps', () => {
   const { value } = decodeStruct(pod, {
     spec: { containers: [{ name: 'c', args: [], env: null, tty: false }], nodeSelector: {} },
   });
-  assert.deepEqual(value.spec, { containers: [{ name: 'c', resources: {} }] });
+  assert.deepEqual(value.spec, { containers: [{ name: 'c', args: [], resources: {} }], nodeSelector: {} });
+  const shown = withoutEmpties(pod, value);
+  assert.deepEqual(shown['spec'], { containers: [{ name: 'c', resources: {} }] });
+  completeStruct(pod, value);
+  assert.deepEqual(value.spec, shown['spec']);
+});
+
+test('a value without empty lists is returned as it is, and a copy shares what has none', () => {
+  const { value } = decodeStruct(pod, { metadata: { name: 'a' }, spec: { containers: [{ name: 'c', args: [] }] } });
+  const shown = withoutEmpties(pod, value);
+  assert.equal(shown['metadata'], value['metadata']);
+  assert.equal(withoutEmpties(pod, shown), shown);
+});
+
+test('a definition, which is stored as JSON, keeps an empty list that is always serialized', () => {
+  const struct = kind('apiextensions.k8s.io', 'v1', 'CustomResourceDefinition');
+  const { value } = decodeStruct(struct, { status: { conditions: [], storedVersions: null } });
+  completeStruct(struct, value);
+  assert.deepEqual(value['status'], { acceptedNames: { kind: '', plural: '' }, conditions: [], storedVersions: null });
 });
 
 test('references keep their zero values', () => {

@@ -21,6 +21,30 @@ describe('the internal form of a struct', () => {
     );
   });
 
+  it('has no empty lists in the types that keep their wire form', () => {
+    assert.equal(
+      shown('io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector', {
+        matchLabels: {},
+        matchExpressions: [{ key: 'k', operator: 'Exists', values: [] }],
+      }),
+      '{"matchExpressions":[{"key":"k","operator":"Exists"}]}',
+    );
+  });
+
+  it('has a struct for each type that a value of a schema may have', () => {
+    const SCHEMA = 'io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps';
+    const form = internalForm(SCHEMA, {
+      items: { type: 'string' },
+      additionalProperties: false,
+      'x-kubernetes-int-or-string': true,
+    });
+    const { Items, AdditionalProperties, Ref, XIntOrString } = form as Record<string, Record<string, unknown>>;
+    assert.match(JSON.stringify(Items), /^\{"Schema":\{.*"Type":"string"/);
+    assert.deepEqual(AdditionalProperties, { Allows: false, Schema: null });
+    assert.deepEqual([Ref, XIntOrString], [null, true]);
+    assert.deepEqual(Object.keys(form ?? {}).slice(0, 6), ['ID', 'Schema', 'Ref', 'Description', 'Type', 'Nullable']);
+  });
+
   it('has the other names that some internal types have', () => {
     const { RBD, AzureDisk, Glusterfs, ScaleIO } = internalForm('io.k8s.api.core.v1.PersistentVolumeSpec', {
       rbd: { monitors: ['m'], image: 'i', pool: 'p', user: 'u' },

@@ -98,6 +98,16 @@ describe('the difference of two specs', () => {
     );
   });
   it('is empty for equal specs', () => assert.equal(specDiff({ a: 1, b: 2 }, { a: 1, b: 2 }), ''));
+  it('matches the longest common run first, and not the most lines', () => {
+    const old = { a: { x: 1 }, b: null, c: null };
+    assert.match(
+      specDiff(old, { a: null, b: { x: 1 }, c: null }),
+      /- "a": \{\n\+ "a": null,\n\+ "b": \{\n {3}"x": 1\n {2}\},/,
+    );
+  });
+  it('shows characters escaped as in JSON of Go', () => {
+    assert.match(specDiff({ a: '<' }, { a: '>' }), /- "a": "\\u003c"\n\+ "a": "\\u003e"/);
+  });
   it('shows distant changes apart', () => {
     const old = Object.fromEntries(Array.from({ length: 20 }, (_, at) => [`k${String(at).padStart(2, '0')}`, at]));
     const diff = specDiff(old, { ...old, k00: -1, k19: -1 });

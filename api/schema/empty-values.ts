@@ -1,0 +1,58 @@
+/**
+ * Empty lists and maps of optional fields. A decoded object has them until it is stored, like the Go struct that kube-apiserver
+ * decodes: validation can see that they were given. What is serialized (webhooks, policies, field ownership) has none.
+ */
+import { setMember } from '../codec/json.ts';
+import type { JsonObject, JsonValue } from '../meta/object.ts';
+import type { StructType, TypeNode } from './schema.ts';
+
+export const isCollection = (type: TypeNode): boolean => type.kind === 'list' || type.kind === 'map';
+
+export function isEmptyCollection(value: JsonValue): boolean {
+  if (typeof value !== 'object' || value === null) return false;
+  if (Array.isArray(value)) return value.length === 0;
+  for (const _key in value) return false;
+  return true;
+}
+
+/**
+ * Returns an object as Go serializes it: without the empty lists and maps of optional fields, which a decoded object has until
+ * it is stored. Returns `value` itself if it has none, and otherwise a copy that shares the other parts.
+ */
+export function withoutEmpties(struct: StructType, value: JsonObject): JsonObject {
+  let copy: JsonObject | undefined;
+  for (const name in value) {
+    const field = struct.fields.get(name);
+    const member = value[name];
+    if (field === undefined || typeof member !== 'object' || member === null) continue;
+    if (field.presence === 'omit' && isCollection(field.type) && isEmptyCollection(member)) {
+      copy ??= { ...value };
+      delete copy[name];
+      continue;
+    }
+    const kept = serialized(field.type, member);
+    if (kept === member) continue;
+    copy ??= { ...value };
+    copy[name] = kept;
+  }
+  return copy ?? value;
+}
+
+function serialized(type: TypeNode, value: JsonValue): JsonValue {
+  if (typeof value !== 'object' || value === null || type.kind === 'scalar') return value;
+  if (type.kind === 'struct') return Array.isArray(value) ? value : withoutEmpties(type.struct, value);
+  if (type.kind === 'list') {
+    if (type.items.kind === 'scalar' || !Array.isArray(value)) return value;
+    const items = value.map((item) => serialized(type.items, item));
+    return items.some((item, index) => item !== value[index]) ? items : value;
+  }
+  if (type.values.kind === 'scalar' || Array.isArray(value)) return value;
+  const entries = Object.entries(value).map(([key, item]) => [key, serialized(type.values, item ?? null)] as const);
+  return entries.some(([key, item]) => item !== value[key]) ? fromEntries(entries) : value;
+}
+
+function fromEntries(entries: readonly (readonly [string, JsonValue])[]): JsonObject {
+  const out: JsonObject = {};
+  for (const [key, item] of entries) setMember(out, key, item);
+  return out;
+}
