@@ -8,6 +8,8 @@ import Docker from 'dockerode';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { RuntimeError, type RuntimeErrorCode } from '../runtime.ts';
 
+/** The length to which messages are cut, because registries write parts of them, and logs, events and statuses show them. */
+const LONGEST_MESSAGE = 8192;
 /** After this time a call fails with `timeout`. The engine may still execute it. */
 const CALL_TIMEOUT_MS = 120_000;
 
@@ -60,8 +62,12 @@ interface EngineError {
 export function toRuntimeError(error: unknown): RuntimeError {
   if (error instanceof RuntimeError) return error;
   const engine = error as EngineError;
-  const message = (engine.json?.message ?? engine.message).replace(/^\(HTTP code \d+\) [^-]*- /, '').trim();
-  return new RuntimeError(codeOf(engine, message), engineMessage(engine, message), { cause: error });
+  const whole = engine.json?.message ?? engine.message;
+  const text = whole.slice(0, LONGEST_MESSAGE);
+  const message = text.replace(/^\(HTTP code \d+\) [^-]*- /, '').trim();
+  // The cause is logged as well.
+  const cause = whole === text ? error : Object.assign(new Error(text), { statusCode: engine.statusCode });
+  return new RuntimeError(codeOf(engine, message), engineMessage(engine, message), { cause });
 }
 
 function isImageMissing(message: string): boolean {
