@@ -231,6 +231,18 @@ describe('the addresses of pods on one bridge', { skip, timeout: 120_000 }, () =
     );
   });
 
+  test('a pod that ran before it was bound gets no address of another one by adding it to its link', async () => {
+    const created = pod('i', 20, 20);
+    pods.push(created);
+    await createPod(created);
+    inside(created, 'ip', 'address', 'add', `${victim.ips[0]}/32`, 'dev', 'eth0', 'scope', 'link');
+    await newBinder().bind(created.namespace, created.ips);
+    const from = { from: created };
+    assert.ok(arrives(packet(created.ips[0], other.ips[0]), `ip saddr ${created.ips[0]}`, from));
+    assert.ok(arrives(packet(linkLocal(created), other.ips[1]), `ip6 saddr ${linkLocal(created)}`, from));
+    assert.ok(!arrives(packet(victim.ips[0], other.ips[0]), `ip saddr ${victim.ips[0]}`, from));
+  });
+
   test('a restarted agent keeps the bindings, whatever a pod has made of its interface, and restores a lost table', async () => {
     inside(attacker, 'ip', 'address', 'add', `${victim.ips[0]}/32`, 'dev', 'eth0');
     run('ip', [...PREFIX.slice(1), 'nft', 'flush', 'ruleset']);

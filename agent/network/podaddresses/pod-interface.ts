@@ -1,7 +1,7 @@
 /** Finds the port of the bridge that leads to a pod, and the addresses of the pod at the other end. */
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
-import { canonicalIp } from '../../../api/meta/ip-addresses.ts';
+import { canonicalIp, formatIp, isLinkLocalUnicast, parseIp } from '../../../api/meta/ip-addresses.ts';
 import type { PodInterface } from './address-rules.ts';
 
 const execute = promisify(execFile);
@@ -18,7 +18,7 @@ interface Link {
   readonly address?: string;
   /** The bridge. */
   readonly master?: string;
-  readonly addr_info?: readonly { readonly local?: string; readonly scope?: string }[];
+  readonly addr_info?: readonly { readonly local?: string }[];
 }
 
 export interface BridgePorts {
@@ -53,13 +53,11 @@ export function bridgePorts(bridges: readonly string[], prefix: readonly string[
       const port = index === undefined ? undefined : (await list()).get(index);
       if (own?.address === undefined || index === undefined || port === undefined) return undefined;
       const given = ips.map((ip) => canonicalIp(ip) ?? ip);
-      const found = (own.addr_info ?? []).flatMap(({ local = '', scope = '' }) => {
-        const ip = canonicalIp(local);
-        return ip === undefined ? [] : [{ ip, isLinkLocal: scope === 'link' }];
-      });
-      const missing = given.find((ip) => !found.some((one) => one.ip === ip));
+      const found = (own.addr_info ?? []).flatMap(({ local = '' }) => parseIp(local) ?? []);
+      const missing = given.find((ip) => !found.some((one) => formatIp(one) === ip));
       if (missing !== undefined) throw new Error(`the interface of the pod does not have its address ${missing}`);
-      const linkLocal = found.filter(({ isLinkLocal }) => isLinkLocal).map(({ ip }) => ip);
+      // By their range: a pod that ran already may have added the address of another one in the scope of its link.
+      const linkLocal = found.filter((ip) => ip.family === 6 && isLinkLocalUnicast(ip)).map(formatIp);
       return { port, index, mac: own.address, addresses: [...new Set([...given, ...linkLocal])] };
     },
   };

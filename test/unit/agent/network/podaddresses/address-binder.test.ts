@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { AddressBinder } from '../../../../../agent/network/podaddresses/address-binder.ts';
 import { addressScript, type PodInterface } from '../../../../../agent/network/podaddresses/address-rules.ts';
+import type { BridgePorts } from '../../../../../agent/network/podaddresses/pod-interface.ts';
 import { serviceOptions } from '../../../../../agent/options/services.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
@@ -20,6 +21,16 @@ function setUp(t: TestContext, pods: Record<string, PodInterface>, strangers: re
   const clock = new FakeClock();
   const host = { pods, strangers, scripts: [] as string[], hasTable: true };
   const sandboxes = (): string[] => Object.keys(host.pods);
+  const ports: BridgePorts = {
+    list: () =>
+      Promise.resolve(
+        new Map([
+          ...Object.values(host.pods).map(({ index, port }) => [index, port] as const),
+          ...host.strangers.map((index) => [index, `veth${index}`] as const),
+        ]),
+      ),
+    find: (pid) => Promise.resolve(Object.values(host.pods)[pid - 1]),
+  };
   const newBinder = (): AddressBinder =>
     new AddressBinder({
       ...{ clock, logger: silentLogger, table: 'bound' },
@@ -32,16 +43,7 @@ function setUp(t: TestContext, pods: Record<string, PodInterface>, strangers: re
         problem: () => Promise.resolve(''),
         hasTable: () => Promise.resolve(host.hasTable),
       },
-      ports: {
-        list: () =>
-          Promise.resolve(
-            new Map([
-              ...Object.values(host.pods).map(({ index, port }) => [index, port] as const),
-              ...host.strangers.map((index) => [index, `veth${index}`] as const),
-            ]),
-          ),
-        find: (pid) => Promise.resolve(Object.values(host.pods)[pid - 1]),
-      },
+      ports,
       file: () => Promise.resolve(join(directory, 'bindings.json')),
       processOf: (id) => Promise.resolve(sandboxes().indexOf(id) + 1),
       onUnbound: (problem) => assert.fail(problem),
