@@ -51,12 +51,12 @@ export interface GrpcChannel {
   call(path: string, request: Buffer, options: GrpcCallOptions): Promise<Buffer>;
   /**
    * Resolves when the server ends the stream or the signal aborts. An error of the server, or one that `onMessage` throws, ends
-   * the call and rejects.
+   * the call and rejects. No further message is read while the promise of `onMessage` is pending.
    */
   stream(
     path: string,
     request: Buffer,
-    onMessage: (message: Buffer) => void,
+    onMessage: (message: Buffer) => void | Promise<void>,
     options: GrpcStreamOptions,
   ): Promise<void>;
   /** Resolves to whether the connection is established within this time. */
@@ -112,12 +112,18 @@ export async function openChannel(options: ChannelOptions): Promise<GrpcChannel>
         signal.addEventListener('abort', onAbort, { once: true });
         if (signal.aborted) running.cancel();
         if (onOpen !== undefined) running.on('metadata', onOpen);
+        const fail = (error: unknown): void => {
+          finish(error);
+          running.cancel();
+        };
         running.on('data', (message: Buffer) => {
           try {
-            onMessage(message);
+            const busy = onMessage(message);
+            if (!(busy instanceof Promise)) return;
+            running.pause();
+            busy.then(() => running.resume(), fail);
           } catch (error) {
-            finish(error);
-            running.cancel();
+            fail(error);
           }
         });
         running.on('error', (error: ServiceError) => finish(toGrpcError(error)));

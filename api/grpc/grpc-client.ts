@@ -18,11 +18,14 @@ export interface GrpcClient<M extends MessageTables, T extends MethodTable> {
     request: Call<M, T, K>['request'],
     options: GrpcCallOptions,
   ): Promise<Call<M, T, K>['answer']>;
-  /** Resolves when the server ends the stream or the signal aborts. Rejects with the error that broke it. */
+  /**
+   * Resolves when the server ends the stream or the signal aborts. Rejects with the error that broke it. No further message is
+   * read while the promise of `onMessage` is pending.
+   */
   stream<K extends keyof T & string>(
     method: K,
     request: Call<M, T, K>['request'],
-    onMessage: (message: Call<M, T, K>['answer']) => void,
+    onMessage: (message: Call<M, T, K>['answer']) => void | Promise<void>,
     options: GrpcStreamOptions,
   ): Promise<void>;
   close(): void;

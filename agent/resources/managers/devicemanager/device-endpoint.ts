@@ -2,6 +2,8 @@
  * The connection to one device plugin. It follows the plugin's device list until the plugin disconnects, and passes
  * calls on. The device manager creates one endpoint for each registration and decides what a disconnect means.
  */
+import type { Clock } from '../../../../api/machinery/clock.ts';
+import { RateLimiter } from '../../../../api/machinery/rate-limiter.ts';
 import { connectGrpc, type GrpcClient } from '../../../../api/grpc/grpc-client.ts';
 import type { IncomingOf } from '../../../../api/grpc/messages.ts';
 import { DEVICE_MESSAGES, DEVICE_PLUGIN_METHODS } from './schema.ts';
@@ -14,6 +16,8 @@ type PluginClient = GrpcClient<typeof DEVICE_MESSAGES, typeof DEVICE_PLUGIN_METH
 
 const CALL_TIMEOUT_MS = 30_000;
 const CONNECT_TIMEOUT_MS = 10_000;
+/** A plugin that sends lists without end waits, since each may have thousands of devices. */
+const LISTS = { qps: 10, burst: 10 };
 
 export class DeviceEndpoint {
   readonly socket: string;
@@ -44,10 +48,14 @@ export class DeviceEndpoint {
   }
 
   /** Resolves when the plugin ends the list or the endpoint is stopped. Throws the error that broke the stream. */
-  async follow(onDevices: (devices: readonly PluginDevice[]) => void): Promise<void> {
-    await this.#client.stream('listAndWatch', {}, ({ devices }) => onDevices(devices), {
-      signal: this.#abort.signal,
-    });
+  async follow(onDevices: (devices: readonly PluginDevice[]) => void, clock: Clock): Promise<void> {
+    const { signal } = this.#abort;
+    const pace = new RateLimiter({ clock, ...LISTS });
+    const onList = ({ devices }: { readonly devices: readonly PluginDevice[] }): Promise<void> => {
+      onDevices(devices);
+      return pace.accept(signal);
+    };
+    await this.#client.stream('listAndWatch', {}, onList, { signal });
   }
 
   async allocate(ids: readonly string[]): Promise<AllocateAnswer> {

@@ -99,7 +99,7 @@ export class PluginResources {
     onRegistered(name, clock.monotonic() - fromMs);
     logger.info({ resource: name, socket }, 'Registered a device plugin');
     const following = endpoint
-      .follow((devices) => this.#take(name, endpoint, devices))
+      .follow((devices) => this.#take(name, endpoint, devices), clock)
       .finally(() => this.#lose(name, endpoint));
     background(following, { logger, what: 'Following a device plugin', fields: { resource: name }, signal });
   }

@@ -26,6 +26,7 @@ async function setUp(t: TestContext, prepare?: (directory: string) => Promise<vo
   const directory = await mkdtemp(join(tmpdir(), 'dp-'));
   await prepare?.(directory);
   const abort = new AbortController();
+  const clock = new FakeClock();
   const lines: string[] = [];
   const note = (fields: unknown, message?: string): void => {
     const { err } = fields as { err?: Error };
@@ -34,7 +35,7 @@ async function setUp(t: TestContext, prepare?: (directory: string) => Promise<vo
   const logger: Logger = { ...silentLogger, error: note, warn: note } as Logger;
   const manager = await DeviceManager.start({
     directory,
-    clock: new FakeClock(),
+    clock,
     logger,
     numaNodes: [0, 1],
     affinity: { affinity: () => ({ affinity: undefined, preferred: false }) },
@@ -62,10 +63,24 @@ async function setUp(t: TestContext, prepare?: (directory: string) => Promise<vo
   };
   const allocatable = (count: number) =>
     until('the devices', () => manager.capacity().allocatable[GPU] === String(count));
-  return { directory, manager, lines, serve, admit, allocatable, signal: abort.signal };
+  return { clock, directory, manager, lines, serve, admit, allocatable, signal: abort.signal };
 }
 
 describe('a hostile device plugin', { timeout: 60_000 }, () => {
+  it('that sends lists without end is read ten times per second, and its last list counts', async (t) => {
+    const { clock, manager, serve } = await setUp(t);
+    const plugin = await serve({ devices: healthy({ first: undefined }) });
+    await plugin.register(GPU);
+    await until('the first list', () => manager.capacity().allocatable[GPU] === '1');
+    for (let round = 0; round < 200; round++) plugin.change(healthy({ first: undefined, [`d${round}`]: undefined }));
+    plugin.change(healthy({ a: 0, b: 0, c: 1 }));
+    await until('the last list', async () => {
+      await clock.advance(1000);
+      return manager.capacity().allocatable[GPU] === '3';
+    });
+    assert.ok(clock.monotonic() >= 19_000, `after ${clock.monotonic()} ms`);
+  });
+
   for (const name of [
     `${'a'.repeat(254)}/gpu`,
     `example.com/${'g'.repeat(64)}`,
