@@ -14,7 +14,7 @@ import type { KubeObject } from '../../../api/meta/object.ts';
 import { ownMember } from '../../../api/meta/own-member.ts';
 import { isAlreadyExists, isConflict, isNotFound } from '../../../api/meta/status-error.ts';
 
-interface DriverOnNode {
+export interface DriverOnNode {
   readonly driver: string;
   readonly nodeId: string;
   /** 0 means no limit. */

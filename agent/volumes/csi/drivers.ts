@@ -1,11 +1,12 @@
 /**
  * The CSI drivers of this node. Each registers its socket with the plugin manager, reports its id of the node, and is then
- * found by name. A driver that registers again under its name replaces the previous one.
+ * found by name. A driver that registers again under its name replaces the previous one, which serves again when the other one
+ * is gone: anybody who may register a plugin can take a name.
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import { connectGrpc, type GrpcClient } from '../../../api/grpc/grpc-client.ts';
 import type { Plugin, PluginHandler } from '../plugins/plugin-manager.ts';
-import type { CsiNode } from './csi-node.ts';
+import type { CsiNode, DriverOnNode } from './csi-node.ts';
 import { CSI_MESSAGES, CSI_METHODS, NODE_CAPABILITIES, type NodeCapability } from './schema.ts';
 
 /** The timeout of each call to a driver. */
@@ -22,12 +23,14 @@ export interface CsiDriver {
 
 interface Registered extends CsiDriver {
   readonly endpoint: string;
+  readonly onNode: DriverOnNode;
 }
 
 export class CsiDrivers implements PluginHandler {
   readonly #node: CsiNode | undefined;
   readonly #logger: Logger;
-  readonly #drivers = new Map<string, Registered>();
+  /** The instances of each driver by name, newest last. */
+  readonly #drivers = new Map<string, readonly Registered[]>();
 
   /** Undefined without an API server. */
   constructor(options: { readonly node: CsiNode | undefined; readonly logger: Logger }) {
@@ -37,7 +40,7 @@ export class CsiDrivers implements PluginHandler {
 
   /** Throws the kubelet's error if there is no such driver. */
   get(name: string): CsiDriver {
-    const driver = this.#drivers.get(name);
+    const driver = this.#drivers.get(name)?.at(-1);
     if (driver === undefined) throw new Error(`driver name ${name} not found in the list of registered CSI drivers`);
     return driver;
   }
@@ -57,35 +60,48 @@ export class CsiDrivers implements PluginHandler {
       messages: CSI_MESSAGES,
       methods: CSI_METHODS,
     });
+    let onNode: DriverOnNode;
     try {
       const info = await client.call('nodeGetInfo', {}, { timeoutMs: CSI_TIMEOUT_MS, signal });
       if (info.nodeId === '') throw new Error('the driver gave no id of this node');
-      await this.#node?.install({
+      onNode = {
         driver: name,
         nodeId: info.nodeId,
         maxVolumes: info.maxVolumesPerNode,
         topology: info.accessibleTopology?.segments ?? {},
-      });
+      };
+      await this.#node?.install(onNode);
     } catch (error) {
       client.close();
       throw error;
     }
-    this.#drivers.get(name)?.client.close();
-    this.#drivers.set(name, { name, endpoint, client, can: capabilitiesOf(client) });
+    const others = this.#withdraw(name, endpoint);
+    this.#drivers.set(name, [...others, { name, endpoint, client, onNode, can: capabilitiesOf(client) }]);
     this.#logger.info({ driver: name, endpoint }, 'A CSI driver is ready');
   }
 
   async deregister(name: string, endpoint: string): Promise<void> {
-    const driver = this.#drivers.get(name);
+    const before = this.#drivers.get(name)?.at(-1);
+    const left = this.#withdraw(name, endpoint);
+    const now = left.at(-1);
     // Another instance of the driver has registered already.
-    if (driver === undefined || driver.endpoint !== endpoint) return;
-    this.#drivers.delete(name);
-    driver.client.close();
-    await this.#node?.uninstall(name);
+    if (now === before) return;
+    if (now === undefined) await this.#node?.uninstall(name);
+    else await this.#node?.install(now.onNode);
+  }
+
+  /** Closes the instance at the endpoint, if there is one. Returns the others. */
+  #withdraw(name: string, endpoint: string): readonly Registered[] {
+    const all = this.#drivers.get(name) ?? [];
+    const left = all.filter((driver) => driver.endpoint !== endpoint);
+    for (const driver of all) if (driver.endpoint === endpoint) driver.client.close();
+    if (left.length > 0) this.#drivers.set(name, left);
+    else this.#drivers.delete(name);
+    return left;
   }
 
   close(): void {
-    for (const driver of this.#drivers.values()) driver.client.close();
+    for (const driver of [...this.#drivers.values()].flat()) driver.client.close();
     this.#drivers.clear();
   }
 }

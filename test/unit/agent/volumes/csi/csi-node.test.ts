@@ -124,6 +124,22 @@ describe('a CSI driver', () => {
     assert.equal(await drivers.get('d').can('stageUnstage'), false);
   });
 
+  it('that takes the name of another one and goes again leaves it in its place', async (t) => {
+    const { node, csiNode } = setUp();
+    const drivers = new CsiDrivers({ node, logger: silentLogger });
+    t.after(() => drivers.close());
+    const first = await driverIn(t, { nodeId: 'right', capabilities: ['stageUnstage'] });
+    const second = await driverIn(t, { nodeId: 'wrong' });
+    for (const { endpoint } of [first, second])
+      await drivers.register({ name: 'd', endpoint, supportedVersions: ['1.0.0'] }, never);
+    assert.equal(await drivers.get('d').can('stageUnstage'), false);
+    await drivers.deregister('d', second.endpoint);
+    assert.equal(await drivers.get('d').can('stageUnstage'), true);
+    assert.deepEqual((await csiNode()).spec?.drivers, [{ name: 'd', nodeID: 'right' }]);
+    await drivers.deregister('d', first.endpoint);
+    assert.throws(() => drivers.get('d'), /not found in the list of registered CSI drivers/);
+  });
+
   it('must speak CSI 1', () => {
     const drivers = new CsiDrivers({ node: undefined, logger: silentLogger });
     const validate = (supportedVersions: string[]) => () =>
