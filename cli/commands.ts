@@ -59,6 +59,16 @@ export const commands: readonly CommandRow[] = [
     load: async () => (await import('./commands/backup.ts')).restore,
   },
   {
+    name: 'promote',
+    summary: 'make the standby of this host the first control plane',
+    load: async () => (await import('./commands/promote.ts')).promote,
+  },
+  {
+    name: 'demote',
+    summary: 'let a former first control plane become a standby',
+    load: async () => (await import('./commands/promote.ts')).demote,
+  },
+  {
     name: 'migrate',
     summary: 'move a cluster between the database and etcd',
     load: async () => (await import('./commands/migrate.ts')).migrate,

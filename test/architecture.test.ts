@@ -128,6 +128,7 @@ const FLOORS: Readonly<Record<string, readonly string[]>> = {
     'encryption',
     'backup',
     'audit',
+    'standby',
     'start',
   ],
 };

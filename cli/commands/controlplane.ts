@@ -12,6 +12,7 @@ import { settleMemory } from '../settle-memory.ts';
 import { onStorageFailure } from '../storage-failure.ts';
 import { notifyReady, notifyStopping } from '../systemd-notify.ts';
 import { onShutdown } from '../shutdown.ts';
+import { standBy } from '../stand-by.ts';
 import { inOneLine } from '../start-failure.ts';
 
 export const controlplane: Command = {
@@ -35,6 +36,8 @@ export const controlplane: Command = {
     await checkBackupSchedule(backupsWanted);
     const shutdown = onShutdown();
     const failure = onStorageFailure(logger, { closingMs: 0 });
+    const after = await standBy({ flags, logger, shutdown, failure });
+    if (after !== 'start') return after;
     const plane = await inOneLine(() => startControlPlane({ flags, logger, onFatal: failure.onFatal }));
     let backups: ScheduledBackups | undefined;
     try {

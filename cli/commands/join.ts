@@ -233,7 +233,10 @@ async function becomeControlPlane(
 ): Promise<number> {
   const files = await fetchBundle(place, certificateKey);
   checkBundle(files, place.ca);
-  const words = ['orchlet controlplane', `--data-dir ${dataDir}`, ...(await writeBundle(dataDir, files))];
+  const shared = await writeBundle(dataDir, files);
+  // A database of SQLite belongs to one control plane, so a further one is its standby.
+  const standby = shared.some((one) => one.startsWith('--etcd')) ? [] : [`--standby-of ${place.url}`];
+  const words = ['orchlet controlplane', `--data-dir ${dataDir}`, ...shared, ...standby];
   io.stdout.write(
     `The keys of the cluster at ${place.url} are in ${dataDir}. Start the control plane with:\n  ${words.join(' ')}\n`,
   );

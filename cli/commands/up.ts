@@ -26,6 +26,7 @@ import { settleMemory } from '../settle-memory.ts';
 import { openNode, stopPods } from '../stop-own-node.ts';
 import { onStorageFailure } from '../storage-failure.ts';
 import { notifyReady, notifyStopping } from '../systemd-notify.ts';
+import { standBy } from '../stand-by.ts';
 import { KEEP_PODS_SIGNAL, onShutdown, type Shutdown } from '../shutdown.ts';
 import { inOneLine } from '../start-failure.ts';
 
@@ -70,6 +71,7 @@ const OWN_PLANE_KEYS = ['dataDir', 'nodeServices', 'podNetwork'] as const;
 /** The flags of the control plane that this command has as well. */
 const PLANE_KEYS = [
   'dataDir',
+  'standbyOf',
   'bindAddress',
   'securePort',
   'advertiseAddress',
@@ -158,10 +160,14 @@ export const up: Command = {
     await checkBackupSchedule(backupsWanted);
     const shutdown = onShutdown();
     const failure = onStorageFailure(logger, { closingMs: 5000 });
+    const ownFlags = ownPlaneFlags({ ...values, ...forAgent.values }, values, forPlane.values);
+    const planeLogger = logger.child({ part: 'controlplane' });
+    const after = await standBy({ flags: ownFlags, logger: planeLogger, shutdown, failure });
+    if (after !== 'start') return after;
     const plane = await inOneLine(() =>
       startControlPlane({
-        flags: ownPlaneFlags({ ...values, ...forAgent.values }, values, forPlane.values),
-        logger: logger.child({ part: 'controlplane' }),
+        flags: ownFlags,
+        logger: planeLogger,
         onFatal: failure.onFatal,
       }),
     );

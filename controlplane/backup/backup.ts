@@ -6,6 +6,7 @@ import { dirname, join } from 'node:path';
 import Database from 'better-sqlite3';
 import { silentLogger } from '../../api/component/logger.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
+import { REVISION_LEAP } from '../storage/log-backend.ts';
 import { openDatabase } from '../storage/sqlite/database.ts';
 import { openSqliteStorage } from '../storage/sqlite/sqlite-storage.ts';
 
@@ -13,12 +14,6 @@ import { openSqliteStorage } from '../storage/sqlite/sqlite-storage.ts';
 export const BACKED_UP = ['pki', 'admin.kubeconfig'] as const;
 /** The path of the database within a backup and within the data directory. */
 export const STORAGE_FILE = 'storage/orchlet.db';
-
-/**
- * The revision of a restored storage is higher by this number than any that clients have seen, so that watches list again and
- * miss no lost change.
- */
-const REVISION_LEAP = 1_000_000;
 
 /** Copies the storage of a control plane that does not run. Throws `StorageError` `locked` if it runs. */
 export async function copyStorage(dataDirectory: string, file: string): Promise<void> {

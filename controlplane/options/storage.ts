@@ -20,6 +20,13 @@ export const storageFlags = {
     group: STORAGE,
     help: 'Where objects are kept: sqlite (in the data directory), etcd3 (on --etcd-servers), or memory (nothing outlives the process). Empty: etcd3 with --etcd-servers, and sqlite without.',
   }),
+  standbyOf: flag({
+    name: 'standby-of',
+    type: 'string',
+    default: '',
+    group: STORAGE,
+    help: 'URL of the first control plane (https://10.0.0.1:6443), whose database this one copies until it is promoted (orchlet promote). Until then it has no API. The keys of the cluster must be in --data-dir (orchlet join --control-plane).',
+  }),
   etcdServers: flag({
     name: 'etcd-servers',
     type: 'list',

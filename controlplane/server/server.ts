@@ -48,6 +48,8 @@ export interface ServerOptions {
   /** The values of `--max-requests-inflight` and `--max-mutating-requests-inflight`. */
   readonly maxReading?: number;
   readonly maxMutating?: number;
+  /** Handles requests of other control planes, before the chain. Returns whether it took the request. */
+  readonly peers?: ((exchange: Exchange) => boolean) | undefined;
   /** Handles requests for aggregated servers. Returns `undefined` for all others. */
   readonly aggregated?: (request: ApiRequest) => MaybePromise<void> | undefined;
 }
@@ -82,6 +84,7 @@ export function createServer(options: ServerOptions): ApiServer {
     headersTimeoutMs: options.headersTimeoutMs,
     onHandshakeError: options.onHandshakeError,
     onExchange: (exchange: Exchange) => {
+      if (options.peers?.(exchange) === true) return;
       // The outermost filter responds to every error, so only an error of that filter itself arrives here.
       const answering = handler(new ApiRequest(exchange, options.authorizer, options.clock));
       if (answering !== undefined) background(answering, whenAnsweringFails);

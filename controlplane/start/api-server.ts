@@ -9,6 +9,7 @@ import { installBackup } from '../backup/backup-endpoint.ts';
 import { installReencrypt } from '../encryption/reencrypt.ts';
 import { startFlowControl } from './flow-control-loop.ts';
 import { primaryAddress } from './host-address.ts';
+import { peersOf } from './peers.ts';
 import type { ControlPlaneFlags } from '../options/controlplane-options.ts';
 import type { PkiMaterial } from '../pki/pki.ts';
 import { typeTexts } from '../server/openapi/source.ts';
@@ -97,6 +98,7 @@ export function createApiServer(parts: Parts, aggregator: Aggregator, audit: Aud
     observer: createRequestMetrics(metrics, clock),
     onHandshakeError: serverMetrics.onHandshakeError,
     ...(audit === undefined ? {} : { audit }),
+    peers: peersOf(parts),
     aggregated: passAggregated(aggregator, clock, stripped, parts.dialer),
     requestTimeoutMs: flags.requestTimeout,
     ...(fairness === undefined ? {} : { fairness }),

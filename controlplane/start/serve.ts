@@ -31,6 +31,7 @@ import { createApiServer } from './api-server.ts';
 import { MASTERS } from './clients.ts';
 import { startLoops } from './loops.ts';
 import type { Parts } from './parts.ts';
+import { stopFormerFirst } from './peers.ts';
 import { otherServers, refuseOtherCa } from './published-cluster.ts';
 
 const CLOSE_GRACE_MS = 3000;
@@ -84,6 +85,7 @@ export async function serve(parts: Parts): Promise<Serving> {
     parts.logger.warn({ path: kubeconfigPath }, 'The disk is full: the kubeconfig could not be written');
   await startLoops(parts, { aggregator, audit }, port);
   startHooks.done('loops');
+  stopFormerFirst(parts, port);
   return { url, port, kubeconfig: admin.text, kubeconfigPath };
 }
 

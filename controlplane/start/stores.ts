@@ -11,6 +11,7 @@ import { servedResources } from '../registry/runtime-config.ts';
 import { startCompactor } from '../storage/compactor.ts';
 import { openMemoryStorage } from '../storage/memory.ts';
 import { stampRevision } from '../storage/object-bytes.ts';
+import { refuseOtherRole } from '../standby/role.ts';
 import { openSqliteStorage } from '../storage/sqlite/sqlite-storage.ts';
 import type { Storage } from '../storage/storage.ts';
 import type { Setting } from './setting.ts';
@@ -73,6 +74,7 @@ async function prepareDirectory({ flags, onClose }: Setting): Promise<string> {
   await mkdir(directory, { recursive: true, mode: 0o700 });
   await access(directory, constants.W_OK);
   refuseUnfinishedRestore(directory);
+  if (storageBackendOf(flags) === 'sqlite') refuseOtherRole(directory);
   return directory;
 }
 

@@ -1,6 +1,7 @@
 /** Defines the boundary between `revision-log.ts` and SQLite, which stores the records of the log. */
 
 import type { TimedRevision } from './storage.ts';
+import type { LogPage, RecordMark } from './stored-log.ts';
 
 export interface LogRecord {
   readonly revision: number;
@@ -21,6 +22,12 @@ export interface LogMarks {
   readonly lastCompaction: TimedRevision | undefined;
 }
 
+/**
+ * After this many revisions, the next one is one that no client of an earlier state of the storage has seen. So watches list
+ * again and miss no lost change.
+ */
+export const REVISION_LEAP = 1_000_000;
+
 export interface LogBackend {
   /**
    * Appends all records or none. They are durable when the promise resolves. Rejects with `full` or `refused` if nothing was
@@ -36,6 +43,10 @@ export interface LogBackend {
   probe(lastRevision: number): Promise<void>;
   /** Resolves when all earlier requests are done. */
   ping(): Promise<void>;
+  /** Returns the records after a revision, up to `limitBytes` and at least one, or none if there are none. */
+  read(after: number, limitBytes: number): Promise<LogPage>;
+  /** Returns whether the record is stored. */
+  has(mark: RecordMark): Promise<boolean>;
   /** Writes a consistent copy to another file, in steps between which writes continue. */
   copyTo(file: string): Promise<void>;
   /** Calls the listener when the backend is lost without `close`. */

@@ -28,6 +28,7 @@ export class RemovalBacklog {
   #running: Promise<void> | undefined;
   #retry: Timer | undefined;
   #closed = false;
+  readonly #holds = new Set<object>();
 
   constructor(options: RemovalBacklogOptions) {
     this.#options = options;
@@ -49,12 +50,31 @@ export class RemovalBacklog {
       this.#waiting.push({ compactedRevision, revisions: revisions.slice(from, from + STEP_RECORDS) });
   }
 
-  /** Resolves when all waiting records are removed. Rejects with the first failure, and the others keep waiting. */
+  /** Keeps all records until the returned function is called, or until `releaseHolds`. */
+  hold(): () => void {
+    const hold = {};
+    this.#holds.add(hold);
+    return () => {
+      if (!this.#holds.delete(hold) || this.#holds.size > 0 || this.#closed) return;
+      // A failure is reported by `onFailure`.
+      this.drain().catch(() => undefined);
+    };
+  }
+
+  /** Ends all holds, because removals make room on a full disk. */
+  releaseHolds(): void {
+    this.#holds.clear();
+  }
+
+  /**
+   * Resolves when all waiting records are removed, or at once if they are held. Rejects with the first failure, and the others
+   * keep waiting.
+   */
   async drain(): Promise<void> {
     this.#retry?.cancel();
     this.#retry = undefined;
     // Repeats for records that were added after the running removal had found the backlog empty.
-    while (this.#waiting.length > 0) {
+    while (this.#waiting.length > 0 && this.#holds.size === 0) {
       this.#running ??= this.#removeAll().finally(() => {
         this.#running = undefined;
       });
@@ -72,7 +92,7 @@ export class RemovalBacklog {
 
   async #removeAll(): Promise<void> {
     try {
-      for (let next = this.#waiting[0]; next !== undefined; next = this.#waiting[0]) {
+      for (let next = this.#waiting[0]; next !== undefined && this.#holds.size === 0; next = this.#waiting[0]) {
         await this.#options.remove(next.compactedRevision, next.revisions);
         this.#waiting.shift();
       }

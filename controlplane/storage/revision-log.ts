@@ -6,6 +6,7 @@
  * A write of a key with a running write waits for it and is then checked against its outcome. `sqlite/sqlite-storage.ts` and
  * `memory.ts` create the log.
  */
+import type { StoredLog } from './stored-log.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { CommitPipeline } from './commit-pipeline.ts';
@@ -41,6 +42,8 @@ export interface RevisionLogOptions extends HistoryStorageOptions {
 /** The first revision. Clients take 1 for the beginning of time, so 1 is always compacted history. */
 const FIRST_REVISION = 2;
 const HISTORY_LIMIT_BYTES = 96 * 1024 * 1024;
+/** The size of the pages of the stored log. Reading one takes about a millisecond of the thread that commits. */
+const PAGE_BYTES = 512 * 1024;
 
 /** A storage that one process alone may use. */
 export class RevisionLog extends HistoryStorage implements Storage {
@@ -54,6 +57,8 @@ export class RevisionLog extends HistoryStorage implements Storage {
   readonly #commits: CommitPipeline;
   readonly #removals: RemovalBacklog;
   #closed: Promise<void> | undefined;
+  /** The reason why no more writes are accepted. */
+  #fence: string | undefined;
 
   constructor(options: RevisionLogOptions) {
     super(options, FIRST_REVISION);
@@ -204,6 +209,22 @@ export class RevisionLog extends HistoryStorage implements Storage {
     return this.#health.check(options);
   }
 
+  get log(): StoredLog | undefined {
+    const backend = this.#backend;
+    if (backend === undefined) return undefined;
+    return {
+      read: (after) => backend.read(after, PAGE_BYTES),
+      has: (mark) => backend.has(mark),
+      holdRemovals: () => this.#removals.hold(),
+    };
+  }
+
+  async fence(reason: string): Promise<number> {
+    this.#fence = reason;
+    await this.#commits.drain();
+    return this.history.revision;
+  }
+
   close(): Promise<void> {
     this.#closed ??= this.#close();
     return this.#closed;
@@ -275,6 +296,7 @@ export class RevisionLog extends HistoryStorage implements Storage {
 
   /** Drops half of the history. Each probe that finds no room calls this again. */
   #compactForRoom(): void {
+    this.#removals.releaseHolds();
     if (this.history.historyBytes > 0)
       this.#compactEarly(1 / 2, 'History is compacted early, because the disk is full');
   }
@@ -313,6 +335,7 @@ export class RevisionLog extends HistoryStorage implements Storage {
 
   #assertWritable(): void {
     this.assertOpen();
+    if (this.#fence !== undefined) throw new StorageError('unavailable', this.#fence);
     if (this.#health.failure !== undefined) {
       throw new StorageError('unusable', 'the storage failed and takes no writes', { cause: this.#health.failure });
     }

@@ -8,6 +8,7 @@
  */
 
 import type { ResourceVersions, StoredValue, VersionChange } from './resource-versions.ts';
+import type { StoredLog } from './stored-log.ts';
 
 export type { StoredValue, VersionChange };
 
@@ -112,6 +113,13 @@ export interface Storage {
    * Writes a consistent copy of all data to a new file while writes continue. Throws `unusable` if nothing is stored durably.
    */
   copyTo(file: string): Promise<void>;
+  /** Absent if nothing is stored durably, or if other processes own what is stored. */
+  readonly log?: StoredLog | undefined;
+  /**
+   * Accepts no more writes: they throw `unavailable` with this reason. Resolves to the newest revision, when the running writes
+   * are done. Absent if other processes write as well.
+   */
+  fence?(reason: string): Promise<number>;
   /**
    * Throws the reason why the storage does not work. With `writes`, also throws the reason why it accepts no writes now (the
    * disk is full).

@@ -2,6 +2,7 @@
  * A backend of the revision log in memory. It keeps its records like SQLite does on disk, fails on demand, and can be reloaded
  * like after a restart.
  */
+import type { LogPage, RecordMark } from '../../controlplane/storage/stored-log.ts';
 import type { LogBackend, LogMarks, LogRecord } from '../../controlplane/storage/log-backend.ts';
 
 export class FakeLogBackend implements LogBackend {
@@ -48,6 +49,26 @@ export class FakeLogBackend implements LogBackend {
 
   onTrouble(listener: (problem: string | undefined) => void): void {
     this.trouble = listener;
+  }
+
+  read(after: number): Promise<LogPage> {
+    const records = [...this.records.values()].filter(({ revision }) => revision > after);
+    const values = Buffer.concat(records.map(({ value }) => value ?? Buffer.alloc(0)));
+    return Promise.resolve({
+      records: {
+        revisions: records.map(({ revision }) => revision),
+        keys: records.map(({ key }) => key),
+        createRevisions: records.map(({ createRevision }) => createRevision),
+        expiries: records.map(({ expiresAtMs }) => expiresAtMs ?? 0),
+        lengths: records.map(({ value }) => value?.length ?? -1),
+        values: new Uint8Array(values).buffer,
+      },
+      compactedRevision: this.marks.compactedRevision,
+    });
+  }
+
+  has({ revision }: RecordMark): Promise<boolean> {
+    return Promise.resolve(this.records.has(revision));
   }
 
   copyTo(): Promise<void> {

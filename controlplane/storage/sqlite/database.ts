@@ -2,13 +2,15 @@
  * Owns the SQLite file of the storage: its format, opening it or refusing it, and the statements. It has one table of records
  * in the order of revisions and no index besides, so a small write changes one page. It runs in the worker.
  */
+import type { LogPage, RecordColumns, RecordMark } from '../stored-log.ts';
 import { chmodSync, closeSync, mkdirSync, openSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import Database from 'better-sqlite3';
 import { isDiskFull } from '../../../api/machinery/disk-full.ts';
 import { StorageError } from '../storage.ts';
 import type { LogMarks } from '../log-backend.ts';
-import type { RecordColumns, WorkerOptions } from './protocol.ts';
+import { LogRows } from './log-rows.ts';
+import type { DatabaseOptions } from './protocol.ts';
 import { DiskReserve, isOutOfRoom } from './disk-reserve.ts';
 import { DiskRoom } from './disk-room.ts';
 import { checksumOf } from './row-checksum.ts';
@@ -27,24 +29,23 @@ const RETRY_PAGES = 100;
 const DELETION_PAGES = 1000;
 /** The number of pages that a copy writes in one step: 400 KB, which takes about a millisecond. */
 const COPY_STEP_PAGES = 100;
-const LOAD_BYTES = 2 * 1024 * 1024;
-
-interface Row {
-  revision: number;
-  key: string;
-  value: Buffer | null;
-  created: number;
-  expires: number;
-  checksum: number;
-}
+/** The number of records that one transaction of a compaction removes. */
+const REMOVED_RECORDS = 1000;
 
 /** The open database. All methods but `copyTo` are synchronous, and throw the error of SQLite. */
 export interface LogDatabase {
   /** The marks as they were when the database was opened. */
   readonly marks: LogMarks;
   load(): Generator<RecordColumns, void, undefined>;
+  /** Returns the records after a revision, up to `limitBytes` and at least one if there is one. */
+  read(after: number, limitBytes: number): LogPage;
+  has(mark: RecordMark): boolean;
+  /** Returns the newest record. */
+  newest(): RecordMark | undefined;
   append(records: RecordColumns): void;
   remove(marks: LogMarks, revisions: readonly number[]): void;
+  /** Removes what the compaction of the marks makes obsolete, which it finds itself. */
+  compact(marks: LogMarks): void;
   /**
    * Writes the newest revision again to find out whether writes succeed. The data does not change. A checkpoint that failed
    * is due again.
@@ -64,7 +65,7 @@ export interface LogDatabase {
  * Opens or creates the database, and locks it until the process exits. Throws `StorageError` if another process has it, if it
  * is damaged, of a newer format, or cannot be written.
  */
-export function openDatabase(options: WorkerOptions): LogDatabase {
+export function openDatabase(options: DatabaseOptions): LogDatabase {
   makeDirectory(dirname(options.file));
   let database: Database.Database | undefined;
   try {
@@ -141,7 +142,7 @@ function createFormat(database: Database.Database): void {
   })();
 }
 
-function openError(error: unknown, options: WorkerOptions): StorageError {
+function openError(error: unknown, options: DatabaseOptions): StorageError {
   if (error instanceof StorageError) return error;
   const { file } = options;
   const refuse = (why: string): StorageError => new StorageError('unusable', `${file} ${why}`, { cause: error });
@@ -181,7 +182,7 @@ function readHolder(lockFile: string): string {
 
 class SqliteLog implements LogDatabase {
   readonly #database: Database.Database;
-  readonly #file: string;
+  readonly #rows: LogRows;
   readonly #room: DiskRoom;
   readonly #insert: Database.Statement;
   readonly #delete: Database.Statement;
@@ -196,44 +197,29 @@ class SqliteLog implements LogDatabase {
 
   constructor(database: Database.Database, file: string, room: DiskRoom) {
     this.#database = database;
-    this.#file = file;
     this.#room = room;
     this.#pagesSinceCheckpoint = (statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0) / PAGE_BYTES;
     this.#insert = database.prepare('INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)');
     this.#delete = database.prepare('DELETE FROM log WHERE revision = ?');
     this.#mark = database.prepare('INSERT OR REPLACE INTO mark (revision, name) VALUES (?, ?)');
-    this.marks = readMarks(database);
+    this.#rows = new LogRows(database, file);
+    this.marks = this.#rows.marks();
   }
 
-  *load(): Generator<RecordColumns, void, undefined> {
-    let rows: Row[] = [];
-    let bytes = 0;
-    for (const row of this.#rows()) {
-      rows.push(row);
-      bytes += (row.value?.length ?? 0) + row.key.length;
-      if (bytes < LOAD_BYTES) continue;
-      yield columnsOf(rows);
-      rows = [];
-      bytes = 0;
-    }
-    if (rows.length > 0) yield columnsOf(rows);
+  load(): Generator<RecordColumns, void, undefined> {
+    return this.#rows.all();
   }
 
-  *#rows(): Generator<Row, void, undefined> {
-    try {
-      for (const row of this.#database.prepare<[], Row>('SELECT * FROM log ORDER BY revision').iterate()) {
-        if (row.checksum !== checksumOf(row.key, row.value)) {
-          throw new StorageError(
-            'unusable',
-            `${this.#file} is damaged at revision ${row.revision}; restore it from a backup`,
-          );
-        }
-        yield row;
-      }
-    } catch (error) {
-      if (error instanceof StorageError) throw error;
-      throw new StorageError('unusable', `${this.#file} is damaged; restore it from a backup`, { cause: error });
-    }
+  read(after: number, limitBytes: number): LogPage {
+    return this.#rows.page(after, limitBytes);
+  }
+
+  has(mark: RecordMark): boolean {
+    return this.#rows.has(mark);
+  }
+
+  newest(): RecordMark | undefined {
+    return this.#rows.newest();
   }
 
   append(records: RecordColumns): void {
@@ -282,6 +268,13 @@ class SqliteLog implements LogDatabase {
     this.#room.giveBack();
   }
 
+  compact(marks: LogMarks): void {
+    const revisions = this.#rows.obsolete(marks.compactedRevision);
+    // In order, because the record of a deletion must not go before what it hides.
+    for (let from = 0; from === 0 || from < revisions.length; from += REMOVED_RECORDS)
+      this.remove(marks, revisions.slice(from, from + REMOVED_RECORDS));
+  }
+
   probe(lastRevision: number): void {
     if (this.#hasCheckpointFailed) this.#pagesSinceCheckpoint = this.#room.checkpointPages;
     this.#room.run(() => this.#mark.run(lastRevision, 'last'));
@@ -309,33 +302,4 @@ class SqliteLog implements LogDatabase {
   close(): void {
     this.#database.close();
   }
-}
-
-function readMarks(database: Database.Database): LogMarks {
-  const select = database.prepare<[string], number>('SELECT revision FROM mark WHERE name = ?').pluck();
-  const newest = Number(database.prepare('SELECT coalesce(max(revision), 0) FROM log').pluck().get());
-  // A database of an earlier version has no time of the last compaction.
-  const [revision, atMs] = [select.get('last-compaction'), select.get('last-compaction-ms')];
-  return {
-    compactedRevision: Number(select.get('compacted')),
-    lastRevision: Math.max(newest, Number(select.get('last'))),
-    lastCompaction: revision === undefined || atMs === undefined ? undefined : { revision, atMs },
-  };
-}
-
-function columnsOf(rows: readonly Row[]): RecordColumns {
-  const values = Buffer.concat(rows.map((row) => row.value ?? Buffer.alloc(0)));
-  return {
-    revisions: rows.map((row) => row.revision),
-    keys: rows.map((row) => row.key),
-    createRevisions: rows.map((row) => row.created),
-    expiries: rows.map((row) => row.expires),
-    lengths: rows.map((row) => row.value?.length ?? -1),
-    values: exactBuffer(values),
-  };
-}
-
-/** Returns a buffer that can be transferred, because it shares its memory with no other. */
-function exactBuffer(bytes: Buffer): ArrayBuffer {
-  return bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength) as ArrayBuffer;
 }

@@ -2,10 +2,11 @@
  * Defines the messages between the main thread and the worker thread of the storage. All values of a message are transferred in
  * one buffer.
  */
+import type { LogPage, RecordColumns, RecordMark } from '../stored-log.ts';
 import type { LogMarks } from '../log-backend.ts';
 import type { StorageErrorCode } from '../storage.ts';
 
-export interface WorkerOptions {
+export interface DatabaseOptions {
   readonly file: string;
   readonly lockFile: string;
   /** The maximum size of the database. Writes beyond it are refused as on a full disk. 0 means no limit. */
@@ -14,15 +15,9 @@ export interface WorkerOptions {
   readonly reserveBytes: number;
 }
 
-/** Records as parallel columns. `lengths[i]` is the length of the record's value in `values`, or -1 if the key was deleted. */
-export interface RecordColumns {
-  readonly revisions: readonly number[];
-  readonly keys: readonly string[];
-  readonly createRevisions: readonly number[];
-  /** The times of expiry. 0 means that the record does not expire. */
-  readonly expiries: readonly number[];
-  readonly lengths: readonly number[];
-  readonly values: ArrayBuffer;
+export interface WorkerOptions extends DatabaseOptions {
+  /** Whether the thread sends all records when it has opened the file. A standby does not need them. */
+  readonly sendsRecords: boolean;
 }
 
 export type WorkerRequest =
@@ -35,13 +30,17 @@ export type WorkerRequest =
     }
   | { readonly type: 'probe'; readonly id: number; readonly lastRevision: number }
   | { readonly type: 'ping'; readonly id: number }
+  | { readonly type: 'read'; readonly id: number; readonly after: number; readonly limitBytes: number }
+  | { readonly type: 'has'; readonly id: number; readonly mark: RecordMark }
+  /** Removes what the compaction of `marks` makes obsolete. */
+  | { readonly type: 'compact'; readonly id: number; readonly marks: LogMarks }
   | { readonly type: 'copy'; readonly id: number; readonly file: string }
   | { readonly type: 'close'; readonly id: number };
 
 export type WorkerResponse =
   | { readonly type: 'rows'; readonly records: RecordColumns }
-  | { readonly type: 'opened'; readonly marks: LogMarks }
-  | { readonly type: 'done'; readonly id: number }
+  | { readonly type: 'opened'; readonly marks: LogMarks; readonly newest: RecordMark | undefined }
+  | { readonly type: 'done'; readonly id: number; readonly result?: LogPage | boolean }
   /** A checkpoint failed (`problem`), or succeeded again after a failure (`undefined`). */
   | { readonly type: 'checkpoint'; readonly problem: string | undefined }
   | { readonly type: 'failed'; readonly id: number; readonly code: StorageErrorCode; readonly message: string };

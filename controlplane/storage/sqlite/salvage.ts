@@ -6,9 +6,9 @@
  * pages can be read, because they contain deleted rows. Rows that follow a damaged frame of the write-ahead log count if they
  * are newer than all others.
  */
+import type { RecordColumns } from '../stored-log.ts';
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
 import { openDatabase } from './database.ts';
-import type { RecordColumns } from './protocol.ts';
 import {
   childrenOf,
   headerAt,

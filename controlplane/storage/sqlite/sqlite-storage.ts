@@ -5,21 +5,16 @@
  * A commit of one small object costs one fsync and about 8 KB (one or two pages of the write-ahead log). A lease that is
  * renewed every ten seconds costs 5 MB and 400 fsyncs an hour, with compaction and checkpoints.
  */
+import type { LogPage, RecordColumns, RecordMark } from '../stored-log.ts';
 import { join } from 'node:path';
-import { Worker } from 'node:worker_threads';
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type { LogBackend, LogMarks, LogRecord, Stamp } from '../log-backend.ts';
 import { RevisionLog } from '../revision-log.ts';
 import { StorageError, type Storage } from '../storage.ts';
 import { plainValues, type KeptValue, type ValueTransformer } from '../value-transformer.ts';
-import {
-  OPENING,
-  type RecordColumns,
-  type WorkerOptions,
-  type WorkerRequest,
-  type WorkerResponse,
-} from './protocol.ts';
+import type { WorkerOptions } from './protocol.ts';
+import { type Loaded, StorageThread } from './storage-thread.ts';
 
 interface SqliteStorageOptions {
   readonly directory: string;
@@ -58,9 +53,11 @@ export async function openSqliteStorage(options: SqliteStorageOptions): Promise<
     lockFile: `${file}.pid`,
     sizeLimitBytes: options.sizeLimitBytes ?? 0,
     reserveBytes: options.reserveBytes ?? 0,
+    sendsRecords: true,
   };
-  const backend = new SqliteBackend(workerOptions, transformer);
-  const loaded = await backend.opened;
+  const thread = new StorageThread(workerOptions);
+  const loaded = await thread.opened;
+  const backend = new SqliteBackend(thread, transformer);
   const log = new RevisionLog({
     clock,
     logger,
@@ -121,42 +118,18 @@ function* keptValues(chunks: readonly RecordColumns[]): Generator<KeptValue, voi
   }
 }
 
-interface Loaded {
-  readonly chunks: RecordColumns[];
-  readonly marks: LogMarks;
-}
-
-interface Waiting {
-  resolve(): void;
-  reject(error: StorageError): void;
-}
-
 class SqliteBackend implements LogBackend {
-  readonly #worker: Worker;
-  readonly #waiting = new Map<number, Waiting>();
-  #lastId = OPENING;
-  /** The reason why the worker thread is gone. */
-  #lost: StorageError | undefined;
-  #lostListener: (error: Error) => void = () => undefined;
-  #troubleListener: (problem: string | undefined) => void = () => undefined;
-  readonly opened: Promise<Loaded>;
+  readonly #thread: StorageThread;
   readonly #transformer: ValueTransformer;
 
-  constructor(options: WorkerOptions, transformer: ValueTransformer) {
+  constructor(thread: StorageThread, transformer: ValueTransformer) {
+    this.#thread = thread;
     this.#transformer = transformer;
-    // In a release, the worker is a bundle beside the bundle of the program.
-    const file = import.meta.url.endsWith('.ts')
-      ? new URL('./worker.ts', import.meta.url)
-      : new URL('./worker.js', import.meta.url);
-    // The thread passes buffers on and keeps none, so a small young generation is enough.
-    const resourceLimits = { maxYoungGenerationSizeMb: 2 };
-    this.#worker = new Worker(file, { workerData: options, name: 'storage', resourceLimits });
-    this.opened = new Promise((resolve, reject) => this.#listen(resolve, reject));
   }
 
   async append(records: readonly LogRecord[]): Promise<void> {
     const columns = columnsOf(records.map((record) => this.#sealed(record)));
-    await this.#ask((id) => ({ type: 'append', id, records: columns }), [columns.values]);
+    await this.#thread.ask((id) => ({ type: 'append', id, records: columns }), [columns.values]);
   }
 
   #sealed(record: LogRecord): LogRecord {
@@ -172,88 +145,40 @@ class SqliteBackend implements LogBackend {
     return sealed === value ? record : { ...record, value: sealed };
   }
 
-  remove(marks: LogMarks, revisions: readonly number[]): Promise<void> {
-    return this.#ask((id) => ({ type: 'remove', id, marks, revisions }));
+  async remove(marks: LogMarks, revisions: readonly number[]): Promise<void> {
+    await this.#thread.ask((id) => ({ type: 'remove', id, marks, revisions }));
   }
 
-  probe(lastRevision: number): Promise<void> {
-    return this.#ask((id) => ({ type: 'probe', id, lastRevision }));
+  async probe(lastRevision: number): Promise<void> {
+    await this.#thread.ask((id) => ({ type: 'probe', id, lastRevision }));
   }
 
-  ping(): Promise<void> {
-    return this.#ask((id) => ({ type: 'ping', id }));
+  async ping(): Promise<void> {
+    await this.#thread.ask((id) => ({ type: 'ping', id }));
   }
 
-  copyTo(file: string): Promise<void> {
-    return this.#ask((id) => ({ type: 'copy', id, file }));
+  async read(after: number, limitBytes: number): Promise<LogPage> {
+    return (await this.#thread.ask((id) => ({ type: 'read', id, after, limitBytes }))) as LogPage;
+  }
+
+  async has(mark: RecordMark): Promise<boolean> {
+    return (await this.#thread.ask((id) => ({ type: 'has', id, mark }))) as boolean;
+  }
+
+  async copyTo(file: string): Promise<void> {
+    await this.#thread.ask((id) => ({ type: 'copy', id, file }));
   }
 
   onLost(listener: (error: Error) => void): void {
-    if (this.#lost === undefined) this.#lostListener = listener;
-    else listener(this.#lost);
+    this.#thread.onLost(listener);
   }
 
   onTrouble(listener: (problem: string | undefined) => void): void {
-    this.#troubleListener = listener;
+    this.#thread.onTrouble(listener);
   }
 
-  async close(): Promise<void> {
-    if (this.#lost !== undefined) return;
-    this.#lostListener = () => undefined;
-    await this.#ask((id) => ({ type: 'close', id }));
-    await this.#worker.terminate();
-  }
-
-  #ask(request: (id: number) => WorkerRequest, transfer: ArrayBuffer[] = []): Promise<void> {
-    if (this.#lost !== undefined) return Promise.reject(this.#lost);
-    this.#lastId += 1;
-    const id = this.#lastId;
-    return new Promise((resolve, reject) => {
-      this.#waiting.set(id, { resolve, reject });
-      // A process without other work may exit, but not before pending requests have their responses.
-      this.#worker.ref();
-      this.#worker.postMessage(request(id), transfer);
-    });
-  }
-
-  #listen(opened: (loaded: Loaded) => void, refused: (error: StorageError) => void): void {
-    const chunks: RecordColumns[] = [];
-    const lost = (cause: unknown): void => {
-      if (this.#lost !== undefined) return;
-      const error = new StorageError('unknown-outcome', 'the storage thread exited', { cause });
-      this.#lost = error;
-      refused(error);
-      for (const waiting of this.#waiting.values()) waiting.reject(error);
-      this.#waiting.clear();
-      this.#lostListener(error);
-    };
-    this.#worker.on('error', lost);
-    this.#worker.on('exit', (code) => lost(new Error(`exit code ${code}`)));
-    this.#worker.on('message', (response: WorkerResponse) => {
-      switch (response.type) {
-        case 'rows':
-          chunks.push(response.records);
-          return;
-        case 'opened':
-          opened({ chunks, marks: response.marks });
-          break;
-        case 'done':
-          this.#waiting.get(response.id)?.resolve();
-          this.#waiting.delete(response.id);
-          break;
-        case 'checkpoint':
-          this.#troubleListener(response.problem);
-          break;
-        case 'failed': {
-          const error = new StorageError(response.code, response.message);
-          if (response.id === OPENING) refused(error);
-          this.#waiting.get(response.id)?.reject(error);
-          this.#waiting.delete(response.id);
-          break;
-        }
-      }
-      if (this.#waiting.size === 0) this.#worker.unref();
-    });
+  close(): Promise<void> {
+    return this.#thread.close();
   }
 }
 

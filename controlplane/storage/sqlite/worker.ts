@@ -2,6 +2,7 @@
  * Owns the SQLite file in a thread of its own, so that an fsync does not block the event loop. It sends all records when it
  * opens the file, and then handles one request after another. `sqlite-storage.ts` starts it.
  */
+import type { LogPage } from '../stored-log.ts';
 import { parentPort, workerData } from 'node:worker_threads';
 import { StorageError } from '../storage.ts';
 import { openDatabase, type LogDatabase } from './database.ts';
@@ -13,13 +14,14 @@ function serve(port: NonNullable<typeof parentPort>): void {
   let database: LogDatabase;
   try {
     database = openDatabase(workerData as WorkerOptions);
-    for (const records of database.load()) answer({ type: 'rows', records }, [records.values]);
+    const { sendsRecords } = workerData as WorkerOptions;
+    if (sendsRecords) for (const records of database.load()) answer({ type: 'rows', records }, [records.values]);
   } catch (error) {
     answer(failure(OPENING, error));
     port.close();
     return;
   }
-  answer({ type: 'opened', marks: database.marks });
+  answer({ type: 'opened', marks: database.marks, newest: database.newest() });
   const checkpoint = checkpointer(database, answer);
   port.on('message', (request: WorkerRequest) => {
     if (request.type === 'copy') {
@@ -31,8 +33,13 @@ function serve(port: NonNullable<typeof parentPort>): void {
       return;
     }
     try {
-      perform(database, request);
-      answer({ type: 'done', id: request.id });
+      const result = perform(database, request);
+      if (result === undefined) answer({ type: 'done', id: request.id });
+      else
+        answer(
+          { type: 'done', id: request.id, result },
+          result === true || result === false ? [] : [result.records.values],
+        );
     } catch (error) {
       answer(failure(request.id, error));
     }
@@ -41,22 +48,32 @@ function serve(port: NonNullable<typeof parentPort>): void {
   });
 }
 
-function perform(database: LogDatabase, request: Exclude<WorkerRequest, { readonly type: 'copy' }>): void {
+function perform(
+  database: LogDatabase,
+  request: Exclude<WorkerRequest, { readonly type: 'copy' }>,
+): LogPage | boolean | undefined {
   switch (request.type) {
     case 'append':
       database.append(request.records);
-      return;
+      return undefined;
     case 'remove':
       database.remove(request.marks, request.revisions);
-      return;
+      return undefined;
     case 'probe':
       database.probe(request.lastRevision);
-      return;
+      return undefined;
+    case 'read':
+      return database.read(request.after, request.limitBytes);
+    case 'has':
+      return database.has(request.mark);
+    case 'compact':
+      database.compact(request.marks);
+      return undefined;
     case 'ping':
-      return;
+      return undefined;
     case 'close':
       database.close();
-      return;
+      return undefined;
   }
 }
 

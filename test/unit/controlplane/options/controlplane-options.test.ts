@@ -103,4 +103,5 @@ test('flags that Kubernetes does not have are few and known', () =>
     'pod-network',
     'scheduler',
     'service-lb-reserved-ports',
+    'standby-of',
   ]));

@@ -1,0 +1,193 @@
+/** `orchlet promote` and `orchlet demote`: which of two control planes on SQLite is the first. */
+import { existsSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { json } from 'node:stream/consumers';
+import { flag } from '../../api/component/flags.ts';
+import { formatTime } from '../../api/machinery/clock.ts';
+import { isStatusError } from '../../api/meta/status-error.ts';
+import { STORAGE_FILE } from '../../controlplane/backup/backup.ts';
+import type { FirstReport } from '../../controlplane/standby/first.ts';
+import { peerClient, readClusterKeys } from '../../controlplane/standby/identity.ts';
+import { FIRST_PATH, PROMOTE_PATH, STANDBY_PATH } from '../../controlplane/standby/peer-paths.ts';
+import { lossOf, type Promotion } from '../../controlplane/standby/promotion.ts';
+import { readRole, type Role, writeRole } from '../../controlplane/standby/role.ts';
+import type { StandbyReport } from '../../controlplane/standby/standby.ts';
+import { LogCopy } from '../../controlplane/storage/sqlite/log-copy.ts';
+import { isStorageError } from '../../controlplane/storage/storage.ts';
+import { type Command, CommandError } from '../command.ts';
+import { dataDirectoryFlag } from '../data-directory.ts';
+import type { CommandIo } from '../io.ts';
+import { runningProcess } from '../processes.ts';
+
+const dataDir = dataDirectoryFlag('Host');
+
+const promoteFlags = {
+  dataDir,
+  force: flag({
+    name: 'force',
+    type: 'boolean',
+    default: false,
+    group: 'Promotion',
+    help: 'Promote although the first control plane does not confirm that it has stopped writing: what it wrote last is lost, and it must not run.',
+  }),
+  dryRun: flag({
+    name: 'dry-run',
+    type: 'boolean',
+    default: false,
+    group: 'Promotion',
+    help: 'Only print how far the copy goes, and what would be lost.',
+  }),
+} as const;
+
+export const promote: Command = {
+  name: 'promote',
+  summary: 'make the standby of this host the first control plane',
+  description:
+    'Makes the standby of this host the first control plane. The former first is asked to take no more writes; then nothing is lost. If it does not answer, the command prints what may be lost, and does nothing without --force.',
+  flags: promoteFlags,
+  examples: ['orchlet promote', 'orchlet promote --dry-run', 'orchlet promote --force'],
+  async run(parsed, io) {
+    const directory = resolve(String(parsed.values['dataDir']));
+    const role = readRole(directory);
+    const wanted = { force: parsed.values['force'] === true, dryRun: parsed.values['dryRun'] === true };
+    if (role.role === 'first' || role.role === 'promoted')
+      throw new CommandError(`${directory} has no copy of a standby: it is that of a first control plane, or empty`);
+    const pid = await runningProcess(join(directory, `${STORAGE_FILE}.pid`));
+    if (role.role === 'standby' && pid !== undefined) await promoteRunning(directory, role, wanted, io);
+    else await promoteStopped(directory, role, wanted, io);
+    return 0;
+  },
+};
+
+interface Wanted {
+  readonly force: boolean;
+  readonly dryRun: boolean;
+}
+
+/** Throws a CommandError with the message of the other control plane. */
+async function ask<T>(directory: string, server: string, method: string, path: string, io: CommandIo): Promise<T> {
+  const client = peerClient(server, await readClusterKeys(directory), io.clock);
+  try {
+    const { body } = await client.raw({ method, path });
+    return (await json(body)) as T;
+  } catch (error) {
+    if (isStatusError(error)) throw new CommandError(error.message, { cause: error });
+    throw new CommandError(`${server} does not answer: ${error instanceof Error ? error.message : String(error)}`, {
+      cause: error,
+    });
+  } finally {
+    client.close();
+  }
+}
+
+async function promoteRunning(
+  directory: string,
+  { url }: Extract<Role, { role: 'standby' }>,
+  { force, dryRun }: Wanted,
+  io: CommandIo,
+): Promise<void> {
+  const report = await ask<StandbyReport>(directory, url, 'GET', STANDBY_PATH, io);
+  if (report.warning !== undefined) io.stderr.write(`orchlet: warning: ${report.warning}\n`);
+  if (dryRun) {
+    const state = report.isConnected ? 'connected' : `not connected (${report.problem ?? 'unknown'})`;
+    const copy = report.completeAtMs === 0 ? 'The copy is not complete yet.' : lossOf(report, io.clock.now());
+    io.stdout.write(`Standby of ${report.of}, ${state}. ${copy}\n`);
+    return;
+  }
+  const path = force ? `${PROMOTE_PATH}?force=true` : PROMOTE_PATH;
+  const { revision, isComplete } = await ask<Promotion>(directory, url, 'POST', path, io);
+  const lost = isComplete ? 'Nothing is lost.' : lossOf({ ...report, revision }, io.clock.now());
+  io.stdout.write(`This host has the first control plane now. ${lost}\n`);
+}
+
+/** Promotes a copy that no process has open. The former first cannot be asked. */
+async function promoteStopped(
+  directory: string,
+  role: Extract<Role, { role: 'standby' | 'fenced' }>,
+  { force, dryRun }: Wanted,
+  io: CommandIo,
+): Promise<void> {
+  const copy = await openCopy(directory);
+  try {
+    const nowMs = io.clock.now();
+    const other = role.role === 'standby' ? role.of : role.by;
+    const { lastRevision } = copy;
+    const state = { revision: lastRevision, newestRevision: lastRevision };
+    const loss =
+      role.role === 'standby'
+        ? lossOf({ ...state, completeAtMs: role.completeAtMs }, nowMs)
+        : `${other} took its place at ${formatTime(role.atMs)}; what was written there is lost.`;
+    if (dryRun) io.stdout.write(`No standby runs here. ${loss}\n`);
+    else if (!force)
+      throw new CommandError(
+        `no standby runs here, so ${other} cannot be asked to stop. ${loss} Start the standby first, or make sure that ${other} does not run, and repeat the command with --force`,
+      );
+    else if (role.role === 'standby' && role.completeAtMs === 0)
+      throw new CommandError('the copy was never complete: there is nothing to promote');
+    else {
+      await copy.leap();
+      await writeRole(directory, {
+        role: 'promoted',
+        from: other,
+        revision: lastRevision,
+        atMs: nowMs,
+        isFenced: false,
+      });
+      io.stdout.write(`${directory} is that of the first control plane now: start it. ${loss}\n`);
+    }
+  } finally {
+    await copy.close();
+  }
+}
+
+async function openCopy(directory: string): Promise<LogCopy> {
+  if (!existsSync(join(directory, STORAGE_FILE)))
+    throw new CommandError(`${directory} has no database: give the --data-dir of the control plane`);
+  try {
+    return await LogCopy.open(join(directory, 'storage'));
+  } catch (error) {
+    if (isStorageError(error)) throw new CommandError(error.message, { cause: error });
+    throw error;
+  }
+}
+
+const demoteFlags = {
+  dataDir,
+  force: flag({
+    name: 'force',
+    type: 'boolean',
+    default: false,
+    group: 'Demotion',
+    help: 'Give up writes of this database that the other control plane has not copied.',
+  }),
+} as const;
+
+export const demote: Command = {
+  name: 'demote',
+  summary: 'let a former first control plane become a standby',
+  arguments: { usage: 'https://FIRST:PORT', least: 1, most: 1 },
+  description:
+    'Marks the database of the stopped control plane of this host as that of a former first, after another one was promoted: it takes no more writes, and can be started with --standby-of. The command prints what the other control plane has not copied, and does nothing then without --force. The database is kept aside when the standby starts.',
+  flags: demoteFlags,
+  examples: ['orchlet demote https://10.0.0.2:6443'],
+  async run(parsed, io) {
+    const directory = resolve(String(parsed.values['dataDir']));
+    const [by = ''] = parsed.arguments;
+    const role = readRole(directory);
+    if (role.role === 'standby' || role.role === 'fenced')
+      throw new CommandError(`${directory} is not that of a first control plane: start it with --standby-of`);
+    const copy = await openCopy(directory);
+    const own = copy.lastRevision;
+    await copy.close();
+    const { promotion } = await ask<FirstReport>(directory, by, 'GET', FIRST_PATH, io);
+    if (promotion === undefined) throw new CommandError(`${by} was not promoted: run 'orchlet promote' there first`);
+    const lost = own - promotion.revision;
+    if (lost > 0 && parsed.values['force'] !== true)
+      throw new CommandError(
+        `the database ends at revision ${own}, and ${by} had copied ${promotion.revision} when it was promoted at ${formatTime(promotion.atMs)}: ${lost} revisions are only here. Repeat the command with --force to give them up`,
+      );
+    await writeRole(directory, { role: 'fenced', by, atMs: io.clock.now() });
+    io.stdout.write(`${directory} takes no more writes. Start the standby with --standby-of ${by}\n`);
+    return 0;
+  },
+};

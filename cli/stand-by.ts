@@ -1,0 +1,39 @@
+/** Lets a command be a standby before it is a control plane. */
+import type { Logger } from '../api/component/logger.ts';
+import { parseFlags } from '../api/component/flags.ts';
+import { systemClock } from '../api/machinery/clock.ts';
+import { type ControlPlaneFlags, controlPlaneFlags } from '../controlplane/options/controlplane-options.ts';
+import type { Shutdown } from './shutdown.ts';
+import { inOneLine } from './start-failure.ts';
+import type { StorageFailure } from './storage-failure.ts';
+import { notifyReady, notifyStopping } from './systemd-notify.ts';
+
+export interface StandByOptions {
+  readonly flags: Partial<ControlPlaneFlags>;
+  readonly logger: Logger;
+  readonly shutdown: Shutdown;
+  readonly failure: StorageFailure;
+}
+
+/** What follows: the control plane is to be started, or the process exits with this code. */
+export type AfterStandBy = 'start' | number;
+
+/** Resolves at once without `--standby-of`, and else when the standby is promoted or the process is to exit. */
+export async function standBy({ flags, logger, shutdown, failure }: StandByOptions): Promise<AfterStandBy> {
+  if (flags.standbyOf === undefined || flags.standbyOf === '') return 'start';
+  // A control plane that is no standby does not load it.
+  const { openStandby } = await import('../controlplane/start/standby.ts');
+  const all = { ...parseFlags(controlPlaneFlags, []).values, ...flags };
+  const standby = await inOneLine(() =>
+    openStandby({ flags: all, clock: systemClock, logger, onFatal: failure.onFatal }),
+  );
+  if (standby === undefined) return 'start';
+  notifyReady();
+  const ended = await Promise.race([standby.promoted, shutdown.asked, failure.happened]);
+  if (typeof ended === 'string') notifyStopping();
+  await standby.close();
+  if (ended === undefined) return 'start';
+  if (ended instanceof Error) return failure.exitCode;
+  logger.info({ signal: ended }, 'Stopping');
+  return 0;
+}

@@ -1,0 +1,159 @@
+/**
+ * What the first control plane does for its standby: it sends its log, and takes no more writes once the standby takes its
+ * place.
+ */
+import type { Logger } from '../../api/component/logger.ts';
+import type { MetricsRegistry } from '../../api/component/metrics.ts';
+import { parseJson } from '../../api/codec/json.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import { newBadRequest, newServiceUnavailable, newStatusError } from '../../api/meta/status-error.ts';
+import type { Exchange } from '../server/exchange.ts';
+import type { Storage } from '../storage/storage.ts';
+import { FrameWriter } from './frame-writer.ts';
+import { type CopyPosition, streamLog } from './log-stream.ts';
+import { FENCE_PATH, FIRST_PATH, LOG_PATH, type PeerRoute, sendJson } from './peer-paths.ts';
+import { fencedMessage, readRole, type Role, writeRole } from './role.ts';
+
+export interface FirstOptions {
+  readonly storage: Storage;
+  readonly dataDirectory: string;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly metrics: MetricsRegistry;
+  /** Aborts when the control plane closes. */
+  readonly signal: AbortSignal;
+  /** Called when another control plane has taken the place of this one: the process must exit. */
+  readonly onFatal: ((error: Error) => void) | undefined;
+}
+
+/** The state of a first control plane, as `FIRST_PATH` answers it. */
+export interface FirstReport {
+  readonly revision: number;
+  /** What it had copied when it was promoted, if it was. */
+  readonly promotion: { readonly from: string; readonly revision: number; readonly atMs: number } | undefined;
+}
+
+const MOST_STREAMS = 4;
+/** How long a fenced control plane sends the rest of its log. */
+const LEAVE_AFTER_MS = 30_000;
+const MAX_BODY_BYTES = 4096;
+
+export function firstRoutes(options: FirstOptions): readonly PeerRoute[] {
+  const first = new First(options);
+  return [
+    { method: 'GET', path: LOG_PATH, handle: ({ exchange, query }) => first.follow(exchange, positionOf(query)) },
+    { method: 'GET', path: FIRST_PATH, handle: async ({ exchange }) => sendJson(exchange, 200, first.report()) },
+    { method: 'POST', path: FENCE_PATH, handle: ({ exchange }) => first.fence(exchange) },
+  ];
+}
+
+class First {
+  readonly #options: FirstOptions;
+  #streams = 0;
+  #fence: Promise<number> | undefined;
+  #leave: ((error: Error) => void) | undefined;
+
+  constructor(options: FirstOptions) {
+    this.#options = options;
+    const standbys = options.metrics.gauge({
+      name: 'orchlet_standbys',
+      help: 'Number of standbys that follow this control plane.',
+    });
+    options.metrics.collect(() => standbys.with().set(this.#streams));
+  }
+
+  async follow(exchange: Exchange, from: CopyPosition): Promise<void> {
+    const { storage, logger, clock, signal } = this.#options;
+    const { log } = storage;
+    if (log === undefined) throw notSqlite();
+    if (this.#streams >= MOST_STREAMS)
+      throw newServiceUnavailable(`${MOST_STREAMS} standbys follow this control plane`);
+    const gone = new AbortController();
+    exchange.onClose(() => gone.abort());
+    const standby = exchange.connection.remoteAddress;
+    this.#streams += 1;
+    logger.info({ standby, revision: from.lastRevision }, 'A standby follows this control plane');
+    try {
+      exchange.start(200, { 'content-type': 'application/octet-stream' });
+      const sink = new FrameWriter(exchange, clock);
+      await streamLog({ ...this.#options, log }, from, sink, AbortSignal.any([gone.signal, signal]));
+      exchange.end();
+    } catch (error) {
+      if (!gone.signal.aborted && !signal.aborted)
+        logger.warn({ err: error, standby }, 'The stream to a standby broke');
+      exchange.abort();
+    } finally {
+      this.#streams -= 1;
+      logger.info({ standby }, 'A standby no longer follows this control plane');
+      if (this.#streams === 0) this.#leave?.(new Error('another control plane took the place of this one'));
+    }
+  }
+
+  report(): FirstReport {
+    const role = readRole(this.#options.dataDirectory);
+    const promotion =
+      role.role === 'promoted' ? { from: role.from, revision: role.revision, atMs: role.atMs } : undefined;
+    return { revision: this.#options.storage.revision(), promotion };
+  }
+
+  /** Answers when nothing is written any more, and that is on the disk. */
+  async fence(exchange: Exchange): Promise<void> {
+    const by = successorOf(await exchange.readBody(MAX_BODY_BYTES));
+    this.#fence ??= this.#fenceFor(by);
+    try {
+      sendJson(exchange, 200, { revision: await this.#fence });
+    } catch (error) {
+      this.#fence = undefined;
+      throw error;
+    }
+  }
+
+  async #fenceFor(by: string): Promise<number> {
+    const { storage, dataDirectory, clock, logger, onFatal } = this.#options;
+    if (storage.fence === undefined) throw notSqlite();
+    const role: Extract<Role, { role: 'fenced' }> = { role: 'fenced', by, atMs: clock.now() };
+    const message = fencedMessage(dataDirectory, role);
+    await writeRole(dataDirectory, role);
+    const revision = await storage.fence(message);
+    logger.error(
+      { successor: by, revision },
+      'Another control plane takes the place of this one, which takes no more writes',
+    );
+    const error = new Error(message);
+    this.#leave = () => onFatal?.(error);
+    if (this.#streams === 0) clock.after(1000, () => this.#leave?.(error));
+    else clock.after(LEAVE_AFTER_MS, () => this.#leave?.(error));
+    return revision;
+  }
+}
+
+const notSqlite = (): Error =>
+  newStatusError(
+    501,
+    'NotImplemented',
+    'this control plane does not keep its data in SQLite: a standby needs a first control plane that does',
+  );
+
+function positionOf(query: URLSearchParams): CopyPosition {
+  const number = (name: string): number | undefined => {
+    const text = query.get(name);
+    if (text === null) return undefined;
+    if (!/^\d{1,15}$/.test(text)) throw newBadRequest(`${name} must be a number`);
+    return Number(text);
+  };
+  const [lastRevision, revision, checksum] = [number('after'), number('newest'), number('checksum')];
+  const newest = revision === undefined || checksum === undefined ? undefined : { revision, checksum };
+  return { lastRevision: lastRevision ?? 0, newest };
+}
+
+function successorOf(body: Buffer): string {
+  let by: unknown;
+  try {
+    ({ by } = (parseJson(body).value ?? {}) as Record<string, unknown>);
+  } catch (error) {
+    throw newBadRequest(`the body must be JSON: ${error instanceof Error ? error.message : String(error)}`);
+  }
+  if (typeof by !== 'string' || !/^https:\/\/[^\s/]{1,300}$/.test(by))
+    throw newBadRequest('by must be the URL of the control plane that takes over');
+  return by;
+}

@@ -1,0 +1,97 @@
+/**
+ * The identity by which control planes of one cluster recognize each other: a client certificate of the front-proxy CA, whose
+ * key only control planes have. No token, no certificate request and no impersonation gives it to a user of the API, not even
+ * to an administrator.
+ */
+import { join } from 'node:path';
+import type { ClientCredentials } from '../../api/machinery/client-credentials.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import { HttpClient } from '../../api/machinery/http-client.ts';
+import type { DistinguishedName } from '../../api/pki/names.ts';
+import { fixedCaBundle } from '../authentication/ca-bundle.ts';
+import type { ClientConnection } from '../authentication/authentication.ts';
+import { PeerVerifier } from '../authentication/client-certificate.ts';
+import { AuthenticationError } from '../authentication/union.ts';
+import { StartError } from '../model/start-error.ts';
+import { issue, type KeyAndCertificate, readAuthority, type Authority, type Wanted } from '../pki/authority.ts';
+import { readIfThere } from '../pki/files.ts';
+
+const HOUR_MS = 3_600_000;
+const IDENTITY: Wanted = {
+  subject: { commonName: 'orchlet-control-plane', organizations: [] },
+  usages: ['client auth'],
+  lifetimeMs: 24 * HOUR_MS,
+};
+
+/** Returns whether a connection is that of a control plane of the cluster. */
+export type PeerCheck = (connection: ClientConnection) => boolean;
+
+/** `frontProxyCa`: PEM. */
+export function peerCheck(frontProxyCa: string, clock: Clock): PeerCheck {
+  return certificateCheck(frontProxyCa, clock, ({ commonName }) => commonName === IDENTITY.subject.commonName);
+}
+
+/** `ca`: the CA of the cluster (PEM). Accepts certificates such as that of the admin kubeconfig. */
+export function administratorCheck(ca: string, clock: Clock): PeerCheck {
+  return certificateCheck(ca, clock, ({ organizations = [] }) => organizations.includes('system:masters'));
+}
+
+function certificateCheck(ca: string, clock: Clock, accepts: (subject: DistinguishedName) => boolean): PeerCheck {
+  const verifier = new PeerVerifier(fixedCaBundle(ca), clock);
+  return (connection) => {
+    try {
+      const peer = verifier.verify({ headers: {}, connection });
+      return peer !== undefined && accepts(peer.leaf.subject);
+    } catch (error) {
+      if (error instanceof AuthenticationError) return false;
+      throw error;
+    }
+  };
+}
+
+export interface ClusterKeys {
+  /** The CA of the cluster (PEM). */
+  readonly ca: string;
+  readonly frontProxyCa: Authority;
+}
+
+/** Reads the keys of the cluster, which `orchlet join --control-plane` has brought. Throws a StartError if there are none. */
+export async function readClusterKeys(dataDirectory: string): Promise<ClusterKeys> {
+  const path = (name: string): string => join(dataDirectory, 'pki', name);
+  const [ca, pem, key] = await Promise.all(
+    ['ca.crt', 'front-proxy-ca.crt', 'front-proxy-ca.key'].map((name) => readIfThere(path(name))),
+  );
+  if (ca === undefined || pem === undefined || key === undefined)
+    throw new StartError(
+      `${join(dataDirectory, 'pki')} lacks the keys of the cluster: bring them to this host with 'orchlet join --control-plane'`,
+    );
+  return { ca, frontProxyCa: readAuthority(pem, key, path('front-proxy-ca.crt')) };
+}
+
+/** Creates a client of another control plane of the cluster. */
+export function peerClient(server: string, { ca, frontProxyCa }: ClusterKeys, clock: Clock): HttpClient {
+  return new HttpClient({
+    server,
+    ca,
+    clock,
+    credentials: identityCredentials(frontProxyCa, clock),
+    connectTimeoutMs: 5000,
+    timeoutMs: 10_000,
+  });
+}
+
+function identityCredentials(frontProxyCa: Authority, clock: Clock): ClientCredentials {
+  let issued: Promise<KeyAndCertificate> | undefined;
+  let atMs = 0;
+  return {
+    async current() {
+      const nowMs = clock.now();
+      if (issued === undefined || Math.abs(nowMs - atMs) > HOUR_MS) {
+        issued = issue(IDENTITY, frontProxyCa, nowMs);
+        atMs = nowMs;
+      }
+      const { certificatePem, privateKeyPem } = await issued;
+      return { certificate: certificatePem, key: privateKeyPem };
+    },
+  };
+}

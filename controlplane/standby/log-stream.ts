@@ -1,0 +1,152 @@
+/**
+ * Sends the log of this control plane to a standby: a snapshot if the standby cannot continue its copy, and then every record
+ * as soon as it is durable. The records are read from the database in pages, so a slow standby takes no memory here.
+ */
+import type { RecordMark, StoredLog } from '../storage/stored-log.ts';
+import { randomBytes } from 'node:crypto';
+import { mkdir, open, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Clock } from '../../api/machinery/clock.ts';
+import type { Storage } from '../storage/storage.ts';
+import type { Frame } from './frames.ts';
+
+export interface LogStreamOptions {
+  readonly storage: Storage;
+  readonly log: StoredLog;
+  readonly dataDirectory: string;
+  readonly clock: Clock;
+}
+
+/** How far the copy of a standby goes, and its newest record. */
+export interface CopyPosition {
+  readonly lastRevision: number;
+  readonly newest: RecordMark | undefined;
+}
+
+/** The time between two signs of life, in which nothing was written. */
+const COMPLETE_EVERY_MS = 1000;
+const PART_BYTES = 256 * 1024;
+/** Compacted records are held no longer than this for a standby that receives a snapshot. */
+const LONGEST_HOLD_MS = 15 * 60_000;
+
+export interface FrameSink {
+  /** Resolves when more can be written. Throws once nobody reads. */
+  write(frame: Frame): Promise<void>;
+}
+
+/** Sends frames until the signal aborts, or the standby needs another snapshot. Throws when nobody reads any more. */
+export async function streamLog(
+  options: LogStreamOptions,
+  from: CopyPosition,
+  sink: FrameSink,
+  signal: AbortSignal,
+): Promise<void> {
+  const { storage, log, clock } = options;
+  let release = (): void => undefined;
+  const changes = new Changes(storage, clock);
+  try {
+    let after = from.lastRevision;
+    if (!(await isContinued(options, from))) {
+      release = holdRemovals(log, clock);
+      // The copy has everything up to this revision, and may have more, which the standby skips.
+      after = storage.revision();
+      await sendSnapshot(options, sink, signal);
+    }
+    while (!signal.aborted) {
+      const newestRevision = storage.revision();
+      const { records, compactedRevision } = await log.read(after);
+      if (compactedRevision > after) {
+        await sink.write({ type: 'compacted' });
+        return;
+      }
+      const last = records.revisions.at(-1);
+      if (last !== undefined) {
+        await sink.write({ type: 'records', records, newestRevision: Math.max(newestRevision, last) });
+        after = last;
+        continue;
+      }
+      release();
+      after = Math.max(after, newestRevision);
+      const marks = { compactedRevision, lastRevision: after, lastCompaction: storage.lastCompaction() };
+      await sink.write({ type: 'complete', marks });
+      await changes.next(after, COMPLETE_EVERY_MS, signal);
+    }
+  } finally {
+    release();
+    changes.close();
+  }
+}
+
+/** A copy is continued if all records after it are there, and its newest record is one of this log. */
+async function isContinued({ storage, log }: LogStreamOptions, from: CopyPosition): Promise<boolean> {
+  if (from.newest === undefined || from.lastRevision > storage.revision()) return false;
+  const { compactedRevision } = await log.read(from.lastRevision);
+  return compactedRevision <= from.lastRevision && (await log.has(from.newest));
+}
+
+function holdRemovals(log: StoredLog, clock: Clock): () => void {
+  const release = log.holdRemovals();
+  const timer = clock.after(LONGEST_HOLD_MS, release);
+  return () => {
+    timer.cancel();
+    release();
+  };
+}
+
+/** The file has no name while it is sent, so that nothing of it stays behind. */
+async function sendSnapshot(
+  { storage, dataDirectory }: LogStreamOptions,
+  sink: FrameSink,
+  signal: AbortSignal,
+): Promise<void> {
+  const directory = join(dataDirectory, 'backup');
+  await mkdir(directory, { recursive: true, mode: 0o700 });
+  const path = join(directory, `${randomBytes(8).toString('hex')}.db`);
+  try {
+    await storage.copyTo(path);
+    await using file = await open(path, 'r');
+    await rm(path);
+    const { size } = await file.stat();
+    await sink.write({ type: 'snapshot', sizeBytes: size });
+    for (let at = 0; at < size && !signal.aborted;) {
+      const { buffer, bytesRead } = await file.read(Buffer.allocUnsafe(PART_BYTES), 0, PART_BYTES, at);
+      if (bytesRead === 0) throw new Error(`${path} is shorter than it was`);
+      await sink.write({ type: 'part', bytes: buffer.subarray(0, bytesRead) });
+      at += bytesRead;
+    }
+  } finally {
+    await rm(path, { force: true });
+  }
+}
+
+/** Waits for writes. */
+class Changes {
+  readonly #storage: Storage;
+  readonly #clock: Clock;
+  readonly #watch: { close(): void };
+  #wake: () => void = () => undefined;
+
+  constructor(storage: Storage, clock: Clock) {
+    this.#storage = storage;
+    this.#clock = clock;
+    const wake = (): void => this.#wake();
+    const observer = { onEvents: wake, onEnd: wake, onRevision: wake };
+    this.#watch = storage.watch({ prefix: '/', afterRevision: storage.revision() }, observer);
+  }
+
+  /** Resolves when there is a newer revision, after `mostMs`, or when the signal aborts. */
+  async next(revision: number, mostMs: number, signal: AbortSignal): Promise<void> {
+    if (this.#storage.revision() > revision || signal.aborted) return;
+    const woken = Promise.withResolvers<void>();
+    this.#wake = woken.resolve;
+    const timer = this.#clock.after(mostMs, woken.resolve);
+    signal.addEventListener('abort', this.#wake);
+    await woken.promise;
+    signal.removeEventListener('abort', this.#wake);
+    timer.cancel();
+  }
+
+  close(): void {
+    this.#watch.close();
+  }
+}

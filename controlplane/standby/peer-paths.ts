@@ -1,0 +1,93 @@
+/**
+ * The paths by which control planes of one cluster reach each other. They are served before the handler chain of the API: no
+ * user of the API can open them, whatever rights that user has.
+ */
+import { stringifyJson } from '../../api/codec/json.ts';
+import type { Logger } from '../../api/component/logger.ts';
+import { background } from '../../api/machinery/background.ts';
+import { newServiceUnavailable, newStatusError, isStatusError, type StatusError } from '../../api/meta/status-error.ts';
+import type { Exchange } from '../server/exchange.ts';
+import type { PeerCheck } from './identity.ts';
+
+export const PEER_PREFIX = '/orchlet/control-plane/';
+/** GET: the stream of the log. The query has the position of the copy. */
+export const LOG_PATH = `${PEER_PREFIX}log`;
+/** POST with the URL of the successor: this control plane takes no more writes, and answers with its last revision. */
+export const FENCE_PATH = `${PEER_PREFIX}fence`;
+/** GET: the state of a first control plane. */
+export const FIRST_PATH = `${PEER_PREFIX}first`;
+/** GET: the state of a standby. */
+export const STANDBY_PATH = `${PEER_PREFIX}standby`;
+/** POST: makes a standby the first. */
+export const PROMOTE_PATH = `${PEER_PREFIX}promote`;
+
+/** Returns the URL of a server, whose host may be an IPv6 address. */
+export const peerUrl = (host: string, port: number): string =>
+  `https://${host.includes(':') ? `[${host}]` : host}:${port}`;
+
+export interface PeerRequest {
+  readonly exchange: Exchange;
+  readonly query: URLSearchParams;
+}
+
+export interface PeerRoute {
+  readonly method: 'GET' | 'POST';
+  readonly path: string;
+  /** An error that is no StatusError becomes a 500. */
+  handle(request: PeerRequest): Promise<void>;
+}
+
+export interface PeerPathsOptions {
+  readonly isPeer: PeerCheck;
+  readonly routes: readonly PeerRoute[];
+  readonly logger: Logger;
+}
+
+/** Returns a handler that takes requests below the prefix, and returns whether it took the request. */
+export function peerPaths({ isPeer, routes, logger }: PeerPathsOptions): (exchange: Exchange) => boolean {
+  return (exchange) => {
+    if (!exchange.target.startsWith(PEER_PREFIX)) return false;
+    const [path, query = ''] = exchange.target.split('?', 2);
+    const route = routes.find((one) => one.path === path);
+    if (!isPeer(exchange.connection)) {
+      logger.warn({ path, remote: exchange.connection.remoteAddress }, 'Refused a client that is no control plane');
+      sendError(exchange, newStatusError(403, 'Forbidden', 'only control planes of this cluster may use this path'));
+    } else if (route === undefined)
+      sendError(exchange, newStatusError(404, 'NotFound', 'this control plane has no such path'));
+    else if (route.method !== exchange.method)
+      sendError(exchange, newStatusError(405, 'MethodNotAllowed', `the method is ${route.method}`));
+    else
+      background(answered(route, { exchange, query: new URLSearchParams(query) }), {
+        logger,
+        what: 'Answering a control plane',
+      });
+    return true;
+  };
+}
+
+async function answered(route: PeerRoute, request: PeerRequest): Promise<void> {
+  const { exchange } = request;
+  try {
+    await route.handle(request);
+  } catch (error) {
+    if (isStatusError(error)) sendError(exchange, error);
+    else if (exchange.answered) exchange.abort();
+    else {
+      sendError(exchange, newStatusError(500, 'InternalError', error instanceof Error ? error.message : String(error)));
+      throw error;
+    }
+  }
+}
+
+export function sendJson(exchange: Exchange, status: number, body: object): void {
+  exchange.send(status, { 'content-type': 'application/json' }, stringifyJson(body));
+}
+
+export function sendError(exchange: Exchange, error: StatusError): void {
+  sendJson(exchange, error.status.code ?? 500, error.status);
+}
+
+/** Answers everything but peers and health checks with the reason why there is no API. */
+export function sendUnavailable(exchange: Exchange, message: string): void {
+  sendError(exchange, newServiceUnavailable(message));
+}

@@ -1,0 +1,104 @@
+/**
+ * Makes a standby the first control plane. The former first is asked to take no more writes, and then nothing is lost. If it
+ * does not answer, the operator decides (`force`): what it wrote last is lost, and it must not come back as the first.
+ */
+import { stringifyJson } from '../../api/codec/json.ts';
+import { json } from 'node:stream/consumers';
+import type { Logger } from '../../api/component/logger.ts';
+import { type Clock, formatTime } from '../../api/machinery/clock.ts';
+import type { HttpClient } from '../../api/machinery/http-client.ts';
+import { newStatusError } from '../../api/meta/status-error.ts';
+import type { CopyState, Follower } from './follower.ts';
+import { FENCE_PATH } from './peer-paths.ts';
+import { writeRole } from './role.ts';
+
+export interface PromotionOptions {
+  readonly follower: Follower;
+  /** A client of the first. */
+  readonly client: HttpClient;
+  readonly dataDirectory: string;
+  /** The URL of the first. */
+  readonly of: string;
+  /** The URL of this control plane. */
+  readonly url: string;
+  readonly clock: Clock;
+  readonly logger: Logger;
+}
+
+export interface Promotion {
+  /** The last revision of the copy. */
+  readonly revision: number;
+  /** Whether the former first has stopped writing, and the copy has everything that it wrote. */
+  readonly isComplete: boolean;
+}
+
+const CATCH_UP_MS = 30_000;
+
+/** Throws a StatusError for the operator if the standby cannot be promoted, and then it remains a standby. */
+export async function promote(options: PromotionOptions, { force }: { readonly force: boolean }): Promise<Promotion> {
+  const { follower, dataDirectory, of, clock, logger } = options;
+  if (follower.state.completeAtMs === 0)
+    throw refusal(`the copy of ${of} was never complete, so there is nothing to promote`);
+  const last = await stopFirst(options, force);
+  const isComplete = last !== undefined && (await follower.reaches(last, CATCH_UP_MS));
+  if (last !== undefined && !isComplete && !force)
+    throw refusal(
+      `${of} has stopped writing at revision ${last}, but only ${follower.state.revision} have been copied: repeat the command, or promote without the rest with --force`,
+    );
+  const copy = await follower.release();
+  if (copy === undefined) throw refusal('the copy cannot be opened');
+  const revision = copy.lastRevision;
+  try {
+    await copy.leap();
+  } finally {
+    await copy.close();
+  }
+  const atMs = clock.now();
+  await writeRole(dataDirectory, { role: 'promoted', from: of, revision, atMs, isFenced: last !== undefined });
+  logger.warn({ from: of, revision, isComplete }, 'This standby is now the first control plane');
+  return { revision, isComplete };
+}
+
+/** Returns the last revision of the first, or `undefined` if it does not answer and that is accepted. */
+async function stopFirst(options: PromotionOptions, force: boolean): Promise<number | undefined> {
+  const { client, of, url, logger, follower, clock } = options;
+  try {
+    return await askToStop(client, url);
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    if (!force)
+      throw refusal(
+        `${of} does not stop (${why}). ${lossOf(follower.state, clock.now())} Make sure that it does not run, and repeat the command with --force`,
+      );
+    logger.warn({ err: error, first: of }, 'The first control plane could not be asked to stop');
+    return undefined;
+  }
+}
+
+/** Asks a control plane to take no more writes. Returns its last revision. */
+export async function askToStop(client: HttpClient, by: string, signal?: AbortSignal): Promise<number> {
+  const { body } = await client.raw({
+    method: 'POST',
+    path: FENCE_PATH,
+    body: stringifyJson({ by }),
+    ...(signal === undefined ? {} : { signal }),
+  });
+  const { revision } = (await json(body)) as { readonly revision?: unknown };
+  if (typeof revision !== 'number') throw new Error('the answer has no revision');
+  return revision;
+}
+
+/** Returns what is lost if the first does not come back, as sentences. */
+export function lossOf(
+  { revision, newestRevision, completeAtMs }: Pick<CopyState, 'revision' | 'newestRevision' | 'completeAtMs'>,
+  nowMs: number,
+): string {
+  const seconds = Math.max(0, Math.round((nowMs - completeAtMs) / 1000));
+  const missing = newestRevision - revision;
+  const known = missing > 0 ? `It is known to lack ${missing} revisions. ` : '';
+  return `The copy ends at revision ${revision} and was complete ${seconds} s ago (${formatTime(completeAtMs)}). ${known}What the first wrote since then is lost.`;
+}
+
+function refusal(message: string): Error {
+  return newStatusError(409, 'Conflict', message);
+}

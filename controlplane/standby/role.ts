@@ -1,0 +1,97 @@
+/**
+ * Defines what the database of a data directory is: that of the first control plane, the copy of a standby, or a former first
+ * whose place another one has taken. A file beside the database says it, so that a restore, which replaces both, forgets it.
+ * Without the file, it is the first.
+ */
+import { readFileSync } from 'node:fs';
+import { mkdir } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { parseJson, stringifyJson } from '../../api/codec/json.ts';
+import { formatTime } from '../../api/machinery/clock.ts';
+import { replaceFile } from '../../api/machinery/replace-file.ts';
+import { StartError } from '../model/start-error.ts';
+
+export type Role =
+  | { readonly role: 'first' }
+  | {
+      readonly role: 'standby';
+      /** The URL of the control plane whose data is copied. */
+      readonly of: string;
+      /** The URL at which commands of this host reach the standby. */
+      readonly url: string;
+      /** The last time at which the copy was complete. */
+      readonly completeAtMs: number;
+    }
+  | { readonly role: 'fenced'; readonly by: string; readonly atMs: number }
+  | {
+      readonly role: 'promoted';
+      /** The URL of the former first. */
+      readonly from: string;
+      /** The last revision that was copied from it. */
+      readonly revision: number;
+      readonly atMs: number;
+      /** Whether the former first has confirmed that it writes no more. */
+      readonly isFenced: boolean;
+    };
+
+const FIRST: Role = { role: 'first' };
+
+export const roleFile = (dataDirectory: string): string => join(dataDirectory, 'storage', 'role.json');
+
+/** Throws a StartError if the file cannot be read: two control planes could write otherwise. */
+export function readRole(dataDirectory: string): Role {
+  const file = roleFile(dataDirectory);
+  let text: string;
+  try {
+    text = readFileSync(file, 'utf8');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return FIRST;
+    throw error;
+  }
+  try {
+    const role = roleOf(parseJson(text).value);
+    if (role !== undefined) return role;
+  } catch (cause) {
+    throw new StartError(`${file} cannot be read`, { cause });
+  }
+  throw new StartError(`${file} cannot be read: a newer version may have written it`);
+}
+
+function roleOf(value: unknown): Role | undefined {
+  const fields = (value ?? {}) as Record<string, unknown>;
+  const { role, of, url, by, from, revision, atMs, completeAtMs, isFenced } = fields;
+  if (role === 'standby' && typeof of === 'string' && typeof url === 'string' && typeof completeAtMs === 'number')
+    return { role, of, url, completeAtMs };
+  if (role === 'fenced' && typeof by === 'string' && typeof atMs === 'number') return { role, by, atMs };
+  if (
+    role === 'promoted' &&
+    typeof from === 'string' &&
+    typeof revision === 'number' &&
+    typeof atMs === 'number' &&
+    typeof isFenced === 'boolean'
+  )
+    return { role, from, revision, atMs, isFenced };
+  return role === 'first' ? FIRST : undefined;
+}
+
+/** Resolves when the role is on the disk. */
+export async function writeRole(dataDirectory: string, role: Role): Promise<void> {
+  const file = roleFile(dataDirectory);
+  await mkdir(dirname(file), { recursive: true, mode: 0o700 });
+  await replaceFile(file, `${stringifyJson(role)}\n`, { mode: 0o600 });
+}
+
+/** Throws a StartError with the remedy unless the database is that of the first control plane. */
+export function refuseOtherRole(dataDirectory: string): void {
+  const role = readRole(dataDirectory);
+  if (role.role === 'standby')
+    throw new StartError(
+      `${dataDirectory} has the copy of a standby: start it with --standby-of ${role.of}, or make it the first with 'orchlet promote'`,
+    );
+  if (role.role === 'fenced') throw new StartError(fencedMessage(dataDirectory, role));
+}
+
+/** Returns why a former first does not write, and what to do. */
+export function fencedMessage(dataDirectory: string, { by, atMs }: Extract<Role, { role: 'fenced' }>): string {
+  return `the control plane ${by} took the place of this one at ${formatTime(atMs)}, so ${dataDirectory} takes no more writes: start it with --standby-of ${by} to make it the standby`;
+}

@@ -1,0 +1,56 @@
+/** Receives the file of a database and puts it into the place of the copy of a standby. */
+import { existsSync } from 'node:fs';
+import { type FileHandle, mkdir, open, rename, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { syncFolder } from '../../api/machinery/replace-file.ts';
+import { LOG_FILE } from '../storage/sqlite/log-copy.ts';
+import { FrameError } from './frames.ts';
+
+const INCOMING = 'incoming.db';
+
+export class SnapshotFile {
+  readonly #directory: string;
+  readonly #file: FileHandle;
+  readonly #sizeBytes: number;
+  #received = 0;
+
+  private constructor(directory: string, file: FileHandle, sizeBytes: number) {
+    this.#directory = directory;
+    this.#file = file;
+    this.#sizeBytes = sizeBytes;
+  }
+
+  /** The file contains every secret of the cluster, so only its owner can read it. */
+  static async create(directory: string, sizeBytes: number): Promise<SnapshotFile> {
+    await mkdir(directory, { recursive: true, mode: 0o700 });
+    const path = join(directory, INCOMING);
+    await rm(path, { force: true });
+    return new SnapshotFile(directory, await open(path, 'wx', 0o600), sizeBytes);
+  }
+
+  get isComplete(): boolean {
+    return this.#received === this.#sizeBytes;
+  }
+
+  async add(part: Buffer): Promise<void> {
+    if (this.#received + part.length > this.#sizeBytes) throw new FrameError('a snapshot is longer than announced');
+    await this.#file.writeFile(part);
+    this.#received += part.length;
+  }
+
+  /** Replaces the copy, which must be closed. The copy before it stays until the whole snapshot is on the disk. */
+  async install(): Promise<void> {
+    await this.#file.sync();
+    await this.#file.close();
+    const target = join(this.#directory, LOG_FILE);
+    // A copy that was closed has no write-ahead log. That of a damaged one would be applied to the new file.
+    for (const suffix of ['-wal', '-shm']) if (existsSync(target + suffix)) await rm(target + suffix);
+    await rename(join(this.#directory, INCOMING), target);
+    await syncFolder(this.#directory);
+  }
+
+  async discard(): Promise<void> {
+    await this.#file.close();
+    await rm(join(this.#directory, INCOMING), { force: true });
+  }
+}

@@ -1,0 +1,52 @@
+/**
+ * The server of a standby. It has no API: every request gets 503 with the reason, `/readyz` fails, and `/livez` succeeds.
+ * Other control planes of the cluster, which includes commands on this host, read its state and promote it.
+ */
+import type { AddressInfo } from 'node:net';
+import type { Logger } from '../../api/component/logger.ts';
+import type { MetricsRegistry } from '../../api/component/metrics.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import type { Exchange } from '../server/exchange.ts';
+import { Listener, type TlsOptions } from '../server/listener.ts';
+import type { PeerCheck } from './identity.ts';
+import { peerPaths, type PeerRoute, sendUnavailable } from './peer-paths.ts';
+
+export interface StandbyServerOptions {
+  readonly tls: TlsOptions;
+  readonly isPeer: PeerCheck;
+  readonly routes: readonly PeerRoute[];
+  /** Whether a connection has a certificate of an administrator, who may read the metrics. */
+  readonly isAdministrator: PeerCheck;
+  readonly metrics: MetricsRegistry;
+  /** Why there is no API. */
+  readonly reason: () => string;
+  readonly clock: Clock;
+  readonly logger: Logger;
+}
+
+export interface StandbyServer {
+  listen(port: number, host: string): Promise<AddressInfo>;
+  close(): Promise<void>;
+}
+
+const CLOSE_GRACE_MS = 1000;
+const TEXT = { 'content-type': 'text/plain; charset=utf-8', 'x-content-type-options': 'nosniff' };
+
+export function createStandbyServer(options: StandbyServerOptions): StandbyServer {
+  const { clock, logger, tls, isPeer, isAdministrator, metrics, reason } = options;
+  const takesPeer = peerPaths(options);
+  const onExchange = (exchange: Exchange): void => {
+    if (takesPeer(exchange)) return;
+    const [path = ''] = exchange.target.split('?', 1);
+    if (path === '/livez' || path === '/healthz') exchange.send(200, TEXT, 'ok');
+    else if (path === '/readyz') exchange.send(503, TEXT, `[-]standby failed: ${reason()}\nreadyz check failed\n`);
+    else if (path === '/metrics' && (isPeer(exchange.connection) || isAdministrator(exchange.connection)))
+      exchange.send(200, { ...TEXT, 'content-type': 'text/plain; version=0.0.4; charset=utf-8' }, metrics.text());
+    else sendUnavailable(exchange, reason());
+  };
+  const listener = new Listener({ tls, clock, logger, onExchange });
+  return {
+    listen: (port, host) => listener.listen(port, host),
+    close: () => listener.close(CLOSE_GRACE_MS),
+  };
+}

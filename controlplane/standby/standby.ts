@@ -1,0 +1,266 @@
+/**
+ * Runs a warm standby: it keeps a copy of the storage of the first control plane, serves no API and runs no controllers, until
+ * it is promoted. Its data directory then is that of a control plane, which the caller starts.
+ */
+import { join, resolve } from 'node:path';
+import type { Logger } from '../../api/component/logger.ts';
+import { MetricsRegistry } from '../../api/component/metrics.ts';
+import { background } from '../../api/machinery/background.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import { newStatusError } from '../../api/meta/status-error.ts';
+import { refuseUnfinishedRestore } from '../backup/unfinished-restore.ts';
+import { KUBERNETES_ADDRESS } from '../bootstrap/kubernetes-service.ts';
+import { serviceAddress } from '../bootstrap/service-addresses.ts';
+import { StartError } from '../model/start-error.ts';
+import type { ControlPlaneFlags } from '../options/controlplane-options.ts';
+import { storageBackendOf } from '../options/storage.ts';
+import { ensurePki } from '../pki/pki.ts';
+import { type CopyState, Follower } from './follower.ts';
+import { type ClusterKeys, administratorCheck, peerCheck, peerClient, readClusterKeys } from './identity.ts';
+import { PROMOTE_PATH, type PeerRoute, peerUrl, sendJson, STANDBY_PATH } from './peer-paths.ts';
+import { promote } from './promotion.ts';
+import { writeRole } from './role.ts';
+import { startRole } from './start-role.ts';
+import { createStandbyServer } from './standby-server.ts';
+
+export interface StandbyOptions {
+  readonly flags: ControlPlaneFlags;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** The names and addresses of this host, for its serving certificate. */
+  readonly hosts: readonly string[];
+  readonly addresses: () => readonly string[];
+  /** The address at which other hosts reach this one. */
+  readonly advertised: () => string;
+  readonly onFatal: (error: Error) => void;
+}
+
+export interface Standby {
+  readonly port: number;
+  /** Resolves when this standby was promoted. */
+  readonly promoted: Promise<void>;
+  close(): Promise<void>;
+}
+
+/** The state of a standby, as `STANDBY_PATH` answers it. */
+export interface StandbyReport extends CopyState {
+  readonly of: string;
+  /** The time since the copy was complete. */
+  readonly lagSeconds: number;
+  readonly warning: string | undefined;
+}
+
+const KEEP_TIME_EVERY_MS = 10_000;
+
+/**
+ * Resolves when the standby listens, and to `undefined` if this control plane is the first of the two, which is started then.
+ * Throws a StartError.
+ */
+export async function startStandby(options: StandbyOptions): Promise<Standby | undefined> {
+  const { flags, clock, logger } = options;
+  const dataDirectory = resolve(flags.dataDir);
+  checkFlags(flags);
+  refuseUnfinishedRestore(dataDirectory);
+  const keys = await readClusterKeys(dataDirectory);
+  const starting = await startRole({ dataDirectory, other: flags.standbyOf, keys, clock, logger });
+  if (starting.role === 'first') return undefined;
+  const running = new RunningStandby(options, dataDirectory, keys);
+  await running.start(starting.completeAtMs);
+  return running;
+}
+
+function checkFlags(flags: ControlPlaneFlags): void {
+  if (!/^https:\/\/[^\s/]+$/.test(flags.standbyOf))
+    throw new StartError('--standby-of must be the URL of the first control plane, such as https://10.0.0.1:6443');
+  if (storageBackendOf(flags) !== 'sqlite')
+    throw new StartError('--standby-of copies a database of SQLite: on etcd, several control planes run at a time');
+}
+
+class RunningStandby implements Standby {
+  readonly #options: StandbyOptions;
+  readonly #dataDirectory: string;
+  readonly #keys: ClusterKeys;
+  readonly #metrics = new MetricsRegistry();
+  readonly #promoted = Promise.withResolvers<void>();
+  readonly promoted: Promise<void> = this.#promoted.promise;
+  #close: (() => Promise<void>)[] = [];
+  #follower: Follower | undefined;
+  #keptAtMs = Number.NEGATIVE_INFINITY;
+  #keeping: Promise<void> = Promise.resolve();
+  #isPromoting = false;
+  port = 0;
+
+  constructor(options: StandbyOptions, dataDirectory: string, keys: ClusterKeys) {
+    this.#options = options;
+    this.#dataDirectory = dataDirectory;
+    this.#keys = keys;
+  }
+
+  async start(completeAtMs: number): Promise<void> {
+    const { flags, clock, logger, onFatal } = this.#options;
+    try {
+      await this.#listen();
+      await this.#keepRole(completeAtMs);
+      const client = peerClient(flags.standbyOf, this.#keys, clock);
+      this.#close.push(async () => client.close());
+      this.#follower = await Follower.start({
+        directory: join(this.#dataDirectory, 'storage'),
+        client,
+        clock,
+        logger,
+        completeAtMs,
+        onComplete: (atMs) => this.#completed(atMs),
+        onLost: onFatal,
+      });
+    } catch (error) {
+      await this.close();
+      throw error;
+    }
+    this.#registerMetrics();
+    logger.info({ of: flags.standbyOf, port: this.port }, 'This control plane is a standby');
+  }
+
+  async close(): Promise<void> {
+    for (const close of this.#close.splice(0).toReversed()) await close();
+    await this.#follower?.close();
+    await this.#keeping;
+  }
+
+  async #listen(): Promise<void> {
+    const { flags, clock, logger, hosts, addresses } = this.#options;
+    const pki = await ensurePki({
+      directory: join(this.#dataDirectory, 'pki'),
+      clock,
+      logger,
+      hosts,
+      addresses,
+      serviceIp: serviceAddress(flags.serviceClusterIpRange, KUBERNETES_ADDRESS),
+    });
+    const { ca, frontProxyCa, apiserver } = pki.material();
+    const server = createStandbyServer({
+      tls: {
+        cert: apiserver.certificatePem,
+        key: apiserver.privateKeyPem,
+        clientCa: [ca.certificatePem, frontProxyCa.certificatePem],
+      },
+      isPeer: peerCheck(frontProxyCa.certificatePem, clock),
+      isAdministrator: administratorCheck(ca.certificatePem, clock),
+      routes: this.#routes(),
+      metrics: this.#metrics,
+      reason: () => this.#reason(),
+      clock,
+      logger,
+    });
+    ({ port: this.port } = await server.listen(flags.securePort, flags.bindAddress));
+    this.#close.push(() => server.close());
+  }
+
+  #routes(): readonly PeerRoute[] {
+    return [
+      { method: 'GET', path: STANDBY_PATH, handle: async ({ exchange }) => sendJson(exchange, 200, this.#report()) },
+      {
+        method: 'POST',
+        path: PROMOTE_PATH,
+        handle: async ({ exchange, query }) => {
+          const done = await this.#promote(query.get('force') === 'true');
+          // The server closes only after the answer.
+          exchange.onClose(() => this.#promoted.resolve());
+          sendJson(exchange, 200, done);
+        },
+      },
+    ];
+  }
+
+  async #promote(force: boolean): Promise<object> {
+    const { flags, clock, logger, advertised, onFatal } = this.#options;
+    const follower = this.#follower;
+    if (follower === undefined || this.#isPromoting)
+      throw newStatusError(409, 'Conflict', 'the standby starts, or is being promoted');
+    this.#isPromoting = true;
+    const client = peerClient(flags.standbyOf, this.#keys, clock);
+    try {
+      await this.#keeping;
+      const of = flags.standbyOf;
+      const url = peerUrl(advertised(), this.port);
+      return await promote({ follower, client, dataDirectory: this.#dataDirectory, of, url, clock, logger }, { force });
+    } catch (error) {
+      this.#isPromoting = false;
+      // The copy was closed, and only another process opens it again.
+      if (follower.isStopped) onFatal(error instanceof Error ? error : new Error(String(error)));
+      throw error;
+    } finally {
+      client.close();
+    }
+  }
+
+  #report(): StandbyReport {
+    const { flags, clock } = this.#options;
+    const state = this.#state();
+    const lagSeconds = state.completeAtMs === 0 ? 0 : Math.max(0, (clock.now() - state.completeAtMs) / 1000);
+    const needsKeys = state.hasSealedValues && flags.encryptionProviderConfig === '';
+    const warning = needsKeys
+      ? 'values are encrypted: without --encryption-provider-config, this standby cannot start once it is promoted'
+      : undefined;
+    return { of: flags.standbyOf, ...state, lagSeconds, warning };
+  }
+
+  #state(): CopyState {
+    return (
+      this.#follower?.state ?? {
+        isConnected: false,
+        revision: 0,
+        newestRevision: 0,
+        completeAtMs: 0,
+        snapshots: 0,
+        hasSealedValues: false,
+        problem: undefined,
+      }
+    );
+  }
+
+  #reason(): string {
+    const { of, isConnected, completeAtMs, lagSeconds } = this.#report();
+    const age =
+      completeAtMs === 0 ? 'its copy is not complete yet' : `its copy was complete ${Math.round(lagSeconds)} s ago`;
+    return `this control plane is a standby of ${of} (${isConnected ? 'connected' : 'not connected'}; ${age}): use ${of}`;
+  }
+
+  /** The time is kept for the next process, but not at each frame. A promotion writes the file itself. */
+  #completed(atMs: number): void {
+    const { clock, logger } = this.#options;
+    if (this.#isPromoting || clock.monotonic() - this.#keptAtMs < KEEP_TIME_EVERY_MS) return;
+    this.#keptAtMs = clock.monotonic();
+    this.#keeping = this.#keepRole(atMs);
+    background(this.#keeping, { logger, what: 'Writing when the copy was complete' });
+  }
+
+  async #keepRole(completeAtMs: number): Promise<void> {
+    const { flags } = this.#options;
+    const host = ['0.0.0.0', '::'].includes(flags.bindAddress) ? '127.0.0.1' : flags.bindAddress;
+    const url = peerUrl(host, this.port);
+    await writeRole(this.#dataDirectory, { role: 'standby', of: flags.standbyOf, url, completeAtMs });
+  }
+
+  #registerMetrics(): void {
+    const gauge = (name: string, help: string) => this.#metrics.gauge({ name, help }).with();
+    const connected = gauge(
+      'orchlet_standby_connected',
+      'Whether this standby is connected to the first control plane.',
+    );
+    const revisions = gauge('orchlet_standby_lag_revisions', 'Known revisions that this standby has not copied yet.');
+    const seconds = gauge(
+      'orchlet_standby_lag_seconds',
+      'Time since this standby had everything of the first control plane.',
+    );
+    const revision = gauge('orchlet_standby_revision', 'Last revision that this standby has copied.');
+    const snapshots = gauge('orchlet_standby_snapshots', 'Snapshots that this standby has received since its start.');
+    this.#metrics.collect(() => {
+      const report = this.#report();
+      connected.set(report.isConnected ? 1 : 0);
+      revisions.set(report.newestRevision - report.revision);
+      seconds.set(report.lagSeconds);
+      revision.set(report.revision);
+      snapshots.set(report.snapshots);
+    });
+  }
+}

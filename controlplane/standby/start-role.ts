@@ -1,0 +1,93 @@
+/**
+ * Decides what a control plane with `--standby-of` starts as. Both of a pair may have the flag, each with the URL of the other
+ * one: the one whose promotion is the newest is the first.
+ */
+import { existsSync } from 'node:fs';
+import { mkdir, mkdtemp, rename } from 'node:fs/promises';
+import { join } from 'node:path';
+import { json } from 'node:stream/consumers';
+import type { Logger } from '../../api/component/logger.ts';
+import { type Clock, formatTime } from '../../api/machinery/clock.ts';
+import { isNotFound } from '../../api/meta/status-error.ts';
+import { StartError } from '../model/start-error.ts';
+import { LOG_FILE } from '../storage/sqlite/log-copy.ts';
+import type { FirstReport } from './first.ts';
+import { type ClusterKeys, peerClient } from './identity.ts';
+import { FIRST_PATH } from './peer-paths.ts';
+import { readRole, writeRole } from './role.ts';
+
+export interface StartRoleOptions {
+  readonly dataDirectory: string;
+  /** The URL of the other control plane. */
+  readonly other: string;
+  readonly keys: ClusterKeys;
+  readonly clock: Clock;
+  readonly logger: Logger;
+}
+
+/** What a control plane starts as. A standby knows when its copy was complete last, or 0. */
+export type StartRole = { readonly role: 'first' } | { readonly role: 'standby'; readonly completeAtMs: number };
+
+/** How long the other control plane may take to say what it is. */
+const ANSWER_MS = 5000;
+
+/** Throws a StartError if both are the first, and none was promoted. */
+export async function startRole(options: StartRoleOptions): Promise<StartRole> {
+  const { dataDirectory, other, clock, logger } = options;
+  const storage = join(dataDirectory, 'storage');
+  await mkdir(storage, { recursive: true, mode: 0o700 });
+  const role = readRole(dataDirectory);
+  if (role.role === 'standby') return { role: 'standby', completeAtMs: role.completeAtMs };
+  if (role.role === 'fenced' || !existsSync(join(storage, LOG_FILE))) {
+    await keepAside(options, storage);
+    return { role: 'standby', completeAtMs: 0 };
+  }
+  const report = await reportOf(options);
+  const ownMs = role.role === 'promoted' ? role.atMs : 0;
+  const otherMs = report?.promotion?.atMs ?? 0;
+  if (otherMs > ownMs) {
+    logger.warn(
+      { successor: other, at: formatTime(otherMs) },
+      'The other control plane was promoted later than this one',
+    );
+    await writeRole(dataDirectory, { role: 'fenced', by: other, atMs: clock.now() });
+    await keepAside(options, storage);
+    return { role: 'standby', completeAtMs: 0 };
+  }
+  if (report !== undefined && ownMs === 0)
+    throw new StartError(
+      `${dataDirectory} has the data of a first control plane, and ${other} is one as well: to keep the data of ${other}, give this one an empty --data-dir with the keys of the cluster`,
+    );
+  logger.info({ other }, 'This control plane is the first, so --standby-of has no effect');
+  return { role: 'first' };
+}
+
+/** Returns `undefined` if the other one is a standby, or does not answer. */
+async function reportOf({ other, keys, clock, logger }: StartRoleOptions): Promise<FirstReport | undefined> {
+  const client = peerClient(other, keys, clock);
+  const late = new AbortController();
+  const timer = clock.after(ANSWER_MS, () => late.abort(new Error(`${other} does not answer`)));
+  try {
+    const { body } = await client.raw({ method: 'GET', path: FIRST_PATH, signal: late.signal });
+    return (await json(body)) as FirstReport;
+  } catch (error) {
+    if (!isNotFound(error))
+      logger.warn({ err: error, other }, 'The other control plane does not say whether it is the first');
+    return undefined;
+  } finally {
+    timer.cancel();
+    client.close();
+  }
+}
+
+/** Moves the database of a former first out of the way of the copy. */
+async function keepAside({ dataDirectory, clock, logger }: StartRoleOptions, storage: string): Promise<void> {
+  const files = ['-wal', '-shm', '']
+    .map((suffix) => LOG_FILE + suffix)
+    .filter((name) => existsSync(join(storage, name)));
+  if (files.length === 0) return;
+  const time = formatTime(clock.now()).replaceAll(':', '');
+  const kept = await mkdtemp(join(dataDirectory, `before-standby-${time}-`));
+  for (const name of files) await rename(join(storage, name), join(kept, name));
+  logger.warn({ directory: kept }, 'What this control plane had as the first is kept there');
+}

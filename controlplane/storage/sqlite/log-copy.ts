@@ -1,0 +1,123 @@
+/**
+ * Owns the copy of another control plane's log, which a standby keeps in `<directory>/orchlet.db`. The records have the same
+ * revisions and stored bytes as there, and nothing of them is held in memory. At a promotion the copy becomes a storage.
+ */
+import type { RecordColumns, RecordMark } from '../stored-log.ts';
+import { join } from 'node:path';
+import { type LogMarks, REVISION_LEAP } from '../log-backend.ts';
+import { checksumOf } from './row-checksum.ts';
+import { StorageThread } from './storage-thread.ts';
+
+export const LOG_FILE = 'orchlet.db';
+
+export class LogCopy {
+  readonly #thread: StorageThread;
+  #lastRevision: number;
+  #newest: RecordMark | undefined;
+  #compactedRevision: number;
+
+  private constructor(thread: StorageThread, marks: LogMarks, newest: RecordMark | undefined) {
+    this.#thread = thread;
+    this.#lastRevision = marks.lastRevision;
+    this.#compactedRevision = marks.compactedRevision;
+    this.#newest = newest;
+  }
+
+  /** Opens or creates the copy. Throws as `openSqliteStorage` does. */
+  static async open(directory: string): Promise<LogCopy> {
+    const file = join(directory, LOG_FILE);
+    const thread = new StorageThread({
+      file,
+      lockFile: `${file}.pid`,
+      sizeLimitBytes: 0,
+      reserveBytes: 0,
+      sendsRecords: false,
+    });
+    const { marks, newest } = await thread.opened;
+    return new LogCopy(thread, marks, newest);
+  }
+
+  /** The copy has all records up to this revision that it has not compacted. */
+  get lastRevision(): number {
+    return this.#lastRevision;
+  }
+
+  /** The newest record. */
+  get newest(): RecordMark | undefined {
+    return this.#newest;
+  }
+
+  get compactedRevision(): number {
+    return this.#compactedRevision;
+  }
+
+  /** Calls the listener when the thread is lost. */
+  onLost(listener: (error: Error) => void): void {
+    this.#thread.onLost(listener);
+  }
+
+  /** Appends those of the records that are newer than the copy. They are durable when the promise resolves. */
+  async append(records: RecordColumns): Promise<void> {
+    const newer = newerThan(records, this.#lastRevision);
+    const newest = newestOf(newer);
+    if (newest === undefined) return;
+    await this.#thread.ask((id) => ({ type: 'append', id, records: newer }));
+    this.#newest = newest;
+    this.#lastRevision = newest.revision;
+  }
+
+  /** The original has no records between the newest one of the copy and this revision. */
+  proceedTo(revision: number): void {
+    this.#lastRevision = Math.max(this.#lastRevision, revision);
+  }
+
+  /** Removes what the original compacted. */
+  async compact({ compactedRevision, lastCompaction }: Omit<LogMarks, 'lastRevision'>): Promise<void> {
+    if (compactedRevision <= this.#compactedRevision || compactedRevision > this.#lastRevision) return;
+    const marks = { compactedRevision, lastRevision: this.#lastRevision, lastCompaction };
+    await this.#thread.ask((id) => ({ type: 'compact', id, marks }));
+    this.#compactedRevision = compactedRevision;
+  }
+
+  /** Makes the next revision one that no client of the original has seen. */
+  async leap(): Promise<void> {
+    const revision = this.#lastRevision + REVISION_LEAP;
+    const marks = { compactedRevision: revision, lastRevision: revision, lastCompaction: undefined };
+    await this.#thread.ask((id) => ({ type: 'remove', id, marks, revisions: [] }));
+  }
+
+  close(): Promise<void> {
+    return this.#thread.close();
+  }
+}
+
+function newerThan(records: RecordColumns, revision: number): RecordColumns {
+  const from = records.revisions.findIndex((one) => one > revision);
+  if (from <= 0) return from < 0 ? NONE : records;
+  const bytes = records.lengths.slice(0, from).reduce((sum, length) => sum + Math.max(0, length), 0);
+  return {
+    revisions: records.revisions.slice(from),
+    keys: records.keys.slice(from),
+    createRevisions: records.createRevisions.slice(from),
+    expiries: records.expiries.slice(from),
+    lengths: records.lengths.slice(from),
+    values: records.values.slice(bytes),
+  };
+}
+
+const NONE: RecordColumns = {
+  revisions: [],
+  keys: [],
+  createRevisions: [],
+  expiries: [],
+  lengths: [],
+  values: new ArrayBuffer(0),
+};
+
+function newestOf({ revisions, keys, lengths, values }: RecordColumns): RecordMark | undefined {
+  const revision = revisions.at(-1);
+  if (revision === undefined) return undefined;
+  const length = lengths.at(-1) ?? -1;
+  const value = length < 0 ? null : Buffer.from(values, values.byteLength - length, length);
+  return { revision, checksum: checksumOf(keys.at(-1) ?? '', value) };
+}

@@ -1,0 +1,113 @@
+/**
+ * Runs the thread that owns a SQLite file (`worker.ts`) and exchanges messages with it. The embedded storage and the copy of a
+ * standby own one each.
+ */
+import type { LogPage, RecordColumns, RecordMark } from '../stored-log.ts';
+import { Worker } from 'node:worker_threads';
+import type { LogMarks } from '../log-backend.ts';
+import { StorageError } from '../storage.ts';
+import { OPENING, type WorkerOptions, type WorkerRequest, type WorkerResponse } from './protocol.ts';
+
+export interface Loaded {
+  readonly chunks: RecordColumns[];
+  readonly marks: LogMarks;
+  readonly newest: RecordMark | undefined;
+}
+
+type Result = LogPage | boolean | undefined;
+
+interface Waiting {
+  resolve(result: Result): void;
+  reject(error: StorageError): void;
+}
+
+export class StorageThread {
+  readonly #worker: Worker;
+  readonly #waiting = new Map<number, Waiting>();
+  #lastId = OPENING;
+  /** The reason why the worker thread is gone. */
+  #lost: StorageError | undefined;
+  #lostListener: (error: Error) => void = () => undefined;
+  #troubleListener: (problem: string | undefined) => void = () => undefined;
+  readonly opened: Promise<Loaded>;
+
+  constructor(options: WorkerOptions) {
+    // In a release, the worker is a bundle beside the bundle of the program.
+    const file = import.meta.url.endsWith('.ts')
+      ? new URL('./worker.ts', import.meta.url)
+      : new URL('./worker.js', import.meta.url);
+    // The thread passes buffers on and keeps none, so a small young generation is enough.
+    const resourceLimits = { maxYoungGenerationSizeMb: 2 };
+    this.#worker = new Worker(file, { workerData: options, name: 'storage', resourceLimits });
+    this.opened = new Promise((resolve, reject) => this.#listen(resolve, reject));
+  }
+
+  onLost(listener: (error: Error) => void): void {
+    if (this.#lost === undefined) this.#lostListener = listener;
+    else listener(this.#lost);
+  }
+
+  onTrouble(listener: (problem: string | undefined) => void): void {
+    this.#troubleListener = listener;
+  }
+
+  async close(): Promise<void> {
+    if (this.#lost !== undefined) return;
+    this.#lostListener = () => undefined;
+    await this.ask((id) => ({ type: 'close', id }));
+    await this.#worker.terminate();
+  }
+
+  /** Resolves to the result of a request that has one. Rejects with a StorageError. */
+  ask(request: (id: number) => WorkerRequest, transfer: ArrayBuffer[] = []): Promise<Result> {
+    if (this.#lost !== undefined) return Promise.reject(this.#lost);
+    this.#lastId += 1;
+    const id = this.#lastId;
+    return new Promise((resolve, reject) => {
+      this.#waiting.set(id, { resolve, reject });
+      // A process without other work may exit, but not before pending requests have their responses.
+      this.#worker.ref();
+      this.#worker.postMessage(request(id), transfer);
+    });
+  }
+
+  #listen(opened: (loaded: Loaded) => void, refused: (error: StorageError) => void): void {
+    const chunks: RecordColumns[] = [];
+    const lost = (cause: unknown): void => {
+      if (this.#lost !== undefined) return;
+      const error = new StorageError('unknown-outcome', 'the storage thread exited', { cause });
+      this.#lost = error;
+      refused(error);
+      for (const waiting of this.#waiting.values()) waiting.reject(error);
+      this.#waiting.clear();
+      this.#lostListener(error);
+    };
+    this.#worker.on('error', lost);
+    this.#worker.on('exit', (code) => lost(new Error(`exit code ${code}`)));
+    this.#worker.on('message', (response: WorkerResponse) => {
+      switch (response.type) {
+        case 'rows':
+          chunks.push(response.records);
+          return;
+        case 'opened':
+          opened({ chunks, marks: response.marks, newest: response.newest });
+          break;
+        case 'done':
+          this.#waiting.get(response.id)?.resolve(response.result);
+          this.#waiting.delete(response.id);
+          break;
+        case 'checkpoint':
+          this.#troubleListener(response.problem);
+          break;
+        case 'failed': {
+          const error = new StorageError(response.code, response.message);
+          if (response.id === OPENING) refused(error);
+          this.#waiting.get(response.id)?.reject(error);
+          this.#waiting.delete(response.id);
+          break;
+        }
+      }
+      if (this.#waiting.size === 0) this.#worker.unref();
+    });
+  }
+}
