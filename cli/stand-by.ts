@@ -5,14 +5,14 @@ import { systemClock } from '../api/machinery/clock.ts';
 import { type ControlPlaneFlags, controlPlaneFlags } from '../controlplane/options/controlplane-options.ts';
 import type { Shutdown } from './shutdown.ts';
 import { inOneLine } from './start-failure.ts';
-import type { StorageFailure } from './storage-failure.ts';
+import type { onStorageFailure } from './storage-failure.ts';
 import { notifyReady, notifyStopping } from './systemd-notify.ts';
 
 export interface StandByOptions {
   readonly flags: Partial<ControlPlaneFlags>;
   readonly logger: Logger;
   readonly shutdown: Shutdown;
-  readonly failure: StorageFailure;
+  readonly failure: ReturnType<typeof onStorageFailure>;
 }
 
 /** What follows: the control plane is to be started, or the process exits with this code. */
