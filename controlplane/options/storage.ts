@@ -83,7 +83,8 @@ export const storageFlags = {
     type: 'list',
     default: [],
     group: STORAGE,
-    check: () => 'is not supported: all resources are in one etcd, so that one revision counts their writes',
+    check: () =>
+      'is not supported: all resources are in one etcd, so that one revision counts their writes; to take less room for events there, give a shorter --event-ttl',
     help: 'Refused: all resources are in one etcd.',
   }),
   etcdPrefix: flag({

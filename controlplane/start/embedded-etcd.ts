@@ -23,7 +23,8 @@ import {
   readMember,
   writeMember,
 } from '../etcd/etcd-files.ts';
-import { addMember, promoteMember, withMembers } from '../etcd/etcd-membership.ts';
+import { memberServers } from '../etcd/etcd-followed-members.ts';
+import { addMember, promoteMember } from '../etcd/etcd-membership.ts';
 import { EtcdSupervisor } from '../etcd/etcd-supervisor.ts';
 import { StartError } from '../model/start-error.ts';
 import type { ControlPlaneFlags } from '../options/controlplane-options.ts';
@@ -72,7 +73,10 @@ export async function startEmbeddedEtcd(setting: Setting): Promise<ControlPlaneF
     if (member.isJoined) await becomeVoter(setting, { member, tls });
     const servers = [localUrl(flags)];
     await waitForQuorum(setting, { servers, tls, supervisor });
-    return { ...flags, ...connectionFlags(paths, await allServers(localUrl(flags), tls)) };
+    return {
+      ...flags,
+      ...connectionFlags(paths, await memberServers(localUrl(flags), { asked: [localUrl(flags)], member, tls })),
+    };
   } catch (error) {
     if (error instanceof EtcdError) throw new StartError(error.message, { cause: error });
     throw error;
@@ -192,14 +196,6 @@ async function waitForQuorum({ clock, logger }: Setting, { servers, tls, supervi
   } finally {
     etcd.close();
   }
-}
-
-/** Returns the own member first. The others are used while it is down. */
-async function allServers(local: string, tls: GrpcTls): Promise<readonly string[]> {
-  const members = await withMembers(local, tls, (etcd) => etcd.list());
-  const own = await withMembers(local, tls, (etcd) => etcd.status());
-  const others = members.filter(({ id, isLearner }) => id !== own.memberId && !isLearner);
-  return [local, ...others.flatMap(({ clientUrls }) => clientUrls.slice(0, 1))];
 }
 
 function connectionFlags(paths: EtcdPaths, etcdServers: readonly string[]): Partial<ControlPlaneFlags> {

@@ -1,4 +1,8 @@
 /** Opens the storage on the etcd cluster of `--etcd-servers`, in the keys and values of kube-apiserver. */
+import { resolve } from 'node:path';
+import { background } from '../../api/machinery/background.ts';
+import { etcdPaths } from '../etcd/etcd-files.ts';
+import { followMembers } from '../etcd/etcd-followed-members.ts';
 import { createProtobufCodec } from '../../api/codec/protobuf.ts';
 import type { Encryption } from '../encryption/build.ts';
 import { StartError } from '../model/start-error.ts';
@@ -24,7 +28,7 @@ interface EtcdStoreParts {
 
 /** Opens the storage of `--etcd-servers`. Throws `StartError` if the flags do not fit together, or `StorageError`. */
 export async function openEtcdStore(
-  { flags, clock, logger, metrics, schema, onFatal }: Setting,
+  { flags, clock, logger, metrics, schema, signal, onFatal }: Setting,
   { encryption, onWatchFailed }: EtcdStoreParts,
 ): Promise<Storage> {
   const problem = problemOf(flags);
@@ -34,9 +38,11 @@ export async function openEtcdStore(
     help: 'Number of stored object decode errors split by object type',
     labels: ['group', 'resource'],
   });
-  const open = async (): Promise<Storage> =>
-    openEtcdStorage({
-      servers: await EtcdServers.open({ servers: flags.etcdServers, tls: await readEtcdTls(flags), clock }),
+  const open = async (): Promise<Storage> => {
+    const tls = await readEtcdTls(flags);
+    const servers = await EtcdServers.open({ servers: flags.etcdServers, tls, clock });
+    const storage = await openEtcdStorage({
+      servers,
       layout: {
         prefix: flags.etcdPrefix,
         keys: etcdKeys(flags.etcdPrefix),
@@ -60,6 +66,12 @@ export async function openEtcdStore(
         unreadable.with(group === 'core' ? '' : group, name).inc();
       },
     });
+    if (flags.etcd === 'embedded') {
+      const paths = etcdPaths(resolve(flags.dataDir));
+      background(followMembers({ servers, paths, tls, clock, logger, signal }), { logger, what: 'Following etcd' });
+    }
+    return storage;
+  };
   return whenAvailable(open, { clock, logger });
 }
 

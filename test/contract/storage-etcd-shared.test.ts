@@ -353,7 +353,9 @@ describe('a storage on an etcd of three members', { skip: etcdMissing }, () => {
     for (const member of members) await member.remove();
   });
 
-  const openOver = async (urls: readonly string[]): Promise<{ storage: Storage; seen: string[] }> => {
+  const openOver = async (
+    urls: readonly string[],
+  ): Promise<{ storage: Storage; seen: string[]; servers: EtcdServers }> => {
     const servers = await EtcdServers.open({ servers: urls, tls: {}, clock: systemClock });
     const layout = layoutBelow('/members');
     const storage = await openEtcdStorage({ servers, layout, clock: systemClock, logger: silentLogger });
@@ -362,7 +364,7 @@ describe('a storage on an etcd of three members', { skip: etcdMissing }, () => {
       { prefix: '/core/x/', afterRevision: storage.revision() },
       { onEvents: (batch) => void seen.push(...batch.map(({ key }) => key)), onEnd: () => void seen.push('end') },
     );
-    return { storage, seen };
+    return { storage, seen, servers };
   };
 
   it('uses another member when its own is killed, and misses nothing', async () => {
@@ -387,6 +389,27 @@ describe('a storage on an etcd of three members', { skip: etcdMissing }, () => {
       await storage.catchUp?.();
       assert.deepEqual(seen, ['/core/x/0', ...made]);
       await members[0]?.launch();
+    } finally {
+      await storage.close();
+    }
+  });
+
+  it('uses the members that it is given later, misses nothing, and keeps those that it has without any', async () => {
+    const [first = '', ...others] = members.map(({ url }) => url);
+    const { storage, seen, servers } = await openOver([first]);
+    try {
+      await storage.create('/core/x/later-0', bytes('1'));
+      await servers.replace([first, ...others]);
+      assert.deepEqual([servers.url, servers.urls], [first, [first, ...others]]);
+      await storage.create('/core/x/later-1', bytes('1'));
+      await servers.replace(others);
+      assert.deepEqual([servers.url, servers.urls], [others[0], others]);
+      await storage.create('/core/x/later-2', bytes('1'));
+      await servers.replace([]);
+      await assert.rejects(servers.replace(['no URL']), (error) => isStorageError(error, 'unusable'));
+      assert.deepEqual(servers.urls, others);
+      await storage.catchUp?.();
+      assert.deepEqual(seen, ['/core/x/later-0', '/core/x/later-1', '/core/x/later-2']);
     } finally {
       await storage.close();
     }

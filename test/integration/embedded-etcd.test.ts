@@ -175,6 +175,16 @@ describe('control planes with their own etcd', { skip: etcdMissing, timeout: 240
     );
   });
 
+  it('use members that joined after their start while their own one is down, without a restart', async () => {
+    await until('all members', () => at(0).log.split('The members of etcd changed').length > 2, 60_000);
+    process.kill(at(0).etcdPid, 'SIGSTOP');
+    try {
+      await until('a write', async () => (await create(at(0), 'own-member-down')) === 201, 40_000);
+    } finally {
+      process.kill(at(0).etcdPid, 'SIGCONT');
+    }
+  });
+
   it('are saved to a file that only its owner reads, and that etcd can restore', () => {
     const file = join(scratch, 'saved.db');
     const saved = orchlet('etcd', 'snapshot', file, '--data-dir', at(0).directory);

@@ -41,6 +41,8 @@ const CONNECT_MS = 2000;
 const SWITCH_MS = 300;
 /** How often a connection with running calls (the watch) is pinged. */
 const KEEPALIVE_MS = 10_000;
+/** How long a member that is no longer used keeps its connection, so that running calls end: longer than a call may take. */
+const FORGET_MS = 15_000;
 /** A page of the largest objects, which have 1.5 MiB each. */
 const LARGEST_MESSAGE_BYTES = 1024 * 1024 * 1024;
 
@@ -51,27 +53,63 @@ interface Member {
 }
 
 export class EtcdServers {
-  readonly #members: readonly Member[];
+  #members: readonly Member[];
+  readonly #tls: GrpcTls;
   readonly #clock: Clock;
+  /** Members that are no longer used, and whose connections are not closed yet. */
+  readonly #forgotten = new Set<Member>();
   /** The running watches, each by the controller that closes it. */
   readonly #watches = new Map<AbortController, Member>();
-  #current = 0;
+  #current: Member;
   #isClosed = false;
 
-  private constructor(members: readonly Member[], clock: Clock) {
+  private constructor(members: readonly [Member, ...Member[]], { tls, clock }: EtcdServersOptions) {
     this.#members = members;
+    [this.#current] = members;
+    this.#tls = tls;
     this.#clock = clock;
   }
 
   /** Opens no connection yet. Throws a StorageError `unusable` for what is no URL of a server. */
-  static async open({ servers, tls, clock }: EtcdServersOptions): Promise<EtcdServers> {
-    if (servers.length === 0) throw new StorageError('unusable', 'no etcd server is given: --etcd-servers');
-    return new EtcdServers(await Promise.all(servers.map((url) => openMember(url, tls))), clock);
+  static async open(options: EtcdServersOptions): Promise<EtcdServers> {
+    const { servers, tls } = options;
+    const [first, ...others] = await Promise.all(servers.map((url) => openMember(url, tls)));
+    if (first === undefined) throw new StorageError('unusable', 'no etcd server is given: --etcd-servers');
+    return new EtcdServers([first, ...others], options);
   }
 
   /** The URL of the member in use. */
   get url(): string {
-    return this.#members[this.#current]?.url ?? '';
+    return this.#current.url;
+  }
+
+  /** The URLs of all members. */
+  get urls(): readonly string[] {
+    return this.#members.map(({ url }) => url);
+  }
+
+  /**
+   * Replaces the members. Those that stay keep their connections. If the one in use is not among them, the first one is used.
+   * Does nothing without any.
+   */
+  async replace(urls: readonly string[]): Promise<void> {
+    const known = new Map(this.#members.map((member) => [member.url, member]));
+    const members = await Promise.all([...new Set(urls)].map((url) => known.get(url) ?? openMember(url, this.#tls)));
+    const [first] = members;
+    if (first === undefined || this.#isClosed) {
+      for (const member of members) if (!known.has(member.url)) member.channel.close();
+      return;
+    }
+    const left = this.#members.filter((member) => !members.includes(member));
+    this.#members = members;
+    if (!members.includes(this.#current)) this.#use(first);
+    for (const member of left) {
+      this.#forgotten.add(member);
+      this.#clock.after(FORGET_MS, () => {
+        this.#forgotten.delete(member);
+        member.channel.close();
+      });
+    }
   }
 
   async run<T>(
@@ -123,34 +161,36 @@ export class EtcdServers {
 
   /** Uses the next member from now on, unless the member with this URL is no longer used. */
   leave(url: string): void {
-    if (this.url === url) this.#use((this.#current + 1) % this.#members.length);
+    if (this.url !== url) return;
+    const next = this.#members[(this.#members.indexOf(this.#current) + 1) % this.#members.length];
+    if (next !== undefined) this.#use(next);
   }
 
   /** A connection may be dead without an error, and so may the watches of the member that is left. */
-  #use(next: number): void {
-    const left = this.#members[this.#current];
-    if (next === this.#current) return;
+  #use(next: Member): void {
+    const left = this.#current;
+    if (next === left) return;
     this.#current = next;
     for (const [watch, member] of this.#watches) if (member === left) watch.abort();
   }
 
   close(): void {
     this.#isClosed = true;
-    for (const { channel } of this.#members) channel.close();
+    for (const { channel } of [...this.#members, ...this.#forgotten]) channel.close();
   }
 
   async #connected(): Promise<Member> {
     if (this.#isClosed) throw new StorageError('closed', 'the storage is closed');
-    const member = this.#members[this.#current];
+    const member = this.#current;
     const isOnly = this.#members.length === 1;
-    if (member !== undefined && (await isConnected(member, isOnly ? CONNECT_MS : SWITCH_MS))) return member;
+    if (await isConnected(member, isOnly ? CONNECT_MS : SWITCH_MS)) return member;
     const found = isOnly ? undefined : await firstConnected(this.#members);
     if (this.#isClosed) throw new StorageError('closed', 'the storage is closed');
     if (found === undefined) {
       const names = this.#members.map(({ url }) => url).join(', ');
       throw new StorageError('unavailable', `no etcd server can be reached: ${names}`);
     }
-    this.#use(this.#members.indexOf(found));
+    if (this.#members.includes(found)) this.#use(found);
     return found;
   }
 }

@@ -1,0 +1,62 @@
+/**
+ * Keeps a control plane with a member of etcd informed of the other members, as they join and leave. It uses them while its own
+ * one is down.
+ */
+import type { Logger } from '../../api/component/logger.ts';
+import type { GrpcTls } from '../../api/grpc/grpc-channel.ts';
+import { type Clock, pause } from '../../api/machinery/clock.ts';
+import { EtcdError } from '../storage/etcd/etcd-client.ts';
+import type { EtcdServers } from '../storage/etcd/etcd-servers.ts';
+import { type EtcdPaths, type MemberRecord, readMember } from './etcd-files.ts';
+import { withFirst } from './etcd-membership.ts';
+
+export interface AskedMembers {
+  /** The URLs of members, of which the first one that answers is used. */
+  readonly asked: readonly string[];
+  /** The own member. */
+  readonly member: Pick<MemberRecord, 'peerUrl'>;
+  readonly tls: GrpcTls;
+}
+
+const CHECK_EVERY_MS = 10_000;
+
+/** Returns the URL of the own member, and then those of the others. Members without a vote are left out. */
+export async function memberServers(local: string, { asked, member, tls }: AskedMembers): Promise<readonly string[]> {
+  const members = await withFirst(asked, tls, (etcd) => etcd.list());
+  const others = members.filter(({ peerUrls, isLearner }) => !peerUrls.includes(member.peerUrl) && !isLearner);
+  return [local, ...others.flatMap(({ clientUrls }) => clientUrls.slice(0, 1))];
+}
+
+export interface FollowedMembers {
+  /** Its first URL is that of the own member. */
+  readonly servers: EtcdServers;
+  readonly paths: EtcdPaths;
+  readonly tls: GrpcTls;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly signal: AbortSignal;
+}
+
+/** Replaces the servers by the members of the cluster whenever these change, until the signal aborts. Never rejects. */
+export async function followMembers(options: FollowedMembers): Promise<void> {
+  const { servers, clock, signal } = options;
+  const [local = ''] = servers.urls;
+  for (await pause(clock, CHECK_EVERY_MS, signal); !signal.aborted; await pause(clock, CHECK_EVERY_MS, signal))
+    await checkMembers(local, options);
+}
+
+async function checkMembers(local: string, { servers, paths, tls, logger, signal }: FollowedMembers): Promise<void> {
+  try {
+    const member = await readMember(paths);
+    if (member === undefined) return;
+    const known = servers.urls;
+    // The member in use is the one that answers.
+    const found = await memberServers(local, { asked: [...new Set([servers.url, ...known])], member, tls });
+    if (signal.aborted || found.toSorted().join() === known.toSorted().join()) return;
+    await servers.replace(found);
+    logger.info({ servers: found }, 'The members of etcd changed');
+  } catch (error) {
+    if (!(error instanceof EtcdError)) logger.error({ err: error }, 'The members of etcd cannot be read');
+    else logger.debug({ err: error }, 'The members of etcd cannot be read now');
+  }
+}
