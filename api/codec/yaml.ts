@@ -201,11 +201,15 @@ function messageOf(error: YAMLException): string {
     text = reason.includes('tab')
       ? 'found character that cannot start any token'
       : 'mapping values are not allowed in this context';
+  } else if (/unexpected end of the stream within a flow/.test(reason) && /[[{]\s*$/.test(error.mark?.buffer ?? '')) {
+    text = 'did not find expected node content';
   } else if (/deficient indentation|missed comma|within a flow collection/.test(reason))
     text = "did not find expected ',' or '}'";
   else if (reason.includes('unidentified alias'))
     text = reason.replace(/^unidentified alias "(.*)"$/, "unknown anchor '$1' referenced");
   const line = error.mark?.line;
+  if (error.mark?.buffer?.startsWith('\t') === true && line === 0)
+    return 'yaml: found character that cannot start any token';
   return line === undefined ? `yaml: ${text}` : `yaml: line ${line + 1}: ${text}`;
 }
 

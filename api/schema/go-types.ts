@@ -50,3 +50,8 @@ export function goType(type: TypeNode): string {
 export function goName(struct: StructType): string {
   return struct.name.split('.').slice(-2).join('.');
 }
+
+/** Returns the Go package of a group's internal types in kube-apiserver. Events of both groups are of the same type. */
+export function internalPackage(group: string): string {
+  return group === '' || group === 'events.k8s.io' ? 'core' : (group.split('.')[0] ?? group);
+}

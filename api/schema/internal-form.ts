@@ -200,7 +200,8 @@ function zeroOf(type: TypeNode): unknown {
 
 const isWireType = ({ name }: StructType): boolean => name.startsWith('io.k8s.apimachinery.');
 
-function fieldsInOrder(struct: StructType): Field[] {
+/** Returns the fields in the order of the Go type. */
+export function fieldsInOrder(struct: StructType): Field[] {
   const order = ORDERS.get(struct.name) ?? [];
   const rank = ({ name, protobufNumber = 0 }: Field): number => {
     const listed = order.indexOf(name);

@@ -24,6 +24,8 @@ export interface ManagedWrite {
 export interface ApplyWrite extends ManagedWrite {
   readonly target: { readonly namespace: string; readonly name: string };
   readonly validation: FieldValidation;
+  /** The version that conflicts name, if it is not that of the owners. That of the Scale, for example. */
+  readonly shownVersion?: string;
   warn(text: string): void;
 }
 

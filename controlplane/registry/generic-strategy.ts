@@ -52,6 +52,7 @@ export const statusWithoutLabels: UpdateStrategy = {
     if (old.metadata.labels === undefined) delete object.metadata.labels;
     else object.metadata.labels = old.metadata.labels;
   },
+  resetFields: [['spec'], ['metadata', 'labels']],
 };
 
 const NOT_OF_STATUS = ['labels', 'annotations', 'finalizers', 'ownerReferences'] as const;

@@ -11,15 +11,20 @@ export interface OwnerConflict {
   readonly fields: FieldSet;
 }
 
-function ownerText(owner: Owner): string {
+function ownerText(owner: Owner, shownVersion: string | undefined): string {
   const below = owner.subresource === '' ? '' : ` with subresource ${quote(owner.subresource)}`;
-  const version = owner.operation === 'Update' ? ` using ${owner.apiVersion}` : '';
+  const version = owner.operation === 'Update' ? ` using ${shownVersion ?? owner.apiVersion}` : '';
   return quote(owner.manager) + below + version;
 }
 
-export function newApplyConflict(conflicts: readonly OwnerConflict[]): StatusError {
+/** `shownVersion` replaces the versions of the owners. */
+export function newApplyConflict(conflicts: readonly OwnerConflict[], shownVersion?: string): StatusError {
   const byOwner = conflicts
-    .map(({ owner, fields }) => ({ key: ownerKey(owner), text: ownerText(owner), paths: pathTexts(fields) }))
+    .map(({ owner, fields }) => ({
+      key: ownerKey(owner),
+      text: ownerText(owner, shownVersion),
+      paths: pathTexts(fields),
+    }))
     .sort((a, b) => (a.key < b.key ? -1 : 1));
   const causes = byOwner.flatMap(({ text, paths }) =>
     paths.map((field) => ({ reason: 'FieldManagerConflict', message: `conflict with ${text}`, field })),

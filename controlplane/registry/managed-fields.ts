@@ -213,17 +213,19 @@ function* applyManaged(request: ApplyRequest): Pausing<KubeObject> {
   yield;
   const current = withoutManagedFields(live ?? emptyOf(expected));
   if (owners.size === 0 && live !== undefined) {
+    refuseUntyped(request, current);
     yield* ownUpdate(type, withoutManagedFields(NOTHING), current, owners, { ...writer, manager: BEFORE_FIRST_APPLY });
   }
   const { object, conflicts } = yield* appliedBy(type, current, config, owners, writer);
   yield;
   const forced = request.patch.force || conflicts.length === 0;
   const left = forced ? [] : writer.manager === 'kubectl' ? allowedByLastApplied(type, live, conflicts) : conflicts;
-  if (left.length > 0) throw newApplyConflict(left);
+  if (left.length > 0) throw newApplyConflict(left, request.write.shownVersion);
   refuseDuplicates(request);
   if (live !== undefined && jsonEqual(object, current)) {
     // The store may modify the result, so it must not share parts with the cached object.
-    return withManagedFields(cloneJson(live), entriesOf(owners, live));
+    const kept = withLastApplied(cloneJson(live) as unknown as JsonObject, config, live, writer.manager);
+    return withManagedFields(kept as unknown as KubeObject, entriesOf(owners, live));
   }
   const made = yield* conform(
     expected,
@@ -234,6 +236,16 @@ function* applyManaged(request: ApplyRequest): Pausing<KubeObject> {
   const unchanged =
     live !== undefined && jsonEqual(withoutEmpties(expected.struct, withoutManagedFields(made)), current);
   return withManagedFields(made, unchanged ? entriesOf(owners, live) : writeOwners(stamped(owners, writer)));
+}
+
+/** Refuses to apply to an object that has no owners and whose fields cannot be compared. */
+function refuseUntyped({ type, expected }: ApplyRequest, current: JsonObject): void {
+  const [error] = typeErrors(type, current);
+  if (error === undefined) return;
+  const subject = subjectText(expected, current['metadata']);
+  throw failure(
+    `failed to create manager for existing fields: failed to convert new object (${subject}) to smd typed: ${error}`,
+  );
 }
 
 function* appliedBy(...args: Parameters<typeof ownApply>): ReturnType<typeof ownApply> {
@@ -267,9 +279,11 @@ function stamped(owners: Owners, writer: Writer): Owners {
 
 const failure = (message: string): StatusError => newStatusError(500, '', message);
 
-/** Decodes and validates the applied object. Apply is strict where other writes are lenient. */
-function readConfig({ type, expected, patch }: ApplyRequest): JsonObject {
-  const { body } = patch;
+const readConfig = ({ expected, patch }: ApplyRequest): JsonObject => readApplied(expected, patch.body);
+
+/** Validates the applied object. Apply is strict where other writes are lenient. Throws a 400 or a 500. */
+export function readApplied(expected: ExpectedKind, body: unknown): JsonObject {
+  const type = mergeTypeOf(expected.struct);
   if (typeof body !== 'object' || body === null || Array.isArray(body)) {
     const name = Array.isArray(body) ? 'array' : body === null ? 'null' : typeof body;
     throw newBadRequest(

@@ -7,6 +7,7 @@ import { quoteText } from '../../api/meta/quote.ts';
 import { duplicateErrors, duplicateWarnings } from '../../api/codec/duplicates.ts';
 import { strictErrors, strictWarnings } from './strict-errors.ts';
 import { DecodeError, type DecodeOptions, decodeStruct, unknownFieldErrors } from '../../api/schema/decode.ts';
+import { internalPackage } from '../../api/schema/go-types.ts';
 import { applyTableDefaults } from '../../api/schema/defaults.ts';
 import {
   apiVersionOf,
@@ -170,7 +171,8 @@ export function createDecoder(schema: Schema): Decoder {
         newInvalid({ group: '', resource: '' }, '', [invalid('patch', patched.shown(), why)]);
       let conformed: Conformed;
       try {
-        checkPatchedKind(schema, patched.value, expected);
+        // The result of a strategic merge is of the type of the object, whatever kind it names.
+        if (patched.isConversion !== true) checkPatchedKind(schema, patched.value, expected);
         conformed = yield* conform(patched.value, expected, patched);
       } catch (error) {
         throw refuse(messageOf(error));
@@ -248,11 +250,6 @@ function checkKind(schema: Schema, value: unknown, expected: ExpectedKind): void
     kind,
     version,
   );
-}
-
-/** Returns the Go package of a group's internal types in kube-apiserver. */
-function internalPackage(group: string): string {
-  return group === '' ? 'core' : (group.split('.')[0] ?? group);
 }
 
 function checkPatchedKind(schema: Schema, value: unknown, expected: ExpectedKind): void {

@@ -4,12 +4,12 @@
  */
 import { applyJsonPatch } from '../../api/codec/json-patch.ts';
 import { duplicateErrors } from '../../api/codec/duplicates.ts';
-import { stringifyJson } from '../../api/codec/json.ts';
 import { applyMergePatch } from '../../api/codec/merge-patch.ts';
 import { applyStrategicMergePatch } from '../../api/codec/strategic-merge-patch.ts';
 import type { JsonObject, JsonValue, KubeObject } from '../../api/meta/object.ts';
 import { unknownFieldErrors } from '../../api/schema/decode.ts';
 import type { ExpectedKind, PatchedObject } from './object-decoding.ts';
+import { patchedText, visitedByMerge, visitedByOperations } from './patched-text.ts';
 import type { Patch } from '../model/rest.ts';
 
 type PlainPatch = Exclude<Patch, { type: 'apply' }>;
@@ -22,11 +22,13 @@ export function patchObject(object: KubeObject, patch: PlainPatch, expected: Exp
       const value = applyJsonPatch(document, patch.body);
       const faults = () => operationFaults(patch.body, patch.duplicates);
       const decimals = decimalsOfOperations(patch.body, patch.decimals);
-      return { value, duplicates: [], faults, decimals, shown: () => stringifyJson(value) };
+      const shown = () => patchedText(value, expected.struct, visitedByOperations(patch.body as readonly JsonObject[]));
+      return { value, duplicates: [], faults, decimals, shown };
     }
     case 'merge': {
       const value = applyMergePatch(document, patch.body);
-      return { value, duplicates: patch.duplicates, decimals: patch.decimals, shown: () => stringifyJson(value) };
+      const shown = () => patchedText(value, expected.struct, visitedByMerge(patch.body as JsonValue));
+      return { value, duplicates: patch.duplicates, decimals: patch.decimals, shown };
     }
     case 'strategic': {
       const value = applyStrategicMergePatch(document, patch.body, expected.struct);

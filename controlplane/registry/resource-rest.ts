@@ -215,8 +215,8 @@ async function update(
       context.isLarge,
       version.decoder.decodeBody(context, body, version.expected, options.fieldValidation),
     );
-    matchName(object, target.name);
     matchNamespace(object, version.info, target.namespace);
+    matchName(object, target.name);
     dropRepeatedOwners(object, context, false);
     return object;
   };

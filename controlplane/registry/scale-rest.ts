@@ -3,8 +3,8 @@
  * the resource's own update with only `spec.replicas` changed.
  */
 import { cloneJson } from '../../api/meta/json-equality.ts';
-import type { KubeObject } from '../../api/meta/object.ts';
-import { newInvalid } from '../../api/meta/status-error.ts';
+import { apiVersionOf, type JsonObject, type KubeObject } from '../../api/meta/object.ts';
+import { newInvalid, newStatusError, type StatusError } from '../../api/meta/status-error.ts';
 import type { Schema, SubresourceInfo } from '../../api/schema/schema.ts';
 import { builtInReader, type ExpectedKind } from './object-decoding.ts';
 import { patchObject } from './object-patching.ts';
@@ -17,6 +17,7 @@ import { getEntry } from './store-read.ts';
 import { changeEntry, type Change } from './store-write.ts';
 import type { AdmissionView } from './write-admission.ts';
 import type { ManagedWrite } from './field-management.ts';
+import { readApplied } from './managed-fields.ts';
 import { unstoredEntry, type Endpoint } from './store.ts';
 import { matchName, matchNamespace } from './object-identity.ts';
 
@@ -95,7 +96,12 @@ class ScaleWrites {
   ): Change['compute'] {
     const { info, fieldManagement } = this.#version;
     const { fieldValidation } = options;
-    const scale = this.decode(context, target, { value: patch.body, duplicates: patch.duplicates }, options);
+    const config = readApplied(this.expected, patch.body);
+    const metadata = { name: target.name, ...(config['metadata'] as JsonObject | undefined) };
+    const isCustom = info.custom !== undefined;
+    if (isCustom && metadata.name !== target.name) throw notConverted(String(metadata.name));
+    const body = { value: { ...config, metadata }, duplicates: patch.duplicates };
+    const scale = this.decode(context, target, body, options);
     this.#check(scale);
     const applied: KubeObject = { apiVersion: this.#apiVersion, kind: info.kind, metadata: { name: target.name } };
     if (scale.spec?.replicas !== undefined) this.#shape.setReplicas(applied, scale.spec.replicas);
@@ -103,8 +109,15 @@ class ScaleWrites {
       const object = fieldManagement.apply(
         current,
         { ...patch, body: applied, duplicates: [] },
-        { ...this.#managedWrite(context), target, validation: fieldValidation, warn: (text) => context.warn(text) },
+        {
+          ...this.#managedWrite(context),
+          target,
+          validation: fieldValidation,
+          shownVersion: apiVersionOf(this.expected),
+          warn: (text) => context.warn(text),
+        },
       );
+      if (isCustom && this.#replicasOf(object) !== this.#replicasOf(current)) throw notConverted(target.name);
       setVersion(object, scale.metadata.resourceVersion);
       return object;
     };
@@ -117,6 +130,10 @@ class ScaleWrites {
     matchName(scale, target.name);
     matchNamespace(scale, info, target.namespace);
     return scale;
+  }
+
+  #replicasOf(object: KubeObject | undefined): number | undefined {
+    return object === undefined ? undefined : this.#shape.scaleOf(object).spec?.replicas;
   }
 
   #check(scale: Scale): void {
@@ -185,6 +202,13 @@ export function createScaleRest(
       return { entry: view(entry), created: false };
     },
   };
+}
+
+/** kube-apiserver cannot convert the Scale that it has applied to the version of a custom resource. */
+function notConverted(name: string): StatusError {
+  const why = 'request to convert CR to an invalid group/version: autoscaling/v1';
+  const subject = `/${name}; autoscaling/v1, Kind=Scale`;
+  return newStatusError(500, '', `failed to convert new object (${subject}) to proper version: ${why}`);
 }
 
 function setVersion(object: KubeObject, resourceVersion: string | undefined): void {

@@ -2,6 +2,7 @@
 import { JsonNumberError, JsonSyntaxError, stringifyJson } from '../../api/codec/json.ts';
 import { YamlSyntaxError } from '../../api/codec/yaml.ts';
 import { notAnObject } from '../../api/meta/go-text.ts';
+import { parseApiVersion } from '../../api/meta/object.ts';
 import { newBadRequest, isStatusError } from '../../api/meta/status-error.ts';
 import { LARGE_BYTES, nextTurn } from '../registry/large-object.ts';
 import type { Body, Rest } from '../model/rest.ts';
@@ -22,12 +23,15 @@ export interface BodyOptions {
   readonly encodings: Encodings;
   readonly decoders: TextDecoders;
   readonly protobuf: boolean;
+  /** Called before the body is decoded. */
+  readonly check?: () => void;
 }
 
 /** Throws a 413, a 415, or a 400 with kube-apiserver's message for a body that is not an object. */
 export async function readBody(request: ApiRequest, rest: Rest, options: BodyOptions): Promise<Body> {
   const format = inputFormat(request.header('content-type'), options);
   const bytes = await receiveBody(request);
+  options.check?.();
   const kind = rest.subresource?.kind ?? rest.info.kind;
   try {
     const body = await decode(request, bytes, format, options);
@@ -89,7 +93,10 @@ function typeMetaOf(value: unknown): { readonly apiVersion: string; readonly kin
       `json: cannot unmarshal ${jsonType(member)} into Go struct field .${name} of type string`,
     );
   };
-  return { apiVersion: text('apiVersion'), kind: text('kind') };
+  const apiVersion = text('apiVersion');
+  if (parseApiVersion(apiVersion) === undefined && apiVersion !== '')
+    throw newBadRequest(`unexpected GroupVersion string: ${apiVersion}`);
+  return { apiVersion, kind: text('kind') };
 }
 
 const SHOWN_BYTES = 30;

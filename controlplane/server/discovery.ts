@@ -17,10 +17,10 @@ import type { AggregatedVersion } from '../aggregation/aggregator.ts';
 import type { ResourceCatalog } from '../model/rest.ts';
 import { acceptClauses, type AcceptClause } from './accept.ts';
 import { Document, sendDocument } from './document.ts';
-import { JSON_TYPE, PROTOBUF_TYPE, YAML_TYPE, checkProduced, routeError, type Format } from './media-type.ts';
+import { JSON_TYPE, PROTOBUF_TYPE, YAML_TYPE, checkProduced, type Format } from './media-type.ts';
 import { pageNotFound, reading, type PathHandlers } from './path-handlers.ts';
-import type { ApiRequest } from './request.ts';
-import { notFound } from './router.ts';
+import type { ApiRequest, MaybePromise } from './request.ts';
+import { methodNotAllowed, notFound } from './router.ts';
 
 interface DiscoveryOptions {
   readonly catalog: ResourceCatalog;
@@ -36,6 +36,7 @@ interface DiscoveryOptions {
 
 const FORMATS: ReadonlyMap<string, Format> = new Map([
   ['*/*', 'json'],
+  ['application/*', 'json'],
   ['application/*', 'json'],
   [JSON_TYPE, 'json'],
   [YAML_TYPE, 'yaml'],
@@ -66,20 +67,16 @@ export function installDiscovery(paths: PathHandlers, options: DiscoveryOptions)
     '/api',
     reading((request) => discovery.serve(request, '/api', true)),
   );
-  paths.exact(
-    '/apis',
-    reading((request) => discovery.serve(request, '/apis', true)),
-  );
-  paths.tree(
-    '/api/',
-    reading((request) => discovery.serve(request, bare(request.info.path), false)),
-  );
-  const serve = reading((request) => discovery.serve(request, bare(request.info.path), false));
-  paths.tree('/apis/', (request) => {
+  // The aggregator answers every method alike. The other documents are routes, which are only read.
+  paths.exact('/apis', (request) => discovery.serve(request, '/apis', true));
+  const serve = (request: ApiRequest): MaybePromise<void> => {
     const path = bare(request.info.path);
-    // The handlers of groups, and of versions of definitions, answer every method alike.
-    return discovery.isOfDefinitions(path) ? discovery.serve(request, path, false) : serve(request);
-  });
+    const isRead = request.exchange.method === 'GET' || !isRoute(path) || discovery.isOfDefinitions(path);
+    if (!isRead && discovery.exists(path)) throw methodNotAllowed();
+    return discovery.serve(request, path, false);
+  };
+  paths.tree('/api/', serve);
+  paths.tree('/apis/', serve);
 }
 
 function bare(path: string): string {
@@ -102,7 +99,7 @@ class Discovery {
   }
 
   async serve(request: ApiRequest, path: string, aggregates: boolean): Promise<void> {
-    if (!this.#exists(path)) return this.#missing(request, path);
+    if (!this.exists(path)) return this.#missing(request, path);
     const wanted = this.#negotiated(request, path, aggregates);
     const key = `${wanted.format} ${wanted.aggregated} ${path}`;
     let document = this.#documents.get(key);
@@ -115,7 +112,7 @@ class Discovery {
     await sendDocument(request, document, { negotiated: aggregates, tagged: wanted.aggregated !== '' });
   }
 
-  #exists(path: string): boolean {
+  exists(path: string): boolean {
     const [root, ...parts] = path.split('/').filter((part) => part !== '');
     if (parts.length === 0) return true;
     if (parts.length > (root === 'api' ? 1 : 2)) return false;
@@ -127,7 +124,7 @@ class Discovery {
   /** Throws a 406. That of a group of definitions has no details, as another handler sends it. */
   #negotiated(request: ApiRequest, path: string, aggregates: boolean): Wanted {
     try {
-      return negotiate(request.header('accept'), aggregates);
+      return negotiate(request.header('accept'), aggregates, isRoute(path));
     } catch (error) {
       if (!isStatusError(error, 'NotAcceptable') || !this.isOfDefinitions(path)) throw error;
       throw newNotAcceptable(`only the following media types are accepted: ${PRODUCED.join(', ')}`);
@@ -226,15 +223,21 @@ class Discovery {
   }
 }
 
+/** Whether the document has a route of its own. Those of all groups and of one group are sent by the aggregator. */
+function isRoute(path: string): boolean {
+  const [root, ...parts] = path.split('/').filter((part) => part !== '');
+  return root === 'api' || parts.length > 1;
+}
+
 /** Throws a 406. */
-function negotiate(accept: string | undefined, aggregates: boolean): Wanted {
-  checkProduced(accept, PRODUCED);
+function negotiate(accept: string | undefined, aggregates: boolean, checksRoute: boolean): Wanted {
+  if (checksRoute) checkProduced(accept, PRODUCED);
   const found = acceptClauses(accept).map((clause) => satisfy(clause, aggregates));
   // kube-apiserver searches every clause for the aggregated form before it considers a plain one.
   const wanted =
     found.find((one) => one !== undefined && one.aggregated !== '') ?? found.find((one) => one !== undefined);
   if (wanted !== undefined) return wanted;
-  throw routeError(406, 'NotAcceptable', `only the following media types are accepted: ${PRODUCED.join(', ')}`);
+  throw newNotAcceptable(`only the following media types are accepted: ${PRODUCED.join(', ')}`);
 }
 
 function satisfy({ type, params }: AcceptClause, aggregates: boolean): Wanted | undefined {

@@ -4,7 +4,7 @@
  */
 import { quoteText } from '../../api/meta/quote.ts';
 import type { Logger } from '../../api/component/logger.ts';
-import { sendText, type PathHandler, type PathHandlers } from './path-handlers.ts';
+import { sendText, TEXT_TYPE, type PathHandler, type PathHandlers } from './path-handlers.ts';
 import type { ApiRequest } from './request.ts';
 
 /** One check. Its name is the last segment of its path. */
@@ -42,7 +42,7 @@ function install(paths: PathHandlers, name: string, checks: readonly HealthCheck
 function singleCheck(one: HealthCheck): PathHandler {
   return async (request) => {
     const problem = await problemOf(one);
-    if (problem === undefined) sendText(request, 200, 'ok');
+    if (problem === undefined) request.send(200, TEXT_TYPE, 'ok');
     else sendText(request, 500, `internal server error: ${problem}\n`);
   };
 }

@@ -152,8 +152,9 @@ function parseAccept(accept: string): Clause[] {
     let quality = 1;
     for (const param of rest) {
       const eq = param.indexOf('=');
-      const key = (eq < 0 ? param : param.slice(0, eq)).trim();
-      const value = eq < 0 ? '' : param.slice(eq + 1).trim();
+      if (eq < 0) continue;
+      const key = param.slice(0, eq).trim();
+      const value = param.slice(eq + 1).trim();
       if (key === 'q') quality = Number.parseFloat(value) || 0;
       else params.set(key, value);
     }

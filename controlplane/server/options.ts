@@ -9,6 +9,7 @@ import { everyField, parseFieldSelector } from '../../api/meta/field-selector.ts
 import { FieldError, forbidden, invalid, notSupported, required } from '../../api/meta/field-error.ts';
 import { newBadRequest, newInvalid } from '../../api/meta/status-error.ts';
 import type { DeleteOptions, FieldValidation, ListOptions, WatchOptions, WriteOptions } from '../model/rest.ts';
+import { jsonType } from './body.ts';
 import { queryBoolean } from './request-info.ts';
 
 const MAX_FIELD_MANAGER_BYTES = 128;
@@ -231,12 +232,17 @@ interface RawDeleteOptions {
 function fromQuery(query: URLSearchParams): RawDeleteOptions {
   const grace = query.get('gracePeriodSeconds');
   const orphan = query.get('orphanDependents');
+  const uid = query.get('uid') ?? '';
+  const resourceVersion = query.get('resourceVersion') ?? '';
   return {
     dryRun: query.getAll('dryRun'),
     gracePeriodSeconds: grace === null ? undefined : parseInteger(grace),
     propagationPolicy: query.get('propagationPolicy') ?? undefined,
     orphanDependents: orphan === null ? undefined : queryBoolean(orphan),
-    preconditions: undefined,
+    preconditions:
+      uid === '' && resourceVersion === ''
+        ? undefined
+        : { ...(uid === '' ? {} : { uid }), ...(resourceVersion === '' ? {} : { resourceVersion }) },
     ignoreStoreReadError: flag(query, 'ignoreStoreReadErrorWithClusterBreakingPotential'),
   };
 }
@@ -272,7 +278,8 @@ function field(
   if (value === undefined || value === null) return undefined;
   const right = type === 'number' ? Number.isInteger(value) : typeof value === type && !Array.isArray(value);
   if (right) return value;
-  const found = Array.isArray(value) ? 'array' : typeof value === 'boolean' ? 'bool' : typeof value;
+  const isDecimal = type === 'number' && typeof value === 'number';
+  const found = isDecimal ? `number ${value}` : jsonType(value);
   throw newBadRequest(
     `json: cannot unmarshal ${found} into Go struct field DeleteOptions.${name} of type ${GO_TYPES.get(type) ?? type}`,
   );
@@ -281,7 +288,8 @@ function field(
 function stringList(value: unknown): readonly string[] {
   if (value === undefined || value === null) return [];
   if (Array.isArray(value) && value.every((item) => typeof item === 'string')) return value;
-  throw newBadRequest(
-    'json: cannot unmarshal DeleteOptions.dryRun into Go struct field DeleteOptions.dryRun of type []string',
-  );
+  const [found, type] = Array.isArray(value)
+    ? [jsonType(value.find((item) => typeof item !== 'string')), 'string']
+    : [jsonType(value), '[]string'];
+  throw newBadRequest(`json: cannot unmarshal ${found} into Go struct field DeleteOptions.dryRun of type ${type}`);
 }

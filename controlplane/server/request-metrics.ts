@@ -240,6 +240,8 @@ function scopeOf(request: ApiRequest): string {
 export function installMetrics(paths: PathHandlers, registry: MetricsRegistry): void {
   paths.exact(
     '/metrics',
-    reading((request) => request.send(200, 'text/plain; version=0.0.4; charset=utf-8', registry.text())),
+    reading((request) =>
+      request.send(200, 'text/plain; version=0.0.4; charset=utf-8; escaping=underscores', registry.text()),
+    ),
   );
 }

@@ -4,8 +4,9 @@
  */
 import { quoteText } from '../../api/meta/quote.ts';
 import { encodeJson, parseExactJson, stringifyJson } from '../../api/codec/json.ts';
-import { apiVersionOf } from '../../api/meta/object.ts';
+import { apiVersionOf, parseApiVersion, type KubeObject } from '../../api/meta/object.ts';
 import { newBadRequest, newNotAcceptable, newStatusError, type Status } from '../../api/meta/status-error.ts';
+import { internalPackage } from '../../api/schema/go-types.ts';
 import type { ResourceInfo } from '../../api/schema/schema.ts';
 import type { Entry, Rest } from '../model/rest.ts';
 import type { Encodings, IncludeObject, ListMetadata } from '../model/encoding.ts';
@@ -42,7 +43,7 @@ export function sendEntry(
     // kube-apiserver takes the object of a custom resource for a list before it reads its members.
     if (rest.info.custom !== undefined) throw newStatusError(500, '', 'content is not a list');
     throw newNotAcceptable(
-      `you requested PartialObjectMetadataList, but the requested object is not a list (*${entry.object.kind ?? ''})`,
+      `you requested PartialObjectMetadataList, but the requested object is not a list (*${internalType(entry.object)})`,
     );
   }
   if (media.format === 'protobuf') {
@@ -64,6 +65,9 @@ export function sendEntry(
   sendJson(request, encodings, status, pieces, media);
 }
 
+const internalType = ({ apiVersion = '', kind = '' }: KubeObject): string =>
+  `${internalPackage(parseApiVersion(apiVersion)?.group ?? '')}.${kind}`;
+
 /** Sends a list of the resource. */
 export function sendList(
   request: ApiRequest,
@@ -82,7 +86,7 @@ export function sendList(
   }));
   if (media.as === 'PartialObjectMetadata') {
     throw newNotAcceptable(
-      `you requested PartialObjectMetadata, but the requested object is a list (*${info.custom === undefined ? `${info.kind}List` : 'unstructured.UnstructuredList'})`,
+      `you requested PartialObjectMetadata, but the requested object is a list (*${info.custom === undefined ? `${internalPackage(info.group)}.${info.kind}List` : 'unstructured.UnstructuredList'})`,
     );
   }
   if (media.format === 'protobuf') {

@@ -131,7 +131,7 @@ function pathsOf(parts: Parts, aggregator: Aggregator, { protobuf, fairness }: P
     catalog,
     aggregated: aggregator,
     schema,
-    release: API_VERSION.gitVersion,
+    release: `${API_VERSION.major}.${API_VERSION.minor}`,
     returnsDeleted: (info) => registry.storeOf(info)?.strategy.returnsDeleted === true,
     customSchema(info) {
       const own = definitions.servedSet(info);

@@ -1,7 +1,7 @@
 /** Defines the Table of every `scale` subresource. */
 import type { KubeObject } from '../../../api/meta/object.ts';
 import type { TableColumns } from '../strategy.ts';
-import { age, ageColumn, column, field, nameColumn, nameOf } from './column.ts';
+import { age, ageColumn, column, field, nameOf, NAME_TEXT } from './column.ts';
 
 function replicasOf(part: unknown): number {
   const replicas = typeof part === 'object' && part !== null && 'replicas' in part ? part.replicas : 0;
@@ -10,7 +10,7 @@ function replicasOf(part: unknown): number {
 
 export const scaleColumns: TableColumns = {
   columns: [
-    nameColumn,
+    column('Name', NAME_TEXT),
     column('Desired', field('autoscaling.v1.ScaleSpec', 'replicas'), { type: 'integer' }),
     column('Available', field('autoscaling.v1.ScaleStatus', 'replicas'), { type: 'integer' }),
     ageColumn,

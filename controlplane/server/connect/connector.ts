@@ -40,6 +40,7 @@ export function createConnector(options: ConnectorOptions): Connector {
     async connect(request, rest) {
       const { info, exchange } = request;
       const subresource = rest.subresource?.name ?? '';
+      if (subresource !== 'log' && request.query.has('dryRun')) throw newBadRequest('dryRun is not supported');
       const consumed = request.path.segments.length - info.parts.length + PROXY_PARTS;
       const rawPath = rawAfter(request.path, consumed);
       const target = await rest.connect?.(request, rest.info.namespaced ? info.namespace : '', info.parts[1] ?? '', {

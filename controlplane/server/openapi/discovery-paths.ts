@@ -3,7 +3,8 @@
  * tokens. As in kube-apiserver's documents, the groups of custom resources have none.
  */
 import type { JsonObject } from '../../../api/meta/object.ts';
-import { basePath, discoveryId, groupPrefix, groupTag } from './operations.ts';
+import { discoveryId, groupPrefix, groupTag } from './group-names.ts';
+import { basePath } from './operations.ts';
 import type { SchemaWriter } from './schemas.ts';
 import { BUILT_IN, type OpenApiSource } from './source.ts';
 

@@ -12,14 +12,15 @@ import { plainItemV2, plainPaths } from './discovery-paths.ts';
 import { pathsOf, type Operation, type PathOperations } from './operations.ts';
 import type { ParameterInfo } from './parameters.ts';
 import { mergeOpenApi } from '../../aggregation/backend-openapi.ts';
+import { REGISTERED_VERSIONS } from './registered-versions.ts';
 import { CUSTOM_REFERENCES, SchemaWriter } from './schemas.ts';
 import {
   builtInRows,
   consumed,
   mediaTypesOf,
   codeText,
-  groupVersionsOf,
   optionsOf,
+  produced,
   refer,
   type OpenApiSource,
 } from './source.ts';
@@ -39,7 +40,7 @@ export interface BaseV2 extends Part {
 /** Yields to the event loop between groups. */
 export async function buildBaseV2(source: OpenApiSource): Promise<BaseV2> {
   const rows = builtInRows(source);
-  const writer = new SchemaWriter(2, source.schema, groupVersionsOf(rows));
+  const writer = new SchemaWriter(2, source.schema, REGISTERED_VERSIONS);
   const parameters: SharedParameters = new Map();
   const paths: JsonObject = {};
   let group = '';
@@ -70,7 +71,7 @@ export function buildCustomPartV2(source: OpenApiSource, row: ResourceInfo, para
 
 /** Returns the text before and after the parts. */
 export function frameV2(source: OpenApiSource, parameters: SharedParameters): { head: JsonObject; tail: JsonObject } {
-  const bearer = { description: 'Bearer token', type: 'apiKey', name: 'authorization', in: 'header' };
+  const bearer = { description: 'Bearer Token authentication', type: 'apiKey', name: 'authorization', in: 'header' };
   return {
     head: { swagger: '2.0', info: { title: 'Kubernetes', version: source.release } },
     tail: {
@@ -114,8 +115,7 @@ function operationOf(
   const responses: JsonObject = {};
   for (const code of operation.codes) responses[code] = { description: codeText(code), schema };
   responses['401'] = { description: 'Unauthorized' };
-  const produces =
-    operation.answer === undefined ? ['*/*'] : operation.streams ? [...types.answers, ...types.streams] : types.answers;
+  const produces = produced(types, operation);
   return {
     consumes: operation.patch ? [...types.patches] : [...consumed(types, operation)],
     description: operation.description,

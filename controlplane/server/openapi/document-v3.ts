@@ -6,6 +6,7 @@ import { plainItemV3, plainPaths } from './discovery-paths.ts';
 import { documentOf, pathsOf, type Operation, type PathOperations } from './operations.ts';
 import type { ParameterInfo } from './parameters.ts';
 import type { Part } from './document-v2.ts';
+import { REGISTERED_VERSIONS } from './registered-versions.ts';
 import { CUSTOM_REFERENCES, SchemaWriter } from './schemas.ts';
 import {
   builtInRows,
@@ -14,6 +15,7 @@ import {
   codeText,
   groupVersionsOf,
   optionsOf,
+  produced,
   refer,
   type OpenApiSource,
 } from './source.ts';
@@ -24,7 +26,7 @@ import {
  */
 export async function buildPartV3(source: OpenApiSource, name: string): Promise<Part> {
   const rows = builtInRows(source);
-  const writer = new SchemaWriter(3, source.schema, groupVersionsOf(rows));
+  const writer = new SchemaWriter(3, source.schema, groupVersionsIn(rows, name));
   const paths: JsonObject = {};
   for (const row of rows) {
     if (documentOf(row) !== name) continue;
@@ -37,6 +39,12 @@ export async function buildPartV3(source: OpenApiSource, name: string): Promise<
   return { paths, definitions: await writer.definitions() };
 }
 
+/** The options types are kinds of the core group and of the group of the document. */
+function groupVersionsIn(rows: readonly ResourceInfo[], name: string): { group: string; version: string }[] {
+  const own = groupVersionsOf(rows).filter((gv) => gv.group !== '' && documentOf(gv) === name);
+  return [{ group: '', version: 'v1' }, ...own];
+}
+
 /** Builds the part of a custom resource. `buildSharedV3` builds the definitions that all custom resources share. */
 export function buildCustomPartV3(source: OpenApiSource, row: ResourceInfo): Part {
   const writer = new SchemaWriter(3, source.schema, []);
@@ -47,7 +55,7 @@ export function buildCustomPartV3(source: OpenApiSource, row: ResourceInfo): Par
 
 /** Builds the definitions of the types to which all custom resources refer. */
 export function buildSharedV3(source: OpenApiSource): Promise<JsonObject> {
-  const writer = new SchemaWriter(3, source.schema, groupVersionsOf(builtInRows(source)));
+  const writer = new SchemaWriter(3, source.schema, REGISTERED_VERSIONS);
   for (const name of CUSTOM_REFERENCES) writer.reference(name);
   return writer.definitions();
 }
@@ -58,7 +66,12 @@ export function frameV3(source: OpenApiSource): { head: JsonObject; components: 
     head: { openapi: '3.0.0', info: { title: 'Kubernetes', version: source.release } },
     components: {
       securitySchemes: {
-        BearerToken: { type: 'apiKey', description: 'Bearer token', name: 'authorization', in: 'header' },
+        BearerToken: {
+          type: 'apiKey',
+          description: 'Bearer Token authentication',
+          name: 'authorization',
+          in: 'header',
+        },
       },
     },
   };
@@ -81,8 +94,7 @@ function operationOf(source: OpenApiSource, writer: SchemaWriter, row: ResourceI
   const content = (of: readonly string[], schema: JsonObject): JsonObject =>
     Object.fromEntries(of.map((type) => [type, { schema }]));
   const schema = operation.answer === undefined ? { type: 'string' } : refer(source, writer, row, operation.answer);
-  const produces =
-    operation.answer === undefined ? ['*/*'] : operation.streams ? [...types.answers, ...types.streams] : types.answers;
+  const produces = produced(types, operation);
   const responses: JsonObject = {};
   for (const code of operation.codes)
     responses[code] = { description: codeText(code), content: content(produces, schema) };

@@ -4,13 +4,17 @@
  */
 import type { ResourceInfo, SubresourceInfo } from '../../../api/schema/schema.ts';
 import { article, watchText } from './operation-texts.ts';
+import { capital, groupPrefix, groupTag } from './group-names.ts';
+import { withSharedParameters } from './shared-parameters.ts';
 import {
   COMMON_PARAMETERS,
+  DELETE_COLLECTION_PARAMETERS,
   DELETE_PARAMETERS,
   LIST_PARAMETERS,
   NAMESPACE,
   PATCH_PARAMETERS,
   PROXY_PATH,
+  READ_PARAMETERS,
   SUBRESOURCE_PARAMETERS,
   WRITE_PARAMETERS,
   nameParameter,
@@ -40,6 +44,8 @@ export interface Operation {
   readonly codes: readonly number[];
   /** Patches have their own media types. */
   readonly patch: boolean;
+  /** The response is text, or an object in one of the usual encodings. */
+  readonly isText?: boolean;
   readonly streams: boolean;
 }
 
@@ -60,24 +66,6 @@ const METHODS_OF_CONNECT: ReadonlyMap<string, readonly Method[]> = new Map(
     proxy: ['get', 'put', 'post', 'delete', 'options', 'head', 'patch'],
   }),
 );
-
-/** Returns the prefix of ids, for example `CoreV1` or `RbacAuthorizationV1`. */
-export function groupPrefix(group: string, version: string): string {
-  const name = group === '' ? 'core' : group.replace(/\.k8s\.io$/, '');
-  return [...name.split('.'), version].map(capital).join('');
-}
-
-/** Returns the tag of a group, for example `core_v1` or `rbacAuthorization_v1`. */
-export function groupTag(group: string, version?: string): string {
-  const name = group === '' ? 'core' : group.replace(/\.k8s\.io$/, '');
-  const [first = '', ...rest] = name.split('.');
-  const camel = first + rest.map(capital).join('');
-  return version === undefined ? camel : `${camel}_${version}`;
-}
-
-function capital(word: string): string {
-  return word.charAt(0).toUpperCase() + word.slice(1);
-}
 
 export function basePath(group: string, version: string): string {
   return group === '' ? `/api/${version}` : `/apis/${group}/${version}`;
@@ -101,7 +89,7 @@ export function pathsOf(row: ResourceInfo, options: PathOptions = {}): PathOpera
     ...paths.resource(),
     ...row.subresources.flatMap((subresource) => paths.subresource(subresource)),
     ...(row.custom === undefined ? paths.watches() : []),
-  ];
+  ].map(withSharedParameters);
 }
 
 class ResourcePaths {
@@ -212,10 +200,7 @@ class ResourcePaths {
         this.#operation('delete', 'delete collection of', {
           id: `delete${this.#prefix}Collection${named}`,
           action: 'deletecollection',
-          parameters: [
-            ...DELETE_PARAMETERS,
-            ...LIST_PARAMETERS.filter(({ name }) => name !== 'watch' && name !== 'allowWatchBookmarks'),
-          ],
+          parameters: this.#row.custom === undefined ? DELETE_COLLECTION_PARAMETERS : LIST_PARAMETERS,
           body: DELETE_OPTIONS,
           answer: STATUS,
         }),
@@ -253,7 +238,12 @@ class ResourcePaths {
     const specified = (verb: string): string => `${verb}${part === '' ? '' : ` ${part} of`} the specified`;
     if (verbs.includes('get')) {
       found.push(
-        this.#operation('get', specified('read'), { ...common, id: `read${this.#prefix}${named}`, action: 'get' }),
+        this.#operation('get', specified('read'), {
+          ...common,
+          id: `read${this.#prefix}${named}`,
+          action: 'get',
+          parameters: this.#row.custom === undefined ? [] : READ_PARAMETERS,
+        }),
       );
     }
     if (verbs.includes('update')) {
@@ -300,6 +290,7 @@ class ResourcePaths {
         id: `read${this.#prefix}${named}`,
         action: 'get',
         answer: undefined,
+        isText: true,
       });
       const own_ = SUBRESOURCE_PARAMETERS.get(`${resource}/log`) ?? [];
       return [{ path, parameters: [...parameters, ...COMMON_PARAMETERS, ...own_], operations: [operation] }];
@@ -390,9 +381,4 @@ class ResourcePaths {
 
 function row2path(row: ResourceInfo, base: string): string {
   return row.namespaced ? `${base}/namespaces/{namespace}/${row.resource}` : `${base}/${row.resource}`;
-}
-
-/** Returns the id of the operation that lists the resources of a group and version. */
-export function discoveryId(group: string, version: string): string {
-  return `get${groupPrefix(group, version)}APIResources`;
 }

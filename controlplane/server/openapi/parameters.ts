@@ -55,6 +55,7 @@ export const LIST_PARAMETERS: readonly ParameterInfo[] = [
     'boolean',
     'The watch begins with an event for each existing object, and then sends a bookmark.',
   ),
+  query('shardSelector', 'string', 'Restricts the objects to those of a shard.'),
   query('timeoutSeconds', 'integer', 'The maximum duration of a list or watch.'),
   query('watch', 'boolean', 'Returns a stream of changes instead of a list.'),
 ];
@@ -76,6 +77,14 @@ export const DELETE_PARAMETERS: readonly ParameterInfo[] = [
   query('orphanDependents', 'boolean', 'Deprecated: use propagationPolicy.'),
   query('propagationPolicy', 'string', "What happens to dependents: 'Orphan', 'Background' or 'Foreground'."),
 ];
+export const DELETE_COLLECTION_PARAMETERS: readonly ParameterInfo[] = [
+  ...DELETE_PARAMETERS,
+  ...LIST_PARAMETERS.filter(({ name }) => name !== 'watch' && name !== 'allowWatchBookmarks'),
+];
+
+/** kube-apiserver lists a parameter of reads for custom resources only. */
+export const READ_PARAMETERS = LIST_PARAMETERS.filter(({ name }) => name === 'resourceVersion');
+
 export const COMMON_PARAMETERS: readonly ParameterInfo[] = [PRETTY];
 
 export const NAMESPACE: ParameterInfo = {

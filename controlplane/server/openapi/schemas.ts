@@ -171,15 +171,12 @@ export class SchemaWriter {
   #struct(struct: StructType): JsonObject {
     const description = this.schema.description(struct.name);
     const properties: JsonObject = {};
-    const required: string[] = [];
-    for (const field of struct.fields.values()) {
-      properties[field.name] = this.#field(struct, field);
-      if (field.required) required.push(field.name);
-    }
+    for (const field of struct.fields.values()) properties[field.name] = this.#field(struct, field);
+    const required = requiredOf(struct);
     const kinds = this.#kindsOf(struct.name);
     return {
       ...(description === undefined ? {} : { description }),
-      ...(required.length === 0 ? {} : { required: required.sort() }),
+      ...(required.length === 0 ? {} : { required }),
       ...(struct.fields.size === 0 ? {} : { properties }),
       type: 'object',
       ...(kinds.length === 0 ? {} : { 'x-kubernetes-group-version-kind': kinds }),
@@ -232,9 +229,9 @@ export class SchemaWriter {
       case 'struct':
         return this.reference(type.struct.name);
       case 'list':
-        return { type: 'array', items: this.#item(type.items) };
+        return { type: 'array', items: this.#type(type.items) };
       case 'map':
-        return { type: 'object', additionalProperties: this.#item(type.values) };
+        return { type: 'object', additionalProperties: this.#type(type.values) };
       case 'scalar': {
         if (type.message !== undefined) return this.reference(MESSAGES[type.message]);
         const named = NAMED_SCALARS[type.scalar];
@@ -242,17 +239,21 @@ export class SchemaWriter {
       }
     }
   }
+}
 
-  /** Returns the schema of an item. In OpenAPI 3 documents, items have a default value. */
-  #item(type: TypeNode): JsonObject {
-    const schema = this.#type(type);
-    if (this.version === 2) return schema;
-    if (type.kind === 'struct') return { allOf: [schema], default: {} };
-    const plain = schema['type'];
-    return type.kind === 'scalar' && typeof plain === 'string' && ZEROS.has(plain)
-      ? { ...schema, default: ZEROS.get(plain) }
-      : schema;
-  }
+/** The required fields of Go types that stand in another order than their protobuf numbers. */
+const REQUIRED: ReadonlyMap<string, readonly string[]> = new Map([
+  [`${META}APIResource`, ['name', 'singularName', 'namespaced', 'kind', 'verbs']],
+  [`${META}OwnerReference`, ['apiVersion', 'kind', 'name', 'uid']],
+  ['io.k8s.api.networking.v1.HTTPIngressPath', ['pathType', 'backend']],
+]);
+
+/** Returns the names of the required fields in the order of the Go type. */
+function requiredOf({ name, fields }: StructType): string[] {
+  const listed = REQUIRED.get(name);
+  if (listed !== undefined) return [...listed];
+  const required = [...fields.values()].filter((field) => field.required);
+  return required.sort((a, b) => (a.protobufNumber ?? 0) - (b.protobufNumber ?? 0)).map((field) => field.name);
 }
 
 /** Adds the values that a string, the items of a list or the entries of a map may have. */

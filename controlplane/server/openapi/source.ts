@@ -4,13 +4,13 @@ import type { ResourceInfo, Schema } from '../../../api/schema/schema.ts';
 import type { JsonObject } from '../../../api/meta/object.ts';
 import type { BackendOpenApi } from '../../aggregation/backend-openapi.ts';
 import type { ResourceCatalog } from '../../model/rest.ts';
-import { listKindOf, type PathOptions, type TypeRef } from './operations.ts';
+import { listKindOf, type Operation, type PathOptions, type TypeRef } from './operations.ts';
 import type { CustomSchema, SchemaWriter } from './schemas.ts';
 
 export interface OpenApiSource {
   readonly catalog: ResourceCatalog;
   readonly schema: Schema;
-  /** The release in `info.version` (`v1.36.2`). */
+  /** The release in `info.version` (`1.36`). */
   readonly release: string;
   /** Returns the schemas of a custom resource's kind. The result for a row is always the same. */
   readonly customSchema?: (row: ResourceInfo) => CustomSchema | undefined;
@@ -109,6 +109,13 @@ export function mediaTypesOf(source: OpenApiSource, row: ResourceInfo): MediaTyp
 /** Returns the media types of a body that is not a patch. Connections take any. */
 export const consumed = ({ bodies }: MediaTypes, { action }: { readonly action: string }): readonly string[] =>
   action === 'connect' ? ['*/*'] : bodies;
+
+/** Returns the media types of a response. */
+export function produced(types: MediaTypes, { answer, isText, streams }: Operation): readonly string[] {
+  if (isText === true) return ['text/plain', ...types.answers];
+  if (answer === undefined) return ['*/*'];
+  return streams ? [...types.answers, ...types.streams] : types.answers;
+}
 
 const CODE_TEXTS: Readonly<Record<number, string>> = { 200: 'OK', 201: 'Created', 202: 'Accepted' };
 

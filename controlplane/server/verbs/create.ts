@@ -1,5 +1,5 @@
 /** Handles POST to a collection, or to a subresource that creates something on an object. */
-import type { CreatedAs, Entry } from '../../model/rest.ts';
+import type { CreatedAs, Entry, WriteOptions } from '../../model/rest.ts';
 import { readBody } from '../body.ts';
 import { parseWriteOptions } from '../options.ts';
 import { sendEntry } from '../response.ts';
@@ -8,8 +8,9 @@ import { hasProtobuf, outputOf, pathName, pathNamespace, type VerbHandler } from
 export const create: VerbHandler = async (request, rest, context) => {
   const media = outputOf(request, rest, context);
   const protobuf = hasProtobuf(rest, context.encodings);
-  const body = await readBody(request, rest, { ...context, protobuf });
-  const options = parseWriteOptions(request.query, 'CreateOptions');
+  const parse = (): WriteOptions => parseWriteOptions(request.query, 'CreateOptions');
+  const body = await readBody(request, rest, { ...context, protobuf, check: parse });
+  const options = parse();
   // A custom resource can be created at the path of an object, whose name then has no meaning.
   const name = rest.subresource === undefined ? '' : pathName(request);
   const created = await rest.create?.(request, pathNamespace(request, rest), name, body, options);

@@ -55,21 +55,24 @@ async function decodePatch(
     const { value, duplicates } = await decodedYaml(request, bytes, decoders);
     return { type, body: value, duplicates, force };
   }
-  const { value, duplicates, decimals } = decodedJson(bytes, decoders);
+  const origin = type === 'strategic' ? '' : 'error decoding patch: ';
+  const { value, duplicates, decimals } = decodedJson(bytes, decoders, origin);
   const wanted = type === 'json' ? 'array' : 'object';
   const found = jsonType(value);
   if (found !== wanted && found !== 'null') {
     const goType = type === 'json' ? '[]handlers.jsonPatchOp' : 'map[string]interface {}';
-    throw newBadRequest(`error decoding patch: json: cannot unmarshal ${found} into Go value of type ${goType}`);
+    throw newBadRequest(`${origin}json: cannot unmarshal ${found} into Go value of type ${goType}`);
   }
-  return { type, body: type === 'json' ? (value ?? []) : value, duplicates, decimals };
+  if (type !== 'json') return { type, body: value, duplicates, decimals };
+  const operations = ((value ?? []) as readonly unknown[]).map((operation) => operation ?? {});
+  return { type, body: operations, duplicates, decimals };
 }
 
-function decodedJson(bytes: Buffer, decoders: TextDecoders): Body {
+function decodedJson(bytes: Buffer, decoders: TextDecoders, origin: string): Body {
   try {
     return decoders.json(bytes);
   } catch (error) {
-    if (error instanceof JsonSyntaxError) throw newBadRequest(`error decoding patch: ${error.message}`);
+    if (error instanceof JsonSyntaxError) throw newBadRequest(`${origin}${error.message}`);
     throw error;
   }
 }

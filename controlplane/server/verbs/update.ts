@@ -1,4 +1,5 @@
 /** Handles PUT of an object. The response is a 201 if it created the object. */
+import type { WriteOptions } from '../../model/rest.ts';
 import { readBody } from '../body.ts';
 import { parseWriteOptions } from '../options.ts';
 import { sendEntry } from '../response.ts';
@@ -7,8 +8,9 @@ import { hasProtobuf, outputOf, pathName, pathNamespace, type VerbHandler } from
 export const update: VerbHandler = async (request, rest, context) => {
   const media = outputOf(request, rest, context);
   const protobuf = hasProtobuf(rest, context.encodings);
-  const body = await readBody(request, rest, { ...context, protobuf });
-  const options = parseWriteOptions(request.query, 'UpdateOptions');
+  const parse = (): WriteOptions => parseWriteOptions(request.query, 'UpdateOptions');
+  const body = await readBody(request, rest, { ...context, protobuf, check: parse });
+  const options = parse();
   const written = await rest.update?.(request, pathNamespace(request, rest), pathName(request), body, options);
   if (written === undefined) return;
   sendEntry(request, context.encodings, written.created ? 201 : 200, rest, written.entry, media);

@@ -10,12 +10,12 @@ import { forwardingFault } from '../../../../api/machinery/request-path.ts';
 import { everyField } from '../../../../api/meta/field-selector.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { selectorOfLabels } from '../../../../api/meta/selector.ts';
-import { newBadRequest, newInternalError, newServiceUnavailable } from '../../../../api/meta/status-error.ts';
+import { newBadRequest, newServiceUnavailable } from '../../../../api/meta/status-error.ts';
 import type { ResourceInfo, SubresourceInfo } from '../../../../api/schema/schema.ts';
 import type { AgentOrigin, ConnectRequest, ConnectTarget, RequestContext, Rest } from '../../../model/rest.ts';
 import { currentEntry, listEntries } from '../../store-read.ts';
 import { podLogQuery } from './pod-log-options.ts';
-import { admissionAttributes, type Store } from '../../store.ts';
+import { admissionAttributes, unexplained, type Store } from '../../store.ts';
 
 type Node = Kind<Pick<V1Node, 'spec' | 'status'>>;
 type Service = Kind<Pick<V1Service, 'spec'>>;
@@ -43,7 +43,7 @@ function toAgent(stores: ConnectStores, node: string, target: string): ConnectTa
 
 function agentOf(stores: ConnectStores, nodeName: string): AgentOrigin {
   const origin = agentOrigin(currentEntry(stores.nodes, '', nodeName).object, stores.addressTypes);
-  if (origin === undefined) throw newInternalError(`no preferred addresses found; known addresses: []`);
+  if (origin === undefined) throw unexplained('no preferred addresses found; known addresses: []');
   return origin;
 }
 

@@ -67,7 +67,7 @@ export function createBindingRest(
         { namespace, name: target },
         options,
         () => {
-          if (binding.metadata.name !== target)
+          if ((binding.metadata.name ?? '') !== target)
             throw newBadRequest('name in URL does not match name in Binding object');
         },
       );

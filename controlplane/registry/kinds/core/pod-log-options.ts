@@ -18,7 +18,7 @@ export function podLogQuery(name: string, query: URLSearchParams): URLSearchPara
     errors.push(invalid('limitBytes', limitBytes, 'must be greater than 0'));
   if (sinceSeconds !== undefined) {
     if ((query.get('sinceTime') ?? '') !== '')
-      errors.push(forbidden('', 'at most one of `sinceTime` or `sinceSeconds` may be specified'));
+      errors.push(forbidden('[]', 'at most one of `sinceTime` or `sinceSeconds` may be specified'));
     else if (sinceSeconds < 1) errors.push(invalid('sinceSeconds', sinceSeconds, 'must be greater than 0'));
   }
   // The feature gate for a single stream is off in this release.

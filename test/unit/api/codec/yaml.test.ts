@@ -253,3 +253,8 @@ test('a long text is broken in linear time', () =>
 test('a number that no double holds is a text', () => {
   assert.deepEqual(parseYaml('a: 1e400').value, { a: '1e400' });
 });
+
+test('the errors of an open list and of a leading tab are those of the parser in kube-apiserver', () => {
+  assert.throws(() => parseYaml('a: ['), /^YamlSyntaxError: yaml: line 1: did not find expected node content$/);
+  assert.throws(() => parseYaml('\tx: y'), /^YamlSyntaxError: yaml: found character that cannot start any token$/);
+});

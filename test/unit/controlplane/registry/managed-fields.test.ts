@@ -407,3 +407,30 @@ test('the ownership of a Scale without an owner of the replicas is not tracked',
   assert.deepEqual(managersOf({ paused: true }), ['maker']);
   assert.deepEqual(managersOf({ paused: true, replicas: 1 }), ['maker', 'scaler']);
 });
+
+test('an apply of kubectl that changes nothing else renews the annotation of the last apply', () => {
+  const annotation = 'kubectl.kubernetes.io/last-applied-configuration';
+  const made = update(undefined, 'kubectl-client-side-apply', {
+    ...configMap({ k: 'v' }, { annotations: { [annotation]: '{"data":{"k":"old"}}' } }),
+  });
+  const applied = apply(made, 'kubectl', configMap({ k: 'v' }));
+  assert.match(applied.metadata.annotations?.[annotation] ?? '', /"data":\{"k":"v"\}/);
+});
+
+test('an apply to an object without owners whose fields cannot be compared is refused', () => {
+  const accounts = management('ServiceAccount');
+  const live = { apiVersion: 'v1', kind: 'ServiceAccount', metadata: { name: 'a', uid: 'u' }, secrets: [{}] };
+  const body = { apiVersion: 'v1', kind: 'ServiceAccount', metadata: { name: 'a' }, secrets: [{ name: 's' }] };
+  const patch = { type: 'apply', body, duplicates: [], force: false } as const;
+  const { message } = refusal(() => accounts.apply(live, patch, applyWrite('one')));
+  assert.match(
+    message,
+    /^failed to create manager for existing fields: .*\/a; \/v1, Kind=ServiceAccount\) to smd typed: /,
+  );
+});
+
+test('an update with an item that lacks its key leaves no managed fields', () => {
+  const accounts = management('ServiceAccount');
+  const object = { apiVersion: 'v1', kind: 'ServiceAccount', metadata: { name: 'a' }, secrets: [{ namespace: 'n' }] };
+  assert.equal(accounts.update(undefined, object, write('one')).metadata.managedFields, undefined);
+});

@@ -189,3 +189,18 @@ test('versions are ordered by stability, then by number', () => {
   const sorted = ['v1alpha1', 'foo', 'v2', 'v1beta2', 'v10', 'bar', 'v1beta1', 'v1'].sort(compareVersions);
   assert.deepEqual(sorted, ['v10', 'v2', 'v1', 'v1beta2', 'v1beta1', 'v1alpha1', 'bar', 'foo']);
 });
+
+test('lists of groups answer every method and media range, and routes do not', async () => {
+  const statusOf = async (method: string, path: string): Promise<number> =>
+    (await fake.request(method, path, {})).status;
+  assert.deepEqual(
+    await Promise.all([statusOf('POST', '/apis'), statusOf('PUT', '/apis/apps'), statusOf('POST', '/apis/apps/v1')]),
+    [200, 200, 405],
+  );
+  assert.deepEqual(await Promise.all([statusOf('POST', '/api/v2'), statusOf('POST', '/apis/apps/v2')]), [404, 404]);
+  assert.equal((await read('/apis', 'application/*')).status, 200);
+  assert.equal((await read('/api/v1', 'application/*')).status, 406);
+  const { body } = await read('/apis', 'text/html');
+  assert.equal('details' in body, false);
+  assert.match(String(body['message']), /^only the following media types are accepted/);
+});

@@ -89,3 +89,18 @@ test('a body of delete options replaces those of the query', () => {
     /supported values: "Foreground", "Background", "Orphan", "nil"$/,
   );
 });
+
+test('the query of a delete has preconditions', () => {
+  const { preconditions } = parseDeleteOptions(query('uid=u&resourceVersion=1'), undefined);
+  assert.deepEqual(preconditions, { uid: 'u', resourceVersion: '1' });
+});
+
+test('delete options of the wrong type are refused in the words of the decoder', () => {
+  const refusal = (body: object): string =>
+    messageOf(() => parseDeleteOptions(query(''), body as Record<string, unknown>));
+  assert.match(
+    refusal({ gracePeriodSeconds: 1.5 }),
+    /cannot unmarshal number 1\.5 into .*gracePeriodSeconds of type int64/,
+  );
+  assert.match(refusal({ dryRun: 'All' }), /cannot unmarshal string into .*dryRun of type \[\]string/);
+});

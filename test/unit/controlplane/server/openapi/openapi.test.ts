@@ -1,3 +1,10 @@
+/**
+ * The documents of OpenAPI, from 'controlplane/server/openapi/document-v2.ts', 'controlplane/server/openapi/document-v3.ts',
+ * 'controlplane/server/openapi/operations.ts', 'controlplane/server/openapi/parameters.ts',
+ * 'controlplane/server/openapi/schemas.ts', 'controlplane/server/openapi/source.ts',
+ * 'controlplane/server/openapi/registered-versions.ts', 'controlplane/server/openapi/shared-parameters.ts',
+ * 'controlplane/server/openapi/group-names.ts' and 'controlplane/server/openapi/discovery-paths.ts'.
+ */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import type { JsonObject } from '../../../../../api/meta/object.ts';
@@ -347,4 +354,30 @@ test('a change is in the next document, whichever encodings were built before', 
   const two = await fake.request('GET', '/openapi/v2', { accept: 'application/json' });
   assert.match(two.text, /"description":"two"/);
   assert.notEqual(one.headers['etag'], two.headers['etag']);
+});
+
+const namesOf = (parameters: unknown): string[] => (parameters as { name: string }[]).map(({ name }) => name);
+
+test("parameters are sorted, and those that all operations of a path have are the path's", async () => {
+  const paths = at(await document('/openapi/v3/api/v1'), 'paths');
+  const binding = at(paths, '/api/v1/namespaces/{namespace}/pods/{name}/binding');
+  const all = ['dryRun', 'fieldManager', 'fieldValidation', 'name', 'namespace', 'pretty'];
+  assert.deepEqual(namesOf(at(binding, 'parameters')), all);
+  assert.equal(at(binding, 'post', 'parameters'), undefined);
+  const list = namesOf(at(paths, '/api/v1/configmaps', 'parameters'));
+  assert.deepEqual(list, [...list].sort());
+  assert.ok(list.includes('shardSelector'));
+});
+
+test('items have no defaults, and required fields stand in the order of the Go type', async () => {
+  const schemas = at(await document('/openapi/v3/apis/networking.k8s.io/v1'), 'components', 'schemas');
+  const required = at(schemas, 'io.k8s.api.networking.v1.HTTPIngressPath', 'required');
+  assert.deepEqual(required, ['pathType', 'backend']);
+  const items = at(schemas, 'io.k8s.api.networking.v1.IngressList', 'properties', 'items', 'items');
+  assert.deepEqual(items, { $ref: '#/components/schemas/io.k8s.api.networking.v1.Ingress' });
+  const options = at(schemas, 'io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions', 'x-kubernetes-group-version-kind');
+  assert.deepEqual(
+    (options as { group: string }[]).map(({ group }) => group),
+    ['', 'networking.k8s.io'],
+  );
 });

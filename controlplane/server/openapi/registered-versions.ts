@@ -1,0 +1,36 @@
+/**
+ * The groups and versions that kube-apiserver knows, served or not. The document of OpenAPI 2 and those of custom resources
+ * list them as the groups and versions of the options types.
+ */
+const VERSIONS: Readonly<Record<string, string>> = {
+  '': 'v1',
+  'admission.k8s.io': 'v1 v1beta1',
+  'admissionregistration.k8s.io': 'v1 v1alpha1 v1beta1',
+  'apiextensions.k8s.io': 'v1 v1beta1',
+  'apiregistration.k8s.io': 'v1 v1beta1',
+  apps: 'v1 v1beta1 v1beta2',
+  'authentication.k8s.io': 'v1 v1alpha1 v1beta1',
+  'authorization.k8s.io': 'v1 v1beta1',
+  autoscaling: 'v1 v2',
+  batch: 'v1 v1beta1',
+  'certificates.k8s.io': 'v1 v1alpha1 v1beta1',
+  'coordination.k8s.io': 'v1 v1alpha2 v1beta1',
+  'discovery.k8s.io': 'v1 v1beta1',
+  'events.k8s.io': 'v1 v1beta1',
+  extensions: 'v1beta1',
+  'flowcontrol.apiserver.k8s.io': 'v1 v1beta1 v1beta2 v1beta3',
+  'imagepolicy.k8s.io': 'v1alpha1',
+  'internal.apiserver.k8s.io': 'v1alpha1',
+  'networking.k8s.io': 'v1 v1beta1',
+  'node.k8s.io': 'v1 v1alpha1 v1beta1',
+  policy: 'v1 v1beta1',
+  'rbac.authorization.k8s.io': 'v1 v1alpha1 v1beta1',
+  'resource.k8s.io': 'v1 v1alpha3 v1beta1 v1beta2',
+  'scheduling.k8s.io': 'v1 v1alpha2 v1beta1',
+  'storage.k8s.io': 'v1 v1alpha1 v1beta1',
+  'storagemigration.k8s.io': 'v1beta1',
+};
+
+export const REGISTERED_VERSIONS: readonly { readonly group: string; readonly version: string }[] = Object.entries(
+  VERSIONS,
+).flatMap(([group, versions]) => versions.split(' ').map((version) => ({ group, version })));
