@@ -59,6 +59,10 @@ interface AssembledServerOptions {
   readonly signal: AbortSignal;
 }
 
+/**
+ * Starts the servers of all enabled ports. Rejects if a port is taken or a certificate file cannot be read. Certificates and
+ * client CAs are followed until `signal` aborts.
+ */
 export async function assembleServer(options: AssembledServerOptions): Promise<AgentServer> {
   const { flags, clock, logger, nodeName, client, signal } = options;
   const clientCa = flags.clientCaFile === '' ? undefined : await readFile(flags.clientCaFile, 'utf8');

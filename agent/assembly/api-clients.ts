@@ -27,6 +27,7 @@ import type { CertificateObserver } from '../node/certificates/certificate-metri
 import { keepCertificate } from '../node/certificates/rotation.ts';
 import type { AgentFlags } from '../options/agent-options.ts';
 
+/** The clients of one API server. They share the credentials, which a rotation replaces in all of them. */
 export interface ApiClients {
   readonly client: HttpClient;
   readonly events: HttpClient;
@@ -35,6 +36,7 @@ export interface ApiClients {
   close(): void;
 }
 
+/** What the clients need. `signal` ends the bootstrap, which waits until the node has a certificate. */
 export interface ApiClientOptions {
   readonly flags: AgentFlags;
   readonly clock: Clock;

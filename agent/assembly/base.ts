@@ -5,6 +5,7 @@ import type { Clock } from '../../api/machinery/clock.ts';
 import type { EffectiveOptions } from '../options/config/effective-options.ts';
 import type { AgentFlags } from '../options/agent-options.ts';
 
+/** The options and services that every part of the agent receives. `signal` aborts when the agent stops. */
 export interface Base {
   readonly flags: AgentFlags;
   readonly effective: EffectiveOptions;

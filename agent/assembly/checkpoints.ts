@@ -8,12 +8,14 @@ import type { NodeManager } from '../node/status/node-manager.ts';
 import type { Base } from './base.ts';
 import type { Part } from './lifecycle.ts';
 
+/** The part that owns the stored responses. It writes what is pending when it is closed. */
 export interface Checkpoints extends Part {
   readonly pods: PodCheckpoints;
   /** The client for config maps, secrets, claims, volumes and tokens. */
   readonly client: Client;
 }
 
+/** Returns `undefined` without an API server or with `--pod-checkpoints=false`. */
 export function createCheckpoints(
   { flags, clock, logger, rootDirectory }: Base,
   client: Client | undefined,

@@ -30,6 +30,7 @@ import type { Base } from './base.ts';
 import { clusterNames, DEFAULT_DOMAIN } from './cluster-names.ts';
 import { modeOfCluster, podNetworkPort } from './pod-network.ts';
 
+/** What the other parts read of the services of the cluster. Without an API server there are none. */
 export interface ClusterServices {
   readonly lister: ServiceLister;
   /** Name servers of pods with the policy ClusterFirst. */
@@ -55,6 +56,7 @@ const DNS_NAMESPACE = 'kube-system';
 const DNS_SERVICE = 'kube-dns';
 const ZONE = 'topology.kubernetes.io/zone';
 
+/** Resolves when the stored state has been read; it does not wait for the API server. */
 export async function clusterServices(
   base: Base,
   client: Client | undefined,

@@ -6,11 +6,13 @@ import type { NodeObject } from '../model/node.ts';
 import type { PodEventRecorder } from '../model/pod-events.ts';
 import type { Base } from './base.ts';
 
+/** Records events about pods and about the node of this agent. Nothing throws or waits for the API server. */
 export interface AgentEvents extends PodEventRecorder {
   /** Records a warning by default. */
   aboutNode(node: NodeObject, reason: string, message: string, type?: 'Normal' | 'Warning'): void;
 }
 
+/** Events have the component `kubelet`, as tools that filter by it expect. */
 export function createEvents({ clock, logger, nodeName }: Base, client: HttpClient | undefined): AgentEvents {
   if (client === undefined) {
     return {

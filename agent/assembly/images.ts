@@ -26,11 +26,13 @@ interface ImagesDeps {
   readonly metrics: MetricsRegistry;
 }
 
+/** The image manager with the garbage collection that runs beside it. */
 export interface Images extends Part {
   readonly manager: ImageManager;
   readonly gc: ImageGc;
 }
 
+/** Resolves when the records of earlier pulls have been read from the root directory. */
 export async function createImages(base: Base, deps: ImagesDeps): Promise<Images> {
   const { flags, clock, logger, rootDirectory } = base;
   const { runtime, events, objects, providers, metrics } = deps;

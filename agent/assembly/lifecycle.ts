@@ -11,12 +11,14 @@ export interface Closing {
   readonly hostCleared: boolean;
 }
 
+/** A part of the agent that runs a loop, has something to close, or both. */
 export interface Part {
   /** Runs until the signal aborts. */
   run?(signal: AbortSignal): Promise<unknown>;
   close?(how: Closing): unknown;
 }
 
+/** Owns the started parts. A loop that fails is logged, and the others go on. */
 export class Lifecycle {
   readonly #logger: Logger;
   readonly #abort = new AbortController();

@@ -10,6 +10,7 @@ import type { Part } from './lifecycle.ts';
 
 const QOS_PERIOD_MS = 60_000;
 
+/** Keeps the limits of all pods together on the host, and updates the CPU shares of the QoS classes while it runs. */
 export interface EnforcedAllocatable extends Part {
   /** The cgroup of all pods; '' if there is none. */
   readonly podsCgroup: string;
@@ -18,6 +19,7 @@ export interface EnforcedAllocatable extends Part {
   run(signal: AbortSignal): Promise<void>;
 }
 
+/** Creates no cgroup yet. A failure to write one is reported as an event of the node and retried. */
 export function enforceAllocatable(
   { flags, clock, logger }: Base,
   manager: CgroupManager,

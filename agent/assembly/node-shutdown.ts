@@ -21,6 +21,7 @@ interface ShutdownParts {
   readonly nodeChanged: () => void;
 }
 
+/** Without the feature gate `GracefulNodeShutdown`, or with periods of zero, the shutdown of the host is not delayed. */
 export function createNodeShutdown(base: Base, parts: ShutdownParts): NodeShutdown {
   const { clock, effective, flags, logger, rootDirectory } = base;
   const { gates } = effective;

@@ -23,6 +23,7 @@ interface PodCidrsOptions {
 
 const RETRY = { firstMs: 500, longestMs: 30_000 };
 
+/** Returns at once and goes on until `signal` aborts. `onTaken` is called after each change that the runtime has accepted. */
 export function passPodCidrs({ node, runtime, mtu, onTaken, clock, logger, signal }: PodCidrsOptions): void {
   let assigned: readonly string[] = [];
   let taken = assigned;

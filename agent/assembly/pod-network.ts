@@ -37,6 +37,7 @@ interface PodNetworkDeps {
   readonly annotation: (key: string) => string;
 }
 
+/** The network of pods as the status of the node and the container runtime need to know it. */
 export interface NodePodNetwork extends Part {
   /** Why the network of pods is not ready; empty if it is, or if it is left to a network plugin. */
   problem(): string;
@@ -44,6 +45,10 @@ export interface NodePodNetwork extends Part {
   mtu(): Promise<number | undefined>;
 }
 
+/**
+ * Decides the mode and starts the network in the background. Without an API server, or with the mode `none`, it removes what an
+ * earlier run left.
+ */
 export function createPodNetwork(base: Base, deps: PodNetworkDeps): NodePodNetwork {
   const { flags, logger, rootDirectory, signal } = base;
   const { client } = deps;

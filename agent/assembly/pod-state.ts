@@ -7,6 +7,7 @@ import { PodManager } from '../pods/workers/pod-manager.ts';
 import { PodWorkers } from '../pods/workers/pod-workers.ts';
 import type { Base } from './base.ts';
 
+/** The tables of pods, which the parts below share: desired pods, workers, statuses, and their common view. */
 export interface PodState {
   readonly desired: PodManager;
   readonly workers: PodWorkers;
@@ -21,6 +22,7 @@ interface PodStateDeps {
   readonly onStatusSent: (tookMs: number) => void;
 }
 
+/** Creates empty tables. They fill when the sources and the sync loop run. */
 export function createPodState(
   { flags, clock, logger }: Base,
   { client, podConfig, onStatusSent }: PodStateDeps,

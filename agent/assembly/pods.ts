@@ -64,12 +64,14 @@ interface PodsDeps {
   readonly shutdown: Pick<NodeShutdown, 'refusal'>;
 }
 
+/** The parts that run pods. `run` ends when the sync loop, the workers and housekeeping have ended. */
 export interface Pods extends Part {
   readonly pleg: Pleg;
   readonly runtimeState: RuntimeState;
   readonly housekeeping: Housekeeping;
 }
 
+/** Resolves when the runtime has answered once. No pod is started before `run`. */
 export async function createPods(base: Base, deps: PodsDeps): Promise<Pods> {
   const { clock, logger } = base;
   const { runtime, client, registries, events, node, podConfig } = deps;

@@ -54,6 +54,7 @@ export interface Usage extends Part {
   readonly statistics: StatisticsPages;
 }
 
+/** Resolves when the cgroup version of the host is known. */
 export async function createUsage(base: Base, deps: UsageDeps): Promise<Usage> {
   const { flags, clock, logger, nodeName, rootDirectory, podLogsDirectory } = base;
   const { registries, runtime, table, events, node } = deps;
@@ -119,10 +120,12 @@ interface EvictionDeps {
   readonly node: NodeManager;
 }
 
+/** The eviction manager as a part, with the report that `orchlet agent explain-eviction` prints. */
 export interface Eviction extends Part {
   explain(signal: Signal | undefined): Promise<EvictionReport>;
 }
 
+/** The manager measures and evicts while the part runs. Its conditions reach the node status through `pressure`. */
 export function createEviction({ nodeName, clock, logger }: Base, deps: EvictionDeps): Eviction {
   const { settings, pressure, metrics, usage, table, workers, housekeeping, imageGc, events, node } = deps;
   const evictions = metrics.counter({

@@ -7,6 +7,7 @@ import type { QueueObserver } from '../../api/machinery/work-queue.ts';
 import { type CertificateObservers, certificateMetrics } from '../node/certificates/certificate-metrics.ts';
 import { createProbeMetrics, type ProbeMetrics } from '../resources/statistics/probe-metrics.ts';
 
+/** The registries and the observers that fill them, in the form in which the parts take them. */
 export interface AgentRegistries {
   readonly own: MetricsRegistry;
   readonly probes: ProbeMetrics;

@@ -46,6 +46,7 @@ interface ResourceManagerDeps {
   readonly topology?: HostTopology;
 }
 
+/** The managers of CPUs, memory, devices and claims, with their servers as one part. */
 export interface AssembledResourceManagers extends Part {
   readonly managers: ResourceManagers;
   readonly devices: DeviceManager;
@@ -222,6 +223,7 @@ function resourceFacts({ flags }: Base, managers: ResourceManagers): () => Resou
   });
 }
 
+/** The CFS quota of containers from `--cpu-cfs-quota` and `--cpu-cfs-quota-period`, whose value is in milliseconds. */
 export function cpuQuota(flags: AgentFlags): { readonly cpuQuota: boolean; readonly cpuPeriodUs: number } {
   return { cpuQuota: flags.cpuCfsQuota, cpuPeriodUs: flags.cpuCfsQuotaPeriod * 1000 };
 }

@@ -26,6 +26,7 @@ import type { Part } from './lifecycle.ts';
 
 const MOUNT_TIMEOUT_MS = 123_000;
 
+/** The volume manager and the stores behind it, which other parts also read. */
 export interface AgentVolumes extends Part {
   readonly manager: VolumeManager;
   readonly objects: ReferencedObjects;
@@ -49,6 +50,7 @@ interface VolumeParts {
   readonly onObjectsChange: (podUids: ReadonlySet<string>) => void;
 }
 
+/** Resolves when the state of CSI volumes has been read from the pod directories. */
 export async function createVolumes(base: Base, parts: VolumeParts): Promise<AgentVolumes> {
   const { clock, logger, rootDirectory, nodeName } = base;
   const { client, podClient } = parts;

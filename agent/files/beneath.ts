@@ -61,6 +61,10 @@ export async function inDirectory<T>(path: string, work: (directory: Directory) 
   }
 }
 
+/**
+ * An open directory. Whoever opens one closes it. Operations throw the errors of the system calls, such as ENOENT, ELOOP for a
+ * link and ENOTDIR.
+ */
 export class Directory {
   readonly #handle: FileHandle;
 

@@ -6,6 +6,7 @@ import { readFileSync, readdirSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
 import { arch, hostname, networkInterfaces, platform } from 'node:os';
 
+/** The facts of `status.nodeInfo` that the host provides. Unknown texts are empty. */
 export interface SystemInfo {
   readonly machineID: string;
   readonly systemUUID: string;
@@ -16,6 +17,7 @@ export interface SystemInfo {
   readonly architecture: string;
 }
 
+/** The resources of the host before reservations, without storage. */
 export interface HostCapacity {
   readonly cpus: number;
   readonly memoryBytes: number;
@@ -24,6 +26,7 @@ export interface HostCapacity {
   readonly hugePages: ReadonlyMap<string, number>;
 }
 
+/** The size of one filesystem, as statfs(2) reports it to users without privileges. */
 export interface FilesystemSpace {
   readonly capacityBytes: number;
   readonly availableBytes: number;
@@ -56,6 +59,7 @@ function architecture(): string {
   return ARCHITECTURES.get(arch()) ?? arch();
 }
 
+/** Reads the facts synchronously. A host without DMI has its machine ID as system UUID. */
 export function systemInfo(): SystemInfo {
   const release = readText('/etc/os-release') ?? readText('/usr/lib/os-release') ?? '';
   const pretty = /^PRETTY_NAME="?([^"\n]*)"?$/m.exec(release)?.[1] ?? 'Unknown';
@@ -72,6 +76,7 @@ export function systemInfo(): SystemInfo {
   };
 }
 
+/** Reads the capacity now, since memory and huge pages may change while the host runs. */
 export function hostCapacity(): HostCapacity {
   const meminfo = readText('/proc/meminfo') ?? '';
   const kib = (name: string): number => Number(new RegExp(`^${name}:\\s+(\\d+) kB`, 'm').exec(meminfo)?.[1] ?? 0);
@@ -113,6 +118,7 @@ function hugePages(): Map<string, number> {
   return found;
 }
 
+/** Rejects with ENOENT if the path does not exist. */
 export async function filesystemSpace(path: string): Promise<FilesystemSpace> {
   const stat = await statfs(path);
   return {
@@ -123,6 +129,7 @@ export async function filesystemSpace(path: string): Promise<FilesystemSpace> {
   };
 }
 
+/** The name of the host as uname(2) has it, without changes of case. */
 export function hostName(): string {
   return hostname();
 }
@@ -156,8 +163,10 @@ export function hostAddresses(): string[] {
   return addresses.length > 0 ? addresses : ['127.0.0.1'];
 }
 
+/** The number of process ids of the host: `kernel.pid_max`, which limits all pods and processes together. */
 export const maxPids = (): number => Number(readText('/proc/sys/kernel/pid_max') ?? 32768);
 
+/** The number of threads of the host, from the fourth field of `/proc/loadavg`; 0 if it cannot be read. */
 export function runningPids(): number {
   return Number(/\/(\d+) /.exec(readText('/proc/loadavg') ?? '')?.[1] ?? 0);
 }

@@ -6,8 +6,10 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { replaceFile } from '../../api/machinery/replace-file.ts';
 
+/** The name of the file in the root directory of the agent. */
 export const HOST_RECORD_FILE = 'host-record.json';
 
+/** What an agent has used. Paths and endpoints are those of the flags. */
 export interface HostRecord {
   readonly nodeName: string;
   readonly dockerEndpoint: string;
@@ -28,6 +30,7 @@ const KEYS = [
   'cgroupDriver',
 ] as const satisfies readonly (keyof HostRecord)[];
 
+/** Replaces the file durably, and only if its content differs. */
 export async function writeHostRecord(rootDirectory: string, record: HostRecord): Promise<void> {
   const text = `${JSON.stringify(record, null, 2)}\n`;
   const path = join(rootDirectory, HOST_RECORD_FILE);

@@ -10,6 +10,7 @@ import { readFile, realpath } from 'node:fs/promises';
 import { basename, dirname } from 'node:path';
 import { promisify } from 'node:util';
 
+/** Limits of folders in bytes. Methods reject with what the tools write to standard error. */
 export interface FolderLimits {
   /** Returns an empty string if folders below this existing one can be limited, else the reason. Changes nothing. */
   problem(root: string): Promise<string>;
@@ -29,6 +30,7 @@ const BLOCK_BYTES = 1024n;
 const MOST_BLOCKS = 2n ** 53n;
 const OPTIONS = ['prjquota', 'pquota'];
 
+/** The limits of this host, by its own tools. */
 export const hostFolderLimits: FolderLimits = {
   async problem(root) {
     const mount = mountOf(await readFile('/proc/self/mountinfo', 'utf8'), await realpath(root));

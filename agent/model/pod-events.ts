@@ -1,6 +1,7 @@
 /** The interface through which the parts of the agent record events of pods. */
 import type { Pod } from './pod.ts';
 
+/** Records events that `kubectl describe pod` shows. */
 export interface PodEventRecorder {
   /**
    * Records an event. `fieldPath` names the container, for example `spec.containers{main}`. Events are bounded and rate

@@ -11,6 +11,7 @@ const LOCKS = '/run/orchlet/locks';
 /** The result code of SQLite for a file that another process has locked. */
 const SQLITE_BUSY = 5;
 
+/** A held lock. */
 export interface NamespaceLock {
   /** Releases the lock. */
   close(): void;

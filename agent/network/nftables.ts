@@ -6,6 +6,9 @@ import { assertSucceeded, runWithInput } from './run-with-input.ts';
 const execute = promisify(execFile);
 const LONGEST_OUTPUT_BYTES = 256 * 1024 * 1024;
 
+/**
+ * The operations on tables of the host. They reject with what `nft` writes to standard error, and with ENOENT without the tool.
+ */
 export interface Nftables {
   /** Runs the script as one transaction. */
   run(script: string): Promise<void>;
@@ -18,6 +21,7 @@ export interface Nftables {
   remove(table: string, type?: TableType): Promise<void>;
 }
 
+/** An element of a set with a timeout, and the seconds that remain. */
 export interface ExpiringElement {
   readonly address: string;
   readonly seconds: number;

@@ -10,6 +10,7 @@ const STORAGE = 'statistics are served and not stored in a database';
 const DEPRECATED =
   'This is a cadvisor flag that was mistakenly registered with the Kubelet. Due to legacy concerns, it will follow the standard CLI deprecation timeline before being removed.';
 
+/** The rows of the option table. Every one has `noEffect`. */
 export const cadvisorOptions = {
   applicationMetricsCountLimit: option({
     name: 'application-metrics-count-limit',

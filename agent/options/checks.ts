@@ -6,23 +6,30 @@ import { isIP } from 'node:net';
 
 type Check<T> = (value: T) => string | undefined;
 
+/** Accepts numbers from `low` to `high`, both included. */
 export function within(low: number, high: number): Check<number> {
   return (value) => (value >= low && value <= high ? undefined : `must be between ${low} and ${high}, inclusive`);
 }
 
+/** Accepts numbers from `low` on. */
 export function atLeast(low: number): Check<number> {
   return (value) => (value >= low ? undefined : `must be at least ${low}`);
 }
 
 /** 0 means no port. */
 export const portOrNone: Check<number> = within(0, 65_535);
+/** Accepts whole percentages from 0 to 100. */
 export const percent: Check<number> = within(0, 100);
+/** Accepts 0 and more. */
 export const notNegative: Check<number> = atLeast(0);
 
+/** Accepts durations above 0, in milliseconds. */
 export const positiveDuration: Check<number> = (ms) => (ms > 0 ? undefined : 'must be longer than 0');
 
+/** Accepts one IPv4 or IPv6 address without a prefix length. */
 export const address: Check<string> = (text) => (isIP(text) === 0 ? 'must be an IP address' : undefined);
 
+/** Accepts a list of IP addresses; the reason names the first wrong one. */
 export const addresses: Check<readonly string[]> = (list) => {
   const wrong = list.find((text) => isIP(text) === 0);
   return wrong === undefined ? undefined : `${JSON.stringify(wrong)} is not an IP address`;
@@ -55,6 +62,7 @@ export const podRanges: Check<string> = (text) => {
 
 const QUANTITY = /^[+-]?(\d+(?:\.\d*)?|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?$/;
 
+/** Accepts quantities of resources in the form of Kubernetes, such as `500m` and `10Mi`. */
 export const quantity: Check<string> = (text) =>
   QUANTITY.test(text) ? undefined : `${JSON.stringify(text)} is not a quantity such as 10Mi`;
 

@@ -28,6 +28,7 @@ function amounts(map: Readonly<Record<string, string>>): string | undefined {
 
 const USE_EVICTION = 'Use --eviction-hard or --eviction-soft instead. Will be removed in a future version.';
 
+/** The rows of the option table. Thresholds are maps from the signal to an operator with a value. */
 export const evictionOptions = {
   evictionHard: option({
     name: 'eviction-hard',

@@ -191,4 +191,5 @@ export const activeGates = {
   RotateKubeletServerCertificate: '--rotate-server-certificates requests the serving certificate from the cluster',
 } as const;
 
+/** A gate that the agent reads. */
 export type ActiveGate = keyof typeof activeGates;

@@ -111,11 +111,13 @@ export const headers: JsonForm<'list'> = {
   },
 };
 
+/** Splits `Name: text` at the first colon and trims both parts. */
 export function splitHeader(header: string): { readonly name: string; readonly text: string } {
   const colon = header.indexOf(':');
   return { name: header.slice(0, colon).trim(), text: header.slice(colon + 1).trim() };
 }
 
+/** A list of whole numbers in the file, a list of texts on the command line. */
 export const numbers: JsonForm<'list'> = {
   form: 'list of numbers',
   read: (json) =>

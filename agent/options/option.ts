@@ -34,9 +34,12 @@ interface AgentOption<T extends FlagType = FlagType> extends Flag<T> {
   readonly config?: ConfigField<T>;
 }
 
+/** A row of any type. */
 export type AnyOption = { readonly [T in FlagType]: AgentOption<T> }[FlagType];
+/** Rows by the keys that the code uses, such as `podManifestPath`. */
 export type OptionTable = Readonly<Record<string, AnyOption>>;
 
+/** Declares a row, so that the type of its default and its check follow from `type`. */
 export function option<T extends FlagType>(row: AgentOption<T>): AgentOption<T> {
   return row;
 }

@@ -54,6 +54,7 @@ interface HousekeepingOptions {
   readonly observe: (event: 'orphaned' | 'restarted', pod: Pod) => void;
 }
 
+/** Runs the clean-ups in turns. A failed one is logged, and the next turn repeats it. */
 export class Housekeeping {
   readonly #options: HousekeepingOptions;
   #cleanedUpAtMs: number | undefined;

@@ -9,6 +9,7 @@ import { loadSchema } from '../../api/schema/table.ts';
 import type { Pod } from '../model/pod.ts';
 import type { PodReader } from '../sources/static-pod.ts';
 
+/** Loads the schema once. Reading has no effect besides its result. */
 export function createPodReader(): PodReader {
   const struct = loadSchema().kind('', 'v1', 'Pod');
   if (struct === undefined) throw new Error('the schema has no pods');

@@ -15,6 +15,7 @@ interface PodTableOptions {
   readonly sources: Pick<PodConfig, 'allSourcesReady'>;
 }
 
+/** The common view of all pods. Returned pods are shared and must not be changed. */
 export class PodTable {
   readonly #options: PodTableOptions;
   /** Pods under admission in their newest form, by uid; `undefined` if the pod was removed in the meantime. */

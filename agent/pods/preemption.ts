@@ -18,6 +18,7 @@ interface PreemptionOptions {
   readonly onPreempted: (resource: string) => void;
 }
 
+/** Makes room for critical pods. */
 export interface Preemption {
   /** Resolves when the critical pod may start. Never rejects. */
   preempt(critical: Pod, victims: readonly Pod[], resource: string): Promise<void>;
@@ -27,6 +28,7 @@ const STATUS = { reason: 'Preempting', message: 'Preempted in order to admit cri
 const DEFAULT_GRACE_SECONDS = 30;
 const SHORTEST_LIMIT_MS = 10_000;
 
+/** Victims terminate with their own grace periods, and get the status of the kubelet's preemption. */
 export function createPreemption({ workers, events, clock, logger, onPreempted }: PreemptionOptions): Preemption {
   const terminate = async (victim: Pod, resource: string): Promise<void> => {
     const { uid } = victim.metadata;

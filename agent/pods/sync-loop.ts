@@ -40,6 +40,7 @@ interface SyncLoopOptions {
   readonly preemption: Preemption;
 }
 
+/** Owns the order in which changes of pods take effect. No update waits for the work of a pod. */
 export class SyncLoop {
   readonly #options: SyncLoopOptions;
 

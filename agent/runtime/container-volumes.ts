@@ -2,12 +2,14 @@
 import type { Container, Pod } from '../model/pod.ts';
 import type { Device, Mount } from './runtime.ts';
 
+/** The mounts and devices of one container. */
 export interface PreparedMounts {
   /** Mounts of image volumes have `image` set and an empty `hostPath`: the caller pulls the image and sets its id. */
   readonly mounts: readonly Mount[];
   readonly devices: readonly Device[];
 }
 
+/** The volumes as containers mount them. */
 export interface ContainerVolumes {
   /**
    * Returns the mounts of a container before its start. The volumes must be ready. Prepares sub-paths safely and expands
@@ -20,6 +22,7 @@ export interface ContainerVolumes {
   extraSupplementalGroups(pod: Pod): readonly number[];
 }
 
+/** A volume is not usable, with the message of the pod's event. The pod is retried after `retryAfterMs`. */
 export class VolumeError extends Error {
   override readonly name = 'VolumeError';
   /** How long to wait before the next attempt. */

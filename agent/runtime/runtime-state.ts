@@ -17,6 +17,7 @@ interface RuntimeStateOptions {
   readonly onChange: () => void;
 }
 
+/** Owns the last answer of the runtime. Errors are texts for the condition Ready. */
 export class RuntimeState {
   readonly #options: RuntimeStateOptions;
   #lastReadyMs: number | undefined;

@@ -1,6 +1,7 @@
 /** The statistics of the container runtime boundary (`runtime.ts`). */
 import type { ContainerId, PodIdentity, SandboxId } from './runtime-identity.ts';
 
+/** The usage of a container since its start. Values that the runtime does not report are 0. */
 export interface ContainerStats {
   readonly id: ContainerId;
   readonly labels: Readonly<Record<string, string>>;
@@ -15,6 +16,7 @@ export interface ContainerStats {
   readonly writableLayerInodes: number;
 }
 
+/** The counters of an interface of the pod since it was created. */
 export interface NetworkInterfaceStats {
   readonly name: string;
   readonly rxBytes: number;
@@ -23,6 +25,7 @@ export interface NetworkInterfaceStats {
   readonly txErrors: number;
 }
 
+/** The usage of a pod. The interfaces are those inside the pod. */
 export interface SandboxStats {
   readonly id: SandboxId;
   readonly pod: PodIdentity;

@@ -6,10 +6,12 @@
  */
 import type { CniPlaces } from '../network/podnetwork/cni-configuration.ts';
 import type { ContainerId, PodIdentity, SandboxId } from './runtime-identity.ts';
+import type { ContainerSecurity, NamespaceOptions, SecurityProfile, SeLinuxOptions } from './runtime-security.ts';
 import type { ContainerStats, SandboxStats } from './runtime-stats.ts';
 
 export type { ContainerId, PodIdentity, SandboxId } from './runtime-identity.ts';
 
+/** The failures that callers distinguish. */
 export type RuntimeErrorCode =
   | 'not-found'
   | 'already-exists'
@@ -23,6 +25,7 @@ export type RuntimeErrorCode =
   | 'timeout'
   | 'unknown';
 
+/** Thrown by all operations of the boundary. */
 export class RuntimeError extends Error {
   readonly code: RuntimeErrorCode;
   constructor(code: RuntimeErrorCode, message: string, options?: ErrorOptions) {
@@ -32,36 +35,7 @@ export class RuntimeError extends Error {
   }
 }
 
-type NamespaceMode = 'pod' | 'container' | 'node' | 'target';
-
-export interface NamespaceOptions {
-  readonly network: 'pod' | 'node';
-  readonly pid: NamespaceMode;
-  readonly ipc: 'pod' | 'node';
-  /** Set if `pid` is `target`. */
-  readonly targetId?: ContainerId;
-  readonly userNamespace?: { readonly uids: IdMapping; readonly gids: IdMapping };
-}
-
-export interface IdMapping {
-  readonly hostId: number;
-  readonly containerId: number;
-  readonly length: number;
-}
-
-export interface SecurityProfile {
-  readonly type: 'RuntimeDefault' | 'Unconfined' | 'Localhost';
-  /** The absolute path of a seccomp profile on the host, or the name of an AppArmor profile. */
-  readonly localhost?: string;
-}
-
-export interface SeLinuxOptions {
-  readonly user?: string;
-  readonly role?: string;
-  readonly type?: string;
-  readonly level?: string;
-}
-
+/** A port of the host that leads to a container. An empty `hostIp` stands for all addresses. */
 export interface PortMapping {
   readonly protocol: 'TCP' | 'UDP' | 'SCTP';
   readonly containerPort: number;
@@ -69,6 +43,7 @@ export interface PortMapping {
   readonly hostIp: string;
 }
 
+/** The complete configuration of a pod sandbox. */
 export interface SandboxConfig {
   readonly pod: PodIdentity;
   readonly hostname: string;
@@ -95,6 +70,7 @@ export interface SandboxConfig {
   readonly runtimeHandler: string;
 }
 
+/** A sandbox as the runtime has it. */
 export interface SandboxStatus {
   readonly id: SandboxId;
   readonly pod: PodIdentity;
@@ -108,6 +84,7 @@ export interface SandboxStatus {
   readonly runtimeHandler: string;
 }
 
+/** A bind mount of a container, or an image that is mounted. */
 export interface Mount {
   readonly containerPath: string;
   /** Empty if `image` is set. */
@@ -121,6 +98,7 @@ export interface Mount {
   readonly imageSubPath?: string;
 }
 
+/** A device of the host that a container gets. */
 export interface Device {
   readonly containerPath: string;
   readonly hostPath: string;
@@ -128,6 +106,7 @@ export interface Device {
   readonly permissions: string;
 }
 
+/** The limits of a container in the units of the kernel. */
 export interface LinuxResources {
   readonly cpuPeriodUs: number;
   /** 0 means no quota. */
@@ -146,24 +125,7 @@ export interface LinuxResources {
   readonly pidsLimit: number;
 }
 
-export interface ContainerSecurity {
-  readonly addCapabilities: readonly string[];
-  readonly dropCapabilities: readonly string[];
-  readonly privileged: boolean;
-  readonly namespaces: NamespaceOptions;
-  readonly runAsUser?: number;
-  readonly runAsUserName?: string;
-  readonly runAsGroup?: number;
-  readonly supplementalGroups: readonly number[];
-  readonly supplementalGroupsPolicy: 'Merge' | 'Strict';
-  readonly readOnlyRootFilesystem: boolean;
-  readonly noNewPrivileges: boolean;
-  readonly maskedPaths: readonly string[] | 'default' | 'none';
-  readonly seccomp: SecurityProfile;
-  readonly appArmor?: SecurityProfile;
-  readonly seLinux?: SeLinuxOptions;
-}
-
+/** The complete configuration of a container. */
 export interface ContainerConfig {
   readonly name: string;
   /** The kind of the container, for metrics. The runtime does not receive it. */
@@ -192,6 +154,7 @@ export interface ContainerConfig {
   readonly stopSignal: string;
 }
 
+/** A container as the runtime has it. Times are in milliseconds since 1970. */
 export interface ContainerStatus {
   readonly id: ContainerId;
   readonly sandboxId: SandboxId;
@@ -221,6 +184,7 @@ export interface ContainerStatus {
   readonly mounts: readonly Mount[];
 }
 
+/** An image of the node. `user` is the user of its configuration; pinned images are not removed. */
 export interface ImageInfo {
   readonly id: string;
   readonly repoTags: readonly string[];
@@ -230,6 +194,7 @@ export interface ImageInfo {
   readonly pinned: boolean;
 }
 
+/** Credentials for one registry. They are never logged. */
 export interface RegistryAuth {
   readonly username?: string;
   readonly password?: string;
@@ -238,12 +203,14 @@ export interface RegistryAuth {
   readonly registryToken?: string;
 }
 
+/** What images or containers use of a filesystem. */
 export interface FilesystemUsage {
   readonly mountpoint: string;
   readonly usedBytes: number;
   readonly inodesUsed: number;
 }
 
+/** The size of a terminal in characters. */
 export interface TerminalSize {
   readonly width: number;
   readonly height: number;
@@ -261,12 +228,14 @@ export interface StreamIo {
   readonly signal: AbortSignal;
 }
 
+/** A change that the runtime reports. Events can be lost. */
 export type RuntimeEvent = {
   readonly type: 'created' | 'started' | 'stopped' | 'deleted' | 'sandbox-changed';
   readonly podUid: string;
   readonly containerId: string;
 };
 
+/** The name and the versions of the runtime. */
 export interface RuntimeInfo {
   /** `docker`, `containerd` or another runtime, as in `containerID: docker://…`. */
   readonly name: string;
@@ -274,6 +243,7 @@ export interface RuntimeInfo {
   readonly apiVersion: string;
 }
 
+/** A condition of the runtime, as CRI's Status has it. */
 export interface RuntimeCondition {
   /** `RuntimeReady` or `NetworkReady`. */
   readonly type: string;
@@ -288,6 +258,7 @@ interface RuntimeHandler {
   readonly userNamespaces: boolean;
 }
 
+/** The optional features that the runtime has. */
 export interface RuntimeFeatures {
   readonly handlers: readonly RuntimeHandler[];
   /**
@@ -297,11 +268,13 @@ export interface RuntimeFeatures {
   readonly supplementalGroupsPolicy: boolean;
 }
 
+/** The settings of the pod network that the agent passes on. */
 export interface PodNetworkSettings {
   /** The largest packet of pods, if it is not that of the host. Runtimes with CNI plugins get it by their configuration. */
   readonly mtu?: number | undefined;
 }
 
+/** The boundary. Operations throw `RuntimeError`s, and are idempotent where CRI requires it. */
 export interface Runtime {
   info(): Promise<RuntimeInfo>;
   conditions(): Promise<readonly RuntimeCondition[]>;

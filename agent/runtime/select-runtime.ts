@@ -10,6 +10,7 @@ import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { type Runtime, type RuntimeCondition, RuntimeError } from './runtime.ts';
 
+/** The flags of the runtime, and what a connection needs. */
 export interface RuntimeChoice {
   /** `docker`, `remote`, or empty to detect the runtime. */
   readonly kind: string;

@@ -18,6 +18,7 @@ interface AgentUser {
   readonly extra: Readonly<Record<string, readonly string[]>>;
 }
 
+/** The settings of authentication and authorization; durations are in milliseconds. */
 export interface AccessOptions {
   readonly client: Client | undefined;
   readonly clock: Clock;
@@ -33,6 +34,7 @@ export interface AccessOptions {
   readonly refusedTtlMs: number;
 }
 
+/** Decides about requests. A failing API server rejects with the error of the client, and the server answers 500. */
 export interface Access {
   /** Resolves to `undefined` if the client is not authenticated (401). */
   authenticate(request: IncomingMessage): Promise<AgentUser | undefined>;
@@ -68,6 +70,7 @@ class TimedCache<T> {
   }
 }
 
+/** Creates empty caches, which are bounded. */
 export function createAccess(options: AccessOptions): Access {
   const tokens = new TimedCache<AgentUser | 'refused'>(options.clock);
   const decisions = new TimedCache<boolean>(options.clock);

@@ -11,12 +11,14 @@ import { type Clock, formatTime } from '../../api/machinery/clock.ts';
 import type { PodHost } from './pod-host.ts';
 import type { Runtime } from '../runtime/runtime.ts';
 
+/** Where archives are written: below `checkpoints` of the root directory. */
 export interface CheckpointOptions {
   readonly runtime: Pick<Runtime, 'checkpoint'>;
   readonly rootDirectory: string;
   readonly clock: Clock;
 }
 
+/** Adds the route. Authorization is done before the route is reached. */
 export function installCheckpoint(app: FastifyInstance, host: PodHost, options: CheckpointOptions): void {
   app.post('/checkpoint/:namespace/:pod/:container', (request, reply) => checkpoint(host, options, request, reply));
 }

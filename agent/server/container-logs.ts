@@ -12,6 +12,7 @@ interface ContainerLogsOptions {
   readonly splitLogStreams: boolean;
 }
 
+/** Adds the route. An error after the first byte ends the response, since its status has been sent. */
 export function installContainerLogs(app: FastifyInstance, options: ContainerLogsOptions): void {
   app.get('/containerLogs/:namespace/:pod/:container', (request, reply) => serveLogs(options, request, reply));
 }

@@ -7,6 +7,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { PodHost } from './pod-host.ts';
 
 const TEXT_TYPE = 'text/plain; charset=utf-8';
+/** The content type of metrics pages: version 0.0.4 of the text format of Prometheus. */
 export const METRICS_TYPE = 'text/plain; version=0.0.4; charset=utf-8';
 
 /** Serves the results of the health checks: the last one and the counts. DELETE resets them. */
@@ -41,6 +42,7 @@ export class HealthIndicators {
   }
 }
 
+/** Adds `/healthz` and a path for each check, for all methods as the kubelet. */
 export function installHealth(app: FastifyInstance, host: PodHost, indicators: HealthIndicators): void {
   /** Returns the problem, or an empty string if the check succeeds. */
   const checks: readonly (readonly [string, () => string])[] = [

@@ -6,6 +6,7 @@ import type { FastifyInstance } from 'fastify';
 import { newBadRequest } from '../../api/meta/status-error.ts';
 import type { LocalVolumes } from '../volumes/local-volumes.ts';
 
+/** Adds the routes. `PUT` responds with the path of the volume. */
 export function installLocalVolumes(app: FastifyInstance, volumes: Pick<LocalVolumes, 'create' | 'remove'>): void {
   app.put('/localVolumes/:name', async (request, reply) => {
     const { name } = request.params as { name: string };

@@ -1,6 +1,7 @@
 /** Parses the parameters of `/logs/?query=` and validates them as the kubelet does. `system-logs.ts` calls it. */
 import { FieldError } from '../../api/meta/field-error.ts';
 
+/** The valid parameters. Times are in milliseconds since 1970; `undefined` stands for a parameter that is not set. */
 export interface LogQuery {
   readonly services: readonly string[];
   readonly files: readonly string[];

@@ -51,6 +51,7 @@ interface PodHostOptions {
   readonly clock: Clock;
 }
 
+/** The operations throw `StatusError`s with the kubelet's messages. */
 export function createPodHost({ runtime, table, pleg, clock }: PodHostOptions): PodHost {
   const runtimeStatus = ({ metadata: { uid, name, namespace } }: Pod): Promise<RuntimePodStatus> =>
     readRuntimeStatus(runtime, { uid, name, namespace });

@@ -18,6 +18,7 @@ import { installLocalVolumes } from './local-volumes.ts';
 import { installSystemLogs, type SystemLogsOptions } from './system-logs.ts';
 import { installZpages, type Zpages } from './zpages.ts';
 
+/** The data that the routes show, and the flags that disable some of them. */
 export interface RoutesOptions {
   readonly host: PodHost;
   readonly statistics: StatisticsPages;

@@ -24,6 +24,7 @@ import {
 import { parseTarget } from './request-target.ts';
 import { createUpgrades, refuseUpgrade, streamTarget } from './streaming/upgrade.ts';
 
+/** The addresses, certificates and limits of the servers. A port of 0 is disabled. */
 export interface AgentServerOptions extends RoutesOptions {
   readonly clock: Clock;
   readonly logger: Logger;
@@ -55,6 +56,7 @@ interface ServedRoute {
   readonly path: string;
 }
 
+/** The running servers. */
 export interface AgentServer {
   /** The port, or 0 if it is disabled. */
   readonly port: number;

@@ -16,6 +16,7 @@ import { Directory, ifMissing, inDirectory, IrregularFileError } from '../files/
 import { type LogQuery, parseLogQuery, validateLogQuery } from './log-query.ts';
 import { parseTarget } from './request-target.ts';
 
+/** Where the logs of the host are. Without `queries`, only files are served. */
 export interface SystemLogsOptions {
   readonly directory: string;
   /** `enableSystemLogQuery`. */
@@ -27,6 +28,7 @@ export interface SystemLogsOptions {
 const TEXT_TYPE = 'text/plain; charset=utf-8';
 const QUERY_TIMEOUT_MS = 30_000;
 
+/** Adds the routes. Paths that leave the directory, or lead through links out of it, are not found. */
 export function installSystemLogs(app: FastifyInstance, options: SystemLogsOptions): void {
   app.get('/logs/*', async (request, reply) => {
     const path = (request.params as { '*': string })['*'];

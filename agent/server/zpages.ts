@@ -13,6 +13,7 @@ interface Statusz {
   readonly version: string;
 }
 
+/** The data of the enabled pages, computed for each request. */
 export interface Zpages {
   /** Absent if the page is disabled. */
   readonly statusz?: () => Statusz;
@@ -27,6 +28,7 @@ const TEXT_TYPE = 'text/plain; charset=utf-8';
 const WARNING =
   'Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for debugging purposes only.';
 
+/** Adds the routes of the enabled pages. `paths` are those that `/statusz` lists. */
 export function installZpages(app: FastifyInstance, zpages: Zpages, paths: readonly string[]): void {
   const { statusz, flagz } = zpages;
   if (flagz !== undefined) {

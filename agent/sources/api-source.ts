@@ -27,6 +27,7 @@ interface ApiSourceOptions {
 /** How long to wait for the API server before the last known pods are started. */
 const PATIENCE_MS = 5_000;
 
+/** Reports pods as the informer sees them, several changes of one turn at once. */
 export function createApiSource(options: ApiSourceOptions): PodSource {
   return {
     name: 'api',

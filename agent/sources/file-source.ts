@@ -53,6 +53,7 @@ interface KnownFile {
   readonly fault: string;
 }
 
+/** Creates the source of `--pod-manifest-path`. A path that does not exist is an empty set and is logged. */
 export function createFileSource(options: FileSourceOptions): PodSource {
   return new FileSource(options);
 }

@@ -25,6 +25,7 @@ interface MirrorPodsOptions {
   readonly node: () => NodeObject | undefined;
 }
 
+/** Creates mirror pods with the node as their owner, so that they leave with it. */
 export function createMirrorPods(options: MirrorPodsOptions): MirrorPods {
   const { client, logger } = options;
   const remove = async ({ metadata: { namespace, name, uid } }: Pod): Promise<void> => {

@@ -20,6 +20,7 @@ export interface PodUpdate {
   readonly pods: readonly Pod[];
 }
 
+/** The merged sources. */
 export interface PodConfig {
   /** Calls `onUpdate` in order and synchronously for each update, until the signal aborts. */
   run(signal: AbortSignal, onUpdate: (update: PodUpdate) => void): Promise<void>;
@@ -91,6 +92,7 @@ interface PodConfigOptions {
 /** The delay before a failed source is restarted. */
 const RESTART_MS = 5000;
 
+/** Starts nothing before `run`. */
 export function createPodConfig(options: PodConfigOptions): PodConfig {
   const ready = new Set<PodSource>();
   return {

@@ -1,8 +1,10 @@
 /** Defines a source of pods. It reports its full set with each change, and the mux computes the differences. */
 import type { Pod } from '../model/pod.ts';
 
+/** The name in the annotation `kubernetes.io/config.source`; submitted pods have a source of their own. */
 export type PodSourceName = 'api' | 'file' | 'http' | 'submitted';
 
+/** A source. A failing one keeps its last set and tries again. */
 export interface PodSource {
   readonly name: PodSourceName;
   /** Runs until the signal aborts. Calls `onPods` with the full set of this source. */

@@ -18,10 +18,12 @@ const OWN = 'ConfigMap Secret'.split(' ');
 /** `ConfigMap/NAMESPACE/NAME`. */
 export type StaticObjectKey = string;
 
+/** The key of an object of the folder: `Kind/namespace/name`. */
 export function staticObjectKey(kind: 'ConfigMap' | 'Secret', namespace: string, name: string): StaticObjectKey {
   return `${kind}/${namespace}/${name}`;
 }
 
+/** An object with its key. */
 export interface StaticObject {
   readonly key: StaticObjectKey;
   readonly object: KubeObject;
@@ -70,6 +72,7 @@ export function readStaticObject(value: unknown): StaticObject {
   return { key: staticObjectKey(given.kind, namespace, name), object };
 }
 
+/** Owns the objects of the folder. Listeners are called synchronously. */
 export class StaticObjects {
   #objects: ReadonlyMap<StaticObjectKey, KubeObject> = new Map();
   readonly #listeners: ((changed: ReadonlySet<StaticObjectKey>) => void)[] = [];

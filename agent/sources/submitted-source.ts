@@ -14,6 +14,7 @@ import type { Pod } from '../model/pod.ts';
 import type { PodSource } from './pod-source.ts';
 import { ManifestError, type PodReader, readManifest } from './static-pod.ts';
 
+/** The source with the operations of the routes that fill it. */
 export interface SubmittedPods extends PodSource {
   /** Stores the manifest of one pod and runs the pod. Replaces a pod of the same namespace and name. Throws `StatusError`s. */
   submit(manifest: Buffer): Promise<Pod>;
@@ -34,6 +35,7 @@ interface SubmittedPodsOptions {
 /** More than the server of the agent accepts. */
 const MAX_MANIFEST_BYTES = 16 * 1024 * 1024;
 
+/** Reads the stored manifests when it runs; one that is not valid any more is logged and skipped. */
 export function createSubmittedPods(options: SubmittedPodsOptions): SubmittedPods {
   const pods = new Map<string, Pod>();
   let notify: (all: readonly Pod[]) => void = () => undefined;

@@ -31,6 +31,7 @@ const MAX_BYTES = 10 * 1024 * 1024;
 const MOST_REDIRECTS = 10;
 const dialer = createDialer();
 
+/** Creates the source of `--manifest-url`. `checkMs` is the interval in milliseconds. */
 export function createUrlSource(options: UrlSourceOptions): PodSource {
   return {
     name: 'http',

@@ -8,6 +8,7 @@
 import { randomBytes } from 'node:crypto';
 import { Directory, ifMissing, inDirectory } from '../files/beneath.ts';
 
+/** A file of the set. */
 export interface PayloadFile {
   readonly content: Buffer;
   /** Permission bits. */

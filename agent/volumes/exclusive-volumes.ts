@@ -12,6 +12,7 @@ import { removeTree } from '../files/beneath.ts';
 
 const DIRECTORY = 'exclusive-volumes';
 
+/** Owns the records. `take` rejects while another pod has the volume. */
 export class ExclusiveVolumes {
   readonly #pods: string;
   /** Only one pod at a time may check which other pods have the volume. */

@@ -40,6 +40,7 @@ interface LocalVolume {
   readonly unlimited: string;
 }
 
+/** Owns the folders below the root. A name that is no valid directory name is refused. */
 export class LocalVolumes {
   /** A project is chosen among those that no other folder has. */
   readonly #limiting = new SerialQueue();

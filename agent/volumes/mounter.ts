@@ -2,12 +2,14 @@
 import { spawn } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
 
+/** A line of the mount table. */
 export interface MountPoint {
   readonly path: string;
   readonly type: string;
   readonly source: string;
 }
 
+/** Mounts for the agent. Operations may hang on a filesystem that does not respond. */
 export interface Mounter {
   /** `options` are those of `-o`. Throws with the output of mount(8). */
   mount(options: {
@@ -24,6 +26,7 @@ export interface Mounter {
   list(): Promise<readonly MountPoint[]>;
 }
 
+/** The mounter of this host. */
 export const hostMounter: Mounter = {
   async mount({ source, target, type, options, exactSource }) {
     const args = [

@@ -39,6 +39,7 @@ function isBelow(path: string, outer: string): boolean {
   return path.startsWith(outer.endsWith('/') ? outer : `${outer}/`) && path !== outer;
 }
 
+/** Creates the directories that do not exist yet. Paths are relative to the volume. */
 export async function makeNestedMountPoints(volume: Directory, paths: readonly string[]): Promise<void> {
   for (const path of paths) await makeBelow(volume, path.split('/'));
 }

@@ -9,11 +9,13 @@ import type { CredentialBundle, PodCertificateSource } from './pod-certificates.
 import type { TrustBundleSource } from './trust-bundles.ts';
 import { ownMember } from '../../api/meta/own-member.ts';
 
+/** The audience and lifetime of a token. An undefined audience is that of the API server. */
 export interface TokenRequestSpec {
   readonly audience: string | undefined;
   readonly expirationSeconds: number;
 }
 
+/** Where the content of files comes from. */
 export interface PayloadSources {
   readonly objects: ReferencedObjects;
   /** A valid token for the pod's service account. */

@@ -10,16 +10,19 @@ import type { Container, Pod } from '../model/pod.ts';
 import type { Wire } from '../model/wire.ts';
 import { VolumeNotProcessedError } from './volume-failure.ts';
 
+/** A `v1` PersistentVolume with a name. */
 export type PersistentVolume = Omit<Wire<V1PersistentVolume>, 'metadata'> & {
   metadata: { name: string; annotations?: Record<string, string> };
 };
 
+/** A claim with the volume that it is bound to. */
 export interface BoundVolume {
   readonly volume: PersistentVolume;
   readonly claim: PersistentVolumeClaim;
   readonly readOnly: boolean;
 }
 
+/** A claim that a pod names. */
 export interface ClaimReference {
   readonly name: string;
   readonly readOnly: boolean;

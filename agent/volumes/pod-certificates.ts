@@ -17,6 +17,7 @@ import type { KeyPair } from '../../api/pki/signing.ts';
 import type { PodEventRecorder } from '../model/pod-events.ts';
 import type { Pod, Volume } from '../model/pod.ts';
 
+/** A projected source `podCertificate`. */
 export type PodCertificateSource = NonNullable<
   NonNullable<NonNullable<Volume['projected']>['sources']>[number]['podCertificate']
 >;
@@ -90,6 +91,7 @@ const KEYS: ReadonlyMap<string, () => Promise<{ publicKey: KeyObject; privateKey
   }),
 );
 
+/** Owns keys, requests and certificates by pod and source. */
 export class PodCertificates {
   readonly #options: PodCertificatesOptions;
   readonly #credentials = new Map<string, Credential>();

@@ -2,6 +2,7 @@
 import { rm, rmdir } from 'node:fs/promises';
 import type { Mounter } from './mounter.ts';
 
+/** Owns the table of mounts below the root directory. */
 export class PodMounts {
   readonly #mounter: Mounter;
   readonly #mounted = new Set<string>();

@@ -17,6 +17,7 @@ interface PodObjectsOptions {
   readonly onChange: (podUids: ReadonlySet<string>) => void;
 }
 
+/** Chooses the source of a pod's objects by the source of the pod. */
 export class PodObjects implements ReferencedObjects {
   readonly #api: ReferencedObjects;
   readonly #statics: StaticObjects;

@@ -2,6 +2,7 @@
 import type { Pod } from '../model/pod.ts';
 import type { ContainerVolumes } from '../runtime/container-volumes.ts';
 
+/** A mounted volume of a pod with its path on the host. */
 export interface PodVolume {
   readonly name: string;
   readonly path: string;
@@ -11,6 +12,7 @@ export interface PodVolume {
   readonly measure?: () => Promise<VolumeMeasure | undefined>;
 }
 
+/** The size and usage of a volume, as its driver measures it. */
 export interface VolumeMeasure {
   readonly capacityBytes: number;
   readonly availableBytes: number;
@@ -20,6 +22,7 @@ export interface VolumeMeasure {
   readonly inodesUsed: number;
 }
 
+/** Owns the volumes of all pods of this node. */
 export interface VolumeManager extends ContainerVolumes {
   /**
    * Sets up every volume of the pod, and keeps them up to date until `unmount`. Idempotent. Throws `VolumeError` with the

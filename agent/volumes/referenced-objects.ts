@@ -28,6 +28,7 @@ interface Watched {
 const RETRY_MS = 1000;
 const LONGEST_RETRY_MS = 30_000;
 
+/** Owns one watch for each object that a registered pod refers to. */
 export class WatchedObjects implements ReferencedObjects {
   readonly #client: Client;
   readonly #clock: Clock;
@@ -190,6 +191,7 @@ function allContainers(pod: Pod): Pod['spec']['containers'] {
   ];
 }
 
+/** The names of all config maps that the pod refers to. */
 export function configMapNames(pod: Pod): Set<string> {
   const names = new Set<string>();
   for (const volume of pod.spec.volumes ?? []) {
@@ -206,6 +208,7 @@ export function configMapNames(pod: Pod): Set<string> {
   return names;
 }
 
+/** The names of all secrets that the pod refers to, image pull secrets included. */
 export function secretNames(pod: Pod): Set<string> {
   const names = new Set<string>();
   for (const reference of pod.spec.imagePullSecrets ?? []) if (reference.name !== undefined) names.add(reference.name);

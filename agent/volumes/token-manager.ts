@@ -18,6 +18,7 @@ interface KeptToken {
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 
+/** Owns the tokens by pod and request. Methods reject if there is neither a valid token nor an API server. */
 export class TokenManager {
   readonly #client: Client | undefined;
   readonly #clock: Clock;

@@ -9,6 +9,7 @@ import type { KubeObject } from '../../api/meta/object.ts';
 import { fromLabelSelector } from '../../api/meta/selector.ts';
 import { isNotFound } from '../../api/meta/status-error.ts';
 
+/** A projected source `clusterTrustBundle`. */
 export type TrustBundleSource = NonNullable<
   NonNullable<NonNullable<Volume['projected']>['sources']>[number]['clusterTrustBundle']
 >;

@@ -9,6 +9,7 @@ export type VolumeStep =
   | 'MapVolume.SetUpDevice'
   | 'MapVolume.MapPodDevice';
 
+/** `step` and `volume` stand in the message of the event: `MountVolume.SetUp failed for volume "x" : …`. */
 export class VolumeStepError extends Error {
   override readonly name = 'VolumeStepError';
   readonly step: VolumeStep;

@@ -73,6 +73,7 @@ const NFS_SERVER = /^[A-Za-z0-9:_][A-Za-z0-9:_.%-]*$/;
 
 type NfsSource = { readonly server: string; readonly path: string; readonly readOnly?: boolean };
 
+/** Sets volumes up. Methods throw `VolumeStepError`s and `VolumeError`s. */
 export class VolumeSetUp {
   readonly #options: VolumeSetUpOptions;
 
@@ -266,6 +267,7 @@ export class VolumeSetUp {
   }
 }
 
+/** Whether the agent writes the files of the volume and updates them. */
 export function isPayloadVolume(volume: Volume): boolean {
   return (
     volume.configMap !== undefined ||

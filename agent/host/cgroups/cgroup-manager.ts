@@ -13,6 +13,7 @@ interface CgroupManagerOptions extends CgroupNaming {
   readonly busctl?: Busctl;
 }
 
+/** Reads the cgroup version of the mount point once. `driver` is the one that the runtime reports; both must agree. */
 export async function createCgroupManager(options: CgroupManagerOptions): Promise<CgroupManager> {
   const { driver, root, logger, busctl = hostBusctl } = options;
   const mount = await readCgroupMount(options.mountPoint);

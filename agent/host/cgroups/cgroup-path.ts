@@ -14,6 +14,7 @@ export function cgroupPath(name: string): string {
   return parts.map((_part, index) => `/${parts.slice(0, index + 1).join('-')}.slice`).join('');
 }
 
+/** The settings on which names of cgroups depend. */
 export interface CgroupNaming {
   readonly driver: 'cgroupfs' | 'systemd';
   /** `--cgroup-root`. */

@@ -37,6 +37,9 @@ const V1_CONTROLLERS = [
   'unified',
 ];
 
+/**
+ * Resolves to the version and, for v1, the mounted controllers. A mount point without files counts as v1 without controllers.
+ */
 export async function readCgroupMount(mountPoint: string): Promise<CgroupMount> {
   // Nothing is mounted, so there are no controllers.
   const entries: readonly string[] = await readdir(mountPoint).catch(() => []);
@@ -46,6 +49,7 @@ export async function readCgroupMount(mountPoint: string): Promise<CgroupMount> 
 
 type FileValue = readonly [controller: string, file: string, value: string];
 
+/** The cgroup driver `cgroupfs`. Names are absolute paths below the mount point. */
 export class FileCgroups implements CgroupManager {
   readonly #mount: CgroupMount;
   readonly #root: string;

@@ -7,6 +7,7 @@ import type { Pod } from '../../model/pod.ts';
 import { cpuShares, milliOf, podResources, qosClass, requestsOf } from '../../runtime/kuberuntime/resources.ts';
 import type { CgroupManager, CgroupResources } from './cgroup-resources.ts';
 
+/** Limits of one cgroup for all pods or for reserved processes. */
 export interface CgroupLimits {
   /** 0 means none. */
   readonly milliCpu: number;
@@ -14,6 +15,7 @@ export interface CgroupLimits {
   readonly pids: number;
 }
 
+/** Writes the limits of `--enforce-node-allocatable`. Methods reject with the error of the cgroup manager. */
 export class NodeAllocatable {
   readonly #manager: CgroupManager;
   readonly #logger: Logger;

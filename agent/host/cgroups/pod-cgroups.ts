@@ -18,6 +18,7 @@ import {
 } from '../../runtime/kuberuntime/resources.ts';
 import type { CgroupManager, CgroupResources } from './cgroup-resources.ts';
 
+/** The cgroups of all pods of this node. Callers run one operation of a pod at a time. */
 export interface PodCgroups {
   /** Returns the cgroup parent of the sandbox for the runtime; empty if the agent manages no cgroups of pods. */
   parent(pod: Pod): string;
@@ -69,6 +70,7 @@ export function podCgroupParts(pod: Pod): readonly string[] {
 
 const allOf = (pod: Pod): readonly Container[] => [...pod.spec.containers, ...(pod.spec.initContainers ?? [])];
 
+/** Without `--cgroups-per-qos`, the result manages nothing and `parent` is empty. */
 export function createPodCgroups(options: PodCgroupOptions): PodCgroups {
   return options.perQos ? new ManagedPodCgroups(options) : noPodCgroups;
 }

@@ -29,6 +29,7 @@ const DEFAULT_PERIOD_US = 100_000;
 /** The granularity of systemd's CPU quota: one percent of a CPU, in microseconds. */
 const QUOTA_STEP_US = 10_000;
 
+/** Runs `busctl` of the host for at most the timeout, and rejects with what it wrote to standard error. */
 export const hostBusctl: Busctl = (args) =>
   new Promise((resolve, reject) => {
     execFile('busctl', [...args], { timeout: TIMEOUT_MS }, (error, _stdout, stderr) => {
@@ -45,6 +46,7 @@ interface SystemdCgroupsOptions {
   readonly logger: Logger;
 }
 
+/** The cgroup driver `systemd`. Names end in `.slice`. */
 export class SystemdCgroups implements CgroupManager {
   readonly #options: SystemdCgroupsOptions;
   /** The last properties of each unit. */

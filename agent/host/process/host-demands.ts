@@ -12,6 +12,7 @@ import { setKernelParameter } from '../../network/kernel-parameters.ts';
 
 const run = promisify(execFile);
 
+/** The flags that decide which requirements hold, and where the files of the host are. */
 export interface HostDemands {
   readonly failSwapOn: boolean;
   readonly failCgroupV1: boolean;

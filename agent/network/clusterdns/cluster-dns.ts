@@ -26,6 +26,7 @@ import {
 } from './responses.ts';
 import { askOverTcp, askOverUdp, framed, LONGEST_MESSAGE_BYTES, parseUpstream, queriesOf } from './upstream.ts';
 
+/** The sources of the server's answers, and the bounds within which it serves. */
 export interface ClusterDnsOptions {
   readonly names: ClusterNames;
   /** For example `cluster.local`. */
@@ -84,6 +85,7 @@ interface Listener {
   readonly tcp: Server;
 }
 
+/** The server. A query that fails gets SERVFAIL; no query makes a method reject. */
 export class ClusterDns {
   readonly #options: ClusterDnsOptions;
   #listeners: readonly Listener[] = [];

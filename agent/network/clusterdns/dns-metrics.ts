@@ -11,6 +11,7 @@ interface AnsweredQuery {
   readonly seconds: number;
 }
 
+/** Counts queries and look-ups in the cache. */
 export interface DnsObserver {
   answered(query: AnsweredQuery): void;
   readonly cache: CacheObserver;
@@ -23,6 +24,7 @@ const TYPES: ReadonlySet<string> = new Set(
 const CODES = ['NOERROR', 'FORMERR', 'SERVFAIL', 'NXDOMAIN', 'NOTIMP', 'REFUSED'];
 const BUCKETS = Array.from({ length: 16 }, (_, power) => 0.000_25 * 2 ** power);
 
+/** Registers the metrics of CoreDNS' plugins `prometheus` and `cache`. `cacheSize` is read at each scrape. */
 export function dnsMetrics(metrics: MetricsRegistry, cacheSize: () => number): DnsObserver {
   const requests = metrics.counter({
     name: 'coredns_dns_requests_total',

@@ -7,6 +7,7 @@
 import { isIP } from 'node:net';
 import { parseUpstream } from './upstream.ts';
 
+/** The decoded configuration, limited in size. */
 export interface ForwardConfig {
   /** The servers of each domain, in lower case and without a dot at the end. */
   readonly stubDomains: ReadonlyMap<string, readonly string[]>;
@@ -16,6 +17,7 @@ export interface ForwardConfig {
   readonly problems: readonly string[];
 }
 
+/** The configuration of a cluster without the ConfigMap: all queries go to the servers of the host. */
 export const NO_FORWARD_CONFIG: ForwardConfig = { stubDomains: new Map(), upstreams: [], problems: [] };
 
 const MOST_DOMAINS = 1000;
@@ -30,6 +32,7 @@ interface ForwardSurroundings {
   readonly own: readonly string[];
 }
 
+/** Decodes the data of the ConfigMap; `undefined` if there is none. Never throws. */
 export function forwardConfig(
   data: Readonly<Record<string, string>> | undefined,
   surroundings: ForwardSurroundings,

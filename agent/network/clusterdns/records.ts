@@ -7,6 +7,7 @@ import { isIP, isIPv6 } from 'node:net';
 import type { EndpointSlice, Service } from '../../../api/machinery/kinds.ts';
 import type { SlicesOf } from '../serviceproxy/service-ports.ts';
 
+/** The listers from which records are computed. Domain names are in lower case and have no dot at the end. */
 export interface ClusterNames {
   readonly service: (namespace: string, name: string) => Service | undefined;
   readonly slicesOf: SlicesOf;
@@ -19,6 +20,7 @@ export interface ClusterNames {
   readonly nameServers: () => readonly string[];
 }
 
+/** A record to be encoded. All have the same TTL. */
 export type DnsRecord =
   | { readonly type: 'A' | 'AAAA' | 'PTR' | 'CNAME' | 'NS'; readonly name: string; readonly data: string }
   | { readonly type: 'TXT'; readonly name: string; readonly data: string }

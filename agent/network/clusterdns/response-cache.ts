@@ -6,6 +6,7 @@
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { answersQuestion, messageTtls } from './message-ttls.ts';
 
+/** Counts look-ups, with the types of CoreDNS' cache: `denial` for NXDOMAIN and for empty answers. */
 export interface CacheObserver {
   hit(type: 'success' | 'denial'): void;
   miss(): void;
@@ -33,6 +34,7 @@ const MOST = { responses: 10_000, bytes: 8 * 1024 * 1024 };
 /** Longer queries have options that make them unique. */
 const LONGEST_QUERY_BYTES = 512;
 
+/** The cache, bounded in entries and bytes; the oldest responses leave first. */
 export class ResponseCache {
   readonly #options: ResponseCacheOptions;
   /** In the order in which they were stored, the oldest first. */

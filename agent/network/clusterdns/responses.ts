@@ -3,8 +3,10 @@ import dnsPacket, { type Answer, type DecodedPacket } from 'dns-packet';
 import type { DnsRecord } from './records.ts';
 import { LONGEST_MESSAGE_BYTES } from './upstream.ts';
 
+/** The transport of a query, which decides how long its response may be. */
 export type Transport = 'udp' | 'tcp';
 
+/** The answer to a query. `code` is the RCODE, for example 3 for NXDOMAIN. */
 export interface Resolved {
   readonly code: number;
   readonly answers: readonly Answer[];
@@ -14,6 +16,7 @@ export interface Resolved {
 const TTL_SECONDS = 5;
 /** The UDP size for a client without EDNS, and the largest UDP response to any client. */
 const PLAIN_UDP_BYTES = 512;
+/** The size of UDP responses and the advertised EDNS buffer, as DNS flag day 2020 recommends to prevent fragments. */
 export const MOST_UDP_BYTES = 1232;
 /** The shortest record in a response: the root as name, type, class, TTL, length and an IPv4 address. */
 export const SHORTEST_RECORD_BYTES = 15;
@@ -28,6 +31,10 @@ export function answerOf(record: DnsRecord, asked: string = record.name): Answer
   return { type: record.type, name: asked, ttl: TTL_SECONDS, data: record.data };
 }
 
+/**
+ * Encodes the response. Additional records are omitted if they do not fit; answers that do not fit set the flag TC. With
+ * `domain` the response is authoritative, and a denial has an SOA record.
+ */
 export function reply(
   query: DecodedPacket,
   { code, answers, additionals }: Resolved,

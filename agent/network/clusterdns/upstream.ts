@@ -69,6 +69,7 @@ export function askOverUdp({ address, port }: Upstream, question: Buffer, timeou
   }).finally(() => socket.close());
 }
 
+/** Forwards a query over TCP. Rejects if the server does not answer within the timeout, or with something else. */
 export function askOverTcp({ address, port }: Upstream, question: Buffer, timeoutMs: number): Promise<Buffer> {
   const { query, accept } = exchangeOf(question);
   const socket = connect({ host: address, port });

@@ -35,6 +35,7 @@ interface AddressBinderOptions {
 /** How often to check the table, because another process may have flushed the ruleset. */
 const INSPECT_MS = 60_000;
 
+/** Owns the table and the file of bindings. Operations run one at a time. */
 export class AddressBinder {
   readonly #options: AddressBinderOptions;
   readonly #queue = new SerialQueue();
@@ -153,6 +154,10 @@ function present(
 /** Where the bindings of a table are stored. A reboot empties it. */
 const BINDINGS = '/run/orchlet/pod-addresses';
 
+/**
+ * The path of the stored bindings. It contains the network namespace, because sandboxes of different namespaces may be on one
+ * host.
+ */
 export async function bindingsFile(table: string): Promise<string> {
   return join(BINDINGS, await networkNamespace(), `${table}.json`);
 }

@@ -21,6 +21,7 @@ interface Link {
   readonly addr_info?: readonly { readonly local?: string }[];
 }
 
+/** Reads the ports of the bridges of pods from the kernel. */
 export interface BridgePorts {
   /** The names of the ports of the bridges by their indexes. */
   list(): Promise<ReadonlyMap<number, string>>;

@@ -60,6 +60,7 @@ export interface Refusal {
   readonly reason: string;
 }
 
+/** The ranges and addresses that this node knows to be its own, against which others are checked. */
 export interface OwnClaims {
   readonly name: string;
   readonly ranges: readonly Cidr[];
@@ -74,6 +75,7 @@ interface Peers {
   readonly refusals: readonly Refusal[];
 }
 
+/** Takes from a Node what other nodes need. Nothing is validated; `choosePeers` does that. */
 export function clusterNode({ metadata, spec, status }: Node): ClusterNode {
   const annotations = metadata.annotations ?? {};
   return {
@@ -94,6 +96,7 @@ const PRIVATE = ['10.0.0.0/8', '172.16.0.0/12', '192.168.0.0/16', '100.64.0.0/10
 /** The most ranges that a node can have: one of each family. */
 const MOST_RANGES = 2;
 
+/** Returns the nodes that become peers, and the reason for each node that does not. */
 export function choosePeers(nodes: readonly ClusterNode[], own: OwnClaims): Peers {
   const taken: Claims = { ranges: [...own.ranges], addresses: [...own.hostAddresses] };
   const peers: Peer[] = [];
@@ -220,6 +223,7 @@ function keyOf(
   return { publicKey, endpoint: endpointText(address, Number(port)) };
 }
 
+/** Formats an endpoint for `wg`; IPv6 addresses stand in brackets. */
 export function endpointText(address: Ip, port: number): string {
   return address.family === 6 ? `[${formatIp(address)}]:${port}` : `${formatIp(address)}:${port}`;
 }

@@ -10,6 +10,7 @@ import { replaceFile } from '../../../api/machinery/replace-file.ts';
 import { type Cidr, formatCidr } from '../../../api/meta/ip-addresses.ts';
 import { LINK_PREFIX } from './desired-network.ts';
 
+/** The bridge of pods that the CNI plugin creates. */
 export const POD_BRIDGE = `${LINK_PREFIX}pods`;
 /** Runtimes use the first file in the order of names, so a file of another plugin usually precedes this one. */
 const CNI_FILE = '90-orchlet.conflist';
@@ -116,6 +117,7 @@ export async function writeCniConfiguration(
   await replaceFile(path, content, { mode: 0o644 });
 }
 
+/** Removes the file of the agent, if there is one. Files of other plugins stay. */
 export function removeCniConfiguration({ configurationDirectory }: CniPlaces): Promise<void> {
   return rm(join(configurationDirectory, CNI_FILE), { force: true });
 }

@@ -9,9 +9,12 @@ import { createHash } from 'node:crypto';
 import { type Cidr, cidrAddress, cidrContains, formatCidr, formatIp, type Ip } from '../../../api/meta/ip-addresses.ts';
 import type { Peer, Refusal } from './cluster-nodes.ts';
 
+/** How packets reach other nodes: in one of two tunnels, or by plain routes of a flat network. */
 export type NetworkMode = 'vxlan' | 'wireguard' | 'routes';
 
+/** The name of the link of mode `vxlan`. */
 export const VXLAN_LINK = 'orchlet.vxlan';
+/** The name of the link of mode `wireguard`. */
 export const WIREGUARD_LINK = 'orchlet.wg';
 /** The link by which packets of the pods of other nodes arrive; empty if they come as they are. */
 export const TUNNELS: Readonly<Record<NetworkMode, string>> = {
@@ -24,6 +27,7 @@ export const LINK_PREFIX = 'orchlet.';
 /** The number of the routing protocol (`ip route … proto`), by which the agent recognizes its routes. */
 export const ROUTE_PROTOCOL = 111;
 const VXLAN_ID = 7842;
+/** The UDP ports that Linux and WireGuard use by default. */
 export const DEFAULT_PORTS = { vxlan: 8472, wireguard: 51_820 } as const;
 
 /** What an encapsulated packet adds, by the family of the node addresses. */
@@ -38,6 +42,7 @@ export interface Uplink {
   readonly networks: readonly Cidr[];
 }
 
+/** A VXLAN link. `local` and `device` are address and interface of the node, `id` the VNI. */
 export interface VxlanLink {
   readonly kind: 'vxlan';
   readonly name: string;
@@ -49,6 +54,7 @@ export interface VxlanLink {
   readonly mac: string;
 }
 
+/** A WireGuard link, whose peers are listed separately. */
 export interface WireguardLink {
   readonly kind: 'wireguard';
   readonly name: string;
@@ -58,12 +64,14 @@ export interface WireguardLink {
   readonly keys: WireguardKeys;
 }
 
+/** The keys of a node. The public one is base64 of 32 bytes. */
 export interface WireguardKeys {
   readonly publicKey: string;
   /** The file with the private key, which no process gets as an argument. */
   readonly privateKeyFile: string;
 }
 
+/** A route of the main table. Destination and gateway have one family. */
 export interface Route {
   readonly destination: string;
   readonly device: string;
@@ -75,22 +83,26 @@ export interface Route {
   readonly source: string;
 }
 
+/** A permanent entry of the neighbor table of the VXLAN link: the MAC address for a tunnel address. */
 export interface Neighbor {
   readonly address: string;
   readonly mac: string;
 }
 
+/** A permanent entry of the forwarding table of the VXLAN link: the node behind a MAC address. */
 export interface ForwardingEntry {
   readonly mac: string;
   readonly destination: string;
 }
 
+/** A peer of the WireGuard link. Packets from other sources than `allowedIps` are dropped by the kernel. */
 export interface WireguardPeer {
   readonly publicKey: string;
   readonly endpoint: string;
   readonly allowedIps: readonly string[];
 }
 
+/** The complete state of the kernel that the agent owns. */
 export interface DesiredNetwork {
   readonly link: VxlanLink | WireguardLink | undefined;
   /** With their prefix lengths. */
@@ -101,6 +113,7 @@ export interface DesiredNetwork {
   readonly wireguardPeers: readonly WireguardPeer[];
 }
 
+/** The state without peers or after removal. */
 export const NO_NETWORK: DesiredNetwork = {
   link: undefined,
   addresses: [],
@@ -110,6 +123,7 @@ export const NO_NETWORK: DesiredNetwork = {
   wireguardPeers: [],
 };
 
+/** The facts from which the desired state follows. */
 export interface NetworkInputs {
   readonly mode: NetworkMode;
   readonly port: number;

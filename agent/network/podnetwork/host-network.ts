@@ -29,6 +29,7 @@ export interface LinkSupport {
   readonly substitute: string;
 }
 
+/** The network of the host. Operations reject with what the tools write to standard error. */
 export interface HostNetwork {
   /** Checks the tools and the kernel. Creates nothing. */
   linkSupport(kind: 'vxlan' | 'wireguard'): Promise<LinkSupport>;

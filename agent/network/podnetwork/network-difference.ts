@@ -25,6 +25,7 @@ export interface ObservedNetwork {
   readonly wireguardPeers: readonly WireguardPeer[];
 }
 
+/** A link of the agent as the kernel reports it. */
 export interface ObservedLink {
   readonly name: string;
   readonly mtu: number;
@@ -46,9 +47,11 @@ export interface Commands {
   readonly wireguard: readonly string[];
 }
 
+/** Whether there is nothing to change. */
 export const isEmpty = ({ before, createsWireguard, ip, bridge, wireguard }: Commands): boolean =>
   !createsWireguard && before.length + ip.length + bridge.length + wireguard.length === 0;
 
+/** Returns the commands that turn the observed state into the desired one. Those of `before` run first. */
 export function commandsFor(desired: DesiredNetwork, observed: ObservedNetwork): Commands {
   const { link } = desired;
   const found = observed.links.find(({ name }) => name === link?.name);

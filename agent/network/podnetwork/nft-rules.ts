@@ -5,6 +5,7 @@
 import { formatCidr } from '../../../api/meta/ip-addresses.ts';
 import { mergedRanges, type RuleInputs } from './packet-rules.ts';
 
+/** The table of these rules, which the agent owns as a whole. */
 export const NAT_TABLE = 'orchlet_pod_nat';
 
 const FACTS = { 4: { match: 'ip', multicast: '224.0.0.0/4' }, 6: { match: 'ip6', multicast: 'ff00::/8' } } as const;

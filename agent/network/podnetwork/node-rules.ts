@@ -9,6 +9,7 @@ import { NAT_TABLE, natScript } from './nft-rules.ts';
 import { jumps, packetRules, type RuleInputs } from './packet-rules.ts';
 import { GUARD_TABLE, guardScript } from './tunnel-guard.ts';
 
+/** The settings and the tools of the rules. */
 export interface NodeRulesOptions {
   readonly mode: NetworkMode;
   /** The UDP port of the tunnel. */
@@ -19,6 +20,10 @@ export interface NodeRulesOptions {
   readonly logger: Logger;
 }
 
+/**
+ * Owns the rules of this host. Each call compares with the last written rules, and writes nothing if they are equal and still
+ * there.
+ */
 export class NodeRules {
   readonly #options: NodeRulesOptions;
   /** The applied rules of each family. */

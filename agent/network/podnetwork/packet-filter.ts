@@ -13,6 +13,7 @@ const WAIT = ['-w', '10'];
 /** Docker calls this chain before its own rules, which it moves to the beginning of FORWARD whenever it creates a network. */
 const DOCKER_USER = 'DOCKER-USER';
 
+/** The iptables tools of one host. Operations reject with what the tools write to standard error. */
 export interface PodPacketFilter {
   /** Replaces the chains that the text names, atomically for each table. */
   apply(family: 4 | 6, rules: string): Promise<void>;
@@ -24,6 +25,7 @@ export interface PodPacketFilter {
   remove(family: 4 | 6): Promise<void>;
 }
 
+/** Uses the tools of this host, or those that `prefix` reaches. */
 export function podPacketFilter(prefix: readonly string[] = []): PodPacketFilter {
   const command = (family: 4 | 6, suffix: string, args: readonly string[]): [string, string[]] => {
     const [program = '', ...rest] = [...prefix, `${family === 4 ? 'iptables' : 'ip6tables'}${suffix}`, ...args];

@@ -14,6 +14,7 @@ const OUTWARD = `${CHAIN_PREFIX}-OUT`;
 const MASQUERADE = `${CHAIN_PREFIX}-NAT`;
 const DIRECT = `${CHAIN_PREFIX}-RAW`;
 
+/** The inputs of one address family. */
 export interface RuleInputs {
   readonly family: 4 | 6;
   /** The range of this node's pods. */
@@ -30,6 +31,7 @@ export interface RuleInputs {
   readonly masqueradeBit: number;
 }
 
+/** A jump from a built-in chain to one of our own, at the beginning of the chain or at its end. */
 export interface Jump {
   readonly table: 'raw' | 'nat' | 'filter';
   readonly from: string;
@@ -48,6 +50,7 @@ export function jumps({ bridge }: Pick<RuleInputs, 'bridge'>): readonly Jump[] {
   ];
 }
 
+/** Returns the text that replaces all chains of our own. */
 export function packetRules(inputs: RuleInputs): string {
   const { family, range, peerRanges, bridge, masqueradeBit } = inputs;
   const own = formatCidr(range);

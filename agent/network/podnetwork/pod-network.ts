@@ -45,6 +45,7 @@ interface NodeMemory {
   save(nodes: () => readonly ClusterNode[]): void;
 }
 
+/** What the network reads of the cluster and of this node, and the tools that change the host. */
 export interface PodNetworkOptions extends NodeRulesOptions {
   readonly nodeName: string;
   readonly nodes: Informer<Node>;
@@ -87,6 +88,7 @@ const GATHER_MS = 50;
 /** The MTU of the host, in bytes, if the interface with the node's address is not known. */
 const USUAL_MTU = 1500;
 
+/** Owns link, routes, rules and CNI configuration of this node. A failed turn is logged and retried. */
 export class PodNetwork {
   readonly #options: PodNetworkOptions;
   readonly #loop: WakeableLoop;

@@ -8,10 +8,12 @@
 import { type Cidr, formatIp, type Ip } from '../../../api/meta/ip-addresses.ts';
 import type { Peer } from './cluster-nodes.ts';
 
+/** The nftables table that the guard owns as a whole. */
 export const GUARD_TABLE = 'orchlet_pod_network';
 
 type GuardedPeer = Pick<Peer, 'addresses' | 'ranges'>;
 
+/** Returns the script for `nft -f` that replaces the table in one transaction. */
 export function guardScript(port: number, peers: readonly GuardedPeer[]): string {
   const list = (name: string, type: string, elements: readonly string[]): string =>
     `  ${name} {\n    type ${type}\n${elements.length === 0 ? '' : `    elements = { ${elements.join(', ')} }\n`}  }\n`;

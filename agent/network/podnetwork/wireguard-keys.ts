@@ -31,6 +31,7 @@ export async function readKeys(path: string): Promise<StoredKeys | undefined> {
   }
 }
 
+/** Generates a pair of X25519 keys. `nowMs` is stored as their age. */
 export function createKeys(nowMs: number): StoredKeys {
   const { privateKey, publicKey } = generateKeyPairSync('x25519');
   return {

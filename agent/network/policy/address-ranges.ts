@@ -2,8 +2,10 @@
 import { type Cidr, cidrSize, parseCidr, parseIp } from '../../../api/meta/ip-addresses.ts';
 import { type AllowedPorts, unionOfPorts } from './allowed-ports.ts';
 
+/** The version of IP. */
 export type AddressFamily = 4 | 6;
 
+/** All addresses from the first to the last, both included, as numbers of 32 or 128 bits. */
 export interface AddressRange {
   readonly family: AddressFamily;
   readonly first: bigint;
@@ -15,6 +17,7 @@ export interface PeerRange extends AddressRange {
   readonly ports: AllowedPorts;
 }
 
+/** Every address of both families. */
 export const ALL_ADDRESSES: readonly AddressRange[] = [
   { family: 4, first: 0n, last: (1n << 32n) - 1n },
   { family: 6, first: 0n, last: (1n << 128n) - 1n },

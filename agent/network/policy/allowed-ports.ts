@@ -3,12 +3,14 @@
 export const PROTOCOLS = ['TCP', 'UDP', 'SCTP'] as const;
 type Protocol = (typeof PROTOCOLS)[number];
 
+/** All ports of a protocol from the first to the last, both included. */
 export interface PortRange {
   readonly protocol: Protocol;
   readonly first: number;
   readonly last: number;
 }
 
+/** A set of ports in canonical form. */
 export interface AllowedPorts {
   /** All traffic, of other protocols as well. */
   readonly isAll: boolean;
@@ -17,9 +19,12 @@ export interface AllowedPorts {
   readonly key: string;
 }
 
+/** The largest port number. */
 export const LAST_PORT = 65_535;
+/** The set of a rule without ports. */
 export const ALL_PORTS: AllowedPorts = { isAll: true, ranges: [], key: 'all' };
 
+/** Sorts and merges the ranges, adjacent ones as well. */
 export function allowedPorts(ranges: readonly PortRange[]): AllowedPorts {
   const merged: { protocol: Protocol; first: number; last: number }[] = [];
   const order = (protocol: Protocol): number => PROTOCOLS.indexOf(protocol);
@@ -33,6 +38,7 @@ export function allowedPorts(ranges: readonly PortRange[]): AllowedPorts {
   return { isAll: false, ranges: merged, key };
 }
 
+/** Returns the ports that at least one set allows. */
 export function unionOfPorts(sets: readonly AllowedPorts[]): AllowedPorts {
   const [only] = sets;
   if (only !== undefined && sets.length === 1) return only;

@@ -14,14 +14,17 @@ import { refusedQueries, type RefusedQueries } from './name-servers.ts';
 import { Budget, type PeerMatch, PodIndex, TooManySteps } from './pod-index.ts';
 import type { PolicyInputs, PolicyPeer, PolicyPod, PolicySpec } from './policy-inputs.ts';
 
+/** The direction of packets, seen from the pod. */
 export type Direction = 'ingress' | 'egress';
 
+/** The peers of pods in one direction. An empty list denies everything. */
 export interface Profile {
   readonly id: string;
   /** Sorted, without overlaps. */
   readonly peers: readonly PeerRange[];
 }
 
+/** The profiles of all pods of this node, within the limits on ranges and steps. */
 export interface CompiledPolicies {
   /** The profiles of isolated addresses of this node, by canonical address. */
   readonly ingress: ReadonlyMap<string, Profile>;

@@ -70,6 +70,7 @@ interface Waiter {
   readonly reject: (error: Error) => void;
 }
 
+/** Owns the table and the pods that wait for their rules. */
 export class PolicyEnforcer {
   readonly #options: PolicyEnforcerOptions;
   /** The pods whose sandboxes are known, by namespace and name. */

@@ -4,6 +4,7 @@
  */
 import type { Namespace, NetworkPolicy, Pod } from '../../../api/machinery/kinds.ts';
 
+/** The specification of a NetworkPolicy, as the API server stores it. */
 export type PolicySpec = NonNullable<NetworkPolicy['spec']>;
 
 /** A peer of an ingress or egress rule. */
@@ -26,6 +27,7 @@ export interface PolicyPod {
   readonly isLocal: boolean;
 }
 
+/** All inputs of a compilation. The form is stored, so that fields may be added but keep their meaning. */
 export interface PolicyInputs {
   readonly policies: readonly { readonly namespace: string; readonly name: string; readonly spec: PolicySpec }[];
   readonly namespaces: readonly { readonly name: string; readonly labels: Readonly<Record<string, string>> }[];
@@ -50,6 +52,7 @@ interface ObservedState {
   readonly nameServers?: readonly string[];
 }
 
+/** The key of a pod in the tables of the enforcer: `namespace/name`. */
 export const podKey = ({ metadata }: { readonly metadata: Pod['metadata'] }): string =>
   `${metadata.namespace ?? ''}/${metadata.name ?? ''}`;
 
@@ -149,6 +152,7 @@ export function concernsPolicies(before: Pod, after: Pod): boolean {
   );
 }
 
+/** Compares two sets of labels, in any order of their keys. */
 export function sameLabels(a: Readonly<Record<string, string>>, b: Readonly<Record<string, string>>): boolean {
   const keys = Object.keys(a);
   return keys.length === Object.keys(b).length && keys.every((key) => Object.hasOwn(b, key) && a[key] === b[key]);

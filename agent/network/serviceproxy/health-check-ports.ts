@@ -7,6 +7,7 @@ import { createServer } from '../../../api/machinery/node-http.ts';
 import type { Logger } from '../../../api/component/logger.ts';
 import type { HealthCheckPort } from './service-ports.ts';
 
+/** Owns one HTTP server for each port. A port that is taken is logged and tried again with the next change. */
 export class HealthCheckPorts {
   readonly #logger: Logger;
   readonly #servers = new Map<number, { readonly server: Server; state: HealthCheckPort }>();

@@ -10,6 +10,7 @@ import { type Family, LOOPBACK } from './addresses.ts';
 import type { NameServer, RuleSettings } from './rule-writer.ts';
 import type { Endpoint, ServicePort } from './service-ports.ts';
 
+/** A rule in a built-in chain that jumps to a chain of our own. */
 export interface Jump {
   readonly table: 'nat' | 'filter';
   readonly from: string;
@@ -20,6 +21,7 @@ export interface Jump {
 
 const NEW = ['-m', 'conntrack', '--ctstate', 'NEW'];
 
+/** All jumps that must exist while rules are in effect, in the order of their chains. */
 export const JUMPS: readonly Jump[] = [
   { table: 'nat', from: 'PREROUTING', to: 'ORC-SERVICES', match: [] },
   { table: 'nat', from: 'OUTPUT', to: 'ORC-SERVICES', match: [] },
@@ -36,6 +38,7 @@ export const ACCEPT_JUMPS: readonly Jump[] = [
   { table: 'filter', from: 'FORWARD', to: 'ORC-ACCEPT', match: [] },
 ];
 
+/** The beginning of the names of all chains of the service proxy. */
 export const CHAIN_PREFIX = 'ORC-';
 
 /**
@@ -121,6 +124,7 @@ function redirects({ addresses, port }: NameServer): string[] {
   );
 }
 
+/** Returns the chains of the table `filter` with their rules, from all ports together. */
 export function filterChains(settings: RuleSettings, ports: readonly PortRules[]): [string, string[]][] {
   const { family, masqueradeBit, nameServer, localhostNodePorts, podCidrs } = settings;
   return [
@@ -146,6 +150,7 @@ export function filterChains(settings: RuleSettings, ports: readonly PortRules[]
   ];
 }
 
+/** Returns the chains and rules of one service port. They depend on this port and the settings only. */
 export function portRules(port: ServicePort, { family, podCidrs }: RuleSettings): PortRules {
   const rules = new PortChains(podCidrs);
   rules.service(port);

@@ -9,6 +9,7 @@ import type { ServicePort } from './service-ports.ts';
 import { type PortChange, replacePorts } from './service-table.ts';
 import { type Difference, joinLines, TrackedValues } from './tracked-values.ts';
 
+/** Holds the rules of one family: those that were written, and those that are to be written. */
 export class IptablesTransactions {
   readonly #nat = new TrackedValues();
   readonly #filter = new TrackedValues();

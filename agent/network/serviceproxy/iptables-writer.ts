@@ -8,6 +8,7 @@ import type { PacketFilter } from './iptables.ts';
 import type { RuleSettings, RuleWriter } from './rule-writer.ts';
 import type { PortChange } from './service-table.ts';
 
+/** The rule writer for hosts without nftables. A failed transaction is repeated with all chains. */
 export class IptablesWriter implements RuleWriter {
   readonly mode = 'iptables';
   /** Each transaction reads whole tables. */

@@ -16,6 +16,7 @@ const DOCKER_USER = 'DOCKER-USER';
 
 const tool = (family: Family, suffix = ''): string => `${family === 'IPv4' ? 'iptables' : 'ip6tables'}${suffix}`;
 
+/** The iptables tools of this host. Operations reject with what the tools write to standard error. */
 export interface PacketFilter {
   /** Replaces the chains that the text names, atomically for each table. */
   apply(family: Family, rules: string): Promise<void>;

@@ -34,6 +34,7 @@ interface NftElement {
   readonly value?: string;
 }
 
+/** Sets, maps, chains and elements of a table. Rules are texts in the syntax of `nft`. */
 export interface NftObjects {
   readonly sets: readonly NftSet[];
   readonly chains: readonly NftChain[];

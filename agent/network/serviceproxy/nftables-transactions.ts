@@ -20,6 +20,9 @@ const BREAK = '\n';
 /** A command with more elements is split. */
 const MOST_ELEMENTS = 500;
 
+/**
+ * Holds the objects of one family: those that were written, those that are to be written, and chains that wait to be deleted.
+ */
 export class NftablesTransactions {
   readonly #table: string;
   readonly #chains = new TrackedValues();

@@ -33,6 +33,7 @@ const PROBE: RuleSettings = {
   nameServer: { addresses: ['192.0.2.1'], port: 1 },
 };
 
+/** The rule writer for hosts with nftables, which is preferred. */
 export class NftablesWriter implements RuleWriter {
   readonly mode = 'nftables';
   readonly leastIntervalMs = 100;

@@ -4,6 +4,7 @@ import type { Clock } from '../../../api/machinery/clock.ts';
 import type { Family } from './addresses.ts';
 import type { ProxyMode } from './rule-writer.ts';
 
+/** Counts transactions of the rule writers. */
 export interface ProxyObserver {
   /** The rules of a family were written in this time. */
   synced(family: Family, seconds: number): void;
@@ -13,6 +14,7 @@ export interface ProxyObserver {
 
 const BUCKETS = Array.from({ length: 15 }, (_, power) => 0.001 * 2 ** power);
 
+/** Registers the metrics `kubeproxy_sync_proxy_rules_*`. */
 export function proxyMetrics(metrics: MetricsRegistry, clock: Clock): ProxyObserver {
   const labels = ['ip_family'];
   const durations = metrics.histogram({

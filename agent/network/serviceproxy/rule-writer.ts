@@ -5,8 +5,10 @@
 import type { Family } from './addresses.ts';
 import type { PortChange } from './service-table.ts';
 
+/** The way in which rules are written, with the names of kube-proxy's `--proxy-mode`. */
 export type ProxyMode = 'iptables' | 'nftables';
 
+/** What the rules of one family depend on besides the services. */
 export interface RuleSettings {
   readonly family: Family;
   /** The value of `--iptables-masquerade-bit`. */
@@ -24,11 +26,13 @@ export interface RuleSettings {
   readonly nameServer?: NameServer | undefined;
 }
 
+/** The DNS server of this node, which only this node and its pods may reach. */
 export interface NameServer {
   readonly addresses: readonly string[];
   readonly port: number;
 }
 
+/** Writes the rules of both families. Operations on one family do not overlap. */
 export interface RuleWriter {
   readonly mode: ProxyMode;
   /** The least time between two transactions. */

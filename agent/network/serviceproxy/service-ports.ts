@@ -11,11 +11,13 @@ import { canonicalAddress, canonicalRange, type Family, isWithin } from './addre
 
 type Protocol = 'TCP' | 'UDP' | 'SCTP';
 
+/** An address and port that traffic is translated to. */
 export interface Endpoint {
   readonly ip: string;
   readonly port: number;
 }
 
+/** One port of a service in one family, with everything that its rules depend on. */
 export interface ServicePort {
   /** `namespace/name:port`, which is unique in its family and protocol. Chains and comments are named after it. */
   readonly id: string;
@@ -82,6 +84,7 @@ export interface Place {
   readonly listeningPorts?: readonly string[];
 }
 
+/** Lists the endpoint slices of a service. */
 export type SlicesOf = (namespace: string, service: string) => readonly EndpointSlice[];
 
 /** Returns the port on which load balancers check this node for the service; `undefined` if there is none. */

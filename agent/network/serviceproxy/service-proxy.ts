@@ -58,6 +58,7 @@ const LONGEST_RETRY_MS = 60_000;
 const INSPECT_MS = 60_000;
 const FAMILIES: readonly Family[] = ['IPv4', 'IPv6'];
 
+/** Owns the rules of services of this network namespace. */
 export class ServiceProxy {
   readonly #options: ServiceProxyOptions;
   readonly #health: HealthCheckPorts;

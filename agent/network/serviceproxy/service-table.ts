@@ -48,6 +48,7 @@ const API_SERVERS = 'default/kubernetes';
 /** The ports of etcd, which often runs on the hosts of the API servers. */
 const ETCD_PORTS = [2379, 2380] as const;
 
+/** Owns the ports of one family and the claims on their addresses. */
 export class ServiceTable {
   readonly #options: ServiceTableOptions;
   /** The addresses and ports that services claim. */

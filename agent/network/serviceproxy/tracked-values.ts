@@ -5,6 +5,7 @@
  */
 import type { Slice } from '../../../api/machinery/time-slice.ts';
 
+/** A name whose desired value is not the one that was written. */
 export interface Difference {
   readonly name: string;
   /** `undefined` if it does not exist. */
@@ -12,6 +13,7 @@ export interface Difference {
   readonly after: string | undefined;
 }
 
+/** Owns the two tables. Memory is proportional to the number of names. */
 export class TrackedValues {
   readonly #desired = new Map<string, string>();
   readonly #written = new Map<string, string>();

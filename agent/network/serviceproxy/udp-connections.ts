@@ -18,6 +18,7 @@ export type Conntrack = (args: readonly string[]) => Promise<unknown>;
 /** Thousands of endpoints that change at once would occupy the host for minutes; their connections expire first. */
 const MOST_WAITING = 2000;
 const execute = promisify(execFile);
+/** Runs `conntrack` of this host, which exits with 1 if no entry matched. */
 export const hostConntrack: Conntrack = (args) => execute('conntrack', args, { timeout: 10_000 });
 
 /** Returns the arguments of the deletions that the changes require. Pure. */
@@ -57,6 +58,7 @@ function destinationsOf({ clusterIp, externalIps, loadBalancerIps, port, nodePor
   ];
 }
 
+/** Owns the queue of deletions. It is bounded, and what does not fit is dropped: entries expire by themselves. */
 export class UdpConnections {
   readonly #conntrack: Conntrack;
   readonly #logger: Logger;

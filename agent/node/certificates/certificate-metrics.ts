@@ -10,6 +10,7 @@ export interface CertificateObserver {
   failed(): void;
 }
 
+/** The observers of the two certificates: that for requests to the API server, and that of the agent's server. */
 export interface CertificateObservers {
   readonly client: CertificateObserver;
   readonly server: CertificateObserver;
@@ -31,6 +32,7 @@ const LIVES = [MINUTE_S, HOUR_S, 4 * HOUR_S, 8 * HOUR_S, 12 * HOUR_S, DAY_S, 4 *
   4 * YEAR_S,
 ]);
 
+/** Registers the kubelet's `certificate_manager` metrics. A certificate that is not used has a lifetime of +Inf. */
 export function certificateMetrics(metrics: MetricsRegistry, clock: Clock): CertificateObservers {
   const lifetime = (which: 'client' | 'server', called: string): ((notAfterMs: number | undefined) => void) => {
     const gauge = metrics

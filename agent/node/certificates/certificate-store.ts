@@ -10,6 +10,7 @@ import { syncFolder } from '../../../api/machinery/replace-file.ts';
 import { readRegularFile } from '../../files/regular-file.ts';
 import { type Certificate, parseCertificates } from '../../../api/pki/certificate.ts';
 
+/** A certificate with its key, as the file has them. */
 export interface StoredPair {
   readonly certificatePem: string;
   readonly keyPem: string;
@@ -18,6 +19,7 @@ export interface StoredPair {
   readonly storedAtMs: number | undefined;
 }
 
+/** The path of the link to the pair in use. */
 export function currentPath(directory: string, name: string): string {
   return join(directory, `${name}-current.pem`);
 }
@@ -56,6 +58,7 @@ async function storedAt(directory: string, name: string): Promise<number | undef
   return Number.isNaN(atMs) ? undefined : atMs;
 }
 
+/** Writes the pair with mode 0600 and moves the link to it. Files of earlier pairs stay, as with the kubelet. */
 export async function writePair(
   directory: string,
   name: string,

@@ -50,6 +50,7 @@ export function isOfFormerAuthority(certificatePem: string, ca: string): boolean
   return former.some((block) => certificate.verify(new X509Certificate(block).publicKey));
 }
 
+/** The CAs that this node trusts, with the newest bundle that it has accepted. */
 export class ClusterAuthority {
   readonly #options: AuthorityOptions;
   #ca: string;

@@ -10,6 +10,7 @@ import { readPair, type StoredPair, writePair } from './certificate-store.ts';
 import { requestCertificate, type SigningClient } from './request-certificate.ts';
 import { keepCertificate } from './rotation.ts';
 
+/** A certificate chain with its key, both as PEM. */
 export interface ServingPair {
   readonly certificatePem: string;
   readonly keyPem: string;

@@ -12,11 +12,13 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 
+/** A lock that delays the shutdown of the host. */
 export interface InhibitorLock {
   /** Resolves when the lock is released. */
   release(): Promise<void>;
 }
 
+/** The operations of the login manager. All reject if it does not answer. */
 export interface Logind {
   /** Resolves to the maximum time for which a lock delays a shutdown. */
   inhibitDelayMs(): Promise<number>;
@@ -39,6 +41,7 @@ const LINUX_CONFIGURATION = '/etc/systemd/logind.conf.d';
 const FILE_NAME = '99-kubelet.conf';
 /** `orchlet reset` removes the file if it begins with the line. */
 export const LOGIND_FILE = join(LINUX_CONFIGURATION, FILE_NAME);
+/** The first line of the configuration file of the agent. `orchlet reset` removes only a file that begins with it. */
 export const LOGIND_FIRST_LINE = '# The node agent waits so long for pods';
 
 interface LogindOptions {
@@ -48,6 +51,7 @@ interface LogindOptions {
   readonly environment?: NodeJS.ProcessEnv;
 }
 
+/** The login manager of this host, over the system bus. */
 export function systemLogind(options: LogindOptions = {}): Logind {
   const { configurationDirectory = LINUX_CONFIGURATION, environment: env = process.env } = options;
 

@@ -17,6 +17,7 @@ import type { Ending } from '../../pods/workers/pod-workers.ts';
 import type { InhibitorLock, Logind } from './logind.ts';
 import { graceSeconds, groupByPriority, type ShutdownPeriod, totalSeconds } from './shutdown-order.ts';
 
+/** What the shutdown reads and does. Periods are those of the configuration, the lowest priority first. */
 export interface NodeShutdownOptions {
   /** The periods of the shutdown. If empty, the login manager is not used. */
   readonly periods: readonly ShutdownPeriod[];
@@ -50,6 +51,7 @@ const DEFAULT_STOP_PERIODS: readonly ShutdownPeriod[] = [
   { priority: 2_000_000_000, seconds: 10 },
 ];
 
+/** Owns the lock and the order of the shutdown. `run` holds the lock until the host shuts down or the signal aborts. */
 export class NodeShutdown {
   readonly #options: NodeShutdownOptions;
   #isShuttingDown = false;

@@ -24,6 +24,7 @@ import { initialNode, type NodeIdentity, registerWithApi } from './node-registra
 import type { Capacity } from './reserved.ts';
 import { statusIsNow, type Transition, transitions } from './transitions.ts';
 
+/** What the node manager needs. Without a client the node exists in this process only. */
 export interface NodeManagerOptions {
   readonly client: Client | undefined;
   readonly clock: Clock;
@@ -77,6 +78,7 @@ export interface NodeStatusSource {
   listeningPorts(): Promise<readonly string[]>;
 }
 
+/** Owns the Node object of this agent. Only it writes the object and its lease. */
 export class NodeManager implements NodeInfo {
   readonly name: string;
   readonly #options: NodeManagerOptions;

@@ -12,6 +12,7 @@ import type { ImageInfo, RuntimeFeatures, RuntimeInfo } from '../../runtime/runt
 type NodeStatus = NonNullable<NodeObject['status']>;
 type NodeCondition = NonNullable<NodeStatus['conditions']>[number];
 
+/** All inputs of the status, as they were measured for one update. */
 export interface NodeFacts {
   readonly name: string;
   readonly hostname: string;
@@ -76,6 +77,7 @@ const setters: readonly Setter[] = [
   setReady,
 ];
 
+/** Returns a copy with the status that the facts imply. Conditions, annotations and addresses of other writers stay. */
 export function withStatus(node: NodeObject, facts: NodeFacts): NodeObject {
   const status = structuredClone(node.status ?? {});
   for (const set of setters) set(status, facts);

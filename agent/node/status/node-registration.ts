@@ -9,6 +9,9 @@ import { isAlreadyExists, isNotFound } from '../../../api/meta/status-error.ts';
 import { systemInfo } from '../../host/host-facts.ts';
 import type { NodeObject } from '../../model/node.ts';
 
+/**
+ * What the agent states about its node when it registers it: the flags `--node-labels`, `--register-with-taints` and others.
+ */
 export interface NodeIdentity {
   readonly nodeName: string;
   readonly registerSchedulable: boolean;

@@ -11,6 +11,7 @@ interface Reservations {
   readonly cpus: string;
 }
 
+/** The resources of a host or what remains of them. */
 export interface Capacity {
   readonly cpus: number;
   readonly memoryBytes: number;

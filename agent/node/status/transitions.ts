@@ -1,6 +1,7 @@
 /** The events about the node: conditions that changed, and a host that has been rebooted. */
 import type { NodeObject } from '../../model/node.ts';
 
+/** An event about the node, with the reason and the message of the kubelet. */
 export interface Transition {
   readonly type: 'Normal' | 'Warning';
   readonly reason: string;
@@ -16,6 +17,7 @@ const TRANSITIONS: ReadonlyMap<string, readonly [whenTrue: string, otherwise: st
   }),
 );
 
+/** The event for a condition that changed, such as `NodeReady` or `NodeHasDiskPressure`. */
 export function statusIsNow(node: string, reason: string): Transition {
   return { type: 'Normal', reason, message: `Node ${node} status is now: ${reason}` };
 }

@@ -14,11 +14,14 @@ import { ConfigurationError } from '../../model/configuration-error.ts';
 import { readField } from './field-value.ts';
 import { positionsOf, type Positions } from './yaml-positions.ts';
 
+/** The only `apiVersion` that is accepted. */
 export const CONFIG_VERSION = 'kubelet.config.k8s.io/v1beta1';
+/** The only `kind` that is accepted. */
 export const CONFIG_KIND = 'KubeletConfiguration';
 const MAX_BYTES = 1 << 20;
 const MOST_MISTAKES = 10;
 
+/** A file that was read. `file` is its absolute path. */
 export interface ConfigFile {
   readonly file: string;
   /** The fields of the file without apiVersion and kind. */

@@ -19,6 +19,7 @@ import { validateOptions } from './validate-options.ts';
 /** `default`, `flag`, or the path of the file. */
 export type Origin = string;
 
+/** The options with which the agent runs, immutable until it restarts. */
 export interface EffectiveOptions {
   readonly flags: AgentFlags;
   /** The origin of each value by the option's key. */

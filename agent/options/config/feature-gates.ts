@@ -5,6 +5,7 @@
 import { type ActiveGate, activeGates, featureGates, type GateStage } from '../feature-gates.ts';
 import { ConfigurationError } from '../../model/configuration-error.ts';
 
+/** The state of all feature gates. Gates that the agent does not read have a state too, for the metrics. */
 export interface FeatureGates {
   enabled(gate: ActiveGate): boolean;
   /** Every gate with its state, for the metrics. */

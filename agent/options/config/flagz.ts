@@ -11,6 +11,7 @@ import type { EffectiveOptions } from './effective-options.ts';
 /** The flags whose values may contain passwords. */
 const SECRET = new Set(['manifest-url-header', 'storage-driver-password']);
 
+/** Returns the values as texts by the names of the flags. Secrets are replaced by `CLASSIFIED`, as Kubernetes does. */
 export function flagz({ flags, origins }: EffectiveOptions): Readonly<Record<string, string>> {
   const values = flags as Readonly<Record<string, FlagTypes[FlagType]>>;
   return Object.fromEntries(

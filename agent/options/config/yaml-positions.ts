@@ -6,6 +6,7 @@ interface Position {
   readonly column: number;
 }
 
+/** The positions of one text. */
 export interface Positions {
   /**
    * Returns the position of a path in the first document. If the path is not found, because an alias or a merge provides it,

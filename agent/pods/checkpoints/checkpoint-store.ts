@@ -33,6 +33,7 @@ const MAX_BYTES = 64 * 1024 * 1024;
 /** Returns the value when it is written. `undefined` removes the file. */
 type Value = () => unknown;
 
+/** Owns the directory. Keys are relative paths, whose parts are safe as file names; `boundedKey` makes them. */
 export class CheckpointStore {
   readonly #options: CheckpointStoreOptions;
   readonly #dirty = new Map<string, Value>();

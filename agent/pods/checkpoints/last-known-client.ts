@@ -41,6 +41,7 @@ interface LastKnownClientOptions {
   readonly clock: Clock;
 }
 
+/** Wraps the client of one API server. Writes and watches are passed through. */
 export class LastKnownClient implements Client {
   readonly #client: Client;
   readonly #store: CheckpointStore;
@@ -149,6 +150,7 @@ export class LastKnownClient implements Client {
   }
 }
 
+/** The key under which an object is stored. It is bounded in length, as names of objects may be longer than those of files. */
 export function objectKey(resource: string, namespace: string, name: string): string {
   return boundedKey(`objects/${resource}_`, namespace === '' ? name : `${namespace}_${name}`);
 }

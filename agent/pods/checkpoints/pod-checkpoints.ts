@@ -12,6 +12,7 @@ import { configMapNames, secretNames } from '../../volumes/referenced-objects.ts
 import type { CheckpointStore } from './checkpoint-store.ts';
 import { objectKey, tokenPrefix } from './last-known-client.ts';
 
+/** Reads and writes the values of the store. What cannot be decoded counts as missing and is logged. */
 export class PodCheckpoints {
   readonly #store: CheckpointStore;
   readonly #logger: Logger;
@@ -126,6 +127,7 @@ export class PodCheckpoints {
 export const SERVED_BY = 'orchlet.local/served-by';
 /** Annotations of the same service: the pod network that agents set up, and the ranges of all pods, with commas between. */
 export const POD_NETWORK = 'orchlet.local/pod-network';
+/** The annotation in which a stored node keeps its pod ranges. */
 export const POD_RANGES = 'orchlet.local/pod-ranges';
 
 function isPod(value: unknown): value is Pod {

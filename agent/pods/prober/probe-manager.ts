@@ -4,6 +4,7 @@ import type { ProbeKind, ProbeResult, ProbeResults } from '../../runtime/kuberun
 import type { Probe } from './probe-run.ts';
 import { type ProbeChange, type ProbeOptions, type ProbeResultStore, ProbeWorker } from './probe-worker.ts';
 
+/** Owns the probes of all pods. */
 export interface ProbeManager extends ProbeResults {
   addPod(pod: Pod): void;
   removePod(podUid: string): void;
@@ -19,6 +20,7 @@ export interface ProbeManager extends ProbeResults {
 
 const KINDS: readonly ProbeKind[] = ['startup', 'readiness', 'liveness'];
 
+/** Creates a prober without pods. */
 export function createProbeManager(options: ProbeOptions): ProbeManager {
   return new Prober(options);
 }

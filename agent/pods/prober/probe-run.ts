@@ -6,8 +6,10 @@ import { probeExec, probeGrpc, probeHttp, probeTcp, type ProbeOutcome } from './
 
 const ATTEMPTS = 3;
 
+/** A probe as the container specifies it, with defaults. */
 export type Probe = NonNullable<Container['livenessProbe']>;
 
+/** What probes need of the runtime. */
 export interface ProbeExecution {
   /** Runs a command in a container. Its output has standard output and standard error. */
   readonly exec: (

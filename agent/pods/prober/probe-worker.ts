@@ -20,6 +20,7 @@ export interface ProbeChange {
   readonly result: ProbeResult;
 }
 
+/** What all workers share. */
 export interface ProbeOptions extends ProbeExecution {
   readonly clock: Clock;
   readonly events: PodEventRecorder;
@@ -52,6 +53,7 @@ interface ProbeWorkerOptions extends ProbeOptions {
   readonly results: ProbeResultStore;
 }
 
+/** Owns the schedule and the results of one probe. */
 export class ProbeWorker {
   readonly podUid: string;
   readonly kind: ProbeKind;

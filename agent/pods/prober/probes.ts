@@ -8,6 +8,7 @@ import { GrpcError } from '../../../api/grpc/grpc-error.ts';
 import { createDialer } from '../../../api/machinery/dialer.ts';
 import { dialMessage, hostPort, type HttpGet, httpGet } from '../../runtime/kuberuntime/http-get.ts';
 
+/** The outcome of one execution. `unknown` changes no result, and `warning` counts as success. */
 export interface ProbeOutcome {
   readonly result: 'success' | 'failure' | 'unknown' | 'warning';
   readonly output: string;
@@ -36,6 +37,7 @@ export async function probeHttp(target: HttpTarget): Promise<ProbeOutcome> {
   }
 }
 
+/** Succeeds when the connection is established, and closes it at once. */
 export function probeTcp(host: string, port: number, timeoutMs: number): Promise<ProbeOutcome> {
   return new Promise((resolve) => {
     const refused = probeRefusal(host, port);

@@ -21,6 +21,7 @@ const OWNED_CONDITIONS: ReadonlySet<string> = new Set([
 /** Conditions that the agent and others write. */
 const SHARED_CONDITIONS: ReadonlySet<string> = new Set(['DisruptionTarget']);
 
+/** Whether the phase is final: such a pod never runs again. */
 export function isTerminalPhase(phase: string | undefined): boolean {
   return phase === 'Succeeded' || phase === 'Failed';
 }

@@ -35,6 +35,7 @@ interface Kept {
   terminated: boolean;
 }
 
+/** Owns the statuses. Statuses that are passed in or returned are shared and must not be changed. */
 export interface StatusManager {
   /** Normalizes and stores the status, and sends it if it differs from the status at the API server. */
   set(pod: Pod, status: PodStatus): void;
@@ -81,6 +82,7 @@ interface StatusManagerOptions {
 const RESYNC_MS = 10_000;
 const CONCURRENT_WRITES = 8;
 
+/** Creates a manager without pods. Without a client it sends nothing. */
 export function createStatusManager(options: StatusManagerOptions): StatusManager {
   return new PodStatusManager(options);
 }

@@ -17,6 +17,7 @@ type PreemptionChoice =
   /** The resources that would still be missing without every less important pod. */
   | { readonly kind: 'impossible'; readonly missing: readonly Need[] };
 
+/** Returns the pods to terminate, or the resources that remain short even without all pods of lower priority. */
 export function preemptionVictims(
   critical: Pod,
   others: readonly Pod[],

@@ -19,10 +19,12 @@ export interface LackingResource {
   readonly capacity: bigint;
 }
 
+/** Why a pod does not fit: a resource that is short, or a predicate with the name and the text of the scheduler. */
 export type Misfit =
   | LackingResource
   | { readonly kind: 'predicate'; readonly name: string; readonly description: string };
 
+/** Returns all reasons; none if the pod fits beside the others. */
 export function misfits(pod: Pod, others: readonly Pod[], node: NodeObject): readonly Misfit[] {
   return [
     ...lackingResources(pod, others, node),
@@ -118,6 +120,7 @@ interface HostPort {
   readonly ip: string;
 }
 
+/** The ports that the pod takes on the host. An `ip` of '' stands for all addresses. */
 export function hostPorts(pod: Pod): readonly HostPort[] {
   return [
     ...pod.spec.containers,

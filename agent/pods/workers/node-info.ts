@@ -1,6 +1,7 @@
 /** Defines what the pod workers and the volumes read of their node. The node manager implements it. */
 import type { NodeObject } from '../../model/node.ts';
 
+/** The node of this agent. Results are shared and must not be changed. */
 export interface NodeInfo {
   readonly name: string;
   /** Returns the node as the API server last had it, else as the agent would register it. */

@@ -10,17 +10,20 @@ import { qosClass } from '../../runtime/kuberuntime/resources.ts';
 import { preemptionVictims } from './critical-preemption.ts';
 import { type Misfit, misfits } from './node-fit.ts';
 
+/** Why a pod is not admitted, as its status shows it. */
 export interface Refusal {
   readonly reason: string;
   readonly message: string;
 }
 
+/** The decision about a pod. */
 export type Verdict =
   | { readonly kind: 'admit' }
   | { readonly kind: 'refuse'; readonly refusal: Refusal }
   /** The pod fits after the victims have terminated, which hold too much of the resource. */
   | { readonly kind: 'preempt'; readonly victims: readonly Pod[]; readonly resource: string };
 
+/** Decides about pods one at a time, in the order of their arrival. */
 export interface PodAdmission {
   admit(pod: Pod, others: readonly Pod[]): Verdict;
 }
@@ -50,6 +53,7 @@ const SAFE_SYSCTLS = new Set([
   'net.ipv4.tcp_wmem',
 ]);
 
+/** The rules read the state of the node at each decision. */
 export function createPodAdmission(options: AdmissionOptions): PodAdmission {
   return {
     admit(pod, others) {

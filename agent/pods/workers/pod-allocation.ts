@@ -31,6 +31,7 @@ interface PodAllocationsOptions {
   readonly memoryManagerPolicy: string;
 }
 
+/** Owns the allocations of all pods. Returned pods are copies where the resources differ. */
 export class PodAllocations {
   readonly #options: PodAllocationsOptions;
   readonly #allocations = new Map<string, Allocation>();

@@ -6,6 +6,7 @@ import { isMirrorPod } from '../../model/pod-kinds.ts';
 
 const fullName = (namespace: string, name: string): string => `${namespace}/${name}`;
 
+/** Owns the tables. A mirror pod is listed apart from the static pod that it shows. */
 export class PodManager {
   readonly #pods = new Map<string, Pod>();
   readonly #mirrors = new Map<string, Pod>();

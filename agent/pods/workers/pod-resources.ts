@@ -8,6 +8,7 @@ import type { Container, ContainerStatusJson, Pod } from '../../model/pod.ts';
 type Resources = NonNullable<Container['resources']>;
 type List = Readonly<Record<string, string | undefined>>;
 
+/** The resizable resources of a pod. */
 export interface PodResources {
   /** Absent if the pod states none as a whole. */
   readonly pod: Resources | undefined;
@@ -30,6 +31,7 @@ export function resizeDetails(pod: Pod, error: string | undefined): string {
   });
 }
 
+/** The resources of a specification, those of init containers included. */
 export function resourcesOf(pod: Pod): PodResources {
   return {
     pod: pod.spec.resources,

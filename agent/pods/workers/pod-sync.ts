@@ -28,6 +28,7 @@ import { isStaticPod } from '../../model/pod-kinds.ts';
 import type { PodManager } from './pod-manager.ts';
 import { type Ending, isEnded, type PodSyncer, type SyncOutcome } from './pod-workers.ts';
 
+/** The parts of the agent that the steps use. */
 export interface PodSyncOptions {
   readonly runtime: Runtime;
   readonly runtimeName: string;
@@ -69,6 +70,7 @@ const DEADLINE = {
   message: 'Pod was active on the node longer than the specified deadline',
 };
 
+/** Executes the steps. Failures of containers are reported in the outcome and do not reject. */
 export class PodSync implements PodSyncer {
   readonly #options: PodSyncOptions;
   /** Termination messages by container id. Each is read once, because a terminated container does not change it. */

@@ -11,6 +11,7 @@ import type { Pod, PodStatus } from '../../model/pod.ts';
 import { formatPod, podFullName } from '../../runtime/kuberuntime/pod-containers.ts';
 import { isStaticPod } from '../../model/pod-kinds.ts';
 
+/** How a pod terminates, from the eviction, deadline or deletion that caused it. */
 export interface Ending {
   /** Overrides the pod's grace period. */
   readonly gracePeriodSeconds: number | undefined;
@@ -18,6 +19,7 @@ export interface Ending {
   readonly status: { readonly reason: string; readonly message: string } | undefined;
 }
 
+/** The state of a worker. `waiting` is that of a static pod whose predecessor `forUid` has not finished. */
 export type PodState =
   | { readonly kind: 'waiting'; readonly forUid: string }
   | { readonly kind: 'syncing' }
@@ -25,6 +27,7 @@ export type PodState =
   | { readonly kind: 'terminated'; readonly ending: Ending }
   | { readonly kind: 'finished' };
 
+/** The result of one sync. */
 export interface SyncOutcome {
   /** All containers have exited and none is started again. */
   readonly ended: boolean;
@@ -34,6 +37,7 @@ export interface SyncOutcome {
   readonly retryAtMs: number | undefined;
 }
 
+/** The steps of a pod's life. A step that rejects is retried with a backoff. */
 export interface PodSyncer {
   sync(pod: Pod, signal: AbortSignal): Promise<SyncOutcome>;
   /**
@@ -78,6 +82,7 @@ const CLOSE_WITHIN_MS = 5_000;
 /** The shortest delay, so that a step that is overdue does not become a tight loop. */
 const SOON_MS = 50;
 
+/** Owns one worker for each pod. Methods return at once, apart from those that say that they wait. */
 export class PodWorkers {
   readonly #options: PodWorkersOptions;
   readonly #workers = new Map<string, Worker>();

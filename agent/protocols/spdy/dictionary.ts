@@ -29,4 +29,5 @@ function build(): Buffer {
   return Buffer.concat([...parts, Buffer.from(TAIL, 'latin1')]);
 }
 
+/** The bytes for `setDictionary` of zlib. Both ends must use the same ones. */
 export const DICTIONARY: Buffer = build();

@@ -13,12 +13,15 @@ export const FRAME = {
   headers: 8,
   windowUpdate: 9,
 } as const;
+/** The flag of a frame after which its sender sends no more on the stream. */
 export const FLAG_FIN = 1;
+/** The status codes of RST_STREAM frames. */
 export const STATUS = { protocolError: 1, invalidStream: 2, refusedStream: 3, cancel: 5 } as const;
 
 const VERSION = 3;
 const HEADER_BYTES = 8;
 
+/** A decoded frame. `kind` is the type of a control frame, such as 1 for SYN_STREAM. */
 export type Frame =
   | { readonly type: 'data'; readonly streamId: number; readonly fin: boolean; readonly payload: Buffer }
   | { readonly type: 'control'; readonly kind: number; readonly flags: number; readonly payload: Buffer };
@@ -70,6 +73,7 @@ export class FrameReader {
   }
 }
 
+/** Encodes a control frame of version 3. The payload must be shorter than 16 MiB. */
 export function controlFrame(kind: number, flags: number, payload: Buffer): Buffer {
   const header = Buffer.alloc(HEADER_BYTES);
   header.writeUInt32BE((0x80000000 | (VERSION << 16) | kind) >>> 0, 0);

@@ -18,6 +18,7 @@ interface StreamOwner {
   forget(id: number, end: { readonly isUnfinished: boolean; readonly hasPeerEnded: boolean }): void;
 }
 
+/** One stream. Writes wait until the peer's window has room, and an end of either side leaves the other open. */
 export class SpdyStream extends Duplex {
   readonly id: number;
   readonly headers: Readonly<Record<string, string>>;

@@ -26,6 +26,10 @@ export function partsOn(signal: Signal, { dedicatedImages, splitContainers }: St
   return signal.startsWith('nodefs.') ? ['logs', 'volumes'] : ['layers'];
 }
 
+/**
+ * `parts` are what counts for the scarce filesystem. A pod without any measurement has no consumption, which is not the same as
+ * 0.
+ */
 export function consumptionFrom(
   usage: UsageSnapshot,
   storage: ReadonlyMap<string, PodStorage>,

@@ -66,6 +66,7 @@ const CLEANUP_WAIT_MS = 30_000;
 const IMMEDIATE_GRACE_SECONDS = 1;
 const DEFAULT_GRACE_SECONDS = 30;
 
+/** Owns the state of the thresholds. It evicts at most one pod between two readings of the signals. */
 export class EvictionManager {
   readonly #deps: EvictionDeps;
   /** The signal of the current run. */

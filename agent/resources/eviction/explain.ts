@@ -24,11 +24,13 @@ import {
 } from './thresholds.ts';
 import type { Pod } from '../../model/pod.ts';
 
+/** The question that a report answers. */
 export interface SupposedPressure {
   /** The signal that is assumed to be below its threshold; `undefined` for the actual state. */
   readonly signal: Signal | undefined;
 }
 
+/** The report as JSON. Amounts are texts such as `100Mi`. */
 export interface EvictionReport {
   readonly signals: readonly {
     readonly signal: Signal;
@@ -75,6 +77,7 @@ interface ExplainInput {
   readonly nowMs: number;
 }
 
+/** Computes the report from one observation. It ranks the pods as the eviction manager does. */
 export function explainEviction(input: ExplainInput): EvictionReport {
   const { settings, state, host, supposed } = input;
   const { observations } = host;

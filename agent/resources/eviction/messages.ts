@@ -11,6 +11,7 @@ import {
   resourceOf,
 } from './thresholds.ts';
 
+/** What one container has used when its pod was evicted. */
 export interface ContainerConsumption {
   readonly name: string;
   readonly memoryBytes: number;
@@ -22,6 +23,7 @@ interface EvictionMessage {
   readonly annotations: Readonly<Record<string, string>>;
 }
 
+/** The messages of pods that exceed a limit of local storage. */
 export const evictionWords = {
   emptyDir: (volume: string, limit: string): string =>
     `Usage of EmptyDir volume "${volume}" exceeds the limit "${limit}". `,
@@ -31,6 +33,7 @@ export const evictionWords = {
     `Container ${container} exceeded its local ephemeral storage limit "${limit}". `,
 };
 
+/** Returns the message and the annotations of the event for a pod that is evicted because of a scarce resource. */
 export function evictionMessage(
   pod: Pod,
   resource: StarvedResource,

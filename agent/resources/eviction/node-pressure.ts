@@ -9,6 +9,7 @@ const CONDITIONS: Readonly<Record<PressureKind, Condition>> = {
   pid: 'PIDPressure',
 };
 
+/** Owns the conditions that hold now. Without an eviction manager none does. */
 export class NodePressure {
   #conditions: ReadonlySet<Condition> = new Set();
 

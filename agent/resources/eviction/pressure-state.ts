@@ -4,6 +4,7 @@
  */
 import { type Condition, conditionOf, type Observations, type Threshold, thresholdsMet } from './thresholds.ts';
 
+/** The state after one observation. It is replaced and never changed. */
 export interface PressureState {
   /** The thresholds that are crossed, or were crossed and have not recovered by the minimum reclaim. */
   readonly met: readonly Threshold[];
@@ -14,6 +15,7 @@ export interface PressureState {
   readonly conditions: ReadonlySet<Condition>;
 }
 
+/** The state before the first observation. */
 export const CALM: PressureState = { met: [], firstMetAtMs: new Map(), seenAtMs: new Map(), conditions: new Set() };
 
 interface PressureStep {

@@ -15,6 +15,7 @@ export interface PodConsumption {
   readonly inodes: number;
 }
 
+/** A pod with what decides its place. Amounts are bytes, or numbers of inodes or processes. */
 export interface RankedPod {
   readonly pod: Pod;
   readonly usage: number | undefined;

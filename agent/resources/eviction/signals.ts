@@ -17,11 +17,13 @@ interface SignalSources {
   readonly allocatableMemoryBytes: () => number;
 }
 
+/** The signals that could be read, with the storage of the node from which some of them come. */
 export interface HostObservations {
   readonly observations: Observations;
   readonly storage: NodeStorage;
 }
 
+/** A signal whose source cannot be read is absent, so that its thresholds neither cross nor recover. */
 export async function observeSignals(sources: SignalSources): Promise<HostObservations> {
   const allocatable = sources.allocatableMemoryBytes();
   const [node, allPods, storage] = await Promise.all([
@@ -54,6 +56,7 @@ export async function observeSignals(sources: SignalSources): Promise<HostObserv
   return { observations: found, storage };
 }
 
+/** Which of the node's filesystems are apart. The signals of a filesystem that is not apart are those of the root directory. */
 export interface StorageLayout {
   /** Images are on another filesystem than the root directory. */
   readonly dedicatedImages: boolean;
@@ -61,6 +64,7 @@ export interface StorageLayout {
   readonly splitContainers: boolean;
 }
 
+/** Compares device numbers. A runtime that does not report its filesystems counts as one on the root directory's. */
 export function layoutOf(storage: NodeStorage): StorageLayout {
   const [root, images, containers] = [
     storage.root?.device,

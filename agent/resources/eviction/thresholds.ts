@@ -12,6 +12,7 @@ import {
   wholeUnits,
 } from '../../../api/meta/quantity.ts';
 
+/** The signals in the order in which thresholds are listed. */
 export const SIGNALS = [
   'memory.available',
   'allocatableMemory.available',
@@ -24,7 +25,9 @@ export const SIGNALS = [
   'pid.available',
 ] as const;
 
+/** The name of a signal, as in `--eviction-hard`. */
 export type Signal = (typeof SIGNALS)[number];
+/** A pressure condition of the node. */
 export type Condition = 'MemoryPressure' | 'DiskPressure' | 'PIDPressure';
 /** The scarce resources, with their names in requests and messages. */
 export type StarvedResource = 'memory' | 'ephemeral-storage' | 'inodes' | 'pids';
@@ -53,6 +56,7 @@ const MEANINGS: Readonly<Record<Signal, Meaning>> = {
 /** An amount (`100Mi`), or a share of the capacity. */
 type ThresholdValue = { readonly quantity: Quantity } | { readonly percent: number };
 
+/** A parsed threshold. */
 export interface Threshold {
   readonly signal: Signal;
   readonly value: ThresholdValue;
@@ -72,13 +76,16 @@ export interface EvictionSettings {
   readonly localStorage: boolean;
 }
 
+/** The measurement of a signal, in bytes, inodes or process ids. */
 export interface Observation {
   readonly available: number;
   readonly capacity: number;
 }
 
+/** The measured signals. Signals that could not be measured are absent. */
 export type Observations = ReadonlyMap<Signal, Observation>;
 
+/** The values of the flags `--eviction-*`, by signal. */
 export interface ThresholdFlags {
   readonly hard: Readonly<Record<string, string>>;
   readonly soft: Readonly<Record<string, string>>;
@@ -88,6 +95,7 @@ export interface ThresholdFlags {
   readonly enforcePods: boolean;
 }
 
+/** The kubelet's defaults on Linux, which `mergeDefaultEvictionSettings` adds to `--eviction-hard`. */
 export const DEFAULT_HARD: Readonly<Record<string, string>> = {
   'memory.available': '100Mi',
   'nodefs.available': '10%',
@@ -96,6 +104,7 @@ export const DEFAULT_HARD: Readonly<Record<string, string>> = {
   'imagefs.inodesFree': '5%',
 };
 
+/** Thrown for a value of a flag that is not valid. The agent does not start. */
 export class ThresholdError extends Error {
   override readonly name = 'ThresholdError';
 }
@@ -194,6 +203,10 @@ export function isMet(
   return amountOf(threshold.value, observation.capacity) + reclaim > observation.available;
 }
 
+/**
+ * Returns the thresholds that are crossed. With `withReclaim`, a threshold stays crossed until the minimum reclaim is available
+ * as well.
+ */
 export function thresholdsMet(
   thresholds: readonly Threshold[],
   observations: Observations,
@@ -205,8 +218,10 @@ export function thresholdsMet(
   });
 }
 
+/** The condition that a crossed threshold of the signal sets. */
 export const conditionOf = (signal: Signal): Condition => MEANINGS[signal].condition;
 
+/** The resource that pods are ranked by. */
 export const resourceOf = (signal: Signal): StarvedResource => MEANINGS[signal].resource;
 
 /** Sorts by urgency: memory comes first, and the others keep their order. */

@@ -34,6 +34,7 @@ export function goMap(entries: readonly (readonly [key: string | number, value: 
   return `map[${sorted.map(([key, value]) => `${key}:${value}`).join(' ')}]`;
 }
 
+/** Prints values as Go prints a slice of strings or numbers. */
 export function goSlice(values: readonly (string | number)[]): string {
   return `[${values.join(' ')}]`;
 }

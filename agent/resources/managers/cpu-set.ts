@@ -2,6 +2,7 @@
 
 export type CpuSet = ReadonlySet<number>;
 
+/** The empty set, which is shared. */
 export const NO_CPUS: CpuSet = new Set();
 
 /** Throws if the text is not a CPU list. */
@@ -19,6 +20,7 @@ export function parseCpuSet(text: string): CpuSet {
   return cpus;
 }
 
+/** Returns the CPU numbers in ascending order. */
 export function sortedCpus(cpus: CpuSet): number[] {
   return [...cpus].sort((left, right) => left - right);
 }
@@ -37,6 +39,7 @@ export function formatCpuSet(cpus: CpuSet): string {
   return ranges.join(',');
 }
 
+/** Whether both sets have the same CPUs. */
 export function sameCpus(left: CpuSet, right: CpuSet): boolean {
   return left.size === right.size && left.isSubsetOf(right);
 }

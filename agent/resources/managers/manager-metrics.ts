@@ -19,6 +19,7 @@ const DEVICE_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
 
 type Counter = (name: string, help: string, labels?: readonly string[]) => ReturnType<MetricsRegistry['counter']>;
 
+/** Returns the observers that the managers call. A registry takes them once. */
 export function registerManagerMetrics(metrics: MetricsRegistry): ManagerMetrics {
   const counter: Counter = (name, help, labels = []) => metrics.counter({ name, help, labels });
   const claims = metrics.histogram({

@@ -30,6 +30,7 @@ interface PolicyManagerOptions<P extends Policy, S extends State> {
   readonly name: string;
 }
 
+/** Subclasses provide the policy and what containers get of its allocations. */
 export abstract class PolicyManager<P extends Policy, S extends State> implements HintProvider {
   protected readonly policy: P | undefined;
   protected readonly state: S;

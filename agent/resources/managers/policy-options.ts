@@ -27,6 +27,7 @@ interface OptionGates {
   readonly beta: boolean;
 }
 
+/** The options of the static CPU policy; all are off by default. */
 export interface CpuPolicyOptions {
   readonly fullPhysicalCpusOnly: boolean;
   readonly distributeAcrossNuma: boolean;
@@ -36,6 +37,9 @@ export interface CpuPolicyOptions {
   readonly alignByUncoreCache: boolean;
 }
 
+/**
+ * The options of the topology manager. More than `maxNumaNodes` NUMA nodes need an option, because the merge is exponential.
+ */
 export interface TopologyPolicyOptions {
   readonly preferClosest: boolean;
   readonly maxNumaNodes: number;

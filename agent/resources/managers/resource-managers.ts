@@ -47,6 +47,7 @@ interface ResourceManagersOptions {
 
 const SWEEP_MS = 60_000;
 
+/** The managers as the rest of the agent uses them. */
 export class ResourceManagers {
   readonly #options: ResourceManagersOptions;
   /** Serializes admissions, because each must see the allocations of the one before it. */

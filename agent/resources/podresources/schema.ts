@@ -29,6 +29,7 @@ export const POD_RESOURCES_MESSAGES = {
   CDIDevice: { name: '1 string' },
 } as const;
 
+/** The methods that the agent serves. */
 export const POD_RESOURCES_METHODS = {
   list: ['v1.PodResourcesLister', 'ListPodResourcesRequest', 'ListPodResourcesResponse'],
   getAllocatableResources: ['v1.PodResourcesLister', 'AllocatableResourcesRequest', 'AllocatableResourcesResponse'],

@@ -5,6 +5,7 @@ import type { ProcessUsage } from './process-usage.ts';
 
 type Read = (usage: CgroupUsage) => number | undefined;
 
+/** Converts nanoseconds. */
 export const seconds = (ns: number): number => ns / 1e9;
 
 /** The name, the help text and the function that reads the value. */
@@ -67,6 +68,7 @@ export const COUNTERS: readonly (readonly [string, string, Read])[] = [
   }),
 ];
 
+/** Name, help and value of the gauges of a cgroup. */
 export const GAUGES: readonly (readonly [string, string, Read])[] = [
   ['container_memory_cache', 'Number of bytes of page cache memory.', ({ memory }) => memory.cacheBytes],
   ['container_memory_kernel_usage', 'Size of kernel memory allocated in bytes.', ({ memory }) => memory.kernelBytes],
@@ -118,18 +120,23 @@ export const GAUGES: readonly (readonly [string, string, Read])[] = [
 
 const family = (type: 'counter' | 'gauge', name: string, help: string) => ({ name, type, help }) as const;
 
+/** The CPU time of a cgroup, in seconds. */
 export const CPU = family('counter', 'container_cpu_usage_seconds_total', 'Cumulative cpu time consumed in seconds.');
+/** Page faults, minor and major, of a container and of its whole hierarchy. */
 export const FAILURES = family(
   'counter',
   'container_memory_failures_total',
   'Cumulative count of memory allocation failures.',
 );
+/** The time of the snapshot. */
 export const SEEN = family('gauge', 'container_last_seen', 'Last time a container was seen by the exporter');
+/** The start of a container. */
 export const STARTED = family(
   'gauge',
   'container_start_time_seconds',
   'Start time of the container since unix epoch in seconds.',
 );
+/** The filesystems of containers. */
 export const FS = {
   usage: family(
     'gauge',
@@ -163,12 +170,14 @@ export const PROCESSES: readonly (readonly [string, string, (usage: ProcessUsage
   ],
   ['container_sockets', 'Number of open sockets for the container.', ({ openFiles }) => openFiles?.sockets],
 ];
+/** The soft limits of the first process of a container. */
 export const ULIMITS = family(
   'gauge',
   'container_ulimits_soft',
   'Soft ulimit values for the container root process. Unlimited if -1, except priority and nice',
 );
 
+/** Suffix, help and value of the counters of an interface of a pod. */
 export const NETWORK: readonly (readonly [string, string, (entry: InterfaceCounters) => number])[] = [
   ['receive_bytes', 'bytes received', (entry) => entry.rxBytes],
   ['receive_errors', 'errors encountered while receiving', (entry) => entry.rxErrors],

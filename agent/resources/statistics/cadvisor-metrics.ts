@@ -60,6 +60,7 @@ interface Names {
 
 const none = { container: '', image: '', name: '', namespace: '', pod: '' };
 
+/** Returns the whole page. Without a snapshot it has the metrics of the machine and `container_scrape_error 1`. */
 export function cadvisorMetrics(facts: CadvisorFacts): string {
   const { usage } = facts;
   const page = new Exposition();

@@ -22,6 +22,7 @@ export function parseLimit(text: string | undefined): number | undefined {
   return !Number.isFinite(value) || value < 0 || value >= 2 ** 62 ? undefined : value;
 }
 
+/** Parses a file with one number. An absent file, and the text `max`, count as 0. */
 export function parseCount(text: string | undefined): number {
   const value = Number((text ?? '').trim());
   return Number.isFinite(value) ? value : 0;
@@ -35,12 +36,14 @@ interface PressureLine {
   readonly total: number;
 }
 
+/** Pressure stall information: the share of time in which some or all tasks waited. */
 export interface Pressure {
   readonly some: PressureLine;
   readonly full: PressureLine;
 }
 
 const CALM: PressureLine = { avg10: 0, avg60: 0, avg300: 0, total: 0 };
+/** The values of a kernel without pressure stall information. */
 export const NO_PRESSURE: Pressure = { some: CALM, full: CALM };
 
 /** Parses `*.pressure` of cgroup v2 and `/proc/pressure/*`. */
@@ -58,6 +61,7 @@ export function parsePressure(text: string): Pressure {
   return { some: line('some'), full: line('full') };
 }
 
+/** The counters of one network interface since it was created. */
 export interface InterfaceCounters {
   readonly name: string;
   readonly rxBytes: number;
@@ -111,6 +115,7 @@ export interface DeviceIo {
   readonly writes: number;
 }
 
+/** Parses `io.stat` of cgroup v2, with one entry for each device (`major:minor`). */
 export function parseIoStat(text: string): readonly DeviceIo[] {
   return text.split('\n').flatMap((line) => {
     const [device = '', ...pairs] = line.trim().split(' ');

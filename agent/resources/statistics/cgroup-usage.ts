@@ -6,6 +6,7 @@ import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { DeviceIo, Pressure } from './cgroup-files.ts';
 
+/** The counters of a cgroup. Times are in nanoseconds, sizes in bytes; what the kernel does not report is 0. */
 export interface CgroupUsage {
   readonly cpu: {
     readonly usageNs: number;
@@ -52,6 +53,7 @@ export interface CgroupUsage {
   readonly processes: { readonly current: number; readonly max: number | undefined };
 }
 
+/** Reads cgroups of one version. A cgroup that does not exist is `undefined` or empty; reads do not reject for it. */
 export interface CgroupReader {
   readonly version: 1 | 2;
   /** Reads a cgroup such as `/kubepods/burstable/pod…`. The path `/` is the whole host. */

@@ -22,6 +22,7 @@ const TICK_NS = 10_000_000;
 type Controllers = Readonly<Record<keyof typeof FILES, string>>;
 type Files = ReadonlyMap<string, string>;
 
+/** The reader for cgroups v1. */
 export class ControllerReader implements CgroupReader {
   readonly version = 1;
   readonly #roots: Controllers;

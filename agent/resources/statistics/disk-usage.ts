@@ -8,11 +8,13 @@ import { lstat, statfs } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { Directory } from '../../files/beneath.ts';
 
+/** The blocks and inodes that a tree uses. */
 export interface DiskUsage {
   readonly usedBytes: number;
   readonly inodesUsed: number;
 }
 
+/** The size of a filesystem, as statfs(2) reports it. */
 export interface Filesystem {
   readonly capacityBytes: number;
   readonly availableBytes: number;
@@ -26,6 +28,7 @@ export interface Filesystem {
 
 const NOTHING: DiskUsage = { usedBytes: 0, inodesUsed: 0 };
 
+/** Resolves to `undefined` if the path cannot be read. */
 export async function filesystemOf(path: string): Promise<Filesystem | undefined> {
   try {
     const [space, entry] = await Promise.all([statfs(path), lstat(path)]);

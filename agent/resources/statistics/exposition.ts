@@ -5,6 +5,7 @@
 
 export type Labels = Readonly<Record<string, string>>;
 
+/** Collects samples of one response. Samples of a family must be added one after the other. */
 export class Exposition {
   readonly #families = new Map<string, string[]>();
 

@@ -50,6 +50,7 @@ function pathLabel(path: string): string {
     : 'other';
 }
 
+/** Registers the kubelet's metrics of its server. The result is called for each request. */
 export function createHttpObserver(metrics: MetricsRegistry, clock: Clock): HttpObserver {
   const labels = ['long_running', 'method', 'path', 'server_type'];
   const total = metrics.counter({

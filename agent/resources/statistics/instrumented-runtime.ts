@@ -44,6 +44,7 @@ const CONTAINER_TYPES: Readonly<Record<ContainerConfig['kind'], string>> = {
   ephemeral: 'ephemeral_container',
 };
 
+/** Returns a runtime with the same behaviour, whose operations have the kubelet's names in the metrics. */
 export function instrumentRuntime(runtime: Runtime, metrics: MetricsRegistry, clock: Clock): Runtime {
   const total = metrics.counter({
     name: 'kubelet_runtime_operations_total',

@@ -76,6 +76,7 @@ export function measuredSyncer(syncer: PodSyncer, { metrics, clock, status }: Me
   };
 }
 
+/** Registers the metrics of PLEG. The result is called after each relist with its duration in milliseconds. */
 export function relistMetrics(metrics: MetricsRegistry, clock: Clock): (tookMs: number) => void {
   const durations = metrics
     .histogram({

@@ -6,6 +6,7 @@ import { MetricsRegistry } from '../../../api/component/metrics.ts';
 import type { Pod } from '../../model/pod.ts';
 import type { ProbeKind } from '../../runtime/kuberuntime/probe-results.ts';
 
+/** The registry of probes and the observer that fills it. */
 export interface ProbeMetrics {
   readonly registry: MetricsRegistry;
   /** `result` is `successful`, `failed` or `unknown`. */
@@ -22,6 +23,7 @@ interface ObservedProbe {
   readonly tookMs: number;
 }
 
+/** `startedAtMs` is the start of the process, as scrapers need it to detect that counters were reset. */
 export function createProbeMetrics(startedAtMs: number): ProbeMetrics {
   const registry = new MetricsRegistry();
   registry

@@ -5,6 +5,7 @@
 import { readdir, readFile, readlink } from 'node:fs/promises';
 import { join } from 'node:path';
 
+/** What the processes of one container hold open. */
 export interface ProcessUsage {
   readonly processes: number;
   /** Absent if the processes have more open files than are counted. */

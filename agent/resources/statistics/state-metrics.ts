@@ -19,6 +19,7 @@ interface ObservedState {
   readonly mountedVolumes: (podUid: string) => ReadonlySet<string>;
 }
 
+/** Registers gauges that read the state at each scrape. */
 export function registerStateMetrics(metrics: MetricsRegistry, { gates, pods, mountedVolumes }: ObservedState): void {
   const enabled = metrics.gauge({
     name: 'kubernetes_feature_enabled',

@@ -33,6 +33,7 @@ interface StatisticsOptions {
 const SHARED_MS = 2_000;
 const SUMMARY_MS = 5_000;
 
+/** Returns the pages of the server. A failing source is logged and leaves its part of the page out. */
 export function createStatistics(options: StatisticsOptions): StatisticsPages {
   const { usage, storage, nodeName } = options;
   const writeStorage = storageMetrics(options.metrics);

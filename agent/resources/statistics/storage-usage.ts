@@ -12,6 +12,7 @@ import { allContainers } from '../../runtime/kuberuntime/pod-containers.ts';
 import type { Runtime } from '../../runtime/runtime.ts';
 import { type DiskUsage, diskUsage, type Filesystem, filesystemOf } from './disk-usage.ts';
 
+/** The usage of one volume of a pod. */
 export interface VolumeUsage {
   readonly name: string;
   readonly usage: DiskUsage;
@@ -29,6 +30,7 @@ interface ContainerStorage {
   readonly logs: DiskUsage;
 }
 
+/** What one pod has written to the filesystems of the node. */
 export interface PodStorage {
   readonly containers: ReadonlyMap<string, ContainerStorage>;
   readonly volumes: readonly VolumeUsage[];
@@ -36,6 +38,7 @@ export interface PodStorage {
   readonly ephemeral: DiskUsage;
 }
 
+/** The filesystems of the node. Images and containers may share that of the root directory. */
 export interface NodeStorage {
   /** The file system of the root directory. */
   readonly root: Filesystem | undefined;
@@ -59,6 +62,7 @@ const NOTHING: DiskUsage = { usedBytes: 0, inodesUsed: 0 };
 /** The runtime walks directories to report its file systems, and they change slowly. */
 const RUNTIME_TTL_MS = 60_000;
 
+/** Owns the measurements. Callers that ask for the same measurement meanwhile share it. */
 export class StorageUsage {
   readonly #options: StorageUsageOptions;
   #pods: { readonly atMs: number; readonly byUid: Promise<Map<string, PodStorage>> } | undefined;

@@ -21,6 +21,7 @@ interface SummaryFacts {
   readonly storage?: { readonly node: NodeStorage; readonly pods: ReadonlyMap<string, PodStorage> };
 }
 
+/** Returns the Summary object of `k8s.io/kubelet/pkg/apis/stats/v1alpha1`. */
 export function summaryOf(facts: SummaryFacts): object {
   const { usage, storage } = facts;
   const time = formatTime(usage.timeMs);

@@ -8,6 +8,7 @@ import { cgroupPath } from '../../host/cgroups/cgroup-path.ts';
 import type { CgroupReader, CgroupUsage } from './cgroup-usage.ts';
 import { type CpuSample, nextCpuSample } from './cpu-rate.ts';
 
+/** The cgroup of a system process. `nanoCores` is undefined until there are two measurements. */
 export interface SystemContainer {
   readonly name: 'kubelet' | 'runtime';
   readonly usage: CgroupUsage;
@@ -23,6 +24,7 @@ interface SystemContainersOptions {
   readonly ownCgroupFile?: string;
 }
 
+/** Finds the cgroups of the two processes and measures them. */
 export class SystemContainers {
   readonly #options: SystemContainersOptions;
   readonly #samples = new Map<string, CpuSample>();

@@ -18,6 +18,7 @@ const FILES = [
 
 type Files = ReadonlyMap<string, string>;
 
+/** The reader for cgroups v2. */
 export class UnifiedReader implements CgroupReader {
   readonly version = 2;
   readonly #root: string;

@@ -14,6 +14,7 @@ import type { CgroupReader, CgroupUsage } from './cgroup-usage.ts';
 import { type CpuSample, nextCpuSample } from './cpu-rate.ts';
 import { type ProcessUsage, processUsage } from './process-usage.ts';
 
+/** The usage of one running container. */
 export interface ContainerUsage {
   readonly name: string;
   /** The container id without the runtime's prefix. */
@@ -27,6 +28,7 @@ export interface ContainerUsage {
   readonly nanoCores: number | undefined;
 }
 
+/** The usage of one pod with running containers. */
 export interface PodUsage {
   readonly pod: Pod;
   readonly cgroup: string;
@@ -39,6 +41,7 @@ export interface PodUsage {
   readonly interfaces: readonly InterfaceCounters[];
 }
 
+/** The usage of everything on the node at one time. */
 export interface UsageSnapshot {
   readonly timeMs: number;
   readonly node: CgroupUsage;
@@ -66,6 +69,7 @@ interface UsageOptions {
 
 const FIRST_RATE_WAIT_MS = 1_000;
 
+/** Owns the last snapshot and the CPU times from which rates are computed. */
 export class UsageCollector {
   readonly #options: UsageOptions;
   readonly #proc: string;
@@ -250,6 +254,7 @@ interface RunningContainer {
   readonly startedAtMs: number;
 }
 
+/** The containers that run by the status of the pod, of all kinds. */
 export function runningContainers(pod: Pod): readonly RunningContainer[] {
   const { status } = pod;
   return [
@@ -271,6 +276,7 @@ export function runningContainers(pod: Pod): readonly RunningContainer[] {
   });
 }
 
+/** The usage of nothing, to which usages of containers are added. */
 export const NO_USAGE: CgroupUsage = {
   cpu: {
     usageNs: 0,

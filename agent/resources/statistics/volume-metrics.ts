@@ -32,6 +32,7 @@ export function volumePlugin(volume: Volume): string {
 
 const STEP_BUCKETS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600];
 
+/** Registers the metrics and returns the observer that the volume manager calls. */
 export function volumeMetrics(metrics: MetricsRegistry): VolumeObserver {
   const steps = metrics.histogram({
     name: 'storage_operation_duration_seconds',

@@ -18,6 +18,7 @@ interface CallOptions {
   readonly signal?: AbortSignal;
 }
 
+/** The connection to one runtime. Calls throw `RuntimeError`s; a call without an answer in time has the code `timeout`. */
 export interface CriClient {
   call<M extends MethodName>(method: M, request: Request<M>, options?: CallOptions): Promise<Answer<M>>;
   /** Resolves when the stream ends, and throws if the stream fails. Does not throw after an abort. */
@@ -56,6 +57,7 @@ interface TaskExit {
   readonly id: string;
 }
 
+/** Opens the channels without waiting for the runtime: the first call fails if it does not run. */
 export async function connectCri(endpoints: CriEndpoints): Promise<CriClient> {
   const codec = buildCodecs(MESSAGES);
   const open = (endpoint: string): Promise<GrpcChannel> =>

@@ -2,17 +2,14 @@
  * Translates the runtime boundary's sandbox and container configuration into CRI messages. These functions are pure.
  * The CRI runtime calls them.
  */
+import type { ContainerConfig, LinuxResources, Mount, SandboxConfig } from '../runtime.ts';
 import type {
-  ContainerConfig,
   ContainerSecurity,
   IdMapping,
-  LinuxResources,
-  Mount,
   NamespaceOptions,
-  SandboxConfig,
   SecurityProfile,
   SeLinuxOptions,
-} from '../runtime.ts';
+} from '../runtime-security.ts';
 import { CRI, type Outgoing, STOP_SIGNALS } from './schema.ts';
 
 /** The host kernel files that a container cannot see or change, unless its spec has `procMount: Unmasked`. */
@@ -68,6 +65,7 @@ function seLinux(value: SeLinuxOptions | undefined): Outgoing<'SELinuxOption'> |
   return { user: value.user ?? '', role: value.role ?? '', type: value.type ?? '', level: value.level ?? '' };
 }
 
+/** The request of RunPodSandbox. */
 export function sandboxMessage(config: SandboxConfig): Outgoing<'PodSandboxConfig'> {
   return given<Outgoing<'PodSandboxConfig'>>({
     metadata: config.pod,
@@ -98,6 +96,7 @@ export function sandboxMessage(config: SandboxConfig): Outgoing<'PodSandboxConfi
   });
 }
 
+/** The resources of a container, for its creation and for updates. */
 export function resourcesMessage(resources: LinuxResources): Outgoing<'LinuxContainerResources'> {
   return {
     cpuPeriod: resources.cpuPeriodUs,
@@ -150,6 +149,7 @@ function mountMessage(mount: Mount, namespaces: NamespaceOptions): Outgoing<'Mou
   });
 }
 
+/** The request of CreateContainer. */
 export function containerMessage(config: ContainerConfig): Outgoing<'ContainerConfig'> {
   return {
     metadata: { name: config.name, attempt: config.attempt },

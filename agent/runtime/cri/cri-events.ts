@@ -50,6 +50,9 @@ type View = ReadonlyMap<string, Seen>;
 
 const RUNNING = CRI.containerStates.indexOf('running');
 
+/**
+ * Runs until the signal aborts. `onDisconnect` is called whenever events may have been lost, so that the caller lists again.
+ */
 export async function followCriEvents(
   deps: CriEventsDeps,
   signal: AbortSignal,

@@ -18,6 +18,7 @@ interface CriImagesOptions {
   readonly endpoint: string;
 }
 
+/** Images of the runtime. Methods throw `RuntimeError`s. */
 export class CriImages {
   readonly #options: CriImagesOptions;
 

@@ -40,6 +40,7 @@ const DEFAULT_TIMEOUT_MS = 120_000;
 const SANDBOX_TIMEOUT_FACTOR = 2;
 const STOP_MARGIN_MS = 60_000;
 
+/** The sockets and limits of the connection. */
 export interface CriRuntimeOptions {
   /** For example `unix:///run/containerd/containerd.sock`. */
   readonly endpoint: string;

@@ -19,12 +19,14 @@ import {
 import type { CriClient } from './cri-client.ts';
 import { CRI, type Incoming } from './schema.ts';
 
+/** The label with the uid of the pod, which the kubelet sets as well. */
 export const LABEL_POD_UID = 'io.kubernetes.pod.uid';
 const NS_PER_MS = 1e6;
 const PARALLEL = 16;
 const KILLED = 137;
 const OOM_NEWS_MS = [20, 80, 300] as const;
 
+/** Reads statuses and owns their cache. Methods throw `RuntimeError`s. */
 export class CriStates {
   readonly #client: CriClient;
   readonly #clock: Clock;

@@ -7,6 +7,7 @@ const NS_PER_MS = 1e6;
 
 const number = (value: Incoming<'UInt64Value'> | null | undefined): number => value?.value ?? 0;
 
+/** Values that the runtime does not report are 0. */
 export function containerStatsOf(stats: Incoming<'ContainerStats'>): ContainerStats {
   const { cpu, memory, writableLayer } = stats;
   return {
@@ -24,6 +25,7 @@ export function containerStatsOf(stats: Incoming<'ContainerStats'>): ContainerSt
   };
 }
 
+/** The default interface comes first and is listed once. */
 export function sandboxStatsOf(stats: Incoming<'PodSandboxStats'>): SandboxStats {
   const { attributes, linux } = stats;
   const network = linux?.network;
@@ -51,6 +53,7 @@ export function sandboxStatsOf(stats: Incoming<'PodSandboxStats'>): SandboxStats
   };
 }
 
+/** The usage of a filesystem of images or containers. */
 export function filesystemOf(usage: Incoming<'FilesystemUsage'>): FilesystemUsage {
   return {
     mountpoint: usage.fsId?.mountpoint ?? '',

@@ -6,6 +6,9 @@ import { execFile } from 'node:child_process';
 import { archiveReferences } from '../images/archive-check.ts';
 import { RuntimeError } from '../runtime.ts';
 
+/**
+ * Resolves to the names of the images. Rejects with what the tool writes to standard error, or with ENOENT without the tool.
+ */
 export async function importArchive(
   runtimeName: string,
   endpoint: string,

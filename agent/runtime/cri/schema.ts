@@ -75,10 +75,15 @@ export const STOP_SIGNALS: readonly string[] = (
 
 type Messages = typeof MESSAGES;
 type MessageName = keyof Messages;
+/** The name of a method in the table. */
 export type MethodName = keyof typeof METHODS;
 
+/** A message that is sent; absent fields have the defaults of protobuf. */
 export type Outgoing<N extends MessageName> = OutgoingOf<Messages, N>;
+/** A message that was received; all fields are present. */
 export type Incoming<N extends MessageName> = IncomingOf<Messages, N>;
 
+/** The request of a method. */
 export type Request<M extends MethodName> = Outgoing<(typeof METHODS)[M][1]>;
+/** The response of a method. */
 export type Answer<M extends MethodName> = Incoming<(typeof METHODS)[M][2]>;

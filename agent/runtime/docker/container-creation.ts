@@ -31,6 +31,7 @@ interface ContainerCreationOptions {
   readonly facts: () => EngineFacts;
 }
 
+/** Creates objects and owns their files on the host. Methods throw `RuntimeError`s. */
 export class ContainerCreation {
   readonly #options: ContainerCreationOptions;
 

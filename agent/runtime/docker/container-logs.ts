@@ -14,6 +14,7 @@ import { LogWriter } from './log-writer.ts';
 /** How long the status of an exited container waits for the rest of the container's log. */
 const SETTLE_MS = 2_000;
 
+/** Owns the writers by container id. A writer that fails is logged, and the container runs on. */
 export class ContainerLogs {
   readonly #client: DockerClient;
   readonly #clock: Clock;

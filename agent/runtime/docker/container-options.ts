@@ -3,15 +3,8 @@
  * These functions are pure and make no decisions about pods. The Docker runtime calls them.
  */
 import type Docker from 'dockerode';
-import {
-  RuntimeError,
-  type ContainerConfig,
-  type ContainerSecurity,
-  type LinuxResources,
-  type Mount,
-  type SandboxConfig,
-  type SecurityProfile,
-} from '../runtime.ts';
+import { RuntimeError, type ContainerConfig, type LinuxResources, type Mount, type SandboxConfig } from '../runtime.ts';
+import type { ContainerSecurity, SecurityProfile } from '../runtime-security.ts';
 
 /** The capabilities of the host and the engine. The runtime reads them once at its start. */
 export interface EngineFacts {
@@ -100,6 +93,7 @@ interface ContainerOptions {
   readonly resolvConf: string | undefined;
 }
 
+/** The options of one container of the sandbox. */
 export function containerCreateOptions(
   sandbox: SandboxConfig,
   config: ContainerConfig,
@@ -166,6 +160,7 @@ export function containerCreateOptions(
   };
 }
 
+/** The limits of a container, for its creation and for updates. */
 export function resourceOptions(resources: LinuxResources, facts: EngineFacts): Docker.HostConfig {
   // The engine's swap limit is the sum of memory and swap, while cgroup v2 limits swap alone.
   const swapMax = Number(resources.unified['memory.swap.max'] ?? 0);

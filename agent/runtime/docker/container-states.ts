@@ -28,6 +28,7 @@ interface Remembered {
   readonly status: Promise<ContainerStatus>;
 }
 
+/** Reads statuses and owns their cache. Methods throw `RuntimeError`s. */
 export class ContainerStates {
   readonly #deps: ContainerStatesDeps;
   readonly #remembered = new Map<string, Remembered>();

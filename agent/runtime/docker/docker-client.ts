@@ -13,6 +13,7 @@ const LONGEST_MESSAGE = 8192;
 /** After this time a call fails with `timeout`. The engine may still execute it. */
 const CALL_TIMEOUT_MS = 120_000;
 
+/** The engine. Streams go through `docker` itself, since they last longer than any time limit. */
 export interface DockerClient {
   readonly docker: Docker;
   /** Runs an engine call with a time limit and throws its errors as `RuntimeError`. */
@@ -59,6 +60,7 @@ interface EngineError {
   readonly message: string;
 }
 
+/** Maps the status code and the message of an engine error to a code of the boundary. */
 export function toRuntimeError(error: unknown): RuntimeError {
   if (error instanceof RuntimeError) return error;
   const engine = error as EngineError;
@@ -117,6 +119,7 @@ export function startMessage(message: string): string {
     : message;
 }
 
+/** Whether an error is a `RuntimeError` with one of the codes. */
 export function isCode(error: unknown, ...codes: readonly RuntimeErrorCode[]): boolean {
   return error instanceof RuntimeError && codes.includes(error.code);
 }

@@ -39,6 +39,7 @@ import { dialPort } from './port-forward.ts';
 import { SandboxImage } from './sandbox-image.ts';
 import { DockerStats } from './stats.ts';
 
+/** The engine, the identity of the agent, and its settings of pods. */
 export interface DockerRuntimeOptions {
   /** For example `unix:///var/run/docker.sock`. */
   readonly endpoint: string;

@@ -65,6 +65,7 @@ export class EngineSelf {
   }
 }
 
+/** Rejects if the engine does not answer. */
 export async function readEngineFacts(engine: EngineSelf, logger: Logger): Promise<EngineFacts> {
   const [version, info] = [await engine.version(), await engine.info()];
   return {

@@ -12,6 +12,7 @@ import { LABEL_INSTANCE } from '../instance.ts';
 import { type Mount, RuntimeError } from '../runtime.ts';
 import { isCode, type DockerClient } from './docker-client.ts';
 
+/** Owns the extracted images. Callers that need the same image meanwhile share one extraction. */
 export class ImageVolumes {
   readonly #client: DockerClient;
   readonly #directory: string;

@@ -8,6 +8,7 @@ import { archiveReferences } from '../images/archive-check.ts';
 import { type ImageInfo, type RegistryAuth, RuntimeError } from '../runtime.ts';
 import { isCode, toRuntimeError, type DockerClient } from './docker-client.ts';
 
+/** Images of the engine. Methods throw `RuntimeError`s. */
 export class DockerImages {
   readonly #client: DockerClient;
   /** Digest references by image id. Cleared whenever images change. */

@@ -6,11 +6,14 @@
 import { LABEL_INSTANCE } from '../instance.ts';
 import type { ContainerConfig, PodIdentity, SandboxConfig } from '../runtime.ts';
 
+/** `podsandbox` or `container`. */
 export const LABEL_TYPE = 'io.kubernetes.docker.type';
+/** The id of the sandbox of a container. */
 export const LABEL_SANDBOX = 'io.kubernetes.sandbox.id';
 const LABEL_LOG_PATH = 'io.kubernetes.container.logpath';
 const LABEL_POD_NAME = 'io.kubernetes.pod.name';
 const LABEL_POD_NAMESPACE = 'io.kubernetes.pod.namespace';
+/** The label with the uid of the pod, which cri-dockerd sets as well. */
 export const LABEL_POD_UID = 'io.kubernetes.pod.uid';
 const LABEL_CONTAINER_NAME = 'io.kubernetes.container.name';
 const LABEL_ATTEMPT = 'orchlet.dev/attempt';
@@ -42,6 +45,7 @@ function annotationLabels(annotations: Readonly<Record<string, string>>): Record
   return Object.fromEntries(Object.entries(annotations).map(([key, value]) => [ANNOTATION_PREFIX + key, value]));
 }
 
+/** `nowMs` is the creation time that statuses report. */
 export function sandboxLabels(instance: string, config: SandboxConfig, nowMs: number): Record<string, string> {
   return {
     ...config.labels,
@@ -56,6 +60,7 @@ export function sandboxLabels(instance: string, config: SandboxConfig, nowMs: nu
   };
 }
 
+/** The labels of a container, from its own configuration and that of its sandbox. */
 export function containerLabels(
   instance: string,
   sandboxId: string,
@@ -92,6 +97,7 @@ interface LabelFacts {
   readonly annotations: Readonly<Record<string, string>>;
 }
 
+/** Reads back what the two functions above have stored. Absent labels count as empty. */
 export function readLabels(all: DockerLabels): LabelFacts {
   const labels: Record<string, string> = {};
   const annotations: Record<string, string> = {};

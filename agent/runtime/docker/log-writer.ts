@@ -42,6 +42,7 @@ interface Position {
   readonly count: number;
 }
 
+/** Writes one log. `finished` resolves when the output of the container is complete in the file. */
 export class LogWriter {
   readonly #source: LogSource;
   readonly #deps: LogWriterDeps;

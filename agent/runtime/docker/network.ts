@@ -30,6 +30,7 @@ interface IpamConfig {
   readonly Gateway?: string;
 }
 
+/** Owns the network. `problem` says why it is not ready, for the condition NetworkReady. */
 export class PodNetwork {
   readonly name: string;
   readonly #options: PodNetworkOptions;

@@ -9,6 +9,7 @@ import { hostArchitecture, imageArchive } from '../images/image-archive.ts';
 import { PAUSE_IMAGE, pauseImage } from '../images/pause-image.ts';
 import type { DockerImages } from './images.ts';
 
+/** Owns the running attempt. */
 export class SandboxImage {
   readonly #images: Pick<DockerImages, 'load' | 'pull'>;
   readonly reference: string;

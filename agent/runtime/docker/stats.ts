@@ -22,6 +22,7 @@ interface EngineStats {
   >;
 }
 
+/** Reads statistics of the containers of one agent. */
 export class DockerStats {
   readonly #client: DockerClient;
   readonly #clock: Clock;

@@ -5,6 +5,7 @@
 import { writeOut } from '../../../api/machinery/back-pressure.ts';
 import type { StreamIo } from '../runtime.ts';
 
+/** A piece of output. A frame of the engine that is larger than one chunk yields several pieces. */
 export interface Frame {
   readonly stream: 'stdout' | 'stderr';
   readonly payload: Buffer;

@@ -10,6 +10,7 @@ import type { JsonValue } from '../../../api/meta/object.ts';
 import { ConfigurationError } from '../../model/configuration-error.ts';
 import { checkImagePattern } from './image-match.ts';
 
+/** The service account token that a provider gets for a pod. */
 export interface TokenAttributes {
   readonly audience: string;
   readonly requiresServiceAccount: boolean;
@@ -19,6 +20,7 @@ export interface TokenAttributes {
   readonly cacheType: 'ServiceAccount' | 'Token';
 }
 
+/** A valid provider. `defaultCacheMs` is used if its response has no duration. */
 export interface CredentialProvider {
   readonly name: string;
   readonly apiVersion: string;

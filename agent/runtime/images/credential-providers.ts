@@ -58,6 +58,7 @@ interface Identity {
 
 const ANYBODY: Identity = { token: undefined, annotations: undefined, key: '', source: undefined };
 
+/** Owns the cached credentials. Calls of one plugin with the same request are shared. */
 export class CredentialProviders {
   readonly #options: CredentialProvidersOptions;
   readonly #kept = new Map<string, Kept>();

@@ -7,15 +7,18 @@ import { createHash } from 'node:crypto';
 /** The names of architectures in image manifests. */
 export type Architecture = 'amd64' | 'arm64';
 
+/** The architecture of images that are built on this host. */
 export function hostArchitecture(): Architecture {
   return process.arch === 'arm64' ? 'arm64' : 'amd64';
 }
 
+/** A file of the image. Paths are relative to its root. */
 export type FileEntry =
   | { readonly path: string; readonly type: 'file'; readonly content: Buffer; readonly mode: number }
   | { readonly path: string; readonly type: 'directory'; readonly mode: number }
   | { readonly path: string; readonly type: 'symlink'; readonly target: string };
 
+/** An image of one layer. */
 export interface ImageContent {
   /** The names of the image, each as `name:tag`. */
   readonly references: readonly string[];

@@ -8,6 +8,7 @@ import { type Clock, pause } from '../../../api/machinery/clock.ts';
 import { SerialQueue } from '../../../api/machinery/serial-queue.ts';
 import type { ContainerStatus, ImageInfo, Runtime } from '../runtime.ts';
 
+/** The limits of `--image-gc-*` and `imageMaximumGCAge`. */
 export interface ImageGcPolicy {
   /** 100 disables the collection by disk usage. */
   readonly highThresholdPercent: number;
@@ -73,6 +74,7 @@ function namesOf(image: ImageInfo): readonly string[] {
   return [image.id, ...image.repoTags, ...familiar, ...image.repoDigests];
 }
 
+/** Owns the times at which images were last used. Collections run one at a time. */
 export class ImageGc {
   readonly #options: ImageGcOptions;
   #records = new Map<string, { firstSeenMs: number; lastUsedMs: number }>();

@@ -22,6 +22,7 @@ type ImageErrorReason =
   | 'RegistryUnavailable'
   | 'SignatureValidationFailed';
 
+/** A container waits for its image. `reason` is the waiting reason of its status, such as `ImagePullBackOff`. */
 export class ImageError extends Error {
   override readonly name = 'ImageError';
   readonly reason: ImageErrorReason;
@@ -34,6 +35,7 @@ export class ImageError extends Error {
   }
 }
 
+/** The runtime, the credentials and the limits of pulls. */
 export interface ImageManagerOptions {
   readonly runtime: Pick<Runtime, 'imageStatus' | 'pullImage'>;
   readonly clock: Clock;
@@ -76,6 +78,7 @@ interface SharedPull {
   pods: number;
 }
 
+/** Owns running pulls and back-offs. Methods throw `ImageError`s. */
 export class ImageManager {
   readonly #options: ImageManagerOptions;
   readonly #backOff: BackOff;

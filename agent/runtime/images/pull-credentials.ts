@@ -23,6 +23,7 @@ export interface CredentialSource {
   readonly name: string;
 }
 
+/** Credentials for one registry, with their origin. `source` is undefined for those that every pod of the node may use. */
 export interface PullCredential {
   readonly auth: RegistryAuth;
   readonly source: CredentialSource | undefined;

@@ -12,6 +12,7 @@ import { replaceFile } from '../../../api/machinery/replace-file.ts';
 import { readRegularFile } from '../../files/regular-file.ts';
 import { KeyedQueue } from '../../../api/machinery/serial-queue.ts';
 
+/** The secret whose credentials succeeded, with their hash. */
 export interface PullSecret {
   readonly uid: string;
   readonly namespace: string;
@@ -32,6 +33,7 @@ export interface PullCredentials {
   readonly kubernetesServiceAccounts?: readonly PullServiceAccount[];
 }
 
+/** The record of one image. The names of the fields are those of the file. */
 export interface PulledRecord {
   /** RFC 3339, whole seconds. */
   readonly lastUpdatedTime: string;
@@ -46,6 +48,9 @@ const API_VERSIONS = ['kubelet.config.k8s.io/v1beta1', 'kubelet.config.k8s.io/v1
 const MAX_RECORD_BYTES = 16 * 1024 * 1024;
 const FILE_NAME = /^sha256-[0-9a-f]{64}$/;
 
+/**
+ * Owns the files and their content in memory. `load` comes first; a record that cannot be decoded makes its image `isBroken`.
+ */
 export class PullRecords {
   readonly #directory: string;
   readonly #logger: Logger;

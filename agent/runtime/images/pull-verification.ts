@@ -11,6 +11,7 @@ import { ImageReferenceError, parseImageReference, repositoryName } from '../../
 import type { PullCredential } from './pull-credentials.ts';
 import type { PullCredentials, PulledRecord, PullRecords, PullSecret } from './pull-records.ts';
 
+/** The value of `imagePullCredentialsVerificationPolicy`. */
 export type VerificationPolicy =
   | 'NeverVerify'
   | 'NeverVerifyPreloadedImages'
@@ -140,6 +141,7 @@ interface PullVerificationOptions {
   readonly onCheck?: (result: CheckResult) => void;
 }
 
+/** Decides by the records of this node, and keeps them up to date around each pull. */
 export class PullVerification {
   readonly #options: PullVerificationOptions;
   /** The number of current pulls of each image. */

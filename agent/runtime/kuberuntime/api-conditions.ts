@@ -11,6 +11,7 @@ import { containersWith, readyVerdicts, type Verdict, verdict } from './readines
 import type { ResizeConditions } from './resize.ts';
 import type { RuntimePodStatus } from './runtime-status.ts';
 
+/** The inputs of the conditions. */
 export interface ConditionsInput {
   readonly pod: Pod;
   readonly runtime: RuntimePodStatus;
@@ -43,6 +44,7 @@ interface MadeCondition {
   readonly message?: string;
 }
 
+/** Returns all conditions of the pod. One that has not changed keeps its transition time. */
 export function podConditions(input: ConditionsInput, status: PodStatus): PodCondition[] {
   const { pod, previous, runtime } = input;
   const started = !sandboxChanged(pod, runtime).changed;

@@ -33,6 +33,7 @@ interface StatusInput extends ConditionsInput {
 
 type State = NonNullable<ContainerStatusJson['state']>;
 
+/** Returns the complete status. Conditions of other writers stay as they are. */
 export function apiPodStatus(input: StatusInput): PodStatus {
   const { pod, previous, probes } = input;
   const containers = withProbeResults(pod, containerPart(input), { probes, previous });

@@ -10,6 +10,7 @@ interface Entry {
   updatedAtMs: number;
 }
 
+/** Owns the delays. Times are in milliseconds since 1970, because they come from the runtime. */
 export class BackOff {
   readonly #clock: Clock;
   readonly #initialMs: number;

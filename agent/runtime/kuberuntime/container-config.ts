@@ -27,7 +27,9 @@ import {
 } from './security.ts';
 import type { UserNamespaces } from './user-namespaces.ts';
 
+/** The annotation from which a restarted agent knows where the termination message is. */
 export const TERMINATION_PATH_ANNOTATION = 'io.kubernetes.container.terminationMessagePath';
+/** The annotation with the termination message policy. */
 export const TERMINATION_POLICY_ANNOTATION = 'io.kubernetes.container.terminationMessagePolicy';
 const GRACE_ANNOTATION = 'io.kubernetes.pod.terminationGracePeriod';
 const PRE_STOP_ANNOTATION = 'io.kubernetes.container.preStopHandler';
@@ -47,6 +49,7 @@ interface ConfigSettings {
   readonly runtimeHandler: (pod: Pod) => Promise<string>;
 }
 
+/** What configurations are built from, besides the pod. */
 export interface ConfigDeps {
   readonly settings: ConfigSettings;
   readonly objects: ReferencedObjects;
@@ -59,6 +62,7 @@ export interface ConfigDeps {
   readonly devices?: (pod: Pod, container: Container) => Promise<DeviceRunOptions>;
 }
 
+/** The directory of the logs of a pod, with the kubelet's name. */
 export function podLogDirectory(settings: Pick<ConfigSettings, 'podLogsDirectory'>, pod: Pod): string {
   return join(settings.podLogsDirectory, `${pod.metadata.namespace}_${pod.metadata.name}_${pod.metadata.uid}`);
 }
@@ -71,6 +75,7 @@ function podLabels(pod: Pod): Record<string, string> {
   };
 }
 
+/** Creates the log directory and returns the configuration. Warnings about DNS go to `warn`. */
 export async function sandboxConfig(
   pod: Pod,
   attempt: number,

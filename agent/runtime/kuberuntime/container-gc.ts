@@ -10,6 +10,7 @@ import { ifMissing, inDirectory, removeTree } from '../../files/beneath.ts';
 import { inLogFolder, rotatedNames } from '../logs/log-files.ts';
 import type { ContainerStatus, Runtime, SandboxStatus } from '../runtime.ts';
 
+/** The runtime, the limits, and which pods still exist. */
 export interface CollectOptions {
   readonly runtime: Pick<
     Runtime,
@@ -31,6 +32,7 @@ export interface CollectOptions {
   readonly nowMs?: number;
 }
 
+/** How many dead containers stay: `--maximum-dead-containers` and its neighbours. */
 export interface DeadContainerPolicy {
   /** Negative: no limit. */
   readonly keptPerContainer: number;
@@ -101,6 +103,7 @@ function uidOf(container: ContainerStatus): string {
   return container.labels['io.kubernetes.pod.uid'] ?? '';
 }
 
+/** Removes what may go. One failed removal is logged and does not stop the others. */
 export async function collectContainers(options: CollectOptions): Promise<void> {
   const { runtime, logger, podExists } = options;
   const containers = await runtime.listContainers();

@@ -18,6 +18,7 @@ import { type HookObserver, runHook } from './lifecycle-hooks.ts';
 import { containerHash, type ContainerKind, fieldPathOf, formatPod, podFullName } from './pod-containers.ts';
 import { findContainer, type RuntimePodStatus } from './runtime-status.ts';
 
+/** Why a container waits, as its status shows it. */
 export interface WaitingReason {
   readonly reason: string;
   readonly message: string;
@@ -48,6 +49,7 @@ export interface Session {
   readonly signal: AbortSignal;
 }
 
+/** The runtime, the images and the configuration of containers. */
 export interface ContainerStarterOptions {
   readonly runtime: Runtime;
   readonly clock: Clock;
@@ -64,6 +66,7 @@ export interface ContainerStarterOptions {
 
 type Last = Pick<Session, 'pod' | 'status'>;
 
+/** Owns the back-offs of restarts and the waiting reasons. A failed start is returned and not thrown. */
 export class ContainerStarter {
   readonly #options: ContainerStarterOptions;
   readonly #backOff: BackOff;

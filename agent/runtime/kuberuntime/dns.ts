@@ -7,12 +7,14 @@ import { readFile } from 'node:fs/promises';
 import type { Pod } from '../../model/pod.ts';
 import { formatPod } from './pod-containers.ts';
 
+/** The lines of a resolver configuration. */
 export interface DnsConfig {
   readonly servers: readonly string[];
   readonly searches: readonly string[];
   readonly options: readonly string[];
 }
 
+/** The flags of DNS. */
 export interface DnsSettings {
   readonly clusterDns: readonly string[];
   readonly clusterDomain: string;
@@ -64,6 +66,7 @@ export async function hostDns(settings: DnsSettings, resolvedServers = RESOLVED_
   return behind === undefined || behind.servers.length === 0 ? host : behind;
 }
 
+/** Returns the configuration, cut to the limits of the resolver. What is cut is reported to `warn`. */
 export function podDns(
   pod: Pod,
   settings: DnsSettings,
@@ -129,6 +132,7 @@ function withinLimits({ servers, searches, options }: DnsConfig, warn: DnsWarnin
   return { servers: kept, searches: fitting, options };
 }
 
+/** The names of a pod. */
 export interface PodHostname {
   /** Returns the host name, as the command `hostname` prints it. */
   readonly hostname: string;
@@ -136,6 +140,7 @@ export interface PodHostname {
   readonly domain: string;
 }
 
+/** Throws if the fully qualified name is longer than the 64 bytes that Linux allows. */
 export function podHostname(pod: Pod, clusterDomain: string): PodHostname {
   const short =
     pod.spec.hostname !== undefined && pod.spec.hostname !== ''

@@ -33,6 +33,7 @@ function podLines(ips: readonly string[], name: PodHostname): string[] {
   ];
 }
 
+/** Overwrites the file in place, because containers have it mounted. */
 export async function writeEtcHosts(path: string, pod: Pod, ips: readonly string[], name: PodHostname): Promise<void> {
   const host = pod.spec.hostNetwork === true ? await readFile('/etc/hosts', 'utf8') : '';
   await mkdir(dirname(path), { recursive: true, mode: 0o750 });

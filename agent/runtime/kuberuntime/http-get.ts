@@ -15,6 +15,7 @@ const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
 const MOST_REDIRECTS = 10;
 const dialer = createDialer();
 
+/** The request of an `httpGet` handler with its port resolved. */
 export interface HttpGet {
   readonly scheme: 'http' | 'https';
   readonly host: string;
@@ -131,6 +132,7 @@ function isPlainHttp(error: unknown): boolean {
   );
 }
 
+/** Formats an address with its port; IPv6 addresses stand in brackets. */
 export function hostPort(host: string, port: number): string {
   return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
 }
@@ -145,6 +147,7 @@ const REASONS: ReadonlyMap<string, string> = new Map(
   }),
 );
 
+/** Returns the message of Go's net package for a failed connection, which events of the kubelet have. */
 export function dialMessage(error: unknown, host: string, port: number): string {
   const code = (error as NodeJS.ErrnoException).code ?? '';
   if (code === 'ECONNRESET' && error instanceof Error && error.message === 'socket hang up') return 'EOF';

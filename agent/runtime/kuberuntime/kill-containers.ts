@@ -18,6 +18,7 @@ import type { RuntimePodStatus } from './runtime-status.ts';
 /** The least time between the signal and the kill, whatever grace was requested and whatever the hook took. */
 const MINIMUM_GRACE_SECONDS = 2;
 
+/** What terminating containers needs. */
 export interface KillDeps {
   readonly runtime: Pick<Runtime, 'execSync' | 'stopContainer'>;
   readonly clock: Clock;

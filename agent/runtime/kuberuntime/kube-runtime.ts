@@ -47,6 +47,7 @@ interface SyncResult {
   readonly resizeError?: string | undefined;
 }
 
+/** Executes syncs of pods. Failures of containers are part of the result; other failures reject. */
 export class KubeRuntime {
   readonly #options: KubeRuntimeOptions;
   readonly #starter: ContainerStarter;

@@ -8,6 +8,7 @@ import type { Container } from '../../model/pod.ts';
 import { hostPort, type HttpGet, httpGet, PlainHttpError } from './http-get.ts';
 import type { ContainerId, Runtime } from '../runtime.ts';
 
+/** A postStart or preStop handler. */
 export type Hook = NonNullable<NonNullable<Container['lifecycle']>['preStop']>;
 
 /** What happened to a hook, for metrics: an HTTPS hook got an HTTP response; a pause ended early. */

@@ -17,10 +17,12 @@ import {
 import type { Resize } from './resize.ts';
 import { findContainer, type RuntimePodStatus } from './runtime-status.ts';
 
+/** The annotation with the hash of the specification that a container was created from. */
 export const HASH_ANNOTATION = 'io.kubernetes.container.hash';
 
 type KillReason = 'startup-probe' | 'liveness-probe' | 'definition-changed' | 'resize' | 'unknown-state';
 
+/** A running container that must terminate, and why. */
 export interface ContainerToKill {
   readonly id: ContainerId;
   readonly container: Container;
@@ -44,6 +46,7 @@ interface PodActions {
   readonly restartAllFor?: Container;
 }
 
+/** Returns the last result of a probe; `undefined` without the probe. */
 export type ProbeLookup = (kind: ProbeKind, containerId: string) => ProbeResult | undefined;
 /** Returns the action that gives a running container its allocated resources. */
 type ResizeLookup = (container: Container, status: ContainerStatus) => Resize;
@@ -77,6 +80,7 @@ interface Draft {
   readonly kill: ContainerToKill[];
 }
 
+/** Returns the actions for one sync. The next sync begins with what they have changed. */
 export function computePodActions(
   pod: Pod,
   status: RuntimePodStatus,

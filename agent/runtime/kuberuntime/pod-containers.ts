@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import type { Container, Pod } from '../../model/pod.ts';
 import type { ContainerStatus } from '../runtime.ts';
 
+/** The list of the specification in which a container stands. A sidecar is an init container. */
 export type ContainerKind = 'init' | 'regular' | 'ephemeral';
 
 interface KindedContainer {
@@ -10,10 +11,12 @@ interface KindedContainer {
   readonly container: Container;
 }
 
+/** Whether an init container keeps running beside the regular ones. */
 export function isSidecar(container: Container): boolean {
   return container.restartPolicy === 'Always';
 }
 
+/** The containers of all kinds, in the order of their start. */
 export function allContainers(pod: Pod): readonly KindedContainer[] {
   return [
     ...(pod.spec.initContainers ?? []).map((container) => ({ kind: 'init' as const, container })),
@@ -25,6 +28,7 @@ export function allContainers(pod: Pod): readonly KindedContainer[] {
   ];
 }
 
+/** The container with this name, of any kind. */
 export function findKinded(pod: Pod, name: string): KindedContainer | undefined {
   return allContainers(pod).find((entry) => entry.container.name === name);
 }
@@ -43,6 +47,7 @@ export function containerHash(container: Container): string {
     .slice(0, 8);
 }
 
+/** The name of a pod in messages of the kubelet: `name_namespace`. */
 export function podFullName(pod: Pod): string {
   return `${pod.metadata.name}_${pod.metadata.namespace}`;
 }

@@ -13,6 +13,7 @@ interface Counts {
   restarting: number;
 }
 
+/** With `terminal`, containers are not restarted, so that the phase may be final whatever the restart policy is. */
 export function podPhase(
   pod: Pod,
   statuses: readonly ContainerStatusJson[],

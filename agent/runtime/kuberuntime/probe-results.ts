@@ -4,6 +4,7 @@
  */
 
 export type ProbeKind = 'liveness' | 'readiness' | 'startup';
+/** The result of the last executions, after the thresholds of the probe. */
 export type ProbeResult = 'success' | 'failure' | 'unknown';
 
 /** The results that the prober has now. */

@@ -16,6 +16,7 @@ export interface ResizeConditions {
   readonly inProgress?: { readonly error?: string; readonly generation: number };
 }
 
+/** What a changed allocation means for a running container. */
 export type Resize = 'none' | 'in-place' | 'restart';
 
 /** Returns how to resize a container. Resources that the runtime does not report count as equal. */

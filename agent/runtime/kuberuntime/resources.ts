@@ -20,10 +20,12 @@ const MIN_SHARES = 2;
 const MAX_SHARES = 262_144;
 const MIN_QUOTA_US = 1_000;
 
+/** The limits of a container by resource; empty if it has none. */
 export function limitsOf(container: Container): List {
   return (container.resources?.limits ?? {}) as List;
 }
 
+/** The requests of a container by resource. A limit without a request is its request. */
 export function requestsOf(container: Container): List {
   return { ...limitsOf(container), ...((container.resources?.requests ?? {}) as List) };
 }
@@ -36,15 +38,18 @@ export function podLevel(pod: Pod, of: 'requests' | 'limits'): List {
   );
 }
 
+/** The QoS class of the specification, as the API server computes it. */
 export function qosClass(pod: Pod): QosClass {
   return qosClassOf(pod.spec);
 }
 
+/** `cpu.shares` for a request, from 2 to 262144. */
 export function cpuShares(milliCpu: number): number {
   if (milliCpu === 0) return MIN_SHARES;
   return Math.min(Math.max(Math.floor((milliCpu * 1024) / 1000), MIN_SHARES), MAX_SHARES);
 }
 
+/** The quota in a period, at least 1 ms; 0 without a limit. */
 export function cpuQuotaUs(milliCpu: number, periodUs: number): number {
   return milliCpu === 0 ? 0 : Math.max(Math.floor((milliCpu * periodUs) / 1000), MIN_QUOTA_US);
 }
@@ -77,6 +82,7 @@ function memoryShareBytes(pod: Pod): number {
   return Math.trunc((whole - own) / (pod.spec.containers.length + (pod.spec.initContainers?.length ?? 0)));
 }
 
+/** The facts of the node on which the settings of containers depend. */
 export interface ResourceFacts {
   readonly memoryCapacityBytes: number;
   /** `--cpu-cfs-quota`. */
@@ -95,16 +101,19 @@ export interface ResourceFacts {
   ) => { readonly cpus: string; readonly mems: string; readonly isExclusive: boolean };
 }
 
+/** Parses a quantity to thousandths, rounded up; 0 if it is absent. */
 export function milliOf(text: string | undefined): number {
   return text === undefined ? 0 : Number(milliUnits(parseQuantity(text)));
 }
 
+/** Parses a quantity to whole units, rounded up; 0 if it is absent. */
 export function bytesOf(text: string | undefined): number {
   return text === undefined ? 0 : Number(wholeUnits(parseQuantity(text)));
 }
 
 const ANYWHERE = { cpus: '', mems: '', isExclusive: false };
 
+/** The settings for the runtime. Resources of the pod as a whole apply where the container has none. */
 export function linuxResources(pod: Pod, container: Container, facts: ResourceFacts): LinuxResources {
   const limits = { ...podLevel(pod, 'limits'), ...nonZero(limitsOf(container)) };
   const requested = requestsOf(container)['cpu'] ?? limits['cpu'];

@@ -5,6 +5,7 @@
 import { byName } from './by-name.ts';
 import type { ContainerStatus, Runtime, SandboxStatus } from '../runtime.ts';
 
+/** The sandboxes and containers of one pod. */
 export interface RuntimePodStatus {
   readonly uid: string;
   readonly name: string;
@@ -17,6 +18,7 @@ export interface RuntimePodStatus {
   readonly ips: readonly string[];
 }
 
+/** Rejects with a `RuntimeError` if the runtime does not answer. */
 export async function readRuntimeStatus(
   runtime: Runtime,
   pod: { readonly uid: string; readonly name: string; readonly namespace: string },

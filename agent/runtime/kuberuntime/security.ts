@@ -2,19 +2,14 @@
  * Merges the security contexts of pod and container into the runtime's form. The container's values override the pod's. Pure.
  */
 import type { Container, Pod } from '../../model/pod.ts';
-import type {
-  ContainerId,
-  ContainerSecurity,
-  ImageInfo,
-  NamespaceOptions,
-  SecurityProfile,
-  SeLinuxOptions,
-} from '../runtime.ts';
+import type { ContainerId, ImageInfo } from '../runtime.ts';
+import type { ContainerSecurity, NamespaceOptions, SecurityProfile, SeLinuxOptions } from '../runtime-security.ts';
 import { join } from 'node:path';
 import { ContainerConfigError } from './environment.ts';
 import { formatPod } from './pod-containers.ts';
 import type { UserNamespace } from './user-namespaces.ts';
 
+/** The flags of seccomp. */
 export interface SecuritySettings {
   /** `<root-dir>/seccomp`. */
   readonly seccompDirectory: string;
@@ -27,6 +22,7 @@ interface ProfileSpec {
   readonly localhostProfile?: string | undefined;
 }
 
+/** The profile of the container, else that of the pod, else the node's default. */
 export function seccompProfile(
   pod: ProfileSpec | undefined,
   container: ProfileSpec | undefined,
@@ -65,6 +61,9 @@ function appArmorProfile(pod: Pod, container: Container): SecurityProfile | unde
   return { type: chosen.type === 'Unconfined' ? 'Unconfined' : 'RuntimeDefault' };
 }
 
+/**
+ * The namespaces that a sandbox or a container shares. `target` is the container whose processes an ephemeral container sees.
+ */
 export function namespaceOptions(
   pod: Pod,
   { target, userNamespace }: Pick<ContainerSecurityOptions, 'target' | 'userNamespace'>,
@@ -104,6 +103,7 @@ interface ContainerSecurityOptions {
   readonly extraGroups: readonly number[];
 }
 
+/** The complete security settings of a container. */
 export function containerSecurity(
   pod: Pod,
   container: Container,

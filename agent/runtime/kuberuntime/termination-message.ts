@@ -28,6 +28,7 @@ export function boundedMessage(message: string, pod: Pod): string {
   return bytes.length <= share ? message : new TextDecoder().decode(bytes.subarray(0, share), { stream: true });
 }
 
+/** Returns '' for a container without a message. Never throws: an error of reading becomes the message. */
 export async function terminationMessage(status: ContainerStatus): Promise<string> {
   if (status.state !== 'exited') return '';
   if (status.startedAtMs === 0) return status.message;

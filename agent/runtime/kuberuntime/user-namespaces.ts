@@ -12,8 +12,9 @@ import { dirname, join } from 'node:path';
 import { replaceFile } from '../../../api/machinery/replace-file.ts';
 import { SerialQueue } from '../../../api/machinery/serial-queue.ts';
 import type { Pod } from '../../model/pod.ts';
-import type { IdMapping, NamespaceOptions } from '../runtime.ts';
+import type { IdMapping, NamespaceOptions } from '../runtime-security.ts';
 
+/** The id mappings of a pod. */
 export type UserNamespace = NonNullable<NamespaceOptions['userNamespace']>;
 
 /** The range of host ids for pods. */
@@ -33,6 +34,7 @@ const FILE = 'userns';
 const ALL_IDS = 2 ** 32;
 const USER = 'kubelet';
 
+/** Owns the allocated ranges. Two pods never have an id in common. */
 export class UserNamespaces {
   readonly #options: UserNamespacesOptions;
   /** Allocations must not overlap: each must see the ids that the one before it took. */

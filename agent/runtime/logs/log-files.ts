@@ -51,6 +51,7 @@ function isName(name: string): boolean {
   return name !== '';
 }
 
+/** Opens the log for reading unless `flags` say otherwise. A link is not followed. */
 export function openLog(log: string, flags?: number, mode?: number): Promise<FileHandle> {
   return inLogFolder(log, (folder, name) => folder.openFile(name, flags, mode));
 }

@@ -21,6 +21,7 @@ const SETTLE_MS = 300;
 /** The poll interval where no file events arrive, as on remote filesystems. */
 const POLL_MS = 1_000;
 
+/** The query of `kubectl logs`. */
 export interface LogOptions {
   readonly follow: boolean;
   readonly previous: boolean;

@@ -33,6 +33,7 @@ const LARGEST_COMPRESSED_BYTES = 4 * 1024 ** 3;
 const COMPRESSED = '.gz';
 const UNFINISHED = '.tmp';
 
+/** Rotates logs in turns. A failed rotation is logged and repeated in the next turn. */
 export class LogRotation {
   readonly #options: LogRotationOptions;
 

@@ -10,8 +10,10 @@ import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
 import { WorkQueue } from '../../../api/machinery/work-queue.ts';
 import type { ContainerStatus, Runtime, SandboxStatus } from '../runtime.ts';
 
+/** The state of a container or sandbox as PLEG compares it. */
 export type ContainerState = 'running' | 'exited' | 'unknown' | 'created';
 
+/** A change of a container or sandbox. `id` is that of the container or sandbox. */
 export interface PodEvent {
   readonly type: 'started' | 'died' | 'changed' | 'removed';
   readonly podUid: string;
@@ -55,6 +57,7 @@ const UNHEALTHY_AFTER_MS = 180_000;
 /** Delays before a failed reading of a pod is repeated. */
 const RETRY = { baseDelayMs: 200, maxDelayMs: 10_000 };
 
+/** Owns the last state of every pod. Its health is the age of the last relist. */
 export class Pleg {
   readonly #options: PlegOptions;
   #view = new Map<string, ReadonlyMap<string, ContainerState>>();

@@ -8,8 +8,11 @@ import { RuntimeError } from '../../runtime/runtime.ts';
 import { SpdyConnection } from '../../protocols/spdy/connection.ts';
 import type { SpdyStream } from '../../protocols/spdy/stream.ts';
 
+/** The subprotocol of port forwarding over SPDY. */
 export const PORT_FORWARD_PROTOCOL = 'portforward.k8s.io';
+/** The WebSocket protocol whose messages are a SPDY connection. */
 export const TUNNEL_PROTOCOL = 'SPDY/3.1+portforward.k8s.io';
+/** The WebSocket protocols with two channels for each port. */
 export const PORT_FORWARD_CHANNELS = ['v4.channel.k8s.io', 'v4.base64.channel.k8s.io'] as const;
 
 /** The maximum number of bytes that wait for ports that are not connected yet, over all ports. */

@@ -5,6 +5,7 @@
 import type { Readable, Writable } from 'node:stream';
 import type { TerminalSize } from '../../runtime/runtime.ts';
 
+/** The streams that the query of the request asks for. With `tty`, `stderr` is ignored: a terminal has one output. */
 export interface WantedStreams {
   readonly stdin: boolean;
   readonly stdout: boolean;
@@ -12,6 +13,7 @@ export interface WantedStreams {
   readonly tty: boolean;
 }
 
+/** The client's side of a command. */
 export interface RemoteCommand {
   readonly stdin: Readable | undefined;
   readonly stdout: Writable | undefined;
@@ -23,6 +25,7 @@ export interface RemoteCommand {
   finish(outcome: CommandOutcome): Promise<void>;
 }
 
+/** How a command ended: with its exit code, or without having run. */
 export type CommandOutcome =
   | { readonly state: 'exited'; readonly exitCode: number }
   | { readonly state: 'failed'; readonly message: string };

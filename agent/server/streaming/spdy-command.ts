@@ -27,6 +27,7 @@ function chooseProtocol(offered: readonly string[], known: readonly string[]): s
   return offered.find((protocol) => known.includes(protocol));
 }
 
+/** The values of `X-Stream-Protocol-Version`, in the order of the client's preference. */
 export function offeredProtocols(request: IncomingMessage): string[] {
   const header = request.headers['x-stream-protocol-version'];
   const text = Array.isArray(header) ? header.join(',') : (header ?? '');

@@ -60,6 +60,10 @@ export function streamTarget({ path, query }: RequestTarget): Target | undefined
 
 const MOST_MESSAGE_BYTES = 4 << 20;
 
+/**
+ * Returns the handler of `upgrade` events. It answers every request and rejects for none; the socket is closed when the stream
+ * ends.
+ */
 export function createUpgrades(
   options: UpgradeOptions,
 ): (request: IncomingMessage, socket: Duplex, head: Buffer, target: Target) => Promise<void> {

@@ -13,6 +13,7 @@ import {
   type WantedStreams,
 } from './remote-command.ts';
 
+/** The accepted subprotocols, the preferred one first. '' stands for a client that offers none. */
 export const WEBSOCKET_PROTOCOLS = [
   'v5.channel.k8s.io',
   'v4.channel.k8s.io',
@@ -28,6 +29,7 @@ const CHANNEL = { stdin: 0, stdout: 1, stderr: 2, error: 3, resize: 4, close: 25
  */
 const MOST_BUFFERED_BYTES = 1 << 16;
 
+/** Returns the streams of an accepted WebSocket. Data that waits for a slow command is bounded. */
 export function acceptWebSocketCommand(socket: WebSocket, wanted: WantedStreams): RemoteCommand {
   const protocol = socket.protocol;
   const isBase64 = protocol.includes('base64');

@@ -29,6 +29,7 @@ const LONGEST_TRY_MS = 30_000;
 
 type DriverEntry = NonNullable<NonNullable<CSINode['spec']>['drivers']>[number];
 
+/** Owns what the objects state about the drivers of this node. Methods reject with the error of the API server. */
 export class CsiNode {
   readonly #client: Client;
   readonly #nodeName: string;

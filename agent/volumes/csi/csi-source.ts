@@ -4,6 +4,7 @@ import type { CSIDriver } from '../../../api/machinery/kinds.ts';
 import type { Pod, Volume } from '../../model/pod.ts';
 import type { PersistentVolume } from '../persistent.ts';
 
+/** A volume that a pod needs. The signal aborts the wait, not the driver's call. */
 export interface CsiMountRequest {
   readonly pod: Pod;
   /** The name of the volume in the pod. */
@@ -22,6 +23,7 @@ type CsiSource =
     }
   | { readonly kind: 'inline'; readonly volume: NonNullable<Volume['csi']> };
 
+/** A published volume. */
 export interface CsiMount {
   /** The path on the host that the pod's containers mount: a directory or a device. */
   readonly path: string;
@@ -34,11 +36,13 @@ export interface CsiMount {
   readonly grown: boolean;
 }
 
+/** The secret that a driver gets with a call. */
 export interface SecretRef {
   readonly namespace: string;
   readonly name: string;
 }
 
+/** The name of the driver; '' if the volume has none. */
 export function driverOf(source: CsiSource): string {
   return source.kind === 'inline' ? source.volume.driver : (source.volume.spec?.csi?.driver ?? '');
 }
@@ -54,22 +58,27 @@ export function handleOf({ pod, source, volumeName }: CsiMountRequest): string {
   return `csi-${createHash('sha256').update(`${pod.metadata.uid}${volumeName}`).digest('hex')}`;
 }
 
+/** Whether containers get the volume as a device. */
 export function isBlock(source: CsiSource): boolean {
   return source.kind === 'persistent' && source.volume.spec?.volumeMode === 'Block';
 }
 
+/** The filesystem that the volume asks for; '' for the driver's default. */
 export function fsTypeOf(source: CsiSource): string {
   return (source.kind === 'inline' ? source.volume.fsType : source.volume.spec?.csi?.fsType) ?? '';
 }
 
+/** The access modes of the volume. An inline volume is used by one pod. */
 export function accessModesOf(source: CsiSource): readonly string[] {
   return source.kind === 'inline' ? ['ReadWriteOnce'] : (source.volume.spec?.accessModes ?? []);
 }
 
+/** The attributes that the driver gets as the volume context. */
 export function attributesOf(source: CsiSource): Readonly<Record<string, string>> {
   return (source.kind === 'inline' ? source.volume.volumeAttributes : source.volume.spec?.csi?.volumeAttributes) ?? {};
 }
 
+/** The mount options of a persistent volume. Inline volumes have none. */
 export function mountOptionsOf(source: CsiSource): readonly string[] {
   return source.kind === 'inline' ? [] : (source.volume.spec?.mountOptions ?? []);
 }

@@ -84,6 +84,7 @@ const UNCERTAIN: ReadonlySet<GrpcStatus> = new Set([
   'Aborted',
 ]);
 
+/** Owns the state of CSI volumes on this node. Methods throw `VolumeStepError`s or the errors of drivers. */
 export class CsiVolumes {
   readonly #options: CsiVolumesOptions;
   readonly #layout: CsiLayout;

@@ -14,6 +14,7 @@ export const CSI_TIMEOUT_MS = 120_000;
 
 type CsiNodeClient = GrpcClient<typeof CSI_MESSAGES, typeof CSI_METHODS>;
 
+/** A registered driver. */
 export interface CsiDriver {
   readonly name: string;
   readonly client: CsiNodeClient;
@@ -26,6 +27,7 @@ interface Registered extends CsiDriver {
   readonly onNode: DriverOnNode;
 }
 
+/** Owns the connections. `get` throws if no driver has the name. */
 export class CsiDrivers implements PluginHandler {
   readonly #node: CsiNode | undefined;
   readonly #logger: Logger;

@@ -8,6 +8,7 @@ import { dirname, join } from 'node:path';
 import { replaceFile } from '../../../api/machinery/replace-file.ts';
 import { inDirectory } from '../../files/beneath.ts';
 
+/** The content of `vol_data.json`. The names of the fields are the kubelet's. */
 export interface VolumeData {
   /** The name of the persistent volume, or of an inline volume in its pod. */
   readonly specVolID: string;
@@ -19,6 +20,7 @@ export interface VolumeData {
   readonly attachmentID?: string;
 }
 
+/** The paths of one volume of one pod. */
 export interface Places {
   readonly kind: 'filesystem' | 'block';
   /** Has the `vol_data.json` of the volume on this node, for all its pods. */
@@ -33,6 +35,7 @@ const DATA_FILE = 'vol_data.json';
 /** Drivers can write into the same directory. A larger file is not the agent's. */
 const LONGEST_DATA_BYTES = 64 * 1024;
 
+/** Computes paths and reads the files. A volume on the node has the hash of its handle as the name of its directory. */
 export class CsiLayout {
   readonly root: string;
 
@@ -143,6 +146,7 @@ export async function readVolumeData(directory: string): Promise<VolumeData | un
   }
 }
 
+/** Succeeds if there is no file. */
 export async function removeVolumeData(directory: string): Promise<void> {
   await rm(join(directory, DATA_FILE), { force: true });
 }

@@ -7,6 +7,7 @@ interface TokenStatus {
   readonly expirationTimestamp: string;
 }
 
+/** Where secrets and tokens come from. Both reject if the API server refuses them. */
 export interface ContextSources {
   readonly secret: (namespace: string, name: string) => Promise<Readonly<Record<string, string>>>;
   readonly token: (
@@ -23,6 +24,7 @@ interface PublishContext {
 const DEFAULT_TOKEN_SECONDS = 3600;
 const TOKENS = 'csi.storage.k8s.io/serviceAccount.tokens';
 
+/** Resolves to the context and the secrets of NodePublishVolume. A driver gets what its CSIDriver object asks for. */
 export async function publishContext(
   request: {
     readonly pod: Pod;

@@ -52,6 +52,7 @@ export const CSI_MESSAGES = {
   VolumeUsage: { available: '1 int64', total: '2 int64', used: '3 int64', unit: '4 int32' },
 } as const;
 
+/** The methods of the node service. */
 export const CSI_METHODS = {
   nodeGetInfo: ['csi.v1.Node', 'NodeGetInfoRequest', 'NodeGetInfoResponse'],
   nodeGetCapabilities: ['csi.v1.Node', 'NodeGetCapabilitiesRequest', 'NodeGetCapabilitiesResponse'],
@@ -71,6 +72,7 @@ export const NODE_CAPABILITIES = {
   singleNodeMultiWriter: 5,
   mountGroup: 6,
 } as const;
+/** A capability that the node service of a driver may have. */
 export type NodeCapability = keyof typeof NODE_CAPABILITIES;
 
 /** Numbers of `VolumeCapability.AccessMode.Mode`. */
@@ -84,4 +86,5 @@ export const ACCESS_MODES = {
 
 /** `VolumeUsage.Unit`. */
 export const USAGE_BYTES = 1;
+/** The unit of VolumeUsage that counts inodes; 1 counts bytes. */
 export const USAGE_INODES = 2;

@@ -13,6 +13,7 @@ interface CapabilityFacts {
   readonly mountGroup: number | undefined;
 }
 
+/** Returns the message for staging and publishing, which must be equal in both. */
 export function volumeCapability(facts: CapabilityFacts): OutgoingOf<typeof CSI_MESSAGES, 'VolumeCapability'> {
   const { isBlock, fsType, mountOptions, mountGroup } = facts;
   const accessMode = { mode: accessModeOf(facts.accessModes[0] ?? 'ReadWriteOnce', facts.knowsSingleNodeModes) };

@@ -17,6 +17,7 @@ import { REGISTRATION_MESSAGES, REGISTRATION_METHODS } from './schema.ts';
 
 type PluginType = 'CSIPlugin' | 'DevicePlugin' | 'DRAPlugin';
 
+/** A plugin as it describes itself. */
 export interface Plugin {
   readonly name: string;
   /** The path of the socket that serves the plugin's own interface. */
@@ -62,6 +63,7 @@ const LONGEST_SOCKET_PATH_BYTES = 107;
 /** Each is watched. */
 const MOST_DIRECTORIES = 256;
 
+/** Owns the known sockets. A handler that rejects is called again, until the socket is gone. */
 export class PluginManager {
   readonly #options: PluginManagerOptions;
   readonly #directory: string;

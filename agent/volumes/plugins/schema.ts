@@ -7,6 +7,7 @@ export const REGISTRATION_MESSAGES = {
   RegistrationStatusResponse: {},
 } as const;
 
+/** The methods of the registration service, which a plugin serves. */
 export const REGISTRATION_METHODS = {
   getInfo: ['pluginregistration.Registration', 'InfoRequest', 'PluginInfo'],
   notifyRegistrationStatus: ['pluginregistration.Registration', 'RegistrationStatus', 'RegistrationStatusResponse'],

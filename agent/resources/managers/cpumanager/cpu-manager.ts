@@ -13,6 +13,7 @@ import type { CpuTopology } from '../topology/host-topology.ts';
 import { CpuState } from './cpu-state.ts';
 import { StaticCpuPolicy, type StaticCpuPolicyOptions } from './static-policy.ts';
 
+/** The policy and what it depends on. `reconcileMs` is the interval at which running containers are checked. */
 export interface CpuManagerOptions extends Omit<StaticCpuPolicyOptions, 'state'> {
   readonly policy: 'none' | 'static';
   readonly rootDirectory: string;
@@ -24,6 +25,7 @@ export interface CpuManagerOptions extends Omit<StaticCpuPolicyOptions, 'state'>
 /** Returns the running containers, each with a function that updates its CPU set in the runtime. */
 export type RunningContainers = () => Promise<readonly RunningContainer[]>;
 
+/** A container to which the runtime applies a CPU set. `update` sends the allocated one. */
 export interface RunningContainer {
   readonly podUid: string;
   readonly name: string;
@@ -40,6 +42,7 @@ interface CpuCounts {
   readonly sharedMilli: number;
 }
 
+/** Owns the CPU allocations of the node. `start` rejects if the state file belongs to another policy or topology. */
 export class CpuManager extends PolicyManager<StaticCpuPolicy, CpuState> {
   readonly #options: CpuManagerOptions;
   readonly #topology: CpuTopology;

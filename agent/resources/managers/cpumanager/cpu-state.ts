@@ -24,6 +24,7 @@ interface CpuStateJson {
   readonly checksum: number;
 }
 
+/** The allocations in memory. `save` writes them; its failure leaves the last file. */
 export class CpuState {
   readonly path: string;
   shared: CpuSet = NO_CPUS;

@@ -23,6 +23,7 @@ import type { ProviderHints, TopologyHint } from '../topologymanager/hints.ts';
 import { takeDistributed, takePacked } from './cpu-accumulator.ts';
 import type { CpuState } from './cpu-state.ts';
 
+/** The topology, the options and the state of the policy. */
 export interface StaticCpuPolicyOptions {
   readonly topology: CpuTopology;
   readonly options: CpuPolicyOptions;
@@ -33,6 +34,7 @@ export interface StaticCpuPolicyOptions {
   readonly reservedCount: number;
 }
 
+/** Allocates and releases CPUs. `allocate` throws if too few are free; the pod is then rejected. */
 export class StaticCpuPolicy {
   readonly reserved: CpuSet;
   readonly #deps: StaticCpuPolicyOptions;

@@ -5,8 +5,10 @@
  */
 import { fnv32a, goMap, goSlice, goStruct } from '../checkpoint-file.ts';
 
+/** The name of the file. */
 export const CHECKPOINT_NAME = 'kubelet_internal_checkpoint';
 
+/** The devices of one resource in one container. The names of the fields are those of the file. */
 export interface PodDevicesEntry {
   readonly PodUID: string;
   readonly ContainerName: string;
@@ -27,6 +29,7 @@ interface DeviceCheckpoint {
   readonly Checksum: number;
 }
 
+/** Builds the content of the file, with its checksum. */
 export function deviceCheckpoint(
   entries: readonly PodDevicesEntry[],
   registered: Readonly<Record<string, readonly string[]>>,
@@ -47,6 +50,7 @@ export function readDeviceCheckpoint(json: unknown): {
   return { entries: data.PodDeviceEntries ?? [], registered: data.RegisteredDevices ?? {} };
 }
 
+/** The kubelet's checksum: FNV-1a over the data as Go prints it. */
 export function deviceChecksum({ PodDeviceEntries, RegisteredDevices }: Data): number {
   const entry = (row: PodDevicesEntry): string =>
     goStruct([

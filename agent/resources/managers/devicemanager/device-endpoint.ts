@@ -8,7 +8,9 @@ import { connectGrpc, type GrpcClient } from '../../../../api/grpc/grpc-client.t
 import type { IncomingOf } from '../../../../api/grpc/messages.ts';
 import { DEVICE_MESSAGES, DEVICE_PLUGIN_METHODS } from './schema.ts';
 
+/** A device as the plugin lists it, with its health and its NUMA nodes. */
 export type PluginDevice = IncomingOf<typeof DEVICE_MESSAGES, 'Device'>;
+/** What a container needs to use its devices: environment, mounts, device nodes, annotations, CDI names. */
 export type AllocateAnswer = IncomingOf<typeof DEVICE_MESSAGES, 'ContainerAllocateResponse'>;
 type PluginOptions = IncomingOf<typeof DEVICE_MESSAGES, 'DevicePluginOptions'>;
 
@@ -19,6 +21,7 @@ const CONNECT_TIMEOUT_MS = 10_000;
 /** A plugin that sends lists without end waits, since each may have thousands of devices. */
 const LISTS = { qps: 10, burst: 10 };
 
+/** A connected plugin. Calls reject if the plugin fails, is gone, or does not answer in time. */
 export class DeviceEndpoint {
   readonly socket: string;
   readonly options: PluginOptions;

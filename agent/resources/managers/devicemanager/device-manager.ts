@@ -32,6 +32,7 @@ import { LostAllocations } from './lost-allocations.ts';
 import { checkAnswer, isPluginResource } from './plugin-limits.ts';
 import { DEVICE_MESSAGES, SUPPORTED_VERSIONS } from './schema.ts';
 
+/** The directories, the topology and the observers of the manager. */
 export interface DeviceManagerOptions {
   /** `<root-dir>/device-plugins`. */
   readonly directory: string;
@@ -46,6 +47,7 @@ export interface DeviceManagerOptions {
   readonly observe: (event: 'registration' | 'allocation', resource: string, tookMs: number) => void;
 }
 
+/** Owns the plugins and the devices that are allocated to containers. */
 export class DeviceManager implements HintProvider {
   readonly #options: DeviceManagerOptions;
   readonly #codec: MessageCodec;

@@ -8,6 +8,7 @@ import { bytesOf, limitsOf } from '../../../runtime/kuberuntime/resources.ts';
 import { AdmissionError } from '../hint-provider.ts';
 import { isPluginResource } from './plugin-limits.ts';
 
+/** Owns the pods whose devices are unknown, and their resources. */
 export class LostAllocations {
   /** Names of pods by uid, by resource. */
   readonly #pods = new Map<string, Map<string, string>>();

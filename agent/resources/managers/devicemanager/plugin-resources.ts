@@ -36,6 +36,7 @@ export interface DeviceCapacity {
 
 const GRACE_MS = 5 * 60_000;
 
+/** Owns the endpoints and the devices of each resource. */
 export class PluginResources {
   readonly #options: PluginResourcesOptions;
   readonly #resources = new Map<string, Resource>();

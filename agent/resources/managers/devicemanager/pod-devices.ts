@@ -14,8 +14,10 @@ interface DeviceAllocation {
   readonly answer: AllocateAnswer;
 }
 
+/** The ids of all devices of an allocation, whatever their NUMA nodes are. */
 export const idsOf = ({ byNode }: DeviceAllocation): Set<string> => new Set([...byNode.values()].flat());
 
+/** Owns the allocations by pod, container and resource. */
 export class PodDevices {
   readonly #pods = new Map<string, Map<string, Map<string, DeviceAllocation>>>();
 

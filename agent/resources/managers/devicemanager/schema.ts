@@ -38,6 +38,7 @@ export const DEVICE_MESSAGES = {
   DeviceSpec: { containerPath: '1 string', hostPath: '2 string', permissions: '3 string' },
 } as const;
 
+/** The service of a plugin, which the agent calls. */
 export const DEVICE_PLUGIN_METHODS = {
   getDevicePluginOptions: ['v1beta1.DevicePlugin', 'Empty', 'DevicePluginOptions'],
   listAndWatch: ['v1beta1.DevicePlugin', 'Empty', 'ListAndWatchResponse'],
@@ -46,10 +47,14 @@ export const DEVICE_PLUGIN_METHODS = {
   preStartContainer: ['v1beta1.DevicePlugin', 'PreStartContainerRequest', 'PreStartContainerResponse'],
 } as const;
 
+/** The service of the agent, which plugins call to register. */
 export const REGISTRATION_METHODS = {
   register: ['v1beta1.Registration', 'RegisterRequest', 'Empty'],
 } as const;
 
+/** The versions of the interface that a plugin may have. */
 export const SUPPORTED_VERSIONS: readonly string[] = ['v1beta1'];
+/** The health of a device that can be allocated. */
 export const HEALTHY = 'Healthy';
+/** The health of a device that stays allocated, but is allocated to no other container. */
 export const UNHEALTHY = 'Unhealthy';

@@ -70,6 +70,7 @@ type DriverClient = GrpcClient<typeof DRA_MESSAGES, (typeof DRA_METHODS)[Version
 const STATE_FILE = 'dra_manager_state';
 const CALL = { timeoutMs: 45_000 };
 
+/** Owns the prepared claims and the drivers' endpoints. A pod whose claims cannot be prepared stays pending and is retried. */
 export class ClaimManager {
   readonly #options: ClaimManagerOptions;
   /** The instances of each driver by name, newest last. An update registers the new instance before it removes the old one. */

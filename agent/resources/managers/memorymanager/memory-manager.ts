@@ -13,6 +13,7 @@ import { type MemoryBlock, MemoryState } from './memory-state.ts';
 import { emptyMachineState, reservedMemory } from './reserved-memory.ts';
 import { StaticMemoryPolicy } from './static-policy.ts';
 
+/** The policy and what it depends on. */
 export interface MemoryManagerOptions {
   readonly policy: 'None' | 'Static';
   readonly rootDirectory: string;
@@ -26,6 +27,7 @@ export interface MemoryManagerOptions {
   readonly affinity: AffinityStore;
 }
 
+/** Owns the memory allocations of the node. `start` rejects if the state file belongs to another policy or machine. */
 export class MemoryManager extends PolicyManager<StaticMemoryPolicy, MemoryState> {
   private constructor(logger: Logger, state: MemoryState, policy: StaticMemoryPolicy | undefined) {
     super({ policy, state, logger, name: 'memory manager' });

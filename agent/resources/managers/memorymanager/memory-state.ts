@@ -16,6 +16,7 @@ import {
 
 const FILE = 'memory_manager_state';
 
+/** The bytes of one kind of memory on one NUMA node. What is allocated to containers moves from `free` to `reserved`. */
 export interface MemoryTable {
   readonly total: number;
   readonly systemReserved: number;
@@ -32,6 +33,7 @@ interface NumaNodeState {
   cells: readonly number[];
 }
 
+/** The memory of one container: bytes of a type (`memory`, `hugepages-2Mi`) on a group of NUMA nodes. */
 export interface MemoryBlock {
   readonly numaAffinity: readonly number[];
   readonly type: string;
@@ -49,6 +51,7 @@ interface MemoryStateJson {
   readonly checksum: number;
 }
 
+/** The allocations in memory. `save` writes them; its failure leaves the last file. */
 export class MemoryState {
   readonly path: string;
   machine: MachineState = {};

@@ -31,6 +31,7 @@ interface StaticMemoryPolicyOptions {
   readonly empty: MachineState;
 }
 
+/** Allocates and releases memory. `allocate` throws if the nodes of the affinity have too little; the pod is then rejected. */
 export class StaticMemoryPolicy {
   readonly #state: MemoryState;
   readonly #affinity: AffinityStore;

@@ -7,6 +7,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type CpuSet, parseCpuSet } from '../cpu-set.ts';
 
+/** The place of one CPU (hardware thread). */
 export interface CpuInfo {
   readonly cpu: number;
   /** The core's lowest CPU id. It is unique on the host, unlike the kernel's core id. */
@@ -17,6 +18,7 @@ export interface CpuInfo {
   readonly uncoreCache: number;
 }
 
+/** A NUMA node with its memory. */
 export interface NumaNode {
   readonly id: number;
   readonly memoryBytes: number;
@@ -26,6 +28,7 @@ export interface NumaNode {
   readonly distances: ReadonlyMap<number, number>;
 }
 
+/** The topology of the online CPUs. */
 export interface HostTopology {
   readonly cpus: ReadonlyMap<number, CpuInfo>;
   /** Sorted by id. */
@@ -59,6 +62,7 @@ function list(path: string): string[] {
 
 const lowest = (cpus: CpuSet, otherwise: number): number => (cpus.size === 0 ? otherwise : Math.min(...cpus));
 
+/** A host without NUMA nodes in sysfs has one node with all CPUs and `memoryBytes`. */
 export function readHostTopology({ root, memoryBytes }: TopologySource): HostTopology {
   const numaNodes = list(join(root, 'node'))
     .map((name) => /^node(\d+)$/.exec(name)?.[1])

@@ -6,6 +6,7 @@
 import { countNodes, isNarrower, maskOf, nodesOf, type NumaMask } from '../topology/numa-mask.ts';
 import type { NumaNode } from '../topology/host-topology.ts';
 
+/** NUMA nodes that can serve a request, and whether they are as few as possible. */
 export interface TopologyHint {
   /** `undefined` means any node. */
   readonly affinity: NumaMask | undefined;
@@ -19,8 +20,10 @@ export interface TopologyHint {
 export type ProviderHints = Readonly<Record<string, readonly TopologyHint[] | undefined>>;
 
 const TOPOLOGY_POLICIES = ['none', 'best-effort', 'restricted', 'single-numa-node'] as const;
+/** The value of `--topology-manager-policy`. */
 export type TopologyPolicy = (typeof TOPOLOGY_POLICIES)[number];
 
+/** The policy and the NUMA nodes of the host. */
 export interface MergeOptions {
   readonly policy: Exclude<TopologyPolicy, 'none'>;
   readonly numaNodes: readonly NumaNode[];

@@ -21,6 +21,7 @@ interface TopologyManagerOptions {
 
 const ANY_NODE: TopologyHint = { affinity: undefined, preferred: false };
 
+/** Owns the affinity of admitted containers. `admit` throws an `AdmissionError` if the policy rejects the pod. */
 export class TopologyManager implements AffinityStore {
   readonly #options: TopologyManagerOptions;
   readonly #providers: HintProvider[] = [];

@@ -2,13 +2,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { containerMessage, sandboxMessage } from '../../../../../agent/runtime/cri/cri-config.ts';
-import type {
-  ContainerConfig,
-  ContainerSecurity,
-  Mount,
-  NamespaceOptions,
-  SandboxConfig,
-} from '../../../../../agent/runtime/runtime.ts';
+import type { ContainerConfig, Mount, SandboxConfig } from '../../../../../agent/runtime/runtime.ts';
+import type { ContainerSecurity, NamespaceOptions } from '../../../../../agent/runtime/runtime-security.ts';
 
 const NAMESPACES: NamespaceOptions = { network: 'pod', pid: 'container', ipc: 'pod' };
 const MAPPING = {

@@ -6,7 +6,8 @@ import {
   namespaceOptions,
   verifyNonRoot,
 } from '../../../../../agent/runtime/kuberuntime/security.ts';
-import type { ContainerSecurity, ImageInfo } from '../../../../../agent/runtime/runtime.ts';
+import type { ImageInfo } from '../../../../../agent/runtime/runtime.ts';
+import type { ContainerSecurity } from '../../../../../agent/runtime/runtime-security.ts';
 
 const podOf = (spec: object = {}): Pod =>
   ({ metadata: { name: 'p', namespace: 'ns', uid: 'u' }, spec: { containers: [], ...spec } }) as unknown as Pod;
