@@ -5,6 +5,7 @@
 import type { CelEnvironment } from './cel.ts';
 import { bool, type CelType, dyn, int, list, map, string, timestamp } from './types.ts';
 
+/** Declares an object type whose fields are known. */
 export function struct(name: string, fields: Readonly<Record<string, CelType>>): CelType {
   return { kind: 'object', name, field: (field) => (Object.hasOwn(fields, field) ? fields[field] : undefined) };
 }
@@ -53,6 +54,7 @@ export const PATCH_DECLARATIONS: Pick<CelEnvironment, 'message' | 'libraries'> =
   },
 };
 
+/** The result type of a mutation of type `JSONPatch`. */
 export const jsonPatchesType: CelType = list(jsonPatch);
 
 /** The type of `namespaceObject`: the fields of the namespace that policies can read. */

@@ -11,6 +11,7 @@ import { type FunctionRow, method } from './functions.ts';
 import { bool, opaque, string } from './types.ts';
 import { CelError, OpaqueValue, Pending } from './values.ts';
 
+/** The attributes that the chain of calls has collected. Absent parts are ''. */
 export interface CheckAttributes {
   readonly serviceAccount?: { readonly namespace: string; readonly name: string };
   /** Set for a non-resource path. */
@@ -26,6 +27,7 @@ export interface CheckAttributes {
   readonly verb: string;
 }
 
+/** The decision, as `allowed()`, `reason()` and `error()` return it. */
 export interface CheckDecision {
   readonly allowed: boolean;
   readonly reason: string;
@@ -104,6 +106,7 @@ const GROUP = 'kubernetes.authorization.GroupCheck';
 const RESOURCE = 'kubernetes.authorization.ResourceCheck';
 const PATH = 'kubernetes.authorization.PathCheck';
 
+/** The type of the variables `authorizer` and `authorizer.requestResource`. */
 export const authorizerType = opaque(AUTHORIZER);
 const resourceCheckType = opaque(RESOURCE);
 const group = opaque(GROUP);
@@ -138,6 +141,7 @@ function notBlank(text: string, why: string): string {
   return text;
 }
 
+/** The methods of the library, with Kubernetes' signatures. */
 export const authorizerFunctions: readonly FunctionRow[] = [
   method('group', [authorizerType, string], group, (builder: Builder, name: string) =>
     builder.with(GROUP, { group: name }),

@@ -29,6 +29,7 @@ export interface CostNode {
   readonly itemSize: Range | undefined;
 }
 
+/** The estimate of one call, without its arguments. */
 export interface CallEstimate {
   readonly cost: Range;
   /** The size of the result, if it is a string, bytes, a list or a map. */
@@ -48,6 +49,7 @@ const MAX_FORMAT_PATTERN = 128;
 /** The number of bytes of an IP address. */
 const ADDRESS: Range = { min: 4, max: 16 };
 
+/** The size of a node; anything if it is not known. */
 export const sizeOf = (node: CostNode | undefined): Range => node?.size ?? ANYTHING;
 const isText = ({ kind }: CelType): boolean => kind === 'string' || kind === 'bytes';
 const cheap: CallCost = () => ({ cost: ONE });

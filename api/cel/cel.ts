@@ -35,6 +35,7 @@ interface CelLibraries {
   readonly jsonPatch?: boolean;
 }
 
+/** What expressions may refer to. */
 export interface CelEnvironment {
   readonly libraries?: CelLibraries;
   readonly variables: Readonly<Record<string, CelType>>;
@@ -49,6 +50,7 @@ export interface Budget {
   left: number;
 }
 
+/** A compiled expression. It has no state, so that evaluations may overlap. */
 export interface Program {
   readonly source: string;
   readonly type: CelType;
@@ -63,6 +65,7 @@ export interface Program {
   run(bindings: (name: string) => unknown, budget?: Budget): CelValue;
 }
 
+/** The message has every fault with its position. */
 export class CelCompileError extends Error {
   /** `program instantiation` if the types are right, but a part that is constant has no value. */
   readonly stage: 'compilation' | 'program instantiation';

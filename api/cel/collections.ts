@@ -202,4 +202,5 @@ function numberOf(value: CelValue): number {
   throw new CelError('no such overload');
 }
 
+/** The overloads, for the function table of every environment. */
 export const collectionFunctions: readonly FunctionRow[] = [...lists, ...optionals];

@@ -16,6 +16,7 @@ interface CalledFunction {
   readonly overloads: readonly Overload[];
 }
 
+/** Reports a fault if no overload fits. Overloads that fit only at run time are chosen for each evaluation. */
 export function compileOverloads(
   compiler: ExpressionCompiler,
   { name, isMethod, at, overloads }: CalledFunction,

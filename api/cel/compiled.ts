@@ -32,8 +32,10 @@ export class Frame implements Spending {
   }
 }
 
+/** Evaluates a part. Throws a `CelError`, or `Pending` if a value is not available yet. */
 export type Run = (frame: Frame) => CelValue;
 
+/** A part of an expression with its static type. */
 export interface Compiled {
   readonly type: CelType;
   readonly run: Run;

@@ -17,6 +17,7 @@ import { CelError, type CelMap, type CelValue, MessageValue, Optional, TypeValue
 import { compileOverloads, compilePattern, PATTERN_FUNCTIONS } from './compile-call.ts';
 import { compileOperator } from './compile-operators.ts';
 
+/** A compile error at an offset in the source. */
 export interface Fault {
   readonly at: number;
   readonly message: string;
@@ -31,6 +32,7 @@ interface Declarations {
   readonly bindings?: boolean | undefined;
 }
 
+/** Compiles one expression. After `compile`, the fields have what was found in it. */
 export class Compiler implements ExpressionCompiler {
   readonly faults: Fault[] = [];
   /** The names of the variables that the expression reads. */

@@ -44,6 +44,7 @@ const MAP = exactly(30);
 const MESSAGE = exactly(40);
 const SCALARS: ReadonlySet<string> = new Set(['bool', 'double', 'duration', 'int', 'timestamp', 'uint']);
 
+/** Returns the least and the greatest cost of one evaluation. */
 export function estimateCost({ expr, types }: CheckedExpression, sizeAt: SizeAt): Range {
   return new Estimate(types, sizeAt).cost(expr);
 }

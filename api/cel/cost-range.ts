@@ -8,20 +8,28 @@ export interface Range {
   readonly max: number;
 }
 
+/** 2^64, at which cel-go saturates its unsigned integers. */
 export const UNBOUNDED = 2 ** 64;
+/** The cost of a constant, and the size of an empty value. */
 export const NOTHING: Range = { min: 0, max: 0 };
+/** The cost of one step. */
 export const ONE: Range = { min: 1, max: 1 };
+/** The size of a value without a declared limit. */
 export const ANYTHING: Range = { min: 0, max: UNBOUNDED };
 
 const capped = (value: number): number => Math.min(value, UNBOUNDED);
 
+/** A range with one value. */
 export const exactly = (value: number): Range => ({ min: value, max: value });
+/** The range from 0. */
 export const upTo = (max: number): Range => ({ min: 0, max: capped(max) });
 
+/** Adds the ranges, saturating. */
 export function sum(...ranges: readonly Range[]): Range {
   return ranges.reduce((a, b) => ({ min: capped(a.min + b.min), max: capped(a.max + b.max) }), NOTHING);
 }
 
+/** Multiplies the ranges, saturating. */
 export function product(a: Range, b: Range): Range {
   return { min: capped(a.min * b.min), max: capped(a.max * b.max) };
 }
@@ -31,6 +39,7 @@ export function scaled({ min, max }: Range, factor: number): Range {
   return { min: capped(Math.ceil(min * factor)), max: capped(Math.ceil(max * factor)) };
 }
 
+/** The smallest range that has both. */
 export function union(a: Range, b: Range): Range {
   return { min: Math.min(a.min, b.min), max: Math.max(a.max, b.max) };
 }

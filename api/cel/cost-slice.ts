@@ -7,6 +7,7 @@ import { setImmediate } from 'node:timers/promises';
 /** The cost of a slice, which takes some milliseconds. */
 const SLICE_COST = 100_000;
 
+/** Counts the cost since the last yield. */
 export class CostSlice {
   #spent = 0;
 

@@ -35,6 +35,7 @@ const deviceSizes: SizeAt = ([, field, ...steps]) => {
   return steps.length > 2 ? undefined : field === 'attributes' ? MAX_ATTRIBUTE : 0;
 };
 
+/** The environment of selectors of devices, in claims and device classes. */
 export const DEVICE_ENVIRONMENT: CelEnvironment = {
   variables: { device },
   libraries: { bindings: true },

@@ -10,12 +10,14 @@ export interface Spending {
   spend(cost: number): void;
 }
 
+/** One signature of a function. Arguments fit the types before `run` is called. */
 export interface Overload {
   readonly args: readonly CelType[];
   readonly result: CelType;
   readonly run: (args: readonly CelValue[], spending: Spending) => CelValue;
 }
 
+/** An overload with the name under which it is called. */
 export interface FunctionRow {
   readonly name: string;
   readonly isMethod: boolean;
@@ -30,10 +32,12 @@ function overload(args: readonly CelType[], result: CelType, run: Run): Overload
   return { args, result, run: (values, spending) => implementation(...values, spending) };
 }
 
+/** Declares a global function. */
 export function fn(name: string, args: readonly CelType[], result: CelType, run: Run): FunctionRow {
   return { name, isMethod: false, overload: overload(args, result, run) };
 }
 
+/** Declares a method; the receiver is the first argument. */
 export function method(name: string, args: readonly CelType[], result: CelType, run: Run): FunctionRow {
   return { name, isMethod: true, overload: overload(args, result, run) };
 }
@@ -43,6 +47,7 @@ export function both(name: string, args: readonly CelType[], result: CelType, ru
   return [fn(name, args, result, run), method(name, args, result, run)];
 }
 
+/** The overloads by name. Functions and methods are separate. */
 export class FunctionTable {
   readonly #rows = new Map<string, Overload[]>();
 

@@ -14,6 +14,7 @@ interface SyntaxFault {
   readonly message: string;
 }
 
+/** Faults of the lexer or the parser, with their offsets. */
 export class CelSyntaxError extends Error {
   readonly faults: readonly SyntaxFault[];
   constructor(...faults: readonly SyntaxFault[]) {

@@ -15,6 +15,7 @@ const READERS: ReadonlyMap<string, { readonly isMethod: boolean; readonly read: 
   }),
 );
 
+/** Returns the fault of a call, or `undefined` if it may succeed. */
 export function literalFault({
   name,
   target,

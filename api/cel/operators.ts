@@ -95,6 +95,7 @@ function joined(a: readonly unknown[], b: readonly unknown[], spending: Spending
   return [...a, ...b];
 }
 
+/** The cost of reading a text: a step for each ten characters. */
 export const textCost = (length: number): number => Math.ceil(length / 10);
 
 const NUMBERS = [int, uint, double];
@@ -309,6 +310,7 @@ const texts: FunctionRow[] = [
   }),
 ];
 
+/** The overloads, with the internal names of operators such as `_+_`. */
 export const operators: readonly FunctionRow[] = [
   ...arithmetic,
   ...reading(comparison),

@@ -5,6 +5,7 @@
 import { CelSyntaxError, type Token, tokenize } from './lexer.ts';
 import { type CelValue, Double, Uint } from './values.ts';
 
+/** A node of the tree. `at` is its offset in the source. */
 export type Expr = { readonly at: number } & (
   | { readonly kind: 'literal'; readonly value: CelValue }
   | { readonly kind: 'ident'; readonly name: string }

@@ -196,6 +196,7 @@ function paid(row: FunctionRow): FunctionRow {
   };
 }
 
+/** The overloads of the library `strings`. */
 export const stringFunctions: readonly FunctionRow[] = rows.map(paid);
 
 /** A text may have as many matches as characters, and each takes as long as a match in a short text. */

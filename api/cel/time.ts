@@ -38,6 +38,7 @@ export function parseTimestamp(text: string): Timestamp {
   return new Timestamp(seconds * SECOND + BigInt((parts[7] ?? '').padEnd(9, '0')));
 }
 
+/** RFC 3339 in UTC, with as many fraction digits as there are. */
 export function formatTimestamp({ ns }: Timestamp): string {
   const rest = ((ns % SECOND) + SECOND) % SECOND;
   const seconds = (ns - rest) / SECOND;
@@ -70,6 +71,7 @@ export function parseDuration(text: string): Duration {
   return new Duration(negative ? -ns : ns);
 }
 
+/** Seconds with a fraction: `90.5s`. */
 export function formatDuration({ ns }: Duration): string {
   const magnitude = ns < 0n ? -ns : ns;
   const rest = magnitude % SECOND;
@@ -144,4 +146,5 @@ const spans: FunctionRow[] = (
   ] as const
 ).map(([name, unit]) => method(name, [duration], int, ({ ns }: Duration) => ns / unit));
 
+/** The overloads of timestamps and durations. */
 export const timeFunctions: readonly FunctionRow[] = reading([...dates, ...spans]);

@@ -14,6 +14,9 @@ type SimpleKind =
   | 'duration'
   | 'type';
 
+/**
+ * A static type. `param` stands for a type that the arguments of a call determine; `error` follows a fault and hides others.
+ */
 export type CelType =
   | { readonly kind: SimpleKind }
   | { readonly kind: 'list'; readonly item: CelType }
@@ -36,12 +39,18 @@ export const timestamp: CelType = { kind: 'timestamp' };
 export const duration: CelType = { kind: 'duration' };
 export const typeType: CelType = { kind: 'type' };
 export const errorType: CelType = { kind: 'error' };
+/** The type of lists with these items. */
 export const list = (item: CelType): CelType => ({ kind: 'list', item });
+/** The type of maps. */
 export const map = (key: CelType, value: CelType): CelType => ({ kind: 'map', key, value });
+/** The type of optional values. */
 export const optional = (of: CelType): CelType => ({ kind: 'optional', of });
+/** A type of a library, which is known by its name alone. */
 export const opaque = (name: string): CelType => ({ kind: 'opaque', name });
+/** A type parameter of an overload. */
 export const param = (name: string): CelType => ({ kind: 'param', name });
 
+/** The name of the type in messages of cel-go. */
 export function showType(type: CelType): string {
   switch (type.kind) {
     case 'list':
@@ -115,8 +124,10 @@ export function isExactly(wanted: CelType, actual: CelType): boolean {
   }
 }
 
+/** Whether the type is decided at run time. */
 export const isOpen = (type: CelType): boolean => type.kind === 'dyn' || type.kind === 'error' || type.kind === 'param';
 
+/** Replaces type parameters; those that are not bound become `dyn`. */
 export function substitute(type: CelType, bound: Bindings): CelType {
   switch (type.kind) {
     case 'param':

@@ -4,6 +4,7 @@ import { parseDuration, parseTimestamp } from './time.ts';
 import { bool, type CelType, dyn, int, map, string } from './types.ts';
 import { adapt, CelError, type CelValue, Double, hasType, member, MessageValue, typeNameOf, Uint } from './values.ts';
 
+/** The key in messages. */
 export const shownKey = (key: CelValue): string =>
   key instanceof Double || key instanceof Uint ? String(key.value) : String(key as string);
 
@@ -42,6 +43,7 @@ export function extent(value: CelValue): number {
   return 1;
 }
 
+/** The type of a literal of the source. */
 export function literalType(value: CelValue): CelType {
   if (value === null) return { kind: 'null' };
   if (typeof value === 'boolean') return bool;
@@ -67,6 +69,7 @@ export function coerce(type: CelType, value: CelValue): CelValue {
   }
 }
 
+/** Converts JSON values to the declared type: a number to a double, a text to a timestamp, a duration or bytes. */
 export function coerced(type: CelType, run: Run): Run {
   if (!['double', 'timestamp', 'duration', 'bytes'].includes(type.kind)) return run;
   return (frame) => coerce(type, run(frame));

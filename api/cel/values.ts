@@ -9,6 +9,7 @@ import type { CelType } from './types.ts';
 /** The error of a failed evaluation. */
 export class CelError extends Error {}
 
+/** A 64-bit floating-point number. */
 export class Double {
   readonly value: number;
   constructor(value: number) {
@@ -16,6 +17,7 @@ export class Double {
   }
 }
 
+/** An unsigned 64-bit integer. */
 export class Uint {
   readonly value: bigint;
   constructor(value: bigint) {
@@ -28,6 +30,7 @@ const MIN_TIME = -62_135_596_800_000_000_000n;
 const MAX_TIME = 253_402_300_799_999_999_999n;
 const MAX_DURATION = 2n ** 63n - 1n;
 
+/** Nanoseconds since 1970. */
 export class Timestamp {
   /** Nanoseconds since 1970. */
   readonly ns: bigint;
@@ -38,6 +41,7 @@ export class Timestamp {
   }
 }
 
+/** Nanoseconds, which may be negative. */
 export class Duration {
   readonly ns: bigint;
   /** Throws `CelError` if the value does not fit into 64 bits. */
@@ -47,6 +51,7 @@ export class Duration {
   }
 }
 
+/** A value that may be absent; `undefined` if it is. */
 export class Optional {
   readonly value: CelValue | undefined;
   constructor(value: CelValue | undefined) {
@@ -54,6 +59,7 @@ export class Optional {
   }
 }
 
+/** A type as a value, as `type()` returns it. */
 export class TypeValue {
   readonly name: string;
   constructor(name: string) {
@@ -82,9 +88,11 @@ export class MessageValue {
   }
 }
 
+/** A map that an expression has built. */
 export type CelMap = Map<string | bigint | boolean, CelValue>;
 /** An object whose members are JSON. */
 type CelObject = { readonly [key: string]: unknown };
+/** A value at run time. Maps and lists may be JSON that is read in place. */
 export type CelValue =
   | null
   | boolean
@@ -103,6 +111,7 @@ export type CelValue =
   | readonly unknown[]
   | CelObject;
 
+/** The budget of an evaluation is spent. */
 export class CostExceeded extends Error {
   constructor() {
     super('operation cancelled: actual cost limit exceeded');
@@ -118,6 +127,7 @@ export class Pending extends Error {
   }
 }
 
+/** Converts a JSON value that was read. Whole numbers become ints, and `undefined` null. */
 export function adapt(value: unknown): CelValue {
   if (typeof value === 'number') return Number.isInteger(value) ? BigInt(value) : new Double(value);
   return value === undefined ? null : (value as CelValue);
@@ -129,6 +139,7 @@ function isPlainObject(value: unknown): value is CelObject {
   return prototype === Object.prototype || prototype === null;
 }
 
+/** The name of the value's type in messages and in `type()`. */
 export function typeNameOf(value: CelValue): string {
   if (value === null) return 'null_type';
   switch (typeof value) {
@@ -185,6 +196,7 @@ function numeric(value: CelValue): bigint | number | undefined {
   return undefined;
 }
 
+/** Equality of CEL: numbers compare by value across their types. */
 export function equal(a: CelValue, b: CelValue): boolean {
   const [left, right] = [numeric(a), numeric(b)];
   if (left !== undefined && right !== undefined) return compareNumbers(left, right) === 0;
@@ -234,6 +246,7 @@ export function countEntries(value: CelValue): number {
   return count;
 }
 
+/** Returns a member of a map, message or object; `undefined` if there is none. */
 export function member(value: CelValue, key: CelValue): CelValue | undefined {
   const plain = key instanceof Uint ? key.value : key instanceof Double ? integral(key.value) : key;
   if (value instanceof Map) return value.get(plain as string);

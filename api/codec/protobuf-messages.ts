@@ -69,6 +69,7 @@ function layout(fields: readonly Field[], depth: number): Numbered[] {
   return found.sort((a, b) => a.number - b.number);
 }
 
+/** How messages are written. */
 export interface MessageOptions {
   /**
    * Writes the fields that Go's types cannot leave out with their zero values, as kube-apiserver does. Readers take an absent
@@ -77,6 +78,7 @@ export interface MessageOptions {
   readonly writesZeros?: boolean;
 }
 
+/** Owns the generated functions by struct. */
 export class MessageTypes {
   readonly #schema: Schema;
   readonly #openEnvelope: OpenEnvelope;

@@ -52,11 +52,13 @@ function readTimestamp(reader: ProtobufReader): { seconds: number; nanos: number
   return { seconds, nanos };
 }
 
+/** Reads a `Time`; null for the zero time. */
 export function readTime(reader: ProtobufReader): string | null {
   const stamp = readTimestamp(reader);
   return stamp === undefined ? null : canonicalTime(`${new Date(stamp.seconds * 1000).toISOString().slice(0, 19)}Z`);
 }
 
+/** Reads a `MicroTime`; null for the zero time. */
 export function readMicroTime(reader: ProtobufReader): string | null {
   const stamp = readTimestamp(reader);
   if (stamp === undefined) return null;
@@ -64,6 +66,7 @@ export function readMicroTime(reader: ProtobufReader): string | null {
   return canonicalMicroTime(`${new Date(stamp.seconds * 1000).toISOString().slice(0, 19)}.${micros}Z`);
 }
 
+/** Writes the text of a quantity as it is. */
 export function writeQuantity(writer: ProtobufWriter, value: string | number | bigint): void {
   const before = writer.length;
   writer.string(String(value));
@@ -71,6 +74,7 @@ export function writeQuantity(writer: ProtobufWriter, value: string | number | b
   writer.varint(writer.length - before);
 }
 
+/** Reads the text of a quantity; '0' if it is absent. */
 export function readQuantity(reader: ProtobufReader): string {
   let text = '0';
   const around = reader.enter();
@@ -95,6 +99,7 @@ export function writeIntOrString(writer: ProtobufWriter, value: string | number)
   writer.varint(writer.length - before);
 }
 
+/** Reads a number or a text, as its type field says. */
 export function readIntOrString(reader: ProtobufReader): string | number {
   let isString = false;
   let number = 0;
@@ -111,10 +116,12 @@ export function readIntOrString(reader: ProtobufReader): string | number {
   return isString ? text : number;
 }
 
+/** Writes the bytes of a base64 text. */
 export function writeBase64(writer: ProtobufWriter, value: string): void {
   writer.bytes(Buffer.from(value, 'base64'));
 }
 
+/** Reads bytes as a base64 text. */
 export function readBase64(reader: ProtobufReader): string {
   return reader.bytes().toString('base64');
 }
@@ -190,6 +197,7 @@ export function writeUnion(
   writer.varint(writer.length - before);
 }
 
+/** Reads a value of a schema that is one thing or a list: `items`, `additionalProperties`, `dependencies`. */
 export function readUnion(
   reader: ProtobufReader,
   schema: SchemaMessage,

@@ -6,8 +6,11 @@ import { isUtf8 } from 'node:buffer';
 import { newBadRequest, type StatusError } from '../meta/status-error.ts';
 import { TOO_MANY_VALUES } from './limits.ts';
 
+/** The wire types of the protobuf encoding. */
 export const VARINT = 0;
+/** Eight bytes, little-endian. */
 export const FIXED64 = 1;
+/** A length and as many bytes. */
 export const BYTES = 2;
 const FIXED32 = 5;
 
@@ -137,6 +140,7 @@ export function tagOf(number: number, wireType: number): number {
   return number * 8 + wireType;
 }
 
+/** The error for bytes that are no message: 400. */
 export function malformed(why: string): StatusError {
   return newBadRequest(`the body is not a valid protobuf message: ${why}`);
 }

@@ -18,6 +18,7 @@ const FOURTH = tagOf(4, BYTES);
 /** The maximum depth of nested envelopes. Objects can contain other objects as raw bytes. */
 const MAX_ENVELOPES = 16;
 
+/** The codec for the kinds of one schema. Decoding throws a `StatusError` with code 400. */
 export interface ProtobufCodec {
   /** Whether the kind has a message. */
   has(group: string, version: string, kind: string): boolean;

@@ -58,6 +58,7 @@ export class ItemIndex {
   }
 }
 
+/** Returns the merged items in their order. `mergeKey` is '' for lists of scalars. */
 export function orderElements(
   merged: readonly JsonValue[],
   patchOrder: readonly JsonValue[],

@@ -7,6 +7,7 @@ import { quoteText } from '../meta/quote.ts';
 import type { Readable, Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 
+/** An entry with a valid path. */
 export interface TarEntry {
   /** The parts of the path without `.`, `..` and empty parts. It is empty for the root of the archive. */
   readonly parts: readonly string[];

@@ -9,6 +9,7 @@ export interface YamlJob {
   readonly read: 'first' | 'first-sorted' | 'all';
 }
 
+/** The documents of a text, and the messages about duplicate keys. */
 export interface ParsedDocuments {
   readonly values: JsonValue[];
   readonly duplicates: readonly string[];

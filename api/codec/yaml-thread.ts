@@ -12,6 +12,7 @@ import { newStatusError } from '../meta/status-error.ts';
 import { performYamlJob, type ParsedDocuments, type YamlJob, type YamlOutcome } from './yaml-job.ts';
 import { YamlSyntaxError, type ParsedYaml } from './yaml.ts';
 
+/** A parser whose results may be synchronous. Errors are those of the functions. */
 export interface YamlParser {
   /** Parses as `parseYaml`. */
   first(text: Uint8Array, options?: FirstOptions): ParsedYaml | Promise<ParsedYaml>;
@@ -42,6 +43,7 @@ interface Waiting {
   reject(error: unknown): void;
 }
 
+/** Starts no thread yet. */
 export function createYamlThread(options: { readonly clock: Clock }): YamlParser {
   return new YamlThread(options.clock);
 }

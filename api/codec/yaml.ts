@@ -28,6 +28,7 @@ import { MAX_VALUES, TOO_MANY_VALUES } from './limits.ts';
 import { folded } from './yaml-fold.ts';
 import { MAX_DEPTH, eventsOf, firstDocument, keepMissingLineEnd } from './yaml-events.ts';
 
+/** The first document of a text. */
 export interface ParsedYaml {
   readonly value: JsonValue;
   /** Messages such as `line 7: key "k" already set in map`. See `duplicates.ts`. */
@@ -291,6 +292,7 @@ export function stringifyYaml(value: unknown): string {
   return [...yamlParts(value)].join('');
 }
 
+/** Encodes as UTF-8. */
 export function encodeYaml(value: unknown): Buffer {
   return Buffer.from(stringifyYaml(value));
 }

@@ -1,6 +1,7 @@
 /** Registers the metric that identifies the release of a component. Dashboards join other metrics with it. */
 import type { MetricsRegistry } from './metrics.ts';
 
+/** The release. Absent parts are empty labels. */
 export interface BuildInfo {
   readonly gitVersion: string;
   readonly gitCommit?: string;
@@ -11,6 +12,7 @@ export interface BuildInfo {
   readonly platform: string;
 }
 
+/** Major and minor are taken from `gitVersion`. */
 export function registerBuildInfo(metrics: MetricsRegistry, info: BuildInfo): void {
   const { gitVersion, gitCommit = '', gitTreeState = '', buildDate = '', goVersion = '', compiler = '' } = info;
   const [, major = '', minor = ''] = /^v(\d+)\.(\d+)/.exec(gitVersion) ?? [];

@@ -4,6 +4,7 @@
  */
 type Branch<T extends object> = Map<string, Branch<T> | T>;
 
+/** A tree of maps, one level for each label. All keys have the same length. */
 export class ByLabels<T extends object> {
   readonly #root: Branch<T> = new Map();
   /** The values in the order in which they were set. */

@@ -8,6 +8,7 @@ const BYTES = [64, 256, 512, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576, 4_1
 const MOST_HOSTS = 256;
 const OTHER_HOSTS = '<other>';
 
+/** Returns the observer that clients call for each request. */
 export function clientMetrics(metrics: MetricsRegistry): RequestObserver {
   const histogram = (name: string, help: string, buckets: readonly number[]) =>
     metrics.histogram({ name, help, labels: ['host', 'verb'], buckets });

@@ -27,8 +27,10 @@ export interface FlagTypes {
   map: Readonly<Record<string, string>>;
 }
 
+/** The type of a flag's value. */
 export type FlagType = keyof FlagTypes;
 
+/** A row of the table. */
 export interface Flag<T extends FlagType = FlagType> {
   /** The name without dashes. */
   readonly name: string;
@@ -59,12 +61,16 @@ export function flag<T extends FlagType>(row: Flag<T>): Flag<T> {
   return row;
 }
 
+/** Rows by the keys that the code uses. */
 export type FlagTable = Readonly<Record<string, AnyFlag>>;
+/** A row of any type. */
 export type AnyFlag = { readonly [T in FlagType]: Flag<T> }[FlagType];
+/** The values by key, with the types of the rows. */
 export type FlagValues<Table> = {
   readonly [Key in keyof Table]: Table[Key] extends { readonly type: infer T extends FlagType } ? FlagTypes[T] : never;
 };
 
+/** The result of a parse. */
 export interface ParsedFlags<Table> {
   readonly values: FlagValues<Table>;
   /** The keys of the flags that the command line sets. */

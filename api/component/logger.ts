@@ -12,6 +12,7 @@ export interface Logger {
   check?(): void;
 }
 
+/** Logs nothing. */
 export const silentLogger: Logger = {
   debug: () => undefined,
   info: () => undefined,

@@ -6,15 +6,18 @@
  */
 import { ByLabels } from './by-labels.ts';
 
+/** A series that only grows. */
 export interface Counter {
   inc(by?: number): void;
 }
 
+/** A series that goes up and down. */
 export interface Gauge {
   set(value: number): void;
   inc(by?: number): void;
 }
 
+/** A series of observations in buckets. */
 export interface Histogram {
   observe(value: number): void;
 }
@@ -35,6 +38,10 @@ type Kind = 'counter' | 'gauge' | 'histogram';
 
 const DURATION_BUCKETS: readonly number[] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 
+/**
+ * Owns the families of one page. A name that is registered again yields the existing family, and throws for another kind of
+ * metric.
+ */
 export class MetricsRegistry {
   readonly #families: MetricFamily<Series>[] = [];
   readonly #names = new Map<string, MetricFamily<Series>>();

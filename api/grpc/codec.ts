@@ -5,6 +5,7 @@
 import { BYTES, malformed, ProtobufReader, ProtobufWriter, tagOf, VARINT } from '../codec/protobuf-wire.ts';
 import type { MessageTables } from './messages.ts';
 
+/** The codec of one message. */
 export interface MessageCodec {
   /** Ignores members that the table does not have, and those that are null or undefined. */
   encode(value: object): Buffer;

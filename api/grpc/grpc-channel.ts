@@ -32,12 +32,14 @@ export interface GrpcTls {
   readonly key?: Buffer | undefined;
 }
 
+/** The limits of one call. */
 export interface GrpcCallOptions {
   /** 0 means no deadline. */
   readonly timeoutMs: number;
   readonly signal?: AbortSignal | undefined;
 }
 
+/** The settings of one stream. */
 export interface GrpcStreamOptions {
   readonly signal: AbortSignal;
   /** Called when the server has accepted the call. */
@@ -47,6 +49,7 @@ export interface GrpcStreamOptions {
   readonly staysOpen?: boolean;
 }
 
+/** The connection to one server. It reconnects by itself, and calls fail until then. */
 export interface GrpcChannel {
   call(path: string, request: Buffer, options: GrpcCallOptions): Promise<Buffer>;
   /**

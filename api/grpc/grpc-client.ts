@@ -12,6 +12,7 @@ type Call<M, T extends MethodTable, K extends keyof T> = {
   readonly answer: T[K][2] extends keyof M ? IncomingOf<M, T[K][2]> : never;
 };
 
+/** A client for the methods of a table. Rejects with a `GrpcError`. */
 export interface GrpcClient<M extends MessageTables, T extends MethodTable> {
   call<K extends keyof T & string>(
     method: K,

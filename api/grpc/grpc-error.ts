@@ -20,6 +20,7 @@ const STATUS_NAMES = [
   'DataLoss',
   'Unauthenticated',
 ] as const;
+/** The name of a gRPC status code. */
 export type GrpcStatus = (typeof STATUS_NAMES)[number];
 
 /** The maximum length of a server's message, because it appears in logs, events and statuses. */
@@ -28,6 +29,7 @@ const MAX_DETAILS_CHARACTERS = 8192;
 /** Returns the beginning of a server's message. */
 export const boundedDetails = (details: string): string => details.slice(0, MAX_DETAILS_CHARACTERS);
 
+/** A call that failed. `details` is the message of the server, which is bounded. */
 export class GrpcError extends Error {
   override readonly name = 'GrpcError';
   readonly status: GrpcStatus;

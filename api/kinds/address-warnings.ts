@@ -2,6 +2,7 @@
 import { quote } from '../meta/field-error.ts';
 import { canonicalIp, cidrErrors, formatCidr, formatIp, ipErrors, parseCidr, parseIp } from '../meta/ip-addresses.ts';
 
+/** Warns about an address that is not canonical. An invalid one gets no warning, since validation refuses it. */
 export function ipWarnings(field: string, text: string): string[] {
   const canonical = canonicalIp(text);
   if (canonical === undefined || canonical === text) return [];
@@ -14,6 +15,7 @@ export function ipWarnings(field: string, text: string): string[] {
     : [];
 }
 
+/** Warns about a range that is not canonical, or that has bits beyond its prefix. */
 export function cidrWarnings(field: string, text: string): string[] {
   const cidr = parseCidr(text);
   if (cidr === undefined) return [];

@@ -9,8 +9,10 @@ import { validateLabelSelector } from '../meta/selector.ts';
 import { each, isBlank } from './validation-rules.ts';
 
 const ACCESS_MODES = ['ReadOnlyMany', 'ReadWriteMany', 'ReadWriteOnce', 'ReadWriteOncePod'];
+/** The modes of claims and volumes. */
 export const VOLUME_MODES = ['Block', 'Filesystem'];
 
+/** A reference to what a volume is filled from. */
 export interface DataSource {
   apiGroup?: string | null | undefined;
   kind?: string | undefined;
@@ -18,6 +20,7 @@ export interface DataSource {
   namespace?: string | null | undefined;
 }
 
+/** The parts of a claim that are validated. */
 export interface ClaimSpec {
   accessModes?: string[] | undefined;
   selector?: object | undefined;
@@ -57,6 +60,7 @@ export function claimSpecErrors(spec: ClaimSpec, at: string): FieldError[] {
   return errors;
 }
 
+/** Refuses unknown modes, and `ReadWriteOncePod` beside others. */
 export function accessModeErrors(modes: readonly string[], field: string): FieldError[] {
   const errors = modes.flatMap((mode) =>
     ACCESS_MODES.includes(mode) ? [] : [unsupportedValue(field, mode, ACCESS_MODES)],
@@ -68,6 +72,7 @@ export function accessModeErrors(modes: readonly string[], field: string): Field
   return errors;
 }
 
+/** The quantity must be valid already. */
 export function positiveQuantityErrors(field: string, quantity: string): FieldError[] {
   return parseQuantity(quantity).nano <= 0n ? [invalid(field, quantity, 'must be greater than zero')] : [];
 }

@@ -4,6 +4,7 @@ import type { PodSpec } from './pod-types.ts';
 /** The volume source of each volume with a valid name. */
 export type VolumeKinds = ReadonlyMap<string, string>;
 
+/** The parts of the pod. */
 export interface ContainerContext {
   readonly spec: PodSpec;
   readonly volumes: VolumeKinds;

@@ -131,6 +131,7 @@ function ruleErrors(rule: NonNullable<Container['restartPolicyRules']>[number], 
   return errors;
 }
 
+/** Validates `containers`. `graceSeconds` is the grace period of the pod, which bounds `sleep` hooks. */
 export function containerListErrors(
   context: ContainerContext,
   path: string,
@@ -178,6 +179,7 @@ function hostPortConflicts(containers: readonly Container[], path: string): Fiel
   return errors;
 }
 
+/** Validates `initContainers`, sidecars among them. */
 export function initContainerErrors(
   context: ContainerContext,
   path: string,
@@ -229,6 +231,7 @@ const NOT_EPHEMERAL = [
   'lifecycle',
 ] as const;
 
+/** Validates `ephemeralContainers`, whose names and targets are those of the pod. */
 export function ephemeralContainerErrors(context: ContainerContext, path: string): FieldError[] {
   const errors: FieldError[] = [];
   const targets = new Set(

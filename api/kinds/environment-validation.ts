@@ -35,6 +35,7 @@ const CONTAINER_RESOURCES = [
   'requests.memory',
 ];
 
+/** Validates `env`. */
 export function environmentErrors(variables: readonly EnvironmentVariable[], path: string): FieldError[] {
   const errors: FieldError[] = [];
   for (const [index, variable] of variables.entries()) {
@@ -181,6 +182,7 @@ const DIVISORS: ReadonlyMap<string, readonly string[]> = new Map(
 );
 const ZERO = '0';
 
+/** Validates a `resourceFieldRef`. Volumes must name the container. */
 export function resourceFieldErrors(
   reference: { containerName?: string | undefined; resource?: string | undefined; divisor?: string | undefined },
   path: string,
@@ -204,6 +206,7 @@ export function resourceFieldErrors(
   return [...errors, invalid(`${path}.divisor`, resource, text)];
 }
 
+/** Validates `envFrom`. */
 export function environmentSourceErrors(
   sources: readonly NonNullable<Container['envFrom']>[number][],
   path: string,

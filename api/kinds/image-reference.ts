@@ -13,6 +13,7 @@ const DIGEST = /^[a-z0-9]+(?:[.+_-][a-z0-9]+)*:[0-9a-fA-F]{32,}$/;
 const DOMAIN =
   /^(?:[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)*|\[[0-9a-fA-F:]+\])(?::\d+)?$/;
 
+/** The kubelet's error for a reference that cannot be parsed. */
 export class ImageReferenceError extends Error {
   override readonly name = 'ImageReferenceError';
   constructor(image: string, why: string) {

@@ -4,6 +4,7 @@ import type { ContainerContext } from './container-context.ts';
 import type { Container, EphemeralContainer, VolumeMount } from './pod-types.ts';
 import { isBlank } from './validation-rules.ts';
 
+/** Refuses absolute paths and `..`. */
 export function localPathErrors(target: string, field: string): FieldError[] {
   const errors: FieldError[] = [];
   if (target.startsWith('/')) errors.push(invalid(field, target, 'must be a relative path'));
@@ -11,6 +12,7 @@ export function localPathErrors(target: string, field: string): FieldError[] {
   return errors;
 }
 
+/** Validates `volumeMounts`. `devices` are the names and paths of the container's devices, which must differ. */
 export function volumeMountErrors(
   mounts: readonly VolumeMount[],
   devices: { readonly names: ReadonlySet<string>; readonly paths: ReadonlySet<string> },
@@ -71,6 +73,7 @@ function recursiveErrors(mount: VolumeMount, at: string): FieldError[] {
   return errors;
 }
 
+/** Validates `volumeDevices`. `mounts` are the names and paths of the container's mounts, which must differ. */
 export function volumeDeviceErrors(
   devices: readonly { name?: string | undefined; devicePath?: string | undefined }[],
   mounts: { readonly names: ReadonlySet<string>; readonly paths: ReadonlySet<string> },
@@ -118,10 +121,12 @@ function named(items: readonly (readonly [name: string, path: string])[]): Mount
   return { names: new Set(byName.keys()), paths: new Set(byName.values()) };
 }
 
+/** The names and paths of a container's devices. */
 export function devicePathsOf({ volumeDevices = [] }: Container | EphemeralContainer): MountNames {
   return named(volumeDevices.map(({ name = '', devicePath = '' }) => [name, devicePath] as const));
 }
 
+/** The names and paths of a container's mounts. */
 export function mountPathsOf({ volumeMounts = [] }: Container | EphemeralContainer): MountNames {
   return named(volumeMounts.map(({ name = '', mountPath = '' }) => [name, mountPath] as const));
 }

@@ -15,8 +15,10 @@ export interface SelectableNode {
 }
 
 type NodeAffinity = NonNullable<NonNullable<Spec['affinity']>['nodeAffinity']>;
+/** Terms of which one must match. */
 export type NodeSelector = NonNullable<NodeAffinity['requiredDuringSchedulingIgnoredDuringExecution']>;
 type NodeSelectorTerm = NodeSelector['nodeSelectorTerms'][number];
+/** A taint of a node. */
 export type Taint = NonNullable<NonNullable<Node['spec']>['taints']>[number];
 type Toleration = NonNullable<Spec['tolerations']>[number];
 
@@ -89,6 +91,7 @@ export function tolerates(toleration: Toleration, taint: Taint): boolean {
   return (toleration.value ?? '') === (taint.value ?? '');
 }
 
+/** Whether one of the tolerations tolerates the taint. */
 export function toleratesTaint(tolerations: readonly Toleration[], taint: Taint): boolean {
   return tolerations.some((toleration) => tolerates(toleration, taint));
 }

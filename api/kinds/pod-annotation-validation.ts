@@ -16,6 +16,7 @@ const SECCOMP_CONTAINER = 'container.seccomp.security.alpha.kubernetes.io/';
 export const APP_ARMOR_ANNOTATION = 'container.apparmor.security.beta.kubernetes.io/';
 const INT32_MAX = 2147483647;
 
+/** Validates the annotations of a new pod or template. */
 export function podAnnotationErrors(
   annotations: Readonly<Record<string, string>> | undefined,
   spec: PodSpec,

@@ -2,6 +2,7 @@
 import { parseQuantity } from '../meta/quantity.ts';
 import type { PodSpec, Quantities } from './pod-types.ts';
 
+/** The QoS class of a pod. */
 export type QosClass = 'Guaranteed' | 'Burstable' | 'BestEffort';
 
 const COMPUTE = ['cpu', 'memory'] as const;
@@ -23,6 +24,7 @@ function hasPodLevelResources({ resources }: PodSpec): boolean {
   return names.some((name) => name === 'cpu' || name === 'memory' || name.startsWith('hugepages-'));
 }
 
+/** Only CPU and memory count. Resources of the pod as a whole replace those of its containers. */
 export function qosClassOf(spec: PodSpec): QosClass {
   const parts = hasPodLevelResources(spec)
     ? [spec.resources]

@@ -39,4 +39,5 @@ export type Volume = Wire<V1Volume>;
 export type VolumeMount = Wire<V1VolumeMount>;
 export type Toleration = Wire<V1Toleration>;
 export type Affinity = Wire<V1Affinity>;
+/** Quantities as texts by the names of resources. */
 export type Quantities = Readonly<Record<string, string | undefined>>;

@@ -25,6 +25,7 @@ const MUTABLE =
 const NOT_NEGATIVE = 'must be a non-negative integer';
 const MAX_DEADLINE = 2147483647;
 
+/** Validates an update of the pod itself. `old` is the stored pod. */
 export function podUpdateErrors(pod: Pod, old: Pod): FieldError[] {
   const spec = pod.spec ?? {};
   const before = old.spec ?? {};
@@ -198,6 +199,7 @@ function nodeAffinityErrors(affinity: NodeAffinity | undefined, old: NodeAffinit
   });
 }
 
+/** Validates an update of the subresource `status`. */
 export function podStatusUpdateErrors(pod: Pod, old: Pod): FieldError[] {
   const errors = podAnnotationUpdateErrors(pod.metadata.annotations, old.metadata.annotations, pod.spec);
   const status = pod.status ?? {};
@@ -265,6 +267,7 @@ function terminationErrors(
 const WHOLE = '[]';
 const isMirror = (pod: Pod): boolean => pod.metadata.annotations?.['kubernetes.io/config.mirror'] !== undefined;
 
+/** Validates an update of the subresource `ephemeralcontainers`, which only adds containers. */
 export function ephemeralContainerUpdateErrors(pod: Pod, old: Pod): FieldError[] {
   const spec = pod.spec ?? {};
   if (isMirror(old)) return [forbidden(WHOLE, 'static pods do not support ephemeral containers')];
@@ -298,6 +301,7 @@ const RESIZABLE: ReadonlySet<string> = new Set(['cpu', 'memory']);
 
 const RESOURCE_LISTS = ['limits', 'requests'] as const;
 
+/** Validates an update of the subresource `resize`, which only changes CPU and memory. */
 export function podResizeErrors(pod: Pod, old: Pod): FieldError[] {
   const spec = pod.spec ?? {};
   const before = old.spec ?? {};

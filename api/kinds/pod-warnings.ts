@@ -11,6 +11,7 @@ import { APP_ARMOR_ANNOTATION, containersOf } from './pod-annotation-validation.
 import type { Container, PodSpec, Quantities } from './pod-types.ts';
 import { fractionWarning, volumeWarnings } from './volume-warnings.ts';
 
+/** Deprecated labels of nodes, with the text of their warning. */
 export const DEPRECATED_LABELS: ReadonlyMap<string, string> = new Map(
   Object.entries({
     'beta.kubernetes.io/arch': 'deprecated since v1.14; use "kubernetes.io/arch" instead',

@@ -67,6 +67,7 @@ function probeErrors(probe: Probe | undefined, graceSeconds: number | undefined,
   return errors;
 }
 
+/** Validates a liveness or startup probe. */
 export function livenessErrors(probe: Probe | undefined, graceSeconds: number | undefined, path: string): FieldError[] {
   const errors = probeErrors(probe, graceSeconds, path);
   if (probe !== undefined && probe.successThreshold !== 1) {
@@ -75,6 +76,7 @@ export function livenessErrors(probe: Probe | undefined, graceSeconds: number | 
   return errors;
 }
 
+/** Validates a readiness probe. */
 export function readinessErrors(
   probe: Probe | undefined,
   graceSeconds: number | undefined,
@@ -99,6 +101,7 @@ for (let i = 1; i <= 15; i++) (SIGNALS as Set<string>).add(`SIGRTMIN+${i}`);
 for (let i = 1; i <= 14; i++) (SIGNALS as Set<string>).add(`SIGRTMAX-${i}`);
 const WINDOWS_SIGNALS = ['SIGKILL', 'SIGTERM'];
 
+/** Validates hooks and the stop signal. A stop signal needs the operating system of the pod. */
 export function lifecycleErrors(
   lifecycle: Lifecycle | undefined,
   graceSeconds: number | undefined,

@@ -44,7 +44,9 @@ const INTEGER: ReadonlySet<string> = new Set([
 const HUGE_PAGES = 'hugepages-';
 const WHOLE = 1_000_000_000n;
 
+/** Whether the resource is one of huge pages. */
 export const isHugePage = (name: string): boolean => name.startsWith(HUGE_PAGES);
+/** Whether containers may request the resource, besides extended resources. */
 export const isStandardContainerResource = (name: string): boolean => STANDARD_CONTAINER.has(name) || isHugePage(name);
 const isQuotaHugePage = (name: string): boolean => isHugePage(name) || name.startsWith(`requests.${HUGE_PAGES}`);
 const isStandardResource = (name: string): boolean => STANDARD.has(name) || isQuotaHugePage(name);
@@ -53,12 +55,14 @@ export const isStandardQuotaResource = (name: string): boolean => name !== 'stor
 /** Whether the resource belongs to Kubernetes: it has no domain, or kubernetes.io. */
 const isNativeResource = (name: string): boolean => !name.includes('/') || name.includes('kubernetes.io/');
 
+/** Whether the resource belongs to a domain other than kubernetes.io. */
 export function isExtendedResource(name: string): boolean {
   if (isNativeResource(name) || name.startsWith('requests.')) return false;
   return qualifiedNameErrors(`requests.${name}`).length === 0;
 }
 
 const isIntegerResource = (name: string): boolean => INTEGER.has(name) || isExtendedResource(name);
+/** Whether the limit of the resource may be greater than the request. */
 export const isOvercommitAllowed = (name: string): boolean => isNativeResource(name) && !isHugePage(name);
 
 /** Validates the name of a resource for any use. */
@@ -71,6 +75,7 @@ export function resourceNameErrors(field: string, name: string): Error[] {
   return [];
 }
 
+/** Validates the name of a resource of a container. */
 export function containerResourceNameErrors(field: string, name: string): Error[] {
   const errors = resourceNameErrors(field, name);
   if (!name.includes('/')) {
@@ -103,6 +108,7 @@ interface ResourceOptions {
 
 const POD_LEVEL: ReadonlySet<string> = new Set(['cpu', 'memory']);
 
+/** Validates requests, limits and claims, of a container or of a pod as a whole. */
 export function resourceRequirementErrors(
   requirements: ResourceRequirements | undefined,
   path: string,

@@ -83,6 +83,7 @@ export function nodeSelectorErrors(
   return terms.flatMap((term, index) => nodeTermErrors(term, `${at}.nodeSelectorTerms[${index}]`, strict));
 }
 
+/** Validates node affinity, pod affinity and pod anti-affinity. */
 export function affinityErrors(affinity: Affinity | undefined, at: string): FieldError[] {
   if (affinity === undefined) return [];
   const errors: FieldError[] = [];
@@ -188,6 +189,7 @@ const OPERATORS = ['Equal', 'Exists'];
 /** These operators are behind a disabled feature gate, but kube-apiserver's error message lists them. */
 const COMPARISONS = ['Lt', 'Gt'];
 
+/** Validates tolerations. */
 export function tolerationErrors(tolerations: readonly Toleration[], path: string): FieldError[] {
   const errors: FieldError[] = [];
   for (const [index, toleration] of tolerations.entries()) {
@@ -234,6 +236,7 @@ export function tolerationErrors(tolerations: readonly Toleration[], path: strin
 const INCLUSION = ['Honor', 'Ignore'];
 const UNSATISFIABLE = ['DoNotSchedule', 'ScheduleAnyway'];
 
+/** Validates topology spread constraints. */
 export function spreadErrors(spec: PodSpec, path: string): FieldError[] {
   const errors: FieldError[] = [];
   const constraints = spec.topologySpreadConstraints ?? [];

@@ -11,6 +11,7 @@ import { each, isBlank } from './validation-rules.ts';
 const MAX_ID = 2147483647;
 const PROFILE_TYPES = ['Localhost', 'RuntimeDefault', 'Unconfined'];
 
+/** Validates a user or group id; an absent one is valid. */
 export function idErrors(field: string, value: number | undefined): FieldError[] {
   return value !== undefined && (value < 0 || value > MAX_ID)
     ? [invalid(field, value, `must be between 0 and ${MAX_ID}, inclusive`)]
@@ -60,6 +61,7 @@ function appArmorErrors(profile: SecurityContext['appArmorProfile'], path: strin
 
 const PROC_MOUNTS = ['Default', 'Unmasked'];
 
+/** Validates the security context of a container. `hostUsers` is that of the pod. */
 export function containerSecurityErrors(
   context: SecurityContext | undefined,
   path: string,
@@ -100,6 +102,7 @@ const SYSCTL = /^[a-z0-9]([-_a-z0-9]*[a-z0-9])?([./][a-z0-9]([-_a-z0-9]*[a-z0-9]
 const SYSCTL_TEXT = '^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$';
 const SYSCTL_MAX = 253;
 
+/** Validates the security context of a pod. */
 export function podSecurityErrors(
   context: PodSecurityContext | undefined,
   spec: PodSpec,

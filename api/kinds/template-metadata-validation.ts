@@ -23,6 +23,7 @@ const REFUSED: readonly (readonly [field: string, shown?: string])[] = [
 /** Fields for which kube-apiserver distinguishes zero from an absent value. */
 const POINTERS = new Set(['deletionGracePeriodSeconds']);
 
+/** Validates labels and annotations, and refuses all other fields of the metadata. */
 export function templateMetadataErrors(metadata: object | undefined, at: string): FieldError[] {
   const fields = (metadata ?? {}) as Readonly<Record<string, unknown>>;
   const isSet = (field: string): boolean => {

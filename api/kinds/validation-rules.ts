@@ -2,14 +2,17 @@
 import { invalid, type FieldError } from '../meta/field-error.ts';
 import { rangeError, portNameErrors } from '../meta/names.ts';
 
+/** Turns texts into errors of one field. */
 export function each(field: string, value: unknown, texts: readonly string[]): FieldError[] {
   return texts.map((text) => invalid(field, value, text));
 }
 
+/** An absent number counts as 0. */
 export function nonNegative(field: string, value: number | null | undefined): FieldError[] {
   return (value ?? 0) < 0 ? [invalid(field, value, 'must be greater than or equal to 0')] : [];
 }
 
+/** The range includes both ends. An absent number counts as 0. */
 export function inRange(field: string, value: number | null | undefined, low: number, high: number): FieldError[] {
   const number = value ?? 0;
   return number < low || number > high ? [invalid(field, number, rangeError(low, high))] : [];
@@ -21,5 +24,6 @@ export function portReference(field: string, port: unknown): FieldError[] {
   return inRange(field, typeof port === 'number' ? port : 0, 1, 65535);
 }
 
+/** Whether a text is absent or empty, which the API treats alike. */
 export const isBlank = (value: string | null | undefined): value is '' | null | undefined =>
   value === undefined || value === null || value === '';

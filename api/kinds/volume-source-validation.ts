@@ -80,6 +80,7 @@ interface FibreChannel {
   readonly lun?: number | undefined;
 }
 
+/** Needs either target WWNs with a LUN, or WWIDs. */
 export function fibreChannelErrors({ targetWWNs = [], wwids = [], lun }: FibreChannel, at: string): FieldError[] {
   const names = targetWWNs.length > 0;
   const field = `${at}.targetWWNs`;
@@ -101,6 +102,7 @@ interface Quobyte {
 
 const HOST_PORT = /^(?:\[[^[\]]*\]|[^:[\]]*):[^:]*$/;
 
+/** Needs a registry of host and port pairs, and a volume. */
 export function quobyteErrors({ registry = '', tenant = '', volume }: Quobyte, at: string): FieldError[] {
   const errors: FieldError[] = [];
   const text = 'must be a host:port pair or multiple pairs separated by commas';
@@ -119,6 +121,7 @@ interface Flocker {
   readonly datasetUUID?: Text;
 }
 
+/** Needs either a name or a UUID. */
 export function flockerErrors({ datasetName = '', datasetUUID = '' }: Flocker, at: string): FieldError[] {
   const errors: FieldError[] = [];
   if (datasetName === '' && datasetUUID === '')
@@ -134,6 +137,7 @@ interface Flex {
   readonly options?: Readonly<Record<string, Text>> | undefined;
 }
 
+/** Needs a driver, whose options are in no domain of Kubernetes. */
 export function flexErrors({ driver, options = {} }: Flex, at: string): FieldError[] {
   const errors = need(at, { driver });
   for (const key of Object.keys(options)) {
@@ -172,6 +176,7 @@ interface Cinder {
   readonly secretRef?: { readonly name?: Text; readonly namespace?: Text } | undefined;
 }
 
+/** The secret of a PersistentVolume has a namespace, that of a pod has none. */
 export function cinderErrors(
   { volumeID, secretRef }: Cinder,
   at: string,
@@ -198,6 +203,7 @@ interface AzureDisk {
   readonly kind?: Text;
 }
 
+/** The form of the URI depends on the kind of disk. */
 export function azureDiskErrors(disk: AzureDisk, at: string): FieldError[] {
   const { diskName, diskURI = '', cachingMode, kind } = disk;
   const errors = need(at, { diskName, diskURI });

@@ -195,6 +195,7 @@ const HOST_PATH_TYPES = [
   'Socket',
 ];
 
+/** Needs a path without `..`, and a known type. */
 export function hostPathErrors(
   source: { path?: string | undefined; type?: string | undefined },
   at: string,

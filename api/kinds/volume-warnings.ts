@@ -51,6 +51,7 @@ export function claimWarnings(spec: SizedClaim | undefined, at: string): string[
 /** Thousandths are 64-bit numbers in Kubernetes. A larger amount saturates, so it counts as fractional. */
 const MOST_THOUSANDTHS = 2n ** 63n - 1n;
 
+/** Warns about an amount of bytes that is not whole. */
 export function fractionWarning(value: string, field: string): string[] {
   const thousandths = milliUnits(parseQuantity(value));
   if (thousandths % 1000n === 0n && thousandths <= MOST_THOUSANDTHS) return [];

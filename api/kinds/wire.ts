@@ -8,6 +8,7 @@
 import type { IntOrString } from '@kubernetes/client-node';
 import type { KubeObject } from '../meta/object.ts';
 
+/** The wire format of a model of the client package. */
 export type Wire<T> = T extends Date
   ? string
   : T extends IntOrString

@@ -2,6 +2,7 @@
 import { isIP } from 'node:net';
 import { ipBytes } from '../pki/names.ts';
 
+/** The classes that a purpose may refuse. `metadata` are the metadata services of clouds. */
 export type AddressClass = 'unspecified' | 'loopback' | 'link-local' | 'multicast' | 'metadata';
 
 /** The addresses at which clouds serve the credentials of a machine to every local client. */

@@ -7,6 +7,7 @@ import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { readFile, stat } from 'node:fs/promises';
 import type { Clock } from './clock.ts';
 
+/** What a request presents. */
 export interface PresentedCredentials {
   /** The value of the Authorization header. */
   readonly authorization?: string;
@@ -15,6 +16,7 @@ export interface PresentedCredentials {
   readonly key?: string;
 }
 
+/** The source of credentials. `current` rejects if they cannot be read. */
 export interface ClientCredentials {
   current(): Promise<PresentedCredentials>;
   /**
@@ -24,8 +26,10 @@ export interface ClientCredentials {
   refused?(): boolean;
 }
 
+/** Presents nothing: the client is anonymous. */
 export const noCredentials: ClientCredentials = { current: () => Promise.resolve({}) };
 
+/** Presents the same credentials each time. */
 export function fixedCredentials(presented: PresentedCredentials): ClientCredentials {
   return { current: () => Promise.resolve(presented) };
 }
@@ -33,6 +37,7 @@ export function fixedCredentials(presented: PresentedCredentials): ClientCredent
 /** Tokens that are mounted into pods are replaced before they expire, so reading them once a minute is enough. */
 const TOKEN_FILE_CHECK_MS = 60_000;
 
+/** Reads the file again periodically, because the kubelet replaces tokens before they expire. */
 export function tokenFileCredentials(path: string, clock: Clock): ClientCredentials {
   const read = rereadText(path, clock, TOKEN_FILE_CHECK_MS);
   return {

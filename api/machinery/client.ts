@@ -14,8 +14,10 @@ export interface Resource {
   readonly namespaced: boolean;
 }
 
+/** The kind of a patch; `apply` is server-side apply. */
 export type PatchType = 'json' | 'merge' | 'strategic' | 'apply';
 
+/** The query of a list, with the meaning of the API. `limit` objects are returned at most. */
 export interface ClientListOptions {
   readonly namespace?: string;
   readonly labelSelector?: string;
@@ -27,11 +29,13 @@ export interface ClientListOptions {
   readonly signal?: AbortSignal;
 }
 
+/** The query of a watch. */
 export interface ClientWatchOptions extends Omit<ClientListOptions, 'limit' | 'continue'> {
   readonly sendInitialEvents?: boolean;
   readonly timeoutSeconds?: number;
 }
 
+/** The query of a write. */
 export interface ClientWriteOptions {
   readonly subresource?: string;
   readonly dryRun?: boolean;
@@ -40,6 +44,7 @@ export interface ClientWriteOptions {
   readonly signal?: AbortSignal;
 }
 
+/** The body of a delete. */
 export interface ClientDeleteOptions {
   readonly gracePeriodSeconds?: number;
   readonly propagationPolicy?: 'Orphan' | 'Background' | 'Foreground';
@@ -48,11 +53,13 @@ export interface ClientDeleteOptions {
   readonly signal?: AbortSignal;
 }
 
+/** An event of a watch. The object of a bookmark has a resource version only. */
 export interface ClientWatchEvent {
   readonly type: 'ADDED' | 'MODIFIED' | 'DELETED' | 'BOOKMARK';
   readonly object: KubeObject;
 }
 
+/** The operations on one API server. The namespace is '' for cluster-scoped objects. */
 export interface Client {
   get(
     resource: Resource,

@@ -7,6 +7,7 @@ export interface Timer {
   cancel(): void;
 }
 
+/** The time of the program. */
 export interface Clock {
   /** Returns the wall-clock time in milliseconds since the epoch. */
   now(): number;
@@ -23,6 +24,7 @@ export interface Clock {
 
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
+/** The time of the host. */
 export const systemClock: Clock = {
   now: () => Date.now(),
   monotonic: () => performance.now(),

@@ -32,6 +32,7 @@ const NOWHERE = ['unspecified', 'multicast'] as const;
 /** The addresses to which kube-apiserver refuses to proxy, and the metadata servers of clouds. */
 const LOCAL = [...NOWHERE, 'loopback', 'link-local', 'metadata'] as const;
 
+/** The rules of each purpose. */
 export const PURPOSES = {
   /**
    * Connections to node agents. Nodes write these addresses themselves. The connection authenticates as the API server's
@@ -72,6 +73,7 @@ export const PURPOSES = {
   configured: { refuses: [], redirects: 'none', connectTimeoutMs: 30_000 },
 } as const satisfies Readonly<Record<string, PurposeRules>>;
 
+/** Why a connection is opened. */
 export type Purpose = keyof typeof PURPOSES;
 
 interface DialTarget {
@@ -111,12 +113,14 @@ interface DialerOptions {
   readonly resolve?: ResolveName;
 }
 
+/** Has the signature of `dns.lookup` with `all`. */
 export type ResolveName = (
   hostname: string,
   options: LookupAllOptions,
   callback: (error: Error | null, addresses: LookupAddress[]) => void,
 ) => void;
 
+/** Opens connections by the rules of their purpose. */
 export interface Dialer {
   /**
    * Creates an HTTP(S) request. The caller must call `end()`. Throws `DialRefusedError` for an address, and emits it for a

@@ -28,6 +28,7 @@ export function referenceTo(object: KubeObject, resource: Resource): ObjectRefer
   };
 }
 
+/** The source of events and their limits. */
 export interface EventRecorderOptions {
   readonly client: Client;
   readonly clock: Clock;
@@ -56,6 +57,7 @@ interface Similar {
   at: number;
 }
 
+/** Records events of the agent and of controllers. */
 export class CoreEventRecorder implements EventRecorder {
   readonly event: EventRecorder['event'];
   readonly #options: EventRecorderOptions;

@@ -2,6 +2,7 @@
 
 export type EventType = 'Normal' | 'Warning';
 
+/** The object that an event is about, as far as it is known. */
 export interface ObjectReference {
   readonly apiVersion?: string;
   readonly kind?: string;
@@ -12,6 +13,7 @@ export interface ObjectReference {
   readonly fieldPath?: string;
 }
 
+/** The optional parts of an event. */
 export interface EventOptions {
   readonly annotations?: Readonly<Record<string, string>>;
   /** The action that was taken, in UpperCamelCase. Only events of events.k8s.io have it. */
@@ -19,6 +21,7 @@ export interface EventOptions {
   readonly related?: ObjectReference;
 }
 
+/** Records events. `reason` is one word in UpperCamelCase, `message` is for people. */
 export interface EventRecorder {
   event(regarding: ObjectReference, type: EventType, reason: string, message: string, options?: EventOptions): void;
 }

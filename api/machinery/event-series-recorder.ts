@@ -20,6 +20,7 @@ interface Series {
   at: number;
 }
 
+/** Records events of the scheduler. */
 export class EventSeriesRecorder implements EventRecorder {
   readonly event: EventRecorder['event'];
   readonly #options: EventRecorderOptions;

@@ -18,6 +18,7 @@ export interface Report {
   readonly at: number;
 }
 
+/** Owns the queue. An event that cannot be written is logged and dropped. */
 export class EventWrites {
   readonly #waiting: (() => Promise<void>)[] = [];
   #writing: Promise<void> | undefined;
@@ -57,10 +58,12 @@ export class EventWrites {
   }
 }
 
+/** The namespace of the event: that of its object, or `default`. */
 export function namespaceOf(regarding: ObjectReference): string {
   return regarding.namespace === undefined || regarding.namespace === '' ? 'default' : regarding.namespace;
 }
 
+/** The key of an object in the tables of recorders. */
 export function subjectOf({ apiVersion, kind, namespace, name, uid, fieldPath }: ObjectReference): string {
   return [apiVersion, kind, namespace, name, uid, fieldPath].join('\u0001');
 }

@@ -9,6 +9,7 @@ import type { ClientCredentials, PresentedCredentials } from './client-credentia
 import type { Clock } from './clock.ts';
 import { programOutput } from './program-output.ts';
 
+/** The field `exec` of a user of a kubeconfig. */
 export interface ExecConfig {
   readonly apiVersion?: string;
   readonly command?: string;

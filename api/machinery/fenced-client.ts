@@ -5,6 +5,7 @@
 import { newServiceUnavailable } from '../meta/status-error.ts';
 import type { Client } from './client.ts';
 
+/** Writes reject with 503 while `mayWrite` is false. The condition is read when a write begins. */
 export function fencedClient(client: Client, mayWrite: () => boolean): Client {
   const fenced =
     <Arguments extends unknown[], T>(write: (...args: Arguments) => Promise<T>) =>

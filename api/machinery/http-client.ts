@@ -70,6 +70,7 @@ const MOST_RETRIES = 10;
 /** The codes of a server that cannot serve, for example because it does not reach its storage. */
 const UNABLE: ReadonlySet<number> = new Set([502, 503, 504]);
 
+/** A client of one cluster. It holds connections until `close`. */
 export class HttpClient implements Client {
   readonly #transport: HttpTransport;
   readonly #clock: Clock;

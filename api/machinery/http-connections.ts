@@ -10,6 +10,7 @@ import type { Readable } from 'node:stream';
 import type { Clock, Timer } from './clock.ts';
 import { request as httpRequest, Agent as HttpAgent } from './node-http.ts';
 
+/** A request whose path includes the query. */
 export interface TransportRequest {
   readonly method: string;
   readonly path: string;
@@ -20,6 +21,7 @@ export interface TransportRequest {
   readonly isWatch?: boolean;
 }
 
+/** A response whose body must be read or destroyed. */
 export interface TransportResponse {
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
@@ -34,6 +36,7 @@ export class NotSentError extends Error {
   }
 }
 
+/** How long a silent server is waited for, in milliseconds. */
 export interface Patience {
   /** A peer that was silent for this long while requests are open is pinged. */
   readonly idleMs: number;
@@ -43,10 +46,12 @@ export interface Patience {
 
 const UNREACHABLE: ReadonlySet<string> = new Set(['ECONNREFUSED', 'EHOSTUNREACH', 'ENETUNREACH', 'ETIMEDOUT']);
 
+/** Whether the request did not reach the server, so that it may be sent again. */
 export function isUnreachable(error: unknown): boolean {
   return error instanceof Error && UNREACHABLE.has((error as NodeJS.ErrnoException).code ?? '');
 }
 
+/** A connection, or a pool of them. A connection that is not usable any more is replaced. */
 export interface Connection {
   readonly usable: boolean;
   send(request: TransportRequest): Promise<TransportResponse>;
@@ -55,6 +60,7 @@ export interface Connection {
   close(): void;
 }
 
+/** Resolves after the handshake. Rejects with the error of the socket or at the timeout. */
 export function connectTls(options: ConnectionOptions, clock: Clock, timeoutMs: number): Promise<TLSSocket> {
   return new Promise((resolve, reject) => {
     const socket = tls.connect(options);
@@ -81,6 +87,7 @@ interface Http2Options {
   readonly onDead: () => void;
 }
 
+/** One session, for all requests. */
 export class Http2Connection implements Connection {
   readonly #session: ClientHttp2Session;
   readonly #authority: string;
@@ -210,6 +217,7 @@ export class Http2Connection implements Connection {
   }
 }
 
+/** A pool that opens a connection for each request that runs. */
 export class PooledConnection implements Connection {
   readonly #url: URL;
   readonly #tls: ConnectionOptions | undefined;

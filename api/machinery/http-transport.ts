@@ -19,6 +19,7 @@ import {
 } from './http-connections.ts';
 import { ServerList } from './server-list.ts';
 
+/** The servers, the trust in them, and the credentials. */
 export interface TransportOptions {
   /** `https://host:port`, optionally with a path that is the prefix of every request's path. */
   readonly server: string;
@@ -45,6 +46,7 @@ const PATIENT: Patience = { idleMs: 30_000, pingMs: 15_000, connectMs: 30_000 };
 /** Where another server could answer, a dead one is left within two seconds. */
 const IMPATIENT: Patience = { idleMs: 600, pingMs: 1200, connectMs: 1800 };
 
+/** Owns the current connection. */
 export class HttpTransport {
   readonly #options: TransportOptions;
   readonly #servers: ServerList;

@@ -21,6 +21,7 @@ interface InformerHandler<T> {
   delete?(object: T): void;
 }
 
+/** A registered handler. */
 export interface Registration {
   remove(): void;
 }
@@ -55,6 +56,7 @@ interface InformersOptions {
   readonly watchList?: boolean;
 }
 
+/** Owns the informers of one client. `close` stops all of them. */
 export class Informers {
   readonly #options: InformersOptions;
   readonly #abort = new AbortController();

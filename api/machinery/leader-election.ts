@@ -16,6 +16,7 @@ import type { Lease } from './kinds.ts';
 import { leases } from './resources.ts';
 import type { TypedClient } from './typed-client.ts';
 
+/** The times of client-go's election. The lease must outlast the deadline, and the deadline several retries. */
 export interface LeaderElectionTimes {
   /** How long candidates wait after the last renewal that they saw. */
   readonly leaseDurationMs: number;
@@ -25,6 +26,7 @@ export interface LeaderElectionTimes {
   readonly retryPeriodMs: number;
 }
 
+/** The lease and the identity of this candidate. */
 export interface LeaderElectionOptions extends LeaderElectionTimes {
   readonly client: TypedClient;
   readonly clock: Clock;

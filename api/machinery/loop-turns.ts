@@ -13,6 +13,7 @@ const SHARE_MS = 10;
 const FIRST_LIMIT = 8;
 const HIGHEST_LIMIT = 32;
 
+/** Counts the work of the current turn. */
 export class LoopTurns {
   readonly #clock: Pick<Clock, 'monotonic'>;
   #waiting: (() => void)[] = [];

@@ -5,4 +5,5 @@
  */
 
 export const { Agent, createServer, request, ServerResponse } = process.getBuiltinModule('node:http');
+/** An agent of `node:http`. */
 export type Agent = InstanceType<typeof Agent>;

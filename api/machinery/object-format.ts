@@ -5,9 +5,11 @@
  */
 import type { ProtobufCodec } from '../codec/protobuf.ts';
 
+/** The content type of JSON. */
 export const JSON_TYPE = 'application/json';
 const PROTOBUF_TYPE = 'application/vnd.kubernetes.protobuf';
 
+/** How a client encodes requests, and what it accepts. */
 export interface ObjectFormat {
   readonly accept: string;
   /** Encodes an object. Returns `undefined` if the object has no such form. */
@@ -16,12 +18,14 @@ export interface ObjectFormat {
   decoderFor(contentType: string): Pick<ProtobufCodec, 'decode' | 'decodeWatchEvent'> | undefined;
 }
 
+/** Exchanges JSON only. */
 export const jsonFormat: ObjectFormat = {
   accept: JSON_TYPE,
   encode: () => undefined,
   decoderFor: () => undefined,
 };
 
+/** Exchanges protobuf where it exists, else JSON. */
 export function protobufFormat(codec: ProtobufCodec): ObjectFormat {
   return {
     accept: `${PROTOBUF_TYPE},${JSON_TYPE}`,

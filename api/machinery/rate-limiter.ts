@@ -1,6 +1,7 @@
 /** A token bucket: `qps` tokens are added per second, up to `burst`. Callers wait in order. `qps <= 0` means no limit. */
 import type { Clock } from './clock.ts';
 
+/** Owns one bucket. */
 export class RateLimiter {
   readonly #clock: Clock;
   readonly #qps: number;

@@ -27,6 +27,7 @@ interface ReflectorSink {
   apply(event: ClientWatchEvent): void;
 }
 
+/** The objects to follow; all of them if it is empty. */
 export interface ReflectorSelection {
   readonly namespace?: string;
   readonly labelSelector?: string;

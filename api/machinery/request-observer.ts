@@ -6,6 +6,7 @@ export interface ObservedRequest {
   readonly server: string;
 }
 
+/** Receives the attempts of requests. Its methods must not throw. */
 export interface RequestObserver {
   /** Receives the time that a request waited for the client's own rate limit. */
   limited(request: ObservedRequest, tookMs: number): void;

@@ -7,6 +7,7 @@
  */
 import { quoteText } from '../meta/quote.ts';
 
+/** A parsed path. */
 export interface RequestPath {
   /** The path as the client sent it: percent-encoded and without the query. */
   readonly raw: string;

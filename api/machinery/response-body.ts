@@ -57,6 +57,7 @@ export async function* framesOf(body: Readable): AsyncIterable<Buffer> {
   }
 }
 
+/** Changes the values of an iteration, one at a time. */
 export async function* mapped<From, To>(from: AsyncIterable<From>, change: (value: From) => To): AsyncIterable<To> {
   for await (const value of from) yield change(value);
 }

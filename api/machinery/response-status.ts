@@ -5,6 +5,7 @@ import type { TransportResponse } from './http-connections.ts';
 import type { ObjectFormat } from './object-format.ts';
 import { readAll } from './response-body.ts';
 
+/** Returns the Status of the body. For another body, builds one from the code and at most 2048 characters of the text. */
 export async function statusOf(
   response: TransportResponse,
   format: ObjectFormat,

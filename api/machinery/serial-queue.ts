@@ -29,6 +29,7 @@ export class SerialQueue {
   }
 }
 
+/** One queue for each key. */
 export class KeyedQueue {
   readonly #queues = new Map<string, SerialQueue>();
 

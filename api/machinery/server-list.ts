@@ -7,6 +7,7 @@ import type { Clock } from './clock.ts';
 /** A server that answers but cannot serve is left no more often than this: perhaps none can. */
 const COMPLAINT_MS = 5000;
 
+/** Owns which server is current. */
 export class ServerList {
   readonly #clock: Clock;
   readonly #listeners = new Set<() => void>();

@@ -26,6 +26,7 @@ function continueFirst(): void {
 /** What work checks after each unit to know whether to yield. */
 export type Slice = Pick<TimeSlice, 'isSpent'>;
 
+/** Measures the time since the last pause. */
 export class TimeSlice {
   readonly #clock: Pick<Clock, 'monotonic'>;
   readonly #lengthMs: number;

@@ -13,6 +13,7 @@ import type {
 } from './client.ts';
 import type { ResourceOf } from './resources.ts';
 
+/** The operations of `Client`, with typed results. Types are not checked at run time. */
 export interface TypedClient {
   readonly untyped: Client;
   get<T = KubeObject>(
@@ -40,6 +41,7 @@ export interface TypedClient {
   delete(resource: Resource, namespace: string, name: string, options?: ClientDeleteOptions): Promise<unknown>;
 }
 
+/** Wraps a client; both may be used. */
 export function typedClient(client: Client): TypedClient {
   return {
     untyped: client,

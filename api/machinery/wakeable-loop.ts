@@ -18,6 +18,7 @@ interface WakeableLoopOptions {
 /** Returns the milliseconds until the next turn if the loop is not woken before. `Infinity` waits for `wake`. */
 type Turn = (signal: AbortSignal) => Promise<number>;
 
+/** Owns one loop. `run` may be called once at a time. */
 export class WakeableLoop {
   readonly #options: WakeableLoopOptions;
   readonly #backoff: Backoff;

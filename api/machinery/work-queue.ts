@@ -28,6 +28,7 @@ interface WorkQueueOptions {
   readonly maxLength?: number;
 }
 
+/** Owns the keys and their backoffs. A worker calls `next`, and `done` when it has handled the key. */
 export class WorkQueue {
   readonly #clock: Clock;
   readonly #observer: QueueObserver | undefined;

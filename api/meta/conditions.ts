@@ -3,6 +3,7 @@ import { duplicate, invalid, notSupported, required, tooLong, type FieldError } 
 import { patternError } from './names.ts';
 import { validateLabelName } from './selector.ts';
 
+/** A condition as a client sent it. */
 export interface CommonCondition {
   readonly type?: string | undefined;
   readonly status?: string | undefined;
@@ -22,6 +23,7 @@ const REASON_TEXT =
   'a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric characters ' +
   "or '_,:', and must end with an alphanumeric character or '_'";
 
+/** Validates each condition, and that no type occurs twice. */
 export function conditionErrors(conditions: readonly CommonCondition[] | null | undefined, path: string): FieldError[] {
   const errors: FieldError[] = [];
   const types = new Set<string>();

@@ -44,6 +44,7 @@ const WITHOUT_VALUE: ReadonlySet<FieldErrorType> = new Set([
 /** The value of an error whose text omits the value: `spec: Invalid value: must be set`. */
 export const OMITTED_VALUE: unique symbol = Symbol('omitted');
 
+/** One error. `field` is a path such as `spec.containers[0].name`. */
 export class FieldError {
   readonly type: FieldErrorType;
   readonly field: string;
@@ -102,26 +103,35 @@ export function quote(text: string): string {
 
 const hex = (char: string, digits: number): string => (char.codePointAt(0) ?? 0).toString(16).padStart(digits, '0');
 
+/** The field is absent or empty. */
 export const required = (field: string, detail = ''): FieldError =>
   new FieldError('FieldValueRequired', field, '', detail);
+/** The value is not allowed; `detail` says why. */
 export const invalid = (field: string, value: unknown, detail: string): FieldError =>
   new FieldError('FieldValueInvalid', field, value, detail);
+/** The value has the wrong type. */
 export const typeInvalid = (field: string, value: unknown, detail: string): FieldError =>
   new FieldError('FieldValueTypeInvalid', field, value, detail);
+/** Another item of the list has the same value. */
 export const duplicate = (field: string, value: unknown): FieldError =>
   new FieldError('FieldValueDuplicate', field, value, '');
+/** The field must not be set here. */
 export const forbidden = (field: string, detail: string): FieldError =>
   new FieldError('FieldValueForbidden', field, '', detail);
+/** The value refers to something that does not exist. */
 export const notFound = (field: string, value: unknown): FieldError =>
   new FieldError('FieldValueNotFound', field, value, '');
+/** The field could not be validated. */
 export const internal = (field: string, detail: string): FieldError =>
   new FieldError('InternalError', field, '', detail);
 
+/** The text is longer than `maxBytes`. */
 export function tooLong(field: string, maxBytes: number): FieldError {
   const unit = maxBytes === 1 ? 'byte' : 'bytes';
   return new FieldError('FieldValueTooLong', field, '', `may not be more than ${maxBytes} ${unit}`);
 }
 
+/** The list has more than `max` items. */
 export function tooMany(field: string, actual: number, max: number): FieldError {
   const unit = max === 1 ? 'item' : 'items';
   return new FieldError('FieldValueTooMany', field, actual, `must have at most ${max} ${unit}`);

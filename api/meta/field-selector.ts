@@ -14,6 +14,7 @@ interface FieldRequirement {
 /** Returns the text of a field. It is empty if the object does not have the field. */
 type FieldGetter = (field: string) => string;
 
+/** All requirements must match. */
 export interface FieldSelector {
   readonly requirements: readonly FieldRequirement[];
   readonly isEmpty: boolean;
@@ -50,8 +51,10 @@ class RequirementList implements FieldSelector {
   }
 }
 
+/** The selector without requirements. */
 export const everyField: FieldSelector = new RequirementList([]);
 
+/** Builds a selector from parsed requirements. */
 export function newFieldSelector(requirements: readonly FieldRequirement[]): FieldSelector {
   return requirements.length === 0 ? everyField : new RequirementList(requirements);
 }

@@ -4,6 +4,7 @@
  */
 import { quote } from './field-error.ts';
 
+/** A parsed URL. The scheme is in lower case. */
 export interface GoUrl {
   readonly scheme: string;
   /** The host with its port, without user and password. */

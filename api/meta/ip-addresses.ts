@@ -6,6 +6,7 @@
  */
 import { invalid, type FieldError } from './field-error.ts';
 
+/** An address as a number of 32 or 128 bits. */
 export interface Ip {
   readonly family: 4 | 6;
   readonly value: bigint;
@@ -13,6 +14,7 @@ export interface Ip {
   readonly mapped: boolean;
 }
 
+/** A block of addresses. */
 export interface Cidr {
   readonly family: 4 | 6;
   /** The first address of the block. */
@@ -25,6 +27,7 @@ export interface Cidr {
 const MAPPED_PREFIX = 0xffffn << 32n;
 const BITS = { 4: 32, 6: 128 } as const;
 
+/** Returns `undefined` if the text is no address. */
 export function parseIp(text: string): Ip | undefined {
   if (!text.includes(':')) {
     const value = parseIpv4(text);
@@ -78,6 +81,7 @@ function parseGroups(text: string, last: boolean): number[] | undefined {
   return groups;
 }
 
+/** The canonical form; for IPv6 that of RFC 5952. */
 export function formatIp(ip: { readonly family: 4 | 6; readonly value: bigint }): string {
   if (ip.family === 4) return [24n, 16n, 8n, 0n].map((shift) => (ip.value >> shift) & 255n).join('.');
   const groups = Array.from({ length: 8 }, (_, index) => Number((ip.value >> BigInt(112 - 16 * index)) & 0xffffn));
@@ -104,6 +108,7 @@ export function canonicalIp(text: string): string | undefined {
   return ip === undefined ? undefined : formatIp(ip);
 }
 
+/** Returns `undefined` if the text is no block. */
 export function parseCidr(text: string): Cidr | undefined {
   const slash = text.indexOf('/');
   if (slash === -1) return undefined;
@@ -118,14 +123,17 @@ export function parseCidr(text: string): Cidr | undefined {
   return { family: address.family, base: (address.value >> hostBits) << hostBits, prefixLength, address };
 }
 
+/** The canonical form, without bits after the prefix. */
 export function formatCidr(cidr: Cidr): string {
   return `${formatIp({ family: cidr.family, value: cidr.base })}/${cidr.prefixLength}`;
 }
 
+/** The number of addresses. */
 export function cidrSize(cidr: Cidr): bigint {
   return 1n << BigInt(BITS[cidr.family] - cidr.prefixLength);
 }
 
+/** Whether the block has the address. Families never mix. */
 export function cidrContains(cidr: Cidr, ip: Ip): boolean {
   return cidr.family === ip.family && ip.value >= cidr.base && ip.value < cidr.base + cidrSize(cidr);
 }
@@ -167,6 +175,7 @@ export function ipErrors(field: string, text: string, { lenient = false }: IpStr
   return errors;
 }
 
+/** Validates a block. `lenient` accepts what older releases have stored. */
 export function cidrErrors(field: string, text: string, { lenient = false }: IpStrictness = {}): FieldError[] {
   const cidr = parseCidr(text);
   if (cidr === undefined) return [invalid(field, text, CIDR_TEXT)];
@@ -190,8 +199,13 @@ const MULTICAST = [parseCidr('224.0.0.0/4'), parseCidr('ff00::/8')];
 const inAny = (blocks: readonly (Cidr | undefined)[], ip: Ip): boolean =>
   blocks.some((block) => block !== undefined && cidrContains(block, ip));
 
+/** 127.0.0.0/8 and ::1. */
 export const isLoopback = (ip: Ip): boolean => inAny(LOOPBACK, ip);
+/** 169.254.0.0/16 and fe80::/10. */
 export const isLinkLocalUnicast = (ip: Ip): boolean => inAny(LINK_LOCAL, ip);
+/** 224.0.0.0/24 and ff02::/16. */
 export const isLinkLocalMulticast = (ip: Ip): boolean => inAny(LINK_LOCAL_MULTICAST, ip);
+/** 224.0.0.0/4 and ff00::/8. */
 export const isMulticast = (ip: Ip): boolean => inAny(MULTICAST, ip);
+/** 0.0.0.0 and ::. */
 export const isUnspecified = (ip: Ip): boolean => ip.value === 0n;

@@ -19,10 +19,12 @@ const QUANTITY_MAPS: ReadonlySet<string> = new Set([
 ]);
 const QUANTITIES: ReadonlySet<string> = new Set(['divisor', 'sizeLimit']);
 
+/** Whether the values are the same JSON. */
 export function jsonEqual(a: unknown, b: unknown): boolean {
   return equal(a, b, false, '', '');
 }
 
+/** Whether the values mean the same to Kubernetes. */
 export function semanticEqual(a: unknown, b: unknown): boolean {
   return equal(a, b, true, '', '');
 }

@@ -34,7 +34,9 @@ const HEADER_PATTERN = whole(HEADER);
 const CONFIG_KEY_PATTERN = whole(CONFIG_KEY);
 const PERCENT_PATTERN = whole(PERCENT);
 
+/** The longest DNS label (RFC 1035). */
 export const MAX_LABEL_LENGTH = 63;
+/** The longest name of an object that is a DNS subdomain. */
 export const MAX_SUBDOMAIN_LENGTH = 253;
 
 const EMPTY = 'must be non-empty';
@@ -51,6 +53,7 @@ export function patternError(message: string, pattern: string, ...examples: read
 
 const maxLengthError = (max: number): string => `must be no more than ${max} characters`;
 const maxBytesError = (max: number): string => `must be no more than ${max} bytes`;
+/** The text for a number out of range. */
 export const rangeError = (low: number, high: number): string => `must be between ${low} and ${high}, inclusive`;
 
 /** Counts the bytes of the UTF-8 encoding. */
@@ -58,6 +61,7 @@ const sizeOf = (text: string): number => Buffer.byteLength(text);
 const tooLongFor = (text: string, max: number): boolean =>
   text.length > max || (text.length * 3 > max && sizeOf(text) > max);
 
+/** A label of RFC 1123: lower case letters, digits and `-`. */
 export function dnsLabelErrors(value: string): string[] {
   const errors: string[] = [];
   if (tooLongFor(value, MAX_LABEL_LENGTH)) errors.push(maxLengthError(MAX_LABEL_LENGTH));
@@ -81,6 +85,7 @@ const SUBDOMAIN_ERROR = patternError(
   'example.com',
 );
 
+/** Labels of RFC 1123, separated by dots. */
 export function dnsSubdomainErrors(value: string): string[] {
   const errors: string[] = [];
   if (tooLongFor(value, MAX_SUBDOMAIN_LENGTH)) errors.push(maxLengthError(MAX_SUBDOMAIN_LENGTH));
@@ -104,6 +109,7 @@ export function dnsSubdomainWithUnderscoreErrors(value: string): string[] {
   return errors;
 }
 
+/** A label that begins with a letter, as services need it. */
 export function rfc1035LabelErrors(value: string): string[] {
   const errors: string[] = [];
   if (tooLongFor(value, MAX_LABEL_LENGTH)) errors.push(maxLengthError(MAX_LABEL_LENGTH));
@@ -120,6 +126,7 @@ export function rfc1035LabelErrors(value: string): string[] {
   return errors;
 }
 
+/** A subdomain after `*.`. */
 export function wildcardSubdomainErrors(value: string): string[] {
   const errors: string[] = [];
   if (tooLongFor(value, MAX_SUBDOMAIN_LENGTH)) errors.push(maxLengthError(MAX_SUBDOMAIN_LENGTH));
@@ -172,6 +179,7 @@ function findQualifiedNameErrors(value: string): string[] {
   return errors;
 }
 
+/** The value of a label; it may be empty. */
 export function labelValueErrors(value: string): string[] {
   const errors: string[] = [];
   if (tooLongFor(value, MAX_LABEL_LENGTH)) errors.push(maxBytesError(MAX_LABEL_LENGTH));
@@ -195,6 +203,7 @@ export function pathSegmentErrors(name: string): string[] {
   return ['/', '%'].filter((part) => name.includes(part)).map((part) => `may not contain '${part}'`);
 }
 
+/** Letters, digits and `_`, without a digit at the beginning. */
 export function cIdentifierErrors(value: string): string[] {
   if (C_IDENTIFIER_PATTERN.test(value)) return [];
   return [
@@ -208,9 +217,11 @@ export function cIdentifierErrors(value: string): string[] {
   ];
 }
 
+/** A whole number from 1 to 65535. */
 export const portNumberErrors = (port: number): string[] =>
   Number.isInteger(port) && port >= 1 && port <= 65535 ? [] : [rangeError(1, 65535)];
 
+/** The name of a port (IANA_SVC_NAME of RFC 6335). */
 export function portNameErrors(port: string): string[] {
   const errors: string[] = [];
   if (tooLongFor(port, 15)) errors.push(maxLengthError(15));
@@ -223,6 +234,7 @@ export function portNameErrors(port: string): string[] {
   return errors;
 }
 
+/** A number with `%`. */
 export function percentErrors(value: string): string[] {
   if (PERCENT_PATTERN.test(value)) return [];
   return [
@@ -230,6 +242,7 @@ export function percentErrors(value: string): string[] {
   ];
 }
 
+/** The name of a header of probes. */
 export function httpHeaderNameErrors(value: string): string[] {
   if (HEADER_PATTERN.test(value)) return [];
   return [patternError("a valid HTTP header must consist of alphanumeric characters or '-'", HEADER, 'X-Header-Name')];
@@ -327,8 +340,11 @@ const masked =
   (name, form) =>
     check(form.asPrefix ? maskTrailingDash(name) : name);
 
+/** Names of most kinds. */
 export const nameIsSubdomain: NameRule = masked(dnsSubdomainErrors);
+/** Names that become part of a DNS name, such as namespaces. */
 export const nameIsLabel: NameRule = masked(dnsLabelErrors);
+/** Names that only have to fit into a path, such as those of RBAC. */
 export const nameIsPathSegment: NameRule = (name, form) =>
   form.asPrefix
     ? ['/', '%'].filter((part) => name.includes(part)).map((part) => `may not contain '${part}'`)
@@ -344,6 +360,7 @@ export function generateName(base: string, random: () => number = Math.random): 
   return kept + randomSuffix(SUFFIX_LENGTH, random);
 }
 
+/** Random characters that form no words, for generated names. */
 export function randomSuffix(length: number, random: () => number = Math.random): string {
   let suffix = '';
   for (let i = 0; i < length; i++) suffix += SUFFIX_ALPHABET.charAt(Math.floor(random() * SUFFIX_ALPHABET.length));

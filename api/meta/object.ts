@@ -6,12 +6,14 @@
  */
 
 type JsonPrimitive = string | number | bigint | boolean | null;
+/** A JSON value. Whole numbers beyond 2^53 are bigints. */
 export type JsonValue = JsonPrimitive | JsonValue[] | JsonObject;
 /** A 64-bit integer that a double cannot represent is a `bigint`. Every codec preserves it. */
 export interface JsonObject {
   [key: string]: JsonValue | undefined;
 }
 
+/** An owner, whose deletion the garbage collector follows. */
 export interface OwnerReference {
   apiVersion: string;
   kind: string;
@@ -21,6 +23,7 @@ export interface OwnerReference {
   blockOwnerDeletion?: boolean;
 }
 
+/** The fields that one manager has set. */
 export interface ManagedFieldsEntry {
   manager?: string;
   operation?: string;
@@ -31,6 +34,7 @@ export interface ManagedFieldsEntry {
   subresource?: string;
 }
 
+/** The metadata of an object. Absent fields are omitted. */
 export interface ObjectMeta {
   name?: string;
   generateName?: string;
@@ -67,6 +71,7 @@ interface ListMeta {
   selfLink?: string;
 }
 
+/** A list with the resource version at which it was read. */
 export interface KubeList<T = KubeObject> {
   apiVersion?: string;
   kind?: string;
@@ -74,15 +79,18 @@ export interface KubeList<T = KubeObject> {
   items: T[];
 }
 
+/** An API version. The group of core resources is ''. */
 export interface GroupVersion {
   readonly group: string;
   readonly version: string;
 }
 
+/** A kind in a version. */
 export interface GroupVersionKind extends GroupVersion {
   readonly kind: string;
 }
 
+/** A resource in a version. */
 export interface GroupVersionResource extends GroupVersion {
   readonly resource: string;
 }

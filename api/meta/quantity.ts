@@ -8,6 +8,7 @@
 
 type QuantityFormat = 'DecimalSI' | 'BinarySI' | 'DecimalExponent';
 
+/** An exact amount. */
 export interface Quantity {
   /** Billionths of the unit. */
   readonly nano: bigint;
@@ -201,14 +202,17 @@ function isKeptAsWritten(text: string, format: QuantityFormat): boolean {
   return scaleOfDigits % 3 === 0 && !digits.endsWith('000') && !digits.startsWith('0');
 }
 
+/** A quantity of whole units. */
 export function newQuantity(value: bigint | number, format: QuantityFormat = 'DecimalSI'): Quantity {
   return { nano: BigInt(value) * NANO, format };
 }
 
+/** A quantity of thousandths. */
 export function newMilliQuantity(milli: bigint | number, format: QuantityFormat = 'DecimalSI'): Quantity {
   return { nano: BigInt(milli) * 1_000_000n, format };
 }
 
+/** Negative, 0 or positive, as for `sort`. Formats do not count. */
 export function compareQuantities(a: Quantity, b: Quantity): number {
   return a.nano < b.nano ? -1 : a.nano > b.nano ? 1 : 0;
 }
@@ -218,6 +222,7 @@ export function addQuantities(a: Quantity, b: Quantity): Quantity {
   return { nano: a.nano + b.nano, format: a.nano === 0n ? b.format : a.format };
 }
 
+/** The difference, in the format of the first unless that is 0. */
 export function subtractQuantities(a: Quantity, b: Quantity): Quantity {
   return { nano: a.nano - b.nano, format: a.nano === 0n ? b.format : a.format };
 }

@@ -10,9 +10,12 @@ import { labelValueErrors, qualifiedNameErrors } from './names.ts';
 import { ownMember } from './own-member.ts';
 import { newBadRequest } from './status-error.ts';
 
+/** An operator; some have two spellings. */
 export type LabelOperator = 'in' | 'notin' | '=' | '==' | '!=' | 'exists' | '!' | 'gt' | 'lt';
+/** The labels of an object. */
 export type Labels = Readonly<Record<string, string>>;
 
+/** One condition on a key. */
 export interface LabelRequirement {
   readonly key: string;
   readonly operator: LabelOperator;
@@ -20,6 +23,7 @@ export interface LabelRequirement {
   readonly values: readonly string[];
 }
 
+/** All requirements must match. */
 export interface Selector {
   /** Sorted by key. */
   readonly requirements: readonly LabelRequirement[];
@@ -87,7 +91,9 @@ class NothingSelector implements Selector {
   }
 }
 
+/** Matches every object. */
 export const everything: Selector = new RequirementList([]);
+/** Matches no object. */
 export const nothing: Selector = new NothingSelector();
 
 /** One value needs no set: a selector may have a thousand requirements, and each watch has one of its own. */
@@ -148,6 +154,7 @@ function requirementText({ key, operator, values }: LabelRequirement): string {
   }
 }
 
+/** Builds a selector from valid requirements. */
 export function newSelector(requirements: readonly LabelRequirement[]): Selector {
   if (requirements.length === 0) return everything;
   const byKey = [...requirements].sort((a, b) => (a.key < b.key ? -1 : a.key > b.key ? 1 : 0));
@@ -202,6 +209,7 @@ export function newRequirement(key: string, operator: LabelOperator, given: read
   return { key, operator, values };
 }
 
+/** A requirement is not valid. The message is that of kube-apiserver. */
 export class RequirementError extends Error {
   constructor(errors: readonly FieldError[]) {
     const texts = [...new Set(errors.map(String))];
@@ -248,6 +256,7 @@ interface LabelSelectorOptions {
   readonly allowInvalidValues?: boolean;
 }
 
+/** Validates the selector of an object. The number of its requirements is limited. */
 export function validateLabelSelector(
   selector: V1LabelSelector | null | undefined,
   path: string,
@@ -295,6 +304,7 @@ function validateExpression(
   return errors;
 }
 
+/** Validates the key of a label. */
 export function validateLabelName(name: string, path: string): FieldError[] {
   return qualifiedNameErrors(name).map((text) => invalid(path, name, text));
 }

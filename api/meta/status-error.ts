@@ -12,6 +12,7 @@ interface StatusCause {
   field?: string;
 }
 
+/** What the failure is about. */
 export interface StatusDetails {
   name?: string;
   group?: string;
@@ -21,6 +22,7 @@ export interface StatusDetails {
   retryAfterSeconds?: number;
 }
 
+/** The body of a failed response. */
 export interface Status {
   kind: 'Status';
   apiVersion: 'v1';
@@ -32,6 +34,7 @@ export interface Status {
   code: number;
 }
 
+/** A failure that a client may see. */
 export class StatusError extends Error {
   readonly status: Status;
 
@@ -89,24 +92,28 @@ function qualified(subject: Subject): string {
   return subject.group === '' ? subject.resource : `${subject.resource}.${subject.group}`;
 }
 
+/** 404: there is no such object. */
 export function newNotFound(subject: Subject, name: string): StatusError {
   return newStatusError(404, 'NotFound', `${qualified(subject)} "${name}" not found`, {
     details: details(subject, name),
   });
 }
 
+/** 409: an object with this name exists. */
 export function newAlreadyExists(subject: Subject, name: string): StatusError {
   return newStatusError(409, 'AlreadyExists', `${qualified(subject)} "${name}" already exists`, {
     details: details(subject, name),
   });
 }
 
+/** 409: the object has changed meanwhile, or the change conflicts with another. */
 export function newConflict(subject: Subject, name: string, why: string): StatusError {
   return newStatusError(409, 'Conflict', `Operation cannot be fulfilled on ${qualified(subject)} "${name}": ${why}`, {
     details: details(subject, name),
   });
 }
 
+/** 403: the user may not do that, or admission refuses it. */
 export function newForbidden(subject: Subject, name: string, why: string): StatusError {
   let message: string;
   if (qualified(subject) === '') message = `forbidden: ${why}`;
@@ -115,10 +122,12 @@ export function newForbidden(subject: Subject, name: string, why: string): Statu
   return newStatusError(403, 'Forbidden', message, { details: details(subject, name) });
 }
 
+/** 401: the credentials are not valid. */
 export function newUnauthorized(message = 'Unauthorized'): StatusError {
   return newStatusError(401, 'Unauthorized', message);
 }
 
+/** 400: the request cannot be understood. */
 export function newBadRequest(message: string): StatusError {
   return newStatusError(400, 'BadRequest', message);
 }
@@ -128,6 +137,7 @@ export function newExpired(message: string): StatusError {
   return newStatusError(410, 'Expired', message);
 }
 
+/** 405: the resource does not have this verb. */
 export function newMethodNotSupported(subject: Subject, action: string): StatusError {
   return newStatusError(
     405,
@@ -139,6 +149,7 @@ export function newMethodNotSupported(subject: Subject, action: string): StatusE
   );
 }
 
+/** 500: a failure of the server itself. The cause is for the log. */
 export function newInternalError(message: string, cause?: unknown): StatusError {
   return newStatusError(500, 'InternalError', `Internal error occurred: ${message}`, {
     details: { causes: [{ message }] },
@@ -146,24 +157,29 @@ export function newInternalError(message: string, cause?: unknown): StatusError 
   });
 }
 
+/** 503: the server cannot answer now. */
 export function newServiceUnavailable(message: string): StatusError {
   return newStatusError(503, 'ServiceUnavailable', message);
 }
 
+/** 504: the operation did not finish in time. */
 export function newTimeout(message: string, retryAfterSeconds = 0): StatusError {
   return newStatusError(504, 'Timeout', `Timeout: ${message}`, {
     details: retryAfterSeconds === 0 ? {} : { retryAfterSeconds },
   });
 }
 
+/** 413: the body is larger than the server accepts. */
 export function newRequestEntityTooLarge(message: string): StatusError {
   return newStatusError(413, 'RequestEntityTooLarge', message);
 }
 
+/** 415: the server does not read this content type. */
 export function newUnsupportedMediaType(message: string): StatusError {
   return newStatusError(415, 'UnsupportedMediaType', message);
 }
 
+/** 406: the server does not write what the client accepts. */
 export function newNotAcceptable(message: string): StatusError {
   return newStatusError(406, 'NotAcceptable', message);
 }
@@ -196,6 +212,7 @@ export function newInvalid(kind: Subject, name: string, errors: readonly FieldEr
   });
 }
 
+/** Whether the error is a `StatusError`, with this reason if one is given. */
 export function isStatusError(error: unknown, reason?: string): error is StatusError {
   return error instanceof StatusError && (reason === undefined || error.reason === reason);
 }
@@ -210,6 +227,7 @@ export const isInvalid = (error: unknown): boolean => isStatusError(error, 'Inva
 export const isResourceVersionTooLarge = (error: unknown): boolean =>
   isStatusError(error, 'Timeout') &&
   (error.status.details?.causes ?? []).some(({ reason }) => reason === 'ResourceVersionTooLarge');
+/** Whether the resource version or continue token is too old, so that the client must list again. */
 export const isExpired = (error: unknown): boolean => isStatusError(error, 'Expired') || isStatusError(error, 'Gone');
 
 /** Resolves to `undefined` if the request fails with an error that one of `expected` accepts. Throws other errors. */

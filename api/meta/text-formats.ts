@@ -17,6 +17,7 @@ export function isDateTime(text: string): boolean {
   return isDate(date) && hour !== '' && hour <= '23' && minute <= '59' && second <= '59';
 }
 
+/** Whether the text is a full date of RFC 3339 that exists. */
 export function isDate(text: string): boolean {
   if (!/^\d{4}-\d{2}-\d{2}$/.test(text)) return false;
   const time = Date.parse(`${text}T00:00:00Z`);

@@ -10,6 +10,7 @@ import { type NameRule, nameIsLabel, qualifiedNameErrors } from './names.ts';
 import { parseApiVersion, type ManagedFieldsEntry, type ObjectMeta, type OwnerReference } from './object.ts';
 import { validateLabels } from './selector.ts';
 
+/** The limit on keys and values of all annotations together. */
 export const MAX_ANNOTATIONS_BYTES = 256 * 1024;
 const MAX_MANAGER_BYTES = 128;
 const MAX_SUBRESOURCE_BYTES = 256;
@@ -25,6 +26,7 @@ interface MetadataRules {
   readonly path?: string;
 }
 
+/** Validates the metadata of a new object. */
 export function validateMetadata(meta: ObjectMeta, rules: MetadataRules): FieldError[] {
   const path = rules.path ?? 'metadata';
   const errors: FieldError[] = [];
@@ -65,6 +67,7 @@ interface MetadataUpdateRules {
   readonly path?: string;
 }
 
+/** Validates the metadata of an update against that of the stored object. */
 export function validateMetadataUpdate(next: ObjectMeta, old: ObjectMeta, rules: MetadataUpdateRules): FieldError[] {
   const path = rules.path ?? 'metadata';
   const errors: FieldError[] = [];
@@ -103,10 +106,12 @@ export function validateMetadataUpdate(next: ObjectMeta, old: ObjectMeta, rules:
   return errors;
 }
 
+/** Refuses a change of a field. */
 export function validateImmutable(next: unknown, old: unknown, field: string): FieldError[] {
   return jsonEqual(next, old) ? [] : [invalid(field, next, 'field is immutable')];
 }
 
+/** Validates keys and the total size. */
 export function validateAnnotations(
   annotations: Readonly<Record<string, string>> | null | undefined,
   path: string,

@@ -8,6 +8,7 @@ import { createPublicKey, type KeyObject, sign, verify } from 'node:crypto';
 import { parseJson, stringifyJson } from '../codec/json.ts';
 import { type Certificate, certificatePem, parseCertificates } from './certificate.ts';
 
+/** The trusted CAs at one time. */
 export interface CaBundle {
   /** PEM. The CA that currently issues certificates comes first. */
   readonly certificates: string;
@@ -43,6 +44,7 @@ function schemeOf(key: KeyObject): SigningScheme {
   }
 }
 
+/** Returns the JWS. The algorithm follows from the key. */
 export function signCaBundle(bundle: CaBundle, privateKey: KeyObject): string {
   const { name, hash } = schemeOf(createPublicKey(privateKey));
   const encode = (value: object): string => Buffer.from(stringifyJson(value)).toString('base64url');

@@ -19,6 +19,7 @@ import { signed, verifySigned, type KeyPair } from './signing.ts';
 
 const EXTENSION_REQUEST = '1.2.840.113549.1.9.14';
 
+/** What a request asks for. */
 export interface CertificateRequestTemplate {
   /** A name, or its DER. */
   readonly subject: DistinguishedName | Buffer;
@@ -51,6 +52,7 @@ export function createCsr(template: CertificateRequestTemplate, keys: KeyPair): 
   return writePem('CERTIFICATE REQUEST', signed(body, keys.privateKey));
 }
 
+/** A parsed request. Nothing in it can be trusted before its signature and its names are checked. */
 export interface CertificateRequest {
   readonly subject: ParsedName;
   readonly publicKey: KeyObject;

@@ -33,6 +33,7 @@ import {
 import { algorithmOf, signed } from './signing.ts';
 import { readPem, writePem } from './pem.ts';
 
+/** The contents of a certificate to be issued. */
 export interface CertificateTemplate {
   /** A name, or the DER of a request's subject, which is copied unchanged. */
   readonly subject: DistinguishedName | Buffer;
@@ -180,4 +181,5 @@ export function parseCertificates(pem: string): Certificate[] {
     .map((block) => parseCertificate(block.der));
 }
 
+/** The PEM form of a certificate's DER. */
 export const certificatePem = (raw: Uint8Array): string => writePem('CERTIFICATE', raw);

@@ -7,6 +7,7 @@ import { EXTENDED_KEY_USAGES, EXTENSION } from './extensions.ts';
 import { verifySigned } from './signing.ts';
 import type { Certificate } from './certificate.ts';
 
+/** The chain from the leaf to the root, or why there is none. */
 export type ChainResult =
   | { readonly valid: true; readonly chain: readonly Certificate[] }
   | { readonly valid: false; readonly reason: string };
@@ -33,6 +34,7 @@ const UNDERSTOOD: ReadonlySet<string> = new Set([
  */
 const MAX_SIGNATURES = 100;
 
+/** Never throws for a bad chain. The number of signatures that are verified is limited. */
 export function verifyChain(leaf: Certificate, options: ChainOptions): ChainResult {
   const budget = { signatures: MAX_SIGNATURES };
   const wanted = EXTENDED_KEY_USAGES.get(options.usage) ?? options.usage;

@@ -7,10 +7,12 @@
 import { isUtf8 } from 'node:buffer';
 import { utcDate } from '../schema/time.ts';
 
+/** The bytes are not valid DER, or not of the expected type. */
 export class DerError extends Error {
   override readonly name = 'DerError';
 }
 
+/** The universal tags that certificates use. */
 export const TAG = {
   boolean: 0x01,
   integer: 0x02,
@@ -32,6 +34,7 @@ export function contextTag(n: number, primitive = false): number {
   return (primitive ? 0x80 : 0xa0) | n;
 }
 
+/** Encodes tag, length and contents. */
 export function tlv(tag: number, ...contents: readonly Uint8Array[]): Buffer {
   let length = 0;
   for (const part of contents) length += part.length;
@@ -45,10 +48,15 @@ export function tlv(tag: number, ...contents: readonly Uint8Array[]): Buffer {
   return Buffer.concat([Buffer.from(header), ...contents]);
 }
 
+/** A SEQUENCE of encoded elements. */
 export const sequence = (...contents: readonly Uint8Array[]): Buffer => tlv(TAG.sequence, ...contents);
+/** An OCTET STRING. */
 export const octetString = (content: Uint8Array): Buffer => tlv(TAG.octetString, content);
+/** A BOOLEAN. */
 export const boolean = (value: boolean): Buffer => tlv(TAG.boolean, Buffer.from([value ? 0xff : 0]));
+/** A UTF8String. */
 export const utf8String = (text: string): Buffer => tlv(TAG.utf8String, Buffer.from(text, 'utf8'));
+/** A NULL. */
 export const nullValue = (): Buffer => tlv(TAG.null);
 
 /** Encodes a SET OF, whose elements DER orders by their bytes. */
@@ -76,6 +84,7 @@ function numberBytes(value: number): Buffer {
   return out;
 }
 
+/** An OBJECT IDENTIFIER in dotted form. */
 export function oid(dotted: string): Buffer {
   const [first = 0, second = 0, ...rest] = dotted.split('.').map(Number);
   const bytes: number[] = [];
@@ -95,6 +104,7 @@ export function time(epochMs: number): Buffer {
     : tlv(TAG.generalizedTime, Buffer.from(digits, 'ascii'));
 }
 
+/** A decoded element; the buffers are views. */
 export interface DerElement {
   readonly tag: number;
   readonly content: Buffer;

@@ -4,6 +4,7 @@
  */
 import * as der from './der.ts';
 
+/** The object identifiers of the extensions (RFC 5280, section 4.2.1). */
 export const EXTENSION = {
   subjectKeyId: '2.5.29.14',
   keyUsage: '2.5.29.15',
@@ -14,6 +15,7 @@ export const EXTENSION = {
   extendedKeyUsage: '2.5.29.37',
 } as const;
 
+/** An extension with the DER of its value. */
 export interface Extension {
   readonly oid: string;
   readonly critical: boolean;
@@ -33,6 +35,7 @@ export const KEY_USAGES = [
   'decipher only',
 ] as const;
 
+/** A bit of the key usage extension. */
 export type KeyUsage = (typeof KEY_USAGES)[number];
 
 /** The names of the certificates API. */
@@ -54,10 +57,12 @@ export const EXTENDED_KEY_USAGES: ReadonlyMap<string, string> = new Map(
   }),
 );
 
+/** Whether the name is one of a key usage. */
 export function isKeyUsage(name: string): name is KeyUsage {
   return (KEY_USAGES as readonly string[]).includes(name);
 }
 
+/** Encodes an extension. */
 export function writeExtension(extension: Extension): Buffer {
   return der.sequence(
     der.oid(extension.oid),
@@ -77,6 +82,7 @@ export function readExtensions(list: der.DerElement): Extension[] {
   });
 }
 
+/** A critical extension. */
 export function keyUsageExtension(usages: readonly KeyUsage[]): Extension {
   let bits = 0;
   for (const usage of usages) bits |= 1 << (15 - KEY_USAGES.indexOf(usage));
@@ -87,24 +93,29 @@ export function keyUsageExtension(usages: readonly KeyUsage[]): Extension {
   return { oid: EXTENSION.keyUsage, critical: true, value: der.bitString(bytes, unused) };
 }
 
+/** Throws a `DerError` for another value. */
 export function readKeyUsages(value: Buffer): KeyUsage[] {
   const [, ...bytes] = der.readOnly(value, der.TAG.bitString).content;
   return KEY_USAGES.filter((_, i) => (((bytes[Math.floor(i / 8)] ?? 0) >> (7 - (i % 8))) & 1) === 1);
 }
 
+/** An extension that is not critical. */
 export function extendedKeyUsageExtension(oids: readonly string[]): Extension {
   return { oid: EXTENSION.extendedKeyUsage, critical: false, value: der.sequence(...oids.map(der.oid)) };
 }
 
+/** The object identifiers. Throws a `DerError` for another value. */
 export function readExtendedKeyUsages(value: Buffer): string[] {
   return der.readAll(der.readOnly(value, der.TAG.sequence).content).map(der.readOid);
 }
 
+/** Whether the certificate is one of a CA, and how many CAs may follow it. */
 export interface BasicConstraints {
   readonly isCa: boolean;
   readonly maxPathLength?: number;
 }
 
+/** A critical extension. */
 export function basicConstraintsExtension(constraints: BasicConstraints): Extension {
   const parts: Buffer[] = [];
   if (constraints.isCa) parts.push(der.boolean(true));

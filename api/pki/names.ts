@@ -2,6 +2,7 @@
 import * as der from './der.ts';
 import { isIP } from 'node:net';
 
+/** The user and the groups that a client certificate stands for. */
 export interface DistinguishedName {
   readonly commonName?: string;
   readonly organizations?: readonly string[];
@@ -15,6 +16,7 @@ export interface ParsedName {
   readonly raw: Buffer;
 }
 
+/** The names and addresses that a serving certificate is valid for. */
 export interface AlternativeNames {
   readonly dns?: readonly string[];
   readonly ip?: readonly string[];
@@ -22,9 +24,11 @@ export interface AlternativeNames {
   readonly uri?: readonly string[];
 }
 
+/** The object identifier of the common name. */
 export const COMMON_NAME = '2.5.4.3';
 const ORGANIZATION = '2.5.4.10';
 
+/** Encodes a name; organizations come first, as Go's crypto/x509 writes them. */
 export function writeName(name: DistinguishedName): Buffer {
   const rdns: Buffer[] = [];
   const attribute = (oid: string, value: string): Buffer => der.sequence(der.oid(oid), der.utf8String(value));
@@ -35,6 +39,7 @@ export function writeName(name: DistinguishedName): Buffer {
   return der.sequence(...rdns);
 }
 
+/** Throws a `DerError` for anything else. */
 export function readName(element: der.DerElement): ParsedName {
   const attributes: { oid: string; value: string }[] = [];
   for (const rdn of der.readAll(der.expect(element, der.TAG.sequence).content)) {
@@ -80,6 +85,7 @@ export function ipText(bytes: Buffer): string {
   return new URL(`http://[${words.join(':')}]/`).hostname.slice(1, -1);
 }
 
+/** Encodes the value of the extension. */
 export function writeAlternativeNames(names: AlternativeNames): Buffer {
   const text = (n: number, value: string): Buffer => der.tlv(der.contextTag(n, true), Buffer.from(value, 'latin1'));
   return der.sequence(
@@ -90,6 +96,7 @@ export function writeAlternativeNames(names: AlternativeNames): Buffer {
   );
 }
 
+/** Names of other types are ignored. */
 export function readAlternativeNames(value: Buffer): Required<AlternativeNames> {
   const names = { dns: [] as string[], ip: [] as string[], email: [] as string[], uri: [] as string[] };
   for (const element of der.readAll(der.readOnly(value, der.TAG.sequence).content)) {

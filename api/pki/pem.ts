@@ -20,6 +20,7 @@ const DASHES = '-----';
 const LABEL = /^[A-Z0-9 ]+$/;
 const MAX_LABEL_LENGTH = 64;
 
+/** Returns the blocks in their order. Never throws. */
 export function readPem(text: string): PemBlock[] {
   const blocks: PemBlock[] = [];
   let begin = text.indexOf(BEGIN);
@@ -57,6 +58,7 @@ function blockBetween(text: string, begin: number, end: number): PemBlock | unde
   return { label, text: text.slice(begin, end + close.length), der: Buffer.from(base64, 'base64'), hasHeaders };
 }
 
+/** Returns one block with lines of 64 characters. */
 export function writePem(label: string, der: Uint8Array): string {
   const lines =
     Buffer.from(der)

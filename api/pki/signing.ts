@@ -37,6 +37,7 @@ interface Algorithm {
   readonly hash: string | null;
 }
 
+/** The signature algorithm for a key. Throws a `TypeError` for keys that certificates do not use. */
 export function algorithmOf(key: KeyObject): Algorithm {
   switch (key.asymmetricKeyType) {
     case 'rsa':
@@ -76,6 +77,7 @@ export function verifySigned(
   return verify(known.hash, body.whole, options, bits);
 }
 
+/** A generated pair. */
 export interface KeyPair {
   readonly privateKey: KeyObject;
   readonly publicKey: KeyObject;

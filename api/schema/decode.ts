@@ -27,6 +27,7 @@ interface Decoded {
   readonly unknown: readonly string[];
 }
 
+/** What the decoder needs to know about the source of the value. */
 export interface DecodeOptions {
   /** The literals of whole numbers with a fraction or an exponent, by path. Integer fields refuse them. */
   readonly decimals?: ReadonlyMap<string, string> | undefined;

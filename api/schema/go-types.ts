@@ -1,6 +1,7 @@
 /** Names JSON values and Go types like the messages of Go's JSON decoder, for decoding errors. */
 import type { Scalar, StructType, TypeNode } from './schema.ts';
 
+/** The kind of a JSON value, as Go's decoder names it. */
 export function jsonKind(value: unknown): string {
   if (Array.isArray(value)) return 'array';
   switch (typeof value) {
@@ -33,6 +34,7 @@ const GO_SCALARS: Readonly<Record<Scalar, string>> = {
   fieldsV1: 'v1.FieldsV1',
 };
 
+/** The Go type of a field, such as `[]v1.Container`. */
 export function goType(type: TypeNode): string {
   switch (type.kind) {
     case 'scalar':

@@ -7,6 +7,7 @@
  */
 import type { JsonValue } from '../meta/object.ts';
 
+/** The type of a value without members. */
 export type Scalar =
   | 'string'
   | 'boolean'
@@ -42,6 +43,7 @@ export function zeroOfScalar(scalar: Scalar): '' | false | 0 | '0' | undefined {
   }
 }
 
+/** The type of a field. */
 export type TypeNode =
   /** `message` is the protobuf form of a JSON value with one of several types (schemas of custom resources). */
   | {
@@ -61,6 +63,7 @@ export type TypeNode =
  */
 export type Presence = 'print' | 'null' | 'keep' | 'omit';
 
+/** A field of a struct. */
 export interface Field {
   readonly name: string;
   readonly type: TypeNode;
@@ -124,6 +127,7 @@ export interface ResourceInfo {
   };
 }
 
+/** A subresource, as discovery lists it. */
 export interface SubresourceInfo {
   readonly name: string;
   /** The group and version of the kind if they differ from those of the resource (`autoscaling/v1` `Scale`). */
@@ -133,6 +137,7 @@ export interface SubresourceInfo {
   readonly verbs: readonly string[];
 }
 
+/** The types of one API. It is immutable. */
 export interface Schema {
   /** Returns a struct by its full type name. */
   struct(name: string): StructType | undefined;

@@ -11,7 +11,9 @@ import { loadSchema } from './table.ts';
 
 /** The names of the types that many kinds contain. */
 export const LABEL_SELECTOR = 'io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector';
+/** The type of the specification of pods. */
 export const POD_SPEC = 'io.k8s.api.core.v1.PodSpec';
+/** The type of pod templates. */
 export const POD_TEMPLATE = 'io.k8s.api.core.v1.PodTemplateSpec';
 
 /** `typeName` is the name of a built-in type, such as `io.k8s.api.core.v1.PodSpec`. Null and `undefined` are nil pointers. */

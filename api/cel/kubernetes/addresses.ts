@@ -124,6 +124,7 @@ const isGlobal = (value: IpAddress): boolean =>
 const ofIp = (name: string, check: (value: IpAddress) => boolean): FunctionRow =>
   method(name, [ip], bool, ({ value }: Ip) => check(value));
 
+/** The overloads of the libraries `ip` and `cidr`. */
 export const addresses: readonly FunctionRow[] = [
   fn('ip', [string], ip, ipOf),
   method('ip', [cidr], ip, ({ value }: Cidr) => new Ip(value.address)),

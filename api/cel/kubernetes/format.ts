@@ -62,6 +62,7 @@ const FORMATS: ReadonlyMap<string, (text: string) => string[]> = new Map(
   }),
 );
 
+/** The overloads of the library `format`. */
 export const formats: readonly FunctionRow[] = [
   ...[...FORMATS].map(([name, check]) => fn(`format.${name}`, [], namedFormat, () => new Format(name, check))),
   fn('format.named', [string], optional(namedFormat), (name: string) => {

@@ -27,6 +27,7 @@ class Quantity extends OpaqueValue {
 
 const quantity = opaque('kubernetes.Quantity');
 
+/** Wraps a quantity as a CEL value. */
 export const quantityValue = (value: QuantityValue): OpaqueValue => new Quantity(value);
 
 function quantityOf(text: string): QuantityValue | undefined {
@@ -45,6 +46,7 @@ function wholeOf({ value }: Quantity): bigint | undefined {
 const order = (holds: (difference: number) => boolean) => (a: Quantity, b: Quantity) =>
   holds(compareQuantities(a.value, b.value));
 
+/** The overloads of the library `quantity`. */
 export const quantities: readonly FunctionRow[] = [
   fn('quantity', [string], quantity, (text: string) => {
     const value = quantityOf(text);

@@ -62,6 +62,7 @@ const parsedVersion = (text: string): Semver => {
   return found;
 };
 
+/** The overloads of the library `semver`. */
 export const versions: readonly FunctionRow[] = [
   fn('semver', [string], semver, parsedVersion),
   fn('semver', [string, bool], semver, (text: string, lenient: boolean) =>

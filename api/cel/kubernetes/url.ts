@@ -20,6 +20,7 @@ class Url extends OpaqueValue {
 
 const url = opaque('kubernetes.URL');
 
+/** The overloads of the library `url`. */
 export const urls: readonly FunctionRow[] = [
   fn('url', [string], url, (text: string) => {
     try {

@@ -15,6 +15,7 @@ import {
   itemElement,
 } from './merge-types.ts';
 
+/** The paths that differ. They are disjoint. */
 export interface Comparison {
   readonly added: FieldSet;
   readonly removed: FieldSet;

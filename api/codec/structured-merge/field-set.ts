@@ -6,6 +6,7 @@
  */
 import type { JsonObject } from '../../meta/object.ts';
 
+/** A node of the tree; the root is the set. */
 export interface FieldSet {
   /** Whether the path of this node is in the set. It is always false at the root. */
   readonly owned: boolean;
@@ -14,9 +15,11 @@ export interface FieldSet {
   readonly wire?: JsonObject | undefined;
 }
 
+/** The set without paths. */
 export const emptySet: FieldSet = { owned: false, children: undefined };
 const leaf: FieldSet = { owned: true, children: undefined };
 
+/** Whether the set has no paths. */
 export const isEmptySet = (set: FieldSet): boolean => !set.owned && set.children === undefined;
 
 /** A set under construction. */
@@ -55,6 +58,7 @@ function node(owned: boolean, children: ReadonlyMap<string, FieldSet> | undefine
   return { owned, children };
 }
 
+/** The paths of either set. */
 export function union(a: FieldSet, b: FieldSet): FieldSet {
   if (isEmptySet(a) || a === b) return b;
   if (isEmptySet(b)) return a;
@@ -68,6 +72,7 @@ export function union(a: FieldSet, b: FieldSet): FieldSet {
   return node(a.owned || b.owned, children);
 }
 
+/** The paths of both sets. */
 export function intersection(a: FieldSet, b: FieldSet): FieldSet {
   const children = new Map<string, FieldSet>();
   for (const [element, child] of a.children ?? []) {
@@ -108,6 +113,7 @@ function subtract(a: FieldSet, b: FieldSet, recursive: boolean): FieldSet {
   return node(owned, children);
 }
 
+/** Whether both sets have the same paths. */
 export function equalSets(a: FieldSet, b: FieldSet): boolean {
   if (a === b) return true;
   if (a.owned !== b.owned || (a.children?.size ?? 0) !== (b.children?.size ?? 0)) return false;

@@ -34,6 +34,7 @@ function decodeInto(target: FieldSetBuilder, fields: JsonObject): boolean {
   return own;
 }
 
+/** Returns the wire form, which is shared and must not be changed. */
 export function encodeFieldsV1(set: FieldSet): JsonObject {
   return set.wire ?? encodeNode(set);
 }

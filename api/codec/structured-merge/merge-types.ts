@@ -7,6 +7,7 @@ import { quoteText } from '../../meta/quote.ts';
 import { type Field, type Scalar, type StructType, type TypeNode, zeroOfScalar } from '../../schema/schema.ts';
 import { keyElement, valueElement } from './path-element.ts';
 
+/** The type of a value in a merge. */
 export type MergeType =
   | LeafMergeType
   /** The type of values without a schema: objects merge by member, and lists are one value. */
@@ -26,6 +27,7 @@ interface LeafMergeType {
   readonly content?: MergeType;
 }
 
+/** An object whose members merge one by one. */
 export interface StructMergeType {
   readonly kind: 'struct';
   /** The types of the members that the type names. */
@@ -34,6 +36,7 @@ export interface StructMergeType {
   readonly others: MergeType | undefined;
 }
 
+/** A member of a struct. `element` is its path element, such as `f:spec`. */
 export interface MergeMember {
   readonly name: string;
   readonly element: string;
@@ -48,11 +51,13 @@ interface ListKey {
   readonly default: JsonValue | undefined;
 }
 
+/** The type of values of which the schema knows nothing. */
 export const deduced: MergeType = { kind: 'deduced' };
 
 const structs = new WeakMap<StructType, MergeType>();
 const EMPTY: JsonObject = Object.freeze({});
 
+/** Returns the same type for the same struct each time. */
 export function mergeTypeOf(struct: StructType): MergeType {
   if (struct.untyped === true) return deduced;
   const found = structs.get(struct);
@@ -142,6 +147,7 @@ export function deduce(value: JsonValue | undefined): MergeType {
   return Array.isArray(value) ? freeList : { kind: 'map', values: deduced };
 }
 
+/** An item of a keyed list or a set has no key, or that of another item. */
 export class PathElementError extends Error {}
 
 /** Returns the element that names an item of a keyed list or a set. Throws `PathElementError`. */
@@ -172,6 +178,7 @@ export function itemElement(type: Extract<MergeType, { kind: 'keyed' | 'set' }>,
   return keyElement(keys);
 }
 
+/** Whether the value is an object, and neither a list nor null. */
 export function isObject(value: JsonValue | undefined): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -8,6 +8,7 @@ import { type MergeType, deduce, deduced, isObject, itemElement } from './merge-
 
 type ListType = Extract<MergeType, { kind: 'keyed' | 'set' }>;
 
+/** Returns the merged value, which shares parts with both arguments. */
 export function merge(
   type: MergeType,
   live: JsonValue | undefined,
