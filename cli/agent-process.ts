@@ -11,12 +11,15 @@ import { isDiskFull } from '../api/machinery/disk-full.ts';
 import { replaceFile } from '../api/machinery/replace-file.ts';
 import { runningProcess, writePid } from './processes.ts';
 
+/** The name of the file in the root directory of the agent. */
 export const AGENT_PID_FILE = 'orchlet-agent.pid';
 /** The directory in which the units and `orchlet up` keep the agent's state. */
 export const AGENT_DIRECTORY = '/var/lib/orchlet/agent';
+/** The directory that names the root directory of the running agent. It is empty after a restart of the host. */
 export const RECORD_DIRECTORY = '/run/orchlet';
 const RECORD = 'agent-directory';
 
+/** Writes both files and handles SIGUSR2. A record that cannot be written is logged only. */
 export async function announceAgent(agent: Agent, rootDirectory: string, logger: Logger): Promise<void> {
   process.on('SIGUSR2', () => {
     logger.info({}, 'Stopping the pods on request');
@@ -38,6 +41,7 @@ export async function writeAgentPid(rootDirectory: string, logger: Logger): Prom
   }
 }
 
+/** Replaces the record; the last agent that has started counts. */
 export async function recordAgentDirectory(rootDirectory: string, recordDirectory = RECORD_DIRECTORY): Promise<void> {
   await mkdir(recordDirectory, { recursive: true, mode: 0o700 });
   await replaceFile(join(recordDirectory, RECORD), `${rootDirectory}\n`, { mode: 0o600, sync: 'none' });

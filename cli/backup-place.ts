@@ -10,6 +10,7 @@ import { parseS3Location, s3Settings, type S3Flags } from './s3/settings.ts';
 /** The prefix of the names of scheduled backups, so that a bucket can list them without other objects. */
 export const BACKUP_PREFIX = 'orchlet-';
 
+/** Where backups are kept. Operations reject with the error of the directory or of S3. */
 export interface BackupPlace {
   /** The name that `orchlet backup` and `orchlet restore` accept. */
   target(name: string): string;
@@ -21,6 +22,7 @@ export interface BackupPlace {
   removeOldDrafts(isDraft: (name: string) => boolean, olderThanMs: number): Promise<void>;
 }
 
+/** Backups in a directory, which only its owner can read. */
 export function directoryPlace(directory: string, clock: Clock): BackupPlace {
   return {
     target: (name) => join(directory, name),

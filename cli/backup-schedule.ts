@@ -25,6 +25,7 @@ interface BackupScheduleOptions {
   readonly s3: S3Flags;
 }
 
+/** Takes the options of the schedule from the flags of the control plane. */
 export const backupOptions = (flags: {
   readonly backupSchedule: string;
   readonly backupKeep: number;
@@ -40,6 +41,7 @@ export const backupOptions = (flags: {
   s3: { endpoint: flags.backupS3Endpoint, region: flags.backupS3Region },
 });
 
+/** A running schedule. */
 export interface ScheduledBackups {
   /** Stops the schedule, and a running backup; resolves when its process has exited. */
   stop(): Promise<void>;

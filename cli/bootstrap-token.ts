@@ -3,26 +3,32 @@ import { randomInt } from 'node:crypto';
 import { formatTime } from '../api/machinery/clock.ts';
 import type { KubeObject } from '../api/meta/object.ts';
 
+/** The namespace in which the token authenticator looks for tokens. */
 export const TOKEN_NAMESPACE = 'kube-system';
+/** The type of the Secrets of tokens. */
 export const TOKEN_TYPE = 'bootstrap.kubernetes.io/token';
 
 const FORM = /^([a-z0-9]{6})\.([a-z0-9]{16})$/;
 const ALPHABET = 'abcdefghijklmnopqrstuvwxyz0123456789';
 
+/** The two parts of a token. The id is no secret. */
 export interface BootstrapToken {
   readonly id: string;
   readonly secret: string;
 }
 
+/** Takes both parts from the random numbers of the operating system. */
 export function newBootstrapToken(): BootstrapToken {
   return { id: randomText(6), secret: randomText(16) };
 }
 
+/** Returns `undefined` if the text has another form. */
 export function parseBootstrapToken(text: string): BootstrapToken | undefined {
   const [, id, secret] = FORM.exec(text) ?? [];
   return id === undefined || secret === undefined ? undefined : { id, secret };
 }
 
+/** The form in which a token is passed to commands. */
 export const formatBootstrapToken = ({ id, secret }: BootstrapToken): string => `${id}.${secret}`;
 
 /** `randomInt` draws without bias. */
@@ -38,8 +44,10 @@ interface TokenFacts {
   readonly expiresAtMs: number | undefined;
 }
 
+/** The name of the Secret of a token. */
 export const secretNameOf = (id: string): string => `bootstrap-token-${id}`;
 
+/** Builds the Secret, in the form of `kubeadm token create`. */
 export function tokenSecret({ id, secret }: BootstrapToken, facts: TokenFacts): KubeObject {
   const data: Record<string, string> = { 'token-id': id, 'token-secret': secret };
   for (const usage of facts.usages) data[`usage-bootstrap-${usage}`] = 'true';

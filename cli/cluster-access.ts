@@ -12,6 +12,7 @@ import { CommandError } from './command.ts';
 import { dataDirectoryFlag } from './data-directory.ts';
 import type { CommandIo } from './io.ts';
 
+/** The flags of commands that call the API server. */
 export const accessFlags = {
   kubeconfig: flag({
     name: 'kubeconfig',

@@ -5,6 +5,7 @@ import { PlainError } from '../api/component/plain-error.ts';
 import type { FlagTable, ParsedFlags } from '../api/component/flags.ts';
 import type { CommandIo } from './io.ts';
 
+/** A command. Failures that a user can understand are thrown as `CommandError`s, wrong usage as `UsageError`s. */
 export interface Command {
   /** `controlplane`, or `token create`. */
   readonly name: string;

@@ -1,6 +1,7 @@
 /** Every command, with the line that `orchlet --help` shows. */
 import type { CommandRow } from './command.ts';
 
+/** The rows in the order of `--help`. */
 export const commands: readonly CommandRow[] = [
   {
     name: 'up',

@@ -49,6 +49,7 @@ const FILES: ReadonlyMap<string, { readonly path: string; readonly isOptional?: 
   ['flags', { path: 'joined-flags', isOptional: true }],
 ]);
 
+/** The files by their paths in the data directory. */
 export type BundleFiles = ReadonlyMap<string, Buffer>;
 
 /** The flags of a control plane whose files a bundle takes along, and the name of each file in it. */
@@ -69,6 +70,7 @@ export interface EmbeddedEtcd {
   readonly members: readonly string[];
 }
 
+/** The name of the Secret of a bundle. The token with this id may read it. */
 export const bundleNameOf = (tokenId: string): string => `orchlet-control-plane-${tokenId}`;
 
 /** Reads the files of a control plane. */
@@ -136,6 +138,7 @@ export function sealBundle(files: BundleFiles): { readonly key: string; readonly
   return { key: key.toString('hex'), data };
 }
 
+/** Whether the text has the form of a key. */
 export const isBundleKey = (text: string): boolean => KEY_FORM.test(text);
 
 /** Decrypts the data of the Secret. Names that a bundle does not have are refused, since they become paths. */

@@ -1,9 +1,11 @@
 /** The directories of the control plane and of the agent, for commands on the same host. */
 import { flag } from '../api/component/flags.ts';
 
+/** The flag `--data-dir` below a heading of `--help`. */
 export const dataDirectoryFlag = (group: string, help = 'Data directory of the control plane on this host.') =>
   flag({ name: 'data-dir', type: 'string', default: '/var/lib/orchlet', group, help });
 
+/** The flag `--root-dir` below a heading of `--help`. */
 export const rootDirectoryFlag = (group: string) =>
   flag({
     name: 'root-dir',

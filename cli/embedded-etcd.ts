@@ -27,6 +27,7 @@ async function ownEtcdOf(dataDirectory: string): Promise<OwnEtcd | undefined> {
   return { tls, ownUrl: record.clientUrl, members, urls: [...new Set([record.clientUrl, ...all])] };
 }
 
+/** Throws a `CommandError` if the control plane uses another storage. */
 export async function requireOwnEtcd(dataDirectory: string): Promise<OwnEtcd> {
   const etcd = await ownEtcdOf(dataDirectory);
   if (etcd !== undefined) return etcd;

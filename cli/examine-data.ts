@@ -12,6 +12,7 @@ import { verifyArchive, writeArchive } from './backup-file.ts';
 import { CommandError } from './command.ts';
 import { runningProcess } from './processes.ts';
 
+/** What was found in the database. */
 export interface ExaminedData {
   readonly records: number;
   readonly lastRevision: number;

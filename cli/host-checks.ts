@@ -11,8 +11,10 @@ import { trialScript } from '../agent/network/podaddresses/address-rules.ts';
 import type { Clock } from '../api/machinery/clock.ts';
 import { quoteText } from '../api/meta/quote.ts';
 
+/** `fail` makes `orchlet doctor` exit with 1. */
 export type Verdict = 'ok' | 'warn' | 'fail';
 
+/** A line of the output. */
 export interface Finding {
   readonly name: string;
   readonly verdict: Verdict;
@@ -40,6 +42,7 @@ export interface Host {
 
 const TRIAL_MS = 10_000;
 
+/** The host of this process. Files that do not exist are read as ''. */
 export function localHost(clock: Clock): Host {
   return {
     isRoot: process.getuid?.() === 0,

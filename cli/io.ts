@@ -2,6 +2,7 @@
 import { PlainError } from '../api/component/plain-error.ts';
 import { type Clock, systemClock } from '../api/machinery/clock.ts';
 
+/** The streams, the clock and the environment of a command. */
 export interface CommandIo {
   readonly stdout: { write(text: string): unknown };
   readonly stderr: { write(text: string): unknown };
@@ -28,6 +29,7 @@ async function readInput(): Promise<string> {
   return Buffer.concat(chunks).toString();
 }
 
+/** The process of the program itself. */
 export const processIo: CommandIo = {
   stdout: process.stdout,
   stderr: process.stderr,

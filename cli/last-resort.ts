@@ -14,6 +14,7 @@ let current: Pick<Logger, 'error'> = {
   },
 };
 
+/** Logs the error with its stack and exits with 70 (EX_SOFTWARE of sysexits.h). */
 export function exitUnexpectedly(error: unknown): void {
   try {
     // stderr is written synchronously on Linux: the line is out before the exit.

@@ -7,6 +7,7 @@ import { quoteText } from '../api/meta/quote.ts';
 import type { Finding } from './host-checks.ts';
 import type { NetworkProbes, Outcome } from './network-probes.ts';
 
+/** A node to which packets are sent. */
 export interface ClusterNodeFacts {
   readonly name: string;
   /** Of type InternalIP. */
@@ -18,6 +19,7 @@ export interface ClusterNodeFacts {
   readonly podAddresses: readonly string[];
 }
 
+/** What this host knows of its cluster. */
 export interface ClusterFacts {
   readonly server: string;
   /** The name of this host's node; the other nodes are those without it. */
@@ -36,6 +38,7 @@ const MOST_NODES = 20;
 /** Any port, because a refused connection is an answer too. */
 const SOME_PORT = 1;
 
+/** Probes a few nodes and pods, not all of them. Never rejects for a link that fails. */
 export async function checkNetwork(cluster: ClusterFacts, probes: NetworkProbes): Promise<readonly Finding[]> {
   const { nodes, ownName } = cluster;
   const others = (nodes ?? []).filter(({ name }) => name !== ownName).slice(0, MOST_NODES);
@@ -54,6 +57,7 @@ export async function checkNetwork(cluster: ClusterFacts, probes: NetworkProbes)
   ];
 }
 
+/** The finding if the API server cannot be reached. An empty `server` stands for one that is not known. */
 export function apiServerFinding(server: string, error: unknown): Finding {
   return {
     name: 'API server',

@@ -10,6 +10,7 @@ const execute = promisify(execFile);
 /** What became of a connection. A refusal proves that packets go both ways. */
 export type Outcome = 'open' | 'refused' | 'timed out' | { readonly failed: string };
 
+/** Sends packets, each with a time limit. */
 export interface NetworkProbes {
   /** `from` is a process whose network namespace the connection starts in; this host otherwise. */
   connect(address: string, port: number, from?: number): Promise<Outcome>;
@@ -34,6 +35,7 @@ Promise.allSettled([resolver.resolve4(name), resolver.resolve6(name)]).then((ans
   console.log(found.length > 0 ? 'found ' + found.join(' ') : answers[0].reason.code);
 });`;
 
+/** The probes of this host. Those of a pod run by nsenter(1). */
 export const hostProbes: NetworkProbes = {
   async connect(address, port, from) {
     if (from === undefined) return outcomeOf(await connectHere(address, port));

@@ -16,6 +16,7 @@ import { parseCertificates } from '../api/pki/certificate.ts';
 import { verifySigned } from '../api/pki/signing.ts';
 import { formatBootstrapToken, newBootstrapToken, TOKEN_NAMESPACE, tokenSecret } from './bootstrap-token.ts';
 
+/** The control plane of this process, as its node needs it. `ca` is PEM. */
 export interface OwnPlane {
   readonly ca: string;
   readonly port: number;

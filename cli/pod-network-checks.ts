@@ -13,12 +13,14 @@ interface PodNetworkHost {
 
 const CNI_SOCKETS = ['/run/containerd/containerd.sock', '/run/crio/crio.sock'];
 
+/** The tools and places of this host. */
 export const podNetworkHost = (): PodNetworkHost => ({
   network: hostNetwork(),
   places: DEFAULT_CNI_PLACES,
   usesCni: CNI_SOCKETS.some((path) => existsSync(path)),
 });
 
+/** A missing tunnel is a warning, as another mode may be chosen. */
 export async function checkPodNetwork({ network, places, usesCni }: PodNetworkHost): Promise<readonly Finding[]> {
   return [
     finding(

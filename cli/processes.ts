@@ -20,6 +20,7 @@ export async function isOrchlet(pid: number): Promise<boolean> {
   return /^(node|bash|sh)/.test(basename(program)) && args.some((arg) => PROGRAM.test(arg));
 }
 
+/** Overwrites the file of an earlier process. */
 export async function writePid(pidFile: string): Promise<void> {
   await writeFile(pidFile, `${process.pid}\n`);
 }

@@ -25,6 +25,7 @@ const SETTINGS = [
   'encryptionProviderConfig',
 ] as const;
 
+/** The flags of `orchlet token create` that concern the bundle. */
 export const bundleFlags = {
   controlPlane: flag({
     name: 'control-plane',
@@ -36,6 +37,7 @@ export const bundleFlags = {
   ...pickKeys(controlPlaneFlags, SETTINGS),
 } as const;
 
+/** The values of these flags. */
 export interface BundleValues extends BundleSettings {
   readonly controlPlane: boolean;
   readonly dataDir: string;
@@ -69,6 +71,7 @@ export async function publishBundle(client: Client, tokenSecret: KubeObject, fil
   return key;
 }
 
+/** Where a joining host reads the bundle, and with which token. */
 export interface BundlePlace {
   /** A verified server. */
   readonly url: string;

@@ -2,6 +2,7 @@
 import type { Logger } from '../api/component/logger.ts';
 import type { ControlPlane } from '../controlplane/main.ts';
 
+/** Installs the handler of the signal. A failed check is logged. */
 export function renewOnHangup(plane: ControlPlane, logger: Logger): void {
   process.on('SIGHUP', () => {
     plane

@@ -8,6 +8,7 @@ import { quoteText } from '../api/meta/quote.ts';
 import { ipBytes, ipText } from '../api/pki/names.ts';
 import { type CertificateRequest, parseCsr } from '../api/pki/certificate-request.ts';
 
+/** The names that nodes and API servers have. */
 export interface ServingNames {
   readonly nodes: readonly Node[];
   /** Names and addresses by which clients reach the API server. */

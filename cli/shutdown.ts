@@ -5,6 +5,7 @@ export const KEEP_PODS_SIGNAL = 'SIGQUIT';
 
 const EXIT_CODES = { SIGINT: 130, SIGQUIT: 131, SIGTERM: 143 } as const;
 
+/** The first signal. */
 export interface Shutdown {
   /** Resolves with the signal's name. */
   readonly asked: Promise<string>;
@@ -12,6 +13,7 @@ export interface Shutdown {
   readonly signal: AbortSignal;
 }
 
+/** Installs handlers for the signals in `EXIT_CODES`. It must be called once in a process. */
 export function onShutdown(): Shutdown {
   const controller = new AbortController();
   const asked = Promise.withResolvers<string>();

@@ -24,6 +24,7 @@ export function notifyReady(): void {
   systemClock.after(watchdogMs / 2, beat);
 }
 
+/** Does nothing without systemd. */
 export function notifyStopping(): void {
   if ((process.env['NOTIFY_SOCKET'] ?? '') !== '') notify('STOPPING=1');
 }

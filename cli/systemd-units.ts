@@ -16,6 +16,7 @@ export interface SystemdHost {
   cgroupOf(pid: number): string | undefined;
 }
 
+/** systemd of this host. A command that fails counts as no answer. */
 export const systemdHost: SystemdHost = {
   isRunning: existsSync('/run/systemd/system'),
   systemctl: (...args) => {

@@ -11,6 +11,7 @@ import { unmetCondition } from '../agent/runtime/select-runtime.ts';
 import { silentLogger } from '../api/component/logger.ts';
 import { systemClock } from '../api/machinery/clock.ts';
 
+/** A runtime that answers. */
 export interface FoundRuntime {
   /** `unix:///…/docker.sock`, or a CRI runtime's socket. */
   readonly endpoint: string;

@@ -203,6 +203,7 @@ interface ResourceRow {
   subresources: { name: string; group: string; version: string; kind: string; verbs: string[] }[];
 }
 
+/** Returns the text of `resources.json`. */
 export function buildResources(): string {
   const rows: ResourceRow[] = [];
   const list = (word: string): string[] => (word === '-' ? [] : word.split(','));

@@ -143,6 +143,7 @@ maps \`a=1,b=2\`, lists \`a,b\` or repeated flags, booleans without a value for 
 ${sections.join('\n')}`;
 }
 
+/** The text of each page by its name below `docs/`. */
 export const pages: Readonly<Record<string, () => string>> = {
   'agent-flags.md': agentPage,
   'controlplane-flags.md': controlPlanePage,

@@ -9,6 +9,7 @@ import type { ResetStep, ResetTarget } from './target.ts';
 
 const MOUNT_POINT = '/sys/fs/cgroup';
 
+/** Finds nothing if no agent has recorded its cgroups. */
 export const cgroups: ResetStep = {
   name: 'cgroups',
   async find({ isKnown, record: { cgroupDriver, cgroupRoot } }: ResetTarget) {

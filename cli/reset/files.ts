@@ -20,6 +20,7 @@ const CONTAINER_LOGS = '/var/log/containers';
 const JOIN_FILES = ['bootstrap.kubeconfig', 'agent.kubeconfig', 'ca.crt', 'join.env'] as const;
 const CONFIGURATION = '/etc/orchlet';
 
+/** The logs of this agent's pods. Those of other agents stay. */
 export const logs: ResetStep = {
   name: 'logs of pods',
   async find({ record: { podLogsDirectory }, podUids }: ResetTarget) {
@@ -38,6 +39,7 @@ export const logs: ResetStep = {
   },
 };
 
+/** The configuration of the login manager. */
 export const hostFiles: ResetStep = {
   name: 'files',
   async find() {

@@ -9,6 +9,7 @@ import type { ResetStep, ResetTarget } from './target.ts';
 
 const FOLDERS = ['pods', 'plugins'] as const;
 
+/** The mounts of pods and of volume plugins, the newest first. */
 export const mounts: ResetStep = {
   name: 'mounts',
   async find({ rootDirectory }: ResetTarget) {

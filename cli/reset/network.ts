@@ -22,6 +22,7 @@ import type { ResetStep, ResetTarget } from './target.ts';
 
 const hasCommand = (name: string): boolean => spawnSync('sh', ['-c', `command -v ${name}`]).status === 0;
 
+/** Stay while another agent of this namespace runs the service proxy. */
 export const serviceRules: ResetStep = {
   name: 'rules of services',
   async find() {
@@ -55,6 +56,7 @@ export const serviceRules: ResetStep = {
   },
 };
 
+/** The table of the agent with this root directory. */
 export const policyRules: ResetStep = {
   name: 'rules of network policies',
   async find({ rootDirectory }: ResetTarget) {
@@ -67,6 +69,7 @@ export const policyRules: ResetStep = {
   },
 };
 
+/** The table and the stored bindings. */
 export const boundAddresses: ResetStep = {
   name: 'addresses of pods',
   async find({ rootDirectory }: ResetTarget) {
@@ -87,6 +90,7 @@ export const boundAddresses: ResetStep = {
   },
 };
 
+/** Everything of `--pod-network`. It refuses while another agent runs it. */
 export const podNetwork: ResetStep = {
   name: 'pod network',
   find({ rootDirectory }: ResetTarget) {
@@ -124,6 +128,7 @@ export const links: ResetStep = {
   },
 };
 
+/** The parameters that agents have raised, with the values from before. */
 export const kernelParameters: ResetStep = {
   name: 'kernel parameters',
   async find() {

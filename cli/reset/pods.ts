@@ -2,6 +2,7 @@
 import { criLeftovers, dockerLeftovers, endpointsToSearch, type Leftover } from '../../agent/runtime/leftovers.ts';
 import type { ResetStep, ResetTarget } from './target.ts';
 
+/** A runtime that does not answer is a leftover that cannot be removed, as its pods may still be there. */
 export const pods: ResetStep = {
   name: 'pods',
   async find({ record, instance, podUids, clock }: ResetTarget) {

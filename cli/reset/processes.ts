@@ -9,6 +9,7 @@ import { endPods, endProcess } from '../stop-processes.ts';
 import { systemdHost, UNITS } from '../systemd-units.ts';
 import type { ResetStep, ResetTarget } from './target.ts';
 
+/** Finds processes by their files, and units of systemd that would start them again. */
 export const processes: ResetStep = {
   name: 'processes',
   async find({ rootDirectory, dataDirectory, timeoutMs, clock }: ResetTarget) {

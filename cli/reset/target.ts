@@ -7,6 +7,7 @@ import { instanceOf } from '../../agent/runtime/instance.ts';
 import type { Leftover } from '../../agent/runtime/leftovers.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 
+/** What the steps read. It is computed once, before anything is removed. */
 export interface ResetTarget {
   readonly dataDirectory: string;
   /** The agent's. */

@@ -15,6 +15,7 @@ const MAX_PARTS = 10_000;
 /** The maximum number of pages, with a thousand names each. */
 const MAX_PAGES = 100;
 
+/** The operations of one bucket. They reject with a one-line `CommandError`. */
 export interface S3Bucket {
   /** The parts are held in memory one at a time. */
   write(key: string, file: string): Promise<void>;
@@ -27,6 +28,7 @@ export interface S3Bucket {
   remove(key: string): Promise<void>;
 }
 
+/** Opens no connection yet. */
 export function s3Bucket(settings: S3Settings, clock: Clock, times?: S3Times): S3Bucket {
   const exchange = new S3Exchange(settings, clock, times);
   const download = (key: string, limitBytes: number, sink: () => Promise<Writable>): Promise<void> =>

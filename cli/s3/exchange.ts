@@ -42,6 +42,7 @@ export class S3Error extends CommandError {
   }
 }
 
+/** The time limits of a request, and the pauses before it is sent again. */
 export interface S3Times {
   readonly idleMs: number;
   readonly answerMs: number;
@@ -50,6 +51,7 @@ export interface S3Times {
 
 const s3Times: S3Times = { idleMs: IDLE_MS, answerMs: ANSWER_MS, retryDelaysMs: RETRY_DELAYS_MS };
 
+/** Signs and sends requests to one bucket. */
 export class S3Exchange {
   readonly #settings: S3Settings;
   readonly #clock: Clock;
@@ -177,4 +179,5 @@ export function elementsOf(xml: string, name: string): readonly string[] {
   }
 }
 
+/** The text of the first element with this name; '' if there is none. */
 export const elementOf = (xml: string, name: string): string => elementsOf(xml, name)[0] ?? '';

@@ -11,6 +11,7 @@ import { UsageError } from '../../api/component/flags.ts';
 import { CommandError } from '../command.ts';
 import type { S3Credentials } from './signature.ts';
 
+/** The flags of S3; empty values are taken from elsewhere. */
 export interface S3Flags {
   /** `''`: the variables, then Amazon's server of the region. */
   readonly endpoint: string;
@@ -23,6 +24,7 @@ interface S3Location {
   readonly key: string;
 }
 
+/** The complete settings of one bucket. */
 export interface S3Settings {
   /** The URL of the bucket, whose path has no trailing slash. */
   readonly url: URL;
@@ -36,6 +38,7 @@ type Environment = Readonly<Record<string, string | undefined>>;
 
 const BUCKET = /^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/;
 
+/** Whether a place of a backup is in S3. */
 export const isS3 = (place: string): boolean => place.startsWith('s3://');
 
 /** Throws `UsageError`, which shows the form that is expected. */

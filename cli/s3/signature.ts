@@ -4,6 +4,7 @@
  */
 import { createHash, createHmac } from 'node:crypto';
 
+/** The keys of an account. They never appear in errors. */
 export interface S3Credentials {
   readonly accessKeyId: string;
   readonly secretAccessKey: string;
@@ -35,6 +36,7 @@ const encodeRfc3986 = (text: string): string =>
     (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`,
   );
 
+/** Encodes each segment as the signature requires; slashes stay. */
 export const encodePath = (path: string): string => path.split('/').map(encodeRfc3986).join('/');
 
 /** Encodes the query in the order of the signature, in which it is also sent. */
