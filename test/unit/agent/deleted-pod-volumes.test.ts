@@ -1,8 +1,7 @@
 /** A deleted pod is removed from the API server only after its volumes are unmounted on the node, as by the kubelet. */
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { keepAlive } from '../../../api/machinery/clock.ts';
@@ -11,6 +10,7 @@ import type { KubeObject } from '../../../api/meta/object.ts';
 import { startControlPlane } from '../../../controlplane/main.ts';
 import { startAgentInMemory } from '../../fakes/agent-in-memory.ts';
 import { until } from '../../until.ts';
+import { temporaryFolder } from '../../temporary-folder.ts';
 
 const alive = keepAlive();
 after(() => alive.cancel());
@@ -19,7 +19,7 @@ const FINALIZER = 'example.com/hold';
 const phaseOf = (pod: KubeObject): string => (pod['status'] as { phase?: string } | undefined)?.phase ?? '';
 
 test('the final phase of a deleted pod is sent when its volumes are unmounted', async () => {
-  const directory = await mkdtemp(join(tmpdir(), 'agent-volumes-'));
+  const directory = temporaryFolder();
   const plane = await startControlPlane({ memory: true });
   const kubeconfig = join(directory, 'kubeconfig');
   await writeFile(kubeconfig, plane.kubeconfig);

@@ -1,8 +1,7 @@
 /**
  * The whole agent on a runtime in memory whose calls for one pod never return. Only that pod waits, and the node stays ready.
  */
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, afterEach, beforeEach, test } from 'node:test';
 import type { Agent } from '../../../agent/main.ts';
@@ -11,6 +10,7 @@ import { keepAlive, systemClock } from '../../../api/machinery/clock.ts';
 import { startAgentInMemory } from '../../fakes/agent-in-memory.ts';
 import { createFakeHost, FakeRuntime } from '../../fakes/fake-runtime.ts';
 import { until } from '../../until.ts';
+import { temporaryFolder } from '../../temporary-folder.ts';
 
 const alive = keepAlive();
 after(() => alive.cancel());
@@ -58,7 +58,7 @@ const put = (name: string): Promise<void> =>
 const phase = (name: string): string | undefined => agent.pods.podByName('default', `${name}-n1`)?.status?.phase;
 
 beforeEach(async () => {
-  directory = await mkdtemp(join(tmpdir(), 'agent-hung-'));
+  directory = temporaryFolder();
   await mkdir(manifests());
   runtime = new HangingRuntime(systemClock, createFakeHost(['shell:1']));
   agent = await startAgentInMemory(directory, { podManifestPath: manifests() }, { runtime });
@@ -66,7 +66,6 @@ beforeEach(async () => {
 afterEach(async () => {
   await agent.close();
   // Hanging calls may still write while the directory is removed.
-  await rm(directory, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 });
 });
 
 for (const hangs of ['create', 'stop', 'list'] as const) {

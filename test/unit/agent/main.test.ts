@@ -1,10 +1,9 @@
 /** The whole agent on a runtime in memory, with options that enable and disable its parts. */
 import assert from 'node:assert/strict';
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdir, writeFile } from 'node:fs/promises';
 import { request } from 'node:https';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { after, afterEach, beforeEach, test } from 'node:test';
+import { after, beforeEach, test } from 'node:test';
 import { type Agent, startAgent } from '../../../agent/main.ts';
 import type { AgentFlags } from '../../../agent/options/agent-options.ts';
 import { keepAlive } from '../../../api/machinery/clock.ts';
@@ -12,6 +11,7 @@ import { nodes } from '../../../api/machinery/resources.ts';
 import { startControlPlane } from '../../../controlplane/main.ts';
 import { startAgentInMemory } from '../../fakes/agent-in-memory.ts';
 import { until } from '../../until.ts';
+import { temporaryFolder } from '../../temporary-folder.ts';
 
 // The agent's timers do not keep the process alive, and not every agent here has a server.
 const alive = keepAlive();
@@ -19,9 +19,8 @@ after(() => alive.cancel());
 
 let directory = '';
 beforeEach(async () => {
-  directory = await mkdtemp(join(tmpdir(), 'agent-main-'));
+  directory = temporaryFolder();
 });
-afterEach(() => rm(directory, { recursive: true, force: true }));
 
 const start = (flags: Partial<AgentFlags>): Promise<Agent> => startAgentInMemory(directory, flags);
 

@@ -1,7 +1,6 @@
 /** The mirror pod of a static pod whose manifest was removed stays until its containers have stopped, as with the kubelet. */
 import assert from 'node:assert/strict';
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { keepAlive, systemClock } from '../../../api/machinery/clock.ts';
@@ -11,6 +10,7 @@ import { startControlPlane } from '../../../controlplane/main.ts';
 import { startAgentInMemory } from '../../fakes/agent-in-memory.ts';
 import { createFakeHost, FakeRuntime } from '../../fakes/fake-runtime.ts';
 import { until } from '../../until.ts';
+import { temporaryFolder } from '../../temporary-folder.ts';
 
 const alive = keepAlive();
 after(() => alive.cancel());
@@ -30,7 +30,7 @@ class PatientRuntime extends FakeRuntime {
 const KINDS = ['desired,sync,', 'desired,sync,true', 'orphan,terminating,true', 'runtime_only,sync,unknown'];
 
 test('a mirror pod runs while its static pod terminates, which counts as an orphan', async () => {
-  const directory = await mkdtemp(join(tmpdir(), 'agent-mirror-'));
+  const directory = temporaryFolder();
   const [kubeconfig, podManifestPath] = [join(directory, 'kubeconfig'), join(directory, 'manifests')];
   const plane = await startControlPlane({ memory: true });
   await writeFile(kubeconfig, plane.kubeconfig);

@@ -2,8 +2,7 @@
  * Housekeeping lists the runtime's pods while pods are added and deleted. A pod that was added in the meantime is no orphan.
  */
 import assert from 'node:assert/strict';
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import type { ContainerId, SandboxConfig, SandboxId } from '../../../agent/runtime/runtime.ts';
@@ -11,6 +10,7 @@ import { keepAlive, systemClock } from '../../../api/machinery/clock.ts';
 import { startAgentInMemory } from '../../fakes/agent-in-memory.ts';
 import { createFakeHost, FakeRuntime } from '../../fakes/fake-runtime.ts';
 import { until } from '../../until.ts';
+import { temporaryFolder } from '../../temporary-folder.ts';
 
 const alive = keepAlive();
 after(() => alive.cancel());
@@ -49,7 +49,7 @@ class SlowRuntime extends FakeRuntime {
 }
 
 test('a pod that appears during housekeeping is not terminated as an orphan; an undesired one is', async () => {
-  const directory = await mkdtemp(join(tmpdir(), 'agent-orphans-'));
+  const directory = temporaryFolder();
   const podManifestPath = join(directory, 'manifests');
   await mkdir(podManifestPath);
   const manifest = (name: string): string => join(podManifestPath, `${name}.yaml`);

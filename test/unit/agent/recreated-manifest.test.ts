@@ -4,20 +4,20 @@
  */
 import assert from 'node:assert/strict';
 import { unlinkSync, writeFileSync } from 'node:fs';
-import { mkdir, mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { keepAlive, systemClock } from '../../../api/machinery/clock.ts';
 import { startAgentInMemory } from '../../fakes/agent-in-memory.ts';
 import { createFakeHost, FakeRuntime } from '../../fakes/fake-runtime.ts';
 import { until } from '../../until.ts';
+import { temporaryFolder } from '../../temporary-folder.ts';
 
 const alive = keepAlive();
 after(() => alive.cancel());
 
 test('a manifest that is removed and created again restarts its pod once', async () => {
-  const directory = await mkdtemp(join(tmpdir(), 'agent-recreated-'));
+  const directory = temporaryFolder();
   const podManifestPath = join(directory, 'manifests');
   await mkdir(podManifestPath);
   const path = join(podManifestPath, 'a.yaml');

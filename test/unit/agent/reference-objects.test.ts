@@ -1,8 +1,7 @@
 /** The objects that the agent writes and serves have the form that was recorded from the kubelet. */
 import assert from 'node:assert/strict';
-import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { request } from 'node:https';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import type { Agent } from '../../../agent/main.ts';
@@ -12,6 +11,7 @@ import type { KubeObject } from '../../../api/meta/object.ts';
 import { type ControlPlane, startControlPlane } from '../../../controlplane/main.ts';
 import { startAgentInMemory } from '../../fakes/agent-in-memory.ts';
 import { until } from '../../until.ts';
+import { temporaryFolder } from '../../temporary-folder.ts';
 
 interface NodeStatus {
   readonly conditions: readonly Readonly<Record<string, string>>[];
@@ -47,7 +47,7 @@ let agent: Agent;
 const alive = keepAlive();
 
 before(async () => {
-  directory = await mkdtemp(join(tmpdir(), 'agent-objects-'));
+  directory = temporaryFolder();
   plane = await startControlPlane({ memory: true });
   const [kubeconfig, podManifestPath] = [join(directory, 'kubeconfig'), join(directory, 'manifests')];
   await writeFile(kubeconfig, plane.kubeconfig);
@@ -64,7 +64,6 @@ after(async () => {
   alive.cancel();
   await agent.close();
   await plane.close();
-  await rm(directory, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 });
 });
 
 /** The recorded pod as a user would write it, without defaults and additions of the agent. */

@@ -1,7 +1,6 @@
 /** A pod that is bound to a node on which it does not fit is rejected, as by the kubelet. */
 import assert from 'node:assert/strict';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { keepAlive } from '../../../api/machinery/clock.ts';
@@ -10,6 +9,7 @@ import type { KubeObject } from '../../../api/meta/object.ts';
 import { startControlPlane } from '../../../controlplane/main.ts';
 import { startAgentInMemory } from '../../fakes/agent-in-memory.ts';
 import { until } from '../../until.ts';
+import { temporaryFolder } from '../../temporary-folder.ts';
 
 const alive = keepAlive();
 after(() => alive.cancel());
@@ -19,7 +19,7 @@ interface Status {
 }
 
 test('the status of a rejected pod has the reason and the QoS class, and neither conditions nor containers', async () => {
-  const directory = await mkdtemp(join(tmpdir(), 'agent-rejected-'));
+  const directory = temporaryFolder();
   const plane = await startControlPlane({ memory: true, flags: { scheduler: false } });
   const kubeconfig = join(directory, 'kubeconfig');
   await writeFile(kubeconfig, plane.kubeconfig);

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { silentLogger } from '../../../api/component/logger.ts';
@@ -13,10 +12,10 @@ import {
   writeAgentPid,
 } from '../../../cli/agent-process.ts';
 import { SmallDisk } from '../../small-disk.ts';
+import { temporaryFolder } from '../../temporary-folder.ts';
 
 test('commands find the directory of the agent that runs, and that of the units where none does', async (t) => {
-  const directory = await mkdtemp(join(tmpdir(), 'agent-directory-'));
-  t.after(() => rm(directory, { recursive: true, force: true }));
+  const directory = temporaryFolder();
   const [record, root] = [join(directory, 'run'), join(directory, 'kubelet')];
   assert.equal(await agentDirectory(record), AGENT_DIRECTORY);
   await recordAgentDirectory(root, record);

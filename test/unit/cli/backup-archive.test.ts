@@ -1,29 +1,18 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import {
-  chmodSync,
-  lstatSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs';
-import { tmpdir } from 'node:os';
+import { chmodSync, lstatSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { describe, it, type TestContext } from 'node:test';
+import { describe, it } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import { readBackupArchive, writeBackupArchive } from '../../../cli/backup-archive.ts';
 import { type ArchivePart, hostileArchives, tarOf } from '../../hostile-archives.ts';
 import { orchlet } from './command-run.ts';
+import { temporaryFolder } from '../../temporary-folder.ts';
 
 const LAYOUT = { storage: 'storage/orchlet.db', rest: ['backup.json', 'pki', 'admin.kubeconfig'] };
 
-function scratch(t: TestContext): { readonly data: string; readonly outside: string; readonly file: string } {
-  const directory = mkdtempSync(join(tmpdir(), 'backup-archive-'));
-  t.after(() => rmSync(directory, { recursive: true, force: true }));
+function scratch(): { readonly data: string; readonly outside: string; readonly file: string } {
+  const directory = temporaryFolder();
   const [data, outside] = [join(directory, 'data'), join(directory, 'outside')];
   mkdirSync(data);
   mkdirSync(outside);
@@ -31,8 +20,8 @@ function scratch(t: TestContext): { readonly data: string; readonly outside: str
 }
 
 describe('a backup', () => {
-  it('comes back as it was, links as what they lead to', async (t) => {
-    const { data, outside, file } = scratch(t);
+  it('comes back as it was, links as what they lead to', async () => {
+    const { data, outside, file } = scratch();
     mkdirSync(join(data, 'storage'));
     mkdirSync(join(data, 'pki'));
     writeFileSync(join(data, LAYOUT.storage), Buffer.alloc(3_000_000, 'x'), { mode: 0o600 });
@@ -55,8 +44,8 @@ describe('a backup', () => {
     assert.equal(readFileSync(join(fresh, 'backup.json'), 'utf8'), '');
   });
 
-  it('that the tar of a host wrote is read too', async (t) => {
-    const { data, outside, file } = scratch(t);
+  it('that the tar of a host wrote is read too', async () => {
+    const { data, outside, file } = scratch();
     mkdirSync(join(data, 'storage'));
     mkdirSync(join(data, 'pki'));
     for (const path of [LAYOUT.storage, 'pki/ca.key', 'backup.json']) writeFileSync(join(data, path), path);
@@ -105,8 +94,8 @@ describe('a backup', () => {
       make: () => tarOf([{ header: { name: 'backup.json' }, content: '{' }]),
     },
   ])
-    it(`with ${what} is refused in one line, and what was there stays`, async (t) => {
-      const { data, outside, file } = scratch(t);
+    it(`with ${what} is refused in one line, and what was there stays`, async () => {
+      const { data, outside, file } = scratch();
       writeFileSync(join(data, 'admin.kubeconfig'), 'before');
       writeFileSync(file, gzipSync(await make(outside)));
       const { code, stdout, stderr } = await orchlet(['restore', file, '--data-dir', data]);
@@ -118,16 +107,16 @@ describe('a backup', () => {
       assert.deepEqual(readdirSync(outside), []);
     });
 
-  it('that cannot be read leaves no data directory that was not there', async (t) => {
-    const { data, file } = scratch(t);
+  it('that cannot be read leaves no data directory that was not there', async () => {
+    const { data, file } = scratch();
     writeFileSync(file, 'no archive');
     const { code } = await orchlet(['restore', file, '--data-dir', join(data, 'new')]);
     assert.equal(code, 1);
     assert.deepEqual(readdirSync(data), []);
   });
 
-  it('whose compressed bytes end early is refused in one line', async (t) => {
-    const { data, file } = scratch(t);
+  it('whose compressed bytes end early is refused in one line', async () => {
+    const { data, file } = scratch();
     const bytes = gzipSync(await tarOf(whole));
     writeFileSync(file, bytes.subarray(0, bytes.length - 20));
     const { code, stderr } = await orchlet(['restore', file, '--data-dir', data]);

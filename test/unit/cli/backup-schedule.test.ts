@@ -1,22 +1,21 @@
 /** Scheduled backups: which ones are kept, what remains after a failure, and that none outlives the command. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, it, test } from 'node:test';
+import { beforeEach, describe, it, test } from 'node:test';
 import { silentLogger } from '../../../api/component/logger.ts';
 import { directoryPlace } from '../../../cli/backup-place.ts';
 import { checkBackupSchedule, scheduleBackups, takeBackup } from '../../../cli/backup-schedule.ts';
 import { FakeClock } from '../../fakes/fake-clock.ts';
 import { until } from '../../until.ts';
+import { temporaryFolder } from '../../temporary-folder.ts';
 
 const ORCHLET = join(import.meta.dirname, '../../../bin/orchlet');
 
 let directory: string;
-beforeEach(() => (directory = mkdtempSync(join(tmpdir(), 'orchlet-backups-'))));
-afterEach(() => rmSync(directory, { recursive: true, force: true }));
+beforeEach(() => (directory = temporaryFolder()));
 
 test('the newest backups are kept, and files of others stay', async () => {
   const clock = new FakeClock(Date.UTC(2026, 0, 2, 3, 0, 0));

@@ -2,13 +2,13 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { chownSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { chownSync, mkdirSync, readdirSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, beforeEach, test } from 'node:test';
+import { beforeEach, test } from 'node:test';
 import { silentLogger } from '../../../api/component/logger.ts';
 import { makeBackupScratch, removeBackupLeftovers } from '../../../cli/backup-scratch.ts';
 import { scheduleBackups } from '../../../cli/backup-schedule.ts';
+import { temporaryFolder } from '../../temporary-folder.ts';
 
 const STARTED = Date.UTC(2026, 0, 2);
 
@@ -21,10 +21,9 @@ const leave = (name: string, at: number): void => {
 };
 
 beforeEach(() => {
-  data = mkdtempSync(join(tmpdir(), 'backup-scratch-'));
+  data = temporaryFolder();
   mkdirSync(join(data, 'backup'));
 });
-afterEach(() => rmSync(data, { recursive: true, force: true }));
 
 test('directories of processes that are gone are removed, those of running ones stay', async (t) => {
   // The process looks like an orchlet in /proc.

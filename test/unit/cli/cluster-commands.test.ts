@@ -1,7 +1,6 @@
 /** Commands that are clients of a cluster, against a control plane in memory. */
 import assert from 'node:assert/strict';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { certificateSigningRequests } from '../../../api/machinery/resources.ts';
@@ -11,6 +10,7 @@ import { generateKey } from '../../../api/pki/signing.ts';
 import { commands } from '../../../cli/commands.ts';
 import { type ControlPlane, startControlPlane } from '../../../controlplane/main.ts';
 import { orchlet, type Ran } from './command-run.ts';
+import { temporaryFolder } from '../../temporary-folder.ts';
 
 const kubeconfigOf = (server: string, token: string): string =>
   JSON.stringify({
@@ -23,7 +23,7 @@ const kubeconfigOf = (server: string, token: string): string =>
   });
 
 describe('commands of a cluster', () => {
-  const directory = mkdtempSync(join(tmpdir(), 'orchlet-cli-'));
+  const directory = temporaryFolder();
   const kubeconfig = join(directory, 'admin.kubeconfig');
   let plane: ControlPlane;
   const cluster = (...argv: string[]): Promise<Ran> => orchlet([...argv, '--kubeconfig', kubeconfig]);
@@ -34,7 +34,6 @@ describe('commands of a cluster', () => {
   });
   after(async () => {
     await plane.close();
-    rmSync(directory, { recursive: true, force: true });
   });
 
   it('finds the kubeconfig of the data directory by itself', async () => {
@@ -126,8 +125,7 @@ describe('commands of a cluster', () => {
 });
 
 describe('a server that does not answer is named with the kubeconfig, in one line', async () => {
-  const directory = mkdtempSync(join(tmpdir(), 'orchlet-cli-'));
-  after(() => rmSync(directory, { recursive: true, force: true }));
+  const directory = temporaryFolder();
   const kubeconfig = join(directory, 'admin.kubeconfig');
   writeFileSync(kubeconfig, kubeconfigOf('https://127.0.0.1:1', 'nobody'));
   for (const { load } of commands) {

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import promises from 'node:fs/promises';
 import { syncBuiltinESMExports } from 'node:module';
-import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { exchangeData } from '../../../cli/exchange-data.ts';
 import { startControlPlane } from '../../../controlplane/main.ts';
+import { temporaryFolder } from '../../temporary-folder.ts';
 
 const FILES = ['storage/orchlet.db', 'pki/ca.key', 'admin.kubeconfig'];
 
@@ -17,9 +17,8 @@ function fill(directory: string, content: string): void {
   }
 }
 
-function prepare(t: TestContext): { readonly data: string; fresh(): string } {
-  const data = mkdtempSync(join(tmpdir(), 'exchange-data-'));
-  t.after(() => rmSync(data, { recursive: true, force: true }));
+function prepare(): { readonly data: string; fresh(): string } {
+  const data = temporaryFolder();
   fill(data, 'old');
   return {
     data,
@@ -50,8 +49,8 @@ function failAfterRenames(t: TestContext, count: number): () => void {
 }
 
 describe('a restore', () => {
-  it('replaces the data and keeps the previous data', async (t) => {
-    const { data, fresh } = prepare(t);
+  it('replaces the data and keeps the previous data', async () => {
+    const { data, fresh } = prepare();
     const old = await exchangeData(data, fresh());
     assert.deepEqual(contents(data), ['new', 'new', 'new']);
     assert.deepEqual(contents(old ?? ''), ['old', 'old', 'old']);
@@ -61,7 +60,7 @@ describe('a restore', () => {
   // The first rename is that of the mark. Three move the old data, and three the new data.
   for (const renames of [0, 1, 2, 3, 4, 5, 6])
     it(`that is killed after ${renames} renames leaves the old data, or can only be repeated`, async (t) => {
-      const { data, fresh } = prepare(t);
+      const { data, fresh } = prepare();
       const restore = failAfterRenames(t, renames);
       await assert.rejects(exchangeData(data, fresh()), /killed/);
       restore();

@@ -1,15 +1,14 @@
 import assert from 'node:assert/strict';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { before, test } from 'node:test';
 import { checkManifests } from '../../../cli/manifest-checks.ts';
+import { temporaryFolder } from '../../temporary-folder.ts';
 
 let directory = '';
 before(() => {
-  directory = mkdtempSync(join(tmpdir(), 'orchlet-doctor-'));
+  directory = temporaryFolder();
 });
-after(() => rmSync(directory, { recursive: true, force: true }));
 
 test('a host without folders of manifests has no finding', async () =>
   assert.deepEqual(await checkManifests(directory, [join(directory, 'other')]), []));

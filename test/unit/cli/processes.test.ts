@@ -3,18 +3,17 @@
  */
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { after, describe, it } from 'node:test';
 import { isOrchlet, runningProcess } from '../../../cli/processes.ts';
 import { until } from '../../until.ts';
+import { temporaryFolder } from '../../temporary-folder.ts';
 
-const directory = mkdtempSync(join(tmpdir(), 'orchlet-processes-'));
+const directory = temporaryFolder();
 const children: ChildProcess[] = [];
 after(() => {
   for (const child of children) child.kill('SIGKILL');
-  rmSync(directory, { recursive: true, force: true });
 });
 
 /** Starts a program with this path, which waits. */

@@ -2,12 +2,12 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { generateKeyPairSync } from 'node:crypto';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, describe, it } from 'node:test';
+import { describe, it } from 'node:test';
 import { commands } from '../../../cli/commands.ts';
 import { orchlet } from './command-run.ts';
+import { temporaryFolder } from '../../temporary-folder.ts';
 
 describe('help', () => {
   it('lists every command within 80 columns', async () => {
@@ -90,8 +90,7 @@ describe('bad usage ends with 2 and one line', () => {
     });
 });
 
-const keys = mkdtempSync(join(tmpdir(), 'orchlet-run-'));
-after(() => rmSync(keys, { recursive: true, force: true }));
+const keys = temporaryFolder();
 const pem = join(keys, 'sa.pub');
 writeFileSync(
   pem,

@@ -1,17 +1,16 @@
 /** Tests that a checkout finds its own files as Node.js does. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { pathToFileURL } from 'node:url';
+import { temporaryFolder } from '../../temporary-folder.ts';
 
 const HOOK = pathToFileURL(join(import.meta.dirname, '../../../cli/source-resolution.ts')).href;
 
-test('imports of sources lead to the same modules as without it, others are left to Node.js', (t) => {
-  const directory = mkdtempSync(join(tmpdir(), 'orchlet-sources-'));
-  t.after(() => rmSync(directory, { recursive: true, force: true }));
+test('imports of sources lead to the same modules as without it, others are left to Node.js', () => {
+  const directory = temporaryFolder();
   const write = (name: string, text: string): void => writeFileSync(join(directory, name), text);
   write('package.json', '{"type":"module"}');
   write('a.ts', "export const { url } = import.meta; export * from './b.ts';\n");

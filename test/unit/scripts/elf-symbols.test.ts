@@ -1,17 +1,16 @@
 /** A Node.js without its symbols runs, and loads native addons. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { withoutSymbols } from '../../../scripts/elf-symbols.ts';
+import { temporaryFolder } from '../../temporary-folder.ts';
 
 const ADDON = join(import.meta.dirname, '../../../node_modules/better-sqlite3');
 
-test('an executable without symbols is smaller, runs and loads an addon', (t) => {
-  const directory = mkdtempSync(join(tmpdir(), 'orchlet-symbols-'));
-  t.after(() => rmSync(directory, { recursive: true, force: true }));
+test('an executable without symbols is smaller, runs and loads an addon', () => {
+  const directory = temporaryFolder();
   const whole = readFileSync(process.execPath);
   const cut = withoutSymbols(whole);
   assert.ok(cut.length < whole.length * 0.9, `${cut.length} of ${whole.length} bytes`);

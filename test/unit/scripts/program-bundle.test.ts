@@ -1,26 +1,25 @@
 /** The bundle behaves like the sources: packages that are loaded on first use have the same exports as in Node.js. */
 import assert from 'node:assert/strict';
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
-import { after, before, describe, test } from 'node:test';
+import { before, describe, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import { pack } from 'tar-stream';
 import type { tarEntries } from '../../../api/codec/tar-entries.ts';
 import type { loadSchema } from '../../../api/schema/table.ts';
 import { bundleProgram } from '../../../scripts/program-bundle.ts';
+import { temporaryFolder } from '../../temporary-folder.ts';
 
 describe('a bundle', () => {
   let folder: string;
   const load = async (name: string): Promise<unknown> => import(pathToFileURL(join(folder, `${name}.js`)).href);
 
   before(async () => {
-    folder = mkdtempSync(join(tmpdir(), 'orchlet-bundle-'));
+    folder = temporaryFolder();
     const entries = { archive: 'api/codec/tar-entries.ts', schema: 'api/schema/table.ts' };
     await bundleProgram(folder, { entries, addons: [`linux-${process.arch}`], node: 'node24' });
   });
-  after(() => rmSync(folder, { recursive: true, force: true }));
 
   test('a CommonJS package that is loaded on first use has its named exports', async () => {
     const archive = pack();

@@ -1,10 +1,10 @@
 /** What scripts/uninstall removes below a directory, and what it keeps. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { existsSync, lstatSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, lstatSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, beforeEach, test } from 'node:test';
+import { beforeEach, test } from 'node:test';
+import { temporaryFolder } from '../../temporary-folder.ts';
 
 const UNINSTALL = join(import.meta.dirname, '../../../scripts/uninstall');
 
@@ -19,14 +19,13 @@ const LINKS = ['var/lib/orchlet-controlplane', 'var/cache/orchlet-controlplane']
 
 let dest: string;
 beforeEach(() => {
-  dest = mkdtempSync(join(tmpdir(), 'orchlet-uninstall-'));
+  dest = temporaryFolder();
   for (const path of [...KEPT, 'var/lib/other', 'var/lib/private/other']) {
     mkdirSync(join(dest, path), { recursive: true });
     writeFileSync(join(dest, path, 'file'), '');
   }
   for (const path of LINKS) symlinkSync('private/orchlet-controlplane', join(dest, path));
 });
-afterEach(() => rmSync(dest, { recursive: true, force: true }));
 
 function uninstall(...args: readonly string[]): string {
   const done = spawnSync(UNINSTALL, args, { encoding: 'utf8', env: { ...process.env, DESTDIR: dest } });

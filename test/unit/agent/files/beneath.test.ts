@@ -1,15 +1,14 @@
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
 import { constants } from 'node:fs';
-import { lstat, mkdir, mkdtemp, readdir, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { lstat, mkdir, readdir, readFile, stat, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { describe, it, type TestContext } from 'node:test';
+import { describe, it } from 'node:test';
 import { Directory, inDirectory, IrregularFileError, removeTree } from '../../../../agent/files/beneath.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
-async function folders(t: TestContext): Promise<{ readonly inside: string; readonly outside: string }> {
-  const root = await mkdtemp(join(tmpdir(), 'beneath-'));
-  t.after(() => rm(root, { recursive: true, force: true }));
+async function folders(): Promise<{ readonly inside: string; readonly outside: string }> {
+  const root = temporaryFolder();
   const [inside, outside] = [join(root, 'inside'), join(root, 'outside')];
   await mkdir(inside);
   await mkdir(outside);
@@ -21,8 +20,8 @@ async function folders(t: TestContext): Promise<{ readonly inside: string; reado
 const mayMount = spawnSync('unshare', ['--mount', 'mount', '--bind', '/tmp', '/tmp']).status === 0;
 
 describe('files beneath a directory', () => {
-  it('are not reached through links, neither to files nor through directories', async (t) => {
-    const { inside, outside } = await folders(t);
+  it('are not reached through links, neither to files nor through directories', async () => {
+    const { inside, outside } = await folders();
     await symlink(join(outside, 'secret'), join(inside, 'file'));
     await symlink(outside, join(inside, 'directory'));
     await inDirectory(inside, async (directory) => {
@@ -38,8 +37,8 @@ describe('files beneath a directory', () => {
   it(
     'are regular: a FIFO is refused at once, for reading and for writing, and so is a device',
     { timeout: 10_000 },
-    async (t) => {
-      const { inside } = await folders(t);
+    async () => {
+      const { inside } = await folders();
       execFileSync('mkfifo', [join(inside, 'fifo')]);
       await inDirectory(inside, async (directory) => {
         await assert.rejects(directory.readFile('fifo', 100), IrregularFileError);
@@ -52,8 +51,8 @@ describe('files beneath a directory', () => {
     },
   );
 
-  it('are read up to a size', async (t) => {
-    const { inside } = await folders(t);
+  it('are read up to a size', async () => {
+    const { inside } = await folders();
     await writeFile(join(inside, 'file'), 'four');
     await inDirectory(inside, async (directory) => {
       assert.equal((await directory.readFile('file', 4)).toString(), 'four');
@@ -62,15 +61,15 @@ describe('files beneath a directory', () => {
   });
 
   for (const name of ['', '.', '..', 'a/b', '../outside/secret'])
-    it(`are named by one part: ${JSON.stringify(name)} is refused`, async (t) => {
-      const { inside } = await folders(t);
+    it(`are named by one part: ${JSON.stringify(name)} is refused`, async () => {
+      const { inside } = await folders();
       await inDirectory(inside, async (directory) => {
         await assert.rejects(async () => directory.readFile(name, 100), /is not the name of an entry/);
       });
     });
 
-  it('stay where the directory is that was opened, whatever takes its name', async (t) => {
-    const { inside, outside } = await folders(t);
+  it('stay where the directory is that was opened, whatever takes its name', async () => {
+    const { inside, outside } = await folders();
     await inDirectory(inside, async (directory) => {
       await removeTree(inside);
       await symlink(outside, inside);
@@ -79,15 +78,15 @@ describe('files beneath a directory', () => {
     assert.deepEqual(await readdir(outside), ['secret']);
   });
 
-  it('are entered part by part', async (t) => {
-    const { inside, outside } = await folders(t);
+  it('are entered part by part', async () => {
+    const { inside, outside } = await folders();
     await mkdir(join(inside, 'a'));
     await symlink(outside, join(inside, 'a', 'b'));
     await assert.rejects(Directory.beneath(inside, ['a', 'b']), { code: /^(ENOTDIR|ELOOP)$/ });
   });
 
-  it('are removed with their tree, links as links, however deep it is', async (t) => {
-    const { inside, outside } = await folders(t);
+  it('are removed with their tree, links as links, however deep it is', async () => {
+    const { inside, outside } = await folders();
     const tree = join(inside, 'tree');
     await mkdir(tree);
     await symlink(outside, join(tree, 'link'));
@@ -106,8 +105,8 @@ describe('files beneath a directory', () => {
     await removeTree(tree);
   });
 
-  it('are not removed through a mount, not even one of the same file system', { skip: !mayMount }, async (t) => {
-    const { inside, outside } = await folders(t);
+  it('are not removed through a mount, not even one of the same file system', { skip: !mayMount }, async () => {
+    const { inside, outside } = await folders();
     const tree = join(inside, 'tree');
     for (const mount of [tree, join(tree, 'mount'), join(tree, 'deep', 'mount')]) {
       await mkdir(mount, { recursive: true });

@@ -1,15 +1,14 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, describe, it } from 'node:test';
+import { describe, it } from 'node:test';
 import { IrregularFileError } from '../../../../agent/files/beneath.ts';
 import { readRegularFile } from '../../../../agent/files/regular-file.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 describe('a regular file', () => {
-  const root = mkdtempSync(join(tmpdir(), 'orchlet-regular-'));
-  after(() => rmSync(root, { recursive: true }));
+  const root = temporaryFolder();
 
   it('is read through links, up to its limit', async () => {
     writeFileSync(join(root, 'file'), 'four');

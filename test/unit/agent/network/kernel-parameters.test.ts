@@ -1,14 +1,14 @@
 /** Kernel parameters are set with a record of the value before, which a reset restores unless somebody else has changed it. */
 import assert from 'node:assert/strict';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, beforeEach, it } from 'node:test';
+import { beforeEach, it } from 'node:test';
 import {
   kernelParameterRecords,
   restoreKernelParameter,
   setKernelParameter,
 } from '../../../../agent/network/kernel-parameters.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 let directory: string;
 let path: string;
@@ -22,12 +22,11 @@ async function restoreAll(): Promise<void> {
 }
 
 beforeEach(() => {
-  directory = mkdtempSync(join(tmpdir(), 'orchlet-parameters-'));
+  directory = temporaryFolder();
   mkdirSync(join(directory, 'sys/net/ipv4'), { recursive: true });
   path = join(directory, 'sys/net/ipv4/ip_forward');
   writeFileSync(path, '0\n');
 });
-afterEach(() => rmSync(directory, { recursive: true, force: true }));
 
 it('a changed parameter gets the value from before the first change back, and its record goes', async () => {
   await setKernelParameter(path, '1', places());

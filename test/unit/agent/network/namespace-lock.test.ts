@@ -2,24 +2,18 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, rm, stat } from 'node:fs/promises';
+import { stat } from 'node:fs/promises';
 import { createServer } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { describe, it, type TestContext } from 'node:test';
+import { describe, it } from 'node:test';
 import { networkNamespace, takeNamespaceLock } from '../../../../agent/network/namespace-lock.ts';
 import { POD_NETWORK_LOCK } from '../../../../agent/network/podnetwork/remove-pod-network.ts';
 import { PROXY_LOCK } from '../../../../agent/network/serviceproxy/service-proxy.ts';
-
-async function locks(t: TestContext): Promise<string> {
-  const directory = await mkdtemp(join(tmpdir(), 'locks-'));
-  t.after(() => rm(directory, { recursive: true, force: true }));
-  return directory;
-}
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 describe('a lock of the network namespace', () => {
-  it('belongs to one owner until it is released', async (t) => {
-    const directory = await locks(t);
+  it('belongs to one owner until it is released', async () => {
+    const directory = temporaryFolder();
     const first = await takeNamespaceLock('one', directory);
     assert.notEqual(first, undefined);
     assert.equal(await takeNamespaceLock('one', directory), undefined);
@@ -32,8 +26,8 @@ describe('a lock of the network namespace', () => {
     other?.close();
   });
 
-  it('is released when its process is killed', async (t) => {
-    const directory = await locks(t);
+  it('is released when its process is killed', async () => {
+    const directory = temporaryFolder();
     const module = join(import.meta.dirname, '../../../../agent/network/namespace-lock.ts');
     const script = `import { takeNamespaceLock } from ${JSON.stringify(module)};
       console.log(await takeNamespaceLock('one', ${JSON.stringify(directory)}) !== undefined);
@@ -52,7 +46,7 @@ describe('a lock of the network namespace', () => {
   });
 
   it('cannot be taken by users who may not write its directory, as abstract sockets could', async (t) => {
-    const directory = await locks(t);
+    const directory = temporaryFolder();
     for (const name of [PROXY_LOCK, POD_NETWORK_LOCK]) {
       const socket = createServer();
       t.after(() => socket.close());

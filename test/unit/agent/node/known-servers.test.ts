@@ -1,9 +1,8 @@
 /** The API servers that the agent knows: from its kubeconfig, from its state file, and from the cluster. */
 import assert from 'node:assert/strict';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { test, type TestContext } from 'node:test';
+import { test } from 'node:test';
 import { followServers, loadServers } from '../../../../agent/node/known-servers.ts';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { loadKubeconfig, newKubeconfig, serverAccess, writeKubeconfig } from '../../../../api/machinery/kubeconfig.ts';
@@ -11,10 +10,10 @@ import { endpoints } from '../../../../api/machinery/resources.ts';
 import { FakeClient } from '../../../fakes/fake-client.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 import { until } from '../../../until.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
-async function agent(t: TestContext) {
-  const directory = await mkdtemp(join(tmpdir(), 'known-servers-'));
-  t.after(() => rm(directory, { recursive: true, force: true }));
+async function agent() {
+  const directory = temporaryFolder();
   const clock = new FakeClock();
   const options = { configured: ['https://api.example:6443'], directory, clock, logger: silentLogger };
   return { clock, client: new FakeClient(clock), options, path: join(directory, 'api-servers.json') };
@@ -27,8 +26,8 @@ const endpointsOf = (...addresses: string[]) => ({
   subsets: [{ addresses: addresses.map((ip) => ({ ip })), ports: [{ name: 'https', port: 6443 }] }],
 });
 
-test('the servers of the cluster are followed and stored, and known after a start', async (t) => {
-  const { clock, client, options, path } = await agent(t);
+test('the servers of the cluster are followed and stored, and known after a start', async () => {
+  const { clock, client, options, path } = await agent();
   client.seed(endpoints, endpointsOf('192.0.2.1', '2001:db8::1', 'evil.example/x'));
   const servers = await loadServers(options);
   assert.deepEqual(servers.all, ['https://api.example:6443']);
@@ -50,8 +49,8 @@ test('the servers of the cluster are followed and stored, and known after a star
   assert.deepEqual((await loadServers(options)).all, servers.all);
 });
 
-test('a state file that is damaged or hostile does not keep the agent from starting', async (t) => {
-  const { options, path } = await agent(t);
+test('a state file that is damaged or hostile does not keep the agent from starting', async () => {
+  const { options, path } = await agent();
   for (const text of ['', '{', 'null', '[]', '{"servers":[1,"http://x","https://a/path","https://b:1"]}']) {
     await writeFile(path, text);
     const expected = text.includes('https://b:1') ? ['https://api.example:6443', 'https://b:1'] : options.configured;
@@ -59,8 +58,8 @@ test('a state file that is damaged or hostile does not keep the agent from start
   }
 });
 
-test('addresses of the host, of its link and of metadata servers are not followed, and not taken from the state file', async (t) => {
-  const { client, options, path } = await agent(t);
+test('addresses of the host, of its link and of metadata servers are not followed, and not taken from the state file', async () => {
+  const { client, options, path } = await agent();
   const hostile = [
     '127.0.0.1',
     '::1',
@@ -84,8 +83,8 @@ test('addresses of the host, of its link and of metadata servers are not followe
   assert.deepEqual((await loadServers(options)).all, options.configured);
 });
 
-test('a kubeconfig lists further servers in an extension', async (t) => {
-  const { options, clock } = await agent(t);
+test('a kubeconfig lists further servers in an extension', async () => {
+  const { options, clock } = await agent();
   const path = join(options.directory, 'kubeconfig');
   const credentials = { token: 'abcdef.0123456789abcdef' };
   const otherServers = ['https://b:6443', 'https://c:6443'];

@@ -1,7 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer, type Server } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { MESSAGES } from '../../../../agent/runtime/cri/messages.ts';
@@ -11,16 +9,16 @@ import { type RuntimeChoice, selectRuntime, unmetCondition } from '../../../../a
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { systemClock } from '../../../../api/machinery/clock.ts';
 import { serveGrpc } from '../../../fakes/grpc-plugin.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 describe('the selection of the container runtime', () => {
   let directory = '';
   const servers: Server[] = [];
   const closing: (() => Promise<void>)[] = [];
-  beforeEach(async () => void (directory = await mkdtemp(join(tmpdir(), 'select-'))));
+  beforeEach(() => void (directory = temporaryFolder()));
   afterEach(async () => {
     for (const server of servers.splice(0)) server.close();
     for (const close of closing.splice(0)) await close();
-    await rm(directory, { recursive: true, force: true });
   });
 
   const choice = (changes: Partial<RuntimeChoice>): RuntimeChoice => ({

@@ -1,7 +1,6 @@
 /** Changes of the client CA file are processed by a work queue, whose metrics count the checks. */
 import assert from 'node:assert/strict';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { followClientCa } from '../../../../agent/server/client-ca.ts';
@@ -9,9 +8,10 @@ import { silentLogger } from '../../../../api/component/logger.ts';
 import { MetricsRegistry } from '../../../../api/component/metrics.ts';
 import { queueMetrics } from '../../../../api/component/queue-metrics.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 test('CAs of clients are replaced when their file changes; a check that failed is repeated sooner', async () => {
-  const directory = await mkdtemp(join(tmpdir(), 'client-ca-'));
+  const directory = temporaryFolder();
   const file = join(directory, 'ca.crt');
   await writeFile(file, 'one');
   const clock = new FakeClock();

@@ -3,8 +3,7 @@
  * and verbosity.
  */
 import assert from 'node:assert/strict';
-import { chmod, mkdir, mkdtemp, readdir, rm, symlink, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { chmod, mkdir, readdir, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { effectiveOptions } from '../../../../agent/options/config/effective-options.ts';
@@ -16,6 +15,7 @@ import { createLogger } from '../../../../api/component/logging.ts';
 import { newStatusError } from '../../../../api/meta/status-error.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 import { type ServerUnderTest, startServerUnderTest } from './server-under-test.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 const pod = {
   metadata: { name: 'p', namespace: 'ns', uid: 'u' },
@@ -176,7 +176,7 @@ describe('/checkpoint', () => {
     await writeFile(archive, 'state');
   };
   before(async () => {
-    rootDirectory = await mkdtemp(join(tmpdir(), 'orchlet-checkpoint-'));
+    rootDirectory = temporaryFolder();
     server = await startServerUnderTest({
       host,
       checkpoint: { runtime: { checkpoint }, rootDirectory, clock: new FakeClock() },
@@ -184,7 +184,6 @@ describe('/checkpoint', () => {
   });
   after(async () => {
     await server.close();
-    await rm(rootDirectory, { recursive: true });
   });
 
   it('has the runtime write an archive and names it', async () => {
@@ -219,7 +218,7 @@ describe('/logs/?query=', () => {
   let server: ServerUnderTest;
   let directory: string;
   before(async () => {
-    directory = await mkdtemp(join(tmpdir(), 'orchlet-logs-'));
+    directory = temporaryFolder();
     const logs = join(directory, 'log');
     await mkdir(join(logs, 'nginx'), { recursive: true });
     await writeFile(join(logs, 'foo.log'), 'of foo\n');
@@ -233,7 +232,6 @@ describe('/logs/?query=', () => {
   });
   after(async () => {
     await server.close();
-    await rm(directory, { recursive: true });
   });
 
   const since = 'sinceTime=2026-01-02T03:04:05%2B01:00';

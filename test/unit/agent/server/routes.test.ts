@@ -1,9 +1,8 @@
 /** The plain routes of the agent's server respond like those of the kubelet. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
+import { mkdir, rm, symlink, writeFile } from 'node:fs/promises';
 import { createServer, type AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import type { LogOptions } from '../../../../agent/runtime/logs/log-reader.ts';
@@ -12,6 +11,7 @@ import type { StreamIo } from '../../../../agent/runtime/runtime.ts';
 import { parseLogOptions } from '../../../../agent/server/container-logs.ts';
 import { newStatusError, StatusError } from '../../../../api/meta/status-error.ts';
 import { type ServerUnderTest, startServerUnderTest } from './server-under-test.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 let problem = '';
 let logged: LogOptions | undefined;
@@ -59,9 +59,9 @@ describe("the agent's paths", () => {
   let pipes: string;
   let readOnlyPort: number;
   before(async () => {
-    logs = await mkdtemp(join(tmpdir(), 'orchlet-logs-'));
+    logs = temporaryFolder();
     await writeFile(join(logs, 'syslog'), 'hello\n');
-    pipes = await mkdtemp(join(tmpdir(), 'orchlet-pipes-'));
+    pipes = temporaryFolder();
     readOnlyPort = await freePort();
     execFileSync('mkfifo', [join(pipes, 'fifo')]);
     await mkdir(join(pipes, 'folder'));

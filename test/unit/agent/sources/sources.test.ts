@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict';
 import { unlinkSync, writeFileSync } from 'node:fs';
-import { mkdir, mkdtemp, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import { mkdir, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import type { Pod } from '../../../../agent/model/pod.ts';
@@ -19,6 +18,7 @@ import { createUrlSource } from '../../../../agent/sources/url-source.ts';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { FieldError } from '../../../../api/meta/field-error.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 const yaml = createYamlThread({ clock: new FakeClock() });
 const reader: PodReader = { read: (value) => ({ pod: value as Pod, warnings: [], errors: [] }) };
@@ -28,7 +28,7 @@ const shown = (pods: readonly Pod[]): string[] =>
   pods.map((pod) => `${pod.metadata.name} ${pod.spec.containers[0]?.image}`);
 
 async function setUp(t: TestContext) {
-  const root = await mkdtemp(join(tmpdir(), 'sources-'));
+  const root = temporaryFolder();
   const clock = new FakeClock();
   const stop = new AbortController();
   const seen: string[][] = [];
@@ -40,7 +40,6 @@ async function setUp(t: TestContext) {
   t.after(async () => {
     stop.abort();
     await Promise.all(runs);
-    await rm(root, { recursive: true, force: true });
   });
   const directory = join(root, 'manifests');
   await mkdir(directory);

@@ -1,7 +1,6 @@
 /** ConfigMaps and Secrets beside static pods: what is read, what is refused, who gets them, and how changes reach pods. */
 import assert from 'node:assert/strict';
-import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { chmod, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import type { Pod } from '../../../../agent/model/pod.ts';
@@ -15,6 +14,7 @@ import { createYamlThread } from '../../../../api/codec/yaml-thread.ts';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 const yaml = createYamlThread({ clock: new FakeClock() });
 const MAP = 'apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {key: one}\n';
@@ -34,7 +34,7 @@ spec:
 `;
 
 async function setUp(t: TestContext, files: Readonly<Record<string, string>>) {
-  const directory = await mkdtemp(join(tmpdir(), 'static-objects-'));
+  const directory = temporaryFolder();
   const clock = new FakeClock();
   const stop = new AbortController();
   const statics = new StaticObjects();
@@ -67,7 +67,6 @@ async function setUp(t: TestContext, files: Readonly<Record<string, string>>) {
   t.after(async () => {
     stop.abort();
     await running;
-    await rm(directory, { recursive: true, force: true });
   });
   const scan = async (): Promise<void> => {
     for (const before = scans; scans < before + 2;) await clock.advance(20_000);

@@ -3,7 +3,6 @@ import {
   chmod,
   lstat,
   mkdir,
-  mkdtemp,
   readdir,
   readFile,
   readlink,
@@ -13,19 +12,13 @@ import {
   symlink,
   writeFile,
 } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { describe, it, type TestContext } from 'node:test';
+import { describe, it } from 'node:test';
 import { type Payload, type PayloadFile, writePayload } from '../../../../agent/volumes/atomic-writer.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 const NOW = new Date(Date.UTC(2026, 0, 2, 3, 4, 5));
 const isRoot = process.getuid?.() === 0;
-
-async function volume(t: TestContext): Promise<string> {
-  const directory = await mkdtemp(join(tmpdir(), 'atomic-writer-'));
-  t.after(() => rm(directory, { recursive: true, force: true }));
-  return directory;
-}
 
 function payload(files: Readonly<Record<string, string>>, more: Partial<PayloadFile> = {}): Payload {
   return new Map(
@@ -34,8 +27,8 @@ function payload(files: Readonly<Record<string, string>>, more: Partial<PayloadF
 }
 
 describe('the atomic writer', () => {
-  it('shows each key as a link through ..data into a directory of that time', async (t) => {
-    const directory = await volume(t);
+  it('shows each key as a link through ..data into a directory of that time', async () => {
+    const directory = temporaryFolder();
     assert.equal(await writePayload(directory, payload({ a: '1', 'sub/b': '2' }), undefined, NOW), true);
     assert.equal(await readlink(join(directory, 'a')), '..data/a');
     assert.equal(await readlink(join(directory, 'sub')), '..data/sub');
@@ -43,8 +36,8 @@ describe('the atomic writer', () => {
     assert.equal(await readFile(join(directory, 'sub/b'), 'utf8'), '2');
   });
 
-  it('replaces the set, removes missing keys, and leaves one directory', async (t) => {
-    const directory = await volume(t);
+  it('replaces the set, removes missing keys, and leaves one directory', async () => {
+    const directory = temporaryFolder();
     await writePayload(directory, payload({ a: '1', b: '2' }), undefined, NOW);
     const first = await readlink(join(directory, '..data'));
     assert.equal(await writePayload(directory, payload({ b: '3', c: '4' }), undefined, NOW), true);
@@ -55,23 +48,23 @@ describe('the atomic writer', () => {
     assert.equal(await readFile(join(directory, 'b'), 'utf8'), '3');
   });
 
-  it('touches nothing where content and modes are as before', async (t) => {
-    const directory = await volume(t);
+  it('touches nothing where content and modes are as before', async () => {
+    const directory = temporaryFolder();
     await writePayload(directory, payload({ a: '1' }), undefined, NOW);
     const before = await readlink(join(directory, '..data'));
     assert.equal(await writePayload(directory, payload({ a: '1' }), undefined, NOW), false);
     assert.equal(await readlink(join(directory, '..data')), before);
   });
 
-  it('rewrites files if only a mode differs, and sets modes regardless of the umask', async (t) => {
-    const directory = await volume(t);
+  it('rewrites files if only a mode differs, and sets modes regardless of the umask', async () => {
+    const directory = temporaryFolder();
     await writePayload(directory, payload({ a: '1' }), undefined, NOW);
     assert.equal(await writePayload(directory, payload({ a: '1' }, { mode: 0o777 }), undefined, NOW), true);
     assert.equal((await stat(join(directory, 'a'))).mode & 0o7777, 0o777);
   });
 
-  it('repairs missing links of a killed writer, and removes its leftovers', async (t) => {
-    const directory = await volume(t);
+  it('repairs missing links of a killed writer, and removes its leftovers', async () => {
+    const directory = temporaryFolder();
     await writePayload(directory, payload({ a: '1' }), undefined, NOW);
     await rm(join(directory, 'a'));
     assert.equal(await writePayload(directory, payload({ a: '1' }), undefined, NOW), false);
@@ -84,8 +77,8 @@ describe('the atomic writer', () => {
     assert.equal(left.includes('..data_tmp'), false);
   });
 
-  it('leaves a directory alone that a mount below the volume made there', async (t) => {
-    const directory = await volume(t);
+  it('leaves a directory alone that a mount below the volume made there', async () => {
+    const directory = temporaryFolder();
     await writePayload(directory, payload({ a: '1' }), undefined, NOW);
     await mkdir(join(directory, 'nested'));
     assert.equal(await writePayload(directory, payload({ b: '1' }), undefined, NOW), true);
@@ -93,8 +86,8 @@ describe('the atomic writer', () => {
   });
 
   for (const path of ['', '/etc/passwd', '../up', 'a/../../b', '..data', '..x/y']) {
-    it(`refuses the path ${JSON.stringify(path)}`, async (t) => {
-      const directory = await volume(t);
+    it(`refuses the path ${JSON.stringify(path)}`, async () => {
+      const directory = temporaryFolder();
       await assert.rejects(writePayload(directory, payload({ [path]: 'x' }), undefined, NOW), /is not allowed/);
       assert.deepEqual(await readdir(directory), []);
     });
@@ -105,8 +98,8 @@ describe('the atomic writer', () => {
     {
       skip: !isRoot,
     },
-    async (t) => {
-      const directory = await volume(t);
+    async () => {
+      const directory = temporaryFolder();
       await chmod(directory, 0o777);
       const secret = payload({ 'sub/key': 's' }, { mode: 0o400, uid: 1234 });
       await writePayload(directory, secret, 4321, NOW);
@@ -120,16 +113,16 @@ describe('the atomic writer', () => {
     },
   );
 
-  it('refuses to replace a file of another writer with the name of a key', async (t) => {
-    const directory = await volume(t);
+  it('refuses to replace a file of another writer with the name of a key', async () => {
+    const directory = temporaryFolder();
     await writeFile(join(directory, 'a'), 'mine');
     await assert.rejects(writePayload(directory, payload({ a: '1' }), undefined, NOW), /EEXIST/);
     assert.equal(await readFile(join(directory, 'a'), 'utf8'), 'mine');
   });
 
-  it('writes nothing where a link leads, whether it stands for the data or is swapped in while it writes', async (t) => {
-    const directory = await volume(t);
-    const elsewhere = await volume(t);
+  it('writes nothing where a link leads, whether it stands for the data or is swapped in while it writes', async () => {
+    const directory = temporaryFolder();
+    const elsewhere = temporaryFolder();
     await writePayload(directory, payload({ a: '1', 'sub/b': '1' }), undefined, NOW);
     await rm(join(directory, '..data'));
     await symlink(elsewhere, join(directory, '..data'));

@@ -1,21 +1,15 @@
 import assert from 'node:assert/strict';
-import { chmod, mkdir, mkdtemp, realpath, rename, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, realpath, rename, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { describe, it, type TestContext } from 'node:test';
+import { describe, it } from 'node:test';
 import { checkHostPath } from '../../../../agent/volumes/host-path.ts';
 import { type Mounter, type MountPoint, parseMountInfo } from '../../../../agent/volumes/mounter.ts';
 import { setVolumeOwnership } from '../../../../agent/volumes/ownership.ts';
 import { bindSubPath } from '../../../../agent/volumes/subpath.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 const isRoot = process.getuid?.() === 0;
-
-async function scratch(t: TestContext): Promise<string> {
-  const directory = await realpath(await mkdtemp(join(tmpdir(), 'volumes-')));
-  t.after(() => rm(directory, { recursive: true, force: true }));
-  return directory;
-}
 
 /** Records the real path behind the descriptor of each bind mount. */
 class BindRecorder implements Mounter {
@@ -34,8 +28,8 @@ class BindRecorder implements Mounter {
 }
 
 describe('a subPath', () => {
-  it('binds files and directories below the volume', async (t) => {
-    const root = await scratch(t);
+  it('binds files and directories below the volume', async () => {
+    const root = temporaryFolder();
     await mkdir(join(root, 'volume/a'), { recursive: true });
     await writeFile(join(root, 'volume/a/file'), '');
     const mounter = new BindRecorder();
@@ -46,16 +40,16 @@ describe('a subPath', () => {
     assert.equal((await stat(join(root, 'target/1'))).isFile(), true);
   });
 
-  it('is made where it is missing, with the mode of the volume', async (t) => {
-    const root = await scratch(t);
+  it('is made where it is missing, with the mode of the volume', async () => {
+    const root = temporaryFolder();
     await mkdir(join(root, 'volume'));
     await chmod(join(root, 'volume'), 0o777);
     await bindSubPath(join(root, 'volume'), 'new/deep', join(root, 'target/0'), new BindRecorder());
     for (const path of ['new', 'new/deep']) assert.equal((await stat(join(root, 'volume', path))).mode & 0o777, 0o777);
   });
 
-  it('follows links that stay in the volume', async (t) => {
-    const root = await scratch(t);
+  it('follows links that stay in the volume', async () => {
+    const root = temporaryFolder();
     await mkdir(join(root, 'volume/..2026/sub'), { recursive: true });
     await symlink('..2026', join(root, 'volume/..data'));
     await symlink('..data/sub', join(root, 'volume/relative'));
@@ -73,8 +67,8 @@ describe('a subPath', () => {
     ['a link to itself', 'out'],
   ];
   for (const [what, link] of escapes) {
-    it(`does not leave the volume by ${what}`, async (t) => {
-      const root = await scratch(t);
+    it(`does not leave the volume by ${what}`, async () => {
+      const root = temporaryFolder();
       await mkdir(join(root, 'volume/inner'), { recursive: true });
       await mkdir(join(root, 'outside'));
       await symlink(link, join(root, 'volume/out'));
@@ -84,8 +78,8 @@ describe('a subPath', () => {
     });
   }
 
-  it('does not leave the volume by ..', async (t) => {
-    const root = await scratch(t);
+  it('does not leave the volume by ..', async () => {
+    const root = temporaryFolder();
     await mkdir(join(root, 'volume'));
     await assert.rejects(
       bindSubPath(join(root, 'volume'), 'a/../../outside', join(root, 'target/0'), new BindRecorder()),
@@ -93,8 +87,8 @@ describe('a subPath', () => {
     );
   });
 
-  it('does not leave the volume while directories are replaced by links', async (t) => {
-    const root = await scratch(t);
+  it('does not leave the volume while directories are replaced by links', async () => {
+    const root = temporaryFolder();
     const [volume, outside] = [join(root, 'volume'), join(root, 'outside')];
     await mkdir(join(volume, 'a/b'), { recursive: true });
     await mkdir(join(outside, 'b'), { recursive: true });
@@ -130,8 +124,8 @@ describe('a subPath', () => {
     );
   });
 
-  it('replaces the bind of the container before', async (t) => {
-    const root = await scratch(t);
+  it('replaces the bind of the container before', async () => {
+    const root = temporaryFolder();
     await mkdir(join(root, 'volume/a'), { recursive: true });
     const mounter = new BindRecorder();
     await bindSubPath(join(root, 'volume'), 'a', join(root, 'target/0'), mounter);
@@ -142,7 +136,7 @@ describe('a subPath', () => {
 
 describe('the type of a hostPath', () => {
   it("is checked with the kubelet's messages", async (t) => {
-    const root = await scratch(t);
+    const root = temporaryFolder();
     await writeFile(join(root, 'file'), '');
     await mkdir(join(root, 'directory'));
     const server = createServer().listen(join(root, 'socket'));
@@ -174,8 +168,8 @@ describe('the type of a hostPath', () => {
     await assert.rejects(checkHostPath(root, 'Sock'), { message: 'Sock is an invalid volume type' });
   });
 
-  it('creates a directory or a file if its type requests it, but no parent of a file', async (t) => {
-    const root = await scratch(t);
+  it('creates a directory or a file if its type requests it, but no parent of a file', async () => {
+    const root = temporaryFolder();
     await checkHostPath(join(root, 'a/b'), 'DirectoryOrCreate');
     assert.equal((await stat(join(root, 'a/b'))).mode & 0o777, 0o755);
     await checkHostPath(join(root, 'f'), 'FileOrCreate');
@@ -185,8 +179,8 @@ describe('the type of a hostPath', () => {
 });
 
 describe('the group of a volume', { skip: !isRoot }, () => {
-  it('applies to files, directories with the set-group-id bit, and links, but not to the targets of links', async (t) => {
-    const root = await scratch(t);
+  it('applies to files, directories with the set-group-id bit, and links, but not to the targets of links', async () => {
+    const root = temporaryFolder();
     await mkdir(join(root, 'volume/d'), { recursive: true });
     await writeFile(join(root, 'volume/d/f'), '', { mode: 0o600 });
     await writeFile(join(root, 'outside'), '', { mode: 0o600 });
@@ -200,8 +194,8 @@ describe('the group of a volume', { skip: !isRoot }, () => {
     assert.deepEqual([outside.gid, outside.mode & 0o777], [0, 0o600]);
   });
 
-  it('is left alone by OnRootMismatch where the root is right', async (t) => {
-    const root = await scratch(t);
+  it('is left alone by OnRootMismatch where the root is right', async () => {
+    const root = temporaryFolder();
     await mkdir(join(root, 'volume'));
     const options = { gid: 4321, readonly: false, policy: 'OnRootMismatch' } as const;
     await setVolumeOwnership(join(root, 'volume'), options);

@@ -1,17 +1,6 @@
 /** Local volumes of a node: what is made and removed is below the root, whatever the names and links. */
 import assert from 'node:assert/strict';
-import {
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readlinkSync,
-  rmSync,
-  statSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, mkdirSync, readdirSync, readlinkSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
 import { LocalVolumes } from '../../../../agent/volumes/local-volumes.ts';
@@ -19,6 +8,7 @@ import type { FolderLimits } from '../../../../agent/host/project-quota.ts';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { systemClock } from '../../../../api/machinery/clock.ts';
 import { until } from '../../../until.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 let base = '';
 let root = '';
@@ -42,7 +32,7 @@ function start(): void {
 }
 
 beforeEach(() => {
-  base = mkdtempSync(join(tmpdir(), 'orchlet-local-'));
+  base = temporaryFolder();
   root = join(base, 'volumes');
   limited = new Map();
   problem = '';
@@ -51,7 +41,6 @@ beforeEach(() => {
 afterEach(async () => {
   stop.abort();
   await running;
-  rmSync(base, { recursive: true, force: true });
 });
 
 const modeOf = (path: string): number => statSync(path).mode & 0o7777;

@@ -1,24 +1,18 @@
 import assert from 'node:assert/strict';
 import { readdirSync } from 'node:fs';
-import { chmod, lstat, mkdir, mkdtemp, rename, rm, stat, symlink, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { chmod, lstat, mkdir, rename, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { describe, it, type TestContext } from 'node:test';
+import { describe, it } from 'node:test';
 import { setVolumeOwnership } from '../../../../agent/volumes/ownership.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 const isRoot = process.getuid?.() === 0;
 const GROUP = { gid: 4321, readonly: false, policy: 'Always' } as const;
 
-async function folder(t: TestContext): Promise<string> {
-  const directory = await mkdtemp(join(tmpdir(), 'ownership-'));
-  t.after(() => rm(directory, { recursive: true, force: true }));
-  return directory;
-}
-
 describe('the ownership of a volume', { skip: !isRoot }, () => {
-  it('belongs to the group of the pod, with set-group-id directories, and links are changed themselves', async (t) => {
-    const volume = await folder(t);
-    const outside = await folder(t);
+  it('belongs to the group of the pod, with set-group-id directories, and links are changed themselves', async () => {
+    const volume = temporaryFolder();
+    const outside = temporaryFolder();
     await writeFile(join(outside, 'file'), 'x', { mode: 0o600 });
     await mkdir(join(volume, 'sub'), { mode: 0o700 });
     await writeFile(join(volume, 'sub', 'file'), 'x', { mode: 0o600 });
@@ -33,8 +27,8 @@ describe('the ownership of a volume', { skip: !isRoot }, () => {
     assert.deepEqual([host.gid, host.mode & 0o7777], [0, 0o600]);
   });
 
-  it('holds one descriptor open for each level', async (t) => {
-    const volume = await folder(t);
+  it('holds one descriptor open for each level', async () => {
+    const volume = temporaryFolder();
     const levels = 300;
     await mkdir(join(volume, ...Array.from({ length: levels }, () => 'd')), { recursive: true });
     const count = (): number => readdirSync('/proc/self/fd').length;
@@ -50,9 +44,9 @@ describe('the ownership of a volume', { skip: !isRoot }, () => {
     assert.ok(most >= levels && most < levels + 20, `${most} descriptors for ${levels} levels`);
   });
 
-  it('never reaches a file of the host through a directory or file that becomes a link meanwhile', async (t) => {
-    const volume = await folder(t);
-    const outside = await folder(t);
+  it('never reaches a file of the host through a directory or file that becomes a link meanwhile', async () => {
+    const volume = temporaryFolder();
+    const outside = temporaryFolder();
     await chmod(outside, 0o700);
     const names = Array.from({ length: 50 }, (_, index) => `file${index}`);
     for (const name of names) await writeFile(join(outside, name), 'x', { mode: 0o600 });

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
-import { chmod, mkdir, mkdtemp, readFile, realpath, rm, stat, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { chmod, mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { describe, it, type TestContext } from 'node:test';
+import { describe, it } from 'node:test';
 import type { Container, Pod } from '../../../../agent/model/pod.ts';
 import { VolumeError } from '../../../../agent/runtime/container-volumes.ts';
 import type { CsiMountRequest } from '../../../../agent/volumes/csi/csi-source.ts';
@@ -13,6 +12,7 @@ import { persistentVolumeClaims, persistentVolumes } from '../../../../api/machi
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { FakeClient } from '../../../fakes/fake-client.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 type Volume = NonNullable<Pod['spec']['volumes']>[number];
 
@@ -42,10 +42,9 @@ function podOf(uid: string, volumes: Volume[], more: Partial<Pod['spec']> = {}):
   };
 }
 
-async function setUp(t: TestContext, csi?: CsiDriverVolumes) {
-  const root = await realpath(await mkdtemp(join(tmpdir(), 'volume-manager-')));
+async function setUp(csi?: CsiDriverVolumes) {
+  const root = temporaryFolder();
   // A refresh may still write into a volume, since a manager whose mount hangs cannot be closed.
-  t.after(() => rm(root, { recursive: true, force: true, maxRetries: 10 }));
   const clock = new FakeClock();
   const client = new FakeClient(clock);
   const mounter = new FakeMounter();
@@ -96,8 +95,8 @@ async function until(condition: () => boolean | Promise<boolean>): Promise<void>
 }
 
 describe('the volume manager', () => {
-  it('names the volume that could not be set up in an event and an error', async (t) => {
-    const { manager, events, maps } = await setUp(t);
+  it('names the volume that could not be set up in an event and an error', async () => {
+    const { manager, events, maps } = await setUp();
     maps.set('there', { a: '1' });
     await assert.rejects(manager.mount(podOf('p', [config('there'), config('gone')]), never), {
       name: 'VolumeError',
@@ -109,8 +108,8 @@ describe('the volume manager', () => {
     ]);
   });
 
-  it('blocks only the pod whose volume hangs, and reports the timeout', async (t) => {
-    const { manager, clock, maps } = await setUp(t);
+  it('blocks only the pod whose volume hangs, and reports the timeout', async () => {
+    const { manager, clock, maps } = await setUp();
     maps.set('there', { a: '1' });
     const hanging = podOf('stuck', [{ name: 'share', nfs: { server: 'hang', path: '/' } }]);
     const failed = assert.rejects(manager.mount(hanging, never), {
@@ -122,8 +121,8 @@ describe('the volume manager', () => {
     await failed;
   });
 
-  it('mounts no NFS volume whose server is not a host name or address, but an option of mount(8)', async (t) => {
-    const { manager, mounter } = await setUp(t);
+  it('mounts no NFS volume whose server is not a host name or address, but an option of mount(8)', async () => {
+    const { manager, mounter } = await setUp();
     for (const server of ['-T/var/lib/kubelet/pods/other/volumes/kubernetes.io~empty-dir/v/table', 'UUID=1', 'a b', ''])
       await assert.rejects(manager.mount(podOf('p', [{ name: 'share', nfs: { server, path: '/x' } }]), never), {
         message: /is not a host name or address$/,
@@ -135,8 +134,8 @@ describe('the volume manager', () => {
     assert.equal(mounter.requests.length, servers.length);
   });
 
-  it('ends waiting when the pod is to be stopped', async (t) => {
-    const { manager } = await setUp(t);
+  it('ends waiting when the pod is to be stopped', async () => {
+    const { manager } = await setUp();
     const stop = new AbortController();
     const pod = podOf('stuck', [{ name: 'share', nfs: { server: 'hang', path: '/' } }]);
     const failed = assert.rejects(manager.mount(pod, stop.signal), /enough/);
@@ -145,8 +144,8 @@ describe('the volume manager', () => {
     await assert.rejects(manager.mount(pod, stop.signal), /enough/);
   });
 
-  it('refreshes the content in the refresh period, and at once after a known change', async (t) => {
-    const { manager, root, clock, maps } = await setUp(t);
+  it('refreshes the content in the refresh period, and at once after a known change', async () => {
+    const { manager, root, clock, maps } = await setUp();
     maps.set('cm', { key: '1' });
     await manager.mount(podOf('p', [config('cm')]), never);
     const file = join(root, 'pods/p/volumes/kubernetes.io~configmap/cm/key');
@@ -160,8 +159,8 @@ describe('the volume manager', () => {
     await manager.close();
   });
 
-  it('keeps the last content and the pod running when its source is deleted, and logs it', async (t) => {
-    const { manager, root, events, maps } = await setUp(t);
+  it('keeps the last content and the pod running when its source is deleted, and logs it', async () => {
+    const { manager, root, events, maps } = await setUp();
     maps.set('cm', { key: '1' });
     maps.set('other', { key: '1' });
     const pod = podOf('p', [config('cm'), config('other')]);
@@ -175,8 +174,8 @@ describe('the volume manager', () => {
     assert.match(events[0] ?? '', /volume "cm" : configmap "cm" not found/);
   });
 
-  it('does not check a host path again once the pod has it', async (t) => {
-    const { manager, root } = await setUp(t);
+  it('does not check a host path again once the pod has it', async () => {
+    const { manager, root } = await setUp();
     await mkdir(join(root, 'data'));
     const pod = podOf('p', [{ name: 'd', hostPath: { path: join(root, 'data'), type: 'Directory' } }]);
     await manager.mount(pod, never);
@@ -184,8 +183,8 @@ describe('the volume manager', () => {
     await manager.mount(pod, never);
   });
 
-  it('makes an emptyDir that all may write, and leaves it to the containers then, over a restart too', async (t) => {
-    const { manager, make, root } = await setUp(t);
+  it('makes an emptyDir that all may write, and leaves it to the containers then, over a restart too', async () => {
+    const { manager, make, root } = await setUp();
     const pod = podOf('p', [{ name: 'd', emptyDir: {} }]);
     await manager.mount(pod, never);
     const path = join(root, 'pods/p/volumes/kubernetes.io~empty-dir/d');
@@ -198,16 +197,16 @@ describe('the volume manager', () => {
     assert.equal((await stat(join(path, 'kept'))).isFile(), true);
   });
 
-  it('keeps memory volumes on a tmpfs of their size, mounted once', async (t) => {
-    const { manager, mounter } = await setUp(t);
+  it('keeps memory volumes on a tmpfs of their size, mounted once', async () => {
+    const { manager, mounter } = await setUp();
     const pod = podOf('p', [{ name: 'd', emptyDir: { medium: 'Memory', sizeLimit: '64Mi' } }]);
     await manager.mount(pod, never);
     await manager.mount(pod, never);
     assert.deepEqual(mounter.requests, ['tmpfs size=67108864,noswap']);
   });
 
-  it('leaves memory volumes the sticky bit that their file system has, as well as parts of them that it makes', async (t) => {
-    const { manager, root } = await setUp(t);
+  it('leaves memory volumes the sticky bit that their file system has, as well as parts of them that it makes', async () => {
+    const { manager, root } = await setUp();
     const pod = podOf(
       'p',
       [
@@ -232,8 +231,8 @@ describe('the volume manager', () => {
     ['downwardAPI', { name: 'v', downwardAPI: { items: [{ path: 'a', fieldRef: { fieldPath: 'metadata.name' } }] } }],
     ['projected', { name: 'v', projected: { sources: [{ configMap: { name: 'v' } }] } }],
   ] as const satisfies readonly (readonly [string, Volume])[]) {
-    it(`gives containers a ${kind} volume to read only, with directories for what is mounted below it`, async (t) => {
-      const { manager, maps } = await setUp(t);
+    it(`gives containers a ${kind} volume to read only, with directories for what is mounted below it`, async () => {
+      const { manager, maps } = await setUp();
       maps.set('v', { a: '1' });
       const volumeMounts = [
         { name: 'v', mountPath: '/config' },
@@ -251,8 +250,8 @@ describe('the volume manager', () => {
     });
   }
 
-  it('removes mounts and data with the pod', async (t) => {
-    const { manager, mounter, root, forgotten } = await setUp(t);
+  it('removes mounts and data with the pod', async () => {
+    const { manager, mounter, root, forgotten } = await setUp();
     const pod = podOf('p', [
       { name: 'd', emptyDir: { medium: 'Memory' } },
       { name: 'e', emptyDir: {} },
@@ -267,8 +266,8 @@ describe('the volume manager', () => {
     await manager.unmount(pod, never);
   });
 
-  it('removes nothing through a mount that will not go', async (t) => {
-    const { manager, mounter, root } = await setUp(t);
+  it('removes nothing through a mount that will not go', async () => {
+    const { manager, mounter, root } = await setUp();
     const pod = podOf('p', [{ name: 'd', emptyDir: { medium: 'Memory' } }]);
     await manager.mount(pod, never);
     const precious = join(root, 'pods/p/volumes/kubernetes.io~empty-dir/d/precious');
@@ -278,8 +277,8 @@ describe('the volume manager', () => {
     assert.equal((await stat(precious)).isFile(), true);
   });
 
-  it('removes the volumes of unknown pods only', async (t) => {
-    const { manager, mounter, root } = await setUp(t);
+  it('removes the volumes of unknown pods only', async () => {
+    const { manager, mounter, root } = await setUp();
     for (const uid of ['gone', 'known']) await mkdir(join(root, 'pods', uid, 'volumes'), { recursive: true });
     mounter.points.push({ path: join(root, 'pods/gone/volumes/x'), type: 'tmpfs', source: 'tmpfs' });
     await manager.mount(podOf('here', []), never);
@@ -290,8 +289,8 @@ describe('the volume manager', () => {
     assert.equal((await stat(join(root, 'pods/here'))).isDirectory(), true);
   });
 
-  it('uses a claim on a hostPath in place, with the group of its annotation, once it is bound', async (t) => {
-    const { manager, client, root } = await setUp(t);
+  it('uses a claim on a hostPath in place, with the group of its annotation, once it is bound', async () => {
+    const { manager, client, root } = await setUp();
     client.seed(persistentVolumeClaims, {
       metadata: { name: 'c', namespace: 'ns', uid: 'claim' },
       spec: { volumeName: 'v' },
@@ -319,8 +318,8 @@ describe('the volume manager', () => {
     assert.deepEqual(manager.extraSupplementalGroups(pod), [777]);
   });
 
-  it('is retried with growing delays, and at once when the missing object appears', async (t) => {
-    const { manager } = await setUp(t);
+  it('is retried with growing delays, and at once when the missing object appears', async () => {
+    const { manager } = await setUp();
     const pod = podOf('p', [config('late')]);
     const waits = async (): Promise<number> => {
       const error: unknown = await manager.mount(pod, never).catch((problem: unknown) => problem);
@@ -348,8 +347,8 @@ describe('the volume manager', () => {
   };
   const byClaim: Volume = { name: 'd', persistentVolumeClaim: { claimName: 'c' } };
 
-  it('is mounted only on the nodes of its volume, also in a pod that names its node', async (t) => {
-    const { manager, client, events, root } = await setUp(t);
+  it('is mounted only on the nodes of its volume, also in a pod that names its node', async () => {
+    const { manager, client, events, root } = await setUp();
     const pod = podOf('p', [byClaim]);
     const on = (term: object): void =>
       claimed(client, { local: { path: root }, nodeAffinity: { required: { nodeSelectorTerms: [term] } } });
@@ -374,8 +373,8 @@ describe('the volume manager', () => {
     );
   });
 
-  it('of ReadWriteOncePod is mounted for one pod of the node at a time, also after a restart of the agent', async (t) => {
-    const { manager: first, make, client, events, root } = await setUp(t);
+  it('of ReadWriteOncePod is mounted for one pod of the node at a time, also after a restart of the agent', async () => {
+    const { manager: first, make, client, events, root } = await setUp();
     claimed(client, { local: { path: root }, accessModes: ['ReadWriteOncePod'] });
     const [holder, other] = [podOf('holder', [byClaim]), podOf('other', [byClaim])];
     await first.mount(holder, never);
@@ -392,14 +391,14 @@ describe('the volume manager', () => {
     await assert.rejects(first.mount(holder, never), VolumeError);
   });
 
-  it('of ReadWriteOncePod and further modes may be shared, as with the kubelet', async (t) => {
-    const { manager, client, root } = await setUp(t);
+  it('of ReadWriteOncePod and further modes may be shared, as with the kubelet', async () => {
+    const { manager, client, root } = await setUp();
     claimed(client, { local: { path: root }, accessModes: ['ReadWriteOncePod', 'ReadWriteMany'] });
     await manager.mount(podOf('a', [byClaim]), never);
     await manager.mount(podOf('b', [byClaim]), never);
   });
 
-  it('is not a directory where its claim is a device, nor the other way round', async (t) => {
+  it('is not a directory where its claim is a device, nor the other way round', async () => {
     const table: [string, Partial<Container>, RegExp][] = [
       [
         'Block',
@@ -413,7 +412,7 @@ describe('the volume manager', () => {
       ],
     ];
     for (const [volumeMode, container, message] of table) {
-      const { manager, client, events } = await setUp(t);
+      const { manager, client, events } = await setUp();
       claimed(client, { hostPath: { path: '/' }, volumeMode });
       const pod = podOf('p', [byClaim], { containers: [{ name: 'main', ...container }] });
       await assert.rejects(manager.mount(pod, never), message);
@@ -421,8 +420,8 @@ describe('the volume manager', () => {
     }
   });
 
-  it('that is ephemeral uses a claim of its own pod only', async (t) => {
-    const { manager, client, root } = await setUp(t);
+  it('that is ephemeral uses a claim of its own pod only', async () => {
+    const { manager, client, root } = await setUp();
     const metadata = { name: 'p-d', namespace: 'ns', uid: 'claim' };
     claimed(client, { hostPath: { path: root } }, { metadata });
     const pod = podOf('p', [{ name: 'd', ephemeral: {} }]);
@@ -432,7 +431,7 @@ describe('the volume manager', () => {
     await manager.mount(pod, never);
   });
 
-  it('of a driver is expanded to the size of its volume, which the claim and an event of the pod show', async (t) => {
+  it('of a driver is expanded to the size of its volume, which the claim and an event of the pod show', async () => {
     const grown: (number | undefined)[] = [];
     const csi = {
       mount: async ({ source }: CsiMountRequest) => {
@@ -444,7 +443,7 @@ describe('the volume manager', () => {
       unmountPod: async () => undefined,
       cleanUnused: async () => undefined,
     };
-    const { make, client, clock, events } = await setUp(t, csi);
+    const { make, client, clock, events } = await setUp(csi);
     const status = {
       phase: 'Bound',
       capacity: { storage: '1Gi' },
@@ -482,9 +481,9 @@ describe('the volume manager', () => {
     ],
   ];
   for (const [what, mount, message] of subPaths) {
-    it(`refuses a subPath that is ${what}, of images too`, async (t) => {
+    it(`refuses a subPath that is ${what}, of images too`, async () => {
       for (const source of [{ emptyDir: {} }, { image: { reference: 'i' } }]) {
-        const { manager } = await setUp(t);
+        const { manager } = await setUp();
         const container = { name: 'main', volumeMounts: [{ name: 'd', mountPath: '/d', ...mount }] };
         const pod = podOf('p', [{ name: 'd', ...source }], { containers: [container] });
         await manager.mount(pod, never);
@@ -497,8 +496,8 @@ describe('the volume manager', () => {
     });
   }
 
-  it('is read-only all through where the runtime can, and is not without it where the pod insists', async (t) => {
-    const { manager, runtime } = await setUp(t);
+  it('is read-only all through where the runtime can, and is not without it where the pod insists', async () => {
+    const { manager, runtime } = await setUp();
     const mount = (recursiveReadOnly: string, readOnly = true) => ({
       name: 'main',
       volumeMounts: [{ name: 'd', mountPath: '/d', readOnly, recursiveReadOnly }],
@@ -514,8 +513,8 @@ describe('the volume manager', () => {
     await assert.rejects(recursive(mount('Enabled')), /not supported by the runtime/);
   });
 
-  it('binds a subPath for each container, and releases it', async (t) => {
-    const { manager, root, mounter } = await setUp(t);
+  it('binds a subPath for each container, and releases it', async () => {
+    const { manager, root, mounter } = await setUp();
     const container = {
       name: 'main',
       volumeMounts: [

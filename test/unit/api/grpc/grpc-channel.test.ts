@@ -7,9 +7,8 @@ import { gzipSync } from 'node:zlib';
 import { connectGrpc } from '../../../../api/grpc/grpc-client.ts';
 import { type GrpcChannel, openChannel } from '../../../../api/grpc/grpc-channel.ts';
 import { GrpcError } from '../../../../api/grpc/grpc-error.ts';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 /** A time limit far above the duration of any call. */
 const PATIENCE_MS = 20_000;
@@ -222,8 +221,7 @@ test('what the receiver of a stream throws ends the call and rejects', async (t)
 });
 
 test('bytes that are no message of the table are an error of the call', async (t) => {
-  const directory = await mkdtemp(join(tmpdir(), 'grpc-'));
-  t.after(() => rm(directory, { recursive: true, force: true }));
+  const directory = temporaryFolder();
   const socket = join(directory, 's');
   // The length of a field exceeds that of the message.
   await serve(t, answering([framed(Buffer.from([0x0a, 0x7f]))], { 'grpc-status': '0' }), socket);

@@ -1,9 +1,8 @@
 /** Credentials from files that are replaced while a client uses them. */
 import assert from 'node:assert/strict';
-import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type TestContext, test } from 'node:test';
+import { test } from 'node:test';
 import {
   certificateFileCredentials,
   combinedCredentials,
@@ -13,12 +12,7 @@ import {
 import { certificatePem, createCertificate } from '../../../../api/pki/certificate.ts';
 import { generateKey, privateKeyPem } from '../../../../api/pki/signing.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
-
-function directoryOf(t: TestContext): string {
-  const directory = mkdtempSync(join(tmpdir(), 'orchlet-credentials-'));
-  t.after(() => rmSync(directory, { recursive: true, force: true }));
-  return directory;
-}
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 async function pair(): Promise<{ readonly certificate: string; readonly key: string }> {
   const keys = await generateKey('ecdsa');
@@ -40,8 +34,8 @@ function write(paths: { readonly certificate: string; readonly key: string }, ne
   }
 }
 
-test('a token file is read again after a minute, and its last token is used while the file is missing', async (t) => {
-  const path = join(directoryOf(t), 'token');
+test('a token file is read again after a minute, and its last token is used while the file is missing', async () => {
+  const path = join(temporaryFolder(), 'token');
   const clock = new FakeClock();
   writeFileSync(path, 'first\n');
   const credentials = tokenFileCredentials(path, clock);
@@ -56,8 +50,8 @@ test('a token file is read again after a minute, and its last token is used whil
   assert.deepEqual(await credentials.current(), { authorization: 'Bearer second' });
 });
 
-test('a refused token is read again at once, and a retry is useless if it was read just before', async (t) => {
-  const path = join(directoryOf(t), 'token');
+test('a refused token is read again at once, and a retry is useless if it was read just before', async () => {
+  const path = join(temporaryFolder(), 'token');
   const clock = new FakeClock();
   writeFileSync(path, 'first');
   const credentials = tokenFileCredentials(path, clock);
@@ -69,13 +63,13 @@ test('a refused token is read again at once, and a retry is useless if it was re
   assert.equal(credentials.refused?.(), false);
 });
 
-test('a token file that was never readable is an error', async (t) => {
-  const credentials = tokenFileCredentials(join(directoryOf(t), 'token'), new FakeClock());
+test('a token file that was never readable is an error', async () => {
+  const credentials = tokenFileCredentials(join(temporaryFolder(), 'token'), new FakeClock());
   await assert.rejects(credentials.current(), { code: 'ENOENT' });
 });
 
-test('a rotated certificate is used with its key, and the previous pair while the files are missing or do not match', async (t) => {
-  const directory = directoryOf(t);
+test('a rotated certificate is used with its key, and the previous pair while the files are missing or do not match', async () => {
+  const directory = temporaryFolder();
   const paths = { certificate: join(directory, 'tls.crt'), key: join(directory, 'tls.key') };
   const clock = new FakeClock();
   const [first, second] = [await pair(), await pair()];
@@ -96,8 +90,8 @@ test('a rotated certificate is used with its key, and the previous pair while th
   assert.deepEqual(await credentials.current(), second);
 });
 
-test('certificate files that are missing at the first request are an error, and are found later', async (t) => {
-  const directory = directoryOf(t);
+test('certificate files that are missing at the first request are an error, and are found later', async () => {
+  const directory = temporaryFolder();
   const paths = { certificate: join(directory, 'tls.crt'), key: join(directory, 'tls.key') };
   const clock = new FakeClock();
   const credentials = certificateFileCredentials(paths, clock);

@@ -1,14 +1,13 @@
 /** Commands that return credentials: their input, when they run, and which parts of their output are used. */
 import assert from 'node:assert/strict';
-import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { chmodSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, test } from 'node:test';
+import { test } from 'node:test';
 import { execCredentials, type ExecConfig } from '../../../../api/machinery/exec-plugin.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
-const directory = mkdtempSync(join(tmpdir(), 'orchlet-exec-'));
-after(() => rmSync(directory, { recursive: true, force: true }));
+const directory = temporaryFolder();
 
 const V1 = 'client.authentication.k8s.io/v1';
 const V1BETA1 = 'client.authentication.k8s.io/v1beta1';

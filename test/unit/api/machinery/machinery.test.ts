@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
@@ -16,6 +15,7 @@ import { events, pods } from '../../../../api/machinery/resources.ts';
 import { runWorkers, WorkQueue } from '../../../../api/machinery/work-queue.ts';
 import { FakeClient } from '../../../fakes/fake-client.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 test('work queue: a key is handled by one worker at a time, and again when it was added meanwhile', async () => {
   const clock = new FakeClock();
@@ -126,7 +126,7 @@ test('metrics: text of counters, gauges and histograms with labels', () => {
 });
 
 test('kubeconfig: what is written is readable by its owner only, and read back; errors name the file and the remedy', async () => {
-  const directory = await mkdtemp(join(tmpdir(), 'kubeconfig-'));
+  const directory = temporaryFolder();
   try {
     const path = join(directory, 'deep', 'config');
     const pem = '-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n';

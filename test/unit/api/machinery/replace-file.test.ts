@@ -1,18 +1,12 @@
 import assert from 'node:assert/strict';
-import { mkdir, mkdtemp, open, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, open, readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { test, type TestContext } from 'node:test';
+import { test } from 'node:test';
 import { replaceFile } from '../../../../api/machinery/replace-file.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
-async function folder(t: TestContext): Promise<string> {
-  const path = await mkdtemp(join(tmpdir(), 'orchlet-replace-'));
-  t.after(() => rm(path, { recursive: true, force: true }));
-  return path;
-}
-
-test('the content is replaced, with exactly the mode, whatever the umask', async (t) => {
-  const path = join(await folder(t), 'file');
+test('the content is replaced, with exactly the mode, whatever the umask', async () => {
+  const path = join(temporaryFolder(), 'file');
   await writeFile(path, 'old content, which is longer', { mode: 0o600 });
   const umask = process.umask(0o077);
   try {
@@ -24,8 +18,8 @@ test('the content is replaced, with exactly the mode, whatever the umask', async
   assert.equal((await stat(path)).mode & 0o777, 0o644);
 });
 
-test('an open reader keeps the old content: the file is replaced and not written over', async (t) => {
-  const path = join(await folder(t), 'file');
+test('an open reader keeps the old content: the file is replaced and not written over', async () => {
+  const path = join(temporaryFolder(), 'file');
   await writeFile(path, 'old');
   const reader = await open(path, 'r');
   await replaceFile(path, 'new', { mode: 0o600, sync: 'none' });
@@ -33,16 +27,16 @@ test('an open reader keeps the old content: the file is replaced and not written
   await reader.close();
 });
 
-test('a failure leaves the old content and no draft', async (t) => {
-  const directory = await folder(t);
+test('a failure leaves the old content and no draft', async () => {
+  const directory = temporaryFolder();
   const path = join(directory, 'file');
   await mkdir(join(path, 'inner'), { recursive: true });
   await assert.rejects(replaceFile(path, 'new', { mode: 0o600 }));
   assert.deepEqual(await readdir(directory), ['file']);
 });
 
-test('two calls at once leave one complete content', async (t) => {
-  const directory = await folder(t);
+test('two calls at once leave one complete content', async () => {
+  const directory = temporaryFolder();
   const path = join(directory, 'file');
   const contents = ['a'.repeat(100_000), 'b'.repeat(50_000)];
   await Promise.all(contents.map((content) => replaceFile(path, content, { mode: 0o600, sync: 'content' })));

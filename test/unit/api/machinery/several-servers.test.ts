@@ -1,12 +1,9 @@
 /** Clients of several API servers: they change over when one dies, with requests repeated and watches resumed. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { mkdtemp, rm } from 'node:fs/promises';
 import { createSecureServer, type Http2Session, type ServerHttp2Stream } from 'node:http2';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { after, before, test, type TestContext } from 'node:test';
+import { before, test, type TestContext } from 'node:test';
 import { Worker } from 'node:worker_threads';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { systemClock } from '../../../../api/machinery/clock.ts';
@@ -17,6 +14,7 @@ import { ServerList } from '../../../../api/machinery/server-list.ts';
 import { ensureAuthority, issue } from '../../../../controlplane/pki/authority.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 import { until } from '../../../until.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 let pem: { readonly ca: string; readonly cert: string; readonly key: string };
 /** Like `pem`, as the signer of kubelets' serving certificates makes them. */
@@ -24,7 +22,7 @@ let ofNode: Pick<typeof pem, 'cert' | 'key'>;
 let directory: string;
 
 before(async () => {
-  directory = await mkdtemp(join(tmpdir(), 'several-servers-'));
+  directory = temporaryFolder();
   const authority = await ensureAuthority(directory, 'ca', 'ca', Date.now());
   const names = { ip: ['127.0.0.1'] };
   const wanted = { subject: { commonName: 'server' }, usages: ['server auth'], lifetimeMs: 3_600_000, names } as const;
@@ -34,7 +32,6 @@ before(async () => {
   const node = await issue({ ...wanted, subject }, authority, Date.now());
   ofNode = { cert: node.certificatePem, key: node.privateKeyPem };
 });
-after(() => rm(directory, { recursive: true, force: true }));
 
 interface Server {
   readonly url: string;

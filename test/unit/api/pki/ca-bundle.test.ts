@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict';
 import { createPrivateKey, createHash, X509Certificate } from 'node:crypto';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { describe, it, type TestContext } from 'node:test';
+import { describe, it } from 'node:test';
 import { ClusterAuthority } from '../../../../agent/node/certificates/cluster-authority.ts';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { signCaBundle, verifyCaBundle } from '../../../../api/pki/ca-bundle.ts';
@@ -16,14 +15,9 @@ import {
   switchAuthority,
 } from '../../../../controlplane/pki/authority-rotation.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 const NOW = Date.UTC(2026, 0, 2);
-
-async function folder(t: TestContext): Promise<string> {
-  const directory = await mkdtemp(join(tmpdir(), 'ca-bundle-'));
-  t.after(() => rm(directory, { recursive: true, force: true }));
-  return directory;
-}
 
 const keyHash = (pem: string): string =>
   `sha256:${createHash('sha256')
@@ -31,8 +25,8 @@ const keyHash = (pem: string): string =>
     .digest('hex')}`;
 
 /** An agent that trusts `ca`, with its own directory. */
-async function follower(t: TestContext, ca: string, clientCaFile = '') {
-  const directory = await folder(t);
+async function follower(ca: string, clientCaFile = '') {
+  const directory = temporaryFolder();
   const kubeconfig = join(directory, 'kubeconfig');
   const authority = (trusted: string): ClusterAuthority =>
     new ClusterAuthority({
@@ -49,8 +43,8 @@ async function follower(t: TestContext, ca: string, clientCaFile = '') {
 }
 
 describe('a signed CA bundle', () => {
-  it('is accepted by clients that trust its signer, and by no others', async (t) => {
-    const [one, other] = [await folder(t), await folder(t)];
+  it('is accepted by clients that trust its signer, and by no others', async () => {
+    const [one, other] = [temporaryFolder(), temporaryFolder()];
     const ours = await ensureAuthority(one, 'ca', 'kubernetes', NOW);
     const theirs = await ensureAuthority(other, 'ca', 'kubernetes', NOW);
     const both = ours.certificatePem + theirs.certificatePem;
@@ -73,8 +67,8 @@ describe('a signed CA bundle', () => {
       assert.equal(verifyCaBundle(text, ours.certificatePem), undefined, text);
   });
 
-  it('contains only CAs: a client certificate in it invalidates the bundle', async (t) => {
-    const ours = await ensureAuthority(await folder(t), 'ca', 'kubernetes', NOW);
+  it('contains only CAs: a client certificate in it invalidates the bundle', async () => {
+    const ours = await ensureAuthority(temporaryFolder(), 'ca', 'kubernetes', NOW);
     const leaf = await issue({ subject: { commonName: 'x' }, usages: ['client auth'], lifetimeMs: 1e9 }, ours, NOW);
     const certificates = ours.certificatePem + leaf.certificatePem;
     assert.equal(
@@ -91,10 +85,10 @@ describe('a signed CA bundle', () => {
 });
 
 describe('an agent in a CA rotation', () => {
-  it('follows each stage, keeps its CAs over restarts, and accepts no earlier bundle', async (t) => {
-    const pki = await folder(t);
+  it('follows each stage, keeps its CAs over restarts, and accepts no earlier bundle', async () => {
+    const pki = temporaryFolder();
     const old = (await ensureAuthority(pki, 'ca', 'kubernetes', NOW)).certificatePem;
-    const { authority, restarted } = await follower(t, old);
+    const { authority, restarted } = await follower(old);
     const published: string[] = [];
     const stages = [prepareAuthority, switchAuthority, finishAuthority];
     for (const [index, stage] of stages.entries()) {
@@ -110,40 +104,40 @@ describe('an agent in a CA rotation', () => {
     const again = restarted(authority.ca);
     for (const signed of published) assert.equal(await again.take(signed), false);
     // An agent that has only trusted the new CA must not start to trust the old one.
-    const { authority: fresh } = await follower(t, authority.ca);
+    const { authority: fresh } = await follower(authority.ca);
     for (const signed of published.slice(0, 2)) assert.equal(await fresh.take(signed), false);
   });
 
-  it('accepts no unsigned CA from the ConfigMap, with the real one or alone', async (t) => {
-    const real = await ensureAuthority(await folder(t), 'ca', 'kubernetes', NOW);
-    const evil = await ensureAuthority(await folder(t), 'ca', 'kubernetes', NOW);
-    const { authority } = await follower(t, real.certificatePem);
+  it('accepts no unsigned CA from the ConfigMap, with the real one or alone', async () => {
+    const real = await ensureAuthority(temporaryFolder(), 'ca', 'kubernetes', NOW);
+    const evil = await ensureAuthority(temporaryFolder(), 'ca', 'kubernetes', NOW);
+    const { authority } = await follower(real.certificatePem);
     for (const certificates of [evil.certificatePem, real.certificatePem + evil.certificatePem])
       assert.equal(await authority.take(signCaBundle({ certificates, issuedAtMs: NOW }, evil.privateKey)), false);
     assert.equal(authority.ca, real.certificatePem);
   });
 
-  it('writes its own file of client CAs, and never that of the control plane', async (t) => {
-    const pki = await folder(t);
+  it('writes its own file of client CAs, and never that of the control plane', async () => {
+    const pki = temporaryFolder();
     const old = (await ensureAuthority(pki, 'ca', 'kubernetes', NOW)).certificatePem;
-    const own = join(await folder(t), 'client-ca.crt');
+    const own = join(temporaryFolder(), 'client-ca.crt');
     await writeFile(own, old);
     await prepareAuthority(pki, NOW);
     const signed = (await readSignedBundle(pki)) ?? '';
     const both = await readFile(join(pki, 'ca.crt'), 'utf8');
-    assert.equal(await (await follower(t, old, own)).authority.take(signed), true);
+    assert.equal(await (await follower(old, own)).authority.take(signed), true);
     assert.equal(await readFile(own, 'utf8'), both);
     await writeFile(join(pki, 'ca.crt'), old);
-    assert.equal(await (await follower(t, old, join(pki, 'ca.crt'))).authority.take(signed), true);
+    assert.equal(await (await follower(old, join(pki, 'ca.crt'))).authority.take(signed), true);
     assert.equal(await readFile(join(pki, 'ca.crt'), 'utf8'), old);
   });
 });
 
 describe('a joining host', () => {
-  it('trusts the CA with the given hash and what it signed, not every CA in cluster-info', async (t) => {
-    const pki = await folder(t);
+  it('trusts the CA with the given hash and what it signed, not every CA in cluster-info', async () => {
+    const pki = temporaryFolder();
     const old = (await ensureAuthority(pki, 'ca', 'kubernetes', NOW)).certificatePem;
-    const evil = (await ensureAuthority(await folder(t), 'ca', 'kubernetes', NOW)).certificatePem;
+    const evil = (await ensureAuthority(temporaryFolder(), 'ca', 'kubernetes', NOW)).certificatePem;
     const hashes = [keyHash(old)];
     const believed = believedCas({ ca: old + evil, signedBundle: '' }, hashes) ?? '';
     assert.equal(believed.trim(), old.trim());

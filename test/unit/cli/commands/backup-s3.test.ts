@@ -1,7 +1,6 @@
 /** `orchlet backup` and `restore` with a bucket, and the schedule that keeps only the newest backups there. */
 import assert from 'node:assert/strict';
-import { existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
@@ -12,6 +11,7 @@ import { openSqliteStorage } from '../../../../controlplane/storage/sqlite/sqlit
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 import { FAKE_S3_KEYS, FakeS3 } from '../../../fakes/fake-s3.ts';
 import { orchlet, type Ran } from '../command-run.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 let server: FakeS3;
 let directory: string;
@@ -23,7 +23,7 @@ const run = (...args: readonly string[]): Promise<Ran> => orchlet([...args, '--d
 
 beforeEach(async () => {
   server = await FakeS3.start();
-  directory = mkdtempSync(join(tmpdir(), 'backup-s3-'));
+  directory = temporaryFolder();
   env = {
     AWS_ACCESS_KEY_ID: FAKE_S3_KEYS.id,
     AWS_SECRET_ACCESS_KEY: FAKE_S3_KEYS.secret,
@@ -36,7 +36,6 @@ beforeEach(async () => {
 });
 afterEach(async () => {
   await server.stop();
-  rmSync(directory, { recursive: true, force: true });
 });
 
 test('a backup is uploaded to the bucket and restored from it, and no temporary file remains on the disk', async () => {

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
@@ -13,10 +12,10 @@ import { readSignedBundle } from '../../../../controlplane/pki/authority-rotatio
 import { ensurePki } from '../../../../controlplane/pki/pki.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 import { orchlet } from '../command-run.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 test('certs rotate signals no process that merely has the id of a former control plane, and renews the certificates itself', async (t) => {
-  const dataDirectory = await mkdtemp(join(tmpdir(), 'certs-rotate-'));
-  t.after(() => rm(dataDirectory, { recursive: true, force: true }));
+  const dataDirectory = temporaryFolder();
   await ensurePki({
     directory: join(dataDirectory, 'pki'),
     clock: systemClock,
@@ -36,9 +35,8 @@ test('certs rotate signals no process that merely has the id of a former control
   assert.ok(existsSync(join(dataDirectory, 'pki', 'apiserver.crt')));
 });
 
-test('certs rotate-ca takes its time from the clock of the command, and refuses a stage out of turn in one line', async (t) => {
-  const dataDirectory = await mkdtemp(join(tmpdir(), 'certs-rotate-ca-'));
-  t.after(() => rm(dataDirectory, { recursive: true, force: true }));
+test('certs rotate-ca takes its time from the clock of the command, and refuses a stage out of turn in one line', async () => {
+  const dataDirectory = temporaryFolder();
   const directory = join(dataDirectory, 'pki');
   const clock = new FakeClock();
   await mkdir(directory);

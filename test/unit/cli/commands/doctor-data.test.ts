@@ -1,24 +1,15 @@
 /** `orchlet doctor --data` examines, exports and restores a damaged database, and does not modify it. */
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
-import {
-  copyFileSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs';
-import { tmpdir } from 'node:os';
+import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, beforeEach, test } from 'node:test';
+import { beforeEach, test } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { systemClock } from '../../../../api/machinery/clock.ts';
 import { openSqliteStorage } from '../../../../controlplane/storage/sqlite/sqlite-storage.ts';
 import type { Storage } from '../../../../controlplane/storage/storage.ts';
 import { orchlet, type Ran } from '../command-run.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 let directory: string;
 let data: string;
@@ -36,7 +27,7 @@ const hashes = (): readonly string[] =>
   );
 
 beforeEach(async () => {
-  directory = mkdtempSync(join(tmpdir(), 'doctor-data-'));
+  directory = temporaryFolder();
   data = join(directory, 'data');
   mkdirSync(join(data, 'pki'), { recursive: true });
   writeFileSync(join(data, 'pki/ca.crt'), 'certificate');
@@ -45,7 +36,6 @@ beforeEach(async () => {
   await storage.close();
   file = join(data, 'storage/orchlet.db');
 });
-afterEach(() => rmSync(directory, { recursive: true, force: true }));
 
 test('a database without damage passes', async () => {
   const { code, stdout } = await doctor();

@@ -1,17 +1,17 @@
 /** `orchlet doctor` and the ports that orchlet itself uses. */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { AGENT_PID_FILE } from '../../../../cli/agent-process.ts';
 import type { Finding } from '../../../../cli/host-checks.ts';
 import { orchlet } from '../command-run.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 test('a port in use is a fault only while orchlet does not run', async () => {
-  const directory = mkdtempSync(join(tmpdir(), 'doctor-ports-'));
+  const directory = temporaryFolder();
   const server = createServer();
   const running = spawn('sh', ['-c', 'sleep 100; exit', '/usr/local/bin/orchlet'], { stdio: 'ignore', detached: true });
   try {

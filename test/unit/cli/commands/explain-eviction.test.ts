@@ -1,9 +1,8 @@
 /** `orchlet agent explain-eviction` prints the report of an agent or of the API server's proxy, as text and as JSON. */
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import type { EvictionReport } from '../../../../agent/resources/eviction/explain.ts';
@@ -11,6 +10,7 @@ import { newKubeconfig, writeKubeconfig } from '../../../../api/machinery/kubeco
 import { certificatePem, createCertificate } from '../../../../api/pki/certificate.ts';
 import { generateKey, privateKeyPem } from '../../../../api/pki/signing.ts';
 import { orchlet, type Ran } from '../command-run.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 const SHORT: EvictionReport = {
   signals: [
@@ -57,7 +57,7 @@ const CALM: EvictionReport = {
 };
 
 describe('orchlet agent explain-eviction', () => {
-  const directory = mkdtempSync(join(tmpdir(), 'orchlet-eviction-'));
+  const directory = temporaryFolder();
   const asked: string[] = [];
   let answer: { readonly status: number; readonly body: string };
   let close: () => void;
@@ -91,7 +91,6 @@ describe('orchlet agent explain-eviction', () => {
   beforeEach(() => void asked.splice(0));
   after(() => {
     close();
-    rmSync(directory, { recursive: true, force: true });
   });
 
   it('shows signals, the order of the pods and the reasons', async () => {

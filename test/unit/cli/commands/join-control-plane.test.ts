@@ -1,7 +1,6 @@
 /** Tests `orchlet token create --control-plane` and `orchlet join --control-plane` with a control plane in this process. */
 import assert from 'node:assert/strict';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { configMaps, secrets } from '../../../../api/machinery/resources.ts';
@@ -11,11 +10,12 @@ import { openBundle, sealBundle } from '../../../../cli/control-plane-bundle.ts'
 import { type ControlPlane, startControlPlane } from '../../../../controlplane/main.ts';
 import { until } from '../../../until.ts';
 import { orchlet, type Ran } from '../command-run.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 const PKI = ['ca.crt', 'ca.key', 'front-proxy-ca.crt', 'front-proxy-ca.key', 'sa.key', 'sa.pub'];
 
 describe('a further control plane', () => {
-  const directory = mkdtempSync(join(tmpdir(), 'orchlet-join-plane-'));
+  const directory = temporaryFolder();
   const dataDir = join(directory, 'first');
   const encryption = join(directory, 'encryption.yaml');
   let plane: ControlPlane;
@@ -43,7 +43,6 @@ describe('a further control plane', () => {
   });
   after(async () => {
     await plane.close();
-    rmSync(directory, { recursive: true, force: true });
   });
 
   it('gets the keys of the cluster, which only its owner reads, and the command that starts it', async () => {

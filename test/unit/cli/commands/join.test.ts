@@ -1,7 +1,6 @@
 /** Tests `orchlet join` and the node of `orchlet up` with a control plane in memory. */
 import assert from 'node:assert/strict';
-import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, mkdtempSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { parseYaml } from '../../../../api/codec/yaml.ts';
@@ -15,11 +14,12 @@ import { openNode } from '../../../../cli/stop-own-node.ts';
 import { type ControlPlane, startControlPlane } from '../../../../controlplane/main.ts';
 import { until } from '../../../until.ts';
 import { orchlet, type Ran } from '../command-run.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 const TOKEN = 'abcdef.0123456789abcdef';
 
 describe('a host that joins', () => {
-  const directory = mkdtempSync(join(tmpdir(), 'orchlet-join-'));
+  const directory = temporaryFolder();
   let plane: ControlPlane;
   const joins = (folder: string, ...argv: readonly string[]): Promise<Ran> =>
     orchlet(['join', plane.url, '--config-dir', join(directory, folder), '--start=false', ...argv]);
@@ -37,7 +37,6 @@ describe('a host that joins', () => {
   });
   after(async () => {
     await plane.close();
-    rmSync(directory, { recursive: true, force: true });
   });
 
   it('gets a kubeconfig with the token, the CA and the flags of its agent', async () => {

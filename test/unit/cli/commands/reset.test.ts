@@ -1,17 +1,7 @@
 /** `orchlet reset` removes only directories of orchlet, nothing through links and mounts, and nothing without consent. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import {
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { systemClock } from '../../../../api/machinery/clock.ts';
@@ -19,6 +9,7 @@ import { data, logs } from '../../../../cli/reset/files.ts';
 import { mounts } from '../../../../cli/reset/mounts.ts';
 import { type ResetStep, type ResetTarget, resetTarget } from '../../../../cli/reset/target.ts';
 import { orchlet } from '../command-run.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 let directory: string;
 const at = (...parts: readonly string[]): string => join(directory, ...parts);
@@ -38,11 +29,10 @@ async function take(step: ResetStep, of: ResetTarget): Promise<readonly string[]
 }
 
 beforeEach(() => {
-  directory = mkdtempSync(join(tmpdir(), 'orchlet-reset-'));
+  directory = temporaryFolder();
 });
 afterEach(() => {
   spawnSync('umount', [at('data/agent/pods/u/volumes/v')], { stdio: 'ignore' });
-  rmSync(directory, { recursive: true, force: true });
 });
 
 describe('orchlet reset', () => {

@@ -1,26 +1,25 @@
 /** `orchlet stop` finds the processes of a data directory, stops the pods first on request, and waits. */
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { SHUTDOWN_STATE_FILE } from '../../../../agent/assembly/node-shutdown.ts';
 import { AGENT_PID_FILE } from '../../../../cli/agent-process.ts';
 import { STORAGE_FILE } from '../../../../controlplane/backup/backup.ts';
 import { orchlet } from '../command-run.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 describe('orchlet stop', () => {
   let directory: string;
   let children: ChildProcess[];
 
   beforeEach(() => {
-    directory = mkdtempSync(join(tmpdir(), 'orchlet-stop-'));
+    directory = temporaryFolder();
     children = [];
   });
   afterEach(() => {
     for (const child of children) child.kill('SIGKILL');
-    rmSync(directory, { recursive: true, force: true });
   });
 
   /** Starts a process with the command's name that runs `program`, and writes its id to a file below the data directory. */

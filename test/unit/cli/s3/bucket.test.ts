@@ -1,14 +1,14 @@
 /** Tests files in a bucket with a server that verifies signatures, and with servers that fail, stall or send wrong data. */
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import type { ServerResponse } from 'node:http';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { systemClock } from '../../../../api/machinery/clock.ts';
 import { s3Bucket, type S3Bucket } from '../../../../cli/s3/bucket.ts';
 import { FAKE_S3_KEYS, FakeS3 } from '../../../fakes/fake-s3.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 const TIMES = { idleMs: 300, answerMs: 1500, retryDelaysMs: [1, 1] };
 const LARGE_BYTES = 20 << 20;
@@ -44,11 +44,10 @@ async function promptly(work: Promise<unknown>, expected: RegExp): Promise<void>
 
 beforeEach(async () => {
   server = await FakeS3.start();
-  directory = mkdtempSync(join(tmpdir(), 's3-bucket-'));
+  directory = temporaryFolder();
 });
 afterEach(async () => {
   await server.stop();
-  rmSync(directory, { recursive: true, force: true });
 });
 
 describe('a bucket', () => {

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { parseS3Location, s3Settings } from '../../../../cli/s3/settings.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 const NONE = { endpoint: '', region: '' };
 const KEYS = { AWS_ACCESS_KEY_ID: 'id', AWS_SECRET_ACCESS_KEY: 'secret' };
@@ -49,9 +49,8 @@ test('an invalid endpoint or region is refused', async () => {
   await assert.rejects(s3Settings('b-1', { endpoint: '', region: 'x/../y' }, KEYS), /is not the name of a region/);
 });
 
-test('credentials come from variables, or from a profile of the shared file', async (t) => {
-  const directory = mkdtempSync(join(tmpdir(), 's3-settings-'));
-  t.after(() => rmSync(directory, { recursive: true, force: true }));
+test('credentials come from variables, or from a profile of the shared file', async () => {
+  const directory = temporaryFolder();
   const file = join(directory, 'credentials');
   writeFileSync(
     file,

@@ -1,9 +1,8 @@
 /** S3 servers with TLS: a certificate of a private CA is trusted where `AWS_CA_BUNDLE` names it, and otherwise refused. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { connect, type AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createServer, type Server } from 'node:tls';
 import { after, before, describe, it } from 'node:test';
@@ -12,6 +11,7 @@ import { s3Bucket, type S3Bucket } from '../../../../cli/s3/bucket.ts';
 import { s3Settings } from '../../../../cli/s3/settings.ts';
 import { FAKE_S3_KEYS, FakeS3 } from '../../../fakes/fake-s3.ts';
 import { selfSigned } from '../../../fakes/fake-server.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 const TIMES = { idleMs: 5000, answerMs: 5000, retryDelaysMs: [1] };
 
@@ -22,7 +22,7 @@ describe('an S3 server with TLS', () => {
   let bundle: string;
 
   before(async () => {
-    directory = mkdtempSync(join(tmpdir(), 's3-tls-'));
+    directory = temporaryFolder();
     bundle = join(directory, 'ca.crt');
     server = await FakeS3.start();
     const behind = Number(new URL(server.endpoint).port);
@@ -39,7 +39,6 @@ describe('an S3 server with TLS', () => {
   after(async () => {
     tls.close();
     await server.stop();
-    rmSync(directory, { recursive: true, force: true });
   });
 
   const bucketAt = async (host: string, environment: Readonly<Record<string, string>>): Promise<S3Bucket> => {

@@ -1,18 +1,18 @@
 /** The limits of all pods together, of the agent and of the system, on cgroup hierarchies that are plain files. */
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
-import { mkdir, mkdtemp, readFile, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { NodeAllocatable } from '../../../../../agent/host/cgroups/node-allocatable.ts';
 import { FileCgroups, handDownControllers, readCgroupMount } from '../../../../../agent/host/cgroups/file-cgroups.ts';
+import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 const LIMITS = { milliCpu: 1500, memoryBytes: 2 ** 30, pids: 1000 };
 
 async function hierarchy(version: 1 | 2, files: readonly string[]): Promise<string> {
-  const root = await mkdtemp(join(tmpdir(), 'cgroup-'));
+  const root = temporaryFolder();
   if (version === 2) await writeFile(join(root, 'cgroup.controllers'), 'cpuset cpu io memory pids rdma\n');
   for (const file of files) {
     await mkdir(dirname(join(root, file)), { recursive: true });

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { describe, it } from 'node:test';
 import { createCgroupManager } from '../../../../../agent/host/cgroups/cgroup-manager.ts';
@@ -9,6 +8,7 @@ import type { CgroupManager, CgroupResources } from '../../../../../agent/host/c
 import { createPodCgroups, type PodCgroups, podCgroupParts } from '../../../../../agent/host/cgroups/pod-cgroups.ts';
 import type { Pod } from '../../../../../agent/model/pod.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
+import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 function pod(resources: object): Pod {
   return {
@@ -52,7 +52,7 @@ describe('pod cgroups', () => {
     ['v2', ['cpu.weight', 'cpu.max', 'memory.max', 'hugetlb.2MB.max'], ['10', '100000 100000', '67108864', '4194304']],
   ] as const) {
     it(`bound a pod as a whole on ${version}`, async () => {
-      const root = await mkdtemp(join(tmpdir(), 'cgroups-'));
+      const root = temporaryFolder();
       try {
         if (version === 'v2') await writeFile(join(root, 'cgroup.controllers'), 'cpu memory pids');
         const relative = 'kubepods/burstable/podabc-1';
@@ -89,7 +89,7 @@ describe('limits that a pod loses when it is resized', () => {
     ['v2', ['cpu.max', 'memory.max'], ['max 100000', 'max']],
   ] as const) {
     it(`are lifted on ${version}`, async () => {
-      const root = await mkdtemp(join(tmpdir(), 'cgroups-'));
+      const root = temporaryFolder();
       try {
         if (version === 'v2') await writeFile(join(root, 'cgroup.controllers'), 'cpu memory pids');
         const place = (file: string): string =>

@@ -1,10 +1,9 @@
 /** The exact `busctl` calls for pods, QoS classes and reserved resources. */
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
-import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { describe, test, type TestContext } from 'node:test';
+import { describe, test } from 'node:test';
 import { createCgroupManager } from '../../../../../agent/host/cgroups/cgroup-manager.ts';
 import { cgroupPath } from '../../../../../agent/host/cgroups/cgroup-path.ts';
 import type { CgroupManager } from '../../../../../agent/host/cgroups/cgroup-resources.ts';
@@ -12,6 +11,7 @@ import { NodeAllocatable } from '../../../../../agent/host/cgroups/node-allocata
 import { createPodCgroups, type PodCgroups } from '../../../../../agent/host/cgroups/pod-cgroups.ts';
 import type { Pod } from '../../../../../agent/model/pod.ts';
 import { type Logger, silentLogger } from '../../../../../api/component/logger.ts';
+import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 const BUS = [
   ...['--system', '--quiet', 'call'],
@@ -45,9 +45,8 @@ function podOf(resources: object, uid = '1234-5678'): Pod {
 const BURSTABLE = { limits: { cpu: '255m', memory: '64Mi' }, requests: { cpu: '250m', memory: '32Mi' } };
 
 /** A host whose systemd creates the directories of slices, and rejects properties on request. */
-async function hostOf(t: TestContext, version: 1 | 2) {
-  const root = await mkdtemp(join(tmpdir(), 'slices-'));
-  t.after(() => rm(root, { recursive: true, force: true }));
+async function hostOf(version: 1 | 2) {
+  const root = temporaryFolder();
   const bases = version === 2 ? [root] : ['systemd', 'cpu', 'memory', 'cpuset'].map((name) => join(root, name));
   for (const base of bases) await mkdir(base, { recursive: true });
   if (version === 2) await writeFile(join(root, 'cgroup.controllers'), 'cpu memory pids hugetlb\n');
@@ -77,8 +76,8 @@ const podCgroups = (manager: CgroupManager, periodUs = 100_000): PodCgroups =>
   createPodCgroups({ manager, perQos: true, podPidsLimit: 100, cpuQuota: true, cpuPeriodUs: periodUs });
 
 describe('a pod on a host of systemd', () => {
-  test('has a slice with its limits as properties, on v2', async (t) => {
-    const { calls, manager } = await hostOf(t, 2);
+  test('has a slice with its limits as properties, on v2', async () => {
+    const { calls, manager } = await hostOf(2);
     const cgroups = podCgroups(manager);
     assert.equal(cgroups.parent(podOf(BURSTABLE)), SLICE);
     await cgroups.ensure(podOf(BURSTABLE));
@@ -91,8 +90,8 @@ describe('a pod on a host of systemd', () => {
     ]);
   });
 
-  test('has them by the older names on v1', async (t) => {
-    const { calls, manager } = await hostOf(t, 1);
+  test('has them by the older names on v1', async () => {
+    const { calls, manager } = await hostOf(1);
     await podCgroups(manager, 50_000).ensure(podOf(BURSTABLE));
     assert.deepEqual(calls, [
       started(SLICE, 1, [
@@ -102,8 +101,8 @@ describe('a pod on a host of systemd', () => {
     ]);
   });
 
-  test('costs no call while nothing changes, and one when it is resized', async (t) => {
-    const { calls, manager } = await hostOf(t, 2);
+  test('costs no call while nothing changes, and one when it is resized', async () => {
+    const { calls, manager } = await hostOf(2);
     const cgroups = podCgroups(manager);
     await Promise.all([1, 2, 3].map(() => cgroups.ensure(podOf(BURSTABLE))));
     assert.equal(calls.length, 1);
@@ -116,8 +115,8 @@ describe('a pod on a host of systemd', () => {
     ]);
   });
 
-  test('keeps the slice that an earlier agent made', async (t) => {
-    const { calls, refuse, make, warnings, manager } = await hostOf(t, 2);
+  test('keeps the slice that an earlier agent made', async () => {
+    const { calls, refuse, make, warnings, manager } = await hostOf(2);
     await make(SLICE);
     refuse.set('StartTransientUnit', `Call failed: Unit ${SLICE} was already loaded or has a fragment file.`);
     await podCgroups(manager).ensure(podOf(BURSTABLE));
@@ -131,16 +130,16 @@ describe('a pod on a host of systemd', () => {
     assert.deepEqual(warnings, []);
   });
 
-  test('gets its slice again after it was stopped', async (t) => {
-    const { root, calls, manager } = await hostOf(t, 1);
+  test('gets its slice again after it was stopped', async () => {
+    const { root, calls, manager } = await hostOf(1);
     await podCgroups(manager).ensure(podOf(BURSTABLE));
     await rm(join(root, 'systemd', PATH), { recursive: true });
     await podCgroups(manager).ensure(podOf(BURSTABLE));
     assert.deepEqual(calls[1], calls[0]);
   });
 
-  test('has huge pages by file, because systemd has no property for them', async (t) => {
-    const { root, calls, manager, make, warnings } = await hostOf(t, 2);
+  test('has huge pages by file, because systemd has no property for them', async () => {
+    const { root, calls, manager, make, warnings } = await hostOf(2);
     await make(SLICE);
     await writeFile(join(root, PATH, 'hugetlb.2MB.max'), 'max\n');
     await podCgroups(manager).ensure(
@@ -151,8 +150,8 @@ describe('a pod on a host of systemd', () => {
     assert.deepEqual(warnings, []);
   });
 
-  test('leaves no slice and no directory of a runtime behind', async (t) => {
-    const { bases, calls, manager } = await hostOf(t, 1);
+  test('leaves no slice and no directory of a runtime behind', async () => {
+    const { bases, calls, manager } = await hostOf(1);
     const cgroups = podCgroups(manager);
     await cgroups.ensure(podOf(BURSTABLE));
     await cgroups.remove(podOf(BURSTABLE));
@@ -163,8 +162,8 @@ describe('a pod on a host of systemd', () => {
     );
   });
 
-  test('is not stopped while it has processes: that would kill them', async (t) => {
-    const { root, calls, manager } = await hostOf(t, 2);
+  test('is not stopped while it has processes: that would kill them', async () => {
+    const { root, calls, manager } = await hostOf(2);
     const cgroups = podCgroups(manager);
     await cgroups.ensure(podOf(BURSTABLE));
     await mkdir(join(root, PATH, 'docker-1.scope'));
@@ -173,8 +172,8 @@ describe('a pod on a host of systemd', () => {
     assert.equal(calls.length, 1);
   });
 
-  test('that is undesired loses its slice at the second check; others keep theirs', async (t) => {
-    const { calls, make, manager } = await hostOf(t, 2);
+  test('that is undesired loses its slice at the second check; others keep theirs', async () => {
+    const { calls, make, manager } = await hostOf(2);
     for (const name of [SLICE, 'kubepods-poda_b.slice', 'kubepods-besteffort-podc.slice']) await make(name);
     const cgroups = podCgroups(manager);
     assert.equal(await cgroups.cleanOrphans(() => new Set(['a-b', 'c'])), true);
@@ -189,8 +188,8 @@ describe('a host whose systemd does not answer', () => {
     ['without busctl', 'spawn busctl ENOENT'],
     ['without a bus', 'Failed to connect to bus: No such file or directory'],
   ] as const) {
-    test(`${what} has its limits written to the files, and says so once`, async (t) => {
-      const { root, refuse, warnings, manager } = await hostOf(t, 2);
+    test(`${what} has its limits written to the files, and says so once`, async () => {
+      const { root, refuse, warnings, manager } = await hostOf(2);
       for (const method of ['StartTransientUnit', 'SetUnitProperties', 'StopUnit']) refuse.set(method, why);
       for (const [file, text] of [
         ['cpu.weight', '100'],
@@ -215,8 +214,8 @@ describe('a host whose systemd does not answer', () => {
 });
 
 describe('all pods, their classes and the reservations', () => {
-  test('are slices too', async (t) => {
-    const { calls, manager } = await hostOf(t, 2);
+  test('are slices too', async () => {
+    const { calls, manager } = await hostOf(2);
     const held = new NodeAllocatable({ manager, logger: silentLogger });
     assert.equal(held.podsCgroup, 'kubepods.slice');
     await held.enforcePods({ milliCpu: 1500, memoryBytes: 2 ** 30, pids: 1000 });
@@ -239,8 +238,8 @@ describe('all pods, their classes and the reservations', () => {
     ['/agents.slice/agents-kube.slice', 'agents-kube.slice', 'agents.slice/agents-kube.slice'],
     ['/system.slice/orchlet.service', 'orchlet.service', 'system.slice/orchlet.service'],
   ] as const) {
-    test(`${name} is held as ${unit}, which is never made`, async (t) => {
-      const { root, calls, manager } = await hostOf(t, 2);
+    test(`${name} is held as ${unit}, which is never made`, async () => {
+      const { root, calls, manager } = await hostOf(2);
       const held = new NodeAllocatable({ manager, logger: silentLogger });
       const limits = { milliCpu: 0, memoryBytes: 2 ** 30, pids: 0 };
       await held.enforce(name, limits);

@@ -1,9 +1,8 @@
 /** The agent's requirements on its host, its process settings, the lock file, and `--runonce`. */
 import assert from 'node:assert/strict';
-import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { before, test } from 'node:test';
 import {
   checkHost,
   setKernelParameters,
@@ -17,12 +16,12 @@ import type { Pod } from '../../../../../agent/model/pod.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { systemClock } from '../../../../../api/machinery/clock.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
+import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 let directory = '';
 before(async () => {
-  directory = await mkdtemp(join(tmpdir(), 'agent-process-'));
+  directory = temporaryFolder();
 });
-after(() => rm(directory, { recursive: true, force: true }));
 
 let hosts = 0;
 async function host(files: Readonly<Record<string, string>>): Promise<string> {

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, describe, it } from 'node:test';
+import { describe, it } from 'node:test';
 import { takeNamespaceLock } from '../../../../../agent/network/namespace-lock.ts';
 import type { ClusterNode } from '../../../../../agent/network/podnetwork/cluster-nodes.ts';
 import type { HostNetwork } from '../../../../../agent/network/podnetwork/host-network.ts';
@@ -16,9 +15,9 @@ import { parseCidr } from '../../../../../api/meta/ip-addresses.ts';
 import { FakeClient } from '../../../../fakes/fake-client.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
 import { until } from '../../../../until.ts';
+import { temporaryFolder } from '../../../../temporary-folder.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'orchlet-pod-network-'));
-after(() => rmSync(root, { recursive: true, force: true }));
+const root = temporaryFolder();
 
 const NOTHING: ObservedNetwork = {
   ...{ links: [], routes: [], neighbors: [], forwarding: [], wireguard: undefined, wireguardPeers: [] },

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdir, mkdtemp, readFile, rm, rmdir, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, readFile, rmdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { ClusterAuthority } from '../../../../../agent/node/certificates/cluster-authority.ts';
@@ -8,13 +7,13 @@ import { silentLogger } from '../../../../../api/component/logger.ts';
 import { ensureAuthority } from '../../../../../controlplane/pki/authority.ts';
 import { prepareAuthority, readSignedBundle } from '../../../../../controlplane/pki/authority-rotation.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
+import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 const NOW = Date.UTC(2026, 0, 2);
 
 describe('a new CA bundle', () => {
-  it('reaches both files when the agent is interrupted between them', async (t) => {
-    const directory = await mkdtemp(join(tmpdir(), 'cluster-authority-'));
-    t.after(() => rm(directory, { recursive: true, force: true }));
+  it('reaches both files when the agent is interrupted between them', async () => {
+    const directory = temporaryFolder();
     const pki = join(directory, 'pki');
     const [kubeconfig, clientCaFile] = [join(directory, 'kubeconfig'), join(directory, 'client-ca.crt')];
     const old = (await ensureAuthority(pki, 'ca', 'kubernetes', NOW)).certificatePem;

@@ -1,8 +1,6 @@
 import assert from 'node:assert/strict';
 import type { KeyObject } from 'node:crypto';
-import { mkdtemp, readdir, readFile, readlink, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { readdir, readFile, readlink, writeFile } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import { before, describe, it, type TestContext } from 'node:test';
 import {
@@ -23,6 +21,7 @@ import { generateKey, privateKeyPem } from '../../../../../api/pki/signing.ts';
 import { newForbidden } from '../../../../../api/meta/status-error.ts';
 import { FakeClient } from '../../../../fakes/fake-client.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
+import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 const HOUR_MS = 3_600_000;
 
@@ -43,19 +42,13 @@ async function issue(notBeforeMs: number, lifeMs: number): Promise<{ certificate
   return { certificatePem: certificatePem(der), keyPem: privateKeyPem(keys.privateKey) };
 }
 
-async function directoryOf(t: TestContext): Promise<string> {
-  const directory = await mkdtemp(join(tmpdir(), 'certificates-'));
-  t.after(() => rm(directory, { recursive: true, force: true }));
-  return directory;
-}
-
 interface SetUpOptions {
   readonly fits?: (pair: StoredPair) => boolean;
   readonly metrics?: MetricsRegistry;
 }
 
 async function setUp(t: TestContext, lifeMs: number, { fits, metrics }: SetUpOptions = {}) {
-  const directory = await mkdtemp(join(tmpdir(), 'certificates-'));
+  const directory = temporaryFolder();
   const clock = new FakeClock();
   const state = { asked: 0, failing: false, rotated: 0 };
   const stop = new AbortController();
@@ -80,7 +73,6 @@ async function setUp(t: TestContext, lifeMs: number, { fits, metrics }: SetUpOpt
   t.after(async () => {
     stop.abort();
     await running;
-    await rm(directory, { recursive: true, force: true });
   });
   /**
    * Advances the time in small steps, so that real file operations keep up, until this number of certificates was requested.
@@ -182,8 +174,8 @@ describe('a certificate', () => {
 });
 
 describe('the store of certificates', () => {
-  it('swaps key and certificate in one file that only the owner reads', async (t) => {
-    const directory = await directoryOf(t);
+  it('swaps key and certificate in one file that only the owner reads', async () => {
+    const directory = temporaryFolder();
     const one = await issue(Date.UTC(2026, 0, 1), HOUR_MS);
     await writePair(directory, 'x', one, new Date(Date.UTC(2026, 0, 1)));
     const two = await issue(Date.UTC(2026, 0, 2), HOUR_MS);
@@ -197,8 +189,8 @@ describe('the store of certificates', () => {
     );
   });
 
-  it('has no pair where a file is missing or broken', async (t) => {
-    const directory = await directoryOf(t);
+  it('has no pair where a file is missing or broken', async () => {
+    const directory = temporaryFolder();
     assert.equal(await readPair(directory, 'x'), undefined);
     await writeFile(currentPath(directory, 'x'), 'nonsense');
     assert.equal(await readPair(directory, 'x'), undefined);

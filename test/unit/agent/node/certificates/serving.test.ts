@@ -1,8 +1,6 @@
 /** The self-signed certificate of the agent's server follows the addresses of the node, and keeps its key. */
 import assert from 'node:assert/strict';
-import { mkdtemp, readdir, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { readdir } from 'node:fs/promises';
 import { it, type TestContext } from 'node:test';
 import { readPair, writePair } from '../../../../../agent/node/certificates/certificate-store.ts';
 import {
@@ -14,9 +12,10 @@ import { silentLogger } from '../../../../../api/component/logger.ts';
 import { parseCertificates } from '../../../../../api/pki/certificate.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
 import { until } from '../../../../until.ts';
+import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 async function setUp(t: TestContext) {
-  const directory = await mkdtemp(join(tmpdir(), 'serving-'));
+  const directory = temporaryFolder();
   const clock = new FakeClock(Date.parse('2027-01-01T00:00:00Z'));
   const ending = new AbortController();
   const state = { addresses: ['10.0.0.1'], rotated: [] as ServingPair[] };
@@ -38,7 +37,6 @@ async function setUp(t: TestContext) {
       ending.abort();
       await clock.advance(1000);
       await running;
-      await rm(directory, { recursive: true, force: true });
     });
   };
   const rotations = async (wanted: number): Promise<void> => {

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import type { Pod } from '../../../../../agent/model/pod.ts';
@@ -9,6 +8,7 @@ import { NodeShutdown, type NodeShutdownOptions } from '../../../../../agent/nod
 import { graceSeconds, groupByPriority, shutdownPeriods } from '../../../../../agent/node/shutdown/shutdown-order.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
+import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 const podOf = (name: string, priority?: number, grace?: number): Pod => ({
   apiVersion: 'v1',
@@ -113,7 +113,7 @@ async function setUp(
   pods: readonly Pod[],
   { logind = new FakeLogind(), ...more }: Partial<NodeShutdownOptions> & { readonly logind?: FakeLogind } = {},
 ) {
-  const directory = await mkdtemp(join(tmpdir(), 'shutdown-'));
+  const directory = temporaryFolder();
   const clock = new FakeClock();
   const killed: string[] = [];
   const ends = new Map(pods.map((pod) => [pod.metadata.name, Promise.withResolvers<void>()]));
@@ -146,7 +146,6 @@ async function setUp(
   t.after(async () => {
     stop.abort(new Error('over'));
     await running;
-    await rm(directory, { recursive: true, force: true });
   });
   /** Waits in real time, because the virtual clock does not wait for the work on files. */
   const until = async (what: string, isMet: () => boolean): Promise<void> => {

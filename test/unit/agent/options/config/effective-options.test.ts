@@ -1,10 +1,9 @@
 /** Configuration files: precedence, rejected files with their positions, feature gates, and `/configz`. */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
-import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { before, test } from 'node:test';
 import { configz } from '../../../../../agent/options/config/configz.ts';
 import {
   type EffectiveOptions,
@@ -14,12 +13,12 @@ import {
 import { agentFlags, agentOptions } from '../../../../../agent/options/agent-options.ts';
 import type { AnyOption } from '../../../../../agent/options/option.ts';
 import { parseFlags } from '../../../../../api/component/flags.ts';
+import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 let directory = '';
 before(async () => {
-  directory = await mkdtemp(join(tmpdir(), 'agent-config-'));
+  directory = temporaryFolder();
 });
-after(() => rm(directory, { recursive: true, force: true }));
 
 const HEADER = 'apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n';
 /** Options of an agent without an API server, which cannot use the stricter webhook defaults of a file. */

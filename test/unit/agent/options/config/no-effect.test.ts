@@ -1,20 +1,19 @@
 /** Each option without effect logs the reason once, whether it is set by a flag or by a field of the file. */
 import assert from 'node:assert/strict';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { before, test } from 'node:test';
 import { effectiveOptions } from '../../../../../agent/options/config/effective-options.ts';
 import { writeField } from '../../../../../agent/options/config/field-value.ts';
 import type { AnyOption } from '../../../../../agent/options/option.ts';
 import { agentFlags, agentOptions } from '../../../../../agent/options/agent-options.ts';
 import { type FlagType, type FlagTypes, parseFlags } from '../../../../../api/component/flags.ts';
+import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 let directory = '';
 before(async () => {
-  directory = await mkdtemp(join(tmpdir(), 'agent-no-effect-'));
+  directory = temporaryFolder();
 });
-after(() => rm(directory, { recursive: true, force: true }));
 
 /** Returns a value other than the default, as text of the command line and as a value. */
 function another(row: AnyOption): readonly [text: string, value: FlagTypes[FlagType]] {

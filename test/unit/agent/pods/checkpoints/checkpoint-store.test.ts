@@ -1,14 +1,14 @@
 /** Checkpoints survive a power loss: they are complete, readable by root only, written rarely, and never block a pod. */
 import assert from 'node:assert/strict';
 import { watch } from 'node:fs';
-import { chmod, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { chmod, mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, it } from 'node:test';
+import { beforeEach, describe, it } from 'node:test';
 import { CheckpointStore } from '../../../../../agent/pods/checkpoints/checkpoint-store.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { DRAFT_SUFFIX, replaceFile } from '../../../../../api/machinery/replace-file.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
+import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 describe('checkpoints', () => {
   let parent = '';
@@ -17,11 +17,10 @@ describe('checkpoints', () => {
   const open = (logger = silentLogger): CheckpointStore => new CheckpointStore({ directory, clock, logger });
 
   beforeEach(async () => {
-    parent = await mkdtemp(join(tmpdir(), 'checkpoints-'));
+    parent = temporaryFolder();
     directory = join(parent, 'last-known');
     clock = new FakeClock();
   });
-  afterEach(() => rm(parent, { recursive: true, force: true }));
 
   it('are read by the next run as they were put last', async () => {
     const store = open();

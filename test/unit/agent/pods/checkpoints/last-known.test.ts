@@ -1,7 +1,6 @@
 /** The last known pods and the objects that they refer to, while the API server is unreachable. */
 import assert from 'node:assert/strict';
-import { mkdtemp, readdir, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { CheckpointStore } from '../../../../../agent/pods/checkpoints/checkpoint-store.ts';
@@ -17,6 +16,7 @@ import { newNotFound } from '../../../../../api/meta/status-error.ts';
 import type { KubeObject } from '../../../../../api/meta/object.ts';
 import { FakeClient } from '../../../../fakes/fake-client.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
+import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 const map = (colour: string): KubeObject => ({
   apiVersion: 'v1',
@@ -45,13 +45,12 @@ describe('the last known answers', () => {
   let clock: FakeClock;
   let store: CheckpointStore;
   beforeEach(async () => {
-    directory = await mkdtemp(join(tmpdir(), 'last-known-'));
+    directory = temporaryFolder();
     clock = new FakeClock();
     store = new CheckpointStore({ directory, clock, logger: silentLogger });
   });
   afterEach(async () => {
     await store.close();
-    await rm(directory, { recursive: true, force: true });
   });
 
   const ask = (answer: () => Promise<KubeObject>): Promise<KubeObject> =>

@@ -2,8 +2,6 @@
  * Tests dynamic resources with a driver over a real socket: preparing, sharing, CDI devices, unpreparing and restarts.
  */
 import assert from 'node:assert/strict';
-import { mkdtemp } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import { silentLogger } from '../../../../../api/component/logger.ts';
@@ -16,6 +14,7 @@ import { ClaimManager } from '../../../../../agent/resources/managers/dra/claim-
 import { DRA_MESSAGES, DRA_METHODS } from '../../../../../agent/resources/managers/dra/schema.ts';
 import { FakeClient } from '../../../../fakes/fake-client.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
+import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 type Messages = typeof DRA_MESSAGES;
 const DRIVER = 'gpu.example.com';
@@ -32,7 +31,7 @@ interface Rig {
 }
 
 async function setUp(t: TestContext, version: keyof typeof DRA_METHODS = 'v1.DRAPlugin'): Promise<Rig> {
-  const rootDirectory = await mkdtemp(join(tmpdir(), 'dra-'));
+  const rootDirectory = temporaryFolder();
   const clock = new FakeClock();
   const client = new FakeClient(clock);
   const socket = join(rootDirectory, 'driver.sock');

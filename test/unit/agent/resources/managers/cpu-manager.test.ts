@@ -2,9 +2,6 @@
  * Tests the CPU manager: which containers get exclusive CPUs, which share, and the CPU sets that the runtime applies.
  */
 import assert from 'node:assert/strict';
-import { mkdtemp } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { test } from 'node:test';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { StateError } from '../../../../../agent/resources/managers/checkpoint-file.ts';
@@ -21,6 +18,7 @@ import { maskOf } from '../../../../../agent/resources/managers/topology/numa-ma
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
 import { exclusivePod, resourcePod } from '../../../../fakes/resource-pod.ts';
 import { hostOf, type Machine } from '../../../../fakes/sysfs-tree.ts';
+import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 const HT: Machine = { sockets: 1, coresPerNode: 4, threads: 2 };
 const DUAL: Machine = { sockets: 2, coresPerNode: 4, threads: 2 };
@@ -33,7 +31,7 @@ interface Wish extends Partial<CpuManagerOptions> {
 async function start({ machine = HT, fine = {}, ...options }: Wish = {}): Promise<CpuManager> {
   return CpuManager.start({
     policy: 'static',
-    rootDirectory: await mkdtemp(join(tmpdir(), 'cpus-')),
+    rootDirectory: temporaryFolder(),
     clock: new FakeClock(),
     logger: silentLogger,
     topology: new CpuTopology(await hostOf(machine)),
@@ -107,7 +105,7 @@ test('later containers reuse the CPUs of init containers; a sidecar keeps its ow
 });
 
 test('after a restart every container has the same CPUs', async () => {
-  const rootDirectory = await mkdtemp(join(tmpdir(), 'cpus-'));
+  const rootDirectory = temporaryFolder();
   const before = await start({ rootDirectory });
   await admit(before, exclusivePod('a', 3));
   const after = await start({ rootDirectory });
@@ -117,7 +115,7 @@ test('after a restart every container has the same CPUs', async () => {
 });
 
 test('a state that does not fit the host or the options is rejected', async () => {
-  const rootDirectory = await mkdtemp(join(tmpdir(), 'cpus-'));
+  const rootDirectory = temporaryFolder();
   await admit(await start({ rootDirectory }), exclusivePod('a', 2));
   const refused = (wish: Wish, why: RegExp): Promise<void> =>
     assert.rejects(

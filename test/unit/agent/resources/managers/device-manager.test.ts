@@ -1,7 +1,6 @@
 /** Tests device plugins over real sockets: registration, devices and their health, allocation, and restarts. */
 import assert from 'node:assert/strict';
-import { mkdtemp, readFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import { silentLogger } from '../../../../../api/component/logger.ts';
@@ -15,6 +14,7 @@ import { FakeDevicePlugin, type FakePluginOptions, healthy } from '../../../../f
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
 import { resourcePod } from '../../../../fakes/resource-pod.ts';
 import { until } from '../../../../until.ts';
+import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 const GPU = 'example.com/gpu';
 const gpuPod = (uid: string, count: number) => resourcePod(uid, [{ limits: { [GPU]: String(count) } }]);
@@ -28,7 +28,7 @@ interface Rig {
 }
 
 async function setUp(t: TestContext, options: Partial<DeviceManagerOptions> = {}): Promise<Rig> {
-  const directory = options.directory ?? (await mkdtemp(join(tmpdir(), 'dp-')));
+  const directory = options.directory ?? temporaryFolder();
   const clock = new FakeClock();
   const changedPods: string[] = [];
   const abort = new AbortController();

@@ -1,8 +1,7 @@
 /** Device plugins, and files in their directory, that try to harm the agent or the API server. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { DeviceManager } from '../../../../../agent/resources/managers/devicemanager/device-manager.ts';
@@ -18,12 +17,13 @@ import { type Logger, silentLogger } from '../../../../../api/component/logger.t
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
 import { resourcePod } from '../../../../fakes/resource-pod.ts';
 import { until } from '../../../../until.ts';
+import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 const GPU = 'example.com/gpu';
 const gpuPod = (uid: string) => resourcePod(uid, [{ limits: { [GPU]: '1' } }]);
 
 async function setUp(t: TestContext, prepare?: (directory: string) => Promise<void>) {
-  const directory = await mkdtemp(join(tmpdir(), 'dp-'));
+  const directory = temporaryFolder();
   await prepare?.(directory);
   const abort = new AbortController();
   const clock = new FakeClock();
@@ -47,7 +47,6 @@ async function setUp(t: TestContext, prepare?: (directory: string) => Promise<vo
   t.after(async () => {
     abort.abort();
     await close();
-    await rm(directory, { recursive: true, force: true, maxRetries: 5 });
   });
   const serve = async (of: Omit<FakePluginOptions, 'directory'>): Promise<FakeDevicePlugin> => {
     const plugin = new FakeDevicePlugin({ directory, ...of });

@@ -1,7 +1,6 @@
 /** Tests the memory manager: memory and huge pages of NUMA nodes for Guaranteed containers. */
 import assert from 'node:assert/strict';
-import { mkdtemp, readFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { silentLogger } from '../../../../../api/component/logger.ts';
@@ -14,6 +13,7 @@ import { maskOf } from '../../../../../agent/resources/managers/topology/numa-ma
 import { exclusivePod, resourcePod } from '../../../../fakes/resource-pod.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
 import { hostOf } from '../../../../fakes/sysfs-tree.ts';
+import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 const GIB = 2 ** 30;
 /** Two NUMA nodes of 8 GiB, each with 1 GiB of huge pages and 1 GiB reserved for the system. */
@@ -25,7 +25,7 @@ const ANY = { affinity: () => ({ affinity: undefined, preferred: false }) };
 async function start(options: Partial<MemoryManagerOptions> = {}): Promise<MemoryManager> {
   return MemoryManager.start({
     policy: 'Static',
-    rootDirectory: await mkdtemp(join(tmpdir(), 'memory-')),
+    rootDirectory: temporaryFolder(),
     clock: new FakeClock(),
     logger: silentLogger,
     numaNodes: (await host()).numaNodes,
@@ -133,7 +133,7 @@ test('hints: NUMA nodes with enough memory, preferred if they are as few as an e
 });
 
 test('the state survives a restart, and is rejected on another host', async () => {
-  const rootDirectory = await mkdtemp(join(tmpdir(), 'memory-'));
+  const rootDirectory = temporaryFolder();
   await admit(await start({ rootDirectory }), exclusivePod('a', 1, '4Gi'));
   const file = JSON.parse(await readFile(join(rootDirectory, 'memory_manager_state'), 'utf8')) as { entries: object };
   assert.deepEqual(file.entries, { a: { main: [{ numaAffinity: [0], type: 'memory', size: 4 * GIB }] } });

@@ -1,7 +1,5 @@
 /** Tests the managers together: alignment by policy and scope, rejections, releases, and the pod-resources socket. */
 import assert from 'node:assert/strict';
-import { mkdtemp } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import { silentLogger } from '../../../../../api/component/logger.ts';
@@ -25,6 +23,7 @@ import { FakeClock } from '../../../../fakes/fake-clock.ts';
 import { resourcePod } from '../../../../fakes/resource-pod.ts';
 import { hostOf } from '../../../../fakes/sysfs-tree.ts';
 import { until } from '../../../../until.ts';
+import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 const GPU = 'example.com/gpu';
 const GATES = { alpha: true, beta: true };
@@ -42,7 +41,7 @@ interface Rig {
 
 /** Two sockets with four cores and 8 GiB each; two GPUs on node 1 and one on node 0. */
 async function setUp(t: TestContext, policy: TopologyPolicy, scope: 'container' | 'pod' = 'container'): Promise<Rig> {
-  const rootDirectory = await mkdtemp(join(tmpdir(), 'rm-'));
+  const rootDirectory = temporaryFolder();
   const directory = join(rootDirectory, 'device-plugins');
   const host = await hostOf({ sockets: 2, coresPerNode: 4, memoryPerNodeBytes: 8 * GIB });
   const clock = new FakeClock();

@@ -1,7 +1,6 @@
 /** Tests that state files are compatible with the kubelet's in both directions. */
 import assert from 'node:assert/strict';
-import { mkdtemp, readFile, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { silentLogger } from '../../../../../api/component/logger.ts';
@@ -17,9 +16,9 @@ import {
   memoryStateChecksum,
   MemoryState,
 } from '../../../../../agent/resources/managers/memorymanager/memory-state.ts';
+import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 const at = (root: string) => ({ directory: root, clock: new FakeClock(), logger: silentLogger });
-const directory = (): Promise<string> => mkdtemp(join(tmpdir(), 'state-'));
 
 test("checksums of CPU states equal those of the kubelet's files", () => {
   assert.equal(cpuStateChecksum({ policyName: 'none', defaultCpuSet: '' }), 1_353_318_690);
@@ -57,7 +56,7 @@ test("the checksum of the device checkpoint equals that of the kubelet's file", 
 });
 
 test("the CPU state is written in the kubelet's format and can be read again", async () => {
-  const root = await directory();
+  const root = temporaryFolder();
   const state = await CpuState.load({ ...at(root), policy: 'static' });
   state.shared = parseCpuSet('0,13');
   state.assign('6c5f3038-adfc-485d-9943-3fd5e825300d', 'app', parseCpuSet('14-27'));
@@ -73,7 +72,7 @@ test("the CPU state is written in the kubelet's format and can be read again", a
 });
 
 test('a corrupted state or one of another policy is rejected with the file and the remedy', async () => {
-  const root = await directory();
+  const root = temporaryFolder();
   const file = join(root, 'cpu_manager_state');
   const refused = (why: RegExp): Promise<void> =>
     assert.rejects(CpuState.load({ ...at(root), policy: 'static' }), (error: unknown) => {
@@ -94,7 +93,7 @@ test('a corrupted state or one of another policy is rejected with the file and t
 });
 
 test('without a policy the memory state only records the policy', async () => {
-  const root = await directory();
+  const root = temporaryFolder();
   await (await MemoryState.load({ ...at(root), policy: 'None' })).save();
   const text = await readFile(join(root, 'memory_manager_state'), 'utf8');
   assert.match(text, /^\{"policyName":"None","machineState":\{\},"checksum":\d+\}$/);

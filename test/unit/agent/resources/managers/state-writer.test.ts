@@ -1,7 +1,6 @@
 /** Concurrent writes of a state file. */
 import assert from 'node:assert/strict';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { silentLogger } from '../../../../../api/component/logger.ts';
@@ -9,10 +8,10 @@ import { StateWriter } from '../../../../../agent/resources/managers/checkpoint-
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
 import { SmallDisk } from '../../../../small-disk.ts';
 import { until } from '../../../../until.ts';
+import { temporaryFolder } from '../../../../temporary-folder.ts';
 
-test('a value is on the disk when its write resolves, also if it comes in the moment in which the write before ends', async (t) => {
-  const root = mkdtempSync(join(tmpdir(), 'state-writer-'));
-  t.after(() => rmSync(root, { recursive: true, force: true }));
+test('a value is on the disk when its write resolves, also if it comes in the moment in which the write before ends', async () => {
+  const root = temporaryFolder();
   for (let ticks = 0; ticks < 12; ticks += 1) {
     const directory = join(root, String(ticks));
     const path = join(directory, 'state');

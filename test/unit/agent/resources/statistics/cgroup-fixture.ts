@@ -1,12 +1,12 @@
 /** Cgroup trees as the kernel shows them, written into a directory. */
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 export type Tree = Readonly<Record<string, string>>;
 
 export async function withTree<T>(tree: Tree, work: (directory: string) => Promise<T>): Promise<T> {
-  const directory = await mkdtemp(join(tmpdir(), 'cgroup-fixture-'));
+  const directory = temporaryFolder();
   try {
     for (const [path, content] of Object.entries(tree)) {
       await mkdir(dirname(join(directory, path)), { recursive: true });

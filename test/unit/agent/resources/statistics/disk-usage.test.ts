@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
-import { mkdir, mkdtemp, symlink, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { it } from 'node:test';
 import { type Directory, inDirectory, removeTree } from '../../../../../agent/files/beneath.ts';
 import { diskUsage } from '../../../../../agent/resources/statistics/disk-usage.ts';
+import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 /** Creates nested directories, with a file of this size in the innermost one. */
 async function nest(outer: Directory, levels: number, bytes: number): Promise<void> {
@@ -19,7 +19,7 @@ async function nest(outer: Directory, levels: number, bytes: number): Promise<vo
 }
 
 it('files in directories that are nested deeper than any path are measured', async (t) => {
-  const root = await mkdtemp(join(tmpdir(), 'disk-usage-'));
+  const root = temporaryFolder();
   t.after(() => removeTree(root));
   await writeFile(join(root, 'beside'), Buffer.alloc(100_000, 1));
   await inDirectory(root, (directory) => nest(directory, 400, 1_000_000));
@@ -29,7 +29,7 @@ it('files in directories that are nested deeper than any path are measured', asy
 });
 
 it('links are counted, but not their targets', async (t) => {
-  const root = await mkdtemp(join(tmpdir(), 'disk-usage-'));
+  const root = temporaryFolder();
   t.after(() => removeTree(root));
   await mkdir(join(root, 'volume'));
   await mkdir(join(root, 'elsewhere'));

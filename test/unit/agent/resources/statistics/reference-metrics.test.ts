@@ -3,14 +3,14 @@
  * work.
  */
 import assert from 'node:assert/strict';
-import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { request } from 'node:https';
 import { after, before, test } from 'node:test';
 import type { Agent } from '../../../../../agent/main.ts';
 import { keepAlive } from '../../../../../api/machinery/clock.ts';
 import { startAgentInMemory } from '../../../../fakes/agent-in-memory.ts';
+import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 type Page = 'metrics' | 'resource' | 'probes' | 'cadvisor';
 
@@ -49,7 +49,7 @@ let agent: Agent;
 const alive = keepAlive();
 
 before(async () => {
-  directory = await mkdtemp(join(tmpdir(), 'agent-metrics-'));
+  directory = temporaryFolder();
   const podManifestPath = join(directory, 'manifests');
   await mkdir(podManifestPath);
   await writeFile(
@@ -61,7 +61,6 @@ before(async () => {
 after(async () => {
   alive.cancel();
   await agent.close();
-  await rm(directory, { recursive: true, force: true });
 });
 
 function page(path: string): Promise<string> {

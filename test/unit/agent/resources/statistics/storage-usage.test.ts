@@ -1,18 +1,17 @@
 import assert from 'node:assert/strict';
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { it, type TestContext } from 'node:test';
+import { it } from 'node:test';
 import type { Pod } from '../../../../../agent/model/pod.ts';
 import { StorageUsage } from '../../../../../agent/resources/statistics/storage-usage.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
+import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 const MEGABYTE = 1_000_000;
 
-async function ephemeralBytes(t: TestContext, files: readonly string[]): Promise<number> {
-  const root = await mkdtemp(join(tmpdir(), 'storage-usage-'));
-  t.after(() => rm(root, { recursive: true, force: true }));
+async function ephemeralBytes(files: readonly string[]): Promise<number> {
+  const root = temporaryFolder();
   for (const file of files) {
     const path = join(root, file);
     await mkdir(join(path, '..'), { recursive: true });
@@ -43,7 +42,7 @@ for (const [what, file] of [
   ['a termination log', 'pods/u/containers/c/1a2b3c4d'],
   ['the log of an ephemeral container', 'logs/ns_p_u/debug/0.log'],
 ] as const)
-  it(`what a container writes to ${what} counts for the ephemeral storage of its pod`, async (t) => {
-    const bytes = await ephemeralBytes(t, [file]);
+  it(`what a container writes to ${what} counts for the ephemeral storage of its pod`, async () => {
+    const bytes = await ephemeralBytes([file]);
     assert.ok(bytes >= MEGABYTE && bytes < 1.1 * MEGABYTE, `${bytes} bytes`);
   });

@@ -1,13 +1,11 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { it } from 'node:test';
 import type { DockerClient } from '../../../../../agent/runtime/docker/docker-client.ts';
 import { ImageVolumes } from '../../../../../agent/runtime/docker/image-volumes.ts';
 import { LABEL_INSTANCE } from '../../../../../agent/runtime/instance.ts';
 import type { Mount } from '../../../../../agent/runtime/runtime.ts';
+import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 const mount: Mount = {
   containerPath: '/data',
@@ -19,9 +17,8 @@ const mount: Mount = {
   image: 'sha256:1',
 };
 
-it('an image whose labels are those of a container of a pod makes no such container of its files', async (t) => {
-  const directory = await mkdtemp(join(tmpdir(), 'image-volumes-'));
-  t.after(() => rm(directory, { recursive: true, force: true }));
+it('an image whose labels are those of a container of a pod makes no such container of its files', async () => {
+  const directory = temporaryFolder();
   // Docker merges labels this way: those of the request override those of the image.
   const imageLabels = { [LABEL_INSTANCE]: 'this-agent', 'io.kubernetes.container.logpath': '/etc/cron.d/x' };
   let labels: Readonly<Record<string, string>> = {};

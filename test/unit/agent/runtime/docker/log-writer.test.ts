@@ -1,17 +1,17 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdir, mkdtemp, readdir, readFile, readlink, rm, symlink, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, readdir, readFile, readlink, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { PassThrough, Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterEach, beforeEach, describe, it } from 'node:test';
+import { beforeEach, describe, it } from 'node:test';
 import { ContainerLogs } from '../../../../../agent/runtime/docker/container-logs.ts';
 import type { DockerClient } from '../../../../../agent/runtime/docker/docker-client.ts';
 import { EntryParser, lastPosition, LogWriter } from '../../../../../agent/runtime/docker/log-writer.ts';
 import { RuntimeError } from '../../../../../agent/runtime/runtime.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
+import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 const t = (digit: number): string => `2026-01-02T03:04:0${digit}.000000000Z`;
 const none = { time: '', count: 0 };
@@ -77,9 +77,8 @@ describe('the writers of CRI logs', () => {
 describe('the writer of a CRI log', () => {
   let directory = '';
   beforeEach(async () => {
-    directory = await mkdtemp(join(tmpdir(), 'log-writer-'));
+    directory = temporaryFolder();
   });
-  afterEach(() => rm(directory, { recursive: true, force: true }));
 
   /**
    * The engine has one line for each second from 1. A log stream returns those from the requested time until it breaks.

@@ -1,19 +1,13 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { describe, it, type TestContext } from 'node:test';
+import { describe, it } from 'node:test';
 import { gzipSync, zstdCompressSync } from 'node:zlib';
 import { archiveReferences } from '../../../../../agent/runtime/images/archive-check.ts';
 import { hostArchitecture, imageArchive } from '../../../../../agent/runtime/images/image-archive.ts';
 import { type ArchivePart, hostileArchives, tarOf } from '../../../../hostile-archives.ts';
-
-async function folder(t: TestContext): Promise<string> {
-  const directory = await mkdtemp(join(tmpdir(), 'archive-check-'));
-  t.after(() => rm(directory, { recursive: true, force: true }));
-  return directory;
-}
+import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 const manifest = (content: string): ArchivePart => ({ header: { name: 'manifest.json' }, content });
 const GOOD = [manifest(JSON.stringify([{ RepoTags: ['orchlet.test/a:1'] }, { RepoTags: null }, {}]))];
@@ -21,8 +15,8 @@ const GOOD = [manifest(JSON.stringify([{ RepoTags: ['orchlet.test/a:1'] }, { Rep
 describe('an image archive', () => {
   const image = { references: ['orchlet.test/a:1', 'b@sha256:0'], files: [], command: ['/a'], env: [] };
 
-  it('is read for the names of its images, also compressed', async (t) => {
-    const directory = await folder(t);
+  it('is read for the names of its images, also compressed', async () => {
+    const directory = temporaryFolder();
     const archive = await imageArchive([image], hostArchitecture());
     for (const bytes of [archive, gzipSync(archive), zstdCompressSync(archive)]) {
       await writeFile(join(directory, 'a.tar'), bytes);
@@ -30,16 +24,16 @@ describe('an image archive', () => {
     }
   });
 
-  it('may have links within itself, as docker save writes them for layers that images share', async (t) => {
-    const path = join(await folder(t), 'a.tar');
+  it('may have links within itself, as docker save writes them for layers that images share', async () => {
+    const path = join(temporaryFolder(), 'a.tar');
     const layer: ArchivePart = { header: { name: 'two/layer.tar', type: 'symlink', linkname: '../one/layer.tar' } };
     await writeFile(path, await tarOf([{ header: { name: 'one/layer.tar' }, content: 'x' }, layer, ...GOOD]));
     assert.deepEqual(await archiveReferences(path), ['orchlet.test/a:1']);
   });
 
   for (const { what, refusal, make } of hostileArchives(GOOD, 'one/layer.tar'))
-    it(`with ${what} is refused in one line before a runtime sees it`, async (t) => {
-      const directory = await folder(t);
+    it(`with ${what} is refused in one line before a runtime sees it`, async () => {
+      const directory = temporaryFolder();
       const path = join(directory, 'a.tar');
       await writeFile(path, await make(directory));
       await assert.rejects(archiveReferences(path), (error: Error) => {
@@ -61,14 +55,14 @@ describe('an image archive', () => {
     ['a second of its kind', ...GOOD, ...GOOD],
     ['a directory in its place', { header: { name: 'manifest.json', type: 'directory' } }],
   ] as const satisfies readonly (readonly [string, ...ArchivePart[]])[])
-    it(`whose manifest has ${what} is refused, and nothing is thrown where nobody catches it`, async (t) => {
-      const path = join(await folder(t), 'a.tar');
+    it(`whose manifest has ${what} is refused, and nothing is thrown where nobody catches it`, async () => {
+      const path = join(temporaryFolder(), 'a.tar');
       await writeFile(path, await tarOf(parts));
       await assert.rejects(archiveReferences(path), /cannot be read as an image archive: .*$/);
     });
 
-  it('that is a FIFO is not waited for', { timeout: 10_000 }, async (t) => {
-    const path = join(await folder(t), 'fifo');
+  it('that is a FIFO is not waited for', { timeout: 10_000 }, async () => {
+    const path = join(temporaryFolder(), 'fifo');
     execFileSync('mkfifo', [path]);
     await assert.rejects(archiveReferences(path), /is not a regular file$/);
   });

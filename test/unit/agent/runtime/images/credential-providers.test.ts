@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
-import { chmod, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { chmod, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { describe, it, type TestContext } from 'node:test';
+import { describe, it } from 'node:test';
 import type { Pod } from '../../../../../agent/model/pod.ts';
 import { readCredentialProviders } from '../../../../../agent/runtime/images/credential-provider-config.ts';
 import { CredentialProviders } from '../../../../../agent/runtime/images/credential-providers.ts';
@@ -12,6 +11,7 @@ import { serviceAccounts } from '../../../../../api/machinery/resources.ts';
 import type { KubeObject } from '../../../../../api/meta/object.ts';
 import { FakeClient } from '../../../../fakes/fake-client.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
+import { temporaryFolder } from '../../../../temporary-folder.ts';
 import { until } from '../../../../until.ts';
 
 const V1 = 'credentialprovider.kubelet.k8s.io/v1';
@@ -41,9 +41,8 @@ function yamlOf(provider: object): string {
   });
 }
 
-async function setUp(t: TestContext, provider: object = {}) {
-  const directory = await mkdtemp(join(tmpdir(), 'credentials-'));
-  t.after(() => rm(directory, { recursive: true, force: true }));
+async function setUp(provider: object = {}) {
+  const directory = temporaryFolder();
   const bin = join(directory, 'bin');
   await mkdir(bin);
   await writeFile(join(bin, 'plugin'), PLUGIN);
@@ -103,8 +102,8 @@ describe('a pattern of credentials', () => {
 });
 
 describe('a credential provider plugin', () => {
-  it('gets the image without its tag, with its arguments and environment, and returns credentials', async (t) => {
-    const { providers, bin } = await setUp(t, { args: ['get', 'it'], env: [{ name: 'GREETING', value: 'hello' }] });
+  it('gets the image without its tag, with its arguments and environment, and returns credentials', async () => {
+    const { providers, bin } = await setUp({ args: ['get', 'it'], env: [{ name: 'GREETING', value: 'hello' }] });
     assert.deepEqual(await providers.credentials('reg.example.com/team/app:1', podOf('p')), [
       {
         auth: { username: 'u', password: 'p', serverAddress: 'reg.example.com' },
@@ -120,14 +119,14 @@ describe('a credential provider plugin', () => {
     assert.equal(await readFile(join(bin, 'runs'), 'utf8'), 'get it hello\n');
   });
 
-  it('is not called for images that it does not match', async (t) => {
-    const { providers, runs } = await setUp(t);
+  it('is not called for images that it does not match', async () => {
+    const { providers, runs } = await setUp();
     assert.deepEqual(await providers.credentials('app:1', podOf('p')), []);
     assert.equal(await runs(), 0);
   });
 
-  it('returns only credentials that match the image, the most specific first', async (t) => {
-    const { providers, answer } = await setUp(t);
+  it('returns only credentials that match the image, the most specific first', async () => {
+    const { providers, answer } = await setUp();
     const auth = (username: string): object => ({ username, password: 'p' });
     await answer({
       auth: {
@@ -149,8 +148,8 @@ describe('a credential provider plugin', () => {
     ['Global', 1],
   ];
   for (const [cacheKeyType, expected] of scopes) {
-    it(`is remembered for what it says: ${cacheKeyType}`, async (t) => {
-      const { providers, answer, runs } = await setUp(t);
+    it(`is remembered for what it says: ${cacheKeyType}`, async () => {
+      const { providers, answer, runs } = await setUp();
       await answer({ cacheKeyType, auth: {} });
       for (const image of ['a.example.com/one', 'a.example.com/one', 'a.example.com/two', 'b.example.com/one'])
         await providers.credentials(image, podOf('p'));
@@ -158,8 +157,8 @@ describe('a credential provider plugin', () => {
     });
   }
 
-  it('is called again when its response has expired: by its own duration, else by the default', async (t) => {
-    const { providers, answer, runs, clock } = await setUp(t);
+  it('is called again when its response has expired: by its own duration, else by the default', async () => {
+    const { providers, answer, runs, clock } = await setUp();
     const ask = (): Promise<unknown> => providers.credentials('reg.example.com/app', podOf('p'));
     await answer({ cacheDuration: '1m' });
     await ask();
@@ -180,8 +179,8 @@ describe('a credential provider plugin', () => {
     assert.equal(await runs(), 4);
   });
 
-  it('is called once for concurrent requests of one image', async (t) => {
-    const { providers, runs } = await setUp(t);
+  it('is called once for concurrent requests of one image', async () => {
+    const { providers, runs } = await setUp();
     await Promise.all(['p', 'q', 'r'].map((name) => providers.credentials('reg.example.com/app', podOf(name))));
     assert.equal(await runs(), 1);
   });
@@ -204,8 +203,8 @@ describe('a credential provider plugin', () => {
     ],
   ];
   for (const [what, response, exit, message] of failures) {
-    it(`that answers with ${what} gives none, and the log says why`, async (t) => {
-      const { providers, answer, bin, problems } = await setUp(t);
+    it(`that answers with ${what} gives none, and the log says why`, async () => {
+      const { providers, answer, bin, problems } = await setUp();
       await answer(response);
       await writeFile(join(bin, 'exit'), exit);
       assert.deepEqual(await providers.credentials('reg.example.com/app', podOf('p')), []);
@@ -237,8 +236,8 @@ describe('a credential provider plugin', () => {
   const account = (annotations: object): KubeObject =>
     ({ metadata: { name: 'robot', namespace: 'ns', uid: 'sa', annotations } }) as unknown as KubeObject;
 
-  it('gets a token of the service account and the annotations that it requires', async (t) => {
-    const { providers, client, bin } = await setUp(t, { tokenAttributes });
+  it('gets a token of the service account and the annotations that it requires', async () => {
+    const { providers, client, bin } = await setUp({ tokenAttributes });
     client.seed(serviceAccounts, account({ 'example.com/role': 'reader', 'example.com/region': 'eu', other: 'x' }));
     assert.deepEqual(
       (await providers.credentials('reg.example.com/app', podOf('p', 'robot'))).map(({ source }) => source),
@@ -253,8 +252,8 @@ describe('a credential provider plugin', () => {
     });
   });
 
-  it('is not called for pods without a service account or without its required annotations', async (t) => {
-    const { providers, client, runs, problems } = await setUp(t, { tokenAttributes });
+  it('is not called for pods without a service account or without its required annotations', async () => {
+    const { providers, client, runs, problems } = await setUp({ tokenAttributes });
     client.seed(serviceAccounts, account({}));
     assert.deepEqual(await providers.credentials('reg.example.com/app', podOf('p', 'robot')), []);
     assert.deepEqual(await providers.credentials('reg.example.com/app', podOf('static')), []);
@@ -266,8 +265,8 @@ describe('a credential provider plugin', () => {
     ['ServiceAccount', 1],
     ['Token', 2],
   ] as const) {
-    it(`is remembered for the ${cacheType}`, async (t) => {
-      const { providers, client, runs } = await setUp(t, { tokenAttributes: { ...tokenAttributes, cacheType } });
+    it(`is remembered for the ${cacheType}`, async () => {
+      const { providers, client, runs } = await setUp({ tokenAttributes: { ...tokenAttributes, cacheType } });
       client.seed(serviceAccounts, account({ 'example.com/role': 'reader' }));
       for (const name of ['p', 'q']) await providers.credentials('reg.example.com/app', podOf(name, 'robot'));
       assert.equal(await runs(), expected);
@@ -276,15 +275,14 @@ describe('a credential provider plugin', () => {
 });
 
 describe('the configuration of credential providers', () => {
-  async function read(t: TestContext, files: Readonly<Record<string, string>>, path = '') {
-    const directory = await mkdtemp(join(tmpdir(), 'credential-config-'));
-    t.after(() => rm(directory, { recursive: true, force: true }));
+  async function read(files: Readonly<Record<string, string>>, path = '') {
+    const directory = temporaryFolder();
     for (const [name, text] of Object.entries(files)) await writeFile(join(directory, name), text);
     return readCredentialProviders(join(directory, path));
   }
 
-  it('may be a directory of files, read in order', async (t) => {
-    const found = await read(t, {
+  it('may be a directory of files, read in order', async () => {
+    const found = await read({
       'b.yaml': yamlOf({ name: 'second' }),
       'a.json': yamlOf({ name: 'first' }),
       'c.txt': 'not read',
@@ -331,22 +329,22 @@ describe('the configuration of credential providers', () => {
     ],
   ];
   for (const [what, provider, message] of mistakes) {
-    it(`is refused with ${what}`, (t) =>
-      assert.rejects(read(t, { 'config.yaml': yamlOf(provider) }, 'config.yaml'), {
+    it(`is refused with ${what}`, () =>
+      assert.rejects(read({ 'config.yaml': yamlOf(provider) }, 'config.yaml'), {
         name: 'ConfigurationError',
         message,
       }));
   }
 
-  it('is refused with one name twice, another kind, or no file at all', async (t) => {
-    await assert.rejects(read(t, { 'a.yaml': yamlOf({}), 'b.yaml': yamlOf({}) }), /duplicate provider name "plugin"/);
-    await assert.rejects(read(t, { 'a.yaml': '{kind: Pod, apiVersion: v1}' }), /must be a CredentialProviderConfig/);
-    await assert.rejects(read(t, {}), /there is no \.json, \.yaml or \.yml file/);
-    await assert.rejects(read(t, {}, 'gone'), /gone cannot be read/);
+  it('is refused with one name twice, another kind, or no file at all', async () => {
+    await assert.rejects(read({ 'a.yaml': yamlOf({}), 'b.yaml': yamlOf({}) }), /duplicate provider name "plugin"/);
+    await assert.rejects(read({ 'a.yaml': '{kind: Pod, apiVersion: v1}' }), /must be a CredentialProviderConfig/);
+    await assert.rejects(read({}), /there is no \.json, \.yaml or \.yml file/);
+    await assert.rejects(read({}, 'gone'), /gone cannot be read/);
   });
 
-  it('is refused where the program is missing', async (t) => {
-    const { providers, bin } = await setUp(t);
+  it('is refused where the program is missing', async () => {
+    const { providers, bin } = await setUp();
     await rm(join(bin, 'plugin'));
     await assert.rejects(providers.check(), { name: 'ConfigurationError', message: /bin\/plugin did not exist/ });
   });

@@ -3,20 +3,19 @@
  * loaded.
  */
 import assert from 'node:assert/strict';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { writeFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
-import { afterEach, beforeEach, test } from 'node:test';
+import { beforeEach, test } from 'node:test';
 import {
   importedImages,
   loadPreloadedImages,
   rememberImported,
 } from '../../../../../agent/runtime/images/imported-images.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
+import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 let root = '';
-beforeEach(async () => void (root = await mkdtemp(join(tmpdir(), 'imported-images-'))));
-afterEach(() => rm(root, { recursive: true, force: true }));
+beforeEach(() => void (root = temporaryFolder()));
 
 test('names are added once, in order, also in a root directory that does not exist yet', async () => {
   const directory = join(root, 'agent');

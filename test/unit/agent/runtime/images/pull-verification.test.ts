@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
-import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { describe, it, type TestContext } from 'node:test';
+import { describe, it } from 'node:test';
 import {
   type CredentialSource,
   type PullCredential,
@@ -19,6 +18,7 @@ import {
 import type { ImageInfo } from '../../../../../agent/runtime/runtime.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
+import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 const IMAGE = 'reg.example.com/team/app:1';
 const ID = 'sha256:app';
@@ -35,13 +35,8 @@ const account = (name: string): PullCredential => ({
   hash: '',
 });
 
-async function setUp(
-  t: TestContext,
-  policy: VerificationPolicy = 'NeverVerifyPreloadedImages',
-  allowlist: string[] = [],
-) {
-  const root = await mkdtemp(join(tmpdir(), 'pulls-'));
-  t.after(() => rm(root, { recursive: true, force: true }));
+async function setUp(policy: VerificationPolicy = 'NeverVerifyPreloadedImages', allowlist: string[] = []) {
+  const root = temporaryFolder();
   const clock = new FakeClock();
   const checks: string[] = [];
   const open = async (): Promise<PullVerification> => {
@@ -73,8 +68,8 @@ async function setUp(
 }
 
 describe('an image on the node', () => {
-  it('that was not pulled is usable for every pod, and one that was pulled is not', async (t) => {
-    const { open, pull, asks, checks } = await setUp(t);
+  it('that was not pulled is usable for every pod, and one that was pulled is not', async () => {
+    const { open, pull, asks, checks } = await setUp();
     const verification = await open();
     assert.equal(await asks(verification), false);
     await pull(verification, secret('a'));
@@ -82,8 +77,8 @@ describe('an image on the node', () => {
     assert.deepEqual(checks, ['credentialPolicyAllowed', 'mustAuthenticate']);
   });
 
-  it('that was pulled without credentials is for every pod', async (t) => {
-    const { open, pull, asks, checks } = await setUp(t);
+  it('that was pulled without credentials is for every pod', async () => {
+    const { open, pull, asks, checks } = await setUp();
     const verification = await open();
     await pull(verification, undefined);
     assert.equal(await asks(verification), false);
@@ -93,8 +88,8 @@ describe('an image on the node', () => {
     assert.equal(await asks(verification), false);
   });
 
-  it('is for pods with the same secret, the same credentials or a new content of the same secret', async (t) => {
-    const { open, pull, asks, files } = await setUp(t);
+  it('is for pods with the same secret, the same credentials or a new content of the same secret', async () => {
+    const { open, pull, asks, files } = await setUp();
     const verification = await open();
     await pull(verification, secret('a'));
     assert.equal(await asks(verification, secret('a')), false);
@@ -114,8 +109,8 @@ describe('an image on the node', () => {
     });
   });
 
-  it('is for pods of the same service account where a plugin gave the credentials', async (t) => {
-    const { open, pull, asks } = await setUp(t);
+  it('is for pods of the same service account where a plugin gave the credentials', async () => {
+    const { open, pull, asks } = await setUp();
     const verification = await open();
     await pull(verification, account('robot'));
     assert.equal(await asks(verification, account('robot')), false);
@@ -123,8 +118,8 @@ describe('an image on the node', () => {
     assert.equal(await asks(verification), true);
   });
 
-  it('is another one by another name', async (t) => {
-    const { open, pull } = await setUp(t);
+  it('is another one by another name', async () => {
+    const { open, pull } = await setUp();
     const verification = await open();
     await pull(verification, secret('a'));
     const given = (): Promise<PullCredential[]> => Promise.resolve([secret('a')]);
@@ -132,8 +127,8 @@ describe('an image on the node', () => {
     assert.equal(await verification.mustPull('reg.example.com/team/app:2', ID, given), false, 'the tag does not count');
   });
 
-  it('of a pull that was cut short is nobody’s after a restart', async (t) => {
-    const { open, asks, files } = await setUp(t);
+  it('of a pull that was cut short is nobody’s after a restart', async () => {
+    const { open, asks, files } = await setUp();
     const first = await open();
     await first.starts(IMAGE);
     assert.deepEqual(await files('pulling'), {
@@ -151,8 +146,8 @@ describe('an image on the node', () => {
     assert.equal(await asks(second, secret('a')), true);
   });
 
-  it('whose record cannot be read has to be pulled', async (t) => {
-    const { root, open, asks, checks, pull } = await setUp(t);
+  it('whose record cannot be read has to be pulled', async () => {
+    const { root, open, asks, checks, pull } = await setUp();
     await mkdir(join(root, 'image_manager/pulled'), { recursive: true });
     await writeFile(join(root, 'image_manager/pulled', fileOf(ID)), '{"kind":');
     const verification = await open();
@@ -164,8 +159,8 @@ describe('an image on the node', () => {
 });
 
 describe('records of pulls', () => {
-  it('are the kubelet’s files, kept from others, and read in both versions', async (t) => {
-    const { root, open, pull, files, clock, asks } = await setUp(t);
+  it('are the kubelet’s files, kept from others, and read in both versions', async () => {
+    const { root, open, pull, files, clock, asks } = await setUp();
     const verification = await open();
     await pull(verification, secret('a'));
     const path = join(root, 'image_manager/pulled', fileOf(ID));
@@ -196,8 +191,8 @@ describe('records of pulls', () => {
     assert.equal(await asks(again), true);
   });
 
-  it('keep the intent until the last of several pulls has ended', async (t) => {
-    const { open, files } = await setUp(t);
+  it('keep the intent until the last of several pulls has ended', async () => {
+    const { open, files } = await setUp();
     const verification = await open();
     await Promise.all([verification.starts(IMAGE), verification.starts(IMAGE)]);
     await verification.failed(IMAGE);
@@ -206,8 +201,8 @@ describe('records of pulls', () => {
     assert.deepEqual(await files('pulling'), {});
   });
 
-  it('are removed when the image is gone, unless they are newer than the list of images', async (t) => {
-    const { open, pull, files, clock } = await setUp(t);
+  it('are removed when the image is gone, unless they are newer than the list of images', async () => {
+    const { open, pull, files, clock } = await setUp();
     const verification = await open();
     await pull(verification, undefined);
     await verification.prune(new Set([ID]), clock.now() + 5_000);
@@ -235,8 +230,8 @@ describe('imagePullCredentialsVerificationPolicy', () => {
     it(`${policy} ${expected ? 'verifies' : 'does not verify'} ${image}${isOurs ? ' that the agent pulled' : ''}`, () =>
       assert.equal(mustVerify(policy, allowlist, image, isOurs), expected));
 
-  it('AlwaysVerify has preloaded images pulled too', async (t) => {
-    const { open, asks } = await setUp(t, 'AlwaysVerify');
+  it('AlwaysVerify has preloaded images pulled too', async () => {
+    const { open, asks } = await setUp('AlwaysVerify');
     assert.equal(await asks(await open()), true);
   });
 

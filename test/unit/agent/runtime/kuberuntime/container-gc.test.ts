@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdir, mkdtemp, readdir, rm, symlink, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, readdir, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import {
@@ -12,6 +11,7 @@ import type { ContainerStatus } from '../../../../../agent/runtime/runtime.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
 import { createFakeHost, FakeRuntime } from '../../../../fakes/fake-runtime.ts';
+import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 const policy: DeadContainerPolicy = { keptPerContainer: 1, keptInTotal: -1, madeBeforeMs: Number.POSITIVE_INFINITY };
 
@@ -80,9 +80,8 @@ describe('dead containers', () => {
 });
 
 describe('logs', () => {
-  it('of removed pods are removed with their directories, and no others; so are dangling links', async (t) => {
-    const directory = await mkdtemp(join(tmpdir(), 'logs-'));
-    t.after(() => rm(directory, { recursive: true, force: true }));
+  it('of removed pods are removed with their directories, and no others; so are dangling links', async () => {
+    const directory = temporaryFolder();
     const [logs, pods, links] = ['logs', 'pods', 'links'].map((name) => join(directory, name)) as [
       string,
       string,

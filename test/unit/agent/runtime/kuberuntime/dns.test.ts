@@ -1,10 +1,10 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Pod } from '../../../../../agent/model/pod.ts';
 import { type DnsConfig, hostDns, podDns, podHostname } from '../../../../../agent/runtime/kuberuntime/dns.ts';
+import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 const podOf = (spec: object): Pod =>
   ({ metadata: { name: 'p', namespace: 'ns', uid: 'u' }, spec: { containers: [], ...spec } }) as unknown as Pod;
@@ -77,7 +77,7 @@ describe("a pod's resolver", () => {
     });
   }
   it('has the servers behind the stub of systemd-resolved, which pods cannot reach', async () => {
-    const directory = mkdtempSync(join(tmpdir(), 'orchlet-dns-'));
+    const directory = temporaryFolder();
     const [host, behind] = ['host', 'behind'].map((name) => join(directory, name));
     assert.ok(host !== undefined && behind !== undefined);
     const servers = async (): Promise<readonly string[]> =>

@@ -1,17 +1,11 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { describe, it, type TestContext } from 'node:test';
+import { describe, it } from 'node:test';
 import { terminationMessage } from '../../../../../agent/runtime/kuberuntime/termination-message.ts';
 import type { ContainerStatus } from '../../../../../agent/runtime/runtime.ts';
-
-async function folder(t: TestContext): Promise<string> {
-  const directory = await mkdtemp(join(tmpdir(), 'termination-'));
-  t.after(() => rm(directory, { recursive: true, force: true }));
-  return directory;
-}
+import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 function exited(hostPath: string): ContainerStatus {
   return {
@@ -26,16 +20,16 @@ function exited(hostPath: string): ContainerStatus {
 }
 
 describe('the termination message', () => {
-  it('is the end of the file, of 4096 bytes at most', async (t) => {
-    const path = join(await folder(t), 'log');
+  it('is the end of the file, of 4096 bytes at most', async () => {
+    const path = join(temporaryFolder(), 'log');
     await writeFile(path, `${'x'.repeat(5000)}end`);
     const message = await terminationMessage(exited(path));
     assert.equal(message.length, 4096);
     assert.match(message, /xend$/);
   });
 
-  it('follows what the runtime reports of the container', async (t) => {
-    const path = join(await folder(t), 'log');
+  it('follows what the runtime reports of the container', async () => {
+    const path = join(temporaryFolder(), 'log');
     await writeFile(path, 'disk full');
     const message = 'the task was killed';
     assert.equal(await terminationMessage({ ...exited(path), message }), 'the task was killed: disk full');
@@ -43,16 +37,16 @@ describe('the termination message', () => {
     assert.equal(await terminationMessage({ ...exited(path), message }), message);
   });
 
-  it('is not waited for where the container made a FIFO of the file', { timeout: 10_000 }, async (t) => {
-    const path = join(await folder(t), 'fifo');
+  it('is not waited for where the container made a FIFO of the file', { timeout: 10_000 }, async () => {
+    const path = join(temporaryFolder(), 'fifo');
     execFileSync('mkfifo', [path]);
     // Each blocking open would block one of the four file system threads forever.
     const messages = await Promise.all(Array.from({ length: 8 }, () => terminationMessage(exited(path))));
     for (const message of messages) assert.match(message, /^Error on reading termination log .*is not a regular file$/);
   });
 
-  it('is not taken from where a link leads, nor from a device', async (t) => {
-    const directory = await folder(t);
+  it('is not taken from where a link leads, nor from a device', async () => {
+    const directory = temporaryFolder();
     await writeFile(join(directory, 'secret'), 'of the host');
     await symlink(join(directory, 'secret'), join(directory, 'log'));
     assert.doesNotMatch(await terminationMessage(exited(join(directory, 'log'))), /of the host/);

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, it } from 'node:test';
+import { beforeEach, describe, it } from 'node:test';
 import type { Pod } from '../../../../../agent/model/pod.ts';
 import { podIdRange, UserNamespaces } from '../../../../../agent/runtime/kuberuntime/user-namespaces.ts';
+import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 const IDS = 65_536;
 const podOf = (uid: string, hostUsers?: boolean): Pod =>
@@ -17,9 +17,8 @@ describe('user namespaces of pods', () => {
   const firstId = async (of: UserNamespaces, uid: string): Promise<number | undefined> =>
     (await of.mapping(podOf(uid, false)))?.uids.hostId;
   beforeEach(async () => {
-    root = await mkdtemp(join(tmpdir(), 'userns-'));
+    root = temporaryFolder();
   });
-  afterEach(() => rm(root, { recursive: true, force: true }));
 
   it('are allocated to pods that request one', async () => {
     assert.equal(await open().mapping(podOf('a')), undefined);

@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { appendFile, mkdtemp, rename, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { appendFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { PassThrough, Writable } from 'node:stream';
-import { after, before, describe, it } from 'node:test';
+import { before, describe, it } from 'node:test';
 import { type LogOptions, readLog } from '../../../../../agent/runtime/logs/log-reader.ts';
 import { systemClock } from '../../../../../api/machinery/clock.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
+import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 const plain: LogOptions = { follow: false, previous: false, timestamps: false };
 const line = (second: number, text: string, tag = 'F', stream = 'stdout'): string =>
@@ -15,8 +15,7 @@ const line = (second: number, text: string, tag = 'F', stream = 'stdout'): strin
 
 describe('reading a container log', () => {
   let directory = '';
-  before(async () => void (directory = await mkdtemp(join(tmpdir(), 'log-reader-'))));
-  after(() => rm(directory, { recursive: true, force: true }));
+  before(() => void (directory = temporaryFolder()));
 
   async function read(content: string, options: Partial<LogOptions>): Promise<string> {
     const path = join(directory, 'fixed.log');

@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { appendFile, lstat, mkdtemp, readdir, readFile, rm, symlink, truncate, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { appendFile, lstat, readdir, readFile, rm, symlink, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, it } from 'node:test';
+import { beforeEach, describe, it } from 'node:test';
 import { gunzipSync } from 'node:zlib';
 import { LogRotation } from '../../../../../agent/runtime/logs/log-rotation.ts';
 import { type ContainerId, type ContainerStatus, RuntimeError } from '../../../../../agent/runtime/runtime.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
+import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 describe('rotating container logs', () => {
   let directory = '';
@@ -18,13 +18,12 @@ describe('rotating container logs', () => {
   let state: ContainerStatus['state'];
 
   beforeEach(async () => {
-    directory = await mkdtemp(join(tmpdir(), 'log-rotation-'));
+    directory = temporaryFolder();
     log = join(directory, '0.log');
     clock = new FakeClock(Date.parse('2026-01-02T03:04:05Z'));
     reopen = () => writeFile(log, '');
     state = 'running';
   });
-  afterEach(() => rm(directory, { recursive: true, force: true }));
 
   const rotation = (maxFiles: number): LogRotation =>
     new LogRotation({
@@ -144,7 +143,7 @@ describe('rotating container logs', () => {
   });
 
   it('compresses and moves nothing that a link or a FIFO leads to', { timeout: 20_000 }, async () => {
-    const outside = await mkdtemp(join(tmpdir(), 'log-rotation-outside-'));
+    const outside = temporaryFolder();
     try {
       await writeFile(join(outside, 'secret'), 'the secret of the host');
       await writeFile(log, 'long enough to go');

@@ -1,7 +1,4 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { CsiNode } from '../../../../../agent/volumes/csi/csi-node.ts';
 import { CsiDrivers } from '../../../../../agent/volumes/csi/drivers.ts';
@@ -13,6 +10,7 @@ import { newConflict } from '../../../../../api/meta/status-error.ts';
 import { startCsiDriver } from '../../../../fakes/csi-driver.ts';
 import { FakeClient } from '../../../../fakes/fake-client.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
+import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 const never = new AbortController().signal;
 
@@ -28,8 +26,7 @@ function setUp() {
 }
 
 async function driverIn(t: TestContext, options: object = {}) {
-  const directory = await mkdtemp(join(tmpdir(), 'csi-driver-'));
-  t.after(() => rm(directory, { recursive: true, force: true }));
+  const directory = temporaryFolder();
   const driver = await startCsiDriver({ directory, ...options });
   t.after(() => driver.stop());
   return driver;

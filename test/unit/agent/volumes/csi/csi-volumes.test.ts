@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdir, mkdtemp, readFile, readlink, realpath, rm, stat } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, readFile, readlink, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import type { Pod } from '../../../../../agent/model/pod.ts';
@@ -15,6 +14,7 @@ import type { KubeObject } from '../../../../../api/meta/object.ts';
 import { deadlineExceeded, internal, startCsiDriver, type FakeCsiDriverOptions } from '../../../../fakes/csi-driver.ts';
 import { FakeClient } from '../../../../fakes/fake-client.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
+import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 const never = new AbortController().signal;
 const NAME = 'csi.example.com';
@@ -55,8 +55,7 @@ function inline(pod: Pod, volume: object = {}): CsiMountRequest {
 }
 
 async function setUp(t: TestContext, driverOptions: Partial<FakeCsiDriverOptions> = {}, driverSpec?: object) {
-  const root = await realpath(await mkdtemp(join(tmpdir(), 'csi-')));
-  t.after(() => rm(root, { recursive: true, force: true }));
+  const root = temporaryFolder();
   const driver = await startCsiDriver({ directory: join(root, 'driver'), ...driverOptions });
   t.after(() => driver.stop());
   const clock = new FakeClock();

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { getEventListeners } from 'node:events';
-import { mkdir, mkdtemp, realpath, rename, rm } from 'node:fs/promises';
+import { mkdir, rename } from 'node:fs/promises';
 import { createServer, type Socket } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, test, type TestContext } from 'node:test';
 import { inDirectory, removeTree } from '../../../../../agent/files/beneath.ts';
@@ -13,6 +12,7 @@ import { systemClock } from '../../../../../api/machinery/clock.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
 import { serveGrpc } from '../../../../fakes/grpc-plugin.ts';
 import { until } from '../../../../until.ts';
+import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 interface Told {
   readonly pluginRegistered: boolean;
@@ -39,7 +39,7 @@ async function plugin(socket: string, info: object): Promise<{ readonly told: To
 }
 
 async function setUp(t: TestContext, handler: Partial<PluginHandler> = {}) {
-  const root = await realpath(await mkdtemp(join(tmpdir(), 'plugins-')));
+  const root = temporaryFolder();
   const registry = join(root, 'plugins_registry');
   await mkdir(registry);
   const calls: string[] = [];
@@ -62,7 +62,6 @@ async function setUp(t: TestContext, handler: Partial<PluginHandler> = {}) {
   t.after(async () => {
     stop.abort();
     await running;
-    await rm(root, { recursive: true, force: true });
   });
   return { registry, calls };
 }
@@ -205,13 +204,12 @@ describe('the plugin manager', { timeout: 60_000 }, () => {
   });
 });
 
-test('scans leave no listeners behind', async (t) => {
-  const rootDirectory = await realpath(await mkdtemp(join(tmpdir(), 'plugins-')));
+test('scans leave no listeners behind', async () => {
+  const rootDirectory = temporaryFolder();
   const clock = new FakeClock();
   const manager = new PluginManager({ rootDirectory, clock, logger: silentLogger, handlers: {} });
   const stop = new AbortController();
   const running = manager.run(stop.signal);
-  t.after(() => rm(rootDirectory, { recursive: true, force: true }));
   for (let scan = 0; scan < 10; scan++) {
     await until('a scan', () => clock.pendingTimers > 0);
     await clock.advance(60 * 60_000);
