@@ -79,7 +79,7 @@ interface AssembledAgent {
 export async function assembleAgent(base: Base, outside: Outside, lifecycle: Lifecycle): Promise<AssembledAgent> {
   const nodeParts = await createNodeParts(base, outside, lifecycle);
   const stateParts = createStateParts(base, outside, nodeParts);
-  const resourceParts = await createResourceParts(base, outside, nodeParts, stateParts, lifecycle);
+  const resourceParts = await createResourceParts(base, { ...outside, ...nodeParts, ...stateParts }, lifecycle);
   const podParts = await createPodParts(base, outside, { ...nodeParts, ...stateParts, ...resourceParts }, lifecycle);
   const { node } = nodeParts;
   const { submitted, state } = stateParts;
@@ -144,7 +144,7 @@ async function createNodeParts(
   const settings = evictionSettings(base.flags);
   const events = createEvents(base, api?.events);
   const onStep = nodeStartMetrics(registries.own, base.clock);
-  const node = createNode(base, version, runtime, api?.heartbeats, settings, events, onStep);
+  const node = createNode(base, { version, runtime, client: api?.heartbeats, settings, events, onStep });
   const checkpoints = createCheckpoints(base, api?.client);
   if (checkpoints !== undefined) lifecycle.add(checkpoints);
   await restoreNode(node, checkpoints);
@@ -186,11 +186,11 @@ interface ResourceParts {
 
 async function createResourceParts(
   base: Base,
-  { runtime, api, registries }: Outside,
-  { settings, events, node, podClient }: NodeParts,
-  { statics, state: { table, workers } }: StateParts,
+  parts: Outside & NodeParts & StateParts,
   lifecycle: Lifecycle,
 ): Promise<ResourceParts> {
+  const { runtime, api, registries, settings, events, node, podClient, statics } = parts;
+  const { table, workers } = parts.state;
   const client = api?.client;
   const metrics = registries.own;
   const wake = (uids: Iterable<string>): void => {
@@ -299,7 +299,9 @@ async function createPodParts(
   const { settings, events, node, checkpoints, state, volumes, usage, images } = parts;
   const { desired, table, workers } = state;
   const client = api?.client;
-  const services = lifecycle.add(await clusterServices(base, client, checkpoints?.pods, node, registries.own));
+  const services = lifecycle.add(
+    await clusterServices(base, { client, checkpoints: checkpoints?.pods, node, metrics: registries.own }),
+  );
   const policies = lifecycle.add(
     createNetworkPolicies(base, {
       ...{ client, node, events, checkpoints: checkpoints?.pods },

@@ -56,15 +56,17 @@ const DNS_NAMESPACE = 'kube-system';
 const DNS_SERVICE = 'kube-dns';
 const ZONE = 'topology.kubernetes.io/zone';
 
+interface ClusterServicesDeps {
+  readonly client: Client | undefined;
+  readonly checkpoints: PodCheckpoints | undefined;
+  readonly node: NodeFacts;
+  readonly metrics: MetricsRegistry;
+}
+
 /** Resolves when the stored state has been read; it does not wait for the API server. */
-export async function clusterServices(
-  base: Base,
-  client: Client | undefined,
-  checkpoints: PodCheckpoints | undefined,
-  facts: NodeFacts,
-  metrics: MetricsRegistry,
-): Promise<ClusterServices> {
+export async function clusterServices(base: Base, deps: ClusterServicesDeps): Promise<ClusterServices> {
   const { flags, clock, logger, signal } = base;
+  const { client, checkpoints, node: facts, metrics } = deps;
   if (client === undefined) {
     return {
       lister: { synced: () => true, list: () => [] },

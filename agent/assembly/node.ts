@@ -10,16 +10,20 @@ import type { Runtime } from '../runtime/runtime.ts';
 import type { AgentEvents } from './events.ts';
 import type { Base } from './base.ts';
 
-export function createNode(
-  base: Base,
-  version: string,
-  runtime: Runtime,
-  client: HttpClient | undefined,
-  settings: EvictionSettings,
-  events: AgentEvents,
-  onStep: NonNullable<NodeManagerOptions['onStep']>,
-): NodeManager {
+interface NodeDeps {
+  readonly version: string;
+  readonly runtime: Runtime;
+  /** The client for heartbeats. Without it the node exists in this process only. */
+  readonly client: HttpClient | undefined;
+  readonly settings: EvictionSettings;
+  readonly events: AgentEvents;
+  readonly onStep: NonNullable<NodeManagerOptions['onStep']>;
+}
+
+/** Registers and writes nothing before the manager runs. */
+export function createNode(base: Base, deps: NodeDeps): NodeManager {
   const { flags, clock, logger, nodeName, rootDirectory } = base;
+  const { version, runtime, client, settings, events, onStep } = deps;
   const manager: NodeManager = new NodeManager({
     client,
     clock,

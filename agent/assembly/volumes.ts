@@ -150,7 +150,7 @@ function createManager(
         : { podCertificate: (pod, volume, index, source) => certificates.bundle(pod, volume, index, source) }),
       fieldValue: (pod, path) => fieldValue(pod, path, { hostIps: node.hostIps() }),
       resourceValue: (pod, container, resource, divisor) =>
-        resourceValue(pod, container, resource, divisor, node.allocatable()),
+        resourceValue(pod, container, { resource, divisor }, node.allocatable()),
     },
     refreshMs: flags.syncFrequency,
     mountTimeoutMs: MOUNT_TIMEOUT_MS,

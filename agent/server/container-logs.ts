@@ -75,7 +75,7 @@ async function serveLogs(
   raw.setHeader('Content-Type', TEXT_TYPE);
   raw.setHeader('Transfer-Encoding', 'chunked');
   try {
-    await host.logs(namespace, pod, container, options, raw, gone.signal);
+    await host.logs({ namespace, pod, container }, options, raw, gone.signal);
     reply.hijack();
     raw.end();
   } catch (error) {

@@ -26,14 +26,7 @@ export interface PodHost {
   runningPods(): Promise<readonly Pod[]>;
   podByName(namespace: string, name: string): Pod | undefined;
   podByUid(uid: string): Pod | undefined;
-  logs(
-    namespace: string,
-    podName: string,
-    container: string,
-    options: LogOptions,
-    out: NodeJS.WritableStream,
-    signal: AbortSignal,
-  ): Promise<void>;
+  logs(of: LoggedContainer, options: LogOptions, out: NodeJS.WritableStream, signal: AbortSignal): Promise<void>;
   /** Returns the container's id for exec and attach. The uid of a static pod may be that of its mirror pod. */
   resolveContainer(namespace: string, podName: string, uid: string, container: string): Promise<ContainerId>;
   resolveSandbox(namespace: string, podName: string, uid: string): Promise<SandboxId>;
@@ -42,6 +35,13 @@ export interface PodHost {
   portForward(id: SandboxId, port: number, signal: AbortSignal): Promise<NodeJS.ReadWriteStream>;
   /** Returns the problem of the sync loop or the PLEG, or an empty string, for `/healthz/syncloop`. */
   syncLoopHealth(): string;
+}
+
+/** The container whose log is read, by names. */
+interface LoggedContainer {
+  readonly namespace: string;
+  readonly pod: string;
+  readonly container: string;
 }
 
 interface PodHostOptions {
@@ -66,7 +66,7 @@ export function createPodHost({ runtime, table, pleg, clock }: PodHostOptions): 
     runningPods: () => runningPods(runtime),
     podByName: (namespace, name) => table.byName(namespace, name),
     podByUid: (uid) => table.byUid(uid),
-    async logs(namespace, podName, container, options, out, signal) {
+    async logs({ namespace, pod: podName, container }, options, out, signal) {
       const pod = table.byName(namespace, podName);
       if (pod === undefined) throw newStatusError(404, 'NotFound', `pod "${podName}" does not exist`);
       const chosen = chooseFrom(pod, await runtimeStatus(pod), container, options);

@@ -67,7 +67,7 @@ async function mountOf(
     return { ...base, hostPath: '', image: volume.image.reference, ...part };
   }
   if (subPath === '') return { ...base, hostPath: volume.path };
-  return { ...base, hostPath: await bound(options, wanted, index, volume.path, subPath) };
+  return { ...base, hostPath: await bound(options, wanted, { index, volumePath: volume.path, subPath }) };
 }
 
 /** `IfPossible` is ignored if the runtime has no support, `Enabled` is an error then. */
@@ -82,9 +82,7 @@ function isRecursive({ name, recursiveReadOnly = 'Disabled' }: VolumeMount, supp
 async function bound(
   { pod, container, podDirectory, mounter, mounts, logger }: ContainerMountsOptions,
   wanted: VolumeMount,
-  index: number,
-  volumePath: string,
-  subPath: string,
+  { index, volumePath, subPath }: { readonly index: number; readonly volumePath: string; readonly subPath: string },
 ): Promise<string> {
   const target = join(podDirectory, 'volume-subpaths', wanted.name, container.name, String(index));
   try {

@@ -78,9 +78,7 @@ export async function runStaticPod(on: RuntimeForAgent): Promise<void> {
     assert.deepEqual([crashed.lastState?.terminated?.exitCode, crashed.lastState?.terminated?.message], [3, 'why\n']);
     const out = new PassThrough();
     await agent.pods.logs(
-      'default',
-      `web-${nodeName}`,
-      'httpd',
+      { namespace: 'default', pod: `web-${nodeName}`, container: 'httpd' },
       { follow: false, previous: false, timestamps: false },
       out,
       new AbortController().signal,

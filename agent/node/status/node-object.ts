@@ -61,19 +61,24 @@ const setters: readonly Setter[] = [
   setHandlers,
   setVolumesInUse,
   setDeclaredFeatures,
-  (status, facts) =>
-    setPressure(
-      status,
-      facts,
-      'MemoryPressure',
-      'memory',
-      ['KubeletHasInsufficientMemory', 'KubeletHasSufficientMemory'],
-      'memory',
-    ),
-  (status, facts) =>
-    setPressure(status, facts, 'DiskPressure', 'disk', ['KubeletHasDiskPressure', 'KubeletHasNoDiskPressure'], 'disk'),
-  (status, facts) =>
-    setPressure(status, facts, 'PIDPressure', 'pid', ['KubeletHasInsufficientPID', 'KubeletHasSufficientPID'], 'PID'),
+  pressureSetter({
+    type: 'MemoryPressure',
+    kind: 'memory',
+    under: ['KubeletHasInsufficientMemory', 'kubelet has insufficient memory available'],
+    otherwise: ['KubeletHasSufficientMemory', 'kubelet has sufficient memory available'],
+  }),
+  pressureSetter({
+    type: 'DiskPressure',
+    kind: 'disk',
+    under: ['KubeletHasDiskPressure', 'kubelet has disk pressure'],
+    otherwise: ['KubeletHasNoDiskPressure', 'kubelet has no disk pressure'],
+  }),
+  pressureSetter({
+    type: 'PIDPressure',
+    kind: 'pid',
+    under: ['KubeletHasInsufficientPID', 'kubelet has insufficient PID available'],
+    otherwise: ['KubeletHasSufficientPID', 'kubelet has sufficient PID available'],
+  }),
   setReady,
 ];
 
@@ -233,26 +238,20 @@ function setDeclaredFeatures(status: NodeStatus, { declaredFeatures }: NodeFacts
   else delete status.declaredFeatures;
 }
 
-function setPressure(
-  status: NodeStatus,
-  facts: NodeFacts,
-  type: string,
-  kind: 'memory' | 'disk' | 'pid',
-  reasons: readonly [string, string],
-  what: string,
-): void {
-  const under = facts.pressure(kind);
-  const message =
-    kind === 'disk'
-      ? under
-        ? 'kubelet has disk pressure'
-        : 'kubelet has no disk pressure'
-      : `kubelet has ${under ? 'insufficient' : 'sufficient'} ${what} available`;
-  setCondition(
-    status,
-    { type, status: under ? 'True' : 'False', reason: under ? reasons[0] : reasons[1], message },
-    facts.now,
-  );
+/** A pressure condition, with its reason and message for either state. */
+interface PressureCondition {
+  readonly type: string;
+  readonly kind: 'memory' | 'disk' | 'pid';
+  readonly under: readonly [reason: string, message: string];
+  readonly otherwise: readonly [reason: string, message: string];
+}
+
+function pressureSetter({ type, kind, under, otherwise }: PressureCondition): Setter {
+  return (status, facts) => {
+    const isUnder = facts.pressure(kind);
+    const [reason, message] = isUnder ? under : otherwise;
+    setCondition(status, { type, status: isUnder ? 'True' : 'False', reason, message }, facts.now);
+  };
 }
 
 function setReady(status: NodeStatus, facts: NodeFacts): void {

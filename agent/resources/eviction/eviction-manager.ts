@@ -155,13 +155,12 @@ export class EvictionManager {
         logger.debug({ pod: formatPod(pod) }, 'A critical pod is not evicted');
         continue;
       }
-      const { message, annotations } = evictionMessage(
-        pod,
+      const { message, annotations } = evictionMessage(pod, {
         resource,
-        consumption.containers(pod),
-        due,
-        host.observations,
-      );
+        containers: consumption.containers(pod),
+        thresholds: due,
+        observations: host.observations,
+      });
       const own = pod.spec.terminationGracePeriodSeconds;
       const most = settings.maxPodGracePeriodSeconds;
       const soft = most < 0 ? (own ?? DEFAULT_GRACE_SECONDS) : Math.min(most, own ?? most);

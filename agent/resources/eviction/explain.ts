@@ -148,13 +148,12 @@ function rankingOf(input: ExplainInput, signal: Signal): EvictionReport['ranking
       why: reasonOf(ranked, resource),
       ...(verdict === 'first'
         ? {
-            message: evictionMessage(
-              ranked.pod,
+            message: evictionMessage(ranked.pod, {
               resource,
-              consumption.containers(ranked.pod),
-              crossed,
-              input.host.observations,
-            ).message,
+              containers: consumption.containers(ranked.pod),
+              thresholds: crossed,
+              observations: input.host.observations,
+            }).message,
           }
         : {}),
     };

@@ -33,13 +33,18 @@ export const evictionWords = {
     `Container ${container} exceeded its local ephemeral storage limit "${limit}". `,
 };
 
+/** The resource that is short, what the pod's containers use of it, and the thresholds that may be crossed. */
+interface Shortage {
+  readonly resource: StarvedResource;
+  readonly containers: readonly ContainerConsumption[];
+  readonly thresholds: readonly Threshold[];
+  readonly observations: Observations;
+}
+
 /** Returns the message and the annotations of the event for a pod that is evicted because of a scarce resource. */
 export function evictionMessage(
   pod: Pod,
-  resource: StarvedResource,
-  containers: readonly ContainerConsumption[],
-  thresholds: readonly Threshold[],
-  observations: Observations,
+  { resource, containers, thresholds, observations }: Shortage,
 ): EvictionMessage {
   let message = `The node was low on resource: ${resource}. `;
   const crossed = thresholds.find(

@@ -59,7 +59,12 @@ export class ContainerCreation {
   async container(sandbox: SandboxId, sandboxConfig: SandboxConfig, config: ContainerConfig): Promise<ContainerId> {
     const { instance, clock, imageVolumes, facts } = this.#options;
     const name = dockerName(config.name, sandboxConfig.pod, config.attempt, instance);
-    const labels = containerLabels(instance, sandbox, sandboxConfig, config, clock.now());
+    const labels = containerLabels(config, {
+      instance,
+      sandboxId: sandbox,
+      sandbox: sandboxConfig,
+      nowMs: clock.now(),
+    });
     const { seccomp } = config.security;
     const seccompProfile =
       seccomp.type === 'Localhost' ? await this.#seccompProfile(seccomp.localhost ?? '') : undefined;

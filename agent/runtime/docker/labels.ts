@@ -60,13 +60,18 @@ export function sandboxLabels(instance: string, config: SandboxConfig, nowMs: nu
   };
 }
 
+/** Where a container belongs to. `nowMs` is the creation time that statuses report. */
+interface ContainerOrigin {
+  readonly instance: string;
+  readonly sandboxId: string;
+  readonly sandbox: SandboxConfig;
+  readonly nowMs: number;
+}
+
 /** The labels of a container, from its own configuration and that of its sandbox. */
 export function containerLabels(
-  instance: string,
-  sandboxId: string,
-  sandbox: SandboxConfig,
   config: ContainerConfig,
-  nowMs: number,
+  { instance, sandboxId, sandbox, nowMs }: ContainerOrigin,
 ): Record<string, string> {
   return {
     ...config.labels,

@@ -145,7 +145,8 @@ export async function containerConfig(request: ContainerRequest, deps: ConfigDep
     objects: deps.objects,
     services: deps.services,
     fieldValue: (of, path) => fieldValue(of, path, facts),
-    resourceValue: (whole, of, resource, divisor) => resourceValue(whole, of, resource, divisor, deps.allocatable()),
+    resourceValue: (whole, of, resource, divisor) =>
+      resourceValue(whole, of, { resource, divisor }, deps.allocatable()),
     fileText: deps.settings.envFiles ? (of, volume, path) => deps.volumes.fileText(of, volume, path) : undefined,
   });
   const lookup = (name: string): string | undefined => env.get(name);

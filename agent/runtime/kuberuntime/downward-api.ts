@@ -91,8 +91,7 @@ const OVERCOMMITTED = new Set(['cpu', 'memory', 'ephemeral-storage']);
 export function resourceValue(
   pod: Pod,
   container: Container,
-  resource: string,
-  divisor: string,
+  { resource, divisor }: { readonly resource: string; readonly divisor: string },
   allocatable: Readonly<Record<string, string>>,
 ): string {
   const [list = '', ...rest] = resource.split('.');

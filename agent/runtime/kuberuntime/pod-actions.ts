@@ -112,7 +112,8 @@ export function computePodActions(
     };
   }
   const kept = pod.spec.containers.filter(
-    (container) => regularAction(pod, container, status, lookups, draft) === 'keep',
+    (container) =>
+      regularAction(pod, { container, last: findContainer(status, container.name) }, lookups, draft) === 'keep',
   ).length;
   if (kept === 0 && draft.regular.length === 0) {
     return {
@@ -190,7 +191,7 @@ function initActions(pod: Pod, status: RuntimePodStatus, lookups: Lookups, draft
       continue;
     }
     if (past) {
-      if (isSidecar(container)) sidecarAction(container, index, last, lookups, start, draft);
+      if (isSidecar(container)) sidecarAction({ container, last, start: () => start.add(index) }, lookups, draft);
       continue;
     }
     latestSeen = true;
@@ -200,7 +201,7 @@ function initActions(pod: Pod, status: RuntimePodStatus, lookups: Lookups, draft
         break;
       case 'running':
         if (!isSidecar(container)) break;
-        if (sidecarAction(container, index, last, lookups, start, draft) === 'started') {
+        if (sidecarAction({ container, last, start: () => start.add(index) }, lookups, draft) === 'started') {
           if (index === init.length - 1) initialized = true;
           else start.add(index + 1);
         }
@@ -232,21 +233,25 @@ function initActions(pod: Pod, status: RuntimePodStatus, lookups: Lookups, draft
   return initialized;
 }
 
+interface Sidecar {
+  readonly container: Container;
+  readonly last: ContainerStatus;
+  /** Adds the container to those that are started. */
+  readonly start: () => void;
+}
+
 function sidecarAction(
-  container: Container,
-  index: number,
-  last: ContainerStatus,
+  { container, last, start }: Sidecar,
   { probes, resize }: Lookups,
-  start: Set<number>,
   draft: Draft,
 ): 'started' | 'waiting' {
   if (last.state !== 'running') {
-    start.add(index);
+    start();
     return 'waiting';
   }
   const restart = (reason: KillReason, message: string): void => {
     draft.kill.push({ id: last.id, container, reason, message });
-    start.add(index);
+    start();
   };
   if (container.startupProbe !== undefined) {
     const startup = probes('startup', last.id);
@@ -269,12 +274,10 @@ function sidecarAction(
 
 function regularAction(
   pod: Pod,
-  container: Container,
-  status: RuntimePodStatus,
+  { container, last }: { readonly container: Container; readonly last: ContainerStatus | undefined },
   { probes, resize }: Lookups,
   draft: Draft,
 ): 'keep' | 'change' {
-  const last = findContainer(status, container.name);
   if (last === undefined || last.state !== 'running') {
     if (!shouldStart(pod, container, last)) return 'change';
     draft.regular.push(container);

@@ -22,16 +22,16 @@ const MESSAGE_BYTES = 128;
 
 const MOST_LISTENERS = 30;
 
-/** Opens a connection to a port of the pod. */
-export type Dial = (port: number, signal: AbortSignal) => Promise<NodeJS.ReadWriteStream>;
+/** The ports of one pod. */
+export interface PodPorts {
+  /** Opens a connection to a port. */
+  readonly dial: (port: number, signal: AbortSignal) => Promise<NodeJS.ReadWriteStream>;
+  /** Returns the message that the client gets for a failed connection. */
+  readonly describe: (port: number, error: unknown) => string;
+}
 
 /** Serves until the client closes the connection. */
-export async function forwardOverSpdy(
-  transport: Duplex,
-  head: Buffer,
-  dial: Dial,
-  describe: (port: number, error: unknown) => string,
-): Promise<void> {
+export async function forwardOverSpdy(transport: Duplex, head: Buffer, ports: PodPorts): Promise<void> {
   const pairs = new Map<string, { data?: SpdyStream; error?: SpdyStream }>();
   const gone = new AbortController();
   const connection = new SpdyConnection(transport, head, (stream) => {
@@ -49,7 +49,7 @@ export async function forwardOverSpdy(
     if (pair.data !== undefined && pair.error !== undefined) {
       pairs.delete(request);
       // The client sees every failure as the end of its connection.
-      forwardPair(pair.data, pair.error, dial, describe, gone.signal).catch(() => transport.destroy());
+      forwardPair({ data: pair.data, error: pair.error }, ports, gone.signal).catch(() => transport.destroy());
     }
   });
   await connection.closed;
@@ -57,10 +57,8 @@ export async function forwardOverSpdy(
 }
 
 async function forwardPair(
-  data: SpdyStream,
-  error: SpdyStream,
-  dial: Dial,
-  describe: (port: number, error: unknown) => string,
+  { data, error }: { readonly data: SpdyStream; readonly error: SpdyStream },
+  { dial, describe }: PodPorts,
   signal: AbortSignal,
 ): Promise<void> {
   const port = Number(data.headers['port']);
@@ -106,12 +104,7 @@ function drained(stream: Duplex): Promise<void> {
 }
 
 /** Channel 2n is the data of the n-th port, 2n+1 its errors; each begins with the port in two bytes. */
-export function forwardOverChannels(
-  socket: WebSocket,
-  ports: readonly number[],
-  dial: Dial,
-  describe: (port: number, error: unknown) => string,
-): void {
+export function forwardOverChannels(socket: WebSocket, ports: readonly number[], { dial, describe }: PodPorts): void {
   const isBase64 = socket.protocol.includes('base64');
   const gone = new AbortController();
   const targets: (Duplex | undefined)[] = [];

@@ -37,11 +37,16 @@ export function offeredProtocols(request: IncomingMessage): string[] {
     .filter((part) => part !== '');
 }
 
+/** What an `upgrade` event has. `head` are the bytes that have arrived after the request. */
+export interface UpgradeRequest {
+  readonly request: IncomingMessage;
+  readonly socket: Duplex;
+  readonly head: Buffer;
+}
+
 /** Responds to the upgrade and waits for the streams. Throws if the client does not open them in time. */
 export async function acceptSpdyCommand(
-  request: IncomingMessage,
-  socket: Duplex,
-  head: Buffer,
+  { request, socket, head }: UpgradeRequest,
   wanted: WantedStreams,
   clock: Clock,
 ): Promise<RemoteCommand> {

@@ -8,15 +8,15 @@ import { newBadRequest, StatusError } from '../../../api/meta/status-error.ts';
 import type { PodHost } from '../pod-host.ts';
 import type { StreamIo } from '../../runtime/runtime.ts';
 import {
-  type Dial,
   forwardOverChannels,
   forwardOverSpdy,
+  type PodPorts,
   PORT_FORWARD_CHANNELS,
   PORT_FORWARD_PROTOCOL,
   TUNNEL_PROTOCOL,
 } from './port-forward.ts';
 import type { CommandOutcome, RemoteCommand, WantedStreams } from './remote-command.ts';
-import { acceptSpdyCommand, offeredProtocols } from './spdy-command.ts';
+import { acceptSpdyCommand, offeredProtocols, type UpgradeRequest } from './spdy-command.ts';
 import { acceptWebSocketCommand, WEBSOCKET_PROTOCOLS } from './websocket-command.ts';
 import type { RequestTarget } from '../request-target.ts';
 
@@ -60,6 +60,11 @@ export function streamTarget({ path, query }: RequestTarget): Target | undefined
 
 const MOST_MESSAGE_BYTES = 4 << 20;
 
+/** A request to upgrade its connection, with the stream that it asks for. */
+interface Upgrade extends UpgradeRequest {
+  readonly target: Target;
+}
+
 /**
  * Returns the handler of `upgrade` events. It answers every request and rejects for none; the socket is closed when the stream
  * ends.
@@ -77,14 +82,14 @@ export function createUpgrades(
   return async (request, socket, head, target) => {
     watchIdle(socket, options.idleTimeoutMs);
     socket.on('error', () => socket.destroy());
+    const upgrade = { request, socket, head, target };
     const isWebSocket = (request.headers.upgrade ?? '').toLowerCase() === 'websocket';
     const offered = (request.headers['sec-websocket-protocol'] ?? '').split(/, */);
     if (target.action === 'portForward' && isWebSocket && offered.includes(TUNNEL_PROTOCOL)) {
       delete request.headers['sec-websocket-protocol'];
-      await serveTunnel(options, request, socket, head, target, tunnels);
-    } else if (target.action === 'portForward')
-      await serveForward(options, request, socket, head, target, isWebSocket ? sockets : undefined);
-    else await serveCommand(options, request, socket, head, target, isWebSocket ? sockets : undefined);
+      await serveTunnel(options, upgrade, tunnels);
+    } else if (target.action === 'portForward') await serveForward(options, upgrade, isWebSocket ? sockets : undefined);
+    else await serveCommand(options, upgrade, isWebSocket ? sockets : undefined);
   };
 }
 
@@ -123,12 +128,7 @@ function answerPings(socket: WebSocket): void {
   });
 }
 
-function openWebSocket(
-  server: WebSocketServer,
-  request: IncomingMessage,
-  socket: Duplex,
-  head: Buffer,
-): Promise<WebSocket> {
+function openWebSocket(server: WebSocketServer, { request, socket, head }: Upgrade): Promise<WebSocket> {
   return new Promise((resolve, reject) => {
     socket.once('close', () => reject(new Error('the client is gone')));
     server.handleUpgrade(request, socket, head, (opened) => {
@@ -145,12 +145,10 @@ function wantedStreams(query: URLSearchParams): WantedStreams {
 
 async function serveCommand(
   options: UpgradeOptions,
-  request: IncomingMessage,
-  socket: Duplex,
-  head: Buffer,
-  target: Target,
+  upgrade: Upgrade,
   sockets: WebSocketServer | undefined,
 ): Promise<void> {
+  const { target } = upgrade;
   const { host, clock, logger } = options;
   const wanted = wantedStreams(target.query);
   if (!wanted.stdin && !wanted.stdout && !wanted.stderr)
@@ -159,8 +157,8 @@ async function serveCommand(
   const id = await host.resolveContainer(target.namespace, target.pod, target.uid, target.container);
   const command: RemoteCommand =
     sockets === undefined
-      ? await acceptSpdyCommand(request, socket, head, wanted, clock)
-      : acceptWebSocketCommand(await openWebSocket(sockets, request, socket, head), wanted);
+      ? await acceptSpdyCommand(upgrade, wanted, clock)
+      : acceptWebSocketCommand(await openWebSocket(sockets, upgrade), wanted);
   const io: StreamIo = {
     ...(command.stdin === undefined ? {} : { stdin: command.stdin }),
     ...(command.stdout === undefined ? {} : { stdout: command.stdout }),
@@ -186,12 +184,7 @@ async function serveCommand(
   await command.finish(outcome);
 }
 
-interface ForwardTarget {
-  readonly dial: Dial;
-  readonly describe: (port: number, error: unknown) => string;
-}
-
-async function forwardTarget(host: PodHost, target: Target): Promise<ForwardTarget> {
+async function forwardTarget(host: PodHost, target: Target): Promise<PodPorts> {
   const id = await host.resolveSandbox(target.namespace, target.pod, target.uid);
   return {
     dial: (port, signal) => host.portForward(id, port, signal),
@@ -200,32 +193,23 @@ async function forwardTarget(host: PodHost, target: Target): Promise<ForwardTarg
   };
 }
 
-async function serveTunnel(
-  options: UpgradeOptions,
-  request: IncomingMessage,
-  socket: Duplex,
-  head: Buffer,
-  target: Target,
-  tunnels: WebSocketServer,
-): Promise<void> {
-  const { dial, describe } = await forwardTarget(options.host, target);
-  const stream = createWebSocketStream(await openWebSocket(tunnels, request, socket, head));
+async function serveTunnel(options: UpgradeOptions, upgrade: Upgrade, tunnels: WebSocketServer): Promise<void> {
+  const forwarding = await forwardTarget(options.host, upgrade.target);
+  const stream = createWebSocketStream(await openWebSocket(tunnels, upgrade));
   stream.on('error', () => stream.destroy());
-  await forwardOverSpdy(stream, Buffer.alloc(0), dial, describe);
+  await forwardOverSpdy(stream, Buffer.alloc(0), forwarding);
 }
 
 async function serveForward(
   options: UpgradeOptions,
-  request: IncomingMessage,
-  socket: Duplex,
-  head: Buffer,
-  target: Target,
+  upgrade: Upgrade,
   sockets: WebSocketServer | undefined,
 ): Promise<void> {
+  const { request, socket, head, target } = upgrade;
   const ports = sockets === undefined ? [] : channelPorts(target.query);
-  const { dial, describe } = await forwardTarget(options.host, target);
+  const forwarding = await forwardTarget(options.host, target);
   if (sockets !== undefined) {
-    forwardOverChannels(await openWebSocket(sockets, request, socket, head), ports, dial, describe);
+    forwardOverChannels(await openWebSocket(sockets, upgrade), ports, forwarding);
     return;
   }
   const offered = offeredProtocols(request);
@@ -238,7 +222,7 @@ async function serveForward(
   socket.write(
     `HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: ${PORT_FORWARD_PROTOCOL}\r\n\r\n`,
   );
-  await forwardOverSpdy(socket, head, dial, describe);
+  await forwardOverSpdy(socket, head, forwarding);
 }
 
 /** Each port has two channels, and a channel's number is one byte. */

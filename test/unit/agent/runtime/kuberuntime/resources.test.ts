@@ -77,7 +77,8 @@ describe('resources of a pod as a whole', () => {
     const [container] = pod.spec.containers;
     assert.ok(container !== undefined);
     const node = { cpu: '8', memory: '10Gi', 'hugepages-2Mi': '4Mi' };
-    const tell = (resource: string, divisor = '1'): string => resourceValue(pod, container, resource, divisor, node);
+    const tell = (resource: string, divisor = '1'): string =>
+      resourceValue(pod, container, { resource, divisor }, node);
     assert.equal(tell('limits.cpu'), '2');
     assert.equal(tell('limits.memory', '1Gi'), '10');
     assert.equal(tell('limits.hugepages-2Mi'), '0');

@@ -18,12 +18,7 @@ it('a client that sends to ports which do not answer is held back after a megaby
     close: () => undefined,
   });
   const never = new Promise<never>(() => undefined);
-  forwardOverChannels(
-    socket as unknown as WebSocket,
-    [80, 81],
-    () => never,
-    () => '',
-  );
+  forwardOverChannels(socket as unknown as WebSocket, [80, 81], { dial: () => never, describe: () => '' });
   const message = (channel: number): Buffer => Buffer.concat([Buffer.from([channel]), Buffer.alloc(600_000)]);
   socket.emit('message', message(0), true);
   assert.equal(pauses, 0);
@@ -34,7 +29,7 @@ it('a client that sends to ports which do not answer is held back after a megaby
 /** Connects a client to the agent's side. */
 function connected(dial: () => Promise<never>): { client: SpdyConnection; served: Promise<void> } {
   const [near, far] = duplexPair();
-  const served = forwardOverSpdy(far, Buffer.alloc(0), dial, () => 'failed');
+  const served = forwardOverSpdy(far, Buffer.alloc(0), { dial, describe: () => 'failed' });
   return { client: new SpdyConnection(near, Buffer.alloc(0)), served };
 }
 

@@ -12,9 +12,11 @@ import { acceptSpdyCommand } from '../../../../../agent/server/streaming/spdy-co
 async function connected(): Promise<{ client: SpdyConnection; accepted: Promise<RemoteCommand> }> {
   const [near, far] = duplexPair();
   const accepted = acceptSpdyCommand(
-    { headers: { 'x-stream-protocol-version': 'v4.channel.k8s.io' } } as unknown as IncomingMessage,
-    far,
-    Buffer.alloc(0),
+    {
+      request: { headers: { 'x-stream-protocol-version': 'v4.channel.k8s.io' } } as unknown as IncomingMessage,
+      socket: far,
+      head: Buffer.alloc(0),
+    },
     { stdin: false, stdout: true, stderr: false, tty: true },
     systemClock,
   );
