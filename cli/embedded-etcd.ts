@@ -8,7 +8,7 @@ import type { EtcdMember } from '../controlplane/storage/etcd/etcd-members.ts';
 import { CommandError } from './command.ts';
 import type { EmbeddedEtcd } from './control-plane-bundle.ts';
 
-interface OwnEtcd {
+export interface OwnEtcd {
   readonly tls: GrpcTls;
   /** The URLs of the own member and of those that the cluster had when it joined. */
   readonly ownUrl: string;

@@ -3,7 +3,7 @@
  * `orchlet join --control-plane`.
  */
 import { randomBytes } from 'node:crypto';
-import { closeSync, fsyncSync, openSync, renameSync, rmSync, writeSync } from 'node:fs';
+import { closeSync, fsyncSync, openSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { quoteText } from '../../api/meta/quote.ts';
 import {
   findMember,
@@ -15,7 +15,7 @@ import {
 } from '../../controlplane/etcd/etcd-membership.ts';
 import { type Command, CommandError } from '../command.ts';
 import { dataDirectoryFlag } from '../data-directory.ts';
-import { removeMember, requireOwnEtcd } from '../embedded-etcd.ts';
+import { type OwnEtcd, removeMember, requireOwnEtcd } from '../embedded-etcd.ts';
 import { formatTable } from '../table.ts';
 
 const flags = { dataDir: dataDirectoryFlag('Host') } as const;
@@ -35,6 +35,29 @@ function rowOf({ member, status }: MemberHealth, leaderId: string | undefined): 
   ];
 }
 
+/** Whether the loss of one more voting member would stop the cluster. One or two members never bear a loss. */
+function isAtRisk(health: readonly MemberHealth[]): boolean {
+  const voters = health.filter(({ member }) => !member.isLearner);
+  const answering = voters.filter(({ status }) => status !== undefined).length;
+  const majority = Math.floor(voters.length / 2) + 1;
+  return voters.length >= 3 && answering <= majority;
+}
+
+/** Writes to a file beside `place`, which takes that name when it is complete. Resolves to the size in bytes. */
+async function saveSnapshot({ ownUrl, tls }: OwnEtcd, place: string): Promise<number> {
+  const partial = `${place}.${randomBytes(4).toString('hex')}.part`;
+  const file = openSync(partial, 'wx', 0o600);
+  try {
+    const bytes = await withMembers(ownUrl, tls, (one) => one.snapshot((part) => writeFileSync(file, part)));
+    fsyncSync(file);
+    renameSync(partial, place);
+    return bytes;
+  } finally {
+    closeSync(file);
+    rmSync(partial, { force: true });
+  }
+}
+
 export const etcdMembers: Command = {
   name: 'etcd members',
   summary: 'show the members of the etcd that orchlet runs',
@@ -52,9 +75,7 @@ export const etcdMembers: Command = {
         health.map((one) => rowOf(one, leaderId)),
       ),
     );
-    const voters = health.filter(({ member }) => !member.isLearner);
-    const spare = voters.filter(({ status }) => status !== undefined).length - (Math.floor(voters.length / 2) + 1);
-    return voters.length >= 3 && spare < 1 ? 1 : 0;
+    return isAtRisk(health) ? 1 : 0;
   },
 };
 
@@ -92,17 +113,8 @@ export const etcdSnapshot: Command = {
   async run(parsed, io) {
     const [place = ''] = parsed.arguments;
     const etcd = await requireOwnEtcd(String(parsed.values['dataDir']));
-    const partial = `${place}.${randomBytes(4).toString('hex')}.part`;
-    const file = openSync(partial, 'wx', 0o600);
-    try {
-      const bytes = await withMembers(etcd.ownUrl, etcd.tls, (one) => one.snapshot((part) => writeSync(file, part)));
-      fsyncSync(file);
-      renameSync(partial, place);
-      io.stdout.write(`${place} has the data of etcd (${(bytes / MEBIBYTE).toFixed(1)} MiB)\n`);
-    } finally {
-      closeSync(file);
-      rmSync(partial, { force: true });
-    }
+    const bytes = await saveSnapshot(etcd, place);
+    io.stdout.write(`${place} has the data of etcd (${(bytes / MEBIBYTE).toFixed(1)} MiB)\n`);
     return 0;
   },
 };
