@@ -59,6 +59,22 @@ async function writeStateFile(path: string, value: object): Promise<void> {
   await replaceFile(path, JSON.stringify(value), { mode: 0o600 });
 }
 
+/**
+ * Passes the content of a state file to `restore`, unless there is none. Throws a `StateError` with the kubelet's message if
+ * the file cannot be read or `restore` throws.
+ */
+export async function restoreStateFile(path: string, manager: string, restore: (json: unknown) => void): Promise<void> {
+  try {
+    const json = await readStateFile(path);
+    if (json !== undefined) restore(json);
+  } catch (error) {
+    throw new StateError(
+      `could not restore state from checkpoint: ${(error as Error).message}, please drain this node and delete the ${manager} checkpoint file ${JSON.stringify(path)} before restarting`,
+      { cause: error },
+    );
+  }
+}
+
 /** Where a manager stores its state, and the policy to which the state belongs. */
 export interface StateOptions {
   readonly directory: string;

@@ -4,15 +4,8 @@
  * start.
  */
 import { join } from 'node:path';
-import {
-  fnv32a,
-  goMap,
-  goStruct,
-  readStateFile,
-  StateError,
-  type StateOptions,
-  StateWriter,
-} from '../checkpoint-file.ts';
+import { fnv32a, goMap, goStruct, restoreStateFile, type StateOptions, StateWriter } from '../checkpoint-file.ts';
+import { ContainerTable } from '../container-table.ts';
 import { type CpuSet, formatCpuSet, NO_CPUS, parseCpuSet } from '../cpu-set.ts';
 
 const FILE = 'cpu_manager_state';
@@ -30,7 +23,7 @@ export class CpuState {
   shared: CpuSet = NO_CPUS;
   readonly #policy: string;
   readonly #writer: StateWriter;
-  readonly #assigned = new Map<string, Map<string, CpuSet>>();
+  readonly #assigned = new ContainerTable<CpuSet>();
 
   private constructor({ directory, policy, clock, logger }: StateOptions) {
     this.path = join(directory, FILE);
@@ -41,26 +34,16 @@ export class CpuState {
   /** Throws `StateError` if the file belongs to another policy or is corrupted. */
   static async load(options: StateOptions): Promise<CpuState> {
     const state = new CpuState(options);
-    try {
-      const json = await readStateFile(state.path);
-      if (json !== undefined) state.#restore(json);
-    } catch (error) {
-      throw new StateError(
-        `could not restore state from checkpoint: ${(error as Error).message}, please drain this node and delete the CPU manager checkpoint file ${JSON.stringify(state.path)} before restarting`,
-        { cause: error },
-      );
-    }
+    await restoreStateFile(state.path, 'CPU manager', (json) => state.#restore(json));
     return state;
   }
 
   exclusive(podUid: string, container: string): CpuSet | undefined {
-    return this.#assigned.get(podUid)?.get(container);
+    return this.#assigned.get(podUid, container);
   }
 
   assign(podUid: string, container: string, cpus: CpuSet): void {
-    const ofPod = this.#assigned.get(podUid) ?? new Map<string, CpuSet>();
-    ofPod.set(container, cpus);
-    this.#assigned.set(podUid, ofPod);
+    this.#assigned.set(podUid, container, cpus);
   }
 
   delete(podUid: string): void {
@@ -69,17 +52,16 @@ export class CpuState {
 
   /** Returns the exclusive sets of a pod by container name. */
   ofPod(podUid: string): ReadonlyMap<string, CpuSet> {
-    return this.#assigned.get(podUid) ?? new Map();
+    return this.#assigned.ofPod(podUid);
   }
 
   pods(): readonly string[] {
-    return [...this.#assigned.keys()];
+    return this.#assigned.pods();
   }
 
   allExclusive(): CpuSet {
     const all = new Set<number>();
-    for (const ofPod of this.#assigned.values())
-      for (const cpus of ofPod.values()) for (const cpu of cpus) all.add(cpu);
+    for (const cpus of this.#assigned.values()) for (const cpu of cpus) all.add(cpu);
     return all;
   }
 
@@ -88,11 +70,7 @@ export class CpuState {
   }
 
   #json(): CpuStateJson {
-    const entries: Record<string, Record<string, string>> = {};
-    for (const [pod, containers] of [...this.#assigned].sort(([a], [b]) => (a < b ? -1 : 1)))
-      entries[pod] = Object.fromEntries(
-        [...containers].sort(([a], [b]) => (a < b ? -1 : 1)).map(([name, cpus]) => [name, formatCpuSet(cpus)]),
-      );
+    const entries = this.#assigned.entries(formatCpuSet);
     const json = { policyName: this.#policy, defaultCpuSet: formatCpuSet(this.shared), entries };
     return {
       policyName: json.policyName,

@@ -8,11 +8,11 @@ import {
   goMap,
   goSlice,
   goStruct,
-  readStateFile,
-  StateError,
+  restoreStateFile,
   type StateOptions,
   StateWriter,
 } from '../checkpoint-file.ts';
+import { ContainerTable } from '../container-table.ts';
 
 const FILE = 'memory_manager_state';
 
@@ -57,7 +57,7 @@ export class MemoryState {
   machine: MachineState = {};
   readonly #policy: string;
   readonly #writer: StateWriter;
-  readonly #blocks = new Map<string, Map<string, readonly MemoryBlock[]>>();
+  readonly #blocks = new ContainerTable<readonly MemoryBlock[]>();
 
   private constructor({ directory, policy, clock, logger }: StateOptions) {
     this.path = join(directory, FILE);
@@ -68,30 +68,20 @@ export class MemoryState {
   /** Throws `StateError` if the file belongs to another policy or is corrupted. */
   static async load(options: StateOptions): Promise<MemoryState> {
     const state = new MemoryState(options);
-    try {
-      const json = (await readStateFile(state.path)) as MemoryStateJson | undefined;
-      if (json !== undefined) state.#restore(json);
-    } catch (error) {
-      throw new StateError(
-        `could not restore state from checkpoint: ${(error as Error).message}, please drain this node and delete the memory manager checkpoint file ${JSON.stringify(state.path)} before restarting`,
-        { cause: error },
-      );
-    }
+    await restoreStateFile(state.path, 'memory manager', (json) => state.#restore(json as MemoryStateJson));
     return state;
   }
 
   blocks(podUid: string, container: string): readonly MemoryBlock[] | undefined {
-    return this.#blocks.get(podUid)?.get(container);
+    return this.#blocks.get(podUid, container);
   }
 
   ofPod(podUid: string): ReadonlyMap<string, readonly MemoryBlock[]> {
-    return this.#blocks.get(podUid) ?? new Map();
+    return this.#blocks.ofPod(podUid);
   }
 
   assign(podUid: string, container: string, blocks: readonly MemoryBlock[]): void {
-    const ofPod = this.#blocks.get(podUid) ?? new Map<string, readonly MemoryBlock[]>();
-    ofPod.set(container, blocks);
-    this.#blocks.set(podUid, ofPod);
+    this.#blocks.set(podUid, container, blocks);
   }
 
   delete(podUid: string): void {
@@ -99,7 +89,7 @@ export class MemoryState {
   }
 
   pods(): readonly string[] {
-    return [...this.#blocks.keys()];
+    return this.#blocks.pods();
   }
 
   save(): Promise<void> {
@@ -107,12 +97,7 @@ export class MemoryState {
   }
 
   #json(): MemoryStateJson {
-    const byName = <T>([a]: readonly [string, T], [b]: readonly [string, T]): number => (a < b ? -1 : 1);
-    const entries = Object.fromEntries(
-      [...this.#blocks]
-        .sort(byName)
-        .map(([pod, containers]) => [pod, Object.fromEntries([...containers].sort(byName))]),
-    );
+    const entries = this.#blocks.entries((blocks) => blocks);
     const json = { policyName: this.#policy, machineState: this.machine, entries };
     return {
       policyName: json.policyName,
