@@ -4,8 +4,9 @@
  * stop --pods`).
  */
 import { mkdir, readFile } from 'node:fs/promises';
-import { isAbsolute, join } from 'node:path';
+import { isAbsolute, join, resolve } from 'node:path';
 import type { Agent } from '../agent/main.ts';
+import type { FlagTable, ParsedFlags } from '../api/component/flags.ts';
 import type { Logger } from '../api/component/logger.ts';
 import { isDiskFull } from '../api/machinery/disk-full.ts';
 import { replaceFile } from '../api/machinery/replace-file.ts';
@@ -52,4 +53,14 @@ export async function agentDirectory(recordDirectory = RECORD_DIRECTORY): Promis
   const recorded = (await readFile(join(recordDirectory, RECORD), 'utf8').catch(() => '')).trim();
   const isRunning = isAbsolute(recorded) && (await runningProcess(join(recorded, AGENT_PID_FILE))) !== undefined;
   return isRunning ? recorded : AGENT_DIRECTORY;
+}
+
+/**
+ * Returns the root directory of the agent that a command is for: that of `--root-dir`, else the one below a `--data-dir` on the
+ * command line, else that of the running agent.
+ */
+export async function chosenAgentDirectory({ values, given }: ParsedFlags<FlagTable>): Promise<string> {
+  const rootDirectory = String(values['rootDir']);
+  if (rootDirectory !== '') return resolve(rootDirectory);
+  return given.has('dataDir') ? join(resolve(String(values['dataDir'])), 'agent') : agentDirectory();
 }

@@ -7,29 +7,9 @@ import { compareQuantities, parseQuantity, QuantityError, wholeUnits, type Quant
 import type { Quantities, ResourceRequirements } from './pod-types.ts';
 import { each, isBlank } from './validation-rules.ts';
 
-const STANDARD_CONTAINER: ReadonlySet<string> = new Set(['cpu', 'memory', 'ephemeral-storage']);
-const STANDARD: ReadonlySet<string> = new Set([
-  'cpu',
-  'memory',
-  'ephemeral-storage',
-  'requests.cpu',
-  'requests.memory',
-  'requests.ephemeral-storage',
-  'limits.cpu',
-  'limits.memory',
-  'limits.ephemeral-storage',
-  'pods',
-  'resourcequotas',
-  'services',
-  'replicationcontrollers',
-  'secrets',
-  'configmaps',
-  'persistentvolumeclaims',
-  'storage',
-  'requests.storage',
-  'services.nodeports',
-  'services.loadbalancers',
-]);
+const COMPUTE = ['cpu', 'memory', 'ephemeral-storage'];
+const STANDARD_CONTAINER: ReadonlySet<string> = new Set(COMPUTE);
+/** The resources that count objects. */
 const INTEGER: ReadonlySet<string> = new Set([
   'pods',
   'resourcequotas',
@@ -40,6 +20,13 @@ const INTEGER: ReadonlySet<string> = new Set([
   'persistentvolumeclaims',
   'services.nodeports',
   'services.loadbalancers',
+]);
+const STANDARD: ReadonlySet<string> = new Set([
+  ...COMPUTE,
+  ...COMPUTE.flatMap((name) => [`requests.${name}`, `limits.${name}`]),
+  'storage',
+  'requests.storage',
+  ...INTEGER,
 ]);
 const HUGE_PAGES = 'hugepages-';
 const WHOLE = 1_000_000_000n;

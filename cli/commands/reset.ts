@@ -1,8 +1,8 @@
 /** `orchlet reset`: removes from this host what its agent and control plane have made there. */
-import { resolve, join } from 'node:path';
+import { resolve } from 'node:path';
 import { createInterface } from 'node:readline/promises';
 import { flag, UsageError } from '../../api/component/flags.ts';
-import { agentDirectory } from '../agent-process.ts';
+import { chosenAgentDirectory } from '../agent-process.ts';
 import { type Command, CommandError } from '../command.ts';
 import { dataDirectoryFlag, rootDirectoryFlag } from '../data-directory.ts';
 import type { CommandIo } from '../io.ts';
@@ -72,13 +72,10 @@ export const reset: Command = {
   examples: ['orchlet reset --dry-run', 'orchlet reset --purge --force'],
   async run(parsed, io) {
     const dataDirectory = resolve(String(parsed.values['dataDir']));
-    const given = String(parsed.values['rootDir']);
-    const isNamed = parsed.given.has('dataDir') || given !== '';
-    // A data directory on the command line selects the agent of that directory.
-    const usual = parsed.given.has('dataDir') ? join(dataDirectory, 'agent') : await agentDirectory();
+    const isNamed = parsed.given.has('dataDir') || parsed.values['rootDir'] !== '';
     const target = await resetTarget({
       dataDirectory,
-      rootDirectory: given === '' ? usual : resolve(given),
+      rootDirectory: await chosenAgentDirectory(parsed),
       timeoutMs: Number(parsed.values['timeout']),
       clock: io.clock,
     });

@@ -2,7 +2,7 @@
 import { join, resolve } from 'node:path';
 import { flag } from '../../api/component/flags.ts';
 import { STORAGE_FILE } from '../../controlplane/backup/backup.ts';
-import { AGENT_PID_FILE, agentDirectory } from '../agent-process.ts';
+import { AGENT_PID_FILE, chosenAgentDirectory } from '../agent-process.ts';
 import { type Command, CommandError } from '../command.ts';
 import { dataDirectoryFlag, rootDirectoryFlag } from '../data-directory.ts';
 import { runningProcess } from '../processes.ts';
@@ -37,10 +37,7 @@ export const stop: Command = {
   examples: ['orchlet stop', 'orchlet stop --pods'],
   async run(parsed, io) {
     const dataDirectory = resolve(String(parsed.values['dataDir']));
-    const given = String(parsed.values['rootDir']);
-    // A data directory on the command line selects the agent of that directory.
-    const usual = parsed.given.has('dataDir') ? join(dataDirectory, 'agent') : await agentDirectory();
-    const rootDirectory = given === '' ? usual : resolve(given);
+    const rootDirectory = await chosenAgentDirectory(parsed);
     const timeoutMs = Number(parsed.values['timeout']);
     const agent = await runningProcess(join(rootDirectory, AGENT_PID_FILE));
     const plane = await runningProcess(join(dataDirectory, `${STORAGE_FILE}.pid`));
