@@ -26,7 +26,7 @@ export interface AccessOptions {
   readonly hasClientCa: boolean;
   /** The requests without credentials that reach authorization: none, those for the health of the agent, or all. */
   readonly anonymous: 'none' | 'health' | 'any';
-  /** `--authentication-token-webhook`. */
+  /** The value of `--authentication-token-webhook`. */
   readonly tokenWebhook: boolean;
   readonly tokenTtlMs: number;
   readonly authorization: 'AlwaysAllow' | 'Webhook';

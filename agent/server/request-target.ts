@@ -19,7 +19,7 @@ export interface RequestTarget {
   readonly query: string;
 }
 
-/** Throws 400. */
+/** Throws a `StatusError` with code 400 for a target that is not valid. */
 export function parseTarget(target: string | undefined): RequestTarget {
   const { path: raw, query } = splitTarget(target ?? '/');
   const path = readPath(raw);

@@ -25,7 +25,7 @@ export interface RoutesOptions {
   /** Returns the whole response of `/configz`. */
   readonly config: () => object;
   readonly submitted: SubmittedPods | undefined;
-  /** `--enable-system-log-handler`. */
+  /** The value of `--enable-system-log-handler`. */
   readonly systemLogs: SystemLogsOptions | undefined;
   readonly splitLogStreams: boolean;
   readonly debugHandlers: boolean;

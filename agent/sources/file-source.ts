@@ -26,7 +26,7 @@ import { type PodReader, readManifest } from './static-pod.ts';
 interface FileSourceOptions {
   readonly path: string;
   readonly nodeName: string;
-  /** `--file-check-frequency`. */
+  /** The value of `--file-check-frequency`. */
   readonly checkMs: number;
   readonly clock: Clock;
   readonly logger: Logger;

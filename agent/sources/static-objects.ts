@@ -15,7 +15,7 @@ const MOST_BYTES = 1024 * 1024;
 const MOST_OBJECTS = 1000;
 const OWN = 'ConfigMap Secret'.split(' ');
 
-/** `ConfigMap/NAMESPACE/NAME`. */
+/** The key of an object: `ConfigMap/NAMESPACE/NAME`. */
 export type StaticObjectKey = string;
 
 /** The key of an object of the folder: `Kind/namespace/name`. */

@@ -15,9 +15,9 @@ import { type PodReader, readManifest } from './static-pod.ts';
 
 interface UrlSourceOptions {
   readonly url: string;
-  /** `--manifest-url-header`. */
+  /** The value of `--manifest-url-header`. */
   readonly headers: Readonly<Record<string, string>>;
-  /** `--http-check-frequency`. */
+  /** The value of `--http-check-frequency`. */
   readonly checkMs: number;
   readonly nodeName: string;
   readonly clock: Clock;

@@ -18,7 +18,7 @@ export class ExclusiveVolumes {
   /** Only one pod at a time may check which other pods have the volume. */
   readonly #queue = new SerialQueue();
 
-  /** `--root-dir`. */
+  /** The value of `--root-dir`. */
   constructor(rootDirectory: string) {
     this.#pods = join(rootDirectory, 'pods');
   }

@@ -22,7 +22,7 @@ export type PodCertificateSource = NonNullable<
   NonNullable<NonNullable<Volume['projected']>['sources']>[number]['podCertificate']
 >;
 
-/** PEM. */
+/** The private key and the certificates, both as PEM. */
 export interface CredentialBundle {
   readonly key: string;
   readonly chain: string;

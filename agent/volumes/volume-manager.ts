@@ -28,7 +28,7 @@ import { VolumeNotProcessedError, VolumeStepError } from './volume-failure.ts';
 import { type CsiMounts, isPayloadVolume, type ReadyVolume, VolumeSetUp } from './volume-set-up.ts';
 
 interface VolumeManagerOptions {
-  /** `--root-dir`. */
+  /** The value of `--root-dir`. */
   readonly rootDirectory: string;
   readonly client: Client | undefined;
   readonly clock: Clock;

@@ -47,7 +47,7 @@ export interface CsiMounts {
 }
 
 interface VolumeSetUpOptions {
-  /** `--root-dir`. */
+  /** The value of `--root-dir`. */
   readonly rootDirectory: string;
   readonly client: Client | undefined;
   readonly clock: Clock;

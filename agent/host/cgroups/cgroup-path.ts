@@ -17,7 +17,7 @@ export function cgroupPath(name: string): string {
 /** The settings on which names of cgroups depend. */
 export interface CgroupNaming {
   readonly driver: 'cgroupfs' | 'systemd';
-  /** `--cgroup-root`. */
+  /** The value of `--cgroup-root`. */
   readonly root: string;
 }
 

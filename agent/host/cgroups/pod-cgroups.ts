@@ -40,7 +40,7 @@ export interface PodCgroups {
 
 interface PodCgroupOptions {
   readonly manager: CgroupManager;
-  /** `--cgroups-per-qos`. */
+  /** The value of `--cgroups-per-qos`. */
   readonly perQos: boolean;
   readonly podPidsLimit: number;
   readonly cpuQuota: boolean;

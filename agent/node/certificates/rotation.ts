@@ -16,7 +16,7 @@ interface RotationOptions {
   readonly name: string;
   readonly clock: Clock;
   readonly logger: Logger;
-  /** 0 to 1. */
+  /** Returns a number from 0 to below 1. */
   readonly random: () => number;
   readonly request: (signal: AbortSignal) => Promise<{ certificatePem: string; keyPem: string }>;
   /** Whether a stored certificate still has the required names and addresses. */

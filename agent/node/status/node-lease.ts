@@ -19,7 +19,7 @@ interface NodeLeaseOptions {
   readonly durationSeconds: number;
   /** The uid of the registered node; `undefined` until it is registered. */
   readonly nodeUid: () => string | undefined;
-  /** 0 to 1. */
+  /** Returns a number from 0 to below 1. */
   readonly random: () => number;
 }
 

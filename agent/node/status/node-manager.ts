@@ -33,7 +33,7 @@ export interface NodeManagerOptions {
   readonly identity: NodeIdentity;
   readonly rootDirectory: string;
   readonly version: string;
-  /** `--node-ip`. */
+  /** The value of `--node-ip`. */
   readonly nodeIps: readonly string[];
   readonly registerNode: boolean;
   readonly maxPods: number;
@@ -50,7 +50,7 @@ export interface NodeManagerOptions {
   readonly leaseDurationSeconds: number;
   /** `--pod-cidr`: the pod CIDRs of a node without an API server. */
   readonly podCidr: string;
-  /** 0 to 1. */
+  /** Returns a number from 0 to below 1. */
   readonly random: () => number;
   /** Replaces the addresses of this host. */
   readonly addresses?: () => readonly string[];

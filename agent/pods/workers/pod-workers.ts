@@ -52,7 +52,7 @@ export interface PodSyncer {
 interface PodWorkersOptions {
   readonly clock: Clock;
   readonly logger: Logger;
-  /** `--sync-frequency`. */
+  /** The value of `--sync-frequency`. */
   readonly resyncMs: number;
   readonly random: () => number;
 }

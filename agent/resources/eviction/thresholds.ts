@@ -68,11 +68,11 @@ export interface Threshold {
 /** The configuration of the eviction manager. */
 export interface EvictionSettings {
   readonly thresholds: readonly Threshold[];
-  /** `--eviction-pressure-transition-period`. */
+  /** The value of `--eviction-pressure-transition-period`. */
   readonly transitionPeriodMs: number;
   /** `--eviction-max-pod-grace-period` for soft thresholds. Negative: the pod's own grace period applies. */
   readonly maxPodGracePeriodSeconds: number;
-  /** `--local-storage-capacity-isolation`. */
+  /** The value of `--local-storage-capacity-isolation`. */
   readonly localStorage: boolean;
 }
 

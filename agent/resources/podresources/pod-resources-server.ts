@@ -20,7 +20,7 @@ type Devices = ReadonlyMap<string, readonly PluginDevice[]>;
 export interface ResourceAccounts {
   containerDevices(podUid: string, container: string): Devices;
   allocatableDevices(): Devices;
-  /** Ascending. */
+  /** In ascending order. */
   exclusiveCpus(podUid: string, container: string): readonly number[];
   allocatableCpus(): readonly number[];
   memoryBlocks(podUid: string, container: string): readonly MemoryBlock[];

@@ -23,7 +23,7 @@ export interface CollectOptions {
   /** `/var/log/containers`, with links into the logs. */
   readonly containerLogsDirectory?: string;
   readonly podExists: (uid: string) => boolean;
-  /** `--maximum-dead-containers-per-container`. */
+  /** The value of `--maximum-dead-containers-per-container`. */
   readonly keptPerContainer?: number;
   /** `--maximum-dead-containers`; negative is no limit. */
   readonly keptInTotal?: number;
@@ -34,7 +34,7 @@ export interface CollectOptions {
 
 /** How many dead containers stay: `--maximum-dead-containers` and its neighbours. */
 export interface DeadContainerPolicy {
-  /** Negative: no limit. */
+  /** A negative number means no limit. */
   readonly keptPerContainer: number;
   readonly keptInTotal: number;
   /** Containers that were created before this time can be removed. */

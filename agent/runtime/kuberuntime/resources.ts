@@ -85,7 +85,7 @@ function memoryShareBytes(pod: Pod): number {
 /** The facts of the node on which the settings of containers depend. */
 export interface ResourceFacts {
   readonly memoryCapacityBytes: number;
-  /** `--cpu-cfs-quota`. */
+  /** The value of `--cpu-cfs-quota`. */
   readonly cpuQuota: boolean;
   readonly cpuPeriodUs: number;
   /** Set on a host that limits the swap of containers separately (cgroup v2). Absent: swap counts as their memory. */

@@ -10,7 +10,7 @@ export interface RuntimePodStatus {
   readonly uid: string;
   readonly name: string;
   readonly namespace: string;
-  /** Newest first. */
+  /** The newest comes first. */
   readonly sandboxes: readonly SandboxStatus[];
   /** All attempts, the newest first. */
   readonly containers: readonly ContainerStatus[];
@@ -30,7 +30,7 @@ export async function readRuntimeStatus(
   return assembleRuntimeStatus(pod, sandboxes, containers);
 }
 
-/** Pure. */
+/** Sorts what the runtime listed, the newest first. Pure. */
 export function assembleRuntimeStatus(
   pod: { readonly uid: string; readonly name: string; readonly namespace: string },
   sandboxes: readonly SandboxStatus[],

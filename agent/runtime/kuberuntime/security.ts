@@ -13,7 +13,7 @@ import type { UserNamespace } from './user-namespaces.ts';
 export interface SecuritySettings {
   /** `<root-dir>/seccomp`. */
   readonly seccompDirectory: string;
-  /** `--seccomp-default`. */
+  /** The value of `--seccomp-default`. */
   readonly seccompDefault: boolean;
 }
 

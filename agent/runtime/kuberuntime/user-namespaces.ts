@@ -24,7 +24,7 @@ interface IdRange {
 }
 
 interface UserNamespacesOptions {
-  /** `--root-dir`. */
+  /** The value of `--root-dir`. */
   readonly rootDirectory: string;
   readonly idsPerPod: number;
   readonly range: IdRange;

@@ -24,7 +24,7 @@ interface UpgradeOptions {
   readonly host: PodHost;
   readonly clock: Clock;
   readonly logger: Logger;
-  /** `--streaming-connection-idle-timeout`. */
+  /** The value of `--streaming-connection-idle-timeout`. */
   readonly idleTimeoutMs: number;
 }
 

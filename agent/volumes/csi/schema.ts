@@ -84,7 +84,7 @@ export const ACCESS_MODES = {
   singleNodeMultiWriter: 7,
 } as const;
 
-/** `VolumeUsage.Unit`. */
+/** The unit of `VolumeUsage` that counts bytes. */
 export const USAGE_BYTES = 1;
-/** The unit of VolumeUsage that counts inodes; 1 counts bytes. */
+/** The unit of `VolumeUsage` that counts inodes. */
 export const USAGE_INODES = 2;

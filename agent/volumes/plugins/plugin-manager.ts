@@ -60,7 +60,7 @@ const LONGEST_RETRY_MS = 122_000;
 const MOST_REGISTRATIONS_AT_ONCE = 16;
 /** The kernel has no longer path of a socket, so that no deeper directory has a usable one. */
 const LONGEST_SOCKET_PATH_BYTES = 107;
-/** Each is watched. */
+/** Each directory is watched. */
 const MOST_DIRECTORIES = 256;
 
 /** Owns the known sockets. A handler that rejects is called again, until the socket is gone. */

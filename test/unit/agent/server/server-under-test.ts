@@ -22,7 +22,8 @@ export interface ServerUnderTest {
   close(): Promise<void>;
 }
 
-const jane = { name: 'jane', uid: '', groups: [], extra: {} };
+/** The user as whom every request is authenticated, unless a test passes its own `access`. */
+export const jane = { name: 'jane', uid: '', groups: [], extra: {} };
 
 export async function startServerUnderTest(
   options: { readonly host: PodHost } & Partial<
@@ -38,6 +39,7 @@ export async function startServerUnderTest(
       | 'verbosity'
       | 'zpages'
       | 'access'
+      | 'clock'
     >
   >,
 ): Promise<ServerUnderTest> {

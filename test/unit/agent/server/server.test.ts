@@ -4,77 +4,27 @@ import { type AddressInfo, createServer } from 'node:net';
 import { connect } from 'node:tls';
 import { describe, it, type TestContext } from 'node:test';
 import type { PodHost } from '../../../../agent/server/pod-host.ts';
-import { startAgentServer } from '../../../../agent/server/server.ts';
-import { silentLogger } from '../../../../api/component/logger.ts';
 import { newStatusError } from '../../../../api/meta/status-error.ts';
-import { certificatePem, createCertificate } from '../../../../api/pki/certificate.ts';
-import { generateKey, privateKeyPem } from '../../../../api/pki/signing.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 import { until } from '../../../until.ts';
-import { startServerUnderTest } from './server-under-test.ts';
-
-const jane = { name: 'jane', uid: '', groups: [], extra: {} };
+import { jane, startServerUnderTest } from './server-under-test.ts';
 
 async function setUp(
   t: TestContext,
   broken: { authenticate?: boolean; authorize?: boolean; refusal?: (path: string, method: string) => string } = {},
 ) {
-  const keys = await generateKey('ecdsa');
-  const validity = { notBeforeMs: Date.UTC(2020, 0, 1), notAfterMs: Date.UTC(2100, 0, 1) };
-  const der = createCertificate(
-    {
-      subject: { commonName: 'n' },
-      publicKey: keys.publicKey,
-      ...validity,
-      names: { dns: ['n'], ip: [] },
-      keyUsages: ['digital signature'],
-      extendedKeyUsages: ['server auth'],
-    },
-    { privateKey: keys.privateKey },
-  );
   const away = (): never => {
     throw newStatusError(403, 'Forbidden', 'the agent may not ask that');
   };
   const host = { syncLoopHealth: () => '', pods: () => [], resolveContainer: async () => 'id' } as unknown as PodHost;
-  const server = await startAgentServer({
-    clock: new FakeClock(),
-    logger: silentLogger,
+  const server = await startServerUnderTest({
     host,
-    statistics: {
-      metrics: async () => '',
-      cadvisor: async () => '',
-      resource: async () => '',
-      probes: async () => '',
-      summary: async () => ({}),
-    },
-    config: () => ({}),
-    submitted: undefined,
-    systemLogs: undefined,
-    splitLogStreams: false,
-    verbosity: undefined,
-    zpages: {},
-    checkpoint: undefined,
-    debugHandlers: true,
+    clock: new FakeClock(),
     access: {
       authenticate: async () => (broken.authenticate === true ? away() : jane),
       refusal: async (_user, method, path) =>
         broken.authorize === true ? away() : (broken.refusal?.(path, method) ?? ''),
     },
-    tls: {
-      cert: certificatePem(der),
-      key: privateKeyPem(keys.privateKey),
-      clientCa: undefined,
-      minVersion: 'TLSv1.2',
-      ciphers: undefined,
-      groups: undefined,
-    },
-    enabled: true,
-    address: '127.0.0.1',
-    port: 0,
-    readOnlyPort: 0,
-    healthAddress: '127.0.0.1',
-    healthPort: 0,
-    idleTimeoutMs: 0,
   });
   t.after(() => server.close());
   /** Resolves to the status line of the response to a raw request. */
