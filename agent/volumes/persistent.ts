@@ -38,30 +38,30 @@ export async function resolveClaim(
 ): Promise<BoundVolume> {
   if (client === undefined) throw new Error('there is no API server to ask for persistent volume claims');
   const namespace = pod.metadata.namespace;
-  const of = `PVC ${namespace}/${reference.name}`;
+  const subject = `PVC ${namespace}/${reference.name}`;
   let claim: PersistentVolumeClaim;
   try {
     claim = (await client.get(persistentVolumeClaims, namespace, reference.name)) as PersistentVolumeClaim;
   } catch (error) {
     throw new VolumeNotProcessedError(
-      `error processing ${of}: failed to fetch PVC from API server: ${error instanceof Error ? error.message : String(error)}`,
+      `error processing ${subject}: failed to fetch PVC from API server: ${error instanceof Error ? error.message : String(error)}`,
       { cause: error },
     );
   }
   const owner = claim.metadata.ownerReferences?.find((entry) => entry.controller === true);
   if (reference.isPods && owner?.uid !== pod.metadata.uid)
     throw new VolumeNotProcessedError(
-      `${of} was not created for pod ${namespace}/${pod.metadata.name} (pod is not owner)`,
+      `${subject} was not created for pod ${namespace}/${pod.metadata.name} (pod is not owner)`,
     );
   const volumeName = claim.spec?.volumeName ?? '';
   if (volumeName === '' || claim.status?.phase !== 'Bound') {
     throw new VolumeNotProcessedError(
-      `error processing ${of}: PVC is not bound: it has non-bound phase ("${claim.status?.phase ?? ''}") or empty pvc.Spec.VolumeName ("${volumeName}")`,
+      `error processing ${subject}: PVC is not bound: it has non-bound phase ("${claim.status?.phase ?? ''}") or empty pvc.Spec.VolumeName ("${volumeName}")`,
     );
   }
   const volume = (await client.get(persistentVolumes, '', volumeName)) as unknown as PersistentVolume;
   if (volume.spec?.claimRef?.uid !== claim.metadata.uid) {
-    throw new VolumeNotProcessedError(`PV ${volumeName} is not bound to ${of}: its claimRef has another UID`);
+    throw new VolumeNotProcessedError(`PV ${volumeName} is not bound to ${subject}: its claimRef has another UID`);
   }
   const readOnly = reference.readOnly || volume.spec?.accessModes?.every((mode) => mode === 'ReadOnlyMany') === true;
   return { volume, claim, readOnly };

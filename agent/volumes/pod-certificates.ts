@@ -212,8 +212,8 @@ export class PodCertificates {
   ): never {
     const how = type === 'Denied' ? 'denied' : 'failed';
     const why = `reason=${JSON.stringify(reason)}`;
-    const was = type === 'Denied' ? 'was denied' : 'failed';
-    const text = `PodCertificateRequest ${request} ${was}, ${why}, message=${JSON.stringify(message)}`;
+    const outcome = type === 'Denied' ? 'was denied' : 'failed';
+    const text = `PodCertificateRequest ${request} ${outcome}, ${why}, message=${JSON.stringify(message)}`;
     this.#options.events.event(pod, 'Warning', type, text);
     credential.refused = `PodCertificateRequest was permanently ${how}: ${why} message=${JSON.stringify(message)}`;
     throw new Error(credential.refused);

@@ -49,8 +49,13 @@ export function readName(element: der.DerElement): ParsedName {
       attributes.push({ oid: der.readOid(type), value: der.readText(value) });
     }
   }
-  const of = (oid: string): string[] => attributes.filter((item) => item.oid === oid).map((item) => item.value);
-  return { commonName: of(COMMON_NAME).at(-1) ?? '', organizations: of(ORGANIZATION), attributes, raw: element.whole };
+  const valuesOf = (oid: string): string[] => attributes.filter((item) => item.oid === oid).map((item) => item.value);
+  return {
+    commonName: valuesOf(COMMON_NAME).at(-1) ?? '',
+    organizations: valuesOf(ORGANIZATION),
+    attributes,
+    raw: element.whole,
+  };
 }
 
 /** Returns 4 bytes for IPv4 and 16 bytes for IPv6. */

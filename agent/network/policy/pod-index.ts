@@ -58,9 +58,9 @@ export class PodIndex {
     this.#groupsOfNamespace = Map.groupBy(this.#groups, ([first]) => first?.pod.namespace ?? '');
     for (const group of this.#groups) {
       for (const [label, value] of Object.entries(group[0]?.pod.labels ?? {})) {
-        const of = labelKey(label, value);
-        const known = this.#groupsOfLabel.get(of);
-        if (known === undefined) this.#groupsOfLabel.set(of, [group]);
+        const key = labelKey(label, value);
+        const known = this.#groupsOfLabel.get(key);
+        if (known === undefined) this.#groupsOfLabel.set(key, [group]);
         else known.push(group);
       }
     }

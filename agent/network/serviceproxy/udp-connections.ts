@@ -30,18 +30,18 @@ export function outdatedConnections(family: Family, changes: readonly PortChange
   };
   for (const { before, after } of changes) {
     const now = new Map(after.filter(isUdp).map((port) => [port.id, port]));
-    for (const was of before.filter(isUdp)) {
-      const is = now.get(was.id);
-      const left = new Set(is === undefined ? [] : addressesOf(is));
-      for (const address of addressesOf(was))
-        if (!left.has(address)) for (const match of destinationsOf(was)) remove(...match, '--dst-nat', address);
-      if (is !== undefined && addressesOf(was).size === 0 && left.size > 0)
-        for (const match of destinationsOf(is)) remove(...match);
+    for (const previous of before.filter(isUdp)) {
+      const current = now.get(previous.id);
+      const left = new Set(current === undefined ? [] : addressesOf(current));
+      for (const address of addressesOf(previous))
+        if (!left.has(address)) for (const match of destinationsOf(previous)) remove(...match, '--dst-nat', address);
+      if (current !== undefined && addressesOf(previous).size === 0 && left.size > 0)
+        for (const match of destinationsOf(current)) remove(...match);
     }
     const known = new Set(before.map(({ id }) => id));
     // Clients may have sent to a node port or an address before the service had it.
-    for (const is of now.values())
-      if (!known.has(is.id) && addressesOf(is).size > 0) for (const match of destinationsOf(is)) remove(...match);
+    for (const port of now.values())
+      if (!known.has(port.id) && addressesOf(port).size > 0) for (const match of destinationsOf(port)) remove(...match);
   }
   return [...deletions.values()];
 }

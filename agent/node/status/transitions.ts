@@ -26,9 +26,9 @@ export function statusIsNow(node: string, reason: string): Transition {
 export function transitions(before: NodeObject, after: NodeObject): readonly Transition[] {
   const { name } = after.metadata;
   const changed = (after.status?.conditions ?? []).flatMap(({ type, status }) => {
-    const was = before.status?.conditions?.find((condition) => condition.type === type)?.status;
+    const previous = before.status?.conditions?.find((condition) => condition.type === type)?.status;
     const reasons = TRANSITIONS.get(type);
-    if (reasons === undefined || was === status) return [];
+    if (reasons === undefined || previous === status) return [];
     return [statusIsNow(name, status === 'True' ? reasons[0] : reasons[1])];
   });
   const [bootBefore, boot] = [before, after].map(({ status }) => status?.nodeInfo?.bootID ?? '');

@@ -123,14 +123,14 @@ function listChanges(
   before: readonly Entry[],
   after: readonly Entry[],
 ): Record<string, JsonValue> {
-  const byKey = (of: readonly Entry[]): ReadonlyMap<JsonValue | undefined, Entry> =>
-    new Map(of.map((entry) => [entry[mergeKey], entry] as const).toReversed());
+  const byKey = (entries: readonly Entry[]): ReadonlyMap<JsonValue | undefined, Entry> =>
+    new Map(entries.map((entry) => [entry[mergeKey], entry] as const).toReversed());
   const [previous, next] = [byKey(before), byKey(after)];
   const entries: JsonValue[] = [];
   for (const entry of after) {
-    const was = previous.get(entry[mergeKey]);
-    if (was !== undefined && jsonEqual(was, entry)) continue;
-    const gone = Object.keys(was ?? {}).filter((key) => entry[key] === undefined);
+    const known = previous.get(entry[mergeKey]);
+    if (known !== undefined && jsonEqual(known, entry)) continue;
+    const gone = Object.keys(known ?? {}).filter((key) => entry[key] === undefined);
     entries.push({ ...entry, ...Object.fromEntries(gone.map((key) => [key, null])) });
   }
   for (const entry of before) {

@@ -30,10 +30,10 @@ export function preemptionVictims(
   const preemptable = others.filter((other) => isPreemptable(critical, other));
   const missing = remaining(needs, preemptable);
   if (missing.length > 0) return { kind: 'impossible', missing };
-  const of = (wanted: ReturnType<typeof qosClass>): readonly Pod[] =>
+  const ofClass = (wanted: ReturnType<typeof qosClass>): readonly Pod[] =>
     preemptable.filter((pod) => qosClass(pod) === wanted);
-  const [bestEffort, burstable] = [of('BestEffort'), of('Burstable')];
-  const guaranteedVictims = closest(of('Guaranteed'), remaining(needs, [...bestEffort, ...burstable]));
+  const [bestEffort, burstable] = [ofClass('BestEffort'), ofClass('Burstable')];
+  const guaranteedVictims = closest(ofClass('Guaranteed'), remaining(needs, [...bestEffort, ...burstable]));
   const burstableVictims = closest(burstable, remaining(needs, [...bestEffort, ...guaranteedVictims]));
   const bestEffortVictims = closest(bestEffort, remaining(needs, [...burstableVictims, ...guaranteedVictims]));
   return { kind: 'victims', pods: [...bestEffortVictims, ...burstableVictims, ...guaranteedVictims] };

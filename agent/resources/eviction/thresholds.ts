@@ -116,15 +116,15 @@ export function parseThresholds(flags: ThresholdFlags): readonly Threshold[] {
     reclaim.set(signalOf(name), parseValue(text, signalOf(name), 'reclaim'));
   const grace = new Map<Signal, number>();
   for (const [name, text] of Object.entries(flags.softGracePeriod)) grace.set(signalOf(name), parseGrace(text));
-  const of = (list: Readonly<Record<string, string>>, graceOf: (signal: Signal) => number): Threshold[] =>
+  const parse = (list: Readonly<Record<string, string>>, graceOf: (signal: Signal) => number): Threshold[] =>
     Object.entries(list).flatMap(([name, text]) => {
       const signal = signalOf(name);
       const value = parseValue(text, signal, 'threshold');
       if ('percent' in value && (value.percent === 0 || value.percent === 1)) return [];
       return [{ signal, value, gracePeriodMs: graceOf(signal), minimumReclaim: reclaim.get(signal) }];
     });
-  const hard = of(flags.hard, () => 0);
-  const soft = of(flags.soft, (signal) => {
+  const hard = parse(flags.hard, () => 0);
+  const soft = parse(flags.soft, (signal) => {
     const found = grace.get(signal);
     if (found === undefined)
       throw new ThresholdError(`grace period must be specified for the soft eviction threshold ${signal}`);

@@ -40,14 +40,14 @@ export class ControllerReader implements CgroupReader {
   }
 
   async read(path: string): Promise<CgroupUsage | undefined> {
-    const of = (controller: keyof Controllers): Promise<Files> =>
+    const filesOf = (controller: keyof Controllers): Promise<Files> =>
       readCgroupFiles(FILES[controller], (name) => join(this.#roots[controller], path, name));
     const [cpu, cpuacct, memory, pids, blkio] = await Promise.all([
-      of('cpu'),
-      of('cpuacct'),
-      of('memory'),
-      of('pids'),
-      of('blkio'),
+      filesOf('cpu'),
+      filesOf('cpuacct'),
+      filesOf('memory'),
+      filesOf('pids'),
+      filesOf('blkio'),
     ]);
     if (!cpuacct.has('cpuacct.usage') && !memory.has('memory.usage_in_bytes')) return undefined;
     const bytes = blkio.get('blkio.throttle.io_service_bytes') ?? '';
@@ -64,16 +64,16 @@ export class ControllerReader implements CgroupReader {
 function cpuUsage(cpu: Files, cpuacct: Files): CgroupUsage['cpu'] {
   const ticks = parseFlatKeyed(cpuacct.get('cpuacct.stat') ?? '');
   const stat = parseFlatKeyed(cpu.get('cpu.stat') ?? '');
-  const of = (key: string): number => stat.get(key) ?? 0;
+  const count = (key: string): number => stat.get(key) ?? 0;
   return {
     usageNs: parseCount(cpuacct.get('cpuacct.usage')),
     userNs: (ticks.get('user') ?? 0) * TICK_NS,
     systemNs: (ticks.get('system') ?? 0) * TICK_NS,
-    periods: of('nr_periods'),
-    throttledPeriods: of('nr_throttled'),
-    throttledNs: of('throttled_time'),
-    burstPeriods: of('nr_bursts'),
-    burstNs: of('burst_time'),
+    periods: count('nr_periods'),
+    throttledPeriods: count('nr_throttled'),
+    throttledNs: count('throttled_time'),
+    burstPeriods: count('nr_bursts'),
+    burstNs: count('burst_time'),
     quotaUs: parseLimit(cpu.get('cpu.cfs_quota_us')) ?? 0,
     periodUs: parseCount(cpu.get('cpu.cfs_period_us')),
     shares: parseCount(cpu.get('cpu.shares')),
@@ -83,24 +83,24 @@ function cpuUsage(cpu: Files, cpuacct: Files): CgroupUsage['cpu'] {
 
 function memoryUsage(files: Files): CgroupUsage['memory'] {
   const stat = parseFlatKeyed(files.get('memory.stat') ?? '');
-  const of = (key: string): number => stat.get(`total_${key}`) ?? 0;
+  const total = (key: string): number => stat.get(`total_${key}`) ?? 0;
   const usageBytes = parseCount(files.get('memory.usage_in_bytes'));
-  const inactiveFileBytes = of('inactive_file');
+  const inactiveFileBytes = total('inactive_file');
   const limitBytes = parseLimit(files.get('memory.limit_in_bytes'));
   const swapLimitBytes = parseLimit(files.get('memory.memsw.limit_in_bytes'));
   return {
     usageBytes,
     workingSetBytes: Math.max(0, usageBytes - inactiveFileBytes),
-    rssBytes: of('rss'),
-    cacheBytes: of('cache'),
-    mappedBytes: of('mapped_file'),
-    swapBytes: of('swap'),
+    rssBytes: total('rss'),
+    cacheBytes: total('cache'),
+    mappedBytes: total('mapped_file'),
+    swapBytes: total('swap'),
     kernelBytes: parseCount(files.get('memory.kmem.usage_in_bytes')),
     maxUsageBytes: parseCount(files.get('memory.max_usage_in_bytes')),
-    activeFileBytes: of('active_file'),
+    activeFileBytes: total('active_file'),
     inactiveFileBytes,
-    pageFaults: of('pgfault'),
-    majorPageFaults: of('pgmajfault'),
+    pageFaults: total('pgfault'),
+    majorPageFaults: total('pgmajfault'),
     failures: parseCount(files.get('memory.failcnt')),
     oomKills: parseFlatKeyed(files.get('memory.oom_control') ?? '').get('oom_kill') ?? 0,
     limitBytes,

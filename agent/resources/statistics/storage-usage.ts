@@ -78,7 +78,7 @@ export class StorageUsage {
   async node(): Promise<NodeStorage> {
     const { rootDirectory } = this.#options;
     const answer = await this.#runtimeFilesystems();
-    const of = async (
+    const usageOf = async (
       list: readonly { readonly mountpoint: string; readonly usedBytes: number; readonly inodesUsed: number }[],
     ): Promise<NodeStorage['images']> => {
       const [first] = list;
@@ -89,7 +89,7 @@ export class StorageUsage {
       };
     };
     const root = await filesystemOf(rootDirectory);
-    const [images, containers] = [await of(answer.images), await of(answer.containers)];
+    const [images, containers] = [await usageOf(answer.images), await usageOf(answer.containers)];
     return {
       root,
       images: images.filesystem === undefined ? { ...images, filesystem: root } : images,

@@ -31,9 +31,9 @@ export class UnifiedReader implements CgroupReader {
 
   async #notFree(): Promise<number> {
     const meminfo = (await readCgroupFile(this.#meminfoFile)) ?? '';
-    const of = (name: string): number =>
+    const bytesOf = (name: string): number =>
       Number(new RegExp(`^${name}:\\s+(\\d+) kB`, 'm').exec(meminfo)?.[1] ?? 0) * 1024;
-    return of('MemTotal') - of('MemFree');
+    return bytesOf('MemTotal') - bytesOf('MemFree');
   }
 
   children(path: string): Promise<readonly string[]> {
@@ -60,18 +60,18 @@ export class UnifiedReader implements CgroupReader {
 
 function cpuUsage(files: Files): CgroupUsage['cpu'] {
   const stat = parseFlatKeyed(files.get('cpu.stat') ?? '');
-  const of = (key: string): number => stat.get(key) ?? 0;
+  const count = (key: string): number => stat.get(key) ?? 0;
   const weight = files.get('cpu.weight');
   const [quota = 'max', period = '100000'] = (files.get('cpu.max') ?? '').trim().split(' ');
   return {
-    usageNs: of('usage_usec') * 1000,
-    userNs: of('user_usec') * 1000,
-    systemNs: of('system_usec') * 1000,
-    periods: of('nr_periods'),
-    throttledPeriods: of('nr_throttled'),
-    throttledNs: of('throttled_usec') * 1000,
-    burstPeriods: of('nr_bursts'),
-    burstNs: of('burst_usec') * 1000,
+    usageNs: count('usage_usec') * 1000,
+    userNs: count('user_usec') * 1000,
+    systemNs: count('system_usec') * 1000,
+    periods: count('nr_periods'),
+    throttledPeriods: count('nr_throttled'),
+    throttledNs: count('throttled_usec') * 1000,
+    burstPeriods: count('nr_bursts'),
+    burstNs: count('burst_usec') * 1000,
     quotaUs: parseLimit(quota) ?? 0,
     periodUs: parseCount(period),
     shares: weight === undefined ? 0 : Math.round(2 + ((parseCount(weight) - 1) * 262_142) / 9999),
@@ -82,21 +82,21 @@ function cpuUsage(files: Files): CgroupUsage['cpu'] {
 function memoryUsage(files: Files, usageBytes: number): CgroupUsage['memory'] {
   const stat = parseFlatKeyed(files.get('memory.stat') ?? '');
   const events = parseFlatKeyed(files.get('memory.events') ?? '');
-  const of = (key: string): number => stat.get(key) ?? 0;
-  const inactiveFileBytes = of('inactive_file');
+  const count = (key: string): number => stat.get(key) ?? 0;
+  const inactiveFileBytes = count('inactive_file');
   return {
     usageBytes,
     workingSetBytes: Math.max(0, usageBytes - inactiveFileBytes),
-    rssBytes: of('anon'),
-    cacheBytes: of('file'),
-    mappedBytes: of('file_mapped'),
+    rssBytes: count('anon'),
+    cacheBytes: count('file'),
+    mappedBytes: count('file_mapped'),
     swapBytes: parseCount(files.get('memory.swap.current')),
-    kernelBytes: of('kernel'),
+    kernelBytes: count('kernel'),
     maxUsageBytes: parseCount(files.get('memory.peak')),
-    activeFileBytes: of('active_file'),
+    activeFileBytes: count('active_file'),
     inactiveFileBytes,
-    pageFaults: of('pgfault'),
-    majorPageFaults: of('pgmajfault'),
+    pageFaults: count('pgfault'),
+    majorPageFaults: count('pgmajfault'),
     failures: events.get('max') ?? 0,
     oomKills: events.get('oom_kill') ?? 0,
     limitBytes: parseLimit(files.get('memory.max')),

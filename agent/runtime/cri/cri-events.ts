@@ -93,7 +93,7 @@ function notify(event: Answer<'getContainerEvents'>, onEvent: (event: RuntimeEve
   });
 }
 
-async function look(client: CriClient): Promise<Map<string, Seen>> {
+async function listStates(client: CriClient): Promise<Map<string, Seen>> {
   const [{ items }, { containers }] = await Promise.all([
     client.call('listPodSandbox', {}),
     client.call('listContainers', {}),
@@ -109,17 +109,18 @@ async function look(client: CriClient): Promise<Map<string, Seen>> {
 /** Returns the events between two lists. Pure. */
 export function changes(before: View, after: View): readonly RuntimeEvent[] {
   const events: RuntimeEvent[] = [];
-  for (const [id, is] of after) {
-    const was = before.get(id);
-    if (was?.state === is.state) continue;
-    const add = (type: RuntimeEvent['type']): void => void events.push({ type, podUid: is.podUid, containerId: id });
-    if (is.sandbox) {
+  for (const [id, current] of after) {
+    const previous = before.get(id);
+    if (previous?.state === current.state) continue;
+    const add = (type: RuntimeEvent['type']): void =>
+      void events.push({ type, podUid: current.podUid, containerId: id });
+    if (current.sandbox) {
       add('sandbox-changed');
       continue;
     }
-    const state = CRI.containerStates[is.state];
-    if (was === undefined) add('created');
-    if (state === 'running' || (state === 'exited' && CRI.containerStates[was?.state ?? 0] !== 'running'))
+    const state = CRI.containerStates[current.state];
+    if (previous === undefined) add('created');
+    if (state === 'running' || (state === 'exited' && CRI.containerStates[previous?.state ?? 0] !== 'running'))
       add('started');
     if (state === 'exited' || state === 'unknown') add('stopped');
   }
@@ -166,18 +167,18 @@ async function compareLists(
     });
   let view: Map<string, Seen> | undefined;
   const stopListening = onOwnChange((begun) => {
-    const was = begun === undefined ? undefined : view?.get(begun.id);
+    const previous = begun === undefined ? undefined : view?.get(begun.id);
     // A start is reported without a list request only for a container that is new or was created. All other changes
     // need a list.
-    const isNews = was === undefined || CRI.containerStates[was.state] === 'created';
+    const isNews = previous === undefined || CRI.containerStates[previous.state] === 'created';
     if (begun === undefined || view === undefined || !flowing || !isNews || awaited.has(begun.id)) return stir();
     const { id, podUid, sandbox } = begun;
     view.set(id, { podUid, sandbox, state: sandbox ? CRI.sandboxReady : RUNNING });
-    if (!sandbox && was === undefined) onEvent({ type: 'created', podUid, containerId: id });
+    if (!sandbox && previous === undefined) onEvent({ type: 'created', podUid, containerId: id });
     onEvent({ type: sandbox ? 'sandbox-changed' : 'started', podUid, containerId: id });
   });
   try {
-    view = await look(client);
+    view = await listStates(client);
     onDisconnect();
     while (!signal.aborted) {
       if (!stirred) {
@@ -188,7 +189,7 @@ async function compareLists(
       if (stirred) await pause(clock, GATHER_MS, signal);
       if (signal.aborted) return;
       stirred = false;
-      const next = await look(client);
+      const next = await listStates(client);
       const found = changes(view, next);
       view = next;
       for (const id of awaited) if (isOver(next.get(id))) awaited.delete(id);

@@ -127,16 +127,16 @@ export class ContainerStates {
   }
 
   async #inspect(id: string): Promise<ContainerStatus> {
-    const look = (): Promise<Docker.ContainerInspectInfo> =>
+    const inspect = (): Promise<Docker.ContainerInspectInfo> =>
       this.#deps.client.call('inspect container', () => this.#deps.client.docker.getContainer(id).inspect());
-    let inspected = await look();
+    let inspected = await inspect();
     if (!inspected.State.Running) await this.#deps.logSettled(id);
     // The engine learns of the exit and of the OOM kill through separate events, and does not wait for the second.
     for (const delayMs of this.#stopped.has(id) ? [] : OOM_NEWS_MS) {
       const { State, HostConfig } = inspected;
       if (State.Running || State.ExitCode !== KILLED || State.OOMKilled || (HostConfig.Memory ?? 0) === 0) break;
       await this.#deps.clock.sleep(delayMs);
-      inspected = await look();
+      inspected = await inspect();
     }
     return containerStatus(
       inspected,

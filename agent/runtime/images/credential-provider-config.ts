@@ -46,7 +46,7 @@ export async function readCredentialProviders(path: string): Promise<readonly Cr
     try {
       providers.push(...providersOf(reader, parseYaml(await readFile(file, 'utf8')).value));
     } catch (error) {
-      reader.say('', error instanceof Error ? error.message : String(error));
+      reader.report('', error instanceof Error ? error.message : String(error));
     }
     problems.push(...reader.problems);
   }
@@ -86,39 +86,39 @@ class Reader {
     this.#file = file;
   }
 
-  say(path: string, what: string): void {
+  report(path: string, what: string): void {
     this.problems.push(`${this.#file}: ${path === '' ? '' : `${path}: `}${what}`);
   }
 
   fields(value: JsonValue | undefined, path: string, known: readonly string[]): Fields {
     if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-      this.say(path, 'must be an object');
+      this.report(path, 'must be an object');
       return new Map();
     }
     const fields = new Map(Object.entries(value));
     for (const name of fields.keys())
-      if (!known.includes(name)) this.say(path, `unknown field ${JSON.stringify(name)}`);
+      if (!known.includes(name)) this.report(path, `unknown field ${JSON.stringify(name)}`);
     return fields;
   }
 
   text(fields: Fields, name: string, path: string): string {
     const value = fields.get(name) ?? '';
     if (typeof value === 'string') return value;
-    this.say(`${path}.${name}`, 'must be a string');
+    this.report(`${path}.${name}`, 'must be a string');
     return '';
   }
 
   list(fields: Fields, name: string, path: string): readonly JsonValue[] {
     const value = fields.get(name) ?? [];
     if (Array.isArray(value)) return value;
-    this.say(`${path}.${name}`, 'must be a list');
+    this.report(`${path}.${name}`, 'must be a list');
     return [];
   }
 
   texts(fields: Fields, name: string, path: string): string[] {
     const list = this.list(fields, name, path);
     const texts = list.filter((entry): entry is string => typeof entry === 'string');
-    if (texts.length < list.length) this.say(`${path}.${name}`, 'must be a list of strings');
+    if (texts.length < list.length) this.report(`${path}.${name}`, 'must be a list of strings');
     return texts;
   }
 }
@@ -127,11 +127,11 @@ function providersOf(reader: Reader, value: JsonValue): CredentialProvider[] {
   const fields = reader.fields(value, '', ['apiVersion', 'kind', 'providers']);
   const apiVersion = reader.text(fields, 'apiVersion', '');
   if (!CONFIG_VERSIONS.includes(apiVersion) || fields.get('kind') !== 'CredentialProviderConfig') {
-    reader.say('', `must be a CredentialProviderConfig of ${CONFIG_VERSIONS.join(', ')}`);
+    reader.report('', `must be a CredentialProviderConfig of ${CONFIG_VERSIONS.join(', ')}`);
     return [];
   }
   const providers = reader.list(fields, 'providers', '');
-  if (providers.length === 0) reader.say('providers', 'at least 1 item in plugins is required');
+  if (providers.length === 0) reader.report('providers', 'at least 1 item in plugins is required');
   return providers.map((entry, index) => providerOf(reader, entry, `providers[${index}]`));
 }
 
@@ -139,19 +139,19 @@ function providerOf(reader: Reader, value: JsonValue, path: string): CredentialP
   const known = ['name', 'matchImages', 'defaultCacheDuration', 'apiVersion', 'args', 'env', 'tokenAttributes'];
   const fields = reader.fields(value, path, known);
   const name = reader.text(fields, 'name', path);
-  if (name === '') reader.say(`${path}.name`, 'is required');
+  if (name === '') reader.report(`${path}.name`, 'is required');
   if (/[/ ]/.test(name) || name === '.' || name === '..')
-    reader.say(`${path}.name`, `${JSON.stringify(name)} must be the name of a file, without '/' and spaces`);
+    reader.report(`${path}.name`, `${JSON.stringify(name)} must be the name of a file, without '/' and spaces`);
   const apiVersion = reader.text(fields, 'apiVersion', path);
   if (!PLUGIN_VERSIONS.includes(apiVersion))
-    reader.say(`${path}.apiVersion`, `${JSON.stringify(apiVersion)} is not one of ${PLUGIN_VERSIONS.join(', ')}`);
+    reader.report(`${path}.apiVersion`, `${JSON.stringify(apiVersion)} is not one of ${PLUGIN_VERSIONS.join(', ')}`);
   const matchImages = reader.texts(fields, 'matchImages', path);
-  if (matchImages.length === 0) reader.say(`${path}.matchImages`, 'at least 1 item in matchImages is required');
+  if (matchImages.length === 0) reader.report(`${path}.matchImages`, 'at least 1 item in matchImages is required');
   for (const pattern of matchImages) {
     try {
       checkImagePattern(pattern);
     } catch (error) {
-      reader.say(
+      reader.report(
         `${path}.matchImages`,
         `${JSON.stringify(pattern)}: match image is invalid: ${(error as Error).message}`,
       );
@@ -161,7 +161,7 @@ function providerOf(reader: Reader, value: JsonValue, path: string): CredentialP
     ? tokenAttributesOf(reader, fields.get('tokenAttributes'), `${path}.tokenAttributes`)
     : undefined;
   if (tokenAttributes !== undefined && apiVersion !== CURRENT_VERSION)
-    reader.say(`${path}.tokenAttributes`, `tokenAttributes is only supported for ${CURRENT_VERSION} API version`);
+    reader.report(`${path}.tokenAttributes`, `tokenAttributes is only supported for ${CURRENT_VERSION} API version`);
   return {
     name,
     apiVersion,
@@ -177,12 +177,12 @@ function durationOf(reader: Reader, fields: Fields, path: string): number {
   const at = `${path}.defaultCacheDuration`;
   const text = reader.text(fields, 'defaultCacheDuration', path);
   if (text === '') {
-    reader.say(at, 'is required');
+    reader.report(at, 'is required');
     return 0;
   }
   const parsed = parseDuration(text);
-  if (parsed === undefined) reader.say(at, `${JSON.stringify(text)} is no duration`);
-  else if (parsed < 0) reader.say(at, 'must be greater than or equal to 0');
+  if (parsed === undefined) reader.report(at, `${JSON.stringify(text)} is no duration`);
+  else if (parsed < 0) reader.report(at, 'must be greater than or equal to 0');
   return parsed ?? 0;
 }
 
@@ -205,20 +205,20 @@ function tokenAttributesOf(reader: Reader, value: JsonValue | undefined, path: s
     'optionalServiceAccountAnnotationKeys',
   ]);
   const audience = reader.text(fields, 'serviceAccountTokenAudience', path);
-  if (audience === '') reader.say(`${path}.serviceAccountTokenAudience`, 'is required');
+  if (audience === '') reader.report(`${path}.serviceAccountTokenAudience`, 'is required');
   const requires = fields.get('requireServiceAccount');
-  if (typeof requires !== 'boolean') reader.say(`${path}.requireServiceAccount`, 'is required: true or false');
+  if (typeof requires !== 'boolean') reader.report(`${path}.requireServiceAccount`, 'is required: true or false');
   const cacheType = CACHE_TYPES.find((type) => type === fields.get('cacheType'));
-  if (cacheType === undefined) reader.say(`${path}.cacheType`, `is required: one of ${CACHE_TYPES.join(', ')}`);
+  if (cacheType === undefined) reader.report(`${path}.cacheType`, `is required: one of ${CACHE_TYPES.join(', ')}`);
   const requiredAnnotations = annotationKeys(reader, fields, 'requiredServiceAccountAnnotationKeys', path);
   const optionalAnnotations = annotationKeys(reader, fields, 'optionalServiceAccountAnnotationKeys', path);
   if (requires === false && requiredAnnotations.length > 0)
-    reader.say(
+    reader.report(
       `${path}.requiredServiceAccountAnnotationKeys`,
       'requireServiceAccount cannot be false when requiredServiceAccountAnnotationKeys is set',
     );
   if (requiredAnnotations.some((key) => optionalAnnotations.includes(key)))
-    reader.say(path, 'annotation keys cannot be both required and optional');
+    reader.report(path, 'annotation keys cannot be both required and optional');
   return {
     audience,
     requiresServiceAccount: requires === true,
@@ -231,8 +231,8 @@ function tokenAttributesOf(reader: Reader, value: JsonValue | undefined, path: s
 function annotationKeys(reader: Reader, fields: Fields, name: string, path: string): string[] {
   const keys = reader.texts(fields, name, path);
   for (const [index, key] of keys.entries()) {
-    if (!ANNOTATION_KEY.test(key)) reader.say(`${path}.${name}`, `${JSON.stringify(key)} is no name of an annotation`);
-    if (keys.indexOf(key) !== index) reader.say(`${path}.${name}`, `${JSON.stringify(key)} stands twice`);
+    if (!ANNOTATION_KEY.test(key)) reader.report(`${path}.${name}`, `${JSON.stringify(key)} is no name of an annotation`);
+    if (keys.indexOf(key) !== index) reader.report(`${path}.${name}`, `${JSON.stringify(key)} stands twice`);
   }
   return keys;
 }

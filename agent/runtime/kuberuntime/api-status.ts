@@ -54,15 +54,15 @@ function phasePart({ pod, previous, terminal, ended }: StatusInput, containers: 
 
 function containerPart(input: StatusInput): PodStatus {
   const { pod, previous } = input;
-  const of = (kind: ContainerKind): ContainerStatusJson[] =>
+  const statusesOf = (kind: ContainerKind): ContainerStatusJson[] =>
     allContainers(pod)
       .filter((entry) => entry.kind === kind)
       .map((entry) => containerStatus(input, entry.container, kind));
-  const regular = of('regular')
+  const regular = statusesOf('regular')
     .toSorted((a, b) => (a.name < b.name ? -1 : 1))
     .map((entry) => withDeviceHealth(entry, input.deviceHealth(entry.name)));
-  const init = of('init');
-  const ephemeral = of('ephemeral');
+  const init = statusesOf('init');
+  const ephemeral = statusesOf('ephemeral');
   return {
     qosClass: qosClass(pod),
     startTime: previous?.startTime ?? formatTime(input.nowMs),
