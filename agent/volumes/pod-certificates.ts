@@ -45,8 +45,8 @@ interface Waiting {
 interface Issued extends CredentialBundle {
   readonly renewAtMs: number;
   readonly expiresAtMs: number;
-  toldOverdue: boolean;
-  toldExpired: boolean;
+  hasReportedOverdue: boolean;
+  hasReportedExpired: boolean;
 }
 
 interface Credential {
@@ -199,8 +199,8 @@ export class PodCertificates {
       chain: cleanChain(status.certificateChain ?? ''),
       renewAtMs: momentOf(status.beginRefreshAt, now) + Math.floor(random() * JITTER_MS),
       expiresAtMs: momentOf(status.notAfter, now),
-      toldOverdue: false,
-      toldExpired: false,
+      hasReportedOverdue: false,
+      hasReportedExpired: false,
     };
   }
 
@@ -221,13 +221,13 @@ export class PodCertificates {
 
   #reportAge(pod: Pod, issued: Issued): void {
     const { clock, events } = this.#options;
-    if (clock.now() > issued.renewAtMs + OVERDUE_MS && !issued.toldOverdue) {
+    if (clock.now() > issued.renewAtMs + OVERDUE_MS && !issued.hasReportedOverdue) {
       events.event(pod, 'Warning', 'CertificateOverdueForRefresh', 'PodCertificate refresh overdue');
-      issued.toldOverdue = true;
+      issued.hasReportedOverdue = true;
     }
-    if (clock.now() > issued.expiresAtMs && !issued.toldExpired) {
+    if (clock.now() > issued.expiresAtMs && !issued.hasReportedExpired) {
       events.event(pod, 'Warning', 'CertificateExpired', 'PodCertificate expired');
-      issued.toldExpired = true;
+      issued.hasReportedExpired = true;
     }
   }
 }

@@ -237,7 +237,7 @@ describe('methods and paths', () => {
     },
   ]);
 
-  test('the version tells what it emulates', async () => {
+  test('the version states which release it emulates', async () => {
     const version = JSON.parse((await call({ path: '/version' })).text) as Record<string, string>;
     assert.deepEqual([version['emulationMinor'], version['minCompatibilityMinor']], ['36', '35']);
   });

@@ -231,7 +231,8 @@ function tokenAttributesOf(reader: Reader, value: JsonValue | undefined, path: s
 function annotationKeys(reader: Reader, fields: Fields, name: string, path: string): string[] {
   const keys = reader.texts(fields, name, path);
   for (const [index, key] of keys.entries()) {
-    if (!ANNOTATION_KEY.test(key)) reader.report(`${path}.${name}`, `${JSON.stringify(key)} is no name of an annotation`);
+    if (!ANNOTATION_KEY.test(key))
+      reader.report(`${path}.${name}`, `${JSON.stringify(key)} is no name of an annotation`);
     if (keys.indexOf(key) !== index) reader.report(`${path}.${name}`, `${JSON.stringify(key)} stands twice`);
   }
   return keys;

@@ -25,6 +25,6 @@ for (const [name, fault] of [
   });
 }
 
-test('a command that ends well is not disturbed', () => {
+test('a command that succeeds is not disturbed', () => {
   assert.equal(runWith('').status, 0);
 });

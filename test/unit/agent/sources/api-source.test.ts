@@ -8,7 +8,7 @@ import { pods as podsResource } from '../../../../api/machinery/resources.ts';
 import { FakeClient } from '../../../fakes/fake-client.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 
-it('pods of the API server are not static, and not critical to the node, whatever their annotations say', async () => {
+it('pods of the API server are not static, and not critical to the node, whatever their annotations state', async () => {
   const clock = new FakeClock();
   const client = new FakeClient(clock);
   for (const source of ['file', 'http', 'submitted', ''])

@@ -89,7 +89,7 @@ describe('ConfigMaps and Secrets beside static pods', () => {
     assert.equal(await objects.secret(pod, 'other'), undefined);
   });
 
-  it('are not given to pods of the API, whatever these say about themselves', async (t) => {
+  it('are not given to pods of the API, whatever their annotations state', async (t) => {
     const { pods, objects } = await setUp(t, { 'a.yaml': `${MAP}---\n${SECRET}`, 'pod.yaml': POD });
     const [pod] = pods();
     assert.ok(pod !== undefined);

@@ -9,7 +9,7 @@ const LOGGING = join(import.meta.dirname, '../../../../api/component/logging.ts'
 const CLOCK = join(import.meta.dirname, '../../../../api/machinery/clock.ts');
 
 for (const format of ['text', 'json']) {
-  test(`a ${format} log that cannot be written neither throws nor ends the process, and its check says so`, () => {
+  test(`a ${format} log that cannot be written neither throws nor ends the process, and its check reports that`, () => {
     const program = `
       const { createLogger } = await import(${JSON.stringify(LOGGING)});
       const { systemClock, keepAlive } = await import(${JSON.stringify(CLOCK)});

@@ -188,7 +188,7 @@ describe('a host whose systemd does not answer', () => {
     ['without busctl', 'spawn busctl ENOENT'],
     ['without a bus', 'Failed to connect to bus: No such file or directory'],
   ] as const) {
-    test(`${what} has its limits written to the files, and says so once`, async () => {
+    test(`${what} has its limits written to the files, which is logged once`, async () => {
       const { root, refuse, warnings, manager } = await hostOf(2);
       for (const method of ['StartTransientUnit', 'SetUnitProperties', 'StopUnit']) refuse.set(method, why);
       for (const [file, text] of [

@@ -201,7 +201,7 @@ test('running once ends when every pod runs or has ended', async () => {
   assert.equal(await ended, 'ran 2 pods once');
 });
 
-test('running once with nothing to run ends as well', async () => {
+test('running once without pods ends too', async () => {
   const clock = new FakeClock();
   const ended = waitForPods({ pods: () => [], sourcesReady: () => true }, clock, new AbortController().signal);
   await clock.advance(3000);

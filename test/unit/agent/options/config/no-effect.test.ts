@@ -43,7 +43,7 @@ function another(row: AnyOption): readonly [text: string, value: FlagTypes[FlagT
 const silent = Object.values<AnyOption>(agentOptions).filter(({ noEffect }) => noEffect !== undefined);
 
 for (const row of silent.filter(({ name }) => name !== ''))
-  test(`--${row.name} says once why it has no effect`, () => {
+  test(`--${row.name} is logged once with the reason why it has no effect`, () => {
     const flag = `--${row.name}=${another(row)[0]}`;
     const told = parseFlags(agentFlags, [flag, flag]).warnings.filter((text) => text.includes('has no effect'));
     assert.deepEqual(told, [`Flag --${row.name} has no effect: ${row.noEffect}`]);
@@ -52,7 +52,7 @@ for (const row of silent.filter(({ name }) => name !== ''))
 for (const row of silent) {
   const path = row.config?.path;
   if (path === undefined) continue;
-  test(`${path} in the file says once why it has no effect`, async () => {
+  test(`${path} in the file is logged once with the reason why it has no effect`, async () => {
     const file = join(directory, `${path}.json`);
     const fields = path
       .split('.')

@@ -57,7 +57,7 @@ describe('a resize', () => {
     ]);
   });
 
-  it('that goes wrong says so, once, and is tried again', () => {
+  it('that fails is logged once, and is retried', () => {
     const { allocations, events } = setUp();
     allocations.decide(pod('u', '1'));
     const wished = pod('u', '2', { generation: 2 });

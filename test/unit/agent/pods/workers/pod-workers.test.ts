@@ -211,7 +211,7 @@ describe('pod workers', () => {
     await stop();
   });
 
-  it("look again after 10 s when something failed, and at the back-off's end when something waits", async () => {
+  it('sync again after 10 s when something failed, and at the end of the back-off when something waits', async () => {
     const { clock, syncer, workers } = setUp();
     syncer.outcome = { ended: false, errors: [new Error('no')], retryAtMs: undefined };
     workers.update(pod('a'));

@@ -86,7 +86,7 @@ describe('the limits of a pod for storage', () => {
     );
   });
 
-  it('of an emptyDir that is zero is none', () => {
+  it('of zero does not limit an emptyDir', () => {
     assert.equal(exceeded(pod({ name: 'web', emptyDirLimit: '0' })), undefined);
   });
 

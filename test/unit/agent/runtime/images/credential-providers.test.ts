@@ -148,7 +148,7 @@ describe('a credential provider plugin', () => {
     ['Global', 1],
   ];
   for (const [cacheKeyType, expected] of scopes) {
-    it(`is remembered for what it says: ${cacheKeyType}`, async () => {
+    it(`is cached for the scope that it names: ${cacheKeyType}`, async () => {
       const { providers, answer, runs } = await setUp();
       await answer({ cacheKeyType, auth: {} });
       for (const image of ['a.example.com/one', 'a.example.com/one', 'a.example.com/two', 'b.example.com/one'])
@@ -203,7 +203,7 @@ describe('a credential provider plugin', () => {
     ],
   ];
   for (const [what, response, exit, message] of failures) {
-    it(`that answers with ${what} gives none, and the log says why`, async () => {
+    it(`that answers with ${what} yields no credentials, and the reason is logged`, async () => {
       const { providers, answer, bin, problems } = await setUp();
       await answer(response);
       await writeFile(join(bin, 'exit'), exit);

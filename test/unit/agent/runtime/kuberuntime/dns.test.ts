@@ -68,7 +68,7 @@ describe("a pod's resolver", () => {
     ['2048 characters of them', Array.from({ length: 9 }, (_, index) => `${index}${'d'.repeat(249)}`), 8],
     ['none of more than 253', ['a', 'b'.repeat(254), 'c'], 2],
   ] as const) {
-    it(`has ${what} at most, and says so`, () => {
+    it(`has ${what} at most, and reports the limit`, () => {
       const [config, said] = resolver({ dnsPolicy: 'None', dnsConfig: { nameservers: ['1'], searches } });
       assert.equal(config.searches.length, kept);
       assert.deepEqual(said, [

@@ -20,7 +20,7 @@ describe('a file of variables', () => {
     ['D', '$(A) "as it stands" \\n'],
     ['E', ''],
   ] as const) {
-    it(`says of ${key} what stands there`, () => assert.equal(environmentFileValue(text, key), value));
+    it(`yields the value of ${key}`, () => assert.equal(environmentFileValue(text, key), value));
   }
   for (const [wrong, problem] of [
     ['A', /at line 1: missing '='/],

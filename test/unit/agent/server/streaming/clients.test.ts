@@ -276,7 +276,7 @@ for (const way of ways) {
       ['WebSocket', WEBSOCKET, byWebSocket],
     ] as const) {
       for (const protocol of protocols) {
-        it(`over ${kind} ${protocol} says both outputs and the exit code`, async () => {
+        it(`over ${kind} ${protocol} reports both outputs and the exit code`, async () => {
           const said = await run(way, protocol, { command: ['exit', '7'] });
           assert.deepEqual([said.stdout, said.stderr], ['out', 'err']);
           if (/^v[45]/.test(protocol)) assert.equal(exitCodeOf(said.error), '7');
