@@ -1,9 +1,8 @@
 /** Creates a host's `/sys/devices/system` as files from a short description: sockets, NUMA nodes, cores, threads and memory. */
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
-import { mkdtemp } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { type HostTopology, readHostTopology } from '../../agent/resources/managers/topology/host-topology.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 export interface Machine {
   readonly sockets: number;
@@ -25,7 +24,7 @@ export interface Machine {
 /** Returns the root of the tree, which is two directories below a new temporary directory. */
 export async function sysfsTree(machine: Machine): Promise<string> {
   const { sockets, nodesPerSocket = 1, coresPerNode, threads = 1, coresPerCache = coresPerNode } = machine;
-  const root = join(await mkdtemp(join(tmpdir(), 'sysfs-')), 'devices', 'system');
+  const root = join(temporaryFolder(), 'devices', 'system');
   const write = (path: string, text: string): void => {
     mkdirSync(dirname(join(root, path)), { recursive: true });
     writeFileSync(join(root, path), `${text}\n`);
