@@ -1,4 +1,4 @@
-/** What managers have allocated, by the uid of the pod and the name of the container. The states of the managers own one each. */
+/** What managers have allocated, by the uid of the pod and the name of the container. Each manager's state owns one table. */
 export class ContainerTable<T> {
   readonly #pods = new Map<string, Map<string, T>>();
 
