@@ -30,10 +30,17 @@ function read(structName: string): Texts {
   folder ??= modelsFolder();
   for (const name of modelNames(structName)) {
     const file = join(folder, `${name}.d.ts`);
-    if (existsSync(file)) return parse(readFileSync(file, 'utf8'));
+    if (existsSync(file)) return parse(readFileSync(file, 'utf8'), PARAGRAPHS.test(structName));
   }
   return NONE;
 }
+
+/** The types in whose declarations two blanks stand for the empty line between paragraphs. In others they are two blanks. */
+const PARAGRAPHS =
+  /^io\.k8s\.(?:api\.(?:admissionregistration|apps|certificates|resource|storage)\.|apimachinery\.pkg\.apis\.meta\.v1\.ObjectMeta$)/;
+
+/** A field of one paragraph, which contains two blanks. */
+const ONE_PARAGRAPH = 'finalizers';
 
 function modelsFolder(): string {
   // A bundled program has the declarations in a folder beside it (scripts/program-bundle.ts).
@@ -61,7 +68,7 @@ function capital(word: string): string {
 
 const DECLARATION = /\/\*\*\n((?:[ \t]*\*(?!\/).*\n)*)[ \t]*\*\/\n(?:export declare class \w+|[ \t]*'([^']+)'\??:)/g;
 
-function parse(source: string): Texts {
+function parse(source: string, hasParagraphs: boolean): Texts {
   const fields = new Map<string, string>();
   let type: string | undefined;
   for (const [, comment = '', field] of source.matchAll(DECLARATION)) {
@@ -72,8 +79,9 @@ function parse(source: string): Texts {
       .trim()
       .replaceAll("\\'", "'")
       .replaceAll('\\"', '"');
-    if (field === undefined) type = text;
-    else fields.set(field, text);
+    const shown = hasParagraphs && field !== ONE_PARAGRAPH ? text.replaceAll('  ', '\n\n') : text;
+    if (field === undefined) type = shown;
+    else fields.set(field, shown);
   }
   return { type, fields };
 }

@@ -38,19 +38,21 @@ class MutatingPlugin extends WebhookPlugin implements AdmissionPlugin {
       waiting.clear();
     };
     let isChanged = false;
-    await this.#pass({ attributes, signal, round: 0, candidates }, (registered, changed) => {
+    const called = (registered: RegisteredWebhook, changed: boolean): void => {
       if (changed) {
         isChanged = true;
         callAgain();
       }
       if (registered.webhook.reinvocationPolicy === 'IfNeeded') waiting.add(registered);
-    });
+    };
+    await this.#pass({ attributes, signal, round: 0, candidates }, called);
     if (!isChanged) return;
     const before = structuredClone(attributes.object);
     await this.options.reinvoke?.(attributes, signal);
     if (!jsonEqual(before, attributes.object)) callAgain();
     if (again.size === 0) return;
-    await this.#pass({ attributes, signal, round: 1, candidates }, () => undefined, again);
+    // A change of the second round also calls those again that have not had their turn yet.
+    await this.#pass({ attributes, signal, round: 1, candidates }, called, again);
   }
 
   /** `called` is called after each webhook, with whether it changed the object. */

@@ -42,6 +42,14 @@ function statusText(status: number, bytes: Buffer): string {
   return `the server responded with the status code ${status} but did not return more information`;
 }
 
+/** Returns a text without the characters of JSON and YAML, which kube-apiserver reads as the YAML of a string. */
+function plainText(body: Buffer): string | undefined {
+  const text = body.toString('utf8').trim();
+  return /^[A-Za-z][A-Za-z .]*$/.test(text) && !/^(?:true|false|null|yes|no|on|off|y|n)$/i.test(text)
+    ? text
+    : undefined;
+}
+
 /** Throws an error with the reason for a body that is not an object. */
 export function decodedReview(body: Buffer): Record<string, unknown> {
   let value: unknown;
@@ -49,7 +57,9 @@ export function decodedReview(body: Buffer): Record<string, unknown> {
     ({ value } = parseJson(body));
   } catch (error) {
     if (!(error instanceof JsonSyntaxError)) throw error;
-    throw new Error(`couldn't get version/kind; json parse error: ${error.message}`, { cause: error });
+    value = plainText(body);
+    if (value === undefined)
+      throw new Error(`couldn't get version/kind; json parse error: ${error.message}`, { cause: error });
   }
   if (value === null) return {};
   if (isRecord(value)) return value;

@@ -164,12 +164,16 @@ class ValidatingPlugin extends WebhookPlugin implements AdmissionPlugin {
     const matchOf = await this.matcher(attributes);
     const matches = candidates.flatMap((registered) => matchOf(registered) ?? []);
     const views = this.views(attributes);
+    // A match condition that fails refuses the request before any webhook is called.
+    const relevant = [];
+    for (const { registered, as } of matches) {
+      const view = await views.of(as);
+      if (await this.dispatcher.conditionsMatch(registered, attributes, view)) relevant.push({ registered, view });
+    }
     const outcomes = await Promise.allSettled(
-      matches.map(async ({ registered, as }, index) => {
-        const view = await views.of(as);
-        if (!(await this.dispatcher.conditionsMatch(registered, attributes, view))) return;
-        await this.dispatcher.call({ registered, attributes, view, signal, place: `round_0_index_${index}` });
-      }),
+      relevant.map(({ registered, view }, index) =>
+        this.dispatcher.call({ registered, attributes, view, signal, place: `round_0_index_${index}` }),
+      ),
     );
     for (const outcome of outcomes) if (outcome.status === 'rejected') throw outcome.reason;
   }

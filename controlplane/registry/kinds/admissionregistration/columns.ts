@@ -65,7 +65,7 @@ export const bindingColumns: TableColumns = {
   columns: [
     nameColumn,
     column('PolicyName', 'PolicyName indicates the policy definition which the policy binding binded to'),
-    column('ParamRef', 'ParamRef indicates the param resource which sets the configration param'),
+    column('ParamRef', 'ParamRef indicates the param resource which sets the configuration param'),
     ageColumn,
   ],
   cells(object) {

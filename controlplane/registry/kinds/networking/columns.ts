@@ -86,9 +86,11 @@ export const ipAddressColumns: TableColumns = {
   columns: [nameColumn, column('ParentRef', field('networking.v1.IPAddressSpec', 'parentRef'))],
   cells(object) {
     const ref = (object as IpAddress).spec?.parentRef;
-    if (ref === undefined) return [nameOf(object), '<none>'];
+    // kube-apiserver has a cell for the age, but no column.
+    if (ref === undefined) return [nameOf(object), '<none>', age(object)];
     const { group = '', resource = '', namespace = '', name = '' } = ref;
     const kind = group === '' ? resource : `${resource}.${group}`;
-    return [nameOf(object), [kind.toLowerCase(), namespace, name].filter((part) => part !== '').join('/')];
+    const path = [kind.toLowerCase(), namespace, name].filter((part) => part !== '').join('/');
+    return [nameOf(object), path, age(object)];
   },
 };

@@ -145,7 +145,7 @@ test('a webhook sees what those before it changed, and is selected by it', async
   assert.deepEqual(calls, ['a g/v1', 'late g/v1']);
 });
 
-test('one that wants to see later changes is called once more, others are not', async () => {
+test('those that want to see later changes are called once more, in the second round too, others are not', async () => {
   answers.set('a', (object) =>
     object.metadata.labels?.['b'] === undefined
       ? {}
@@ -154,7 +154,8 @@ test('one that wants to see later changes is called once more, others are not', 
   answers.set('b', label('b'));
   const again = { reinvocationPolicy: 'IfNeeded' };
   const { labels, annotations } = await run([hook('a', again), hook('idle'), hook('b', again)]);
-  assert.deepEqual(calls, ['a g/v1', 'idle g/v1', 'b g/v1', 'a g/v1']);
+  // The change of `a` in the second round calls `b` again.
+  assert.deepEqual(calls, ['a g/v1', 'idle g/v1', 'b g/v1', 'a g/v1', 'b g/v1']);
   assert.deepEqual(labels, { a: 'saw b', b: 'x' });
   assert.deepEqual(
     Object.entries(annotations).filter(([name]) => name.startsWith(MUTATION)),
@@ -163,6 +164,7 @@ test('one that wants to see later changes is called once more, others are not', 
       [`${MUTATION}/round_0_index_1`, summary('idle', false)],
       [`${MUTATION}/round_0_index_2`, summary('b', true)],
       [`${MUTATION}/round_1_index_0`, summary('a', true)],
+      [`${MUTATION}/round_1_index_2`, summary('b', false)],
     ],
   );
 });

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { endpointKinds } from '../../../../../../controlplane/registry/kinds/core/endpoints.ts';
 import { networkingKinds } from '../../../../../../controlplane/registry/kinds/networking/networking.ts';
+import { ipAddressColumns } from '../../../../../../controlplane/registry/kinds/networking/columns.ts';
 import { rulesOf, type Draft } from '../strategy-fixture.ts';
 
 const GROUP = 'networking.k8s.io';
@@ -109,4 +110,10 @@ test('labels of a slice count as a change of what it says', () => {
   const slice = { addressType: 'IPv4', endpoints: [], ports: [] };
   assert.equal(slices.update(slice, { ...slice, metadata: { labels: { a: 'b' } } }).newGeneration, true);
   assert.equal(slices.update(slice, { ...slice, metadata: { annotations: { a: 'b' } } }).newGeneration, false);
+});
+
+test('an address of a service has a cell for its age, without a column', () => {
+  const address = { metadata: { name: 'a' }, spec: { parentRef: { resource: 'services', namespace: 'n', name: 's' } } };
+  assert.equal(ipAddressColumns.columns.length, 2);
+  assert.deepEqual(ipAddressColumns.cells(address), ['a', 'services/n/s', '<unknown>']);
 });

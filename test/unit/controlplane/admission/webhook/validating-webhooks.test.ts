@@ -1,0 +1,60 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { namespaces, validatingWebhookConfigurations } from '../../../../../api/machinery/resources.ts';
+import type { KubeObject } from '../../../../../api/meta/object.ts';
+import type { AdmissionAttributes } from '../../../../../controlplane/admission/admission.ts';
+import { validatingWebhooks } from '../../../../../controlplane/admission/webhook/webhooks.ts';
+import { WebhookClient } from '../../../../../controlplane/authentication/webhook-client.ts';
+import { fixedSources } from '../../../../../controlplane/readers/sources.ts';
+import { FakeClock } from '../../../../fakes/fake-clock.ts';
+
+test('a match condition that fails refuses the request before any webhook is called', async () => {
+  const hook = (name: string, more: object): object => ({
+    name,
+    clientConfig: { url: 'http://127.0.0.1:9/' },
+    rules: [{ apiGroups: ['g'], apiVersions: ['v1'], operations: ['*'], resources: ['things'] }],
+    sideEffects: 'None',
+    admissionReviewVersions: ['v1'],
+    failurePolicy: 'Fail',
+    ...more,
+  });
+  const webhooks = [hook('first', {}), hook('second', { matchConditions: [{ name: 'c', expression: 'e' }] })];
+  const client = new WebhookClient('test');
+  const plugin = validatingWebhooks({
+    sources: fixedSources([
+      { resource: namespaces, object: { metadata: { name: 'n' } } },
+      { resource: validatingWebhookConfigurations, object: { metadata: { name: 'c' }, webhooks } as KubeObject },
+    ]),
+    client,
+    clock: new FakeClock(),
+    random: () => 0,
+    matchConditions: () => Promise.resolve({ matches: false, error: 'no such key' }),
+    conversion: {
+      isNamespaced: () => true,
+      equivalents: () => [],
+      kindOf: ({ group, version }) => ({ group, version, kind: 'Thing' }),
+      convert: (object) => object,
+    },
+  });
+  const attributes = {
+    operation: 'CREATE',
+    resource: { group: 'g', version: 'v1', resource: 'things' },
+    subresource: '',
+    kind: { group: 'g', version: 'v1', kind: 'Thing' },
+    namespace: 'n',
+    name: 't',
+    object: { apiVersion: 'g/v1', kind: 'Thing', metadata: { name: 't' } },
+    oldObject: undefined,
+    options: {},
+    dryRun: false,
+    user: { name: 'ann', groups: [] },
+    warn: () => undefined,
+    annotate: () => undefined,
+  };
+  // Without that order, the first webhook would fail, because nothing listens at its address.
+  await assert.rejects(
+    async () => plugin.validate?.(attributes as unknown as AdmissionAttributes, new AbortController().signal),
+    /things\.g "t" is forbidden: no such key/,
+  );
+  client.close();
+});
