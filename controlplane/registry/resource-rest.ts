@@ -298,7 +298,7 @@ async function authorizeCreate(path: WritePath, context: RequestContext, target:
   const where = namespace === '' ? 'at the cluster scope' : `in the namespace ${quoteText(namespace)}`;
   const who = quoteText(context.user.name);
   const what = `cannot create resource ${quoteText(info.resource)} in API group ${quoteText(info.group)} ${where}`;
-  throw newForbidden(subjectOf(info), name, `User ${who} ${what}`);
+  throw newForbidden(subjectOf({ info }), name, `User ${who} ${what}`);
 }
 
 function managedWrite(path: WritePath, context: RequestContext): ManagedWrite {

@@ -54,7 +54,12 @@ function storedRests(registry: Registry, options: ServeOptions, decoder: Decoder
   for (const info of builtinResources()) {
     const stored = registry.storeOf(info);
     if (stored === undefined) continue;
-    const store: Store = { ...stored, admission: options.admission };
+    const isOfOtherGroup = info.group !== stored.info.group;
+    const store: Store = {
+      ...stored,
+      admission: options.admission,
+      ...(isOfOtherGroup ? { servedGroup: info.group } : {}),
+    };
     const expected = {
       group: info.group,
       version: info.version,

@@ -250,10 +250,10 @@ function checkVersion(store: Store, target: WriteTarget, object: KubeObject, rev
   if (named === 0) {
     if (store.strategy.requiresResourceVersion === true) {
       const error = invalid('metadata.resourceVersion', 0, 'must be specified for an update');
-      throw newInvalid(subjectOf(store.info), target.name, [error]);
+      throw newInvalid(subjectOf(store), target.name, [error]);
     }
     object.metadata.resourceVersion = String(revision);
-  } else if (named !== revision) throw newConflict(subjectOf(store.info), target.name, MODIFIED);
+  } else if (named !== revision) throw newConflict(subjectOf(store), target.name, MODIFIED);
 }
 
 async function prepareChange(

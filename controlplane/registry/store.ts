@@ -33,6 +33,8 @@ export interface StoredResource {
   readonly cache: WatchCache;
   readonly storage: Storage;
   readonly clock: Clock;
+  /** The group of the path, if the resource is also served in another group than that of `info` (events). */
+  readonly servedGroup?: string;
 }
 
 /** The dependencies of reads and writes. */
@@ -50,9 +52,9 @@ export interface Endpoint {
   readonly strategy: UpdateStrategy;
 }
 
-/** Returns the resource as errors name it: `configmaps`, `deployments.apps`. */
-export function subjectOf(info: ResourceInfo): Subject {
-  return { group: info.group, resource: info.resource };
+/** Returns the resource as errors name it: `configmaps`, `deployments.apps`. Events of the group are `events.events.k8s.io`. */
+export function subjectOf({ info, servedGroup }: Pick<StoredResource, 'info' | 'servedGroup'>): Subject {
+  return { group: servedGroup ?? info.group, resource: info.resource };
 }
 
 /** Returns the kind, by which validation errors name the object. */
@@ -94,7 +96,7 @@ export function inTransaction<T>(
 
 /** A 404 in kube-apiserver's words. */
 export function notFoundIn(store: StoredResource, name: string): StatusError {
-  return newNotFound(subjectOf(store.info), name);
+  return newNotFound(subjectOf(store), name);
 }
 
 /** Converts a storage error to the error for the client. Other errors are thrown unchanged. */
@@ -105,7 +107,7 @@ export function interpretStorageError(error: unknown, store: StoredResource, nam
       return notFoundIn(store, name);
     case 'conflict':
     case 'occupied':
-      return newConflict(subjectOf(store.info), name, MODIFIED);
+      return newConflict(subjectOf(store), name, MODIFIED);
     case 'unknown-outcome':
       return newTimeout('request did not complete within requested timeout', 0);
     case 'unavailable':

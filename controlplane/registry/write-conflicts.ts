@@ -4,7 +4,7 @@ import { subjectOf, type Store } from './store.ts';
 
 /** A 409. It says so if the existing object is being deleted. */
 export function alreadyExists(store: Store, namespace: string, name: string): Error {
-  const error = newAlreadyExists(subjectOf(store.info), name);
+  const error = newAlreadyExists(subjectOf(store), name);
   const there = store.cache.get(namespace, name);
   if (there?.object.metadata.deletionTimestamp === undefined) return error;
   const { message, details } = error.status;
@@ -18,7 +18,7 @@ export function alreadyExists(store: Store, namespace: string, name: string): Er
 
 /** A 409 with Retry-After, because the next attempt generates another name. */
 export function nameNotGenerated(store: Store, name: string): Error {
-  const error = newAlreadyExists(subjectOf(store.info), name);
+  const error = newAlreadyExists(subjectOf(store), name);
   const message = `${error.message}, the server was not able to generate a unique name for the object`;
   return newStatusError(409, 'AlreadyExists', message, { details: { ...error.status.details, retryAfterSeconds: 1 } });
 }
@@ -26,7 +26,7 @@ export function nameNotGenerated(store: Store, name: string): Error {
 /** Returns the error of a patch with a UID whose object does not exist. Such a patch never creates the object. */
 export function uidWithoutObject(store: Store, name: string, uid: string): Error {
   const text = `uid mismatch: the provided object specified uid ${uid}, and no existing object was found`;
-  return newConflict(subjectOf(store.info), name, text);
+  return newConflict(subjectOf(store), name, text);
 }
 
 /** The keys of resources in kube-apiserver's store that differ from the name of the resource. */
@@ -51,7 +51,7 @@ export function uidConflict(
   const qualified = `${group}/${resource}`;
   const prefix = STORAGE_PREFIXES.get(qualified) ?? (store.builtIn ? resource : qualified);
   return newConflict(
-    subjectOf(store.info),
+    subjectOf(store),
     target.name,
     `StorageError: invalid object, Code: 4, Key: /registry/${prefix}/${path}, ResourceVersion: 0, ` +
       `AdditionalErrorMsg: Precondition failed: UID in precondition: ${wanted}, UID in object meta: ${found}`,

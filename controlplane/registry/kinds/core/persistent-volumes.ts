@@ -24,12 +24,15 @@ const RECLAIM_POLICIES = ['Delete', 'Recycle', 'Retain'];
 const FIXED = 'spec.persistentvolumesource is immutable after creation';
 const INLINE = 'may not be specified in the context of inline volumes';
 
+const sorted = (entries: readonly (readonly [string, string])[]): object =>
+  Object.fromEntries(entries.toSorted(([a], [b]) => (a < b ? -1 : 1)));
+
 function capacityErrors(capacity: Record<string, string> | undefined, at: string): FieldError[] {
   const entries = Object.entries(capacity ?? {});
   const errors: FieldError[] = [];
   if (entries.length === 0) errors.push(required(at));
   if (entries.length !== 1 || capacity?.['storage'] === undefined)
-    errors.push(notSupported(at, capacity ?? null, ['storage']));
+    errors.push(notSupported(at, capacity === undefined ? null : sorted(entries), ['storage']));
   for (const [name, quantity] of entries) {
     if (parseQuantity(quantity).nano < 0n)
       errors.push(

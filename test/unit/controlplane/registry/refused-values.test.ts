@@ -89,6 +89,24 @@ describe('a refused value', () => {
     assert.match(text, /name is neither a standard finalizer name nor is it fully qualified/);
   });
 
+  test('is a capacity with its resources in order', async () => {
+    const spec = { capacity: { memory: '1', cpu: '2' }, accessModes: ['ReadWriteOnce'], hostPath: { path: '/x' } };
+    const text = await create('v1/persistentvolumes', 'v', { spec });
+    assert.match(text, /spec\.capacity: Unsupported value: \{"cpu":"2","memory":"1"\}/);
+  });
+
+  test('is in an event that errors name by the group of the path', async () => {
+    assert.equal(await refusal(fixture.get('events.k8s.io/v1/events', 'x')), 'events.events.k8s.io "x" not found');
+    assert.equal(await refusal(fixture.get('v1/events', 'x')), 'events "x" not found');
+    const metadata = { name: 'twice', namespace: 'default' };
+    const event = { metadata, involvedObject: { namespace: 'default' } };
+    await fixture.create('v1/events', event, 'default');
+    const { resourceVersion: _, ...served } = (await fixture.get('events.k8s.io/v1/events', 'twice')).metadata;
+    const again = { metadata: { ...served, resourceVersion: '1' }, regarding: { namespace: 'default' } };
+    const conflict = await refusal(fixture.update('events.k8s.io/v1/events', again, 'default'));
+    assert.match(conflict, /^Operation cannot be fulfilled on events\.events\.k8s\.io "twice"/);
+  });
+
   test('is no empty map of patterns in a schema', async () => {
     const openAPIV3Schema = { type: 'object', properties: { spec: { type: 'object', patternProperties: {} } } };
     const text = await create('apiextensions.k8s.io/v1/customresourcedefinitions', 'things.example.com', {
