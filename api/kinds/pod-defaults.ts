@@ -36,6 +36,7 @@ export function applyPodTemplateDefaults(template: PodTemplate | undefined): voi
   dropInitContainerAnnotations(template.metadata);
   const spec = (template.spec ??= {});
   applyPodSpecDefaults(spec);
+  if (Object.keys(spec.overhead ?? {}).length === 0) delete spec.overhead;
 }
 
 const INIT_CONTAINER_ANNOTATIONS = ['init-containers', 'init-container-statuses'].flatMap((name) => [

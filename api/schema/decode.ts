@@ -135,6 +135,9 @@ function printedFields(struct: StructType): readonly Field[] {
   return fields;
 }
 
+/** Maps that have a meaning even if they are empty: the `overhead` of a pod whose runtime class sets none is refused. */
+const KEPT_EMPTY: ReadonlySet<string> = new Set(['overhead']);
+
 const NO_DECIMALS: ReadonlyMap<string, string> = new Map();
 
 class Walk {
@@ -311,6 +314,7 @@ const STORED_AS_JSON = /^io\.k8s\.(?:apiextensions-apiserver|kube-aggregator)\./
 /** Whether a decoded value other than null is kept. */
 function keeps(field: Field, value: JsonValue, isJson: boolean): boolean {
   if (value === null) return false;
+  if (KEPT_EMPTY.has(field.name)) return true;
   // Stored objects have no empty lists and maps. They are null after decoding, and are serialized only if the type requires it.
   if (
     isCollection(field.type) &&

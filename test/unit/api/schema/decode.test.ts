@@ -46,6 +46,12 @@ test('a value without empty lists is returned as it is, and a copy shares what h
   assert.equal(withoutEmpties(pod, shown), shown);
 });
 
+test('an empty overhead of a pod is kept, because admission refuses it', () => {
+  const { value } = decodeStruct(pod, { spec: { overhead: {}, nodeSelector: {} } });
+  completeStruct(pod, value);
+  assert.deepEqual(value.spec, { containers: null, overhead: {} });
+});
+
 test('a definition, which is stored as JSON, keeps an empty list that is always serialized', () => {
   const struct = kind('apiextensions.k8s.io', 'v1', 'CustomResourceDefinition');
   const { value } = decodeStruct(struct, { status: { conditions: [], storedVersions: null } });
