@@ -266,9 +266,11 @@ describe('a static pod', () => {
     );
     const broken: PodReader = { read: (value) => ({ pod: value as Pod, warnings: [], errors }) };
     const text = `kind: Pod\nmetadata: {name: a}\nspec:\n  containers:\n${'  - name: x\n'.repeat(20_000)}`;
-    const fromMs = performance.now();
+    const before = process.cpuUsage();
     await assert.rejects(read(text, broken), /; and 19980 more errors$/);
-    assert.ok(performance.now() - fromMs < 5_000);
+    // Processor time, because other tests of a busy host take their share of the time.
+    const { user, system } = process.cpuUsage(before);
+    assert.ok(user + system < 10_000_000);
   });
 
   it('may name nothing that only an API server has', async () => {
