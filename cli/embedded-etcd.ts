@@ -8,6 +8,7 @@ import type { EtcdMember } from '../controlplane/storage/etcd/etcd-members.ts';
 import { CommandError } from './command.ts';
 import type { EmbeddedEtcd } from './control-plane-bundle.ts';
 
+/** The etcd of one data directory, as its own member sees the cluster. */
 export interface OwnEtcd {
   readonly tls: GrpcTls;
   /** The URLs of the own member and of those that the cluster had when it joined. */

@@ -14,6 +14,7 @@ import type { KubeObject } from '../../../api/meta/object.ts';
 import { ownMember } from '../../../api/meta/own-member.ts';
 import { isAlreadyExists, isConflict, isNotFound } from '../../../api/meta/status-error.ts';
 
+/** What a driver reports about this node when it registers. */
 export interface DriverOnNode {
   readonly driver: string;
   readonly nodeId: string;
