@@ -18,7 +18,6 @@ export interface EventOptions {
   readonly annotations?: Readonly<Record<string, string>>;
   /** The action that was taken, in UpperCamelCase. Only events of events.k8s.io have it. */
   readonly action?: string;
-  readonly related?: ObjectReference;
 }
 
 /** Records events. `reason` is one word in UpperCamelCase, `message` is for people. */

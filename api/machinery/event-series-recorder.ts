@@ -47,8 +47,8 @@ export class EventSeriesRecorder implements EventRecorder {
   async #write(report: Report): Promise<void> {
     const { client, component, host = '' } = this.#options;
     const { regarding, type, reason, message, options, at } = report;
-    const related = options.related === undefined ? '' : subjectOf(options.related);
-    const key = [subjectOf({ ...regarding }), type, reason, options.action, related].join('\u0000');
+    // As in client-go, `resourceVersion` is part of the key: an object that was changed meanwhile has another series.
+    const key = [subjectOf(regarding), regarding.resourceVersion, type, reason, options.action].join('\u0000');
     const known = this.#series.get(key);
     this.#series.delete(key);
     if (known !== undefined && at - known.at <= SERIES_ENDS_AFTER_MS) {
@@ -77,7 +77,6 @@ export class EventSeriesRecorder implements EventRecorder {
       action: options.action ?? reason,
       reason,
       regarding: { ...regarding },
-      ...(options.related === undefined ? {} : { related: { ...options.related } }),
       note: shorten(message),
       type,
     });

@@ -19,7 +19,7 @@ import { podTopologySpread } from './filters/topology-spread.ts';
 import { nodeVolumeLimits, volumeBinding, volumeRestrictions, volumeZone } from './filters/volume-filters.ts';
 import type { NodeInfo } from './node-info.ts';
 import type { PodInfo } from './pod-info.ts';
-import type { FilterPlugin, PreparedFilter, Rejection } from './plugin.ts';
+import { type FilterPlugin, type PreparedFilter, type Rejection, unresolvable } from './plugin.ts';
 
 /** The filters in order. The first rejection of a node is the one that is reported. */
 const plugins: readonly FilterPlugin[] = [
@@ -86,6 +86,19 @@ export class Trials {
     this.#nominated = nominated;
   }
 
+  /** Returns the nodes to check, and the filter that excludes all others without a check. */
+  candidates(cluster: Cluster): {
+    readonly possible: readonly NodeInfo[];
+    readonly excluded?: { readonly name: string };
+  } {
+    for (const { name, filter } of this.#filters) {
+      if (filter.onlyNodes === undefined) continue;
+      const possible = [...filter.onlyNodes].flatMap((node) => cluster.node(node) ?? []);
+      return { possible, excluded: { name } };
+    }
+    return { possible: cluster.nodes };
+  }
+
   /**
    * Returns why the pod does not fit on the node. It must fit without the pods that are nominated to the node, and also beside
    * them, because they may or may not arrive.
@@ -144,10 +157,11 @@ async function examine(trials: Trials, { cluster, slice, first, preferred }: Sea
   const nodes: NodeInfo[] = [];
   const rejections: NodeRejection[] = [];
   const rejectedBy = new Set<string>();
-  const wanted = nodesToFind(cluster.nodes.length);
+  const { possible, excluded } = trials.candidates(cluster);
+  const wanted = nodesToFind(possible.length);
   let examined = 0;
-  while (examined < cluster.nodes.length && nodes.length < wanted) {
-    const node = cluster.nodes[(first + examined) % cluster.nodes.length];
+  while (examined < possible.length && nodes.length < wanted) {
+    const node = possible[(first + examined) % possible.length];
     examined += 1;
     if (node === undefined) continue;
     const rejected = trials.rejectionOn(node);
@@ -157,6 +171,12 @@ async function examine(trials: Trials, { cluster, slice, first, preferred }: Sea
       rejectedBy.add(rejected.name);
     }
     if (slice.isSpent) await slice.pause();
+  }
+  if (excluded !== undefined && nodes.length === 0) {
+    rejectedBy.add(excluded.name);
+    const among = new Set(possible);
+    const rejection = unresolvable(`node(s) didn't satisfy plugin(s) [${excluded.name}]`);
+    for (const node of cluster.nodes) if (!among.has(node)) rejections.push({ ...rejection, node });
   }
   return { nodes, rejections, rejectedBy, refusal: '', trials, examined };
 }

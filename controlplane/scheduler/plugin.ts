@@ -36,6 +36,8 @@ export interface PodMove {
 
 /** A filter for one pod. `check` returns undefined for a node that fits. */
 export interface PreparedFilter {
+  /** The names of the only nodes that can pass, which may be unknown. Absent if all nodes must be checked. */
+  readonly onlyNodes?: ReadonlySet<string>;
   check(node: NodeInfo): Rejection | undefined;
   /** Updates what was prepared over all nodes. Absent if `check` reads everything from the node. */
   moved?(move: PodMove): void;

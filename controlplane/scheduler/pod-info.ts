@@ -30,6 +30,8 @@ export class PodInfo {
   readonly requests: PodRequests;
   readonly hostPorts: readonly HostPort[];
   readonly claimNames: readonly string[];
+  /** The disks of the pod that other pods can only share with it for reading, and whether it only reads them. */
+  readonly disks: ReadonlyMap<string, boolean>;
   readonly requiredAffinity: readonly PodTerm[];
   readonly requiredAntiAffinity: readonly PodTerm[];
   readonly preferences: readonly WeightedTerm[];
@@ -48,6 +50,7 @@ export class PodInfo {
     this.requests = podRequests(pod);
     this.hostPorts = hostPortsOf(pod);
     this.claimNames = claimNamesOf(pod);
+    this.disks = disksOf(pod);
     this.controller = ownerReferences.find((owner) => owner.controller === true)?.uid;
     const { podAffinity, podAntiAffinity } = pod.spec?.affinity ?? {};
     const parsed = (term: AffinityTerm): PodTerm => podTerm(term, { namespace, labels });
@@ -68,6 +71,11 @@ export class PodInfo {
   }
 }
 
+/** Returns `namespace/name`. */
+export function nameOf({ pod }: PodInfo): string {
+  return `${pod.metadata.namespace ?? ''}/${pod.metadata.name ?? ''}`;
+}
+
 function claimNamesOf(pod: Pod): string[] {
   const names: string[] = [];
   for (const volume of pod.spec?.volumes ?? []) {
@@ -75,6 +83,22 @@ function claimNamesOf(pod: Pod): string[] {
     else if (volume.ephemeral !== undefined) names.push(`${pod.metadata.name ?? ''}-${volume.name}`);
   }
   return names;
+}
+
+function disksOf(pod: Pod): ReadonlyMap<string, boolean> {
+  const disks = new Map<string, boolean>();
+  const add = (parts: readonly (string | undefined)[], readOnly = false): void => {
+    const key = parts.join('\0');
+    disks.set(key, readOnly && disks.get(key) !== false);
+  };
+  for (const { gcePersistentDisk: gce, awsElasticBlockStore: ebs, iscsi, rbd } of pod.spec?.volumes ?? []) {
+    if (gce !== undefined) add(['gce', gce.pdName], gce.readOnly);
+    if (ebs !== undefined) add(['ebs', ebs.volumeID]);
+    if (iscsi !== undefined) add(['iscsi', iscsi.iqn], iscsi.readOnly);
+    // Images are the same if any monitor is.
+    for (const monitor of rbd?.monitors ?? []) add(['rbd', monitor, rbd?.pool, rbd?.image], rbd?.readOnly);
+  }
+  return disks;
 }
 
 function hostPortsOf(pod: Pod): HostPort[] {

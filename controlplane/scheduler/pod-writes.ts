@@ -23,7 +23,8 @@ export interface PodWrites {
    * nothing changes.
    */
   markUnschedulable(pod: Pod, failure: SchedulingFailure): Promise<void>;
-  clearNomination(pod: Pod): Promise<void>;
+  /** Writes which node the pod will probably run on. An empty text means none. Nothing is written if nothing changes. */
+  nominate(pod: Pod, node: string): Promise<void>;
   evict(victim: PodInfo): Promise<void>;
   /** Writes the allocation of a claim if it is new, and reserves the claim for the pod. */
   reserve(claim: ReservedClaim, pod: Pod): Promise<void>;
@@ -48,7 +49,10 @@ export function podWrites(client: TypedClient, clock: Clock): PodWrites {
 
     bindVolumes: (decision, node) => bindVolumes(client, decision, node),
     markUnschedulable: (pod, failure) => markUnschedulable(client, pod, failure, now()),
-    clearNomination: (pod) => patchStatus(client, pod, { nominatedNodeName: null }),
+    async nominate(pod, node) {
+      if (node === (pod.status?.nominatedNodeName ?? '')) return;
+      await patchStatus(client, pod, { nominatedNodeName: node === '' ? null : node });
+    },
 
     ...claimWrites(client, clock),
 

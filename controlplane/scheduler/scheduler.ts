@@ -18,12 +18,13 @@ import { TimeSlice } from '../../api/machinery/time-slice.ts';
 import { typedClient } from '../../api/machinery/typed-client.ts';
 import { ClusterState } from './cluster-state.ts';
 import { SCHEDULER_NAME, watchCluster, type ClusterWatch } from './cluster-watch.ts';
-import { claimInTheWay, reserveOn, type ReservedClaim } from './devices/pod-devices.ts';
+import { claimInTheWay, claimsOfPod, reserveOn, type ReservedClaim } from './devices/pod-devices.ts';
+import { Evictions } from './evictions.ts';
 import { fitOf, unavailableText, type Fit } from './fit.ts';
 import type { NodeInfo } from './node-info.ts';
-import type { PodInfo } from './pod-info.ts';
+import { nameOf, type PodInfo } from './pod-info.ts';
 import { podWrites, type PodWrites } from './pod-writes.ts';
-import { preempt, type Preemption } from './preemption.ts';
+import { preempt } from './preemption.ts';
 import { SchedulingQueue } from './scheduling-queue.ts';
 import { schedulerMetrics, type SchedulerMetrics } from './scheduler-metrics.ts';
 import { bestNode } from './scores.ts';
@@ -48,7 +49,10 @@ export interface Scheduler {
 
 /** The maximum number of concurrent bindings. */
 const BINDINGS = 64;
-/** The message of kube-scheduler's first post-filter plugin (dynamic resources). */
+/** The filter of the devices. Its post-filter part runs before preemption in kube-scheduler. */
+const DEVICES = 'DynamicResources';
+/** What that part says of a pod that a filter before it refused as a whole. As an error, it prevents a preemption. */
+const NO_STATE = 'not found';
 const NO_DEVICES = 'no new claims to deallocate';
 const DEVICES_KEPT = 'still not schedulable';
 const DEVICES_FREED = 'deallocation of ResourceClaim completed';
@@ -72,6 +76,7 @@ class RunningScheduler implements Scheduler {
   readonly #watch: ClusterWatch;
   readonly #abort = new AbortController();
   readonly #underWay = new Set<Promise<void>>();
+  readonly #evictions: Evictions;
   readonly #slice: TimeSlice;
   readonly #metrics: SchedulerMetrics | undefined;
   /** When the present decision began. */
@@ -90,6 +95,13 @@ class RunningScheduler implements Scheduler {
     this.#recorder = options.recorder ?? new EventSeriesRecorder({ client, clock, logger, component: SCHEDULER_NAME });
     this.#writes = podWrites(typedClient(client), clock);
     this.#queue = new SchedulingQueue(clock, () => this.#wake());
+    this.#evictions = new Evictions({
+      logger,
+      recorder: this.#recorder,
+      writes: this.#writes,
+      onFailure: (pod) => this.#queue.failed(pod.uid),
+      onWritten: (pod) => this.#watch.change(() => this.#queue.changedFor(pod.uid)),
+    });
     this.#watch = watchCluster(informers, this.#state, this.#queue, logger);
     this.#metrics =
       options.metrics === undefined
@@ -160,6 +172,11 @@ class RunningScheduler implements Scheduler {
 
   async #schedule(pod: PodInfo): Promise<void> {
     const { cluster } = this.#watch;
+    const gate = this.#gateOf(pod);
+    if (gate !== undefined) {
+      this.#queue.gated(pod.uid, gate);
+      return;
+    }
     if (cluster.nodes.length === 0) {
       this.#reject(pod, new Set(['NodeName']), 'no nodes available to schedule pods', undefined);
       return;
@@ -181,6 +198,12 @@ class RunningScheduler implements Scheduler {
     }
   }
 
+  /** Returns the filter without which the pod may not be tried yet. */
+  #gateOf(pod: PodInfo): string | undefined {
+    if (this.#evictions.holdsBack(pod)) return 'DefaultPreemption';
+    return typeof claimsOfPod(pod, this.#watch.cluster) === 'string' ? DEVICES : undefined;
+  }
+
   #nominated(node: NodeInfo, pod: PodInfo): PodInfo[] {
     return this.#watch
       .nominatedTo(node.name)
@@ -191,6 +214,10 @@ class RunningScheduler implements Scheduler {
     const { cluster } = this.#watch;
     const reasons = fit.rejections.flatMap((rejection) => rejection.reasons);
     const text = unavailableText(cluster.nodes.length, reasons, fit.refusal);
+    if (fit.trials === undefined && !fit.rejectedBy.has(DEVICES)) {
+      this.#reject(pod, fit.rejectedBy, `${text} ${NO_STATE}`, undefined);
+      return;
+    }
     const hasClaims = (pod.pod.spec?.resourceClaims ?? []).length > 0 && fit.trials !== undefined;
     const inTheWay = hasClaims ? claimInTheWay(pod, cluster.nodes, cluster) : undefined;
     if (inTheWay !== undefined) {
@@ -213,7 +240,7 @@ class RunningScheduler implements Scheduler {
     this.#withdrawNominations(pod, preemption.node);
     this.#watch.nominate(pod, preemption.node.name);
     this.#reject(pod, fit.rejectedBy, text, preemption.node.name);
-    this.#track(this.#evictVictims(pod, preemption));
+    this.#track(this.#evictions.evict(pod, preemption));
   }
 
   /** Pods of lower priority that were nominated to this node lose the room there and are scheduled again. */
@@ -221,25 +248,8 @@ class RunningScheduler implements Scheduler {
     for (const other of this.#watch.nominatedTo(node.name)) {
       if (other.uid === pod.uid || other.priority >= pod.priority) continue;
       this.#watch.nominate(other, '');
-      this.#track(this.#writeStatus(other, (writes) => writes.clearNomination(other.pod)));
+      this.#track(this.#writeStatus(other, (writes) => writes.nominate(other.pod, '')));
       this.#queue.changedFor(other.uid);
-    }
-  }
-
-  async #evictVictims(pod: PodInfo, { node, victims }: Preemption): Promise<void> {
-    for (const victim of victims) {
-      try {
-        await this.#writes.evict(victim);
-        const message = `Preempted by pod ${pod.uid} on node ${node.name}`;
-        this.#recorder.event(referenceTo(victim.pod, pods), 'Normal', 'Preempted', message, {
-          action: 'Preempting',
-          related: referenceTo(pod.pod, pods),
-        });
-      } catch (error) {
-        this.#logger.warn({ err: error, pod: nameOf(victim) }, 'A pod could not be preempted');
-        this.#queue.failed(pod.uid);
-        return;
-      }
     }
   }
 
@@ -302,6 +312,7 @@ class RunningScheduler implements Scheduler {
       ),
     };
     try {
+      await this.#writes.nominate(pod.pod, node.name);
       await this.#writes.bindVolumes(open, node.name);
     } catch (error) {
       this.#logger.warn({ err: error, pod: nameOf(pod) }, 'The volumes of a pod could not be bound');
@@ -372,8 +383,4 @@ class RunningScheduler implements Scheduler {
       { logger: this.#logger, what: 'Work for a pod', signal: this.#abort.signal },
     );
   }
-}
-
-function nameOf({ pod }: PodInfo): string {
-  return `${pod.metadata.namespace ?? ''}/${pod.metadata.name ?? ''}`;
 }

@@ -1,6 +1,7 @@
 /**
- * Queues the pods that wait for a node: active ones by priority and age, ones in backoff after a failure, and unschedulable
- * ones. The latter wait, at most five minutes, for a change that concerns the filters that rejected them.
+ * Queues the pods that wait for a node: active ones by priority and age, ones in backoff after an attempt, and unschedulable
+ * ones. The latter wait, at most five minutes, for a change that concerns the filters that rejected them. Without active pods,
+ * those in backoff are tried early after their first attempts, unless these ended with an error.
  */
 import { backoffDelay } from '../../api/machinery/backoff.ts';
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
@@ -45,12 +46,18 @@ const HELPFUL: ReadonlyMap<string, readonly Change[]> = new Map(
     ],
     NodeDeclaredFeatures: ['node-added', 'node-features'],
     DynamicResources: ['node-added', 'node-labels', 'devices'],
+    DefaultPreemption: ['pod-gone'],
     InterPodAffinity: ['node-added', 'node-labels', 'pod-assigned', 'pod-labels', 'pod-gone'],
   }),
 );
 
 const BACKOFF = { firstMs: 1000, longestMs: 10_000 };
 const LONGEST_WAIT_MS = 5 * 60_000;
+/**
+ * After how many attempts a change ends a backoff early. kube-scheduler has no such limit, and searches a full cluster for each
+ * of its waiting pods after every change.
+ */
+const EARLY_ATTEMPTS = 3;
 /** Pods that are due at about the same time wake together. */
 const WAKE_STEP_MS = 100;
 
@@ -75,6 +82,12 @@ interface Queued {
   rejectedBy: ReadonlySet<string>;
 }
 
+/** A pod in backoff that may be tried before its time. It counts only while the pod still has this time. */
+interface EarlyTry {
+  readonly queued: Queued;
+  readonly untilMs: number;
+}
+
 /** A pod is in it once at most. `onActive` is called when a pod can be taken. */
 export class SchedulingQueue {
   readonly #clock: Clock;
@@ -82,6 +95,8 @@ export class SchedulingQueue {
   readonly #pods = new Map<string, Queued>();
   /** May contain pods that are no longer active. `pop` skips them. */
   readonly #active = new Heap<Queued>(goesBefore);
+  /** May contain pods that are no longer in backoff. */
+  readonly #early = new Heap<EarlyTry>(endsBefore);
   /** The unschedulable pods by the filters that rejected them, so that a change costs only the pods that it may help. */
   readonly #waiting = new Map<string, Set<Queued>>();
   #order = 0;
@@ -145,12 +160,25 @@ export class SchedulingQueue {
 
   /** Returns the next pod to schedule. It stays known until `remove`, `unschedulable` or `failed`. */
   pop(): PodInfo | undefined {
+    const next = this.#nextActive() ?? this.#firstEarly()?.queued;
+    if (next === undefined) return undefined;
+    next.place = 'in-flight';
+    next.attempts += 1;
+    return next.info;
+  }
+
+  #nextActive(): Queued | undefined {
     for (let next = this.#active.pop(); next !== undefined; next = this.#active.pop()) {
       next.isInHeap = false;
-      if (next.place !== 'active') continue;
-      next.place = 'in-flight';
-      next.attempts += 1;
-      return next.info;
+      if (next.place === 'active') return next;
+    }
+    return undefined;
+  }
+
+  #firstEarly(): EarlyTry | undefined {
+    for (let first = this.#early.first; first !== undefined; first = this.#early.first) {
+      if (first.queued.place === 'backoff' && first.queued.backoffUntilMs === first.untilMs) return first;
+      this.#early.pop();
     }
     return undefined;
   }
@@ -158,7 +186,10 @@ export class SchedulingQueue {
   /** Records that no node fits because of the filters with these names. */
   unschedulable(uid: string, rejectedBy: ReadonlySet<string>): void {
     const queued = this.#backOff(uid);
-    if (queued === undefined) return;
+    if (queued !== undefined) this.#wait(queued, rejectedBy);
+  }
+
+  #wait(queued: Queued, rejectedBy: ReadonlySet<string>): void {
     queued.place = 'unschedulable';
     queued.rejectedBy = rejectedBy;
     queued.waitingSinceMs = this.#clock.now();
@@ -170,12 +201,21 @@ export class SchedulingQueue {
     this.#arm(queued.waitingSinceMs + LONGEST_WAIT_MS);
   }
 
+  /** Records that the pod may not be tried before a change that concerns the filter. This counts as no attempt. */
+  gated(uid: string, filter: string): void {
+    const queued = this.#pods.get(uid);
+    if (queued === undefined) return;
+    queued.attempts -= 1;
+    queued.backoffUntilMs = 0;
+    this.#wait(queued, new Set([filter]));
+  }
+
   /** Records another error. The pod is retried after its backoff. */
   failed(uid: string): void {
     // Another change may have made the pod active already.
     if (this.#pods.get(uid)?.place === 'active') return;
     const queued = this.#backOff(uid);
-    if (queued !== undefined) this.#retry(queued);
+    if (queued !== undefined) this.#retry(queued, { early: false });
   }
 
   /** Wakes pods that this change may help. */
@@ -196,6 +236,7 @@ export class SchedulingQueue {
     this.#timer?.cancel();
     this.#pods.clear();
     this.#active.clear();
+    this.#early.clear();
     this.#waiting.clear();
   }
 
@@ -215,14 +256,18 @@ export class SchedulingQueue {
     }
   }
 
-  #retry(queued: Queued): void {
+  #retry(queued: Queued, { early }: { readonly early: boolean } = { early: true }): void {
     this.#endWaiting(queued);
-    if (queued.backoffUntilMs <= this.#clock.now()) {
+    const { backoffUntilMs } = queued;
+    if (backoffUntilMs <= this.#clock.now()) {
       this.#activate(queued);
       return;
     }
     queued.place = 'backoff';
-    this.#arm(queued.backoffUntilMs);
+    this.#arm(backoffUntilMs);
+    if (!early || queued.attempts > EARLY_ATTEMPTS) return;
+    this.#early.push({ queued, untilMs: backoffUntilMs });
+    this.#onActive();
   }
 
   #activate(queued: Queued): void {
@@ -246,6 +291,8 @@ export class SchedulingQueue {
   #wake(): void {
     this.#timerAtMs = Infinity;
     const now = this.#clock.now();
+    // Entries of pods that were tried in time are dropped here, as `pop` may not come to them.
+    while ((this.#firstEarly()?.untilMs ?? Infinity) <= now) this.#early.pop();
     let nextMs = Infinity;
     for (const queued of this.#pods.values()) {
       const atMs = wakesAt(queued);
@@ -259,6 +306,12 @@ export class SchedulingQueue {
 function wakesAt({ place, backoffUntilMs, waitingSinceMs }: Queued): number {
   if (place === 'backoff') return backoffUntilMs;
   return place === 'unschedulable' ? waitingSinceMs + LONGEST_WAIT_MS : Infinity;
+}
+
+/** Pods whose backoff ends in the same second are tried by priority and age. */
+function endsBefore(a: EarlyTry, b: EarlyTry): boolean {
+  const [first, second] = [a, b].map(({ untilMs }) => Math.ceil(untilMs / 1000)) as [number, number];
+  return first === second ? goesBefore(a.queued, b.queued) : first < second;
 }
 
 function goesBefore(a: Queued, b: Queued): boolean {

@@ -27,19 +27,40 @@ export interface ReservedClaim {
   readonly allocation: DeviceAllocation | undefined;
 }
 
-/** Returns the claims of the pod, or a text that says why no node suits. */
-export function devicesOf(pod: PodInfo, lookup: DeviceLookup): PodDevices | string {
-  const allocated: ResourceClaim[] = [];
-  const open: ResourceClaim[] = [];
+/**
+ * Returns the claims that the pod refers to, or a text that says why it may not be scheduled yet: one of them is missing, is
+ * being deleted, or was made for another pod.
+ */
+export function claimsOfPod(pod: PodInfo, lookup: DeviceLookup): readonly ResourceClaim[] | string {
+  const claims: ResourceClaim[] = [];
+  const { resourceClaims = [] } = pod.pod.spec ?? {};
   // A claim that is not known yet may have any device.
-  if (!lookup.knowsDevices()) return 'waiting for the resource claims of the cluster';
-  for (const reference of pod.pod.spec?.resourceClaims ?? []) {
+  if (resourceClaims.length > 0 && !lookup.knowsDevices()) return 'waiting for the resource claims of the cluster';
+  for (const reference of resourceClaims) {
     const found = claimName(pod, reference);
     if (found === undefined) return `pod claim ${reference.name}: resource claim not created yet`;
     const { name } = found;
     if (name === undefined) continue;
     const claim = lookup.deviceClaim(pod.namespace, name);
     if (claim === undefined) return `resourceclaim.resource.k8s.io "${name}" not found`;
+    if (claim.metadata.deletionTimestamp !== undefined) return `resourceclaim "${name}" is being deleted`;
+    if (reference.resourceClaimName === undefined && !isControlledBy(claim, pod))
+      return `ResourceClaim ${pod.namespace}/${name} was not created for the pod`;
+    claims.push(claim);
+  }
+  return claims;
+}
+
+const isControlledBy = ({ metadata }: ResourceClaim, { uid }: PodInfo): boolean =>
+  metadata.ownerReferences?.some((owner) => owner.controller === true && owner.uid === uid) === true;
+
+/** Returns the claims of the pod by their state, or a text that says why no node suits. */
+export function devicesOf(pod: PodInfo, lookup: DeviceLookup): PodDevices | string {
+  const claims = claimsOfPod(pod, lookup);
+  if (typeof claims === 'string') return claims;
+  const allocated: ResourceClaim[] = [];
+  const open: ResourceClaim[] = [];
+  for (const claim of claims) {
     const problem = problemOf(pod, claim, lookup);
     if (problem !== undefined) return problem;
     (claim.status?.allocation === undefined ? open : allocated).push(claim);
@@ -58,8 +79,7 @@ function claimName(
 }
 
 function problemOf(pod: PodInfo, claim: ResourceClaim, lookup: DeviceLookup): string | undefined {
-  const { name = '', namespace = '', uid = '', deletionTimestamp } = claim.metadata;
-  if (deletionTimestamp !== undefined) return `resourceclaim "${name}" is being deleted`;
+  const { name = '', namespace = '', uid = '' } = claim.metadata;
   if (claim.status?.allocation !== undefined) {
     const { reservedFor = [] } = claim.status;
     const isFull = reservedFor.length >= MOST_CONSUMERS && !reservedFor.some((consumer) => consumer.uid === pod.uid);

@@ -45,12 +45,36 @@ export const nodeAffinity: FilterPlugin = {
   prepare({ pod }) {
     const required = pod.spec?.affinity?.nodeAffinity?.requiredDuringSchedulingIgnoredDuringExecution;
     if (required === undefined && Object.keys(pod.spec?.nodeSelector ?? {}).length === 0) return undefined;
+    const onlyNodes = nodesNamedBy(required?.nodeSelectorTerms ?? []);
+    if (onlyNodes?.size === 0) return unresolvable('pod affinity terms conflict');
     return {
+      ...(onlyNodes === undefined ? {} : { onlyNodes }),
       check: (node) =>
         podSelectsNode(pod, node) ? undefined : unresolvable("node(s) didn't match Pod's node affinity/selector"),
     };
   },
 };
+
+interface NodeTerm {
+  readonly matchFields?: readonly {
+    readonly key: string;
+    readonly operator: string;
+    readonly values?: readonly string[];
+  }[];
+}
+
+/** Returns the names of nodes that the terms list, as those of daemon pods do, or `undefined` if a term lists none. */
+function nodesNamedBy(terms: readonly NodeTerm[]): ReadonlySet<string> | undefined {
+  if (terms.length === 0) return undefined;
+  const named = new Set<string>();
+  for (const { matchFields = [] } of terms) {
+    const lists = matchFields.filter(({ key, operator }) => key === 'metadata.name' && operator === 'In');
+    const [first, ...others] = lists.map(({ values = [] }) => new Set(values));
+    if (first === undefined) return undefined;
+    for (const name of first) if (others.every((names) => names.has(name))) named.add(name);
+  }
+  return named;
+}
 
 /** The node must declare the features that the pod's spec needs, because a node with an older agent would ignore them. */
 export const nodeDeclaredFeatures: FilterPlugin = {

@@ -17,18 +17,20 @@ export const volumeRestrictions: FilterPlugin = {
     const single = pod.claimNames.filter((name) =>
       cluster.claim(pod.namespace, name)?.spec?.accessModes?.includes('ReadWriteOncePod'),
     );
-    if (single.length === 0) return undefined;
-    const reason = 'node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode';
+    if (single.length === 0 && pod.disks.size === 0) return undefined;
     const uses = (other: PodInfo): boolean =>
       other.namespace === pod.namespace && other.claimNames.some((name) => single.includes(name));
     const isUsedOn = (node: NodeInfo): boolean => node.pods.values().some(uses);
     let users = 0;
-    for (const node of cluster.nodes) for (const other of node.pods.values()) if (uses(other)) users += 1;
+    if (single.length > 0)
+      for (const node of cluster.nodes) for (const other of node.pods.values()) if (uses(other)) users += 1;
     return {
-      // One user of the volume excludes every node. Evicting it helps only on its own node.
       check(node) {
+        if (pod.disks.size > 0 && node.pods.values().some((other) => haveConflict(pod, other)))
+          return unschedulable('node(s) had no available disk');
         if (users === 0) return undefined;
-        return isUsedOn(node) ? unschedulable(reason) : unresolvable(reason);
+        // One user of the volume excludes every node. Evicting it helps only on its own node.
+        return isUsedOn(node) ? unschedulable(CLAIM_IN_USE) : unresolvable(CLAIM_IN_USE);
       },
       moved({ pod: other, by }) {
         if (uses(other)) users += by;
@@ -36,6 +38,19 @@ export const volumeRestrictions: FilterPlugin = {
     };
   },
 };
+
+const CLAIM_IN_USE =
+  'node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod';
+
+/** Whether both pods use a disk, and one of them writes to it. */
+function haveConflict(pod: PodInfo, other: PodInfo): boolean {
+  if (other.disks.size === 0) return false;
+  for (const [disk, readOnly] of pod.disks) {
+    const otherReadOnly = other.disks.get(disk);
+    if (otherReadOnly !== undefined && !(readOnly && otherReadOnly)) return true;
+  }
+  return false;
+}
 
 /** Rejects nodes whose CSI driver has reached its limit of volumes; shared volumes count once. */
 export const nodeVolumeLimits: FilterPlugin = {

@@ -232,6 +232,29 @@ describe('the scheduler', () => {
     assert.equal(cluster.nodeOf('p'), 'b');
   });
 
+  schedules('a pod is not tried again while its victims are being evicted', async (cluster) => {
+    cluster.addNode('a', { cpu: '2' });
+    for (const name of ['first', 'second']) cluster.addPod(name, { ...cpu('1'), nodeName: 'a', priority: 1 });
+    // Victims end at once, but the API is slow to take the second eviction.
+    let evicted = 0;
+    cluster.client.intercept(async ({ verb, resource, subresource, name, options }) => {
+      const isOfVictim = resource.resource === 'pods' && name !== 'p';
+      if (isOfVictim && verb === 'patch' && subresource === 'status' && ++evicted === 2)
+        await cluster.clock.sleep(5000);
+      if (!isOfVictim || verb !== 'delete' || options?.gracePeriodSeconds === 0) return undefined;
+      await cluster.client.delete(resources.pods, 'default', name, { gracePeriodSeconds: 0 });
+      return { metadata: { name } };
+    });
+    cluster.addPod('p', { ...cpu('2'), priority: 10 });
+    await cluster.start();
+    await cluster.clock.advance(3000);
+    assert.deepEqual([evicted, cluster.nodeOf('p')], [2, undefined]);
+    await cluster.clock.advance(5000);
+    await cluster.settle();
+    assert.equal(cluster.nodeOf('p'), 'a');
+    assert.equal(cluster.events.filter((event) => event.startsWith('p FailedScheduling')).length, 1);
+  });
+
   schedules('a preemption withdraws the nominations of less important pods to the node', async (cluster) => {
     cluster.addNode('a', { cpu: '2' });
     cluster.addPod('victim', { ...cpu('2'), nodeName: 'a', priority: 1 });
@@ -280,6 +303,37 @@ describe('the filters', () => {
       cluster.condition('none')?.message,
       `0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector. ${NOT_HELPFUL(2)}`,
     );
+  });
+
+  schedules('look at the named nodes alone if the affinity lists names, as that of daemon pods', async (cluster) => {
+    for (const name of ['a', 'b', 'c']) cluster.addNode(name);
+    cluster.addNode('tainted', { spec: { taints: [{ key: 'k', effect: 'NoSchedule' }] } });
+    const named = (...lists: string[][]) => ({
+      affinity: {
+        nodeAffinity: {
+          requiredDuringSchedulingIgnoredDuringExecution: {
+            nodeSelectorTerms: [
+              { matchFields: lists.map((values) => ({ key: 'metadata.name', operator: 'In', values })) },
+            ],
+          },
+        },
+      },
+    });
+    cluster.addPod('there', named(['b']));
+    cluster.addPod('both', named(['a', 'c'], ['c', 'unknown']));
+    cluster.addPod('tainted', named(['tainted', 'unknown']));
+    cluster.addPod('unknown', named(['unknown']));
+    cluster.addPod('conflict', named(['a'], ['b']));
+    await cluster.start();
+    assert.deepEqual([cluster.nodeOf('there'), cluster.nodeOf('both')], ['b', 'c']);
+    const message = (pod: string) => cluster.condition(pod)?.message;
+    const others = "node(s) didn't satisfy plugin(s) [NodeAffinity]";
+    assert.equal(
+      message('tainted'),
+      `0/4 nodes are available: 1 node(s) had untolerated taint(s), 3 ${others}. ${NOT_HELPFUL(4)}`,
+    );
+    assert.equal(message('unknown'), `0/4 nodes are available: 4 ${others}. ${NOT_HELPFUL(4)}`);
+    assert.equal(message('conflict'), '0/4 nodes are available: pod affinity terms conflict. not found');
   });
 
   schedules('keep host ports apart', async (cluster) => {
@@ -341,7 +395,7 @@ describe('the filters', () => {
     await cluster.start();
     assert.equal(
       cluster.condition('p')?.message,
-      `0/2 nodes are available: persistentvolumeclaim "data" not found. ${NOT_HELPFUL(2)}`,
+      '0/2 nodes are available: persistentvolumeclaim "data" not found. not found',
     );
     const hosts = [{ key: 'kubernetes.io/hostname', operator: 'In', values: ['b'] }];
     cluster.client.seed(resources.persistentVolumes, {
@@ -355,5 +409,45 @@ describe('the filters', () => {
     await cluster.clock.advance(1000);
     await cluster.settle();
     assert.equal(cluster.nodeOf('p'), 'b');
+  });
+
+  schedules('keep pods apart that write to one disk or need a claim alone', async (cluster) => {
+    cluster.addNode('a');
+    cluster.addNode('b');
+    const disk = (readOnly: boolean) => ({ volumes: [{ name: 'v', iscsi: { iqn: 'iqn.x', readOnly } }] });
+    for (const name of ['reader', 'reader-too']) cluster.addPod(name, { ...disk(true), nodeName: 'a' });
+    cluster.addPod('third', { ...disk(true), nodeSelector: { 'kubernetes.io/hostname': 'a' } });
+    cluster.addPod('writer', { ...disk(false), nodeSelector: { 'kubernetes.io/hostname': 'a' } });
+    cluster.client.seed(resources.persistentVolumes, { metadata: { name: 'pv' }, spec: {} });
+    cluster.client.seed(resources.persistentVolumeClaims, {
+      metadata: { name: 'alone', namespace: 'default', annotations: { 'pv.kubernetes.io/bind-completed': 'yes' } },
+      spec: { volumeName: 'pv', accessModes: ['ReadWriteOncePod'] },
+    });
+    const volumes = [{ name: 'v', persistentVolumeClaim: { claimName: 'alone' } }];
+    cluster.addPod('owner', { volumes, nodeName: 'b' });
+    cluster.addPod('other', { volumes });
+    await cluster.start();
+    assert.equal(cluster.nodeOf('third'), 'a');
+    assert.match(cluster.condition('writer')?.message ?? '', / 1 node\(s\) had no available disk\. /);
+    assert.match(
+      cluster.condition('other')?.message ?? '',
+      / 2 node\(s\) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod\. /,
+    );
+  });
+
+  schedules('nominate the node of a pod before its volumes are provisioned there', async (cluster) => {
+    cluster.addNode('a');
+    cluster.client.seed(resources.storageClasses, {
+      metadata: { name: 'late' },
+      provisioner: 'example.com/p',
+      volumeBindingMode: 'WaitForFirstConsumer',
+    });
+    cluster.client.seed(resources.persistentVolumeClaims, {
+      metadata: { name: 'data', namespace: 'default' },
+      spec: { storageClassName: 'late' },
+    });
+    cluster.addPod('p', { volumes: [{ name: 'v', persistentVolumeClaim: { claimName: 'data' } }] });
+    await cluster.start();
+    assert.deepEqual([cluster.nodeOf('p'), cluster.pod('p').status?.nominatedNodeName], [undefined, 'a']);
   });
 });

@@ -57,6 +57,42 @@ describe('the scheduling queue', () => {
     }
   });
 
+  it('tries a pod before its backoff ends if a change may help and no other pod waits, but not many times', async () => {
+    const { clock, queue, popped } = open();
+    queue.put(podOf('a'), { mayHelp: true });
+    const tried = (): boolean => {
+      queue.changed('volume');
+      return queue.pop()?.uid === 'a';
+    };
+    queue.pop();
+    for (const wanted of [true, true, true, false]) {
+      queue.unschedulable('a', new Set(['VolumeBinding']));
+      queue.put(podOf('other'), { mayHelp: true });
+      assert.equal(tried(), false, 'active pods come first');
+      queue.remove('other');
+      assert.equal(tried(), wanted);
+    }
+    await clock.advance(8000);
+    assert.deepEqual(popped(), ['a']);
+  });
+
+  it('tries a gated pod at once after a change for its filter, and counts no attempt', async () => {
+    const { clock, queue, popped } = open();
+    queue.put(podOf('a'), { mayHelp: true });
+    for (let i = 0; i < 20; i += 1) {
+      assert.deepEqual(popped(), ['a']);
+      queue.gated('a', 'DynamicResources');
+      queue.changed('volume');
+      assert.deepEqual(popped(), []);
+      queue.changed('devices');
+    }
+    assert.deepEqual(popped(), ['a']);
+    assert.equal(queue.triesOf('a').attempts, 1);
+    queue.failed('a');
+    await clock.advance(999);
+    assert.deepEqual(popped(), [], 'an error is not tried early');
+  });
+
   it('tries an unschedulable pod again after five minutes, whatever happened', async () => {
     const { clock, queue, popped } = open();
     queue.put(podOf('a'), { mayHelp: true });

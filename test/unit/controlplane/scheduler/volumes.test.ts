@@ -238,6 +238,8 @@ test('a claim for a single pod excludes every node while a pod uses it', async (
   const { cluster, base } = clusterOf(storage);
   assert.deepEqual(await outcome(volumeRestrictions, podWith('c'), cluster), { a: 'fits', b: 'fits' });
   base.pod('user', 'a', { spec: { volumes: [{ name: 'v', persistentVolumeClaim: { claimName: 'c' } }] } });
-  const reason = ['node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode'];
+  const reason = [
+    'node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod',
+  ];
   assert.deepEqual(await outcome(volumeRestrictions, podWith('c'), cluster), { a: reason, b: reason });
 });

@@ -172,8 +172,8 @@ it('a pod waits for the claim, the class and the template that it names', async 
   t.addPod('a', [{ name: 'gpu', resourceClaimName: 'later' }]);
   t.addPod('b', [{ name: 'gpu', resourceClaimTemplateName: 'none' }]);
   await t.advance(1_000);
-  assert.match(unschedulable(t.pod('a')) ?? '', /resourceclaim.resource.k8s.io "later" not found/);
-  assert.match(unschedulable(t.pod('b')) ?? '', /pod claim gpu: resource claim not created yet/);
+  // As in kube-scheduler, such a pod is not tried, and gets no condition.
+  assert.deepEqual([unschedulable(t.pod('a')), unschedulable(t.pod('b'))], [undefined, undefined]);
   assert.ok(
     t.events().some((event) => event.startsWith('Warning FailedResourceClaimCreation PodResourceClaim gpu: ')),
     t.events().join('\n'),
@@ -186,6 +186,22 @@ it('a pod waits for the claim, the class and the template that it names', async 
   assert.match(unschedulable(t.pod('a')) ?? '', /request r: device class npu does not exist/);
   t.client.seed(resources.deviceClasses, { metadata: { name: 'npu' }, spec: {} });
   await t.advance(15_000);
+  assert.equal(t.pod('a')?.spec?.nodeName, 'n1');
+  await t.end();
+});
+
+it('a pod does not get a claim that was made for another pod by the name of its template', async () => {
+  const t = await setUp(['n1']);
+  addClaim(t, 'of-another');
+  t.addPod('a', [{ name: 'gpu', resourceClaimTemplateName: 'none' }]);
+  const status = { resourceClaimStatuses: [{ name: 'gpu', resourceClaimName: 'of-another' }] };
+  t.client.seed(resources.pods, { ...t.pod('a'), status } as never);
+  await t.advance(20_000);
+  assert.equal(t.pod('a')?.spec?.nodeName, undefined);
+  const claim = t.claim('of-another');
+  const ownerReferences = [{ apiVersion: 'v1', kind: 'Pod', name: 'a', uid: 'a-uid', controller: true }];
+  t.client.seed(resources.resourceClaims, { ...claim, metadata: { ...claim?.metadata, ownerReferences } } as never);
+  await t.advance(1_000);
   assert.equal(t.pod('a')?.spec?.nodeName, 'n1');
   await t.end();
 });
