@@ -43,7 +43,7 @@ export class ConnectionLimit {
   }
 
   add(connection: Connection): void {
-    const client = clientOf(connection.remoteAddress ?? '');
+    const client = clientKey(connection.remoteAddress ?? '');
     const own = this.#byClient.get(client) ?? new Set();
     this.#byClient.set(client, own);
     own.add(connection);
@@ -82,7 +82,7 @@ export class ConnectionLimit {
 }
 
 /** The address in hexadecimal: 8 digits of IPv4, the first 16 of the 32 of IPv6. */
-const clientOf = (address: string): string => addressKey(address).slice(0, 16);
+export const clientKey = (address: string): string => addressKey(address).slice(0, 16);
 
 /** Returns the soft limit of open files. If it cannot be read, only the limit of connections counts. */
 function descriptors(): number {

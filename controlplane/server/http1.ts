@@ -2,7 +2,14 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { ClientConnection } from '../authentication/authentication.ts';
 import { IncomingBody, incomingBody } from './incoming-body.ts';
+import type { UnreadBodies } from './unread-bodies.ts';
 import type { Exchange, RequestHeaders, ResponseHeaders, Upgrade } from './exchange.ts';
+
+interface Http1Arrival {
+  readonly connection: ClientConnection;
+  readonly unread: UnreadBodies;
+  readonly upgrade?: Upgrade;
+}
 
 export class Http1Exchange implements Exchange {
   readonly method: string;
@@ -17,11 +24,7 @@ export class Http1Exchange implements Exchange {
   #upgrade: Upgrade | undefined;
   #taken = false;
 
-  constructor(
-    request: IncomingMessage,
-    response: ServerResponse,
-    { connection, upgrade }: { readonly connection: ClientConnection; readonly upgrade?: Upgrade },
-  ) {
+  constructor(request: IncomingMessage, response: ServerResponse, { connection, unread, upgrade }: Http1Arrival) {
     this.connection = connection;
     this.method = request.method ?? 'GET';
     this.target = request.url ?? '/';
@@ -30,7 +33,7 @@ export class Http1Exchange implements Exchange {
     this.#request = request;
     this.#response = response;
     this.#upgrade = upgrade;
-    if (this.hasBody) this.#body = incomingBody(this.method, request);
+    if (this.hasBody) this.#body = incomingBody(this.method, request, (refuse) => unread.open(this, refuse));
   }
 
   get hasBody(): boolean {

@@ -5,6 +5,7 @@
 import { constants, sensitiveHeaders, type ServerHttp2Stream, type IncomingHttpHeaders } from 'node:http2';
 import type { ClientConnection } from '../authentication/authentication.ts';
 import { IncomingBody, incomingBody } from './incoming-body.ts';
+import type { UnreadBodies } from './unread-bodies.ts';
 import type { Exchange, RequestHeaders, ResponseHeaders, Upgrade } from './exchange.ts';
 
 /**
@@ -16,6 +17,7 @@ const NEVER_INDEXED = { [sensitiveHeaders]: ['audit-id'] };
 export interface Arrival {
   readonly rawHeaders: readonly string[];
   readonly connection: ClientConnection;
+  readonly unread: UnreadBodies;
   /** Whether the request ended with its headers. */
   readonly bodyless: boolean;
 }
@@ -40,7 +42,8 @@ export class Http2Exchange implements Exchange {
     this.connection = arrival.connection;
     this.#stream = stream;
     this.#bodyless = arrival.bodyless;
-    if (!arrival.bodyless) this.#body = incomingBody(this.method, stream);
+    if (!arrival.bodyless)
+      this.#body = incomingBody(this.method, stream, (refuse) => arrival.unread.open(this, refuse));
   }
 
   get hasBody(): boolean {

@@ -1,14 +1,22 @@
 /**
- * Receives the body of a request, for both protocols. What arrives before its reader is gathered, because Node.js would keep
- * each part, however small, in an object of its own. For the same reason the bodies of reads, which have no reader, are
- * dropped: a watch may last for hours.
+ * Receives the body of a request, for both protocols. What arrives before its reader, while webhooks authenticate and authorize
+ * the request, is gathered, because Node.js would keep each part, however small, in an object of its own. It counts for the
+ * intake of unread bodies, which is bounded for all requests together. Bodies of reads, which have no reader, are dropped: a
+ * watch may last for hours.
  */
 import type { Readable } from 'node:stream';
 import { GatheredBytes } from '../../api/machinery/gathered-bytes.ts';
 import { newRequestEntityTooLarge } from '../../api/meta/status-error.ts';
+import type { Reception } from './flowcontrol/body-intake.ts';
+import { TooManyRequests } from './flowcontrol/too-many-requests.ts';
 
-/** The initial window of an HTTP/2 stream. */
-const MOST_UNREAD_BYTES = 64 * 1024;
+/** As much as a body that is read as a whole may have. Of a longer one, which is forwarded, the rest waits in the client. */
+export const MOST_UNREAD_BYTES = 3 * 1024 * 1024;
+
+const RETRY_SECONDS = 1;
+
+/** Opens the account of a body that arrives before its reader. `refuse` is called if there is no room for the body. */
+export type OpenUnread = (refuse: () => void) => Reception;
 
 interface Reader {
   readonly limit: number;
@@ -18,8 +26,8 @@ interface Reader {
 }
 
 /** Returns `undefined` for a read, whose body is dropped as it comes. */
-export function incomingBody(method: string, source: Readable): IncomingBody | undefined {
-  if (method !== 'GET' && method !== 'HEAD') return new IncomingBody(source);
+export function incomingBody(method: string, source: Readable, openUnread?: OpenUnread): IncomingBody | undefined {
+  if (method !== 'GET' && method !== 'HEAD') return new IncomingBody(source, openUnread);
   source.resume();
   return undefined;
 }
@@ -29,21 +37,27 @@ export class IncomingBody {
   readonly #source: Readable;
   /** Emptied at the end, because the stream outlives the body. */
   readonly #gathered = new GatheredBytes();
-  #state: 'open' | 'ended' | 'closed' = 'open';
+  readonly #openUnread: OpenUnread | undefined;
+  #state: 'open' | 'ended' | 'closed' | 'refused' = 'open';
   #reader: Reader | undefined;
+  #unread: Reception | undefined;
 
-  constructor(source: Readable) {
+  constructor(source: Readable, openUnread?: OpenUnread) {
     this.#source = source;
+    this.#openUnread = openUnread;
     if (source.destroyed) this.#state = 'closed';
     else source.on('data', this.#onData).once('end', this.#onEnd).once('close', this.#onClose);
   }
 
   /**
-   * Rejects with a 413 if the body is longer than `limit` bytes, and with another error if the client is disconnected before
-   * the end of the body. `count` receives the size of each part.
+   * Rejects with a 413 if the body is longer than `limit` bytes, with `TooManyRequests` if there was no room for it before it
+   * was read, and with another error if the client is disconnected before the end of the body. `count` receives the size of
+   * each part.
    */
   whole(limit: number, count?: (bytes: number) => void): Promise<Buffer> {
+    this.#unread?.close();
     return new Promise((resolve, reject) => {
+      if (this.#state === 'refused') throw new TooManyRequests(RETRY_SECONDS);
       this.#reader = { limit, count, resolve, reject };
       if (this.#gathered.size > 0 && !this.#isWithin(this.#reader, this.#gathered.size)) return;
       if (this.#state === 'ended') resolve(this.#gathered.take());
@@ -52,9 +66,11 @@ export class IncomingBody {
     });
   }
 
-  /** The parts as they come. The stream stays open if the consumer leaves. */
+  /** The parts as they come. The stream stays open if the consumer leaves. Throws like `whole`. */
   async *parts(): AsyncGenerator<Buffer, void, undefined> {
+    if (this.#state === 'refused') throw new TooManyRequests(RETRY_SECONDS);
     this.#leave();
+    this.#unread?.close();
     this.#source.pause();
     if (this.#gathered.size > 0) yield this.#gathered.take();
     if (this.#state === 'closed') throw disconnected();
@@ -64,6 +80,7 @@ export class IncomingBody {
   /** Drops what came and what comes. */
   discard(): void {
     this.#leave();
+    this.#unread?.close();
     this.#gathered.take();
     this.#source.resume();
   }
@@ -71,8 +88,24 @@ export class IncomingBody {
   readonly #onData = (part: Buffer): void => {
     this.#gathered.push(part);
     if (this.#reader !== undefined) this.#isWithin(this.#reader, part.length);
-    else if (this.#gathered.size >= MOST_UNREAD_BYTES) this.#source.pause();
+    else this.#count(part.length);
   };
+
+  /**
+   * The stream flows until a whole body has come. What arrives at a stream that is paused would be kept by Node.js, and the
+   * window of an HTTP/2 stream lets a client send hundreds of thousands of parts to it.
+   */
+  #count(bytes: number): void {
+    this.#unread ??= this.#openUnread?.(() => this.#refuse());
+    if (this.#state === 'refused') this.#unread?.close();
+    else this.#unread?.add(bytes);
+    if (this.#state === 'open' && this.#gathered.size > MOST_UNREAD_BYTES) this.#source.pause();
+  }
+
+  #refuse(): void {
+    this.#state = 'refused';
+    this.discard();
+  }
 
   readonly #onEnd = (): void => {
     this.#leave();
@@ -82,6 +115,7 @@ export class IncomingBody {
 
   readonly #onClose = (): void => {
     this.#leave();
+    this.#unread?.close();
     this.#state = 'closed';
     this.#gathered.take();
     this.#reader?.reject(disconnected());

@@ -13,6 +13,7 @@ import type { Logger } from '../../api/component/logger.ts';
 import type { ClientConnection } from '../authentication/authentication.ts';
 import { TlsConnection } from './connection.ts';
 import { ConnectionLimit } from './connection-limit.ts';
+import { UnreadBodies } from './unread-bodies.ts';
 import type { Exchange, Upgrade } from './exchange.ts';
 import { Http1Exchange } from './http1.ts';
 import { Http2Exchange } from './http2.ts';
@@ -50,8 +51,8 @@ const IDLE_TIMEOUT_MS = 180_000;
 const CONNECTION_CHECK_MS = 5_000;
 const MAX_HEADER_BYTES = 1 << 20;
 const MAX_CONCURRENT_STREAMS = 250;
-/** The amount of data that a client may send in advance: enough for one whole body. */
-const WINDOW_BYTES = 1 << 20;
+/** The amount of data that a client may send in advance on one stream: that of kube-apiserver, which most bodies fit into. */
+const WINDOW_BYTES = 256 * 1024;
 
 /** Owns the sockets of the port. */
 export class Listener {
@@ -59,6 +60,7 @@ export class Listener {
   readonly #http: HttpServer;
   readonly #sessions = new Set<ServerHttp2Session>();
   readonly #connections = new Map<Duplex, ClientConnection>();
+  readonly #unread = new UnreadBodies();
   readonly #options: ListenerOptions;
   #tlsOptions: TlsOptions;
 
@@ -151,7 +153,9 @@ export class Listener {
       stream.on('close', closed);
       stream.on('error', this.#streamFailed);
       const bodyless = (flags & constants.NGHTTP2_FLAG_END_STREAM) !== 0;
-      this.#options.onExchange(new Http2Exchange(stream, headers, { rawHeaders, connection, bodyless }));
+      this.#options.onExchange(
+        new Http2Exchange(stream, headers, { rawHeaders, connection, unread: this.#unread, bodyless }),
+      );
     });
   }
 
@@ -163,7 +167,10 @@ export class Listener {
     const connection = this.#connections.get(request.socket);
     // A client can be disconnected before its request is read.
     if (connection === undefined) request.socket.destroy();
-    else this.#options.onExchange(new Http1Exchange(request, response, { connection, ...(upgrade && { upgrade }) }));
+    else {
+      const arrival = { connection, unread: this.#unread, ...(upgrade && { upgrade }) };
+      this.#options.onExchange(new Http1Exchange(request, response, arrival));
+    }
   }
 
   #createHttp1(): HttpServer {

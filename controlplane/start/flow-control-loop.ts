@@ -41,13 +41,14 @@ export function startFlowControl(parts: FlowControlParts): PriorityAndFairnessOp
     what: 'Adjusting the limits of API priority and fairness',
     signal,
   });
+  const cacheOf = (group: string, resource: string) =>
+    registry.stores.find(group, resource)?.cache ?? definitions.cacheOf(group, resource);
   return {
     control,
     metrics,
-    countObjects: objectStatistics(
-      (group, resource) => registry.stores.find(group, resource)?.cache ?? definitions.cacheOf(group, resource),
-      clock,
-    ),
+    countObjects: objectStatistics(cacheOf, clock),
+    objectBytes: ({ group, resource, namespace, name }) =>
+      cacheOf(group, resource)?.get(namespace, name)?.bytes.length ?? 0,
     waitLimitMs: flags.requestTimeout / 4,
   };
 }

@@ -25,5 +25,5 @@ export function fakeFairness(
   const registry = new MetricsRegistry();
   const metrics = new FlowMetrics(registry, control, clock);
   const countObjects = () => ({ count: objects, averageBytes: 10_000 });
-  return { control, metrics, registry, countObjects, waitLimitMs: 15_000 };
+  return { control, metrics, registry, countObjects, objectBytes: () => 0, waitLimitMs: 15_000 };
 }

@@ -12,14 +12,13 @@ import type { FlowControl, LevelFlow } from '../flowcontrol/flow-control.ts';
 import type { FlowMetrics, RefusalReason } from '../flowcontrol/flow-metrics.ts';
 import type { Grant, Ticket } from '../flowcontrol/queue-set.ts';
 import { TooManyRequests } from '../flowcontrol/too-many-requests.ts';
-import { seatsOf, type CountObjects } from '../flowcontrol/work-estimate.ts';
+import { seatsOf, type StoredObjects } from '../flowcontrol/work-estimate.ts';
 import { isLongRunning } from '../long-running.ts';
 import type { ApiRequest, Filter, Handler, MaybePromise, ReadCounted, RequestPlace } from '../request.ts';
 
-export interface PriorityAndFairnessOptions {
+export interface PriorityAndFairnessOptions extends StoredObjects {
   readonly control: FlowControl;
   readonly metrics: FlowMetrics;
-  readonly countObjects: CountObjects;
   /** The time that a request may wait for its seats. */
   readonly waitLimitMs: number;
 }
@@ -97,7 +96,7 @@ class Place implements RequestPlace {
     if (!this.#expectsBody) return read(() => undefined);
     this.#expectsBody = false;
     const bytes = await this.#received(read);
-    await this.take();
+    await this.take(bytes.length);
     return bytes;
   }
 
@@ -129,10 +128,10 @@ class Place implements RequestPlace {
   }
 
   /** Returns `undefined` if the request gets its seats at once. Throws, or rejects with, `TooManyRequests`. */
-  take(): Promise<void> | undefined {
+  take(bodyBytes = 0): Promise<void> | undefined {
     const { level } = this.#flow.schema;
-    const { countObjects, metrics, waitLimitMs } = this.#options;
-    const width = seatsOf(this.#request, level.bounds.nominal, countObjects);
+    const { countObjects, objectBytes, metrics, waitLimitMs } = this.#options;
+    const width = seatsOf(this.#request, level.bounds.nominal, { countObjects, objectBytes, bodyBytes });
     const { hand } = this.#flow;
     const ticket = level.set.acquire({ width, hand, waitLimitMs, subject: this.#request, flow: this.#flow });
     metrics.estimated(this.#flow, width);

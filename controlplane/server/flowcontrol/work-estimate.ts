@@ -1,8 +1,9 @@
 /**
  * Estimates the seats of a request: one, and more for lists that read much, by the number and size of the stored objects, as in
- * kube-apiserver.
+ * kube-apiserver. Here a write takes more seats for a large body or object, too. It keeps the object in memory in several forms
+ * while webhooks judge it, which with one seat each would allow a level hundreds of the largest objects at a time.
  */
-import { queryBoolean } from '../request-info.ts';
+import { queryBoolean, type RequestInfo } from '../request-info.ts';
 import type { ApiRequest } from '../request.ts';
 
 /** The stored objects of a resource. */
@@ -14,11 +15,19 @@ export interface ObjectStatistics {
 /** Returns `undefined` if the numbers are unknown, as for resources of aggregated servers. */
 export type CountObjects = (group: string, resource: string) => ObjectStatistics | undefined;
 
+/** Returns the size of a stored object as JSON, and 0 if there is none or it is unknown. */
+export type ObjectBytes = (object: Pick<RequestInfo, 'group' | 'resource' | 'namespace' | 'name'>) => number;
+
+export interface StoredObjects {
+  readonly countObjects: CountObjects;
+  readonly objectBytes: ObjectBytes;
+}
+
 const BYTES_PER_SEAT = 100_000;
 /** The maximum size that counts for a list, because a list is streamed from the cache and never wholly in memory. */
 const MAX_STREAMED_BYTES = 1_000_000;
-const MAX_LIST_SEATS = 100;
-/** The share of a level's nominal seats that one list may take. */
+const MAX_SEATS = 100;
+/** The share of a level's nominal seats that one request may take. */
 const MAX_SHARE = 0.15;
 
 /**
@@ -33,15 +42,29 @@ function sendsExisting(query: URLSearchParams): boolean {
 
 const SELECTORS = ['labelSelector', 'fieldSelector'] as const;
 
-/** A watch that begins with the existing objects counts as a list. The maximum is a share of the level's seats, and 100. */
-export function seatsOf(request: ApiRequest, nominalSeats: number, countObjects: CountObjects): number {
+const WRITES: ReadonlySet<string> = new Set(['create', 'update', 'patch', 'delete']);
+
+/**
+ * `bodyBytes` is the size of the body that was received. A watch that begins with the existing objects counts as a list. The
+ * maximum is a share of the level's seats, and 100.
+ */
+export function seatsOf(
+  request: ApiRequest,
+  nominalSeats: number,
+  { countObjects, objectBytes, bodyBytes = 0 }: StoredObjects & { readonly bodyBytes?: number },
+): number {
   const { info } = request;
-  if (!info.isResource || (info.verb !== 'list' && info.verb !== 'watch')) return 1;
+  if (!info.isResource) return 1;
+  const most = Math.min(MAX_SEATS, Math.max(1, Math.ceil(nominalSeats * MAX_SHARE)));
+  if (WRITES.has(info.verb)) {
+    const bytes = Math.max(bodyBytes, info.name === '' ? 0 : objectBytes(info));
+    return Math.min(most, Math.max(1, Math.ceil(bytes / BYTES_PER_SEAT)));
+  }
+  if (info.verb !== 'list' && info.verb !== 'watch') return 1;
   if (info.name !== '') return 1;
   if (info.verb === 'watch' && !sendsExisting(request.query)) return 1;
   const statistics = countObjects(info.group, info.resource);
   if (statistics === undefined) return 1;
-  const most = Math.min(MAX_LIST_SEATS, Math.max(1, Math.ceil(nominalSeats * MAX_SHARE)));
   const { count, averageBytes } = statistics;
   let objects = count;
   // A selector is evaluated for every object, even if the client requests few.

@@ -1,10 +1,12 @@
 /** Bodies are read whole within their limit, and a read never waits for a client that is disconnected. */
 import assert from 'node:assert/strict';
 import { PassThrough, Readable } from 'node:stream';
-import { test } from 'node:test';
+import { describe, test } from 'node:test';
 import { until } from '../../../until.ts';
 import { isStatusError } from '../../../../api/meta/status-error.ts';
-import { IncomingBody, incomingBody } from '../../../../controlplane/server/incoming-body.ts';
+import { TooManyRequests } from '../../../../controlplane/server/flowcontrol/too-many-requests.ts';
+import { IncomingBody, incomingBody, MOST_UNREAD_BYTES } from '../../../../controlplane/server/incoming-body.ts';
+import { UnreadBodies } from '../../../../controlplane/server/unread-bodies.ts';
 
 const readWhole = (body: Readable, limit: number, count?: (bytes: number) => void): Promise<Buffer> =>
   new IncomingBody(body).whole(limit, count);
@@ -54,21 +56,69 @@ test('a body whose stream fails is refused', async () => {
   await assert.rejects(read, /disconnected/);
 });
 
-test('what comes before a reader is gathered, and the rest waits for the reader', async () => {
+test('what comes before a reader is gathered until a whole body has come, and the rest waits for the reader', async () => {
   const source = new PassThrough();
   const body = new IncomingBody(source);
   const parts = Array.from({ length: 70_000 }, (_part, at) => String(at % 10));
   for (const part of parts) source.write(part);
+  await until('all parts to be gathered', () => source.readableLength === 0);
+  const rest = Buffer.alloc(MOST_UNREAD_BYTES);
+  source.write(rest);
   await until('the stream to be paused', () => source.isPaused());
+  source.write('last');
   const counted: number[] = [];
-  const whole = body.whole(100_000, (bytes) => counted.push(bytes));
+  const whole = body.whole(2 * MOST_UNREAD_BYTES, (bytes) => counted.push(bytes));
   source.end();
-  assert.equal((await whole).toString(), parts.join(''));
-  assert.equal(counted[0], 64 * 1024, 'they were received as one part');
-  assert.equal(
-    counted.reduce((sum, bytes) => sum + bytes, 0),
-    parts.length,
-  );
+  assert.equal((await whole).toString(), `${parts.join('')}${rest.toString()}last`);
+  assert.deepEqual(counted, [parts.length + rest.length, 4], 'they were received as one part');
+});
+
+describe('bodies that wait for a reader', () => {
+  const connection = (remoteAddress: string) => ({
+    connection: { remoteAddress, peerCertificate: undefined },
+    onClose: () => undefined,
+  });
+  const waiting = (unread: UnreadBodies, address: string, bytes: number): IncomingBody => {
+    const source = new PassThrough();
+    const body = new IncomingBody(source, (refuse) => unread.open(connection(address), refuse));
+    source.end(Buffer.alloc(bytes, 0x78));
+    return body;
+  };
+  const refused = (error: unknown): boolean => error instanceof TooManyRequests;
+
+  test('share a budget, of which the client that holds most loses its newest bodies', async () => {
+    const unread = new UnreadBodies(1_000_000);
+    const large = Array.from({ length: 20 }, () => waiting(unread, '10.0.0.1', 200_000));
+    const other = waiting(unread, '10.0.0.2', 200_000);
+    await until('all bodies to arrive', () => unread.bytes > 800_000);
+    await new Promise(setImmediate);
+    assert.ok(unread.bytes <= 1_000_000, `${unread.bytes} bytes wait`);
+    assert.equal((await other.whole(MOST_UNREAD_BYTES)).length, 200_000);
+    const outcomes = await Promise.allSettled(large.map((body) => body.whole(MOST_UNREAD_BYTES)));
+    const lost = outcomes.filter((one) => one.status === 'rejected');
+    assert.ok(lost.length >= 16 && lost.length < 20, `${lost.length} lost`);
+    assert.ok(lost.every((one) => refused(one.reason)));
+    assert.equal(outcomes[0]?.status, 'fulfilled', 'the oldest one stays');
+    assert.equal(unread.bytes, 0);
+  });
+
+  test('no longer count once they are read, forwarded or dropped', async () => {
+    const unread = new UnreadBodies();
+    const bodies = [1, 2, 3].map(() => waiting(unread, '10.0.0.1', 100));
+    await until('all bodies to arrive', () => unread.bytes > 3 * 16_384);
+    await bodies[0]?.whole(MOST_UNREAD_BYTES);
+    await Array.fromAsync(bodies[1]?.parts() ?? []);
+    bodies[2]?.discard();
+    assert.equal(unread.bytes, 0);
+  });
+
+  test('are not forwarded after they were refused', async () => {
+    const unread = new UnreadBodies(100_000);
+    const body = waiting(unread, '10.0.0.1', 200_000);
+    await until('the body to be refused', () => unread.bytes === 0);
+    await new Promise(setImmediate);
+    await assert.rejects(Array.fromAsync(body.parts()), refused);
+  });
 });
 
 test('a body that came whole before its reader is read, forwarded or refused like another', async () => {

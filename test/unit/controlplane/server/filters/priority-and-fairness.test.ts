@@ -14,6 +14,8 @@ import { passAggregated } from '../../../../../controlplane/server/connect/aggre
 import { strippedHeaders } from '../../../../../controlplane/server/connect/forwarded-headers.ts';
 import { installFlowControlDumps } from '../../../../../controlplane/server/flowcontrol/flow-control-dumps.ts';
 import { PathHandlers } from '../../../../../controlplane/server/path-handlers.ts';
+import type { KubeObject } from '../../../../../api/meta/object.ts';
+import type { Entry } from '../../../../../controlplane/model/rest.ts';
 import { FakeCatalog, FakeResource, fakeInfo } from '../../../../fakes/fake-catalog.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
 import { fakeFairness, type FakeFairness } from '../../../../fakes/fake-fairness.ts';
@@ -38,6 +40,15 @@ class SlowResource extends FakeResource {
     this.waiting += 1;
     await this.gate.promise;
     return await super.list(...args);
+  }
+
+  /** Objects of the name `held` wait as for a webhook. */
+  override async create(...args: Parameters<FakeResource['create']>): Promise<Entry> {
+    if ((args[3].value as KubeObject).metadata.name === 'held') {
+      this.waiting += 1;
+      await this.gate.promise;
+    }
+    return await super.create(...args);
   }
 }
 
@@ -263,5 +274,17 @@ test('a list of many objects takes more seats, up to its share of the level', as
       widths.push(set.seatsInUse - before);
     }
     assert.deepEqual(widths, [8, 2, 1]);
+  });
+});
+
+test('writes of large objects that wait for a webhook take more seats, so that few of them are in memory; small ones go on', async () => {
+  await withFairness(fakeFairness(systemClock), async ({ fake, fairness, slow }) => {
+    const { set, bounds } = levelOf(fairness, 'global-default');
+    const large = JSON.stringify({ metadata: { name: 'held' }, data: { a: 'x'.repeat(900_000) } });
+    for (let at = 0; at < 10; at += 1)
+      void fake.request1('POST', MAPS, { ...JSON_TYPE, ...alice }, large).catch(() => undefined);
+    await reached(() => slow.waiting > 0 && set.executing + set.waiting === 10);
+    assert.ok(slow.waiting * 8 <= bounds.nominal, `${slow.waiting} are executed with ${bounds.nominal} seats`);
+    assert.equal((await fake.request('POST', MAPS, { ...JSON_TYPE, ...bob }, object('b'))).status, 201);
   });
 });

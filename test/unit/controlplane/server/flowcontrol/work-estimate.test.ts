@@ -10,8 +10,30 @@ const thousands: CountObjects = () => ({ count: 5000, averageBytes: 1000 });
 function seats(verb: string, rawQuery: string, countObjects = thousands): number {
   const info: Partial<RequestInfo> = { isResource: true, verb, group: 'a.b', resource: 'things', name: '' };
   const request = { info, rawQuery, query: new URLSearchParams(rawQuery) } as unknown as ApiRequest;
-  return seatsOf(request, 1000, countObjects);
+  return seatsOf(request, 1000, { countObjects, objectBytes: () => 0 });
 }
+
+describe('a write takes', () => {
+  const ofWrite = (verb: string, name: string, bodyBytes: number, storedBytes = 0, nominal = 1000): number => {
+    const info: Partial<RequestInfo> = { isResource: true, verb, group: '', resource: 'configmaps', name };
+    const objectBytes = () => storedBytes;
+    return seatsOf({ info } as unknown as ApiRequest, nominal, { countObjects: thousands, objectBytes, bodyBytes });
+  };
+
+  test('more seats for a large body', () => {
+    assert.equal(ofWrite('create', '', 100_000), 1);
+    assert.equal(ofWrite('create', '', 3_000_000), 30);
+  });
+  for (const verb of ['update', 'patch', 'delete'])
+    test(`more seats for a large object that a small body changes (${verb})`, () => {
+      assert.equal(ofWrite(verb, 'a', 50, 1_500_000), 15);
+      assert.equal(ofWrite(verb, 'a', 50, 1000), 1);
+    });
+  test('no more than the share of the level that one request may have', () => {
+    assert.equal(ofWrite('create', '', 3_000_000, 0, 20), 3);
+    assert.equal(ofWrite('create', '', 3_000_000, 0, 1), 1);
+  });
+});
 
 describe('a list takes more than one seat', () => {
   test('of many objects', () => {

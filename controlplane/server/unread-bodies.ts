@@ -1,0 +1,33 @@
+/**
+ * Limits what arrives of bodies before their requests are authenticated and authorized, which webhooks may delay, for all
+ * requests of a listener together. When the limit is reached, the client address that holds most loses its newest body.
+ */
+import type { ClientConnection } from '../authentication/authentication.ts';
+import { clientKey } from './connection-limit.ts';
+import { BodyIntake, type Reception } from './flowcontrol/body-intake.ts';
+
+const BUDGET_BYTES = 64 * 1024 * 1024;
+
+interface Waiting {
+  readonly connection: ClientConnection;
+  onClose(listener: () => void): void;
+}
+
+export class UnreadBodies {
+  readonly #intake: BodyIntake;
+
+  constructor(budgetBytes = BUDGET_BYTES) {
+    this.#intake = new BodyIntake(budgetBytes);
+  }
+
+  get bytes(): number {
+    return this.#intake.bytes;
+  }
+
+  /** The body counts until the reception is closed, which the end of the exchange does as well. */
+  open(exchange: Waiting, refuse: () => void): Reception {
+    const reception = this.#intake.open(clientKey(exchange.connection.remoteAddress), refuse);
+    if (!reception.isClosed) exchange.onClose(() => reception.close());
+    return reception;
+  }
+}
