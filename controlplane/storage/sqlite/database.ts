@@ -9,6 +9,7 @@ import Database from 'better-sqlite3';
 import { isDiskFull } from '../../../api/machinery/disk-full.ts';
 import { StorageError } from '../storage.ts';
 import type { LogMarks } from '../log-backend.ts';
+import { checkFormat, createFormat } from './database-format.ts';
 import { LogRows } from './log-rows.ts';
 import type { DatabaseOptions } from './protocol.ts';
 import { DiskReserve, isOutOfRoom } from './disk-reserve.ts';
@@ -17,9 +18,6 @@ import { checksumOf } from './row-checksum.ts';
 import { codeOf } from './sqlite-errors.ts';
 import { refuseDamagedLog, removeRest } from './write-ahead-log.ts';
 
-/** SQLite's application id of the file. The bytes spell `orch`. */
-const APPLICATION_ID = 0x6f726368;
-const FORMAT = 1;
 const PAGE_BYTES = 4096;
 /** The size to which the write-ahead log is truncated after a checkpoint. It is twice the size at which a checkpoint begins. */
 const LOG_BYTES = 16 * 1024 * 1024;
@@ -98,19 +96,10 @@ function makeDirectory(directory: string): void {
   }
 }
 
+/** Taking the write lock shows whether another process holds the file, and whether the file is writable. */
 function checkOwner(database: Database.Database, file: string): void {
-  // Taking the write lock shows whether another process holds the file, and whether the file is writable.
   database.exec('BEGIN IMMEDIATE; COMMIT');
-  const owner = database.pragma('application_id', { simple: true });
-  const format = Number(database.pragma('user_version', { simple: true }));
-  const tables = Number(database.prepare('SELECT count(*) FROM sqlite_schema').pluck().get());
-  if (owner !== APPLICATION_ID && tables > 0) {
-    throw new StorageError('unusable', `${file} is a database of another program`);
-  }
-  if (format > FORMAT) {
-    const message = `${file} has format ${format}, this version of orchlet knows ${FORMAT}: a newer version has written it`;
-    throw new StorageError('unusable', message);
-  }
+  checkFormat(database, file);
 }
 
 function configure(database: Database.Database): void {
@@ -126,20 +115,6 @@ function configure(database: Database.Database): void {
   database.pragma('cache_size = -4096');
   // SQLite overwrites deleted content in pages that it writes anyway, because the content may be a secret in plain text.
   database.pragma('secure_delete = FAST');
-}
-
-function createFormat(database: Database.Database): void {
-  if (database.pragma('application_id', { simple: true }) === APPLICATION_ID) return;
-  database.transaction(() => {
-    database.exec(`
-      CREATE TABLE log (revision INTEGER PRIMARY KEY, key TEXT NOT NULL, value BLOB, created INTEGER NOT NULL,
-                        expires INTEGER NOT NULL, checksum INTEGER NOT NULL);
-      CREATE TABLE mark (name TEXT PRIMARY KEY, revision INTEGER NOT NULL) WITHOUT ROWID;
-      INSERT INTO mark VALUES ('compacted', 0), ('last', 0);
-    `);
-    database.pragma(`user_version = ${FORMAT}`);
-    database.pragma(`application_id = ${APPLICATION_ID}`);
-  })();
 }
 
 function openError(error: unknown, options: DatabaseOptions): StorageError {

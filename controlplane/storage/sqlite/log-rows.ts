@@ -3,25 +3,19 @@ import type { LogPage, RecordColumns, RecordMark } from '../stored-log.ts';
 import type Database from 'better-sqlite3';
 import type { LogMarks } from '../log-backend.ts';
 import { StorageError } from '../storage.ts';
-import { checksumOf } from './row-checksum.ts';
+import { isRevision, isWhole, type Row } from './database-format.ts';
 
 const LOAD_BYTES = 2 * 1024 * 1024;
 /** The maximum number of records of a page, because small ones cost time as well. */
 const PAGE_RECORDS = 2000;
 
-interface Row {
-  revision: number;
-  key: string;
-  value: Buffer | null;
-  created: number;
-  expires: number;
-  checksum: number;
-}
+/** A row as the file has it, before its types are checked. */
+type StoredRow = Readonly<Record<keyof Row, unknown>>;
 
 export class LogRows {
   readonly #database: Database.Database;
   readonly #file: string;
-  readonly #after: Database.Statement<[number, number], Row>;
+  readonly #after: Database.Statement<[number, number], StoredRow>;
   readonly #checksum: Database.Statement;
   readonly #compacted: Database.Statement;
 
@@ -39,7 +33,7 @@ export class LogRows {
     let rows: Row[] = [];
     let bytes = 0;
     for (const row of this.#verified(
-      this.#database.prepare<[], Row>('SELECT * FROM log ORDER BY revision').iterate(),
+      this.#database.prepare<[], StoredRow>('SELECT * FROM log ORDER BY revision').iterate(),
     )) {
       rows.push(row);
       bytes += sizeOf(row);
@@ -85,24 +79,29 @@ export class LogRows {
   }
 
   marks(): LogMarks {
-    const select = this.#database.prepare<[string], number>('SELECT revision FROM mark WHERE name = ?').pluck();
-    const newest = this.newest()?.revision ?? 0;
+    const select = this.#database.prepare<[string], unknown>('SELECT revision FROM mark WHERE name = ?').pluck();
+    const read = (value: unknown): number => {
+      if (isRevision(value)) return value;
+      throw new StorageError('unusable', `${this.#file} has a revision that is none; restore it from a backup`);
+    };
+    const newest = read(this.newest()?.revision ?? 0);
     // A database of an earlier version has no time of the last compaction.
     const [revision, atMs] = [select.get('last-compaction'), select.get('last-compaction-ms')];
     return {
-      compactedRevision: Number(select.get('compacted')),
-      lastRevision: Math.max(newest, Number(select.get('last'))),
-      lastCompaction: revision === undefined || atMs === undefined ? undefined : { revision, atMs },
+      compactedRevision: read(select.get('compacted')),
+      lastRevision: Math.max(newest, read(select.get('last'))),
+      lastCompaction:
+        revision === undefined || atMs === undefined ? undefined : { revision: read(revision), atMs: read(atMs) },
     };
   }
 
-  *#verified(rows: Iterable<Row>): Generator<Row, void, undefined> {
+  *#verified(rows: Iterable<StoredRow>): Generator<Row, void, undefined> {
     try {
       for (const row of rows) {
-        if (row.checksum !== checksumOf(row.key, row.value)) {
+        if (!isWhole(row)) {
           throw new StorageError(
             'unusable',
-            `${this.#file} is damaged at revision ${row.revision}; restore it from a backup`,
+            `${this.#file} is damaged at revision ${String(row.revision)}; restore it from a backup`,
           );
         }
         yield row;

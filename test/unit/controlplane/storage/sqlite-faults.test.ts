@@ -200,3 +200,54 @@ describe('the embedded storage', () => {
     assert.ok((await size()) <= Math.max(first, 1) + 3_000_000, `${first} -> ${await size()}`);
   });
 });
+
+describe('a file that others have changed', () => {
+  const change = async (sql: string): Promise<void> => {
+    await fill(3);
+    const database = new Database(join(directory, 'orchlet.db'));
+    database.exec(sql);
+    database.close();
+  };
+  const RENAMED = 'ALTER TABLE log RENAME TO kept;';
+
+  for (const [what, sql] of [
+    ['a trigger that changes what is written', 'CREATE TRIGGER t AFTER INSERT ON log BEGIN DELETE FROM log; END'],
+    [
+      'a view without an end in the place of the log',
+      `${RENAMED} CREATE VIEW log AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)
+       SELECT i AS revision, kept.key, kept.value, kept.created, kept.expires, kept.checksum FROM n, kept`,
+    ],
+    ['a table of its own', 'CREATE TABLE more (a)'],
+    ['an index on an expression', 'CREATE INDEX i ON log (length(value))'],
+  ] as const)
+    it(`is refused with ${what}`, async () => {
+      await change(sql);
+      await refuses(openIn(), 'unusable', /which is not of orchlet; restore it from a backup/);
+    });
+
+  for (const [what, sql] of [
+    ['a key of bytes', 'UPDATE log SET key = CAST(key AS BLOB) WHERE revision = (SELECT min(revision) FROM log)'],
+    ['a value of text', 'UPDATE log SET value = CAST(value AS TEXT) WHERE revision = (SELECT min(revision) FROM log)'],
+    ['a creation of text', "UPDATE log SET created = 'x' WHERE revision = (SELECT min(revision) FROM log)"],
+    ['a creation of a fraction', 'UPDATE log SET created = 1.5 WHERE revision = (SELECT min(revision) FROM log)'],
+    ['an expiry beyond all times', 'UPDATE log SET expires = 9e300 WHERE revision = (SELECT min(revision) FROM log)'],
+    ['a revision below zero', 'UPDATE log SET revision = -7 WHERE revision = (SELECT min(revision) FROM log)'],
+  ] as const)
+    it(`is refused with ${what}`, async () => {
+      await change(sql);
+      await refuses(openIn(), 'unusable', /is damaged at revision -?\d+; restore it from a backup/);
+    });
+
+  for (const [what, sql] of [
+    [
+      'a revision after which there is no other',
+      'UPDATE log SET revision = 9223372036854775807 WHERE revision = (SELECT min(revision) FROM log)',
+    ],
+    ['a mark that is none', "UPDATE mark SET revision = 'x' WHERE name = 'last'"],
+    ['no mark', "DELETE FROM mark WHERE name = 'compacted'"],
+  ] as const)
+    it(`is refused with ${what}`, async () => {
+      await change(sql);
+      await refuses(openIn(), 'unusable', /has a revision that is none; restore it from a backup/);
+    });
+});
