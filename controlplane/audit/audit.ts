@@ -87,7 +87,7 @@ export function createAudit(options: AuditOptions): Audit {
       const record = new RequestRecord(request, decision, options.clock, backends, events);
       request.audited = record;
       const kept = record.reach('RequestReceived');
-      request.exchange.onClose(() => record.complete());
+      request.exchange.onClose(() => record.closed());
       return kept?.then((isKept) => {
         if (isKept) return;
         rejected.with().inc();
@@ -143,6 +143,8 @@ class RequestRecord implements RequestAudit {
   #answer: Buffer | object | (() => object) | undefined;
   #status: Readonly<Record<string, unknown>> | undefined;
   #isComplete = false;
+  #isHandled = false;
+  #isClosed = false;
 
   constructor(
     request: ApiRequest,
@@ -194,8 +196,20 @@ class RequestRecord implements RequestAudit {
     this.#report('Panic');
   }
 
-  complete(): void {
-    if (this.#isComplete) return;
+  handled(): void {
+    this.#isHandled = true;
+    this.#complete();
+  }
+
+  /** The response is complete, or the client is disconnected. */
+  closed(): void {
+    this.#isClosed = true;
+    this.#complete();
+  }
+
+  /** A client that is disconnected before its request is handled must not hide what the request does. */
+  #complete(): void {
+    if (!this.#isHandled || !this.#isClosed || this.#isComplete) return;
     this.#isComplete = true;
     this.#report('ResponseComplete');
   }

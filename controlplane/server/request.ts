@@ -29,6 +29,8 @@ export interface RequestAudit {
   answering(): void;
   /** The handler failed with an unexpected error. */
   panicked(error: unknown): void;
+  /** The handler has ended, and will report nothing more. */
+  handled(): void;
 }
 
 /** Reads a body as a whole and reports the size of each part as it arrives. */

@@ -34,7 +34,7 @@ export function guardFilter(options: GuardOptions): Filter {
     try {
       const pending = next(request);
       if (pending === undefined) {
-        observer.done(request);
+        end(request, observer);
         return undefined;
       }
       const timer = clock.after(options.requestTimeoutMs, () => {
@@ -45,14 +45,19 @@ export function guardFilter(options: GuardOptions): Filter {
         .finally(() => {
           timer.cancel();
           request.hasEnded = true;
-          observer.done(request);
+          end(request, observer);
         });
     } catch (error) {
       fail(request, error, options);
-      observer.done(request);
+      end(request, observer);
       return undefined;
     }
   };
+}
+
+function end(request: ApiRequest, observer: RequestObserver): void {
+  request.audited?.handled();
+  observer.done(request);
 }
 
 function expire(request: ApiRequest, options: GuardOptions): void {

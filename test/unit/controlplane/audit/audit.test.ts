@@ -1,7 +1,9 @@
 /** Tests the audit policy, the content of events, and the bounds of the backends. */
 import assert from 'node:assert/strict';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { once } from 'node:events';
 import { createServer } from 'node:http';
+import { constants } from 'node:http2';
 import { createServer as createTcpServer, type AddressInfo } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { tmpdir } from 'node:os';
@@ -22,7 +24,7 @@ import { WebhookSink } from '../../../../controlplane/audit/webhook-sink.ts';
 import { WebhookClient } from '../../../../controlplane/authentication/webhook-client.ts';
 import { startControlPlane } from '../../../../controlplane/main.ts';
 import { PathHandlers } from '../../../../controlplane/server/path-handlers.ts';
-import type { Rest } from '../../../../controlplane/model/rest.ts';
+import type { Entry, Rest } from '../../../../controlplane/model/rest.ts';
 import { createDialer } from '../../../../api/machinery/dialer.ts';
 import { createConnector } from '../../../../controlplane/server/connect/connector.ts';
 import { strippedHeaders } from '../../../../controlplane/server/connect/forwarded-headers.ts';
@@ -268,6 +270,55 @@ test('a request that fails with a bug ends in the stage Panic', async () => {
       reason: 'InternalError',
       code: 500,
     });
+  } finally {
+    await server.close();
+  }
+});
+
+test('a client that resets its request at once hides neither the name nor the object of its write', async () => {
+  const events: AuditEvent[] = [];
+  const audit = createAudit({
+    policy: parseAuditPolicy(
+      '{apiVersion: audit.k8s.io/v1, kind: Policy, omitStages: [RequestReceived], rules: [{level: RequestResponse}]}',
+      'policy',
+    ),
+    backends: [{ process: (event) => void events.push(event), close: () => Promise.resolve() }],
+    clock: systemClock,
+    metrics: new MetricsRegistry(),
+  });
+  const gate = Promise.withResolvers<void>();
+  let isWriting = false;
+  class SlowResource extends FakeResource {
+    override async create(...args: Parameters<FakeResource['create']>): Promise<Entry> {
+      isWriting = true;
+      await gate.promise;
+      return await super.create(...args);
+    }
+  }
+  const server = await startFakeServer(new FakeCatalog([new SlowResource(fakeInfo('configmaps', 'ConfigMap'))]), {
+    audit,
+  });
+  try {
+    const stream = server.session.request({
+      ':method': 'POST',
+      ':path': '/api/v1/namespaces/n/configmaps',
+      'content-type': 'application/json',
+      authorization: 'Bearer ann',
+    });
+    stream.on('error', () => undefined);
+    stream.end('{"metadata":{"name":"hidden"}}');
+    await until('the write', () => isWriting);
+    const closed = once(stream, 'close');
+    stream.close(constants.NGHTTP2_CANCEL);
+    await closed;
+    // The server has seen the reset when it has answered a later request of the same connection.
+    await server.request('GET', '/version');
+    gate.resolve();
+    await until('the event', () => events.some(({ verb }) => verb === 'create'));
+    const event = events.find(({ verb }) => verb === 'create');
+    assert.equal((event?.['objectRef'] as { name?: string }).name, 'hidden');
+    assert.deepEqual(event?.['requestObject'], { metadata: { name: 'hidden' } });
+    assert.equal((event?.['responseStatus'] as { code?: number }).code, 201);
   } finally {
     await server.close();
   }
