@@ -5,7 +5,7 @@
 import { stringifyJson } from '../codec/json.ts';
 import { forbidden, invalid, required, type FieldError } from '../meta/field-error.ts';
 import { internalForm } from '../schema/internal-form.ts';
-import { specDiff } from '../schema/spec-diff.ts';
+import { typeDiff } from '../schema/spec-diff.ts';
 import { cloneJson, semanticEqual } from '../meta/json-equality.ts';
 import { dnsSubdomainErrors, qualifiedNameErrors, rangeError } from '../meta/names.ts';
 import { equalAs, POD_SPEC } from '../schema/semantic-equality.ts';
@@ -47,9 +47,7 @@ export function podUpdateErrors(pod: Pod, old: Pod): FieldError[] {
   const munged = mungedSpec(spec, before);
   if ((before.schedulingGates ?? []).length > 0) errors.push(...gatedErrors(munged, before));
   if (!equalAs(POD_SPEC, munged, before))
-    errors.push(
-      forbidden('spec', `${MUTABLE}${specDiff(internalForm(POD_SPEC, before), internalForm(POD_SPEC, munged))}`),
-    );
+    errors.push(forbidden('spec', () => `${MUTABLE}${typeDiff(POD_SPEC, before, munged)}`));
   return errors;
 }
 
@@ -286,7 +284,7 @@ export function ephemeralContainerUpdateErrors(pod: Pod, old: Pod): FieldError[]
         ),
       );
     else if (!equalAs(EPHEMERAL, now, container))
-      errors.push(forbidden('spec.ephemeralContainers', changed(container, now)));
+      errors.push(forbidden('spec.ephemeralContainers', () => changed(container, now)));
   }
   return errors;
 }
@@ -294,8 +292,7 @@ export function ephemeralContainerUpdateErrors(pod: Pod, old: Pod): FieldError[]
 const EPHEMERAL = 'io.k8s.api.core.v1.EphemeralContainer';
 
 const changed = (old: EphemeralContainer, now: EphemeralContainer): string =>
-  `existing ephemeral containers ${stringifyJson(old.name)} may not be changed` +
-  specDiff(internalForm(EPHEMERAL, old), internalForm(EPHEMERAL, now));
+  `existing ephemeral containers ${stringifyJson(old.name)} may not be changed` + typeDiff(EPHEMERAL, old, now);
 
 const RESIZABLE: ReadonlySet<string> = new Set(['cpu', 'memory']);
 

@@ -49,13 +49,18 @@ export class FieldError {
   readonly type: FieldErrorType;
   readonly field: string;
   readonly value: unknown;
-  readonly detail: string;
+  readonly #detail: string | (() => string);
 
-  constructor(type: FieldErrorType, field: string, value: unknown, detail: string) {
+  /** A detail that is costly to compute is a function, which is called only if the error is shown. */
+  constructor(type: FieldErrorType, field: string, value: unknown, detail: string | (() => string)) {
     this.type = type;
     this.field = field;
     this.value = value;
-    this.detail = detail;
+    this.#detail = detail;
+  }
+
+  get detail(): string {
+    return typeof this.#detail === 'string' ? this.#detail : this.#detail();
   }
 
   /** Returns the text without the field's path, as in `details.causes[].message`. */
@@ -63,7 +68,8 @@ export class FieldError {
     const title = TITLES[this.type];
     const bare = WITHOUT_VALUE.has(this.type) || this.value === OMITTED_VALUE;
     const shown = bare ? title : `${title}: ${showValue(this.value)}`;
-    return this.detail === '' ? shown : `${shown}: ${this.detail}`;
+    const { detail } = this;
+    return detail === '' ? shown : `${shown}: ${detail}`;
   }
 
   toString(): string {
@@ -116,7 +122,7 @@ export const typeInvalid = (field: string, value: unknown, detail: string): Fiel
 export const duplicate = (field: string, value: unknown): FieldError =>
   new FieldError('FieldValueDuplicate', field, value, '');
 /** The field must not be set here. */
-export const forbidden = (field: string, detail: string): FieldError =>
+export const forbidden = (field: string, detail: string | (() => string)): FieldError =>
   new FieldError('FieldValueForbidden', field, '', detail);
 /** The value refers to something that does not exist. */
 export const notFound = (field: string, value: unknown): FieldError =>

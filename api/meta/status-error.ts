@@ -190,6 +190,12 @@ export function newNotAcceptable(message: string): StatusError {
  */
 const MAX_INVALID_CHARS = 256 * 1024;
 
+/** A single error may quote a whole object, with all the fields that it lacks. */
+const shortened = (text: string): string =>
+  text.length <= MAX_INVALID_CHARS
+    ? text
+    : `${text.slice(0, MAX_INVALID_CHARS)}... (${text.length - MAX_INVALID_CHARS} more characters)`;
+
 /** A 422 for an object of `kind`. Several errors are listed in brackets, without duplicate texts. */
 export function newInvalid(kind: Subject, name: string, errors: readonly FieldError[]): StatusError {
   const causes: { reason: string; message: string; field: string }[] = [];
@@ -198,7 +204,7 @@ export function newInvalid(kind: Subject, name: string, errors: readonly FieldEr
   for (const error of errors) {
     if (chars > MAX_INVALID_CHARS) break;
     const { type: reason, field } = error;
-    const message = error.body();
+    const message = shortened(error.body());
     chars += message.length + field.length;
     causes.push({ reason, message, field });
     seen.add(`${field}: ${message}`);

@@ -26,8 +26,30 @@ interface MetadataRules {
   readonly path?: string;
 }
 
+/** The errors of what every validation of metadata validates alike. An update is validated several times. */
+interface PartErrors {
+  readonly beforeFinalizers: readonly FieldError[];
+  readonly managedFields: readonly FieldError[];
+}
+
+/** `path` is that of the metadata. */
+export function partErrors(meta: ObjectMeta, path = 'metadata'): PartErrors {
+  return {
+    beforeFinalizers: [
+      ...validateLabels(meta.labels, `${path}.labels`),
+      ...validateAnnotations(meta.annotations, `${path}.annotations`),
+      ...validateOwnerReferences(meta.ownerReferences, `${path}.ownerReferences`),
+    ],
+    managedFields: validateManagedFields(meta.managedFields, `${path}.managedFields`),
+  };
+}
+
 /** Validates the metadata of a new object. */
-export function validateMetadata(meta: ObjectMeta, rules: MetadataRules): FieldError[] {
+export function validateMetadata(
+  meta: ObjectMeta,
+  rules: MetadataRules,
+  parts = partErrors(meta, rules.path),
+): FieldError[] {
   const path = rules.path ?? 'metadata';
   const errors: FieldError[] = [];
   if (meta.generateName) {
@@ -46,11 +68,9 @@ export function validateMetadata(meta: ObjectMeta, rules: MetadataRules): FieldE
     errors.push(invalid(`${path}.generation`, meta.generation, 'must be greater than or equal to 0'));
   }
   errors.push(
-    ...validateLabels(meta.labels, `${path}.labels`),
-    ...validateAnnotations(meta.annotations, `${path}.annotations`),
-    ...validateOwnerReferences(meta.ownerReferences, `${path}.ownerReferences`),
+    ...parts.beforeFinalizers,
     ...validateFinalizers(meta.finalizers, `${path}.finalizers`),
-    ...validateManagedFields(meta.managedFields, `${path}.managedFields`),
+    ...parts.managedFields,
   );
   if (rules.builtIn !== false) errors.push(...validateBuiltInFinalizers(meta.finalizers, `${path}.finalizers`));
   return errors;
@@ -68,7 +88,12 @@ interface MetadataUpdateRules {
 }
 
 /** Validates the metadata of an update against that of the stored object. */
-export function validateMetadataUpdate(next: ObjectMeta, old: ObjectMeta, rules: MetadataUpdateRules): FieldError[] {
+export function validateMetadataUpdate(
+  next: ObjectMeta,
+  old: ObjectMeta,
+  rules: MetadataUpdateRules,
+  parts = partErrors(next, rules.path),
+): FieldError[] {
   const path = rules.path ?? 'metadata';
   const errors: FieldError[] = [];
   if (old.deletionTimestamp !== undefined) {
@@ -97,10 +122,8 @@ export function validateMetadataUpdate(next: ObjectMeta, old: ObjectMeta, rules:
       old.deletionGracePeriodSeconds ?? null,
       `${path}.deletionGracePeriodSeconds`,
     ),
-    ...validateLabels(next.labels, `${path}.labels`),
-    ...validateAnnotations(next.annotations, `${path}.annotations`),
-    ...validateOwnerReferences(next.ownerReferences, `${path}.ownerReferences`),
-    ...validateManagedFields(next.managedFields, `${path}.managedFields`),
+    ...parts.beforeFinalizers,
+    ...parts.managedFields,
   );
   if (rules.builtIn !== false) errors.push(...validateBuiltInFinalizers(next.finalizers, `${path}.finalizers`));
   return errors;
@@ -118,10 +141,13 @@ export function validateAnnotations(
 ): FieldError[] {
   const errors: FieldError[] = [];
   let sizeBytes = 0;
-  for (const [key, value] of Object.entries(annotations ?? {}).sort(([a], [b]) => (a < b ? -1 : 1))) {
-    for (const text of qualifiedNameErrors(key.toLowerCase())) errors.push(invalid(path, key, text));
+  const faulty: string[] = [];
+  for (const [key, value] of Object.entries(annotations ?? {})) {
+    if (qualifiedNameErrors(key.toLowerCase()).length > 0) faulty.push(key);
     sizeBytes += Buffer.byteLength(key) + Buffer.byteLength(value);
   }
+  for (const key of faulty.sort())
+    for (const text of qualifiedNameErrors(key.toLowerCase())) errors.push(invalid(path, key, text));
   if (sizeBytes > MAX_ANNOTATIONS_BYTES) errors.push(tooLong(path, MAX_ANNOTATIONS_BYTES));
   return errors;
 }
@@ -129,6 +155,8 @@ export function validateAnnotations(
 function validateOwnerReferences(references: readonly OwnerReference[] | null | undefined, path: string): FieldError[] {
   const errors: FieldError[] = [];
   let controller: string | undefined;
+  // Every error shows all references, so they share one list.
+  const shown = (references ?? []).map(inFieldOrder);
   for (const reference of references ?? []) {
     errors.push(...validateOwnerReference(reference, path));
     if (reference.controller !== true) continue;
@@ -138,7 +166,7 @@ function validateOwnerReferences(references: readonly OwnerReference[] | null | 
       continue;
     }
     const text = `Only one reference can have Controller set to true. Found "true" in references for ${controller} and ${current}`;
-    errors.push(invalid(path, (references ?? []).map(inFieldOrder), text));
+    errors.push(invalid(path, shown, text));
   }
   return errors;
 }

@@ -4,13 +4,27 @@
  */
 
 import { escapedJson } from '../meta/field-error.ts';
+import { internalForm } from './internal-form.ts';
 import { matchingBlocks } from './matching-blocks.ts';
 
 const CONTEXT = 3;
+/** The maximum number of values of both specs together. The internal form may have thirty times as many lines. */
+const MAX_VALUES = 20_000;
 
 interface Line {
   readonly sign: ' ' | '-' | '+';
   readonly text: string;
+}
+
+/** Returns the differences of two values of a built-in type, or a line that says that there are too many values. */
+export function typeDiff(typeName: string, old: unknown, now: unknown): string {
+  if (valuesIn(old) + valuesIn(now) > MAX_VALUES) return '\nThe values are too many to be compared\n';
+  return specDiff(internalForm(typeName, old), internalForm(typeName, now));
+}
+
+function valuesIn(value: unknown): number {
+  if (typeof value !== 'object' || value === null) return 1;
+  return Object.values(value).reduce((sum: number, member) => sum + valuesIn(member), 1);
 }
 
 /** Returns a text that begins with a line break, or an empty text for equal values. */
@@ -43,8 +57,9 @@ function hunksOf(lines: readonly Line[]): string[] {
   const hunks: string[] = [];
   let [oldLine, newLine] = [1, 1];
   for (let index = 0; index < lines.length;) {
-    const change = lines.findIndex(({ sign }, place) => place >= index && sign !== ' ');
-    if (change < 0) break;
+    let change = index;
+    while (change < lines.length && lines[change]?.sign === ' ') change++;
+    if (change === lines.length) break;
     const start = Math.max(index, change - CONTEXT);
     oldLine += start - index;
     newLine += start - index;

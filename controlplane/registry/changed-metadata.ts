@@ -2,7 +2,7 @@
 import type { FieldError } from '../../api/meta/field-error.ts';
 import { nameIsPathSegment, nameIsSubdomain } from '../../api/meta/names.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
-import { validateMetadata, validateMetadataUpdate } from '../../api/meta/validation.ts';
+import { partErrors, validateMetadata, validateMetadataUpdate } from '../../api/meta/validation.ts';
 import type { Endpoint, Store } from './store.ts';
 import type { MetadataCheck, UpdateStrategy } from './strategy.ts';
 
@@ -18,11 +18,12 @@ export function changedMetadataErrors(
 ): FieldError[] {
   const { builtIn, info, strategy } = store;
   const namespaced = info.namespaced;
+  const parts = partErrors(object.metadata);
   const run = (check: MetadataCheck, nameRule = strategy.nameRule ?? nameIsSubdomain): FieldError[] => {
     const ofCore = builtIn && (check === 'update' || check === 'whole');
     return check === 'update' || check === 'plainUpdate'
-      ? validateMetadataUpdate(object.metadata, old.metadata, { builtIn: ofCore })
-      : validateMetadata(object.metadata, { namespaced, nameRule, builtIn: ofCore });
+      ? validateMetadataUpdate(object.metadata, old.metadata, { builtIn: ofCore }, parts)
+      : validateMetadata(object.metadata, { namespaced, nameRule, builtIn: ofCore }, parts);
   };
   const generic = [...run('plainWhole', nameIsPathSegment), ...run('plainUpdate')];
   const own = endpoint.strategy.metadataChecks ?? (builtIn && endpoint.subresource === '' ? BOTH : UPDATE);

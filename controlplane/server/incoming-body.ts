@@ -16,7 +16,7 @@ export const MOST_UNREAD_BYTES = 3 * 1024 * 1024;
 const RETRY_SECONDS = 1;
 
 /** Opens the account of a body that arrives before its reader. `refuse` is called if there is no room for the body. */
-export type OpenUnread = (refuse: () => void) => Reception;
+type OpenUnread = (refuse: () => void) => Reception;
 
 interface Reader {
   readonly limit: number;

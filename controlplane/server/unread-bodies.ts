@@ -13,6 +13,7 @@ interface Waiting {
   onClose(listener: () => void): void;
 }
 
+/** The unread bodies of a listener. `budgetBytes` is for all of them together. */
 export class UnreadBodies {
   readonly #intake: BodyIntake;
 

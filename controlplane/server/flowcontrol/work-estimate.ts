@@ -16,8 +16,9 @@ export interface ObjectStatistics {
 export type CountObjects = (group: string, resource: string) => ObjectStatistics | undefined;
 
 /** Returns the size of a stored object as JSON, and 0 if there is none or it is unknown. */
-export type ObjectBytes = (object: Pick<RequestInfo, 'group' | 'resource' | 'namespace' | 'name'>) => number;
+type ObjectBytes = (object: Pick<RequestInfo, 'group' | 'resource' | 'namespace' | 'name'>) => number;
 
+/** What the estimate knows of stored objects. */
 export interface StoredObjects {
   readonly countObjects: CountObjects;
   readonly objectBytes: ObjectBytes;

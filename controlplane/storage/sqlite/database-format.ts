@@ -11,15 +11,19 @@ import { checksumOf } from './row-checksum.ts';
 const APPLICATION_ID = 0x6f726368;
 const FORMAT = 1;
 
-const TABLES: Readonly<Record<string, string>> = {
-  log: `CREATE TABLE log (revision INTEGER PRIMARY KEY, key TEXT NOT NULL, value BLOB, created INTEGER NOT NULL,
+const TABLES: ReadonlyMap<string, string> = new Map([
+  [
+    'log',
+    `CREATE TABLE log (revision INTEGER PRIMARY KEY, key TEXT NOT NULL, value BLOB, created INTEGER NOT NULL,
                         expires INTEGER NOT NULL, checksum INTEGER NOT NULL)`,
-  mark: 'CREATE TABLE mark (name TEXT PRIMARY KEY, revision INTEGER NOT NULL) WITHOUT ROWID',
-};
+  ],
+  ['mark', 'CREATE TABLE mark (name TEXT PRIMARY KEY, revision INTEGER NOT NULL) WITHOUT ROWID'],
+]);
 
 /** Beyond, there is no room for further revisions that a number of JavaScript holds exactly. */
 const MAX_REVISION = 2 ** 52;
 
+/** A row of the log. */
 export interface Row {
   revision: number;
   key: string;
@@ -44,7 +48,7 @@ export function checkFormat(database: Database.Database, file: string): void {
     throw new StorageError('unusable', message);
   }
   for (const { name, sql } of schema)
-    if (words(sql ?? '') !== words(Object.hasOwn(TABLES, name) ? (TABLES[name] ?? '') : ''))
+    if (words(sql ?? '') !== words(TABLES.get(name) ?? ''))
       throw new StorageError(
         'unusable',
         `${file} has "${name.slice(0, 64)}", which is not of orchlet; restore it from a backup`,
@@ -57,13 +61,14 @@ const words = (sql: string): string => sql.split(/\s+/).join(' ');
 export function createFormat(database: Database.Database): void {
   if (database.pragma('application_id', { simple: true }) === APPLICATION_ID) return;
   database.transaction(() => {
-    for (const sql of Object.values(TABLES)) database.exec(sql);
+    for (const sql of TABLES.values()) database.exec(sql);
     database.exec("INSERT INTO mark VALUES ('compacted', 0), ('last', 0)");
     database.pragma(`user_version = ${FORMAT}`);
     database.pragma(`application_id = ${APPLICATION_ID}`);
   })();
 }
 
+/** Whether the value is a revision after which there are others. */
 export const isRevision = (value: unknown): value is number =>
   Number.isSafeInteger(value) && Number(value) >= 0 && Number(value) <= MAX_REVISION;
 

@@ -239,14 +239,19 @@ function conflicting(scopes: ReadonlySet<string>): boolean {
   );
 }
 
+const standardResources = (spec: QuotaSpec): string[] =>
+  Object.keys(spec.hard ?? {})
+    .filter(isStandardQuotaResource)
+    .sort();
+
 function scopeErrors(spec: QuotaSpec): FieldError[] {
   const scopes = spec.scopes ?? [];
+  const resources = standardResources(spec);
   const errors: FieldError[] = [];
   for (const scope of scopes) {
     if (!SCOPES.has(scope)) errors.push(invalid('spec.scopes', scopes, 'unsupported scope'));
-    for (const name of Object.keys(spec.hard ?? {}).sort()) {
-      if (isStandardQuotaResource(name) && !scopeFits(scope, name))
-        errors.push(invalid('spec.scopes', scopes, 'unsupported scope applied to resource'));
+    for (const name of resources) {
+      if (!scopeFits(scope, name)) errors.push(invalid('spec.scopes', scopes, 'unsupported scope applied to resource'));
     }
   }
   if (conflicting(new Set(scopes))) errors.push(invalid('spec.scopes', scopes, 'conflicting scopes'));
@@ -257,17 +262,13 @@ function scopeSelectorErrors(spec: QuotaSpec): FieldError[] {
   const errors: FieldError[] = [];
   const path = 'spec.scopeSelector.matchExpressions';
   const scopes = new Set<string>();
+  const resources = standardResources(spec);
+  // Many errors may show the whole selector, so they share its form.
+  const shown = internalForm('io.k8s.api.core.v1.ScopeSelector', spec.scopeSelector ?? {});
   for (const { scopeName = '', operator = '', values } of spec.scopeSelector?.matchExpressions ?? []) {
     if (!SCOPES.has(scopeName)) errors.push(invalid(`${path}.scopeName`, scopeName, 'unsupported scope'));
-    for (const name of Object.keys(spec.hard ?? {}).sort()) {
-      if (isStandardQuotaResource(name) && !scopeFits(scopeName, name))
-        errors.push(
-          invalid(
-            path,
-            internalForm('io.k8s.api.core.v1.ScopeSelector', spec.scopeSelector),
-            'unsupported scope applied to resource',
-          ),
-        );
+    for (const name of resources) {
+      if (!scopeFits(scopeName, name)) errors.push(invalid(path, shown, 'unsupported scope applied to resource'));
     }
     if (EXISTS_ONLY.has(scopeName) && operator !== 'Exists') {
       errors.push(

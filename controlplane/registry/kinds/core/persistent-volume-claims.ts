@@ -11,12 +11,11 @@ import { cloneJson } from '../../../../api/meta/json-equality.ts';
 import { qualifiedNameErrors } from '../../../../api/meta/names.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { compareQuantities, milliUnits, parseQuantity } from '../../../../api/meta/quantity.ts';
-import { internalForm } from '../../../../api/schema/internal-form.ts';
 import { claimColumns } from '../storage/columns.ts';
 import { restore, statusOnly } from '../../generic-strategy.ts';
 import { kindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
 import { forbidden, IMMUTABLE, immutable, invalid, invalidFor, notSupported, required } from '../field-rules.ts';
-import { specDiff } from '../../../../api/schema/spec-diff.ts';
+import { typeDiff } from '../../../../api/schema/spec-diff.ts';
 import { equalAs } from '../../../../api/schema/semantic-equality.ts';
 
 export type Claim = KubeObject & { spec?: ClaimSpec; status?: Wire<V1PersistentVolumeClaimStatus> };
@@ -115,9 +114,7 @@ function updateErrors(object: Claim, old: Claim): FieldError[] {
     errors.push(invalid(`metadata.annotations.${CLASS_ANNOTATION}`, annotated ?? '', IMMUTABLE));
   const { now, before } = comparable(object, old);
   if (!equalAs(CLAIM_SPEC, now, before))
-    errors.push(
-      forbidden('spec', `${FIXED}${specDiff(internalForm(CLAIM_SPEC, before), internalForm(CLAIM_SPEC, now))}`),
-    );
+    errors.push(forbidden('spec', () => `${FIXED}${typeDiff(CLAIM_SPEC, before, now)}`));
   errors.push(...sizeErrors(object, old));
   errors.push(...immutable('volumeMode', object.spec?.volumeMode, old.spec?.volumeMode));
   const wanted = object.spec?.volumeAttributesClassName;

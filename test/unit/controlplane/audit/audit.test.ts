@@ -315,10 +315,10 @@ test('a client that resets its request at once hides neither the name nor the ob
     await server.request('GET', '/version');
     gate.resolve();
     await until('the event', () => events.some(({ verb }) => verb === 'create'));
-    const event = events.find(({ verb }) => verb === 'create');
-    assert.equal((event?.['objectRef'] as { name?: string }).name, 'hidden');
-    assert.deepEqual(event?.['requestObject'], { metadata: { name: 'hidden' } });
-    assert.equal((event?.['responseStatus'] as { code?: number }).code, 201);
+    const { objectRef, requestObject, responseStatus } = events.find(({ verb }) => verb === 'create') ?? {};
+    assert.equal((objectRef as { name?: string } | undefined)?.name, 'hidden');
+    assert.deepEqual(requestObject, { metadata: { name: 'hidden' } });
+    assert.equal((responseStatus as { code?: number } | undefined)?.code, 201);
   } finally {
     await server.close();
   }

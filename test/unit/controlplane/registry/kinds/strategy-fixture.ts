@@ -14,7 +14,7 @@ export function strategyOf(rows: readonly KindRow[], resource: string): Strategy
   return row.strategy;
 }
 
-function contextFor(group: string, resource: string): StrategyContext {
+export function contextFor(group: string, resource: string): StrategyContext {
   const info = builtinResources().find((one) => one.group === group && one.resource === resource);
   if (info === undefined) throw new Error(`no resource ${resource} in group "${group}"`);
   return {
