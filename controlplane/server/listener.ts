@@ -13,6 +13,7 @@ import type { Logger } from '../../api/component/logger.ts';
 import type { ClientConnection } from '../authentication/authentication.ts';
 import { TlsConnection } from './connection.ts';
 import { ConnectionLimit } from './connection-limit.ts';
+import { IncompleteHeaders } from './incomplete-headers.ts';
 import { UnreadBodies } from './unread-bodies.ts';
 import type { Exchange, Upgrade } from './exchange.ts';
 import { Http1Exchange } from './http1.ts';
@@ -43,6 +44,8 @@ interface ListenerOptions {
   readonly headersTimeoutMs?: number | undefined;
   /** The maximum number of connections. If absent, it follows from the limit of descriptors. */
   readonly maxConnections?: number | undefined;
+  /** The budget of headers that have not ended, of all connections together. */
+  readonly headersBudgetBytes?: number | undefined;
 }
 
 const HANDSHAKE_TIMEOUT_MS = 10_000;
@@ -61,12 +64,18 @@ export class Listener {
   readonly #sessions = new Set<ServerHttp2Session>();
   readonly #connections = new Map<Duplex, ClientConnection>();
   readonly #unread = new UnreadBodies();
+  readonly #headers: IncompleteHeaders;
   readonly #options: ListenerOptions;
   #tlsOptions: TlsOptions;
 
   constructor(options: ListenerOptions) {
     this.#options = options;
     this.#tlsOptions = options.tls;
+    this.#headers = new IncompleteHeaders({
+      ...options,
+      maxHeaderBytes: MAX_HEADER_BYTES,
+      budgetBytes: options.headersBudgetBytes,
+    });
     this.#http = this.#createHttp1();
     this.#tls = createTlsServer(
       {
@@ -132,7 +141,10 @@ export class Listener {
     socket.once('close', () => this.#connections.delete(socket));
     socket.on('error', (error) => this.#options.logger.debug({ err: error }, 'A connection broke'));
     if (socket.alpnProtocol === 'h2') this.#acceptHttp2(socket, connection);
-    else this.#http.emit('connection', socket);
+    else {
+      this.#headers.add(socket);
+      this.#http.emit('connection', socket);
+    }
   }
 
   #acceptHttp2(socket: TLSSocket, connection: ClientConnection): void {
@@ -169,8 +181,22 @@ export class Listener {
     if (connection === undefined) request.socket.destroy();
     else {
       const arrival = { connection, unread: this.#unread, ...(upgrade && { upgrade }) };
-      this.#options.onExchange(new Http1Exchange(request, response, arrival));
+      const exchange = new Http1Exchange(request, response, arrival);
+      this.#followHeaders(request, { isLast: upgrade !== undefined, hasBody: exchange.hasBody });
+      this.#options.onExchange(exchange);
     }
+  }
+
+  #followHeaders(
+    request: IncomingMessage,
+    { isLast, hasBody }: { readonly isLast: boolean; readonly hasBody: boolean },
+  ): void {
+    const { socket } = request;
+    if (isLast) this.#headers.remove(socket);
+    else if (hasBody) {
+      this.#headers.complete(socket);
+      request.once('close', () => this.#headers.ended(socket));
+    } else this.#headers.ended(socket);
   }
 
   #createHttp1(): HttpServer {
