@@ -71,6 +71,8 @@ export interface AgentServer {
 }
 
 const MAX_BODY_BYTES = 3 << 20;
+/** The limit of Go's servers. The command of an exec is part of the request line, so it can be long. */
+const MAX_HEADER_BYTES = 1 << 20;
 
 /** Replaces fastify's schema compilers, which load a hundred modules. No route has a schema. */
 const noSchemas = (): never => {
@@ -91,7 +93,12 @@ export async function startAgentServer(options: AgentServerOptions): Promise<Age
     ...(tls.groups === undefined ? {} : { ecdhCurve: tls.groups }),
   };
   let servingKey = certificateKeyHash(tls.cert);
-  const secure = createHttpsServer({ ...context, requestCert: tls.clientCa !== undefined, rejectUnauthorized: false });
+  const secure = createHttpsServer({
+    ...context,
+    requestCert: tls.clientCa !== undefined,
+    rejectUnauthorized: false,
+    maxHeaderSize: MAX_HEADER_BYTES,
+  });
   const main = createApp(secure, options);
   const routes: ServedRoute[] = [];
   main.addHook('onRoute', ({ method, url }) => {
@@ -139,7 +146,7 @@ async function openReading(
   indicators: HealthIndicators,
   apps: FastifyInstance[],
 ): Promise<void> {
-  const server = createHttpServer();
+  const server = createHttpServer({ maxHeaderSize: MAX_HEADER_BYTES });
   const reading = createApp(server, options);
   observeRequests(reading, options.observe, 'readonly');
   installHealth(reading, options.host, indicators);
@@ -156,7 +163,7 @@ async function openHealth(
   indicators: HealthIndicators,
   apps: FastifyInstance[],
 ): Promise<void> {
-  const server = createHttpServer();
+  const server = createHttpServer({ maxHeaderSize: MAX_HEADER_BYTES });
   const health = createApp(server, options);
   installHealth(health, options.host, indicators);
   apps.push(health);

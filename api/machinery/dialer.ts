@@ -133,6 +133,9 @@ export interface Dialer {
   check(target: DialTarget): void;
 }
 
+/** The limit of Go's HTTP transport. */
+const MAX_RESPONSE_HEADER_BYTES = 10 << 20;
+
 /**
  * Creates the dialer of a process. `isOwn` recognizes its own addresses, which some purposes may not reach. Addresses that
  * the purpose of a call refuses cause a `DialRefusedError`.
@@ -172,7 +175,7 @@ export function createDialer({
     },
     request(options, onResponse) {
       const { purpose, name: _name, secure, servingKeys, ...rest } = options;
-      const common: RequestOptions = { ...rest, ...checked(options) };
+      const common: RequestOptions = { ...rest, ...checked(options), maxHeaderSize: MAX_RESPONSE_HEADER_BYTES };
       const request = secure ? httpsRequest(common, onResponse) : httpRequest(common, onResponse);
       request.once('socket', (socket) => {
         limitConnecting(socket, secure ? 'secureConnect' : 'connect', limitOf(purpose));

@@ -65,6 +65,11 @@ describe("the agent's server", () => {
     assert.match(await ask('/healthz'), / 200 /);
   });
 
+  it('accepts a request line of hundreds of kilobytes, as the command of an exec needs it', async (t) => {
+    const ask = await setUp(t);
+    assert.match(await ask(`/healthz?command=${'a'.repeat(500_000)}`), / 200 /);
+  });
+
   it('authorizes the path that it serves, however the path is spelled', async (t) => {
     const ask = await setUp(t, { refusal: (path) => (/^\/metrics(\/|$)/.test(path) ? '' : 'only metrics') });
     assert.match(await ask('/metrics'), / 200 /);

@@ -20,8 +20,9 @@ let port: number;
 let calls = 0;
 
 before(async () => {
-  server = createServer((_request, response) => {
+  server = createServer((request, response) => {
     calls += 1;
+    if (request.url === '/long-headers') response.setHeader('x-long', 'a'.repeat(500_000));
     response.end('answer');
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -37,6 +38,7 @@ interface Asked {
   readonly host: string;
   readonly name?: string;
   readonly port?: number;
+  readonly path?: string;
 }
 
 /** Resolves to the status of the response, or to the reason of a failure. */
@@ -46,7 +48,7 @@ function ask(dialer: Dialer, asked: Asked): Promise<number | string> {
       resolve(error instanceof DialRefusedError ? 'refused' : ((error as NodeJS.ErrnoException).code ?? String(error)));
     try {
       const request = dialer.request(
-        { port, ...asked, secure: false, path: '/', agent: false },
+        { port, path: '/', ...asked, secure: false, agent: false },
         (response: IncomingMessage) => {
           response.resume();
           resolve(response.statusCode ?? 0);
@@ -59,6 +61,10 @@ function ask(dialer: Dialer, asked: Asked): Promise<number | string> {
     }
   });
 }
+
+test('responses with headers of hundreds of kilobytes are read', async () => {
+  assert.equal(await ask(createDialer(), { purpose: 'probe', host: '127.0.0.1', path: '/long-headers' }), 200);
+});
 
 const LOOPBACK_ALLOWED: readonly Purpose[] = ['webhook-url', 'probe', 'configured'];
 const LOOPBACKS = ['127.0.0.1', 'localhost', '127.1', '2130706433', '0x7f000001', '[::ffff:127.0.0.1]'];
