@@ -69,3 +69,20 @@ test('a step of the start fails its checks until it is through', async () => {
   for (const step of ['admission', 'definitions', 'aggregation', 'loops'] as const) hooks.done(step);
   assert.deepEqual(failing(), []);
 });
+
+test('the steps of the start have the names that tests of Kubernetes require', () => {
+  const names = new StartHooks().checks.map(({ name }) => name);
+  const required = [
+    ...['start-apiserver-admission-initializer', 'generic-apiserver-start-informers', 'start-apiextensions-informers'],
+    ...['start-apiextensions-controllers', 'crd-informer-synced', 'bootstrap-controller', 'storage-readiness'],
+    ...['start-system-namespaces-controller', 'start-service-ip-repair-controllers', 'start-kube-aggregator-informers'],
+    ...['scheduling/bootstrap-system-priority-classes', 'start-cluster-authentication-info-controller'],
+    ...['apiservice-registration-controller', 'apiservice-status-local-available-controller'],
+    ...['apiservice-status-remote-available-controller', 'kube-apiserver-autoregistration'],
+    ...['apiservice-openapi-controller'],
+  ].map((name) => `poststarthook/${name}`);
+  assert.deepEqual(
+    [...required, 'autoregister-completion'].filter((name) => !names.includes(name)),
+    [],
+  );
+});
