@@ -2,7 +2,7 @@
  * Serves `/healthz` and its checks: ping, log and syncloop. `?verbose` lists the checks, as every failure does, and `?exclude=`
  * omits some. All three ports share one count of the results, which `/metrics/slis` shows.
  */
-import { MetricsRegistry } from '../../api/component/metrics.ts';
+import type { HealthResults } from '../../api/component/health-results.ts';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { PodHost } from './pod-host.ts';
 
@@ -11,39 +11,16 @@ const TEXT_TYPE = 'text/plain; charset=utf-8';
 export const METRICS_TYPE = 'text/plain; version=0.0.4; charset=utf-8';
 
 /** Serves the results of the health checks: the last one and the counts. DELETE resets them. */
-export class HealthIndicators {
-  #registry = new MetricsRegistry();
-
-  observe(name: string, isWell: boolean): void {
-    this.#registry
-      .gauge({
-        name: 'kubernetes_healthcheck',
-        help: 'This metric records the result of a single healthcheck.',
-        labels: ['name', 'type'],
-      })
-      .with(name, 'healthz')
-      .set(isWell ? 1 : 0);
-    this.#registry
-      .counter({
-        name: 'kubernetes_healthchecks_total',
-        help: 'This metric records the results of all healthcheck.',
-        labels: ['name', 'status', 'type'],
-      })
-      .with(name, isWell ? 'success' : 'error', 'healthz')
-      .inc();
-  }
-
-  install(app: FastifyInstance): void {
-    app.all('/metrics/slis', (request: FastifyRequest, reply: FastifyReply) => {
-      if (request.method !== 'DELETE') return reply.type(METRICS_TYPE).send(this.#registry.text());
-      this.#registry = new MetricsRegistry();
-      return reply.type(TEXT_TYPE).header('X-Content-Type-Options', 'nosniff').send('metrics reset\n');
-    });
-  }
+export function installHealthResults(app: FastifyInstance, results: HealthResults): void {
+  app.all('/metrics/slis', (request: FastifyRequest, reply: FastifyReply) => {
+    if (request.method !== 'DELETE') return reply.type(METRICS_TYPE).send(results.text());
+    results.reset();
+    return reply.type(TEXT_TYPE).header('X-Content-Type-Options', 'nosniff').send('metrics reset\n');
+  });
 }
 
 /** Adds `/healthz` and a path for each check, for all methods as the kubelet. */
-export function installHealth(app: FastifyInstance, host: PodHost, indicators: HealthIndicators): void {
+export function installHealth(app: FastifyInstance, host: PodHost, results: HealthResults): void {
   /** Returns the problem, or an empty string if the check succeeds. */
   const checks: readonly (readonly [string, () => string])[] = [
     ['ping', () => ''],
@@ -61,7 +38,7 @@ export function installHealth(app: FastifyInstance, host: PodHost, indicators: H
         continue;
       }
       const isWell = look() === '';
-      indicators.observe(name, isWell);
+      results.observe(name, 'healthz', isWell);
       lines.push(isWell ? `[+]${name} ok` : `[-]${name} failed: reason withheld`);
       failed ||= !isWell;
     }

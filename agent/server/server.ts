@@ -9,11 +9,12 @@ import type { AddressInfo } from 'node:net';
 import type { SecureContextOptions } from 'node:tls';
 import { fastify, type FastifyInstance, type FastifyServerFactory } from 'fastify';
 import { createServer as createHttpServer } from '../../api/machinery/node-http.ts';
+import { HealthResults } from '../../api/component/health-results.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { newStatusError, StatusError } from '../../api/meta/status-error.ts';
 import type { Access } from './access.ts';
-import { HealthIndicators, installHealth } from './health.ts';
+import { installHealth, installHealthResults } from './health.ts';
 import {
   allowedMethods,
   installDebuggingDisabled,
@@ -106,9 +107,9 @@ export async function startAgentServer(options: AgentServerOptions): Promise<Age
   });
   observeRequests(main, options.observe, 'readwrite');
   main.addHook('onRequest', async (request) => authorize(options.access, options.logger, request.raw));
-  const indicators = new HealthIndicators();
-  installHealth(main, options.host, indicators);
-  indicators.install(main);
+  const results = new HealthResults();
+  installHealth(main, options.host, results);
+  installHealthResults(main, results);
   installReading(main, options);
   installPrivate(main, options);
   const apps: FastifyInstance[] = [main];
@@ -117,8 +118,8 @@ export async function startAgentServer(options: AgentServerOptions): Promise<Age
   let port = 0;
   try {
     if (options.enabled) port = await listen(secure, options.port, options.address);
-    if (options.readOnlyPort > 0) await openReading(options, indicators, apps);
-    if (options.healthPort > 0) await openHealth(options, indicators, apps);
+    if (options.readOnlyPort > 0) await openReading(options, results, apps);
+    if (options.healthPort > 0) await openHealth(options, results, apps);
   } catch (error) {
     // A port that stayed open would keep the process, and its next start from it.
     await closeAll(apps);
@@ -143,14 +144,14 @@ export async function startAgentServer(options: AgentServerOptions): Promise<Age
 
 async function openReading(
   options: AgentServerOptions,
-  indicators: HealthIndicators,
+  results: HealthResults,
   apps: FastifyInstance[],
 ): Promise<void> {
   const server = createHttpServer({ maxHeaderSize: MAX_HEADER_BYTES });
   const reading = createApp(server, options);
   observeRequests(reading, options.observe, 'readonly');
-  installHealth(reading, options.host, indicators);
-  indicators.install(reading);
+  installHealth(reading, options.host, results);
+  installHealthResults(reading, results);
   installReading(reading, options);
   installDebuggingDisabled(reading);
   apps.push(reading);
@@ -158,14 +159,10 @@ async function openReading(
   await listen(server, options.readOnlyPort, options.address);
 }
 
-async function openHealth(
-  options: AgentServerOptions,
-  indicators: HealthIndicators,
-  apps: FastifyInstance[],
-): Promise<void> {
+async function openHealth(options: AgentServerOptions, results: HealthResults, apps: FastifyInstance[]): Promise<void> {
   const server = createHttpServer({ maxHeaderSize: MAX_HEADER_BYTES });
   const health = createApp(server, options);
-  installHealth(health, options.host, indicators);
+  installHealth(health, options.host, results);
   apps.push(health);
   await health.ready();
   await listen(server, options.healthPort, options.healthAddress);

@@ -1,10 +1,12 @@
 /**
  * Serves `/healthz`, `/livez` and `/readyz`: named checks, each also under its own path, with kube-apiserver's texts
- * (`verbose`, `exclude`).
+ * (`verbose`, `exclude`). `/metrics/slis` shows the results of the checks that these paths ran.
  */
 import { quoteText } from '../../api/meta/quote.ts';
+import { HealthResults } from '../../api/component/health-results.ts';
 import type { Logger } from '../../api/component/logger.ts';
-import { sendText, TEXT_TYPE, type PathHandler, type PathHandlers } from './path-handlers.ts';
+import { METRICS_TYPE } from './request-metrics.ts';
+import { type PathHandler, type PathHandlers, sendText, TEXT_TYPE } from './path-handlers.ts';
 import type { ApiRequest } from './request.ts';
 
 /** One check. Its name is the last segment of its path. */
@@ -28,14 +30,29 @@ const PING: HealthCheck = { name: 'ping', check: () => undefined };
 /** The three paths and one below each of them for every check. */
 export function installHealth(paths: PathHandlers, options: HealthOptions): void {
   const live = [PING, ...options.checks];
-  install(paths, 'healthz', live, options.logger);
-  install(paths, 'livez', live, options.logger);
-  install(paths, 'readyz', [...live, ...options.readiness], options.logger);
+  const { logger } = options;
+  const results = new HealthResults();
+  install(paths, { name: 'healthz', checks: live, logger, results });
+  install(paths, { name: 'livez', checks: live, logger, results });
+  install(paths, { name: 'readyz', checks: [...live, ...options.readiness], logger, results });
+  paths.exact('/metrics/slis', (request) => {
+    if (request.exchange.method !== 'DELETE') return request.send(200, METRICS_TYPE, results.text());
+    results.reset();
+    return sendText(request, 200, 'metrics reset\n');
+  });
 }
 
-function install(paths: PathHandlers, name: string, checks: readonly HealthCheck[], logger: Logger): void {
+interface HealthPath {
+  readonly name: string;
+  readonly checks: readonly HealthCheck[];
+  readonly logger: Logger;
+  readonly results: HealthResults;
+}
+
+function install(paths: PathHandlers, path: HealthPath): void {
+  const { name, checks } = path;
   // Load balancers use HEAD, and kube-apiserver accepts every method.
-  paths.exact(`/${name}`, allChecks(name, checks, logger));
+  paths.exact(`/${name}`, allChecks(path));
   for (const one of checks) paths.exact(`/${name}/${one.name}`, singleCheck(one));
 }
 
@@ -47,7 +64,7 @@ function singleCheck(one: HealthCheck): PathHandler {
   };
 }
 
-function allChecks(name: string, checks: readonly HealthCheck[], logger: Logger): PathHandler {
+function allChecks({ name, checks, logger, results }: HealthPath): PathHandler {
   return async (request) => {
     const excluded = new Set(request.query.getAll('exclude'));
     let text = '';
@@ -58,6 +75,7 @@ function allChecks(name: string, checks: readonly HealthCheck[], logger: Logger)
         continue;
       }
       const problem = await problemOf(one);
+      results.observe(one.name, name, problem === undefined);
       if (problem === undefined) text += `[+]${one.name} ok\n`;
       else {
         failed.push(`${one.name}: ${problem}`);

@@ -236,12 +236,13 @@ function scopeOf(request: ApiRequest): string {
   return info.namespace === '' ? 'cluster' : 'namespace';
 }
 
+/** The media type of Prometheus' text format. */
+export const METRICS_TYPE = 'text/plain; version=0.0.4; charset=utf-8; escaping=underscores';
+
 /** Serves the text format of Prometheus. */
 export function installMetrics(paths: PathHandlers, registry: MetricsRegistry): void {
   paths.exact(
     '/metrics',
-    reading((request) =>
-      request.send(200, 'text/plain; version=0.0.4; charset=utf-8; escaping=underscores', registry.text()),
-    ),
+    reading((request) => request.send(200, METRICS_TYPE, registry.text())),
   );
 }

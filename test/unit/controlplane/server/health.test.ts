@@ -49,6 +49,31 @@ test('checks say ok, or which of them failed', async () => {
   }
 });
 
+test('/metrics/slis shows the results of the checks for each path, until DELETE', async () => {
+  const paths = new PathHandlers();
+  const broken = {
+    name: 'broken',
+    check: () => {
+      throw new Error('no');
+    },
+  };
+  installHealth(paths, { logger: silentLogger, checks: [], readiness: [broken] });
+  const fake = await startFakeServer(new FakeCatalog([]), { paths });
+  try {
+    for (const path of ['/livez', '/livez', '/readyz']) await fake.request('GET', path);
+    const { status, text } = await fake.request('GET', '/metrics/slis');
+    assert.equal(status, 200);
+    assert.match(text, /^kubernetes_healthcheck\{name="ping",type="livez"\} 1$/m);
+    assert.match(text, /^kubernetes_healthcheck\{name="broken",type="readyz"\} 0$/m);
+    assert.match(text, /^kubernetes_healthchecks_total\{name="ping",status="success",type="livez"\} 2$/m);
+    assert.match(text, /^kubernetes_healthchecks_total\{name="broken",status="error",type="readyz"\} 1$/m);
+    assert.equal((await fake.request('DELETE', '/metrics/slis')).text, 'metrics reset\n');
+    assert.equal((await fake.request('GET', '/metrics/slis')).text, '');
+  } finally {
+    await fake.close();
+  }
+});
+
 test('a step of the start fails its checks until it is through', async () => {
   const hooks = new StartHooks();
   const failing = (): string[] =>

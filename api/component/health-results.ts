@@ -1,0 +1,38 @@
+/**
+ * Counts the results of health checks as the metrics that every component of Kubernetes serves at `/metrics/slis`. They are kept
+ * apart from the other metrics of the process, because the page shows nothing else and can be reset.
+ */
+import { MetricsRegistry } from './metrics.ts';
+
+export class HealthResults {
+  #registry = new MetricsRegistry();
+
+  /** `type`: the path that ran the check, without its slash (`healthz`, `livez`, `readyz`). */
+  observe(name: string, type: string, succeeded: boolean): void {
+    this.#registry
+      .gauge({
+        name: 'kubernetes_healthcheck',
+        help: 'This metric records the result of a single healthcheck.',
+        labels: ['name', 'type'],
+      })
+      .with(name, type)
+      .set(succeeded ? 1 : 0);
+    this.#registry
+      .counter({
+        name: 'kubernetes_healthchecks_total',
+        help: 'This metric records the results of all healthcheck.',
+        labels: ['name', 'status', 'type'],
+      })
+      .with(name, succeeded ? 'success' : 'error', type)
+      .inc();
+  }
+
+  /** The page in Prometheus' text format. */
+  text(): string {
+    return this.#registry.text();
+  }
+
+  reset(): void {
+    this.#registry = new MetricsRegistry();
+  }
+}
