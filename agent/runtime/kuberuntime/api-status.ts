@@ -113,14 +113,7 @@ function containerStatus(input: StatusInput, container: Container, kind: Contain
     name: container.name,
     state: stateOf(input, newest),
     lastState:
-      second !== undefined && second.state === 'exited'
-        ? stateOf(input, second)
-        : old?.restartCount === newest.attempt
-          ? (old.lastState ?? {})
-          : // The runtime has removed the previous container, whose state the last status has.
-            old?.state?.terminated !== undefined && (old.restartCount ?? 0) < newest.attempt
-            ? old.state
-            : {},
+      second !== undefined && second.state === 'exited' ? stateOf(input, second) : lastKnown(old, newest.attempt),
     ready: false,
     started: false,
     restartCount: newest.attempt,
@@ -153,6 +146,15 @@ function containerStatus(input: StatusInput, container: Container, kind: Contain
     waiting: { reason: reason.reason, ...(reason.message === '' ? {} : { message: reason.message }) },
   } as State;
   return status;
+}
+
+/** The termination before attempt `attempt`, as the last status has it: the runtime has removed that container. */
+function lastKnown(old: ContainerStatusJson | undefined, attempt: number): State {
+  if (old === undefined || (old.restartCount ?? 0) > attempt) return {};
+  if (old.restartCount === attempt) return old.lastState ?? {};
+  if (old.state?.terminated !== undefined) return old.state;
+  // A container that waited for its restart had its termination in the last state already.
+  return old.state?.waiting === undefined ? {} : (old.lastState ?? {});
 }
 
 /** Whether a later sync will start the container. */

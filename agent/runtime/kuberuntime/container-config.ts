@@ -16,6 +16,7 @@ import { fieldValue, resourceValue } from './downward-api.ts';
 import { ContainerConfigError, type ServiceLister, containerEnvironment, expandAll } from './environment.ts';
 import { writeEtcHosts } from './etc-hosts.ts';
 import { HASH_ANNOTATION } from './pod-actions.ts';
+import { REQUESTS_ANNOTATION, restartingRequests } from './resize.ts';
 import { containerHash, type ContainerKind } from './pod-containers.ts';
 import { linuxResources, type ResourceFacts } from './resources.ts';
 import {
@@ -187,14 +188,21 @@ export async function containerConfig(request: ContainerRequest, deps: ConfigDep
   };
 }
 
-function containerAnnotations({ pod, container, attempt }: ContainerRequest): Record<string, string> {
+/** The annotations by which the agent recognizes its containers, and what they were started with. */
+export function containerAnnotations({
+  pod,
+  container,
+  attempt,
+}: Pick<ContainerRequest, 'pod' | 'container' | 'attempt'>): Record<string, string> {
   const preStop = container.lifecycle?.preStop;
+  const requests = restartingRequests(container);
   return {
     [HASH_ANNOTATION]: containerHash(container),
     [RESTART_COUNT_ANNOTATION]: String(attempt),
     [TERMINATION_PATH_ANNOTATION]: container.terminationMessagePath ?? '/dev/termination-log',
     [TERMINATION_POLICY_ANNOTATION]: container.terminationMessagePolicy ?? 'File',
     [GRACE_ANNOTATION]: String(pod.spec.terminationGracePeriodSeconds ?? 30),
+    ...(requests === undefined ? {} : { [REQUESTS_ANNOTATION]: requests }),
     ...(preStop === undefined ? {} : { [PRE_STOP_ANNOTATION]: JSON.stringify(preStop) }),
   };
 }

@@ -2,9 +2,16 @@
  * Decides on the in-place resize of containers: compares the resources of a running container with the allocated ones, and
  * checks whether its policy allows the change without a restart. Pure.
  */
+import { milliUnits, parseQuantity } from '../../../api/meta/quantity.ts';
 import type { Container, Pod } from '../../model/pod.ts';
 import type { ContainerStatus, LinuxResources } from '../runtime.ts';
-import { linuxResources, type ResourceFacts } from './resources.ts';
+import { linuxResources, requestsOf, type ResourceFacts } from './resources.ts';
+
+/**
+ * The requests that a container was started with, of the resources whose resize restarts it. Runtimes report no memory request,
+ * and one share of CPU for several requests, so this annotation is how a changed request is recognized.
+ */
+export const REQUESTS_ANNOTATION = 'orchlet.local/restarting-requests';
 
 /** The state of a resize, which the pod's conditions show. */
 export interface ResizeConditions {
@@ -19,10 +26,20 @@ export interface ResizeConditions {
 /** What a changed allocation means for a running container. */
 export type Resize = 'none' | 'in-place' | 'restart';
 
+/** The value of `REQUESTS_ANNOTATION`, in thousandths of units, or `undefined` if no resize restarts the container. */
+export function restartingRequests(container: Container): string | undefined {
+  const requests = requestsOf(container);
+  const restarting = ['cpu', 'memory'].filter((resource) => needsRestart(container, resource));
+  if (restarting.length === 0) return undefined;
+  return restarting.map((resource) => `${resource}=${milliUnits(parseQuantity(requests[resource] ?? '0'))}`).join(',');
+}
+
 /** Returns how to resize a container. Resources that the runtime does not report count as equal. */
 export function resizeOf(pod: Pod, container: Container, status: ContainerStatus, facts: ResourceFacts): Resize {
   const has = status.resources;
   if (status.state !== 'running' || has === undefined) return 'none';
+  const requested = status.annotations[REQUESTS_ANNOTATION];
+  if (requested !== undefined && requested !== restartingRequests(container)) return 'restart';
   const wanted = linuxResources(pod, container, facts);
   const memory = has.memoryLimitBytes !== undefined && has.memoryLimitBytes !== wanted.memoryLimitBytes;
   const cpu =

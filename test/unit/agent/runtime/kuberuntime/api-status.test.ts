@@ -64,6 +64,22 @@ describe('a container that is not created yet waits', () => {
     ));
 });
 
+it('keeps the last termination of a container that waited for its restart when the runtime removed it', () => {
+  const lastState = { terminated: { exitCode: 42, reason: 'Error' } };
+  const old = { name: 'a', restartCount: 1, state: { waiting: { reason: 'CrashLoopBackOff' } }, lastState };
+  const next = { id: 'c2', name: 'a', state: 'running', attempt: 2, image: 'i', startedAtMs: 1 };
+  const status = statusOf(
+    { containers: [{ name: 'a', image: 'i' }] },
+    {
+      recursiveReadOnly: false,
+      containers: [next as unknown as ContainerStatus],
+      previous: { containerStatuses: [old] } as unknown as PodStatus,
+    },
+  );
+  assert.equal(status.containerStatuses?.[0]?.restartCount, 2);
+  assert.deepEqual(status.containerStatuses?.[0]?.lastState, lastState);
+});
+
 it('reports a removed init container as completed once containers that start after it exist', () => {
   const init = { name: 'one', image: 'i' };
   const spec = { initContainers: [init], containers: [{ name: 'a', image: 'i' }] };

@@ -1,0 +1,47 @@
+/** Tests which changes of resources restart a running container. */
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import type { Container, Pod } from '../../../../../agent/model/pod.ts';
+import { containerAnnotations } from '../../../../../agent/runtime/kuberuntime/container-config.ts';
+import { REQUESTS_ANNOTATION, resizeOf } from '../../../../../agent/runtime/kuberuntime/resize.ts';
+import { linuxResources } from '../../../../../agent/runtime/kuberuntime/resources.ts';
+import type { ContainerStatus } from '../../../../../agent/runtime/runtime.ts';
+
+const facts = { memoryCapacityBytes: 2 ** 34, cpuQuota: true, cpuPeriodUs: 100_000 };
+const limits = { cpu: '30m', memory: '45Mi' };
+
+/** A pod with one container, which a resize of `restarting` restarts. */
+function podOf(requests: object, restarting?: 'cpu' | 'memory'): { pod: Pod; container: Container } {
+  const resizePolicy = restarting && [{ resourceName: restarting, restartPolicy: 'RestartContainer' }];
+  const container = { name: 'c', resources: { requests, limits }, resizePolicy } as unknown as Container;
+  return { pod: { metadata: { name: 'p', uid: 'u' }, spec: { containers: [container] } } as unknown as Pod, container };
+}
+
+/** What the runtime reports of the container after its start. */
+function started({ pod, container }: ReturnType<typeof podOf>): ContainerStatus {
+  const annotations = containerAnnotations({ pod, container, attempt: 0 });
+  return { state: 'running', annotations, resources: linuxResources(pod, container, facts) } as ContainerStatus;
+}
+
+describe('a resize', () => {
+  const before = { cpu: '1m', memory: '35Mi' };
+  for (const [what, after, policy, expected] of [
+    ['of nothing keeps the container', before, 'memory', 'none'],
+    ['to the same request in another notation keeps it', { cpu: '0.001', memory: '35840Ki' }, 'memory', 'none'],
+    ['of the memory request restarts it by policy', { cpu: '1m', memory: '40Mi' }, 'memory', 'restart'],
+    ['of the memory request without the policy keeps it', { cpu: '1m', memory: '40Mi' }, undefined, 'none'],
+    ['of a CPU request with the same shares restarts it by policy', { cpu: '2m', memory: '35Mi' }, 'cpu', 'restart'],
+    ['of a CPU request is applied in place without the policy', { cpu: '25m', memory: '35Mi' }, 'memory', 'in-place'],
+  ] as const)
+    it(what, () => {
+      const resized = podOf(after, policy);
+      assert.equal(resizeOf(resized.pod, resized.container, started(podOf(before, policy)), facts), expected);
+    });
+
+  it('of a container that another agent started compares what the runtime reports', () => {
+    const { annotations, ...status } = started(podOf(before, 'memory'));
+    const { [REQUESTS_ANNOTATION]: _absent, ...others } = annotations;
+    const resized = podOf({ cpu: '1m', memory: '40Mi' }, 'memory');
+    assert.equal(resizeOf(resized.pod, resized.container, { ...status, annotations: others }, facts), 'none');
+  });
+});
