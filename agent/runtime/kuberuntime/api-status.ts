@@ -10,8 +10,9 @@ import type { ContainerStatus } from '../runtime.ts';
 import { type ConditionsInput, podConditions } from './api-conditions.ts';
 import { byName } from './by-name.ts';
 import type { WaitingReason } from './container-starter.ts';
+import { restartAllTrigger } from './pod-actions.ts';
 import { allContainers, type ContainerKind, isSidecar, restartsAfter, shouldStart } from './pod-containers.ts';
-import { podPhase } from './pod-phase.ts';
+import { podPhase, RESTARTING_ALL } from './pod-phase.ts';
 import { withProbeResults } from './readiness.ts';
 import { limitsOf, podResources, qosClass, requestsOf } from './resources.ts';
 import { boundedMessage } from './termination-message.ts';
@@ -42,14 +43,26 @@ export function apiPodStatus(input: StatusInput): PodStatus {
 }
 
 /** The phase, with the reason and the message for which the agent or an earlier sync has ended the pod. */
-function phasePart({ pod, previous, terminal, ended }: StatusInput, containers: PodStatus): Partial<PodStatus> {
+function phasePart(input: StatusInput, containers: PodStatus): Partial<PodStatus> {
+  const { pod, previous, terminal, ended } = input;
+  const restartsAll = isRestartingAll(input);
   if (ended !== undefined) return { phase: 'Failed', reason: ended.reason, message: ended.message };
   const { phase: before, reason, message } = previous ?? {};
   const statuses = [...(containers.containerStatuses ?? []), ...(containers.initContainerStatuses ?? [])];
   // A final phase stays: an evicted pod has failed, whatever the exit codes of its containers are.
-  const phase = before === 'Failed' || before === 'Succeeded' ? before : podPhase(pod, statuses, { terminal });
+  const phase =
+    before === 'Failed' || before === 'Succeeded' ? before : podPhase(pod, statuses, { terminal, restartsAll });
   if (phase !== before) return { phase };
   return { phase, ...(reason === undefined ? {} : { reason }), ...(message === undefined ? {} : { message }) };
+}
+
+/** Whether all containers are killed and removed to be restarted. The last status remembers it after the trigger is removed. */
+function isRestartingAll({ pod, runtime, previous, terminal }: StatusInput): boolean {
+  if (terminal) return false;
+  if (restartAllTrigger(pod, runtime, runtime.sandboxes[0]?.id) !== undefined) return true;
+  return (previous?.conditions ?? []).some(
+    ({ type, status }) => type === 'AllContainersRestarting' && status === 'True',
+  );
 }
 
 function containerPart(input: StatusInput): PodStatus {
@@ -108,7 +121,7 @@ function containerStatus(input: StatusInput, container: Container, kind: Contain
   if (newest === undefined)
     return isDoneInit(input, container, kind) && old?.state?.terminated === undefined
       ? removedInit(container, old, mounts)
-      : missingContainer(input, container, old, mounts);
+      : missingContainer(input, { container, kind }, old, mounts);
   const status = {
     name: container.name,
     state: stateOf(input, newest),
@@ -203,9 +216,19 @@ function absentContainer(
   };
 }
 
+/** The status of a container that was removed with all others of its pod, in the words of the kubelet. */
+function removedToRestart(old: ContainerStatusJson): Partial<ContainerStatusJson> {
+  const why = { reason: RESTARTING_ALL, message: 'The container is removed because RestartAllContainers in place' };
+  return {
+    state: { waiting: why },
+    lastState: { terminated: { ...why, exitCode: 137, startedAt: null, finishedAt: null } },
+    restartCount: (old.restartCount ?? 0) + 1,
+  } as unknown as Partial<ContainerStatusJson>;
+}
+
 function missingContainer(
   input: StatusInput,
-  container: Container,
+  { container, kind }: { readonly container: Container; readonly kind: ContainerKind },
   old: ContainerStatusJson | undefined,
   mounts: Partial<ContainerStatusJson>,
 ): ContainerStatusJson {
@@ -213,6 +236,8 @@ function missingContainer(
   const initializing = (pod.spec.initContainers ?? []).length > 0;
   const base = absentContainer(container, old, mounts);
   const waiting = { waiting: { reason: initializing ? 'PodInitializing' : 'ContainerCreating' } } as State;
+  if (old !== undefined && old.state?.waiting === undefined && kind !== 'ephemeral' && isRestartingAll(input))
+    return { ...base, ...removedToRestart(old) } as ContainerStatusJson;
   if (old?.state?.terminated !== undefined) return { ...old, ...mounts } as ContainerStatusJson;
   if (old?.state?.running !== undefined) {
     const lost = {

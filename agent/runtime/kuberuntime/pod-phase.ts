@@ -3,6 +3,15 @@ import type { Container, ContainerStatusJson, Pod } from '../../model/pod.ts';
 import { byName } from './by-name.ts';
 import { isSidecar, restartsAfter } from './pod-containers.ts';
 
+/** The reason of the termination that a container gets when all containers of its pod are removed and restarted. */
+export const RESTARTING_ALL = 'RestartingAllContainers';
+
+interface Options {
+  readonly terminal: boolean;
+  /** All containers are being restarted, so that none of them is final, whatever the restart policy is. */
+  readonly restartsAll?: boolean;
+}
+
 interface Counts {
   running: number;
   waiting: number;
@@ -17,9 +26,9 @@ interface Counts {
 export function podPhase(
   pod: Pod,
   statuses: readonly ContainerStatusJson[],
-  options: { readonly terminal: boolean },
+  options: Options,
 ): 'Pending' | 'Running' | 'Succeeded' | 'Failed' {
-  const init = initState(pod, statuses, options.terminal);
+  const init = initState(pod, statuses, options);
   if (init === 'failed') return 'Failed';
   const counts = count(pod, statuses);
   if (init === 'pending' && !(options.terminal && counts.stopped > 0)) return 'Pending';
@@ -27,7 +36,7 @@ export function podPhase(
   if (counts.running > 0 && counts.unknown === 0) return 'Running';
   if (counts.running === 0 && counts.stopped > 0 && counts.unknown === 0) {
     if (options.terminal) return counts.stopped === counts.succeeded ? 'Succeeded' : 'Failed';
-    if (counts.restarting > 0) return 'Running';
+    if (counts.restarting > 0 || options.restartsAll === true) return 'Running';
     return counts.stopped === counts.succeeded ? 'Succeeded' : 'Failed';
   }
   return 'Pending';
@@ -36,7 +45,7 @@ export function podPhase(
 function initState(
   pod: Pod,
   statuses: readonly ContainerStatusJson[],
-  terminal: boolean,
+  { terminal, restartsAll = false }: Options,
 ): 'done' | 'pending' | 'failed' {
   const regularBegan = pod.spec.containers.some((container) => {
     const status = find(statuses, container);
@@ -56,7 +65,7 @@ function initState(
       status?.state?.terminated ?? (status?.state?.waiting === undefined ? undefined : status.lastState?.terminated);
     if (ended === undefined) {
       if (!regularBegan) return 'pending';
-    } else if (ended.exitCode !== 0) {
+    } else if (ended.exitCode !== 0 && !restartsAll && ended.reason !== RESTARTING_ALL) {
       const again = !terminal && restartsAfter(pod, container, ended.exitCode ?? 1);
       return again ? 'pending' : 'failed';
     }

@@ -80,6 +80,47 @@ it('keeps the last termination of a container that waited for its restart when t
   assert.deepEqual(status.containerStatuses?.[0]?.lastState, lastState);
 });
 
+describe('a pod of restart policy Never whose containers are all restarted', () => {
+  const rule = { action: 'RestartAllContainers', exitCodes: { operator: 'In', values: [42] } };
+  const spec = {
+    restartPolicy: 'Never',
+    initContainers: [{ name: 'init', image: 'i' }],
+    containers: [
+      { name: 'a', image: 'i', restartPolicy: 'Never', restartPolicyRules: [rule] },
+      { name: 'b', image: 'i' },
+    ],
+  };
+  const container = (name: string, attempt: number, exitCode?: number): ContainerStatus =>
+    ({
+      ...{ id: `${name}${attempt}`, name, attempt, image: 'i', startedAtMs: 1, finishedAtMs: 2 },
+      ...(exitCode === undefined ? { state: 'running' } : { state: 'exited', exitCode, reason: 'Error' }),
+    }) as unknown as ContainerStatus;
+  const next = (containers: readonly ContainerStatus[], previous?: PodStatus): PodStatus =>
+    statusOf(spec, { recursiveReadOnly: false, containers, ...(previous && { previous }) });
+  const killed = next([container('init', 0, 0), container('a', 0, 42), container('b', 0, 137)]);
+  const removed = next([], killed);
+
+  it('does not fail when they are killed', () => assert.equal(killed.phase, 'Running'));
+
+  it('reports the removed containers as restarting, with a termination and the next restart count', () => {
+    assert.equal(removed.phase, 'Running');
+    for (const status of [...(removed.initContainerStatuses ?? []), ...(removed.containerStatuses ?? [])]) {
+      assert.equal(status.state?.waiting?.reason, 'RestartingAllContainers', status.name);
+      assert.equal(status.lastState?.terminated?.reason, 'RestartingAllContainers', status.name);
+      assert.equal(status.restartCount, 1, status.name);
+    }
+  });
+
+  it('keeps the last termination while they start one after the other', () => {
+    const starting = next([container('init', 1, 0), container('a', 1)], removed);
+    assert.equal(starting.phase, 'Running');
+    for (const status of [...(starting.initContainerStatuses ?? []), ...(starting.containerStatuses ?? [])]) {
+      assert.equal(status.lastState?.terminated?.reason, 'RestartingAllContainers', status.name);
+      assert.equal(status.restartCount, 1, status.name);
+    }
+  });
+});
+
 it('reports a removed init container as completed once containers that start after it exist', () => {
   const init = { name: 'one', image: 'i' };
   const spec = { initContainers: [init], containers: [{ name: 'a', image: 'i' }] };
