@@ -26,7 +26,10 @@ export interface RecordMark {
 
 /** The records of a storage as they are on the disk, for a standby that copies them. */
 export interface StoredLog {
-  /** Returns about half a megabyte of the records after a revision, and none if there are none. */
+  /**
+   * Returns about half a megabyte of the records after a revision, and none if there are none. The page ends with a commit, so
+   * that it has no part of a transaction.
+   */
   read(after: number): Promise<LogPage>;
   /** Returns whether the record is stored. */
   has(mark: RecordMark): Promise<boolean>;

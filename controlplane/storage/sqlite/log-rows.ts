@@ -6,8 +6,8 @@ import { StorageError } from '../storage.ts';
 import { isRevision, isWhole, type Row } from './database-format.ts';
 
 const LOAD_BYTES = 2 * 1024 * 1024;
-/** The maximum number of records of a page, because small ones cost time as well. */
-const PAGE_RECORDS = 2000;
+/** The maximum number of records of a page, because small ones cost time as well. A commit has about half of it at most. */
+const PAGE_RECORDS = 4000;
 
 /** A row as the file has it, before its types are checked. */
 type StoredRow = Readonly<Record<keyof Row, unknown>>;

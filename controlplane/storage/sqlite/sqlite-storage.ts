@@ -13,8 +13,12 @@ import type { LogBackend, LogMarks, LogRecord, Stamp } from '../log-backend.ts';
 import { RevisionLog } from '../revision-log.ts';
 import { StorageError, type Storage } from '../storage.ts';
 import { plainValues, type KeptValue, type ValueTransformer } from '../value-transformer.ts';
+import { GroupEnds } from './group-ends.ts';
 import type { WorkerOptions } from './protocol.ts';
 import { type Loaded, StorageThread } from './storage-thread.ts';
+
+/** More than the records of one commit, encrypted. */
+const GROUP_BYTES = 16 * 1024 * 1024;
 
 interface SqliteStorageOptions {
   readonly directory: string;
@@ -120,6 +124,7 @@ function* keptValues(chunks: readonly RecordColumns[]): Generator<KeptValue, voi
 
 class SqliteBackend implements LogBackend {
   readonly #thread: StorageThread;
+  readonly #ends = new GroupEnds();
   readonly #transformer: ValueTransformer;
 
   constructor(thread: StorageThread, transformer: ValueTransformer) {
@@ -130,6 +135,8 @@ class SqliteBackend implements LogBackend {
   async append(records: readonly LogRecord[]): Promise<void> {
     const columns = columnsOf(records.map((record) => this.#sealed(record)));
     await this.#thread.ask((id) => ({ type: 'append', id, records: columns }), [columns.values]);
+    const last = columns.revisions.at(-1);
+    if (last !== undefined) this.#ends.add(last);
   }
 
   #sealed(record: LogRecord): LogRecord {
@@ -158,7 +165,11 @@ class SqliteBackend implements LogBackend {
   }
 
   async read(after: number, limitBytes: number): Promise<LogPage> {
-    return (await this.#thread.ask((id) => ({ type: 'read', id, after, limitBytes }))) as LogPage;
+    const read = async (limit: number): Promise<LogPage> =>
+      (await this.#thread.ask((id) => ({ type: 'read', id, after, limitBytes: limit }))) as LogPage;
+    const page = this.#ends.trimmed(await read(limitBytes));
+    if (page !== undefined) return page;
+    return this.#ends.firstOf(await read(GROUP_BYTES));
   }
 
   async has(mark: RecordMark): Promise<boolean> {

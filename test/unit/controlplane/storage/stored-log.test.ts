@@ -98,6 +98,29 @@ test('the log is read as it is on the disk, deletions included, in pages that fo
   assert.deepEqual(await readAll(log, storage.revision()), []);
 });
 
+test('a page has whole transactions alone, also where one commit is longer than a page', async (t) => {
+  const { storage, log } = await opened(t, await directoryOf(t));
+  const value = Buffer.alloc(200_000, 'v');
+  const write = (name: string): Promise<unknown> =>
+    storage.create(`/core/x/${name}`, value, { transactionWrites: [{ key: `/core/y/${name}`, value }] });
+  for (let round = 0; round < 3; round += 1) {
+    await write(`single-${round}`);
+    await Promise.all(Array.from({ length: 5 }, (_, at) => write(`joint-${round}-${at}`)));
+  }
+  let [pages, records] = [0, 0];
+  for (let at = 0; ;) {
+    const { records: page } = await log.read(at);
+    const count = (resource: string): number => page.keys.filter((key) => key.startsWith(resource)).length;
+    assert.equal(count('/core/x/'), count('/core/y/'));
+    if (page.revisions.length === 0) break;
+    at = page.revisions.at(-1) ?? 0;
+    pages += 1;
+    records += page.revisions.length;
+  }
+  assert.equal(records, 36);
+  assert.ok(pages > 3, `${pages} pages`);
+});
+
 test('compacted records stay while they are held, and a page says up to where some may be missing', async (t) => {
   const { storage, log } = await opened(t, await directoryOf(t));
   const first = await storage.create('/core/x/a', Buffer.from('abc'));

@@ -1,0 +1,65 @@
+/**
+ * Remembers where the commits of this process ended. A standby gets pages that end there, so that it never has a part of a
+ * transaction. Commits of earlier processes are not known.
+ */
+import type { LogPage } from '../stored-log.ts';
+
+const MOST_ENDS = 65_536;
+
+export class GroupEnds {
+  /** The last revision of each commit, in order. */
+  #ends: number[] = [];
+
+  add(revision: number): void {
+    this.#ends.push(revision);
+    if (this.#ends.length > 2 * MOST_ENDS) this.#ends = this.#ends.slice(-MOST_ENDS);
+  }
+
+  /**
+   * Returns the page up to the last commit that ends in it. Returns `undefined` if a commit is longer than the page: a larger
+   * one is to be read.
+   */
+  trimmed(page: LogPage): LogPage | undefined {
+    const last = page.records.revisions.at(-1);
+    const [first] = this.#ends;
+    if (last === undefined || first === undefined || last < first) return page;
+    const end = this.#lastThrough(last);
+    return (page.records.revisions[0] ?? 0) <= end ? through(end, page) : undefined;
+  }
+
+  /** Returns the page up to the first commit that ends in it. */
+  firstOf(page: LogPage): LogPage {
+    const first = page.records.revisions[0] ?? 0;
+    const end = this.#ends.find((revision) => revision >= first);
+    return end === undefined ? page : through(end, page);
+  }
+
+  #lastThrough(revision: number): number {
+    let [low, high] = [0, this.#ends.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if ((this.#ends[middle] ?? 0) <= revision) low = middle + 1;
+      else high = middle;
+    }
+    return this.#ends[low - 1] ?? 0;
+  }
+}
+
+/** Returns the page without what follows a revision. */
+function through(revision: number, page: LogPage): LogPage {
+  const count = page.records.revisions.findLastIndex((one) => one <= revision) + 1;
+  return count === page.records.revisions.length ? page : { ...page, records: headOf(page.records, count) };
+}
+
+function headOf(records: LogPage['records'], count: number): LogPage['records'] {
+  const lengths = records.lengths.slice(0, count);
+  const bytes = lengths.reduce((sum, length) => sum + Math.max(0, length), 0);
+  return {
+    revisions: records.revisions.slice(0, count),
+    keys: records.keys.slice(0, count),
+    createRevisions: records.createRevisions.slice(0, count),
+    expiries: records.expiries.slice(0, count),
+    lengths,
+    values: records.values.slice(0, bytes),
+  };
+}
