@@ -3,6 +3,7 @@ import type { Logger } from '../api/component/logger.ts';
 import { parseFlags } from '../api/component/flags.ts';
 import { systemClock } from '../api/machinery/clock.ts';
 import { type ControlPlaneFlags, controlPlaneFlags } from '../controlplane/options/controlplane-options.ts';
+import { renewOnHangup } from './renew-on-hangup.ts';
 import type { Shutdown } from './shutdown.ts';
 import { inOneLine } from './start-failure.ts';
 import type { onStorageFailure } from './storage-failure.ts';
@@ -28,10 +29,12 @@ export async function standBy({ flags, logger, shutdown, failure }: StandByOptio
     openStandby({ flags: all, clock: systemClock, logger, onFatal: failure.onFatal }),
   );
   if (standby === undefined) return 'start';
+  const ignoreHangup = renewOnHangup(standby, logger);
   notifyReady();
   const ended = await Promise.race([standby.promoted, shutdown.asked, failure.happened]);
   if (typeof ended === 'string') notifyStopping();
   await standby.close();
+  ignoreHangup();
   if (ended === undefined) return 'start';
   if (ended instanceof Error) return failure.exitCode;
   logger.info({ signal: ended }, 'Stopping');

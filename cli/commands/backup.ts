@@ -11,6 +11,7 @@ import { syncFolder } from '../../api/machinery/replace-file.ts';
 import { copyStorage, leapAhead, STORAGE_FILE } from '../../controlplane/backup/backup.ts';
 import { BACKUP_PATH } from '../../controlplane/backup/backup-endpoint.ts';
 import { storageFlags } from '../../controlplane/options/storage.ts';
+import { readRole } from '../../controlplane/standby/role.ts';
 import { isStorageError } from '../../controlplane/storage/storage.ts';
 import { readArchive, verifyArchive, writeArchive } from '../backup-file.ts';
 import { makeBackupScratch, removeBackupLeftovers } from '../backup-scratch.ts';
@@ -41,6 +42,7 @@ export const backup: Command = {
     const directory = resolve(String(parsed.values['dataDir']));
     const upload = isS3(place) ? await openObject(place, parsed.values, io) : undefined;
     if (!existsSync(join(directory, STORAGE_FILE))) throw new CommandError(missingData(directory));
+    refuseCopy(directory);
     if (upload === undefined) await checkTarget(resolve(place));
     // Root's, too, which a control plane of another user cannot remove; its own copies are left to it.
     await removeBackupLeftovers(directory, 0, silentLogger);
@@ -65,6 +67,13 @@ export const backup: Command = {
 function missingData(directory: string): string {
   if (!existsSync(join(directory, 'pki'))) return `${directory} holds no control plane's data: give its --data-dir`;
   return `${directory} has no database: a control plane on etcd is saved with etcdctl snapshot save, and this directory beside it`;
+}
+
+/** The copy of a standby may end in the middle of what the first writes together, and only its process can read it. */
+function refuseCopy(directory: string): void {
+  const role = readRole(directory);
+  if (role.role === 'standby')
+    throw new CommandError(`${directory} has the copy of a standby: save the first control plane, ${role.of}`);
 }
 
 const randomName = (): string => randomBytes(4).toString('hex');

@@ -36,6 +36,8 @@ export interface FirstReport {
 const MOST_STREAMS = 4;
 /** How long a fenced control plane sends the rest of its log. */
 const LEAVE_AFTER_MS = 30_000;
+/** How long it waits for a standby that is not connected. */
+const COME_BACK_MS = 3000;
 const MAX_BODY_BYTES = 4096;
 
 export function firstRoutes(options: FirstOptions): readonly PeerRoute[] {
@@ -51,7 +53,7 @@ class First {
   readonly #options: FirstOptions;
   #streams = 0;
   #fence: Promise<number> | undefined;
-  #leave: ((error: Error) => void) | undefined;
+  #leave: (() => void) | undefined;
 
   constructor(options: FirstOptions) {
     this.#options = options;
@@ -85,7 +87,7 @@ class First {
     } finally {
       this.#streams -= 1;
       logger.info({ standby }, 'A standby no longer follows this control plane');
-      if (this.#streams === 0) this.#leave?.(new Error('another control plane took the place of this one'));
+      this.#leaveSoon();
     }
   }
 
@@ -121,9 +123,17 @@ class First {
     );
     const error = new Error(message);
     this.#leave = () => onFatal?.(error);
-    if (this.#streams === 0) clock.after(1000, () => this.#leave?.(error));
-    else clock.after(LEAVE_AFTER_MS, () => this.#leave?.(error));
+    clock.after(LEAVE_AFTER_MS, this.#leave);
+    this.#leaveSoon();
     return revision;
+  }
+
+  /** A standby whose connection broke comes back for the rest of the log. */
+  #leaveSoon(): void {
+    if (this.#leave === undefined || this.#streams > 0) return;
+    this.#options.clock.after(COME_BACK_MS, () => {
+      if (this.#streams === 0) this.#leave?.();
+    });
   }
 }
 

@@ -88,7 +88,7 @@ export async function askToStop(client: HttpClient, by: string, signal?: AbortSi
   return revision;
 }
 
-/** Returns what is lost if the first does not come back, as sentences. */
+/** Returns how far the copy goes, and so what is lost if the first does not come back, as sentences. */
 export function lossOf(
   { revision, newestRevision, completeAtMs }: Pick<CopyState, 'revision' | 'newestRevision' | 'completeAtMs'>,
   nowMs: number,
@@ -96,7 +96,7 @@ export function lossOf(
   const seconds = Math.max(0, Math.round((nowMs - completeAtMs) / 1000));
   const missing = newestRevision - revision;
   const known = missing > 0 ? `It is known to lack ${missing} revisions. ` : '';
-  return `The copy ends at revision ${revision} and was complete ${seconds} s ago (${formatTime(completeAtMs)}). ${known}What the first wrote since then is lost.`;
+  return `The copy ends at revision ${revision} and was complete ${seconds} s ago (${formatTime(completeAtMs)}). ${known}What the first has written since then is not in it.`;
 }
 
 function refusal(message: string): Error {

@@ -8,6 +8,9 @@ import { FrameError } from './frames.ts';
 
 const INCOMING = 'incoming.db';
 
+/** Removes what a process that was killed has received of a snapshot. */
+export const removeIncoming = (directory: string): Promise<void> => rm(join(directory, INCOMING), { force: true });
+
 export class SnapshotFile {
   readonly #directory: string;
   readonly #file: FileHandle;

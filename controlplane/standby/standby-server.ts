@@ -7,7 +7,7 @@ import type { Logger } from '../../api/component/logger.ts';
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Exchange } from '../server/exchange.ts';
-import { Listener, type TlsOptions } from '../server/listener.ts';
+import { Listener, type ServingCertificate, type TlsOptions } from '../server/listener.ts';
 import type { PeerCheck } from './identity.ts';
 import { peerPaths, type PeerRoute, sendUnavailable } from './peer-paths.ts';
 
@@ -26,6 +26,8 @@ export interface StandbyServerOptions {
 
 export interface StandbyServer {
   listen(port: number, host: string): Promise<AddressInfo>;
+  /** Sets the certificate for new connections. */
+  replaceCertificate(certificate: ServingCertificate): void;
   close(): Promise<void>;
 }
 
@@ -47,6 +49,7 @@ export function createStandbyServer(options: StandbyServerOptions): StandbyServe
   const listener = new Listener({ tls, clock, logger, onExchange });
   return {
     listen: (port, host) => listener.listen(port, host),
+    replaceCertificate: (certificate) => listener.replaceCertificate(certificate),
     close: () => listener.close(CLOSE_GRACE_MS),
   };
 }

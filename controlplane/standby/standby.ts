@@ -14,12 +14,13 @@ import { serviceAddress } from '../bootstrap/service-addresses.ts';
 import { StartError } from '../model/start-error.ts';
 import type { ControlPlaneFlags } from '../options/controlplane-options.ts';
 import { storageBackendOf } from '../options/storage.ts';
-import { ensurePki } from '../pki/pki.ts';
+import { ensurePki, type Pki } from '../pki/pki.ts';
 import { type CopyState, Follower } from './follower.ts';
 import { type ClusterKeys, administratorCheck, peerCheck, peerClient, readClusterKeys } from './identity.ts';
 import { PROMOTE_PATH, type PeerRoute, peerUrl, sendJson, STANDBY_PATH } from './peer-paths.ts';
 import { promote } from './promotion.ts';
 import { writeRole } from './role.ts';
+import { removeIncoming } from './snapshot-file.ts';
 import { startRole } from './start-role.ts';
 import { createStandbyServer } from './standby-server.ts';
 
@@ -37,6 +38,8 @@ export interface StandbyOptions {
 
 export interface Standby {
   readonly port: number;
+  /** Checks the certificates now and renews those that expire. */
+  checkCertificates(): Promise<boolean>;
   /** Resolves when this standby was promoted. */
   readonly promoted: Promise<void>;
   close(): Promise<void>;
@@ -88,6 +91,8 @@ class RunningStandby implements Standby {
   #keptAtMs = Number.NEGATIVE_INFINITY;
   #keeping: Promise<void> = Promise.resolve();
   #isPromoting = false;
+  #pki: Pki | undefined;
+  readonly #stop = new AbortController();
   port = 0;
 
   constructor(options: StandbyOptions, dataDirectory: string, keys: ClusterKeys) {
@@ -103,8 +108,10 @@ class RunningStandby implements Standby {
       await this.#keepRole(completeAtMs);
       const client = peerClient(flags.standbyOf, this.#keys, clock);
       this.#close.push(async () => client.close());
+      const directory = join(this.#dataDirectory, 'storage');
+      await removeIncoming(directory);
       this.#follower = await Follower.start({
-        directory: join(this.#dataDirectory, 'storage'),
+        directory,
         client,
         clock,
         logger,
@@ -120,7 +127,12 @@ class RunningStandby implements Standby {
     logger.info({ of: flags.standbyOf, port: this.port }, 'This control plane is a standby');
   }
 
+  async checkCertificates(): Promise<boolean> {
+    return (await this.#pki?.check()) ?? false;
+  }
+
   async close(): Promise<void> {
+    this.#stop.abort(new Error('the standby is closed'));
     for (const close of this.#close.splice(0).toReversed()) await close();
     await this.#follower?.close();
     await this.#keeping;
@@ -136,6 +148,8 @@ class RunningStandby implements Standby {
       addresses,
       serviceIp: serviceAddress(flags.serviceClusterIpRange, KUBERNETES_ADDRESS),
     });
+    this.#pki = pki;
+    pki.watch(this.#stop.signal);
     const { ca, frontProxyCa, apiserver } = pki.material();
     const server = createStandbyServer({
       tls: {
@@ -151,6 +165,9 @@ class RunningStandby implements Standby {
       clock,
       logger,
     });
+    pki.onChange(({ apiserver: next }) =>
+      server.replaceCertificate({ cert: next.certificatePem, key: next.privateKeyPem }),
+    );
     ({ port: this.port } = await server.listen(flags.securePort, flags.bindAddress));
     this.#close.push(() => server.close());
   }

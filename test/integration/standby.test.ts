@@ -290,7 +290,10 @@ describe('a warm standby', { timeout: 300_000 }, () => {
       refused.stderr,
       /does not stop .* The copy ends at revision \d+ and was complete \d+ s ago .* repeat the command with --force/,
     );
-    assert.match(orchlet('promote', '--dry-run', '--data-dir', second.directory).stdout, /not connected .* is lost/);
+    assert.match(
+      orchlet('promote', '--dry-run', '--data-dir', second.directory).stdout,
+      /not connected .* is not in it/,
+    );
     const done = orchlet('promote', '--force', '--data-dir', second.directory);
     assert.equal(done.status, 0, done.stderr);
     await second.ready();

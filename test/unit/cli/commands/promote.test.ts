@@ -102,6 +102,14 @@ test('demoting needs the data of a first, and the other control plane', async (t
   assert.deepEqual([promote.name, demote.name], ['promote', 'demote']);
 });
 
+test('a standby is not saved: its first is', async (t) => {
+  const { directory } = await dataOf(t);
+  await writeRole(directory, { role: 'standby', of: OTHER, url: 'https://127.0.0.1:1', completeAtMs: 5 });
+  const { code, stderr } = await orchlet(['backup', join(directory, 'out.tgz'), '--data-dir', directory]);
+  assert.equal(code, 1);
+  assert.match(stderr, /has the copy of a standby: save the first control plane, https:\/\/10\.0\.0\.1:6443/);
+});
+
 test('a control plane with and without an agent can be a standby, and is none without the flag', async () => {
   for (const command of [controlplane, up]) assert.ok('standbyOf' in command.flags, command.name);
   const shutdown = { asked: new Promise<string>(() => undefined), signal: new AbortController().signal };

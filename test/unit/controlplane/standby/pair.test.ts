@@ -280,7 +280,7 @@ test('what is lost is told with the age of the copy, and with what is known to b
   const copy = { revision: 90, newestRevision: 95, completeAtMs: 1000 };
   assert.match(
     lossOf(copy, 6000),
-    /ends at revision 90 and was complete 5 s ago .* It is known to lack 5 revisions\. .* is lost\./,
+    /ends at revision 90 and was complete 5 s ago .* It is known to lack 5 revisions\. .* is not in it\./,
   );
   assert.ok(!lossOf({ ...copy, newestRevision: 90 }, 0).includes('known to lack'));
 });
