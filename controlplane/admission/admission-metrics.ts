@@ -45,12 +45,12 @@ export function podSecurityMetrics(registry: MetricsRegistry): PodSecurityMetric
   const about = ['request_operation', 'resource', 'subresource'];
   const evaluations = registry.counter({
     name: 'pod_security_evaluations_total',
-    help: 'Pods and templates that were held against a level of Pod Security.',
+    help: 'Evaluations of pods and pod templates against a level of Pod Security.',
     labels: ['decision', 'policy_level', 'policy_version', 'mode', ...about],
   });
   const exemptions = registry.counter({
     name: 'pod_security_exemptions_total',
-    help: 'Pods and templates that are not held against any.',
+    help: 'Pods and pod templates that are exempt from Pod Security.',
     labels: about,
   });
   const labelsOf = ({ operation, resource, subresource }: AdmissionAttributes): string[] => [
@@ -77,7 +77,7 @@ export function webhookMetrics(registry: MetricsRegistry): WebhookMetrics {
   });
   const requests = registry.counter({
     name: 'apiserver_admission_webhook_request_total',
-    help: 'Calls of admission webhooks by the code of what came of them.',
+    help: 'Calls of admission webhooks by the HTTP status code of their result.',
     labels: ['name', 'type', 'operation', 'code', 'rejected'],
   });
   const rejections = registry.counter({
@@ -87,7 +87,7 @@ export function webhookMetrics(registry: MetricsRegistry): WebhookMetrics {
   });
   const open = registry.counter({
     name: 'apiserver_admission_webhook_fail_open_count',
-    help: 'Requests that went on though a webhook could not be asked.',
+    help: 'Requests that were admitted although a webhook could not be called.',
     labels: ['name', 'type'],
   });
   return {

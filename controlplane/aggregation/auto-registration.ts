@@ -57,10 +57,10 @@ export function startAutoRegistration(options: AutoRegistrationOptions): void {
     reconcile: (name) => sync(name, options),
     onError: (error, name) => {
       const expected = isConflict(error) || isNotFound(error) || isAlreadyExists(error);
-      if (!expected) logger.warn({ err: error, apiService: name }, 'An API service could not be kept');
+      if (!expected) logger.warn({ err: error, apiService: name }, 'An APIService could not be updated');
     },
   });
-  background(workers, { logger, what: 'Keeping the API services', signal });
+  background(workers, { logger, what: 'Maintaining the APIServices', signal });
   definitions.subscribe(({ current, previous }) => {
     for (const name of new Set([...namesOf(current), ...namesOf(previous)])) queue.add(name);
   });

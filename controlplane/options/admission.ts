@@ -3,20 +3,21 @@ import { flag } from '../../api/component/flags.ts';
 
 const ADMISSION = 'Admission';
 
+/** The rows by the property under which the program reads them. */
 export const admissionFlags = {
   enableAdmissionPlugins: flag({
     name: 'enable-admission-plugins',
     type: 'list',
     default: [],
     group: ADMISSION,
-    help: 'Admission plugins beside the default ones.',
+    help: 'Admission plugins to enable in addition to the default ones.',
   }),
   disableAdmissionPlugins: flag({
     name: 'disable-admission-plugins',
     type: 'list',
     default: [],
     group: ADMISSION,
-    help: 'Default admission plugins that are not wanted.',
+    help: 'Default admission plugins to disable.',
   }),
   admissionControlConfigFile: flag({
     name: 'admission-control-config-file',
@@ -30,13 +31,13 @@ export const admissionFlags = {
     type: 'integer',
     default: 300,
     group: ADMISSION,
-    help: 'How long pods tolerate a node that is not ready, unless they say otherwise.',
+    help: 'How long pods tolerate a node that is not ready, unless they have a toleration for it themselves.',
   }),
   defaultUnreachableTolerationSeconds: flag({
     name: 'default-unreachable-toleration-seconds',
     type: 'integer',
     default: 300,
     group: ADMISSION,
-    help: 'How long pods tolerate a node that is unreachable, unless they say otherwise.',
+    help: 'How long pods tolerate a node that is unreachable, unless they have a toleration for it themselves.',
   }),
 } as const;

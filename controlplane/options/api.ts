@@ -5,6 +5,7 @@ import { checkPortRange } from './port-range.ts';
 
 const API = 'API';
 
+/** The rows by the property under which the program reads them. */
 export const apiFlags = {
   serviceClusterIpRange: flag({
     name: 'service-cluster-ip-range',
@@ -18,7 +19,7 @@ export const apiFlags = {
     type: 'boolean',
     default: false,
     group: API,
-    help: 'Make what agents with --service-proxy need: the service kube-dns, and the right of nodes to read endpoints and network policies and, once there is a policy, namespaces and pods.',
+    help: 'Create what agents with --service-proxy need: the service kube-dns, and the right of nodes to read endpoints and network policies and, once there is a policy, namespaces and pods.',
   }),
   podNetwork: flag({
     name: 'pod-network',

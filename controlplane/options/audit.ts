@@ -3,13 +3,14 @@ import { flag } from '../../api/component/flags.ts';
 
 const AUDIT = 'Audit';
 
+/** The rows by the property under which the program reads them. */
 export const auditFlags = {
   auditPolicyFile: flag({
     name: 'audit-policy-file',
     type: 'string',
     default: '',
     group: AUDIT,
-    help: 'Which requests are audited, and how much of them.',
+    help: 'File of the audit policy: which requests are audited, and at which level.',
   }),
   auditLogPath: flag({
     name: 'audit-log-path',
@@ -23,14 +24,14 @@ export const auditFlags = {
     type: 'integer',
     default: 366,
     group: AUDIT,
-    help: 'Days that old audit logs are kept. 0 is no limit.',
+    help: 'Days for which rotated audit logs are kept. 0 means no limit.',
   }),
   auditLogMaxbackup: flag({
     name: 'audit-log-maxbackup',
     type: 'integer',
     default: 100,
     group: AUDIT,
-    help: 'Old audit logs that are kept. 0 is no limit.',
+    help: 'Number of rotated audit logs that are kept. 0 means no limit.',
   }),
   auditLogMaxsize: flag({
     name: 'audit-log-maxsize',
@@ -44,7 +45,7 @@ export const auditFlags = {
     type: 'boolean',
     default: false,
     group: AUDIT,
-    help: 'Old audit logs are compressed.',
+    help: 'Compress rotated audit logs.',
   }),
   auditLogFormat: flag({
     name: 'audit-log-format',
@@ -52,7 +53,7 @@ export const auditFlags = {
     default: 'json',
     choices: ['json', 'legacy'],
     group: AUDIT,
-    help: 'json: an event a line; legacy: its metadata as words.',
+    help: 'json: one event per line; legacy: one line of text per event, with its metadata alone.',
   }),
   auditLogVersion: flag({
     name: 'audit-log-version',
@@ -68,7 +69,7 @@ export const auditFlags = {
     default: 'blocking',
     choices: ['batch', 'blocking', 'blocking-strict'],
     group: AUDIT,
-    help: 'batch: events are written together, and no request waits; blocking: requests wait; blocking-strict: and fail with it.',
+    help: 'batch: events are written together, and no request waits; blocking: requests wait; blocking-strict: requests wait, and fail if the event is lost.',
   }),
   auditLogBatchBufferSize: flag({
     name: 'audit-log-batch-buffer-size',
@@ -96,28 +97,28 @@ export const auditFlags = {
     type: 'boolean',
     default: false,
     group: AUDIT,
-    help: 'Batches a second are limited.',
+    help: 'Limit the number of batches per second.',
   }),
   auditLogBatchThrottleQps: flag({
     name: 'audit-log-batch-throttle-qps',
     type: 'number',
     default: 0,
     group: AUDIT,
-    help: 'Batches a second.',
+    help: 'Maximum number of batches per second.',
   }),
   auditLogBatchThrottleBurst: flag({
     name: 'audit-log-batch-throttle-burst',
     type: 'integer',
     default: 0,
     group: AUDIT,
-    help: 'Batches that may be written at once after a pause.',
+    help: 'Batches that may exceed the limit after a pause (the burst).',
   }),
   auditLogTruncateEnabled: flag({
     name: 'audit-log-truncate-enabled',
     type: 'boolean',
     default: false,
     group: AUDIT,
-    help: 'Large events lose their bodies, or are dropped.',
+    help: 'Drop the bodies of large events, and events that are still too large.',
   }),
   auditLogTruncateMaxEventSize: flag({
     name: 'audit-log-truncate-max-event-size',
@@ -146,7 +147,7 @@ export const auditFlags = {
     default: 'batch',
     choices: ['batch', 'blocking', 'blocking-strict'],
     group: AUDIT,
-    help: 'batch: events are sent together, and no request waits; blocking: requests wait; blocking-strict: and fail with it.',
+    help: 'batch: events are sent together, and no request waits; blocking: requests wait; blocking-strict: requests wait, and fail if the event is lost.',
   }),
   auditWebhookBatchBufferSize: flag({
     name: 'audit-webhook-batch-buffer-size',
@@ -174,35 +175,35 @@ export const auditFlags = {
     type: 'boolean',
     default: true,
     group: AUDIT,
-    help: 'Batches a second are limited.',
+    help: 'Limit the number of batches per second.',
   }),
   auditWebhookBatchThrottleQps: flag({
     name: 'audit-webhook-batch-throttle-qps',
     type: 'number',
     default: 10,
     group: AUDIT,
-    help: 'Batches a second.',
+    help: 'Maximum number of batches per second.',
   }),
   auditWebhookBatchThrottleBurst: flag({
     name: 'audit-webhook-batch-throttle-burst',
     type: 'integer',
     default: 15,
     group: AUDIT,
-    help: 'Batches that may go out at once after a pause.',
+    help: 'Batches that may exceed the limit after a pause (the burst).',
   }),
   auditWebhookInitialBackoff: flag({
     name: 'audit-webhook-initial-backoff',
     type: 'duration',
     default: 10_000,
     group: AUDIT,
-    help: 'Wait before a batch that failed is sent again; it doubles.',
+    help: 'Time before a batch that failed is sent again; it doubles with each failure.',
   }),
   auditWebhookTruncateEnabled: flag({
     name: 'audit-webhook-truncate-enabled',
     type: 'boolean',
     default: false,
     group: AUDIT,
-    help: 'Large events lose their bodies, or are dropped.',
+    help: 'Drop the bodies of large events, and events that are still too large.',
   }),
   auditWebhookTruncateMaxEventSize: flag({
     name: 'audit-webhook-truncate-max-event-size',

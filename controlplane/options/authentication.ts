@@ -3,6 +3,7 @@ import { flag } from '../../api/component/flags.ts';
 
 const AUTHENTICATION = 'Authentication';
 
+/** The rows by the property under which the program reads them. */
 export const authenticationFlags = {
   authenticationConfig: flag({
     name: 'authentication-config',
@@ -16,14 +17,14 @@ export const authenticationFlags = {
     type: 'boolean',
     default: true,
     group: AUTHENTICATION,
-    help: 'Requests without credentials are those of system:anonymous.',
+    help: 'Accept requests without credentials, as the user system:anonymous.',
   }),
   clientCaFile: flag({
     name: 'client-ca-file',
     type: 'string',
     default: '',
     group: AUTHENTICATION,
-    help: 'Authorities of client certificates (PEM), read again when the file changes; the cluster CA otherwise.',
+    help: 'CAs of client certificates (PEM), read again when the file changes. Default: the CA of the cluster.',
   }),
   tokenAuthFile: flag({
     name: 'token-auth-file',
@@ -37,14 +38,14 @@ export const authenticationFlags = {
     type: 'boolean',
     default: true,
     group: AUTHENTICATION,
-    help: 'Secrets of type bootstrap.kubernetes.io/token in kube-system are credentials.',
+    help: 'Accept bootstrap tokens, which are Secrets of type bootstrap.kubernetes.io/token in kube-system.',
   }),
   apiAudiences: flag({
     name: 'api-audiences',
     type: 'list',
     default: [],
     group: AUTHENTICATION,
-    help: 'Audiences of tokens for this API; the issuer otherwise.',
+    help: 'Audiences of tokens for this API. Default: the issuer.',
   }),
   serviceAccountIssuer: flag({
     name: 'service-account-issuer',
@@ -65,28 +66,28 @@ export const authenticationFlags = {
     type: 'string',
     default: '',
     group: AUTHENTICATION,
-    help: 'Key that signs service-account tokens; made in the data directory otherwise.',
+    help: 'Key that signs service-account tokens. Default: one that is created in the data directory.',
   }),
   serviceAccountLookup: flag({
     name: 'service-account-lookup',
     type: 'boolean',
     default: true,
     group: AUTHENTICATION,
-    help: 'Tokens of deleted service accounts are refused.',
+    help: 'Refuse tokens of deleted service accounts.',
   }),
   serviceAccountExtendTokenExpiration: flag({
     name: 'service-account-extend-token-expiration',
     type: 'boolean',
     default: true,
     group: AUTHENTICATION,
-    help: 'Tokens that the agent asks for pods live a year and warn after their time.',
+    help: 'Tokens that agents request for pods stay valid for a year; one that is used after its requested lifetime causes a warning.',
   }),
   serviceAccountMaxTokenExpiration: flag({
     name: 'service-account-max-token-expiration',
     type: 'duration',
     default: 0,
     group: AUTHENTICATION,
-    help: 'Longest lifetime that a client can request for a token. 0 is no limit.',
+    help: 'Maximum lifetime that a client can request for a token. 0 means no limit.',
   }),
   serviceAccountJwksUri: flag({
     name: 'service-account-jwks-uri',
@@ -100,14 +101,14 @@ export const authenticationFlags = {
     type: 'string',
     default: '',
     group: AUTHENTICATION,
-    help: 'Authorities of authenticating proxies; the front-proxy CA of the data directory otherwise.',
+    help: 'CAs of authenticating proxies (PEM). Default: the front-proxy CA of the data directory.',
   }),
   requestheaderAllowedNames: flag({
     name: 'requestheader-allowed-names',
     type: 'list',
     default: ['front-proxy-client'],
     group: AUTHENTICATION,
-    help: 'Common names of authenticating proxies; empty allows all that the authorities signed.',
+    help: 'Common names of authenticating proxies; empty allows all that these CAs signed.',
   }),
   requestheaderUsernameHeaders: flag({
     name: 'requestheader-username-headers',
@@ -135,7 +136,7 @@ export const authenticationFlags = {
     type: 'list',
     default: ['X-Remote-Extra-'],
     group: AUTHENTICATION,
-    help: 'Prefixes of headers with extra facts.',
+    help: 'Prefixes of headers with the extra attributes of the user.',
   }),
   oidcIssuerUrl: flag({
     name: 'oidc-issuer-url',
@@ -149,7 +150,7 @@ export const authenticationFlags = {
     type: 'string',
     default: '',
     group: AUTHENTICATION,
-    help: 'Client that the tokens must be for.',
+    help: 'Client ID that tokens must be issued for.',
   }),
   oidcUsernameClaim: flag({
     name: 'oidc-username-claim',
@@ -163,7 +164,7 @@ export const authenticationFlags = {
     type: 'string',
     default: '',
     group: AUTHENTICATION,
-    help: 'Put before user names; the issuer for claims other than email when empty, nothing for "-".',
+    help: 'Prefix of user names. Empty: the issuer, except for the claim email. "-": no prefix.',
   }),
   oidcGroupsClaim: flag({
     name: 'oidc-groups-claim',
@@ -177,7 +178,7 @@ export const authenticationFlags = {
     type: 'string',
     default: '',
     group: AUTHENTICATION,
-    help: 'Put before groups.',
+    help: 'Prefix of groups.',
   }),
   oidcRequiredClaim: flag({
     name: 'oidc-required-claim',
@@ -198,7 +199,7 @@ export const authenticationFlags = {
     type: 'string',
     default: '',
     group: AUTHENTICATION,
-    help: "Authorities of the issuer's server; the system's otherwise.",
+    help: "CAs of the issuer's server (PEM). Default: those of the system.",
   }),
   authenticationTokenWebhookConfigFile: flag({
     name: 'authentication-token-webhook-config-file',
@@ -220,6 +221,6 @@ export const authenticationFlags = {
     type: 'duration',
     default: 120_000,
     group: AUTHENTICATION,
-    help: 'How long its answers are kept.',
+    help: 'How long its responses are cached.',
   }),
 } as const;

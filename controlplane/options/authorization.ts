@@ -3,6 +3,7 @@ import { flag } from '../../api/component/flags.ts';
 
 const AUTHORIZATION = 'Authorization';
 
+/** The rows by the property under which the program reads them. */
 export const authorizationFlags = {
   authorizationMode: flag({
     name: 'authorization-mode',
@@ -23,7 +24,7 @@ export const authorizationFlags = {
     type: 'string',
     default: '',
     group: AUTHORIZATION,
-    help: 'ABAC policies, a JSON object a line.',
+    help: 'File of ABAC policies, one JSON object per line.',
   }),
   authorizationWebhookConfigFile: flag({
     name: 'authorization-webhook-config-file',
@@ -45,13 +46,13 @@ export const authorizationFlags = {
     type: 'duration',
     default: 300_000,
     group: AUTHORIZATION,
-    help: 'How long "allowed" is kept.',
+    help: 'How long the response "allowed" is cached.',
   }),
   authorizationWebhookCacheUnauthorizedTtl: flag({
     name: 'authorization-webhook-cache-unauthorized-ttl',
     type: 'duration',
     default: 30_000,
     group: AUTHORIZATION,
-    help: 'How long "not allowed" is kept.',
+    help: 'How long the response "not allowed" is cached.',
   }),
 } as const;

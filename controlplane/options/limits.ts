@@ -3,6 +3,7 @@ import { flag } from '../../api/component/flags.ts';
 
 const LIMITS = 'Limits';
 
+/** The rows by the property under which the program reads them. */
 export const limitsFlags = {
   maxRequestsInflight: flag({
     name: 'max-requests-inflight',
@@ -30,6 +31,6 @@ export const limitsFlags = {
     type: 'duration',
     default: 60_000,
     group: LIMITS,
-    help: 'Time after which a request that is no watch or stream is ended.',
+    help: 'Time after which a request other than a watch or a stream is ended.',
   }),
 } as const;

@@ -3,6 +3,7 @@ import { flag } from '../../api/component/flags.ts';
 
 const LOGS = 'Logs';
 
+/** The rows by the property under which the program reads them. */
 export const logsFlags = {
   verbosity: flag({
     name: 'v',

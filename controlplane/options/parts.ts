@@ -32,7 +32,7 @@ export const partsFlags = {
     type: 'list',
     default: [],
     group: PARTS,
-    help: `Parts that do not run: ${DISABLEABLE.join(', ')}. What they have made stays, except the addresses of load balancers.`,
+    help: `Parts that do not run: ${DISABLEABLE.join(', ')}. What they have created stays, except the addresses of load balancers.`,
     check(names) {
       const unknown = names.find((name) => !(DISABLEABLE as readonly string[]).includes(name));
       return unknown === undefined
@@ -46,7 +46,7 @@ export const partsFlags = {
     // ssh, etcd, the API server, VXLAN, agents and the other servers of Kubernetes, WireGuard.
     default: ['22', '2379-2380', '6443', '8472', '10248-10259', '51820'],
     group: PARTS,
-    help: "Ports and ranges of ports of the nodes that no service of type LoadBalancer gets, of any protocol. The port of this server and etcd's are never given away.",
+    help: "Ports and ranges of ports of the nodes that no service of type LoadBalancer gets, of any protocol. The port of this server and etcd's are never allocated.",
     check(texts) {
       const wrong = texts.find((text) => portSpan(text) === undefined);
       return wrong === undefined ? undefined : `${quoteText(wrong)} is neither a port nor a range such as 10248-10259`;

@@ -1,5 +1,6 @@
 /** Parses ranges of ports, such as the value of `--service-node-port-range`. */
 
+/** Both ends belong to the range. */
 export interface PortRange {
   readonly from: number;
   readonly to: number;
@@ -14,6 +15,7 @@ export function parsePortRange(text: string): PortRange | undefined {
   return from >= 1 && to <= 65_535 && from <= to ? { from, to } : undefined;
 }
 
+/** The check of a flag: the fault as text, or undefined. */
 export function checkPortRange(text: string): string | undefined {
   return parsePortRange(text) === undefined ? 'must be a range of ports such as 30000-32767' : undefined;
 }

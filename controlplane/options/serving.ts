@@ -10,6 +10,7 @@ const ADDRESS_TYPES: ReadonlySet<string> = new Set([
   'ExternalIP',
 ]);
 
+/** The rows by the property under which the program reads them. */
 export const servingFlags = {
   bindAddress: flag({
     name: 'bind-address',
@@ -31,7 +32,7 @@ export const servingFlags = {
     type: 'string',
     default: '',
     group: SERVING,
-    help: 'Address that members of the cluster reach the API at; the first of the host otherwise.',
+    help: 'Address at which nodes and pods reach the API. Default: that of the interface with the default route.',
   }),
   endpointReconcilerType: flag({
     name: 'endpoint-reconciler-type',
@@ -104,7 +105,7 @@ export const servingFlags = {
     type: 'string',
     default: '',
     group: SERVING,
-    help: 'Serving certificate (PEM); made in the data directory otherwise.',
+    help: 'Serving certificate (PEM). Default: one that is created in the data directory.',
   }),
   tlsPrivateKeyFile: flag({
     name: 'tls-private-key-file',
@@ -119,13 +120,13 @@ export const servingFlags = {
     default: 'VersionTLS12',
     choices: ['VersionTLS12', 'VersionTLS13'],
     group: SERVING,
-    help: 'Lowest version of TLS.',
+    help: 'Minimum version of TLS.',
   }),
   tlsCipherSuites: flag({
     name: 'tls-cipher-suites',
     type: 'list',
     default: [],
     group: SERVING,
-    help: "Cipher suites by their OpenSSL or IANA names; Node.js' defaults otherwise.",
+    help: 'Cipher suites by their OpenSSL or IANA names. Default: those of Node.js.',
   }),
 } as const;

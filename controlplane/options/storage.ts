@@ -4,13 +4,14 @@ import { flag } from '../../api/component/flags.ts';
 
 const STORAGE = 'Storage';
 
+/** The rows by the property under which the program reads them. */
 export const storageFlags = {
   dataDir: flag({
     name: 'data-dir',
     type: 'string',
     default: '/var/lib/orchlet',
     group: STORAGE,
-    help: 'Directory of everything that is kept: storage, certificates, admin kubeconfig.',
+    help: 'Directory of all state: storage, certificates, admin kubeconfig.',
   }),
   storageBackend: flag({
     name: 'storage-backend',
@@ -18,7 +19,7 @@ export const storageFlags = {
     default: '',
     choices: ['sqlite', 'etcd3', 'memory'],
     group: STORAGE,
-    help: 'Where objects are kept: sqlite (in the data directory), etcd3 (on --etcd-servers), or memory (nothing outlives the process). Empty: etcd3 with --etcd-servers, and sqlite without.',
+    help: 'Where objects are stored: sqlite (in the data directory), etcd3 (on --etcd-servers), or memory (nothing outlives the process). Empty: etcd3 with --etcd-servers, and sqlite without.',
   }),
   standbyOf: flag({
     name: 'standby-of',
@@ -209,14 +210,14 @@ export const storageFlags = {
     type: 'string',
     default: '',
     group: STORAGE,
-    help: 'File that says how resources are encrypted at rest.',
+    help: 'File of the EncryptionConfiguration, which says how resources are encrypted at rest.',
   }),
   encryptionProviderConfigAutomaticReload: flag({
     name: 'encryption-provider-config-automatic-reload',
     type: 'boolean',
     default: false,
     group: STORAGE,
-    help: 'The encryption configuration is read again when its file changes.',
+    help: 'Read the encryption configuration again when its file changes.',
   }),
 } as const;
 

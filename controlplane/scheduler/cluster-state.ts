@@ -53,7 +53,7 @@ export interface Cluster extends VolumeLookup, DeviceLookup, NamespaceLabels {
 export class ClusterState {
   readonly #nodes = new Map<string, NodeInfo>();
   /** The pods on nodes that the API has not shown yet. */
-  readonly #homeless = new Map<string, Map<string, PodInfo>>();
+  readonly #podsWithoutNode = new Map<string, Map<string, PodInfo>>();
   /** The name of each pod's node by UID, assumed pods included. */
   readonly #nodeOfPod = new Map<string, string>();
   readonly #assumed = new Set<string>();
@@ -75,15 +75,15 @@ export class ClusterState {
   setNode(node: Node): void {
     const name = node.metadata.name ?? '';
     const info = new NodeInfo(node, this.#nodes.get(name));
-    for (const pod of this.#homeless.get(name)?.values() ?? []) info.add(pod);
+    for (const pod of this.#podsWithoutNode.get(name)?.values() ?? []) info.add(pod);
     this.#nodes.set(name, info);
-    this.#homeless.delete(name);
+    this.#podsWithoutNode.delete(name);
     this.#list = undefined;
   }
 
   removeNode(name: string): void {
     const pods = this.#nodes.get(name)?.pods;
-    if (pods !== undefined && pods.size > 0) this.#homeless.set(name, new Map(pods));
+    if (pods !== undefined && pods.size > 0) this.#podsWithoutNode.set(name, new Map(pods));
     this.#nodes.delete(name);
     this.#list = undefined;
   }
@@ -116,9 +116,9 @@ export class ClusterState {
     this.#nodeOfPod.delete(uid);
     this.#assumed.delete(uid);
     this.#nodes.get(node)?.remove(uid);
-    const homeless = this.#homeless.get(node);
-    homeless?.delete(uid);
-    if (homeless?.size === 0) this.#homeless.delete(node);
+    const withoutNode = this.#podsWithoutNode.get(node);
+    withoutNode?.delete(uid);
+    if (withoutNode?.size === 0) this.#podsWithoutNode.delete(node);
   }
 
   #place(info: PodInfo, node: string): void {
@@ -129,9 +129,9 @@ export class ClusterState {
       known.add(info);
       return;
     }
-    const homeless = this.#homeless.get(node);
-    if (homeless === undefined) this.#homeless.set(node, new Map([[info.uid, info]]));
-    else homeless.set(info.uid, info);
+    const withoutNode = this.#podsWithoutNode.get(node);
+    if (withoutNode === undefined) this.#podsWithoutNode.set(node, new Map([[info.uid, info]]));
+    else withoutNode.set(info.uid, info);
   }
 }
 

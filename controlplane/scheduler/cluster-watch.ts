@@ -165,7 +165,7 @@ export class ChangeGate {
     try {
       apply();
     } catch (error) {
-      this.#logger.error({ err: error }, 'A change of the cluster could not be taken up by the scheduler');
+      this.#logger.error({ err: error }, 'The scheduler could not apply a change of the cluster');
     }
   }
 

@@ -64,19 +64,19 @@ function requestMetrics(registry: MetricsRegistry) {
     }),
     durations: registry.histogram({
       name: 'apiserver_request_duration_seconds',
-      help: 'Time from the arrival of a request to the end of its answer.',
+      help: 'Time in seconds from the arrival of a request to the end of its response.',
       labels: LABELS,
       buckets: DURATIONS,
     }),
     sli: registry.histogram({
       name: 'apiserver_request_sli_duration_seconds',
-      help: 'The same without the time that webhooks and queues took.',
+      help: 'Time in seconds that a request took, without that of webhooks and queues.',
       labels: WITHOUT_DRY_RUN,
       buckets: DURATIONS,
     }),
     sizes: registry.histogram({
       name: 'apiserver_response_sizes',
-      help: 'Bytes of answers.',
+      help: 'Sizes of responses in bytes.',
       labels: WITHOUT_DRY_RUN,
       buckets: SIZES,
     }),
