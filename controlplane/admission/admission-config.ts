@@ -2,12 +2,12 @@
  * Reads `--admission-control-config-file`: configurations of single plugins, inline or in files of their own. It is read once
  * at the start, and an invalid file stops the start. `start/admission.ts` calls it.
  */
+import { isJsonObject } from '../../api/meta/json-object.ts';
 import { readFile } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 import { parseYaml } from '../../api/codec/yaml.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { loadKubeconfig, userCredentials } from '../../api/machinery/kubeconfig.ts';
-import { isRecord } from '../authentication/jwt.ts';
 import { presentedOf } from '../authentication/webhook-file.ts';
 import type { PodSecurityConfiguration } from './pod-security/pod-security.ts';
 import type { PodTolerationRestrictionOptions } from './pod-toleration-restriction.ts';
@@ -49,13 +49,14 @@ export async function loadAdmissionConfiguration(path: string, clock: Clock): Pr
   const refuse: Refuse = (why) => {
     throw new Error(`${path}: ${why}`);
   };
-  if (!isRecord(value) || value['kind'] !== 'AdmissionConfiguration' || !VERSIONS.has(String(value['apiVersion'])))
+  if (!isJsonObject(value) || value['kind'] !== 'AdmissionConfiguration' || !VERSIONS.has(String(value['apiVersion'])))
     return refuse('not an AdmissionConfiguration of apiserver.config.k8s.io');
   let configuration = NOTHING;
   const plugins: unknown[] = Array.isArray(value['plugins']) ? value['plugins'] : [];
   for (const [i, plugin] of plugins.entries()) {
-    const name = isRecord(plugin) ? plugin['name'] : undefined;
-    if (!isRecord(plugin) || typeof name !== 'string' || name === '') return refuse(`plugins[${i}].name is required`);
+    const name = isJsonObject(plugin) ? plugin['name'] : undefined;
+    if (!isJsonObject(plugin) || typeof name !== 'string' || name === '')
+      return refuse(`plugins[${i}].name is required`);
     const own = await contentOf(plugin, dirname(path));
     const part = await pluginPart(name, own, { refuse, directory: dirname(path), clock });
     configuration = { ...configuration, ...part, ignored: [...configuration.ignored, ...(part.ignored ?? [])] };
@@ -101,7 +102,7 @@ async function webhookCredentials(
   own: unknown,
   { refuse, directory, clock }: Reading,
 ): Promise<WebhookCredentials> {
-  if (!isRecord(own) || !WEBHOOK_KINDS.has(String(own['kind'])) || !VERSIONS.has(String(own['apiVersion'])))
+  if (!isJsonObject(own) || !WEBHOOK_KINDS.has(String(own['kind'])) || !VERSIONS.has(String(own['apiVersion'])))
     return refuse(`${name}: not a WebhookAdmissionConfiguration of apiserver.config.k8s.io`);
   const file = own['kubeConfigFile'];
   if (typeof file !== 'string' || file === '') return () => Promise.resolve({});
@@ -141,10 +142,10 @@ const texts = (value: unknown): string[] =>
   Array.isArray(value) ? value.filter((one): one is string => typeof one === 'string') : [];
 
 function podSecurityOf(own: unknown, refuse: Refuse): PodSecurityConfiguration {
-  if (!isRecord(own) || own['kind'] !== 'PodSecurityConfiguration')
+  if (!isJsonObject(own) || own['kind'] !== 'PodSecurityConfiguration')
     return refuse('PodSecurity: not a PodSecurityConfiguration of pod-security.admission.config.k8s.io');
-  const defaults = isRecord(own['defaults']) ? own['defaults'] : {};
-  const exemptions = isRecord(own['exemptions']) ? own['exemptions'] : {};
+  const defaults = isJsonObject(own['defaults']) ? own['defaults'] : {};
+  const exemptions = isJsonObject(own['exemptions']) ? own['exemptions'] : {};
   return {
     defaults: Object.fromEntries(
       Object.entries(defaults).filter((pair): pair is [string, string] => typeof pair[1] === 'string'),
@@ -156,9 +157,9 @@ function podSecurityOf(own: unknown, refuse: Refuse): PodSecurityConfiguration {
 }
 
 function nodeSelectorsOf(own: unknown): Readonly<Record<string, string>> {
-  const selectors = isRecord(own) ? own['podNodeSelectorPluginConfig'] : undefined;
+  const selectors = isJsonObject(own) ? own['podNodeSelectorPluginConfig'] : undefined;
   return Object.fromEntries(
-    Object.entries(isRecord(selectors) ? selectors : {}).filter(
+    Object.entries(isJsonObject(selectors) ? selectors : {}).filter(
       (pair): pair is [string, string] => typeof pair[1] === 'string',
     ),
   );
@@ -167,22 +168,22 @@ function nodeSelectorsOf(own: unknown): Readonly<Record<string, string>> {
 function tolerationsOf(own: unknown): PodTolerationRestrictionOptions {
   const list = (value: unknown) =>
     (Array.isArray(value)
-      ? value.filter(isRecord)
+      ? value.filter(isJsonObject)
       : []) as unknown as PodTolerationRestrictionOptions['clusterDefaults'];
-  const configuration = isRecord(own) ? own : {};
+  const configuration = isJsonObject(own) ? own : {};
   return { clusterDefaults: list(configuration['default']), clusterWhitelist: list(configuration['whitelist']) };
 }
 
 function limitedResourcesOf(own: unknown, refuse: Refuse): readonly LimitedResource[] {
   const kinds = ['ResourceQuotaConfiguration', 'Configuration'];
-  if (!isRecord(own) || !kinds.includes(String(own['kind'])))
+  if (!isJsonObject(own) || !kinds.includes(String(own['kind'])))
     return refuse('ResourceQuota: not a ResourceQuotaConfiguration of apiserver.config.k8s.io');
   const rows: unknown[] = Array.isArray(own['limitedResources']) ? own['limitedResources'] : [];
-  return rows.filter(isRecord).map((row) => ({
+  return rows.filter(isJsonObject).map((row) => ({
     group: typeof row['apiGroup'] === 'string' ? row['apiGroup'] : '',
     resource: String(row['resource'] ?? ''),
     matchContains: texts(row['matchContains']),
-    matchScopes: (Array.isArray(row['matchScopes']) ? row['matchScopes'] : []).filter(isRecord).map((scope) => ({
+    matchScopes: (Array.isArray(row['matchScopes']) ? row['matchScopes'] : []).filter(isJsonObject).map((scope) => ({
       scopeName: String(scope['scopeName'] ?? ''),
       operator: String(scope['operator'] ?? ''),
       values: texts(scope['values']),

@@ -3,6 +3,7 @@
  * whole cluster, which every client reads. So a server is refused if its response has other types or is larger than any real
  * group.
  */
+import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { ResourceInfo, SubresourceInfo } from '../../api/schema/schema.ts';
 
 /** The maximum number of resources and subresources of a version. */
@@ -15,14 +16,14 @@ type Listed = Readonly<Record<string, unknown>>;
 
 /** Converts an `APIResourceList` to rows; throws if it is invalid or too large. */
 export function rowsOf(group: string, version: string, list: unknown): ResourceInfo[] {
-  const resources = isObject(list) ? list['resources'] : undefined;
+  const resources = isJsonObject(list) ? list['resources'] : undefined;
   if (!Array.isArray(resources)) throw new Error('the answer is no list of resources');
   if (resources.length > MOST_RESOURCES)
     throw new Error(`the answer has ${resources.length} resources; at most ${MOST_RESOURCES} are read`);
   const rows: ResourceInfo[] = [];
   const subresources = new Map<string, SubresourceInfo[]>();
   for (const one of resources as readonly unknown[]) {
-    if (!isObject(one)) throw new Error('a resource of the answer is not an object');
+    if (!isJsonObject(one)) throw new Error('a resource of the answer is not an object');
     const name = wordOf(one, 'name');
     const slash = name.indexOf('/');
     if (slash > 0) {
@@ -56,10 +57,6 @@ function rowOf(group: string, version: string, listed: Listed, resource: string)
     subresources: [],
     custom: { listKind: `${kind}List`, deprecation: '' },
   };
-}
-
-function isObject(value: unknown): value is Listed {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 function wordOf(listed: Listed, field: string, otherwise = ''): string {

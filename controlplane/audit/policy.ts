@@ -2,8 +2,8 @@
  * Parses and evaluates the audit policy, which determines the audit level of each request. The first matching rule
  * applies; without one, the level is None. Pure.
  */
+import { isJsonObject } from '../../api/meta/json-object.ts';
 import { parseYaml } from '../../api/codec/yaml.ts';
-import { isRecord } from '../authentication/jwt.ts';
 
 /** The levels of `audit.k8s.io/v1`, from the least to the most detail. */
 export const LEVELS = ['None', 'Metadata', 'Request', 'RequestResponse'] as const;
@@ -65,7 +65,7 @@ export function parseAuditPolicy(text: string, path: string): AuditPolicy {
     throw new Error(`${path}: ${why}`);
   };
   const { value } = parseYaml(text);
-  if (!isRecord(value) || value['kind'] !== 'Policy' || value['apiVersion'] !== 'audit.k8s.io/v1')
+  if (!isJsonObject(value) || value['kind'] !== 'Policy' || value['apiVersion'] !== 'audit.k8s.io/v1')
     return refuse('not a Policy of audit.k8s.io/v1');
   const { rules } = value;
   if (!Array.isArray(rules) || rules.length === 0) return refuse('an audit policy needs at least one rule');
@@ -83,7 +83,7 @@ function compileRule(
   outer: { readonly stages: readonly string[]; readonly omitManagedFields: boolean },
   refuse: (why: string) => never,
 ): Rule {
-  if (!isRecord(rule)) return refuse(`${at} must be an object`);
+  if (!isJsonObject(rule)) return refuse(`${at} must be an object`);
   const level = LEVELS.find((one) => one === rule['level']);
   if (level === undefined) return refuse(`${at}.level must be one of ${LEVELS.join(', ')}`);
   const list = (field: string): string[] => {
@@ -116,7 +116,7 @@ function compileRule(
 }
 
 function groupResources(value: unknown, at: string, refuse: (why: string) => never): GroupResources {
-  if (!isRecord(value)) return refuse(`${at} must be an object`);
+  if (!isJsonObject(value)) return refuse(`${at} must be an object`);
   const { group = '', resources = [], resourceNames = [] } = value;
   if (typeof group !== 'string' || !Array.isArray(resources) || !Array.isArray(resourceNames))
     return refuse(`${at} must have the string group and the lists resources and resourceNames`);

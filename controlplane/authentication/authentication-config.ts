@@ -2,10 +2,10 @@
  * Parses the `--authentication-config` file: JWT issuers with their claim mappings, and the paths that allow anonymous
  * requests.
  */
+import { isJsonObject } from '../../api/meta/json-object.ts';
 import { trimEnd } from '../../api/component/trim.ts';
 import { parseYaml } from '../../api/codec/yaml.ts';
 import { claimRules } from './claim-rules.ts';
-import { isRecord } from './jwt.ts';
 import type { OidcOptions } from './oidc.ts';
 
 /** An issuer of the file, without what the server adds to call it. */
@@ -30,7 +30,11 @@ export function loadAuthenticationConfig(text: string, path: string, own: OwnIss
     throw new Error(`${path}: ${why}`);
   };
   const { value } = parseYaml(text);
-  if (!isRecord(value) || value['kind'] !== 'AuthenticationConfiguration' || !VERSIONS.has(String(value['apiVersion'])))
+  if (
+    !isJsonObject(value) ||
+    value['kind'] !== 'AuthenticationConfiguration' ||
+    !VERSIONS.has(String(value['apiVersion']))
+  )
     return refuse('not an AuthenticationConfiguration of apiserver.config.k8s.io');
   const { jwt = [], anonymous } = value;
   if (!Array.isArray(jwt)) return refuse('jwt is no list');
@@ -51,14 +55,14 @@ export function loadAuthenticationConfig(text: string, path: string, own: OwnIss
     }
   });
   if (anonymous === undefined || anonymous === null) return { jwt: settings };
-  if (!isRecord(anonymous) || typeof anonymous['enabled'] !== 'boolean')
+  if (!isJsonObject(anonymous) || typeof anonymous['enabled'] !== 'boolean')
     return refuse('anonymous.enabled must be true or false');
   const { enabled, conditions } = anonymous;
   if (conditions === undefined || conditions === null) return { jwt: settings, anonymous: { enabled } };
   if (!Array.isArray(conditions)) return refuse('anonymous.conditions is no list');
   if (!enabled && conditions.length > 0) return refuse('anonymous.conditions: only allowed where enabled is true');
   const paths = conditions.map((one: unknown, i): string => {
-    const condition = isRecord(one) ? one['path'] : undefined;
+    const condition = isJsonObject(one) ? one['path'] : undefined;
     if (typeof condition !== 'string' || condition === '') return refuse(`anonymous.conditions[${i}].path is required`);
     return condition;
   });
@@ -66,8 +70,8 @@ export function loadAuthenticationConfig(text: string, path: string, own: OwnIss
 }
 
 function jwtSettings(item: unknown): JwtSettings {
-  const { issuer, ...rules } = isRecord(item) ? item : {};
-  if (!isRecord(issuer)) throw new Error('issuer is required');
+  const { issuer, ...rules } = isJsonObject(item) ? item : {};
+  if (!isJsonObject(issuer)) throw new Error('issuer is required');
   const { url, discoveryURL, certificateAuthority, audiences, audienceMatchPolicy } = issuer;
   if (typeof url !== 'string' || url === '') throw new Error('issuer.url: Required value: URL is required');
   checkUrl(url, 'issuer.url');

@@ -1,11 +1,11 @@
 /**
  * Maps the claims of a verified token to a user: the validation rules and mappings of an authentication configuration, in CEL.
  */
+import { isJsonObject } from '../../api/meta/json-object.ts';
 import { stringifyJson } from '../../api/codec/json.ts';
 import { CelCompileError, compile, type Program } from '../../api/cel/cel.ts';
 import { type CelType, dyn, map, string } from '../../api/cel/types.ts';
 import type { UserInfo } from './authentication.ts';
-import { isRecord } from './jwt.ts';
 
 type Claims = Readonly<Record<string, unknown>>;
 type Mapping = (claims: Claims) => unknown;
@@ -19,7 +19,7 @@ const MISSING = Symbol('missing');
  */
 export function claimRules(rules: Readonly<Record<string, unknown>>): (claims: Claims) => UserInfo {
   const { claimValidationRules, claimMappings, userValidationRules } = rules;
-  const mappings = isRecord(claimMappings) ? claimMappings : {};
+  const mappings = isJsonObject(claimMappings) ? claimMappings : {};
   const checks = listOf(claimValidationRules).map((rule, i) => claimCheck(rule, `claimValidationRules[${i}]`));
   const username = mapping(mappings['username'], 'claimMappings.username');
   if (username === undefined)
@@ -55,7 +55,7 @@ export function claimRules(rules: Readonly<Record<string, unknown>>): (claims: C
 }
 
 const listOf = (value: unknown): Record<string, unknown>[] =>
-  Array.isArray(value) ? value.map((row: unknown) => (isRecord(row) ? row : {})) : [];
+  Array.isArray(value) ? value.map((row: unknown) => (isJsonObject(row) ? row : {})) : [];
 
 const messageOf = ({ message }: Record<string, unknown>): { readonly message?: string } =>
   typeof message === 'string' && message !== '' ? { message } : {};
@@ -89,7 +89,7 @@ function claimCheck(rule: Record<string, unknown>, at: string): (claims: Claims)
 
 /** A claim with a prefix, or an expression. */
 function mapping(row: unknown, at: string, hasPrefix = true): Mapping | undefined {
-  if (!isRecord(row)) return undefined;
+  if (!isJsonObject(row)) return undefined;
   const { claim, prefix, expression } = row;
   if (typeof expression === 'string' && expression !== '') {
     if (claim !== undefined || prefix !== undefined)
@@ -132,8 +132,8 @@ function textsOf(value: unknown, what: string): string[] {
 
 /** An unverified e-mail address must not become a user name, so the rules must use the claim `email_verified`. */
 function checkEmail(rules: Readonly<Record<string, unknown>>): void {
-  const mappings = isRecord(rules['claimMappings']) ? rules['claimMappings'] : {};
-  const username = isRecord(mappings['username']) ? mappings['username']['expression'] : undefined;
+  const mappings = isJsonObject(rules['claimMappings']) ? rules['claimMappings'] : {};
+  const username = isJsonObject(mappings['username']) ? mappings['username']['expression'] : undefined;
   if (typeof username !== 'string' || !/\bclaims\.email\b(?!_)/.test(username)) return;
   if (stringifyJson(rules).includes('claims.email_verified')) return;
   throw new Error(

@@ -2,6 +2,7 @@
  * Parses compact JSON web tokens, and verifies a signature with a key and the one algorithm of that key. The token's `alg`
  * never selects the algorithm; it must be equal to it.
  */
+import { isJsonObject } from '../../api/meta/json-object.ts';
 import { stringifyJson } from '../../api/codec/json.ts';
 import { type KeyObject, constants, sign, verify as verifyWith } from 'node:crypto';
 
@@ -30,11 +31,6 @@ const HASHES: ReadonlyMap<string, string> = new Map(
   }),
 );
 
-/** Whether a JSON value is an object and not an array. */
-export function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
 /** Returns `undefined` if the text is not a token. It must be strict base64url of three parts with JSON objects. */
 export function parseJwt(token: string): Jwt | undefined {
   if (token.length > MAX_TOKEN_BYTES) return undefined;
@@ -57,7 +53,7 @@ export function parseJwt(token: string): Jwt | undefined {
 function parseObject(part: string): Record<string, unknown> | undefined {
   try {
     const value: unknown = JSON.parse(Buffer.from(part, 'base64url').toString('utf8'));
-    return isRecord(value) ? value : undefined;
+    return isJsonObject(value) ? value : undefined;
   } catch (error) {
     if (error instanceof SyntaxError) return undefined;
     throw error;

@@ -4,11 +4,12 @@
  * The issuer is not called while a cached key verifies a token. An unknown key id causes a new fetch, at most once in ten
  * seconds. While the issuer is unreachable, only tokens of unknown keys are refused.
  */
+import { isJsonObject } from '../../api/meta/json-object.ts';
 import { createPublicKey, type JsonWebKeyInput, type KeyObject } from 'node:crypto';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import { background } from '../../api/machinery/background.ts';
-import { isRecord, parseJwt, verifyJwt, type Jwt } from './jwt.ts';
+import { parseJwt, verifyJwt, type Jwt } from './jwt.ts';
 import { withTimeout, type WebhookClient } from './webhook-client.ts';
 import type { Authenticated, TokenAuthenticator, UserInfo } from './authentication.ts';
 
@@ -231,7 +232,7 @@ class IssuerKeys {
     const found: IssuerKey[] = [];
     for (const jwk of keys as unknown[]) {
       if (
-        !isRecord(jwk) ||
+        !isJsonObject(jwk) ||
         (jwk['kty'] !== 'RSA' && jwk['kty'] !== 'EC') ||
         (jwk['use'] !== undefined && jwk['use'] !== 'sig')
       )
@@ -256,7 +257,7 @@ class IssuerKeys {
     });
     if (answer.status !== 200) throw new OidcError(`${url} answered ${answer.status}`);
     const value: unknown = JSON.parse(answer.body.toString('utf8'));
-    if (!isRecord(value)) throw new OidcError(`${url} is no JSON object`);
+    if (!isJsonObject(value)) throw new OidcError(`${url} is no JSON object`);
     return value;
   }
 }

@@ -8,8 +8,9 @@ import { quoteText } from '../../api/meta/quote.ts';
 import { createHash, createPublicKey, verify, type KeyObject } from 'node:crypto';
 import { formatTime, type Clock } from '../../api/machinery/clock.ts';
 import type { Node, Pod, Secret, ServiceAccount } from '../../api/machinery/kinds.ts';
+import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
-import { isRecord, parseJwt, verifyJwt, type Jwt } from './jwt.ts';
+import { parseJwt, verifyJwt, type Jwt } from './jwt.ts';
 import { sameText } from './bootstrap-token.ts';
 import type { Authenticated, TokenAuthenticator } from './authentication.ts';
 import type { TokenKind } from './authentication-metrics.ts';
@@ -105,7 +106,7 @@ interface ObjectClaim {
 }
 
 function objectClaim(value: unknown): ObjectClaim | undefined {
-  if (!isRecord(value)) return undefined;
+  if (!isJsonObject(value)) return undefined;
   const { name, uid } = value;
   return { name: typeof name === 'string' ? name : '', uid: typeof uid === 'string' ? uid : '' };
 }
@@ -140,7 +141,7 @@ async function bound(
   const common = commonAudiences(jwt, audiences.length > 0 ? audiences : options.apiAudiences);
   checkTimes(jwt, nowMs);
   const claims = jwt.claims['kubernetes.io'];
-  if (!isRecord(claims)) throw new TokenError('service account token has no private claims');
+  if (!isJsonObject(claims)) throw new TokenError('service account token has no private claims');
   const namespace = typeof claims['namespace'] === 'string' ? claims['namespace'] : '';
   const account = objectClaim(claims['serviceaccount']);
   if (account === undefined) throw new TokenError('service account token has no service account');

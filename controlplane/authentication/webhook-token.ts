@@ -1,7 +1,7 @@
 /** Authenticates a bearer token with a TokenReview of a remote service. The caller caches the results (`cached-token.ts`). */
+import { isJsonObject } from '../../api/meta/json-object.ts';
 import { stringifyJson } from '../../api/codec/json.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
-import { isRecord } from './jwt.ts';
 import { AuthenticationError } from './union.ts';
 import { WebhookCallError, withTimeout, type WebhookClient, type WebhookEndpoint } from './webhook-client.ts';
 import type { Authenticated, TokenAuthenticator } from './authentication.ts';
@@ -32,7 +32,7 @@ export function webhookTokenAuthenticator(options: WebhookTokenOptions): TokenAu
         status: { user: {} },
       };
       const answer = await post(stringifyJson(review), options);
-      if (!isRecord(answer) || answer['apiVersion'] !== review.apiVersion || answer['kind'] !== 'TokenReview') {
+      if (!isJsonObject(answer) || answer['apiVersion'] !== review.apiVersion || answer['kind'] !== 'TokenReview') {
         throw new AuthenticationError([
           'the token webhook answered with something else than the TokenReview it was asked for',
         ]);
@@ -70,13 +70,13 @@ function resultOf(
   wanted: readonly string[],
   apiAudiences: readonly string[],
 ): Authenticated | undefined {
-  if (!isRecord(status)) return undefined;
+  if (!isJsonObject(status)) return undefined;
   if (status['authenticated'] !== true) {
     const { error } = status;
     if (typeof error === 'string' && error !== '') throw new AuthenticationError([error]);
     return undefined;
   }
-  const user = isRecord(status['user']) ? status['user'] : {};
+  const user = isJsonObject(status['user']) ? status['user'] : {};
   const { username, uid } = user;
   if (typeof username !== 'string' || username === '') return undefined;
   const answered = strings(status['audiences']);
@@ -84,7 +84,7 @@ function resultOf(
   const vouched = answered.length === 0 ? apiAudiences : answered;
   const audiences = wanted.filter((audience) => vouched.includes(audience));
   if (wanted.length > 0 && audiences.length === 0) return undefined;
-  const given = isRecord(user['extra']) ? Object.entries(user['extra']) : [];
+  const given = isJsonObject(user['extra']) ? Object.entries(user['extra']) : [];
   const extra = Object.fromEntries(given.map(([key, values]) => [key, strings(values)]));
   return {
     audiences,

@@ -2,7 +2,7 @@
  * The ABAC authorizer: a file with one policy as a JSON object per line, read at start. A policy applies to anonymous
  * callers only if it names them.
  */
-import { isRecord } from '../authentication/jwt.ts';
+import { isJsonObject } from '../../api/meta/json-object.ts';
 import type {
   AuthorizationAttributes,
   Authorizer,
@@ -62,7 +62,7 @@ function readPolicy(line: string, where: string): AbacPolicy {
   } catch (error) {
     throw new Error(`${where}: not valid JSON`, { cause: error });
   }
-  if (!isRecord(value)) throw new Error(`${where}: not an object`);
+  if (!isJsonObject(value)) throw new Error(`${where}: not an object`);
   const isOld = value['kind'] === undefined && value['apiVersion'] === undefined;
   const text = (source: Record<string, unknown>, field: string): string => {
     const found = source[field] ?? '';
@@ -74,7 +74,7 @@ function readPolicy(line: string, where: string): AbacPolicy {
     throw new Error(`${where}: not a ${KIND} of abac.authorization.kubernetes.io/v1beta1`);
   }
   const { spec } = value;
-  if (!isRecord(spec)) throw new Error(`${where}: spec is missing`);
+  if (!isJsonObject(spec)) throw new Error(`${where}: spec is missing`);
   const field = (name: string): string => text(spec, name);
   return {
     user: field('user'),

@@ -2,10 +2,11 @@
  * Parses the `--authorization-config` file: the authorizers in their order, and the settings and match conditions of
  * webhooks.
  */
+import { isJsonObject } from '../../api/meta/json-object.ts';
 import { parseYaml } from '../../api/codec/yaml.ts';
 import { parseDuration } from '../../api/component/duration.ts';
-import { isRecord } from '../authentication/jwt.ts';
 
+/** A compiled CEL condition of a webhook. All conditions must match for the webhook to be called. */
 export interface MatchCondition {
   /**
    * Evaluates the condition. The SubjectAccessReview's `spec` is the variable `request`. Throws if the evaluation
@@ -17,7 +18,8 @@ export interface MatchCondition {
 /** Throws an error with the reason if the expression does not compile. */
 export type MatchConditionCompiler = (expression: string) => MatchCondition;
 
-export interface WebhookSettings {
+/** The settings of one webhook. Times are in milliseconds. */
+interface WebhookSettings {
   readonly configFile: string;
   readonly version: 'v1' | 'v1beta1';
   readonly authorizedTtlMs: number;
@@ -27,6 +29,7 @@ export interface WebhookSettings {
   readonly matchConditions?: readonly MatchCondition[];
 }
 
+/** One authorizer of the file. `webhook` is set if the type is Webhook. */
 export interface AuthorizerEntry {
   readonly type: string;
   readonly name: string;
@@ -48,7 +51,7 @@ export function loadAuthorizationConfig(
     throw new Error(`${path}: ${why}`);
   };
   if (
-    !isRecord(value) ||
+    !isJsonObject(value) ||
     value['kind'] !== 'AuthorizationConfiguration' ||
     !VERSIONS.has(String(value['apiVersion']))
   ) {
@@ -60,7 +63,7 @@ export function loadAuthorizationConfig(
   const types = new Set<string>();
   const names = new Set<string>();
   return authorizers.map((item: unknown, i): AuthorizerEntry => {
-    if (!isRecord(item)) return refuse(`authorizers[${i}] must be an object`);
+    if (!isJsonObject(item)) return refuse(`authorizers[${i}] must be an object`);
     const { type, name, webhook } = item;
     if (typeof type !== 'string' || type === '') return refuse(`authorizers[${i}].type is required`);
     if (typeof name !== 'string' || name === '') return refuse(`authorizers[${i}].name is required`);
@@ -70,7 +73,7 @@ export function loadAuthorizationConfig(
     types.add(type);
     if (type !== 'Webhook')
       return webhook === undefined ? { type, name } : refuse(`authorizers[${i}].webhook is only for type Webhook`);
-    if (!isRecord(webhook)) return refuse(`authorizers[${i}].webhook is required`);
+    if (!isJsonObject(webhook)) return refuse(`authorizers[${i}].webhook is required`);
     return { type, name, webhook: webhookSettings(webhook, `authorizers[${i}].webhook`, refuse, compile) };
   });
 }
@@ -94,7 +97,7 @@ function webhookSettings(
     return refuse(`${at}.failurePolicy must be NoOpinion or Deny`);
   const timeoutMs = duration('timeout', '');
   if (timeoutMs <= 0 || timeoutMs > MAX_TIMEOUT_MS) return refuse(`${at}.timeout must be above 0 and at most 30s`);
-  const connection = isRecord(webhook['connectionInfo']) ? webhook['connectionInfo'] : {};
+  const connection = isJsonObject(webhook['connectionInfo']) ? webhook['connectionInfo'] : {};
   const configFile = connection['kubeConfigFile'];
   if (connection['type'] !== 'KubeConfigFile' || typeof configFile !== 'string') {
     return refuse(`${at}.connectionInfo must be of type KubeConfigFile with a kubeConfigFile`);
@@ -104,7 +107,7 @@ function webhookSettings(
     return refuse(`${at}.matchConditionSubjectAccessReviewVersion must be v1`);
   }
   const matchConditions = conditions.map((condition, i) => {
-    const expression = isRecord(condition) ? condition['expression'] : undefined;
+    const expression = isJsonObject(condition) ? condition['expression'] : undefined;
     if (typeof expression !== 'string') return refuse(`${at}.matchConditions[${i}].expression is required`);
     if (compile === undefined) return refuse(`${at}.matchConditions[${i}]: expressions are not available`);
     return compile(expression);

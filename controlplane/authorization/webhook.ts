@@ -2,10 +2,10 @@
  * The webhook authorizer: it sends a SubjectAccessReview to a remote service. Allowed and denied responses are cached
  * for separate times.
  */
+import { isJsonObject } from '../../api/meta/json-object.ts';
 import { stringifyJson } from '../../api/codec/json.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { ExpiringCache } from '../authentication/cached-token.ts';
-import { isRecord } from '../authentication/jwt.ts';
 import {
   WebhookCallError,
   withTimeout,
@@ -86,8 +86,8 @@ async function ask(body: string, options: WebhookAuthorizerOptions): Promise<Dec
 }
 
 function decisionOf(answer: unknown): Decision {
-  const status = isRecord(answer) ? answer['status'] : undefined;
-  if (!isRecord(status)) throw new Error('the response of the authorization webhook has no status');
+  const status = isJsonObject(answer) ? answer['status'] : undefined;
+  if (!isJsonObject(status)) throw new Error('the response of the authorization webhook has no status');
   const reason = typeof status['reason'] === 'string' ? status['reason'] : '';
   if (status['denied'] === true && status['allowed'] === true)
     throw new Error('webhook subject access review returned both allow and deny response');

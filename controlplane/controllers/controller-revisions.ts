@@ -1,5 +1,5 @@
 /** The history of pod templates that stateful sets and daemon sets keep as ControllerRevisions. */
-import { isObject } from '../../api/codec/structured-merge/merge-types.ts';
+import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { JsonObject, JsonValue, KubeObject } from '../../api/meta/object.ts';
 import { semanticEqual } from '../../api/meta/json-equality.ts';
 import type { Selector } from '../../api/meta/selector.ts';
@@ -27,7 +27,7 @@ export function revisionData(template: PodTemplate): JsonValue {
 
 function inOrder(value: JsonValue): JsonValue {
   if (Array.isArray(value)) return value.map(inOrder);
-  if (!isObject(value)) return value;
+  if (!isJsonObject(value)) return value;
   const members = Object.entries(value).filter((member): member is [string, JsonValue] => member[1] !== undefined);
   members.sort(([a], [b]) => (a < b ? -1 : 1));
   return Object.fromEntries(members.map(([name, member]) => [name, inOrder(member)]));

@@ -1,7 +1,9 @@
 /** Checks whether a stored object already conforms to its schema: nothing to prune, and no default missing. */
+import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
-import { isObject, itemsToPrune, type JsonSchema, keepsUnknown, memberSchema, OBJECT_MEMBERS } from './json-schema.ts';
+import { itemsToPrune, type JsonSchema, keepsUnknown, memberSchema, OBJECT_MEMBERS } from './json-schema.ts';
 
+/** Pure. An object that conforms can be served as its stored bytes. */
 export function conforms(object: JsonObject, schema: JsonSchema): boolean {
   return conformsInside(object, schema, true);
 }
@@ -21,7 +23,7 @@ function conformsInside(object: JsonObject, schema: JsonSchema, isResource: bool
 }
 
 function valueConforms(value: JsonValue, schema: JsonSchema): boolean {
-  if (isObject(value)) return conformsInside(value, schema, schema['x-kubernetes-embedded-resource'] === true);
+  if (isJsonObject(value)) return conformsInside(value, schema, schema['x-kubernetes-embedded-resource'] === true);
   if (value === null) return schema.nullable === true || schema.default === undefined;
   const items = itemsToPrune(schema);
   if (!Array.isArray(value) || items === undefined) return true;

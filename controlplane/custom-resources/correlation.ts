@@ -3,10 +3,12 @@
  * one list cost one comparison of the list.
  */
 import { jsonEqual } from '../../api/meta/json-equality.ts';
+import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { JsonValue } from '../../api/meta/object.ts';
-import { isObject, itemsOf, type JsonSchema, memberSchema } from './json-schema.ts';
+import { itemsOf, type JsonSchema, memberSchema } from './json-schema.ts';
 import { KeyedItems } from './keyed-items.ts';
 
+/** Serves one validation; the objects must not change meanwhile. */
 export class Correlation {
   readonly #schema: JsonSchema;
   readonly #oldItems = new KeyedItems();
@@ -31,12 +33,12 @@ export class Correlation {
         const keys = inner?.['x-kubernetes-list-map-keys'];
         if (!Array.isArray(at) || !Array.isArray(then) || keys === undefined) return this.#equal(now, then);
         const item: JsonValue | undefined = at[index];
-        if (!isObject(item)) return false;
+        if (!isJsonObject(item)) return false;
         then = this.#oldItems.find(then, keys, item);
         now = item;
         inner = inner === undefined ? undefined : itemsOf(inner);
       } else {
-        if (!isObject(now) || !isObject(then)) return this.#equal(now, then);
+        if (!isJsonObject(now) || !isJsonObject(then)) return this.#equal(now, then);
         if (!Object.hasOwn(now, step)) return this.#equal(now, then);
         inner = inner === undefined ? undefined : memberSchema(inner, step);
         now = now[step];

@@ -3,11 +3,11 @@ import { quoteText } from '../../api/meta/quote.ts';
 import { FieldError, invalid } from '../../api/meta/field-error.ts';
 import { goType, goValue } from '../../api/meta/go-text.ts';
 import { defineMember } from '../../api/meta/json-equality.ts';
+import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { JsonObject, JsonValue, KubeObject } from '../../api/meta/object.ts';
 import { newBadRequest, newInternalError } from '../../api/meta/status-error.ts';
 import { newScale, type Scale, type ScaleView } from '../registry/scale-view.ts';
 import type { ScaleSubresource } from './definition.ts';
-import { isObject } from './json-schema.ts';
 import { findAll, parseJsonPath } from './json-path.ts';
 
 const MAX_INT32 = 2_147_483_647;
@@ -56,7 +56,7 @@ function setAt(object: JsonObject, path: string, value: JsonValue): void {
   let inner = object;
   for (const name of names.slice(0, -1)) {
     let next = inner[name];
-    if (!isObject(next)) {
+    if (!isJsonObject(next)) {
       next = {};
       defineMember(inner, name, next);
     }
@@ -98,7 +98,7 @@ function nested(object: KubeObject, path: string, type: 'int64' | 'string'): Jso
   let value = object as unknown as JsonValue;
   for (const [at, name] of names.entries()) {
     if (value === null) return undefined;
-    if (!isObject(value)) return wrong(`.${names.slice(0, at + 1).join('.')}`, value, 'map[string]interface{}');
+    if (!isJsonObject(value)) return wrong(`.${names.slice(0, at + 1).join('.')}`, value, 'map[string]interface{}');
     const member = value[name];
     if (member === undefined) return undefined;
     value = member;

@@ -1,8 +1,9 @@
 /** Validates the defaults of a schema: they must have no unknown fields, and must be valid by the schema and its rules. */
 import { FieldError, invalid } from '../../api/meta/field-error.ts';
 import { cloneJson, jsonEqual } from '../../api/meta/json-equality.ts';
+import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { JsonValue } from '../../api/meta/object.ts';
-import { isObject, itemsOf, type JsonSchema } from './json-schema.ts';
+import { itemsOf, type JsonSchema } from './json-schema.ts';
 import { pruneValue } from './pruning.ts';
 import { compileRules } from './rule-compilation.ts';
 import { validateRules } from './rule-validation.ts';
@@ -29,7 +30,7 @@ function ofDefault(schema: JsonSchema, value: JsonValue, path: string): FieldErr
   const unknown: string[] = [];
   const pruned = pruneValue(cloneJson(value), schema, '', unknown);
   const errors = jsonEqual(pruned, value) ? [] : [invalid(path, value, 'must not have unknown fields')];
-  const misplaced = isObject(value) ? embeddedErrors(value, schema, '', false) : [];
+  const misplaced = isJsonObject(value) ? embeddedErrors(value, schema, '', false) : [];
   const found = misplaced.length > 0 ? misplaced : validateValue(value, schema, '');
   if (found.length > 0) return [...errors, ...found.map((error) => placed(error, path))];
   const isResource = schema['x-kubernetes-embedded-resource'] === true;

@@ -7,8 +7,9 @@
 import { stringifyJson } from '../../api/codec/json.ts';
 import { newRequestEntityTooLarge } from '../../api/meta/status-error.ts';
 import { cloneJson, defineMember } from '../../api/meta/json-equality.ts';
+import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
-import { isObject, itemsOf, type JsonSchema } from './json-schema.ts';
+import { itemsOf, type JsonSchema } from './json-schema.ts';
 
 /** The maximum size of all added defaults, which is also the maximum size of an object. */
 const MAX_ADDED_BYTES = 3 * 1024 * 1024;
@@ -80,7 +81,7 @@ function defaultMembers(object: JsonObject, schema: JsonSchema, additions: Addit
 }
 
 function defaultInside(value: JsonValue, schema: JsonSchema, additions: Additions): void {
-  if (isObject(value)) defaultMembers(value, schema, additions);
+  if (isJsonObject(value)) defaultMembers(value, schema, additions);
   const items = itemsOf(schema);
   if (!Array.isArray(value) || items === undefined) return;
   value.forEach((item, index) => {
@@ -107,6 +108,6 @@ export function dropNulls(object: JsonObject, schema: JsonSchema): void {
 
 function dropNullsInside(value: JsonValue, schema: JsonSchema): void {
   const items = itemsOf(schema);
-  if (isObject(value)) dropNulls(value, schema);
+  if (isJsonObject(value)) dropNulls(value, schema);
   else if (Array.isArray(value) && items !== undefined) value.forEach((item) => dropNullsInside(item, items));
 }

@@ -2,8 +2,8 @@
  * The subset of kubectl's JSONPath that printer columns and subresources use: members (`.a`, `['a.b']`, `.a\.b`), items (`[0]`,
  * `[-1]`, `[1:3]`, `[*]`), descent (`..a`) and filters (`[?(@.type=="Ready")]`). An invalid path matches nothing.
  */
+import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { JsonValue } from '../../api/meta/object.ts';
-import { isObject } from './json-schema.ts';
 
 type Step =
   | { readonly kind: 'member'; readonly name: string; readonly deep: boolean }
@@ -103,7 +103,7 @@ function take(value: JsonValue, step: Step, budget: Budget): JsonValue[] {
     case 'member':
       return step.deep ? descend(value, step.name, budget) : memberOf(value, step.name);
     case 'every':
-      return Array.isArray(value) ? value : isObject(value) ? membersOf(value) : [];
+      return Array.isArray(value) ? value : isJsonObject(value) ? membersOf(value) : [];
     case 'slice': {
       if (!Array.isArray(value)) return [];
       if (!step.single) return value.slice(step.from, step.to);
@@ -116,7 +116,7 @@ function take(value: JsonValue, step: Step, budget: Budget): JsonValue[] {
 }
 
 function memberOf(value: JsonValue, name: string): JsonValue[] {
-  if (!isObject(value) || !Object.hasOwn(value, name)) return [];
+  if (!isJsonObject(value) || !Object.hasOwn(value, name)) return [];
   const member = value[name];
   return member === undefined ? [] : [member];
 }
@@ -128,7 +128,7 @@ function membersOf(value: Readonly<Record<string, JsonValue | undefined>>): Json
 function descend(value: JsonValue, name: string, budget: Budget): JsonValue[] {
   budget.visits -= 1;
   if (budget.visits < 0) return [];
-  const inner = Array.isArray(value) ? value : isObject(value) ? membersOf(value) : [];
+  const inner = Array.isArray(value) ? value : isJsonObject(value) ? membersOf(value) : [];
   return [...memberOf(value, name), ...inner.flatMap((one) => descend(one, name, budget))];
 }
 

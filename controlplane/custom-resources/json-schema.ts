@@ -87,10 +87,5 @@ export function keepsUnknown(schema: JsonSchema): boolean {
   return schema[PRESERVES] === true || schema.additionalProperties === true;
 }
 
-/** Whether a JSON value is an object and not an array. */
-export function isObject(value: JsonValue | undefined): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
 /** The members that every object has, whatever its schema is. */
 export const OBJECT_MEMBERS: ReadonlySet<string> = new Set(['apiVersion', 'kind', 'metadata']);

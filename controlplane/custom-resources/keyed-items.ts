@@ -3,9 +3,10 @@
  * their length and not with its square. An index lives as long as one validation; the lists must not change meanwhile.
  */
 import { canonicalJson } from '../../api/codec/structured-merge/path-element.ts';
+import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
-import { isObject } from './json-schema.ts';
 
+/** Serves one comparison of two objects. */
 export class KeyedItems {
   readonly #indexes = new Map<readonly JsonValue[], ReadonlyMap<string, JsonObject>>();
 
@@ -23,7 +24,7 @@ export class KeyedItems {
 function indexOf(list: readonly JsonValue[], keys: readonly string[]): ReadonlyMap<string, JsonObject> {
   const index = new Map<string, JsonObject>();
   for (const item of list) {
-    if (!isObject(item)) continue;
+    if (!isJsonObject(item)) continue;
     const text = keyText(item, keys);
     if (!index.has(text)) index.set(text, item);
   }

@@ -4,6 +4,7 @@
  */
 import { FieldError, invalid, required } from '../../api/meta/field-error.ts';
 import { nameIsPathSegment, rfc1035LabelErrors } from '../../api/meta/names.ts';
+import { isJsonObject } from '../../api/meta/json-object.ts';
 import {
   type JsonObject,
   type JsonValue,
@@ -15,7 +16,7 @@ import { validateMetadata } from '../../api/meta/validation.ts';
 import type { ScaleSubresource } from './definition.ts';
 import { validateScaleFields } from './custom-scale.ts';
 import { Correlation } from './correlation.ts';
-import { isObject, itemsOf, type JsonSchema, memberSchema } from './json-schema.ts';
+import { itemsOf, type JsonSchema, memberSchema } from './json-schema.ts';
 import type { CompiledRules } from './rule-compilation.ts';
 import { atOnce, inTurns, type Pausing } from '../registry/pausing.ts';
 import { ruleErrors } from './rule-validation.ts';
@@ -136,7 +137,7 @@ export function embeddedErrors(value: JsonValue, schema: JsonSchema, path: strin
   if (Array.isArray(value) && items !== undefined) {
     value.forEach((item, index) => errors.push(...embeddedErrors(item, items, `${path}[${index}]`, false)));
   }
-  if (!isObject(value)) return errors;
+  if (!isJsonObject(value)) return errors;
   if (schema['x-kubernetes-embedded-resource'] === true && !isRoot) errors.push(...identityErrors(value, path));
   for (const [name, member] of Object.entries(value)) {
     const inner = memberSchema(schema, name);
@@ -165,7 +166,7 @@ function identityErrors(object: JsonObject, path: string): FieldError[] {
     const text = `may have mixed case, but should otherwise match: ${faults.join(',')}`;
     if (faults.length > 0) errors.push(invalid(at('kind'), kind, text));
   }
-  if (isObject(metadata)) {
+  if (isJsonObject(metadata)) {
     const meta = { ...metadata } as ObjectMeta;
     const rules = { namespaced: Boolean(meta.namespace), nameRule: nameIsPathSegment, builtIn: false };
     for (const error of validateMetadata({ ...meta, name: meta.name || 'fakename' }, rules)) {

@@ -1,7 +1,8 @@
 /** Removes the fields of a custom resource that its schema does not have, and returns their paths. */
 import { defineMember } from '../../api/meta/json-equality.ts';
+import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
-import { isObject, itemsToPrune, type JsonSchema, keepsUnknown, memberSchema, OBJECT_MEMBERS } from './json-schema.ts';
+import { itemsToPrune, type JsonSchema, keepsUnknown, memberSchema, OBJECT_MEMBERS } from './json-schema.ts';
 
 /** The result of `prune`. */
 export interface Pruned {
@@ -14,16 +15,20 @@ export interface Pruned {
 /** Starts at the root, where `apiVersion`, `kind` and `metadata` are always known. */
 export function prune(object: JsonObject, schema: JsonSchema): Pruned {
   const unknown: string[] = [];
-  const value = pruneObject(object, schema, '', true, unknown);
+  const value = pruneObject(object, schema, { path: '', isResource: true }, unknown);
   return { value, unknown };
 }
 
-/** With `isResource`, the schema does not describe `apiVersion`, `kind` and `metadata`. */
+interface Place {
+  readonly path: string;
+  /** The schema does not describe `apiVersion`, `kind` and `metadata`. */
+  readonly isResource: boolean;
+}
+
 function pruneObject(
   object: JsonObject,
   schema: JsonSchema,
-  path: string,
-  isResource: boolean,
+  { path, isResource }: Place,
   unknown: string[],
 ): JsonObject {
   const kept: JsonObject = {};
@@ -44,8 +49,9 @@ function pruneObject(
 
 /** Prunes any value. The paths of removed fields are added to `unknown`. */
 export function pruneValue(value: JsonValue, schema: JsonSchema, path: string, unknown: string[]): JsonValue {
-  if (isObject(value)) {
-    return pruneObject(value, schema, path, schema['x-kubernetes-embedded-resource'] === true, unknown);
+  if (isJsonObject(value)) {
+    const isResource = schema['x-kubernetes-embedded-resource'] === true;
+    return pruneObject(value, schema, { path, isResource }, unknown);
   }
   const items = itemsToPrune(schema);
   if (!Array.isArray(value) || items === undefined) return value;

@@ -4,9 +4,10 @@
  * they have neither type nor members, because kubectl would refuse values that the server accepts.
  */
 import { jsonEqual } from '../../api/meta/json-equality.ts';
+import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
 import type { ResourceInfo } from '../../api/schema/schema.ts';
-import { isObject, type JsonSchema } from './json-schema.ts';
+import { type JsonSchema } from './json-schema.ts';
 
 interface PublishedSchema {
   readonly name: string;
@@ -92,15 +93,16 @@ export function publishedSchema(
 
 const object = (schema: JsonObject, target: Target): JsonObject => ({
   ...schema,
-  properties: { ...(isObject(schema['properties']) ? schema['properties'] : {}), ...objectMembers(target) },
+  properties: { ...(isJsonObject(schema['properties']) ? schema['properties'] : {}), ...objectMembers(target) },
 });
 
 /** Returns the schema with each direct subschema replaced. */
 function below(schema: JsonObject, change: (inner: JsonObject) => JsonObject): JsonObject {
-  const changed = (value: JsonValue | undefined): JsonValue | undefined => (isObject(value) ? change(value) : value);
+  const changed = (value: JsonValue | undefined): JsonValue | undefined =>
+    isJsonObject(value) ? change(value) : value;
   const out = { ...schema };
   const { properties, items, additionalProperties } = out;
-  if (isObject(properties))
+  if (isJsonObject(properties))
     out['properties'] = Object.fromEntries(Object.entries(properties).map(([name, value]) => [name, changed(value)]));
   if (items !== undefined) out['items'] = changed(items);
   if (additionalProperties !== undefined) out['additionalProperties'] = changed(additionalProperties);
@@ -121,7 +123,7 @@ const EITHER: JsonValue = [{ type: 'integer' }, { type: 'string' }];
 /** Whether the first alternatives of a schema are an integer and a string. */
 function namesEither({ anyOf, allOf }: JsonObject): boolean {
   const first = Array.isArray(allOf) ? allOf[0] : undefined;
-  return jsonEqual(anyOf, EITHER) || (isObject(first) && jsonEqual(first['anyOf'], EITHER));
+  return jsonEqual(anyOf, EITHER) || (isJsonObject(first) && jsonEqual(first['anyOf'], EITHER));
 }
 
 /** Writes as alternatives what `x-kubernetes-int-or-string` means. */
@@ -135,7 +137,7 @@ function unfolded(schema: JsonObject): JsonObject {
 /** OpenAPI 2 can express neither alternatives nor nulls, and has no default values, so these keywords are omitted. */
 const LATER = ['allOf', 'oneOf', 'anyOf', 'not', 'nullable', 'default'];
 
-const isNullable = (schema: JsonValue | undefined): boolean => isObject(schema) && schema['nullable'] === true;
+const isNullable = (schema: JsonValue | undefined): boolean => isJsonObject(schema) && schema['nullable'] === true;
 
 const version2 = (schema: JsonObject, texts: TypeTexts): JsonObject =>
   embedded(withoutLater(schema), { version: 2, texts });
@@ -159,7 +161,7 @@ function withoutLater(schema: JsonObject): JsonObject {
 /** Returns the required members without the nullable ones, because kubectl treats null as missing. */
 function requiredBesideNulls({ required, properties, additionalProperties }: JsonObject): JsonValue[] | undefined {
   if (!Array.isArray(required) || isNullable(additionalProperties)) return undefined;
-  const members = isObject(properties) ? properties : {};
+  const members = isJsonObject(properties) ? properties : {};
   const left = required.filter((name) => !isNullable(members[String(name)]));
   return left.length === 0 ? undefined : left;
 }

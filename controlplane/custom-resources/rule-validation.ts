@@ -6,8 +6,8 @@ import type { Budget } from '../../api/cel/cel.ts';
 import { adapt, CelError, CostExceeded, Optional } from '../../api/cel/values.ts';
 import { FieldError, invalid, OMITTED_VALUE } from '../../api/meta/field-error.ts';
 import { jsonEqual } from '../../api/meta/json-equality.ts';
+import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { JsonValue } from '../../api/meta/object.ts';
-import { isObject } from './json-schema.ts';
 import { atOnce, type Pausing } from '../registry/pausing.ts';
 import { KeyedItems } from './keyed-items.ts';
 import type { CompiledRules, Rule, RuleNode } from './rule-compilation.ts';
@@ -102,8 +102,8 @@ function* visit(node: RuleNode, judged: Judged, state: Visit): Pausing<void> {
         hasKeys(node) && old !== undefined ? was !== undefined && jsonEqual(item, was) : judged.unchanged;
       yield* visit(items, { value: item, old: was, path: `${path}[${index}]`, unchanged }, state);
     }
-  } else if (isObject(value)) {
-    const before = isObject(old) ? old : undefined;
+  } else if (isJsonObject(value)) {
+    const before = isJsonObject(old) ? old : undefined;
     for (const [name, inner] of Object.entries(value)) {
       const property = node.properties.get(name);
       const child = property ?? node.members;
@@ -130,7 +130,7 @@ function oldItem(
   oldItems: KeyedItems,
 ): JsonValue | undefined {
   const keys = schema['x-kubernetes-list-map-keys'];
-  if (keys === undefined || !Array.isArray(old) || !isObject(item)) return undefined;
+  if (keys === undefined || !Array.isArray(old) || !isJsonObject(item)) return undefined;
   return oldItems.find(old, keys, item);
 }
 

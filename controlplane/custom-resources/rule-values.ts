@@ -1,7 +1,8 @@
 /** Converts a value for its rules. It is copied only if the name of a member must be escaped. */
 import { defineMember } from '../../api/meta/json-equality.ts';
+import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { JsonValue } from '../../api/meta/object.ts';
-import { isObject, itemsOf, type JsonSchema, memberSchema } from './json-schema.ts';
+import { itemsOf, type JsonSchema, memberSchema } from './json-schema.ts';
 import { namesInRules } from './rule-types.ts';
 
 const renames = new WeakMap<JsonSchema, boolean>();
@@ -22,11 +23,12 @@ function hasRenamed(schema: JsonSchema): boolean {
 
 const isRenamed = (name: string): boolean => namesInRules(name)[0] !== name;
 
+/** Returns the value itself if no member has to be escaped, and never changes it. */
 export function celView(value: JsonValue, schema: JsonSchema): JsonValue {
   if (!hasRenamed(schema)) return value;
   const items = itemsOf(schema);
   if (Array.isArray(value)) return items === undefined ? value : value.map((item) => celView(item, items));
-  if (!isObject(value)) return value;
+  if (!isJsonObject(value)) return value;
   const view: Record<string, JsonValue> = {};
   for (const [name, member] of Object.entries(value)) {
     if (member === undefined) continue;

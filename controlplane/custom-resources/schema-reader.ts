@@ -4,12 +4,13 @@
  */
 import { invalid } from '../../api/meta/field-error.ts';
 import { cloneJson } from '../../api/meta/json-equality.ts';
+import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { JsonObject, JsonValue, KubeObject } from '../../api/meta/object.ts';
 import { DecodeError, decodeStruct } from '../../api/schema/decode.ts';
 import type { StructType } from '../../api/schema/schema.ts';
 import type { SchemaReader } from '../registry/object-decoding.ts';
 import { applyDefaults, dropNulls } from './defaulting.ts';
-import { isObject, itemsOf, type JsonSchema, memberSchema } from './json-schema.ts';
+import { itemsOf, type JsonSchema, memberSchema } from './json-schema.ts';
 import { prune } from './pruning.ts';
 
 /** `schema` is the schema of the version, and `metadata` is the type of ObjectMeta. */
@@ -51,7 +52,7 @@ function conformEmbedded(value: JsonValue, schema: JsonSchema, path: string, emb
     if (items !== undefined) value.forEach((item, index) => conformEmbedded(item, items, `${path}[${index}]`, inside));
     return;
   }
-  if (!isObject(value)) return;
+  if (!isJsonObject(value)) return;
   if (schema['x-kubernetes-embedded-resource'] === true && !embedding.isRoot) conformResource(value, path, embedding);
   for (const [name, member] of Object.entries(value)) {
     const inner = memberSchema(schema, name);
@@ -68,7 +69,7 @@ function conformResource(value: JsonObject, path: string, { metadata, unknown }:
       throw invalidMember(`${path}.${name}`, member, 'must be a string');
   }
   const own = value['metadata'];
-  if (!isObject(own)) return;
+  if (!isJsonObject(own)) return;
   try {
     const decoded = decodeStruct(metadata, own);
     value['metadata'] = decoded.value;
@@ -81,7 +82,7 @@ function conformResource(value: JsonObject, path: string, { metadata, unknown }:
 
 /** Maps of Go are written in the order of their keys. */
 const invalidMember = (path: string, value: JsonValue, why: string): DecodeError =>
-  new DecodeError(invalid(path, isObject(value) ? sorted(value) : value, why).toString());
+  new DecodeError(invalid(path, isJsonObject(value) ? sorted(value) : value, why).toString());
 
 const sorted = (value: JsonObject): JsonObject =>
   Object.fromEntries(Object.entries(value).toSorted(([one], [other]) => (one < other ? -1 : 1)));

@@ -26,7 +26,7 @@ function isSet(value: unknown): boolean {
 export function structuralErrors(schema: JsonSchema, path: string): FieldError[] {
   const errors: FieldError[] = [];
   validateNode(schema, 'root', path, errors);
-  completeJunctions(schema, schema, path, path, errors);
+  completeJunctions({ schema, path }, { schema, path }, errors);
   const shown = errors.map((error) => ({ error, text: String(error) }));
   return shown.sort((a, b) => (a.text < b.text ? -1 : a.text > b.text ? 1 : 0)).map(({ error }) => error);
 }
@@ -54,7 +54,10 @@ function validateNode(schema: JsonSchema, level: Level, path: string, errors: Fi
     validateNode(additionalProperties, 'field', `${path}.additionalProperties`, errors);
   }
   validateExtensions(schema, level, path, errors);
-  validateJunctions(schema, intOrString(schema.anyOf), intOrString(schema.allOf?.[0]?.anyOf), path, errors);
+  validateJunctions(schema, path, errors, {
+    anyOf: intOrString(schema.anyOf),
+    anyOfInFirst: intOrString(schema.allOf?.[0]?.anyOf),
+  });
   validateObjectMembers(schema, level, path, errors);
   if (level === 'root' && type !== '' && type !== 'object') {
     errors.push(invalid(`${path}.type`, type, 'must be object at the root'));
@@ -123,18 +126,25 @@ function intOrString(anyOf: readonly JsonSchema[] | undefined): boolean {
   return anyOf.every((one, index) => one.type === ['integer', 'string'][index] && Object.keys(one).length === 1);
 }
 
-function validateJunctions(
-  schema: JsonSchema,
-  skipAnyOf: boolean,
-  skipFirstOfAll: boolean,
-  path: string,
-  errors: FieldError[],
-): void {
+/** Which alternatives are not validated, because `x-kubernetes-int-or-string` allows types in them. */
+interface Skipped {
+  /** Those in `anyOf`. */
+  readonly anyOf: boolean;
+  /** Those in `anyOf` of the first schema of `allOf`. */
+  readonly anyOfInFirst: boolean;
+}
+
+const NOTHING_SKIPPED: Skipped = { anyOf: false, anyOfInFirst: false };
+
+function validateJunctions(schema: JsonSchema, path: string, errors: FieldError[], skipped: Skipped): void {
   const { anyOf = [], allOf = [], oneOf = [], not, pattern } = schema;
-  if (!skipAnyOf) anyOf.forEach((one, index) => validateNested(one, false, `${path}.anyOf[${index}]`, errors));
-  allOf.forEach((one, index) => validateNested(one, skipFirstOfAll && index === 0, `${path}.allOf[${index}]`, errors));
-  oneOf.forEach((one, index) => validateNested(one, false, `${path}.oneOf[${index}]`, errors));
-  if (not !== undefined) validateNested(not, false, `${path}.not`, errors);
+  if (!skipped.anyOf) anyOf.forEach((one, index) => validateNested(one, `${path}.anyOf[${index}]`, errors));
+  allOf.forEach((one, index) => {
+    const inside = { anyOf: skipped.anyOfInFirst && index === 0, anyOfInFirst: false };
+    validateNested(one, `${path}.allOf[${index}]`, errors, inside);
+  });
+  oneOf.forEach((one, index) => validateNested(one, `${path}.oneOf[${index}]`, errors));
+  if (not !== undefined) validateNested(not, `${path}.not`, errors);
   if (pattern) validatePattern(pattern, path, errors);
 }
 
@@ -171,12 +181,12 @@ function isThere(value: unknown, wanted: string): boolean {
   return value !== '' && value !== false && !(Array.isArray(value) && value.length === 0);
 }
 
-function validateNested(schema: JsonSchema, skipAnyOf: boolean, path: string, errors: FieldError[]): void {
-  validateJunctions(schema, skipAnyOf, false, path, errors);
+function validateNested(schema: JsonSchema, path: string, errors: FieldError[], skipped = NOTHING_SKIPPED): void {
+  validateJunctions(schema, path, errors, skipped);
   const items = itemsOf(schema);
-  if (items !== undefined) validateNested(items, false, `${path}.items`, errors);
+  if (items !== undefined) validateNested(items, `${path}.items`, errors);
   for (const [name, inner] of Object.entries(schema.properties ?? {})) {
-    validateNested(inner, false, `${path}.properties[${name}]`, errors);
+    validateNested(inner, `${path}.properties[${name}]`, errors);
   }
   for (const [name, wanted] of Object.entries(OUTSIDE_ONLY)) {
     if (isThere((schema as Readonly<Record<string, unknown>>)[name], wanted)) {
@@ -188,43 +198,40 @@ function validateNested(schema: JsonSchema, skipAnyOf: boolean, path: string, er
   }
 }
 
+interface SchemaAt<Schema = JsonSchema> {
+  readonly schema: Schema;
+  readonly path: string;
+}
+
 /**
- * Members that `allOf` and similar keywords name must also be specified outside of them. This is only checked for keywords at
- * the root.
+ * Members that `allOf` and similar keywords name must also be specified outside of them, in `outer`. This is only checked for
+ * keywords at the root.
  */
-function completeJunctions(
-  schema: JsonSchema,
-  outer: JsonSchema | undefined,
-  outerPath: string,
-  path: string,
-  errors: FieldError[],
-): void {
-  const enter = (inner: JsonSchema, at: string): void => completeNested(inner, outer, outerPath, at, errors);
+function completeJunctions({ schema, path }: SchemaAt, outer: SchemaAt, errors: FieldError[]): void {
+  const enter = (inner: JsonSchema, at: string): void => completeNested({ schema: inner, path: at }, outer, errors);
   if (schema.not !== undefined) enter(schema.not, `${path}.not`);
   for (const junction of ['allOf', 'anyOf', 'oneOf'] as const) {
     schema[junction]?.forEach((one, index) => enter(one, `${path}.${junction}[${index}]`));
   }
 }
 
-function completeNested(
-  schema: JsonSchema,
-  outer: JsonSchema | undefined,
-  outerPath: string,
-  path: string,
-  errors: FieldError[],
-): void {
-  if (outer === undefined) {
-    errors.push(required(outerPath, `because it is defined in ${path}`));
+function completeNested(inner: SchemaAt, outer: SchemaAt<JsonSchema | undefined>, errors: FieldError[]): void {
+  const { schema } = outer;
+  if (schema === undefined) {
+    errors.push(required(outer.path, `because it is defined in ${inner.path}`));
     return;
   }
-  completeJunctions(schema, outer, outerPath, path, errors);
-  const items = itemsOf(schema);
-  if (items !== undefined) {
-    completeNested(items, itemsOf(outer), `${outerPath}.items`, `${path}.items`, errors);
-  }
-  for (const [name, inner] of Object.entries(schema.properties ?? {})) {
-    const step = `.properties[${name}]`;
-    const described = Object.hasOwn(outer.properties ?? {}, name) ? outer.properties?.[name] : undefined;
-    completeNested(inner, described, `${outerPath}${step}`, `${path}${step}`, errors);
+  completeJunctions(inner, { schema, path: outer.path }, errors);
+  const enter = (step: string, member: JsonSchema, described: JsonSchema | undefined): void =>
+    completeNested(
+      { schema: member, path: `${inner.path}${step}` },
+      { schema: described, path: `${outer.path}${step}` },
+      errors,
+    );
+  const items = itemsOf(inner.schema);
+  if (items !== undefined) enter('.items', items, itemsOf(schema));
+  for (const [name, member] of Object.entries(inner.schema.properties ?? {})) {
+    const described = Object.hasOwn(schema.properties ?? {}, name) ? schema.properties?.[name] : undefined;
+    enter(`.properties[${name}]`, member, described);
   }
 }

@@ -17,21 +17,22 @@ import {
 import { jsonEqual } from '../../api/meta/json-equality.ts';
 import { compilePattern, PatternCache } from '../../api/meta/pattern.ts';
 import { canonicalJson } from '../../api/codec/structured-merge/path-element.ts';
+import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
 import { fitsFormat, formatOf, isNumberFormat } from './formats.ts';
 import { JunctionError } from './junction-error.ts';
 import { isWhole, numberErrors } from './number-validation.ts';
-import { isObject, itemsOf, type JsonSchema, memberSchema, OBJECT_MEMBERS } from './json-schema.ts';
+import { itemsOf, type JsonSchema, memberSchema, OBJECT_MEMBERS } from './json-schema.ts';
 import { spendSteps, withinBudget } from '../../api/meta/validation-effort.ts';
 
 /** `path` is the path of the value, or `''` for the root of an object. */
 export function validateValue(value: JsonValue, schema: JsonSchema, path: string): FieldError[] {
-  return withinBudget(() => errorsOf(value, schema, path, false));
+  return withinBudget(() => errorsOf(value, schema, { path, isResource: false }));
 }
 
 /** Validates a whole object. `apiVersion`, `kind` and `metadata` are validated elsewhere. */
 export function validateObject(object: JsonObject, schema: JsonSchema): FieldError[] {
-  return withinBudget(() => errorsOf(object, schema, '', true));
+  return withinBudget(() => errorsOf(object, schema, { path: '', isResource: true }));
 }
 
 /** Returns errors for duplicate items of sets and keyed lists. */
@@ -53,11 +54,24 @@ const STEPS_OF_A_VALUE = 20;
 
 const child = (path: string, name: string): string => (path === '' ? name : `${path}.${name}`);
 
+/** Where a value stands. The schema of a resource does not describe its `apiVersion`, `kind` and `metadata`. */
+interface Place {
+  readonly path: string;
+  readonly isResource: boolean;
+}
+
+/** The place of a value whose schema says whether it is an embedded resource. */
+const placeOf = (path: string, schema: JsonSchema): Place => ({
+  path,
+  isResource: schema['x-kubernetes-embedded-resource'] === true,
+});
+
 /**
  * Adds the errors of a value and returns how many checks matched, which selects the alternative whose errors are reported. A
  * value of the wrong type is checked by the keywords of its own type as well.
  */
-function check(value: JsonValue, schema: JsonSchema, path: string, errors: FieldError[], isResource: boolean): number {
+function check(value: JsonValue, schema: JsonSchema, at: Place, errors: FieldError[]): number {
+  const { path } = at;
   spendSteps(STEPS_OF_A_VALUE);
   const fault = typeFault(value, schema);
   if (fault !== undefined)
@@ -71,14 +85,14 @@ function check(value: JsonValue, schema: JsonSchema, path: string, errors: Field
   }
   let matches = APPLYING_CHECKS;
   if (schema.type || schema.format) matches += fault === undefined ? 2 : 1;
-  matches += checkCombinations(value, schema, path, errors, isResource);
+  matches += checkCombinations(value, schema, at, errors);
   if (typeof value === 'string') matches += checkText(value, schema, path, errors);
   else if (typeof value === 'number' || typeof value === 'bigint') {
     matches += 1;
     for (const error of numberErrors(value, schema, path)) addError(errors, error);
   } else if (Array.isArray(value)) matches += checkList(value, schema, path, errors);
   checkEnum(value, schema, path, errors);
-  if (isObject(value)) matches += checkObject(value, schema, path, errors, isResource);
+  if (isJsonObject(value)) matches += checkObject(value, schema, at, errors);
   return matches;
 }
 
@@ -154,17 +168,16 @@ function typeFault(value: JsonValue, schema: JsonSchema): TypeFault | undefined 
   return isNumeric ? { wanted: types.join(','), found: actual } : undefined;
 }
 
-const errorsOf = (value: JsonValue, schema: JsonSchema, path: string, isResource: boolean): FieldError[] =>
-  resultOf(value, schema, path, isResource).errors;
+const errorsOf = (value: JsonValue, schema: JsonSchema, at: Place): FieldError[] => resultOf(value, schema, at).errors;
 
 interface Result {
   readonly errors: FieldError[];
   readonly matches: number;
 }
 
-function resultOf(value: JsonValue, schema: JsonSchema, path: string, isResource: boolean): Result {
+function resultOf(value: JsonValue, schema: JsonSchema, at: Place): Result {
   const errors: FieldError[] = [];
-  const matches = check(value, schema, path, errors, isResource);
+  const matches = check(value, schema, at, errors);
   return { errors, matches };
 }
 
@@ -172,20 +185,25 @@ function resultOf(value: JsonValue, schema: JsonSchema, path: string, isResource
 const junctionError = (at: string, text: string): JunctionError =>
   new JunctionError(invalid('<nil>', '', `"${at}" must ${text}`), at);
 
+interface Alternatives {
+  readonly schemas: readonly JsonSchema[] | undefined;
+  /** What the value must do instead if this number of schemas is valid; `undefined` if the number is right. */
+  readonly refusal: (validSchemas: number) => string | undefined;
+}
+
 /**
  * Validates `anyOf` and `oneOf`: a certain number of alternatives must match. If none does, the errors of the first one with
  * the most matches are reported. Returns the matches of that one, or of the first that is valid.
  */
 function checkAlternatives(
   value: JsonValue,
-  all: readonly JsonSchema[] | undefined,
-  path: string,
-  isResource: boolean,
+  { schemas = [], refusal }: Alternatives,
+  at: Place,
   errors: FieldError[],
-  refusal: (count: number) => string | undefined,
 ): number {
-  if (all === undefined || all.length === 0) return 0;
-  const results = all.map((one) => resultOf(value, one, path, isResource));
+  if (schemas.length === 0) return 0;
+  const { path } = at;
+  const results = schemas.map((one) => resultOf(value, one, at));
   const valid = results.filter((result) => result.errors.length === 0);
   const text = refusal(valid.length);
   if (text !== undefined) addError(errors, junctionError(path, text));
@@ -196,32 +214,30 @@ function checkAlternatives(
   return best.matches;
 }
 
-function checkCombinations(
-  value: JsonValue,
-  schema: JsonSchema,
-  path: string,
-  errors: FieldError[],
-  isResource: boolean,
-): number {
+const ANY_OF = (valid: number): string | undefined =>
+  valid === 0 ? 'validate at least one schema (anyOf)' : undefined;
+
+const ONE_OF = (valid: number): string | undefined => {
+  if (valid === 1) return undefined;
+  const found = valid === 0 ? 'Found none valid' : `Found ${valid} valid alternatives`;
+  return `validate one and only one schema (oneOf). ${found}`;
+};
+
+function checkCombinations(value: JsonValue, schema: JsonSchema, at: Place, errors: FieldError[]): number {
+  const { path } = at;
   const refuse = (text: string): void => addError(errors, junctionError(path, text));
   const { anyOf, oneOf, allOf = [], not } = schema;
   let matches = 1;
-  matches += checkAlternatives(value, anyOf, path, isResource, errors, (count) =>
-    count === 0 ? 'validate at least one schema (anyOf)' : undefined,
-  );
-  matches += checkAlternatives(value, oneOf, path, isResource, errors, (count) => {
-    if (count === 1) return undefined;
-    const found = count === 0 ? 'Found none valid' : `Found ${count} valid alternatives`;
-    return `validate one and only one schema (oneOf). ${found}`;
-  });
-  const results = allOf.map((one) => resultOf(value, one, path, isResource));
+  matches += checkAlternatives(value, { schemas: anyOf, refusal: ANY_OF }, at, errors);
+  matches += checkAlternatives(value, { schemas: oneOf, refusal: ONE_OF }, at, errors);
+  const results = allOf.map((one) => resultOf(value, one, at));
   for (const result of results) {
     matches += result.matches;
     for (const error of result.errors) addError(errors, new JunctionError(error, path));
   }
   const fitting = results.filter((result) => result.errors.length === 0).length;
   if (fitting < allOf.length) refuse(`validate all the schemas (allOf)${fitting === 0 ? '. None validated' : ''}`);
-  if (not !== undefined && errorsOf(value, not, path, isResource).length === 0) refuse('not validate the schema (not)');
+  if (not !== undefined && errorsOf(value, not, at).length === 0) refuse('not validate the schema (not)');
   return matches;
 }
 
@@ -265,9 +281,8 @@ function checkList(list: readonly JsonValue[], schema: JsonSchema, path: string,
   let matches = 1;
   const items = itemsOf(schema);
   if (items !== undefined) {
-    const isResource = items['x-kubernetes-embedded-resource'] === true;
     list.forEach((item, index) => {
-      matches += check(item, items, `${path}[${index}]`, errors, isResource);
+      matches += check(item, items, placeOf(`${path}[${index}]`, items), errors);
     });
   }
   const { minItems, maxItems, uniqueItems } = schema;
@@ -284,13 +299,8 @@ function checkList(list: readonly JsonValue[], schema: JsonSchema, path: string,
 /** Creates errors such as `Too many: 3: must have at most 2 items`. */
 const manyItems = tooMany;
 
-function checkObject(
-  object: JsonObject,
-  schema: JsonSchema,
-  path: string,
-  errors: FieldError[],
-  isResource: boolean,
-): number {
+function checkObject(object: JsonObject, schema: JsonSchema, at: Place, errors: FieldError[]): number {
+  const { path, isResource } = at;
   let matches = 0;
   const names = Object.keys(object).sort();
   const { maxProperties, minProperties, properties = {} } = schema;
@@ -305,7 +315,7 @@ function checkObject(
       const inner = memberSchema(schema, name);
       const value = object[name];
       if (inner === undefined || value === undefined) continue;
-      matches += check(value, inner, child(path, name), errors, inner['x-kubernetes-embedded-resource'] === true);
+      matches += check(value, inner, placeOf(child(path, name), inner), errors);
     }
   };
   const isProperty = (name: string): boolean => Object.hasOwn(properties, name);
@@ -325,7 +335,7 @@ function checkLists(value: JsonValue, schema: JsonSchema, path: string, errors: 
     else if (type === 'map') checkKeys(value, schema['x-kubernetes-list-map-keys'] ?? [], path, errors);
     const items = itemsOf(schema);
     if (items !== undefined) value.forEach((item, index) => checkLists(item, items, `${path}[${index}]`, errors));
-  } else if (isObject(value)) {
+  } else if (isJsonObject(value)) {
     for (const [name, member] of Object.entries(value)) {
       const inner = memberSchema(schema, name);
       if (inner === undefined || member === undefined) continue;
@@ -337,14 +347,14 @@ function checkLists(value: JsonValue, schema: JsonSchema, path: string, errors: 
 
 /** An item without a key, and null, have the same keys. */
 function checkKeys(list: readonly JsonValue[], keys: readonly string[], path: string, errors: FieldError[]): void {
-  const wrong = list.findIndex((item) => item !== null && !isObject(item));
+  const wrong = list.findIndex((item) => item !== null && !isJsonObject(item));
   if (wrong >= 0) {
     const text = 'must be an object for an array of list-type map';
     errors.push(invalid(`${path}[${wrong}]`, list[wrong], text));
     return;
   }
   checkRepeated(
-    list.map((item) => (isObject(item) ? keysOf(item, keys) : {})),
+    list.map((item) => (isJsonObject(item) ? keysOf(item, keys) : {})),
     path,
     errors,
   );

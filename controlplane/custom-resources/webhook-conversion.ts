@@ -7,6 +7,7 @@ import { randomUUID } from 'node:crypto';
 import { stringifyJson } from '../../api/codec/json.ts';
 import { cloneJson } from '../../api/meta/json-equality.ts';
 import { goType } from '../../api/meta/go-text.ts';
+import { isJsonObject } from '../../api/meta/json-object.ts';
 import { apiVersionOf, type JsonObject, type JsonValue, type KubeObject } from '../../api/meta/object.ts';
 import { validateLabels } from '../../api/meta/selector.ts';
 import { newStatusError } from '../../api/meta/status-error.ts';
@@ -55,12 +56,12 @@ export function webhookConversion(
     let answer: unknown;
     try {
       answer = await call(config, stringifyJson(body));
-      checkReviewKind(isMap(answer) ? answer : {}, { group: GROUP, version: review, kind: 'ConversionReview' });
+      checkReviewKind(isJsonObject(answer) ? answer : {}, { group: GROUP, version: review, kind: 'ConversionReview' });
     } catch (error) {
       throw fail(error instanceof Error ? error.message : String(error));
     }
     const response =
-      isMap(answer) && isMap(answer['response']) ? (answer['response'] as ConversionResponse) : undefined;
+      isJsonObject(answer) && isJsonObject(answer['response']) ? (answer['response'] as ConversionResponse) : undefined;
     if (response === undefined) throw fail('no response provided');
     if (response.uid !== uid)
       throw fail(`expected response.uid=${quoteText(uid)}, got ${quoteText(response.uid ?? '')}`);
@@ -113,7 +114,7 @@ function taken(
     throw refuse(`object at index ${index}: invalid kind (expected ${object.kind ?? ''}, received ${next.kind ?? ''})`);
   }
   const metadata: unknown = next.metadata ?? {};
-  if (!isMap(metadata)) throw refuse('metadata: it is not an object');
+  if (!isJsonObject(metadata)) throw refuse('metadata: it is not an object');
   for (const name of ['name', 'namespace', 'uid'] as const) {
     const [before, after] = [object.metadata[name] ?? '', metadata[name] ?? ''];
     if (before !== after) {
@@ -128,7 +129,7 @@ function taken(
   for (const name of ['labels', 'annotations'] as const) {
     const texts = metadata[name] ?? {};
     // Typed clients could not decode the object, nor any list that contains it.
-    if (!isMap(texts)) throw refuse(`metadata: metadata.${name} is not a map`);
+    if (!isJsonObject(texts)) throw refuse(`metadata: metadata.${name} is not a map`);
     const wrong = Object.entries(texts).find(([, text]) => typeof text !== 'string');
     if (wrong !== undefined) {
       const why = `metadata.${name}[${wrong[0]}] must be a string, but is ${goType(wrong[1] as JsonValue)} in converted object`;
@@ -139,10 +140,6 @@ function taken(
   const [error] = validateLabels(kept.labels, 'metadata.labels');
   if (error !== undefined) throw refuse(`metadata: ${String(error)}`);
   return { ...next, metadata: kept };
-}
-
-function isMap(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 interface ConversionResponse {

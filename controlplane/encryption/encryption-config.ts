@@ -1,7 +1,7 @@
 /** Parses the `--encryption-provider-config` file, which assigns encryption providers to resources. */
+import { isJsonObject } from '../../api/meta/json-object.ts';
 import { parseYaml } from '../../api/codec/yaml.ts';
 import { parseDuration } from '../../api/component/duration.ts';
-import { isRecord } from '../authentication/jwt.ts';
 import { CIPHER_NAMES, type EncryptionProvider, identityProvider, keyProviders, type NamedKey } from './provider.ts';
 
 /** One entry of `resources` of the file. */
@@ -34,14 +34,14 @@ export async function parseEncryptionConfig(
     throw new Error(`${path}: ${why}`);
   };
   const { value } = parseYaml(text);
-  if (!isRecord(value) || value['kind'] !== 'EncryptionConfiguration')
+  if (!isJsonObject(value) || value['kind'] !== 'EncryptionConfiguration')
     return refuse('not an EncryptionConfiguration of apiserver.config.k8s.io/v1');
   const { resources } = value;
   if (!Array.isArray(resources) || resources.length === 0) return refuse('resources are missing');
   const rows: ResourceProviders[] = [];
   for (const [i, row] of resources.entries()) {
     const at = `resources[${i}]`;
-    if (!isRecord(row)) return refuse(`${at} must be an object`);
+    if (!isJsonObject(row)) return refuse(`${at} must be an object`);
     const names = row['resources'];
     if (!Array.isArray(names) || names.length === 0) return refuse(`${at}.resources is missing`);
     const given = row['providers'];
@@ -62,16 +62,17 @@ async function providersOf(
   refuse: Refuse,
   connectKms: KmsFactory,
 ): Promise<EncryptionProvider[]> {
-  const [name = '', ...others] = isRecord(provider) ? Object.keys(provider) : [];
-  if (!isRecord(provider) || name === '' || others.length > 0) return refuse(`${at} must name exactly one provider`);
-  const settings = isRecord(provider[name]) ? provider[name] : {};
+  const [name = '', ...others] = isJsonObject(provider) ? Object.keys(provider) : [];
+  if (!isJsonObject(provider) || name === '' || others.length > 0)
+    return refuse(`${at} must name exactly one provider`);
+  const settings = isJsonObject(provider[name]) ? provider[name] : {};
   if (name === 'identity') return [identityProvider];
   if (name === 'kms') return [await connectKms(kmsOptions(settings, at, refuse))];
   if (!CIPHER_NAMES.includes(name)) return refuse(`${at}: "${name}" is not a provider`);
   const { keys } = settings;
   if (!Array.isArray(keys) || keys.length === 0) return refuse(`${at}.${name}.keys is missing`);
   const named = keys.map((key: unknown, i): NamedKey => {
-    const { name: keyName, secret } = isRecord(key) ? key : {};
+    const { name: keyName, secret } = isJsonObject(key) ? key : {};
     if (typeof keyName !== 'string' || keyName === '' || keyName.includes(':'))
       return refuse(`${at}.${name}.keys[${i}].name must be a name without colons`);
     if (typeof secret !== 'string' || !/^[A-Za-z0-9+/]+={0,2}$/.test(secret))

@@ -3,17 +3,13 @@
  * their first pause. They run synchronously and need no promise.
  */
 import { setImmediate } from 'node:timers/promises';
+import { inOneSlice } from '../../api/machinery/time-slice.ts';
 
 /** A generator that returns its result and may yield in between. */
 export type Pausing<Result> = Generator<undefined, Result>;
 
 /** Runs the work without pauses. */
-export function atOnce<Result>(work: Pausing<Result>): Result {
-  for (;;) {
-    const { done, value } = work.next();
-    if (done === true) return value;
-  }
-}
+export const atOnce = <Result>(work: Pausing<Result>): Result => inOneSlice(work);
 
 /** Yields to the event loop at each pause. */
 export function inTurns<Result>(work: Pausing<Result>): Result | Promise<Result> {

@@ -4,6 +4,7 @@
  */
 import { stringifyJson } from '../../../api/codec/json.ts';
 import { invalid } from '../../../api/meta/field-error.ts';
+import { isJsonObject } from '../../../api/meta/json-object.ts';
 import {
   type GroupVersionKind,
   type GroupVersionResource,
@@ -14,7 +15,6 @@ import {
 } from '../../../api/meta/object.ts';
 import { quoteText } from '../../../api/meta/quote.ts';
 import { newInvalid, newStatusError } from '../../../api/meta/status-error.ts';
-import { isRecord } from '../../authentication/jwt.ts';
 import type { ResourceCatalog } from '../../model/rest.ts';
 import { DecodeError, decodeStruct } from '../../../api/schema/decode.ts';
 import { withoutEmpties } from '../../../api/schema/empty-values.ts';
@@ -86,7 +86,7 @@ export function catalogConversion(
       throw newInvalid({ group, resource: kind }, metadata?.name ?? '', [
         invalid('kind', kind, `must be ${wanted.kind}`),
       ]);
-    const kept = Object.entries(isRecord(metadata) ? metadata : {}).flatMap(([name, value]) => {
+    const kept = Object.entries(isJsonObject(metadata) ? metadata : {}).flatMap(([name, value]) => {
       const read = metadataStruct === undefined ? { [name]: value } : readMember(metadataStruct, name, value);
       return Object.entries(read).filter(([, member]) => !Array.isArray(member) || member.length > 0);
     });

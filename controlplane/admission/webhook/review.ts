@@ -3,8 +3,8 @@ import { quoteText } from '../../../api/meta/quote.ts';
 import { randomUUID } from 'node:crypto';
 import { JsonSyntaxError, parseJson, stringifyJson } from '../../../api/codec/json.ts';
 import { newStatusError, type StatusError, type StatusDetails } from '../../../api/meta/status-error.ts';
+import { isJsonObject } from '../../../api/meta/json-object.ts';
 import type { GroupVersionResource, KubeObject, GroupVersionKind } from '../../../api/meta/object.ts';
-import { isRecord } from '../../authentication/jwt.ts';
 import { userInfoJson } from '../../model/user-info.ts';
 import type { AdmissionAttributes } from '../admission.ts';
 import { checkReviewKind, decodedReview, jsonKind } from './webhook-answer.ts';
@@ -116,7 +116,7 @@ export function readAnswer(body: Buffer, review: Review, isMutating: boolean): R
   const kind = typeof value['kind'] === 'string' ? value['kind'] : '';
   const expected = `${GROUP}/${review.version}`;
   const { response } = value;
-  if (!isRecord(response)) throw invalidResponse('webhook response was absent');
+  if (!isJsonObject(response)) throw invalidResponse('webhook response was absent');
   const gvk = (version: string, name: string): string =>
     `${version.includes('/') ? version : `/${version}`}, Kind=${name}`;
   if (apiVersion !== expected || kind !== 'AdmissionReview') {
@@ -132,12 +132,12 @@ export function readAnswer(body: Buffer, review: Review, isMutating: boolean): R
   const patch = operationsOf(patchOf(response, review.version, isMutating));
   return {
     allowed: response['allowed'] === true,
-    status: isRecord(response['status']) ? response['status'] : undefined,
+    status: isJsonObject(response['status']) ? response['status'] : undefined,
     patch,
     warnings: Array.isArray(response['warnings'])
       ? response['warnings'].filter((one): one is string => typeof one === 'string')
       : [],
-    auditAnnotations: isRecord(response['auditAnnotations'])
+    auditAnnotations: isJsonObject(response['auditAnnotations'])
       ? Object.fromEntries(
           Object.entries(response['auditAnnotations']).filter(
             (pair): pair is [string, string] => typeof pair[1] === 'string',
@@ -215,7 +215,7 @@ export function deniedError(name: string, status: Readonly<Record<string, unknow
   const why = message !== '' ? `: ${message}` : reason !== '' ? `: ${reason}` : ' without explanation';
   const given = status?.['code'];
   const code = isErrorCode(given) ? given : 400;
-  const details = isRecord(status?.['details']) ? { details: detailsOf(status['details']) } : {};
+  const details = isJsonObject(status?.['details']) ? { details: detailsOf(status['details']) } : {};
   return newStatusError(code, reason, denied + why, details);
 }
 
@@ -233,7 +233,7 @@ function detailsOf(given: Readonly<Record<string, unknown>>): StatusDetails {
   return {
     ...texts(given, ['name', 'group', 'kind', 'uid']),
     ...(Array.isArray(causes)
-      ? { causes: causes.filter(isRecord).map((cause) => texts(cause, ['reason', 'message', 'field'])) }
+      ? { causes: causes.filter(isJsonObject).map((cause) => texts(cause, ['reason', 'message', 'field'])) }
       : {}),
     ...(isDelay ? { retryAfterSeconds } : {}),
   };

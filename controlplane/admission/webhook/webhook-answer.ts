@@ -2,10 +2,10 @@
  * Reads the answers of webhooks up to the review that they contain, with the reasons of client-go for an answer that contains
  * none. Admission webhooks and conversion webhooks use it.
  */
+import { isJsonObject } from '../../../api/meta/json-object.ts';
 import { JsonSyntaxError, parseJson } from '../../../api/codec/json.ts';
 import { notAnObject } from '../../../api/meta/go-text.ts';
 import { quoteText } from '../../../api/meta/quote.ts';
-import { isRecord } from '../../authentication/jwt.ts';
 import type { WebhookAnswer } from '../../authentication/webhook-client.ts';
 
 const OPENING_BRACE = 0x7b;
@@ -23,7 +23,7 @@ function statusMessage(body: Buffer): string | undefined {
   if (body[0] !== OPENING_BRACE) return undefined;
   try {
     const { value } = parseJson(body);
-    const { kind, apiVersion, message } = isRecord(value) ? value : {};
+    const { kind, apiVersion, message } = isJsonObject(value) ? value : {};
     return kind === 'Status' && apiVersion === 'v1' && typeof message === 'string' ? message : undefined;
   } catch (error) {
     if (error instanceof JsonSyntaxError) return undefined;
@@ -62,7 +62,7 @@ export function decodedReview(body: Buffer): Record<string, unknown> {
       throw new Error(`couldn't get version/kind; json parse error: ${error.message}`, { cause: error });
   }
   if (value === null) return {};
-  if (isRecord(value)) return value;
+  if (isJsonObject(value)) return value;
   throw new Error(`couldn't get version/kind; json parse error: ${notAnObject(jsonKind(value))}`);
 }
 
@@ -70,7 +70,7 @@ export function decodedReview(body: Buffer): Record<string, unknown> {
 export const jsonKind = (value: unknown): string =>
   Array.isArray(value) ? 'array' : typeof value === 'boolean' ? 'bool' : typeof value;
 
-export interface ReviewKind {
+interface ReviewKind {
   readonly group: string;
   readonly version: string;
   readonly kind: string;

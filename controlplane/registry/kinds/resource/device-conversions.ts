@@ -2,6 +2,7 @@
  * Converts `v1beta1` of the resource group to the stored form and back. In `v1beta1`, the fields of an exact request are fields
  * of the request itself, and the properties of a device are in `basic`. `v1beta2` equals the stored form except for its name.
  */
+import { isJsonObject } from '../../../../api/meta/json-object.ts';
 import type { JsonObject, JsonValue, KubeObject } from '../../../../api/meta/object.ts';
 import type { Conversion } from '../../strategy.ts';
 
@@ -16,19 +17,15 @@ const REQUEST_FIELDS = [
   'capacity',
 ] as const;
 
-function isObject(value: JsonValue | undefined): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
 function objects(value: JsonValue | undefined): JsonObject[] {
-  return Array.isArray(value) ? value.filter(isObject) : [];
+  return Array.isArray(value) ? value.filter(isJsonObject) : [];
 }
 
 /** Returns the object at a path of member names, if it exists. */
 function at(object: KubeObject, ...path: string[]): JsonObject | undefined {
   let value: JsonValue | undefined = object as unknown as JsonObject;
-  for (const name of path) value = isObject(value) ? value[name] : undefined;
-  return isObject(value) ? value : undefined;
+  for (const name of path) value = isJsonObject(value) ? value[name] : undefined;
+  return isJsonObject(value) ? value : undefined;
 }
 
 function nest(request: JsonObject): void {
@@ -46,7 +43,7 @@ function nest(request: JsonObject): void {
 function flatten(request: JsonObject): void {
   const { exactly } = request;
   delete request['exactly'];
-  if (isObject(exactly)) Object.assign(request, exactly);
+  if (isJsonObject(exactly)) Object.assign(request, exactly);
 }
 
 function requests(...path: string[]): Conversion {
@@ -67,7 +64,7 @@ const slices: Conversion = {
     for (const device of objects(at(object, 'spec')?.['devices'])) {
       const { basic } = device;
       delete device['basic'];
-      if (isObject(basic)) Object.assign(device, basic);
+      if (isJsonObject(basic)) Object.assign(device, basic);
     }
     return object;
   },
