@@ -8,6 +8,10 @@ import type { Sources } from '../readers/sources.ts';
 const LEGACY = 'kubernetes.io/ingress.class';
 const DEFAULT = ['ingressclass.kubernetes.io/is-default-class'];
 
+/**
+ * Changes new ingresses without the annotation `kubernetes.io/ingress.class`. Of default classes of the same age, the first by
+ * name counts.
+ */
 export function defaultIngressClass(sources: Sources): AdmissionPlugin {
   const source = sources.of(ingressClasses);
   return {

@@ -3,6 +3,7 @@ import { podOf } from './pod-attributes.ts';
 import type { AdmissionPlugin } from './admission.ts';
 import type { Toleration } from './tolerations.ts';
 
+/** How long, in seconds, a pod stays on its node after each taint appeared. */
 export interface DefaultTolerationSecondsOptions {
   /** `--default-not-ready-toleration-seconds`. */
   readonly notReadySeconds: number;
@@ -13,6 +14,7 @@ export interface DefaultTolerationSecondsOptions {
 const NOT_READY = 'node.kubernetes.io/not-ready';
 const UNREACHABLE = 'node.kubernetes.io/unreachable';
 
+/** Adds a NoExecute toleration for each of the two taints that the pod does not tolerate yet. */
 export function defaultTolerationSeconds(options: DefaultTolerationSecondsOptions): AdmissionPlugin {
   return {
     name: 'DefaultTolerationSeconds',

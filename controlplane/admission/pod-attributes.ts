@@ -3,9 +3,11 @@ import type { Pod } from '../../api/machinery/kinds.ts';
 import { newForbidden, type StatusError } from '../../api/meta/status-error.ts';
 import type { AdmissionAttributes } from './admission.ts';
 
+/** True for pods and all their subresources. */
 export const isPod = (attributes: AdmissionAttributes): boolean =>
   attributes.resource.group === '' && attributes.resource.resource === 'pods';
 
+/** The specification of a pod as the plugins see it, after defaulting. */
 export type PodSpec = NonNullable<Pod['spec']>;
 
 /** Returns the pod of a request on the pod itself, without a subresource. Its spec is always set. */

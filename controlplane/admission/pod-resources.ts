@@ -2,6 +2,7 @@
 import { addQuantities, compareQuantities, parseQuantity, type Quantity } from '../../api/meta/quantity.ts';
 import type { PodSpec } from './pod-attributes.ts';
 
+/** Parses the amounts of a resource list by name; an absent list is empty. */
 export const quantities = (amounts: Readonly<Record<string, string>> | undefined | null): Map<string, Quantity> =>
   new Map(Object.entries(amounts ?? {}).map(([name, amount]) => [name, parseQuantity(amount)]));
 

@@ -8,6 +8,7 @@ import type { Sources } from '../readers/sources.ts';
 
 const LABELS = ['topology.kubernetes.io/region', 'topology.kubernetes.io/zone'];
 
+/** Changes bindings and pods that are created on a node. Labels that the node lacks are not copied. */
 export function podTopologyLabels(sources: Sources): AdmissionPlugin {
   const source = sources.of(nodes);
   const copy = (node: Node | undefined, metadata: { labels?: Record<string, string> }): void => {

@@ -32,6 +32,7 @@ interface RoleRef {
   readonly name: string;
 }
 
+/** Builds the plugin. `rbac` resolves the rules that the client holds; `authorizer` answers for `escalate` and `bind`. */
 export function rbacEscalation(rbac: RbacAuthorizer, authorizer: Authorizer): AdmissionPlugin {
   const mayBe = async (
     attributes: AdmissionAttributes,

@@ -31,6 +31,7 @@ export function newestDefault<T extends KubeObject>(
   return marked.sort((a, b) => time(b) - time(a) || ((a.metadata.name ?? '') < (b.metadata.name ?? '') ? -1 : 1))[0];
 }
 
+/** Sets the newest default class on new claims that name no class, not even the empty one. */
 export function defaultStorageClass(sources: Sources): AdmissionPlugin {
   const source = sources.of(storageClasses);
   return {
@@ -55,6 +56,7 @@ const PROTECTION: ReadonlyMap<string, string> = new Map(
   }),
 );
 
+/** Adds the finalizers by which claims, volumes and attributes classes stay until nothing uses them. */
 export function storageObjectInUseProtection(): AdmissionPlugin {
   return {
     name: 'StorageObjectInUseProtection',
@@ -79,6 +81,7 @@ function attributesClass(group: string, resource: string): string | undefined {
     : undefined;
 }
 
+/** Checks updates of claims against `allowVolumeExpansion` of their storage class. */
 export function persistentVolumeClaimResize(sources: Sources): AdmissionPlugin {
   const source = sources.of(storageClasses);
   return {

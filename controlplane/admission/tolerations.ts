@@ -3,10 +3,12 @@ import { newRequestEntityTooLarge } from '../../api/meta/status-error.ts';
 import { canonicalQuantity } from '../../api/meta/quantity.ts';
 import type { PodSpec } from './pod-attributes.ts';
 
+/** A toleration of a pod. */
 export type Toleration = NonNullable<PodSpec['tolerations']>[number];
 
 const text = (value: string | null | undefined): string => value ?? '';
 
+/** Compares all five fields; an absent text is the same as an empty one. */
 export function sameToleration(a: Toleration, b: Toleration): boolean {
   return (
     text(a.key) === text(b.key) &&

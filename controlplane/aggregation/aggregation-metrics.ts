@@ -1,12 +1,14 @@
 /** The availability of APIServices as metrics, with kube-apiserver's names. */
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 
+/** Receives the result of each availability check, by the name of the APIService. */
 export interface AggregationMetrics {
   /** `reason` is the reason of the condition; `undefined` for an available APIService. */
   observed(name: string, reason: string | undefined): void;
   removed(name: string): void;
 }
 
+/** Registers the gauge of unavailable APIServices and the counter of how often each became unavailable. */
 export function aggregationMetrics(registry: MetricsRegistry): AggregationMetrics {
   const states = registry.gauge({
     name: 'aggregator_unavailable_apiservice',

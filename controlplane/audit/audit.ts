@@ -78,13 +78,14 @@ export function createAudit(options: AuditOptions): Audit {
     labels: ['level'],
   });
   const { events, rejected } = auditMetrics(options.metrics);
+  const recording = { clock: options.clock, backends, events };
   return {
     received(request) {
       const { user, info } = request;
       const decision = policy.decide({ user, info });
       levels.with(decision.level).inc();
       if (decision.level === 'None') return;
-      const record = new RequestRecord(request, decision, options.clock, backends, events);
+      const record = new RequestRecord(request, { ...recording, decision });
       request.audited = record;
       const kept = record.reach('RequestReceived');
       request.exchange.onClose(() => record.closed());
@@ -98,7 +99,7 @@ export function createAudit(options: AuditOptions): Audit {
       const decision = policy.decide(write);
       levels.with(decision.level).inc();
       if (decision.level === 'None') return run();
-      const record = new WriteRecord(write, decision, options.clock, backends, events);
+      const record = new WriteRecord(write, { ...recording, decision });
       if (!(await record.reach('RequestReceived', 0, undefined))) {
         rejected.with().inc();
         throw newInternalError('failed to store audit event');
@@ -129,6 +130,15 @@ export function droppedCounter(metrics: MetricsRegistry, plugin: string): (count
   return (count) => errors.with(plugin).inc(count);
 }
 
+/** How a request or a write is recorded. */
+interface Recording {
+  readonly decision: AuditDecision;
+  readonly clock: Clock;
+  readonly backends: readonly AuditBackend[];
+  /** Counts the events. */
+  readonly events: Family<Counter>;
+}
+
 /** The audit record of one request. The server passes in what cannot be read from the request itself. */
 class RequestRecord implements RequestAudit {
   readonly #request: ApiRequest;
@@ -146,13 +156,7 @@ class RequestRecord implements RequestAudit {
   #isHandled = false;
   #isClosed = false;
 
-  constructor(
-    request: ApiRequest,
-    decision: AuditDecision,
-    clock: Clock,
-    backends: readonly AuditBackend[],
-    events: Family<Counter>,
-  ) {
+  constructor(request: ApiRequest, { decision, clock, backends, events }: Recording) {
     this.#request = request;
     this.#decision = decision;
     this.#clock = clock;
@@ -272,13 +276,7 @@ class WriteRecord {
   readonly #auditId = randomUUID();
   readonly #receivedMs: number;
 
-  constructor(
-    write: InProcessWrite,
-    decision: AuditDecision,
-    clock: Clock,
-    backends: readonly AuditBackend[],
-    events: Family<Counter>,
-  ) {
+  constructor(write: InProcessWrite, { decision, clock, backends, events }: Recording) {
     this.#write = write;
     this.#decision = decision;
     this.#clock = clock;

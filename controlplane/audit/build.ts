@@ -25,13 +25,15 @@ import { WebhookSink } from './webhook-sink.ts';
 const MEGABYTE = 1024 * 1024;
 const DAY_MS = 86_400_000;
 
-export interface AuditParts {
+/** What the backends are built from. */
+interface AuditParts {
   readonly flags: ControlPlaneFlags;
   readonly clock: Clock;
   readonly logger: Logger;
   readonly metrics: MetricsRegistry;
 }
 
+/** Rejects if the policy file cannot be read or parsed, or if the limits of sizes contradict each other. */
 export async function buildAudit(parts: AuditParts): Promise<Audit | undefined> {
   const { flags, clock, logger, metrics } = parts;
   auditMetrics(metrics);

@@ -20,6 +20,7 @@ const SHOWN_USERS: ReadonlySet<string> = new Set([
   'system:serviceaccount:kube-system:default',
 ]);
 
+/** Receives lookups (durations in seconds) and validations of the token cache. */
 export interface TokenCacheMetrics {
   looked(status: 'hit' | 'miss', seconds: number): void;
   fetched(status: 'ok' | 'error'): void;
@@ -30,6 +31,7 @@ export interface TokenCacheMetrics {
 /** Counts service account tokens by their kind. */
 export type TokenKind = 'valid' | 'stale' | 'legacy' | 'legacy-auto' | 'legacy-manual' | 'invalid-legacy-auto';
 
+/** The observers of all authenticators. */
 export interface AuthenticationMetrics {
   readonly tokenCache: TokenCacheMetrics;
   serviceAccountToken(kind: TokenKind): void;
@@ -39,10 +41,11 @@ export interface AuthenticationMetrics {
   measured(authenticator: Authenticator, monotonic: () => number): Authenticator;
 }
 
+/** Registers the metrics at once, so that they are exposed before the first request. */
 export function authenticationMetrics(registry: MetricsRegistry): AuthenticationMetrics {
   const certificates = registry.histogram({
     name: 'apiserver_client_certificate_expiration_seconds',
-    help: 'How long the certificates of clients stay valid when they are shown.',
+    help: 'Remaining lifetime in seconds of the client certificates of requests.',
     buckets: EXPIRATIONS,
   });
   certificates.with();
@@ -57,16 +60,16 @@ export function authenticationMetrics(registry: MetricsRegistry): Authentication
 function tokenCacheMetrics(registry: MetricsRegistry): TokenCacheMetrics {
   const prefix = 'authentication_token_cache';
   const labels = ['status'];
-  const requests = registry.counter({ name: `${prefix}_request_total`, help: 'Tokens that were looked at.', labels });
+  const requests = registry.counter({ name: `${prefix}_request_total`, help: 'Lookups in the token cache.', labels });
   const durations = registry.histogram({
     name: `${prefix}_request_duration_seconds`,
-    help: 'Time that looking at a token took.',
+    help: 'Duration of the authentication of a token in seconds.',
     labels,
   });
   const fetches = registry.counter({ name: `${prefix}_fetch_total`, help: 'Tokens that were verified.', labels });
   const active = registry.gauge({
     name: `${prefix}_active_fetch_count`,
-    help: 'Tokens that are being verified, or wait for that.',
+    help: 'Tokens that are being verified, or wait for the verification of the same token.',
     labels,
   });
   const series = (status: string) => ({ total: requests.with(status), seconds: durations.with(status) });
@@ -99,7 +102,7 @@ function serviceAccountCounters(registry: MetricsRegistry): AuthenticationMetric
 function measured(registry: MetricsRegistry, inner: Authenticator, monotonic: () => number): Authenticator {
   const attempts = registry.counter({
     name: 'authentication_attempts',
-    help: 'Requests by what came of asking who sent them.',
+    help: 'Authentication attempts by result.',
     labels: ['result'],
   });
   const durations = registry.histogram({

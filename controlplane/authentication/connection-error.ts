@@ -29,6 +29,7 @@ interface PlatformError extends Error {
   readonly cert?: { readonly subjectaltname?: string };
 }
 
+/** Returns Go's text for an error of Node.js, such as `dial tcp 10.0.0.1:443: connect: connection refused`. */
 export function connectionProblem(error: Error): string {
   const { code = '', address, port, hostname, host = '', cert, message } = error as PlatformError;
   const connect = CONNECT.get(code);

@@ -12,7 +12,8 @@ import { background } from '../../api/machinery/background.ts';
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
 import { SerialQueue } from '../../api/machinery/serial-queue.ts';
 
-export interface FollowOptions {
+/** A file, and what applies its content. */
+interface FollowOptions {
   readonly path: string;
   /** The first part of the metrics' names. */
   readonly what: 'authentication' | 'authorization' | 'encryption';
@@ -25,6 +26,7 @@ export interface FollowOptions {
   readonly metrics: MetricsRegistry;
 }
 
+/** A file that is followed until `close`. */
 export interface FollowedFile {
   /** Checks now, and resolves to whether a changed file was applied. Otherwise the file is checked every few seconds. */
   check(): Promise<boolean>;
@@ -40,6 +42,7 @@ function serverIdHash(host = hostname()): string {
   return sha256(`apiserver-${createHash('sha256').update(host).digest('hex').slice(0, 26)}`);
 }
 
+/** Starts to check the file. The first version, `text`, counts as applied. */
 export function followFile(options: FollowOptions): FollowedFile {
   const { path, what, take, clock, logger } = options;
   const counts = reloadCounts(options);

@@ -10,7 +10,8 @@ import { unionTokens } from './union.ts';
 import type { TokenAuthenticator } from './authentication.ts';
 import type { WebhookClient } from './webhook-client.ts';
 
-export interface IssuersOptions {
+/** What every issuer is built with. */
+interface IssuersOptions {
   readonly client: WebhookClient;
   readonly clock: Clock;
   readonly logger: Logger;
@@ -19,6 +20,7 @@ export interface IssuersOptions {
 const READY_WITHIN_MS = 60_000;
 const ASK_AGAIN_MS = 10_000;
 
+/** A token authenticator whose issuers can be replaced while it is in use. */
 export class Issuers implements TokenAuthenticator {
   readonly #options: IssuersOptions;
   #current: TokenAuthenticator;

@@ -6,6 +6,7 @@
 import type { Authenticated, Authenticator, Credentials, TokenAuthenticator } from './authentication.ts';
 
 const AUTHENTICATED_GROUP = 'system:authenticated';
+/** The group of anonymous clients. */
 export const UNAUTHENTICATED_GROUP = 'system:unauthenticated';
 
 /** At least one authenticator refused the credentials, and none accepted them. `messages` never contain a secret. */
@@ -19,6 +20,7 @@ export class AuthenticationError extends Error {
   }
 }
 
+/** The texts of an error of an authenticator; a union of several has several. */
 export function messagesOf(error: unknown): readonly string[] {
   if (error instanceof AuthenticationError) return error.messages;
   return [error instanceof Error ? error.message : String(error)];
@@ -66,12 +68,14 @@ async function restKnown<T>(
   return undefined;
 }
 
+/** Rejects with all messages if no authenticator knows the client and one of them threw. */
 export function unionAuthenticator(authenticators: readonly Authenticator[]): Authenticator {
   return {
     authenticate: (credentials: Credentials) => firstKnown(authenticators, (one) => one.authenticate(credentials)),
   };
 }
 
+/** The same for tokens. */
 export function unionTokens(authenticators: readonly TokenAuthenticator[]): TokenAuthenticator {
   return {
     authenticateToken: (token, audiences, connection) =>
@@ -86,6 +90,7 @@ export function withAuthenticatedGroup(result: Authenticated): Authenticated {
   return { ...result, user: { ...result.user, groups: [...groups, AUTHENTICATED_GROUP] } };
 }
 
+/** Adds `system:authenticated` to the groups of clients that the inner authenticator knows. */
 export function groupAdder(inner: Authenticator): Authenticator {
   return {
     authenticate(credentials) {
@@ -97,6 +102,7 @@ export function groupAdder(inner: Authenticator): Authenticator {
   };
 }
 
+/** The same for tokens. */
 export function tokenGroupAdder(inner: TokenAuthenticator): TokenAuthenticator {
   return {
     authenticateToken(token, audiences, connection) {

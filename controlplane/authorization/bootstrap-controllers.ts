@@ -242,11 +242,13 @@ const RULES: Readonly<Record<string, readonly PolicyRule[]>> = {
   ],
 };
 
+/** One ClusterRole for each controller. */
 export const CONTROLLER_ROLES: readonly BootstrapRole[] = Object.entries(RULES).map(([name, rules]) => ({
   name: `system:controller:${name}`,
   rules,
 }));
 
+/** Binds each of the roles to the service account of its controller. */
 export const CONTROLLER_ROLE_BINDINGS: readonly BootstrapBinding[] = Object.keys(RULES).map((name) => ({
   name: `system:controller:${name}`,
   role: `system:controller:${name}`,

@@ -53,6 +53,7 @@ const URLS = {
 const AGGREGATE = 'rbac.authorization.k8s.io/aggregate-to-';
 const CSR = 'certificates.k8s.io';
 
+/** All default ClusterRoles but those of the controllers. */
 export const CLUSTER_ROLES: readonly BootstrapRole[] = [
   { name: 'cluster-admin', rules: [rule('*', '*', '*'), urlRule('*', '*')] },
   { name: 'system:discovery', rules: [urlRule('get', URLS.discovery)] },
@@ -204,6 +205,7 @@ export const CLUSTER_ROLES: readonly BootstrapRole[] = [
 const group = (name: string): BootstrapSubject => ({ kind: 'Group', name });
 const user = (name: string): BootstrapSubject => ({ kind: 'User', name });
 
+/** All default ClusterRoleBindings but those of the controllers. */
 export const CLUSTER_ROLE_BINDINGS: readonly BootstrapBinding[] = [
   { name: 'cluster-admin', role: 'cluster-admin', subjects: [group('system:masters')] },
   { name: 'system:monitoring', role: 'system:monitoring', subjects: [group('system:monitoring')] },
@@ -242,6 +244,7 @@ const LEADER_LEASES: readonly PolicyRule[] = [
   rule('create get list update watch', 'coordination.k8s.io', 'leasecandidates'),
 ];
 
+/** The default Roles, all of them in namespaces of the system. */
 export const NAMESPACED_ROLES: readonly BootstrapRole[] = [
   {
     name: 'extension-apiserver-authentication-reader',
@@ -270,6 +273,7 @@ export const NAMESPACED_ROLES: readonly BootstrapRole[] = [
 
 const systemAccount = (name: string): BootstrapSubject => ({ kind: 'ServiceAccount', name, namespace: SYSTEM });
 
+/** The default RoleBindings, in the namespaces of their Roles. */
 export const NAMESPACED_ROLE_BINDINGS: readonly BootstrapBinding[] = [
   {
     name: 'system::leader-locking-kube-controller-manager',

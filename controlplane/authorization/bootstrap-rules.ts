@@ -1,6 +1,7 @@
 /** The shapes of bootstrap roles and bindings, and the short notation in which the bootstrap policy writes their rules. */
 import type { PolicyRule } from './rbac-rules.ts';
 
+/** A Role or ClusterRole that every cluster has. */
 export interface BootstrapRole {
   readonly name: string;
   /** Absent for a ClusterRole. */
@@ -11,12 +12,14 @@ export interface BootstrapRole {
   readonly aggregates?: Readonly<Record<string, string>>;
 }
 
+/** A subject of a binding; only service accounts have a namespace. */
 export interface BootstrapSubject {
   readonly kind: 'User' | 'Group' | 'ServiceAccount';
   readonly name: string;
   readonly namespace?: string;
 }
 
+/** A RoleBinding, or without a namespace a ClusterRoleBinding. */
 export interface BootstrapBinding {
   readonly name: string;
   readonly namespace?: string;
@@ -25,9 +28,13 @@ export interface BootstrapBinding {
   readonly subjects: readonly BootstrapSubject[];
 }
 
+/** The verbs that read. */
 export const READ = 'get list watch';
+/** The verbs that change objects. */
 export const WRITE = 'create delete deletecollection patch update';
+/** The verbs of somebody who manages objects. */
 export const READ_WRITE = `${READ} ${WRITE}`;
+/** The verbs of somebody who may change objects but neither create nor delete them. */
 export const READ_UPDATE = 'get list patch update watch';
 
 const sorted = (words: string): string[] => words.split(/\s+/).filter(Boolean).sort();
@@ -44,8 +51,10 @@ export function rule(verbs: string, groups: string, resources: string, resourceN
   };
 }
 
+/** A rule for paths. Both lists are separated by spaces. */
 export function urlRule(verbs: string, urls: string): PolicyRule {
   return { verbs: sorted(verbs), nonResourceURLs: sorted(urls) };
 }
 
+/** Lets a component write events, in both of their API groups. */
 export const eventsRule = (): PolicyRule => rule('create patch update', ',events.k8s.io', 'events');

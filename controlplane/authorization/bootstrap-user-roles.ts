@@ -5,6 +5,7 @@ import type { PolicyRule } from './rbac-rules.ts';
 const WORKLOADS =
   'daemonsets deployments deployments/scale replicasets replicasets/scale statefulsets statefulsets/scale';
 
+/** Reading most objects of a namespace, without secrets. */
 export const VIEW: readonly PolicyRule[] = [
   rule(
     READ,
@@ -38,6 +39,7 @@ export const VIEW: readonly PolicyRule[] = [
   rule(READ, 'resource.k8s.io', 'resourceclaims resourceclaims/status resourceclaimtemplates'),
 ];
 
+/** What `edit` has beyond `view`: changing most objects, and reading secrets. */
 export const EDIT: readonly PolicyRule[] = [
   rule(READ, '', 'pods/attach pods/exec pods/portforward pods/proxy secrets services/proxy'),
   rule('impersonate', '', 'serviceaccounts'),
@@ -65,6 +67,7 @@ export const EDIT: readonly PolicyRule[] = [
   rule(WRITE, 'resource.k8s.io', 'resourceclaims resourceclaimtemplates'),
 ];
 
+/** What `admin` has beyond `edit`: roles and bindings of a namespace. */
 export const ADMIN: readonly PolicyRule[] = [
   rule('create', 'authorization.k8s.io', 'localsubjectaccessreviews'),
   rule(READ_WRITE, 'rbac.authorization.k8s.io', 'rolebindings roles'),

@@ -4,7 +4,8 @@
  */
 import type { Pod } from '../../api/machinery/kinds.ts';
 
-export interface PodReferences {
+/** Names in the pod's own namespace. */
+interface PodReferences {
   readonly secrets: ReadonlySet<string>;
   readonly configMaps: ReadonlySet<string>;
   readonly claims: ReadonlySet<string>;
@@ -20,6 +21,7 @@ interface Names {
   readonly resourceClaims: Set<string>;
 }
 
+/** Includes what volumes, environment, image pulls and ephemeral containers refer to. */
 export function podReferences(pod: Pod): PodReferences {
   const names: Names = { secrets: new Set(), configMaps: new Set(), claims: new Set(), resourceClaims: new Set() };
   const { spec } = pod;

@@ -27,6 +27,7 @@ const API_VERSION = 'flowcontrol.apiserver.k8s.io/v1';
 
 type Specs = Readonly<Record<string, object>>;
 
+/** Resolves when all objects have been reconciled once; rejects with the first error of the API. */
 export async function ensureFlowControl(client: Client): Promise<void> {
   await Promise.all([
     ensure(client, priorityLevelConfigurations, MANDATORY_LEVELS, SUGGESTED_LEVELS),

@@ -16,6 +16,7 @@ const RULES: readonly (readonly [group: string, resources: readonly string[], ve
   ['storage.k8s.io', ['storageclasses'], ['get', 'list', 'watch', 'create']],
 ];
 
+/** Creates the role and its binding if they are missing; what an administrator changed stays. */
 export async function ensureLocalStorageRights(client: Client): Promise<void> {
   await createIfMissing(client, clusterRoles, {
     apiVersion: 'rbac.authorization.k8s.io/v1',

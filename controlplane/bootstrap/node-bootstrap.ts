@@ -67,7 +67,8 @@ const NAMESPACE = 'kube-public';
 const CLUSTER_INFO = 'cluster-info';
 const READER = 'orchlet:cluster-info';
 
-export interface ClusterInfo {
+/** The content of the ConfigMap `cluster-info` in kube-public, which anonymous clients may read. */
+interface ClusterInfo {
   readonly server: string;
   /** PEM. */
   readonly ca: string;

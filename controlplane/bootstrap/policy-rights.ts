@@ -13,11 +13,13 @@ import { clusterRoleBindings, clusterRoles, networkPolicies } from '../../api/ma
 import { WakeableLoop } from '../../api/machinery/wakeable-loop.ts';
 import { createIfMissing } from './existing-objects.ts';
 
+/** The name of both the ClusterRole and its binding. */
 export const POLICY_PEERS_ROLE = 'orchlet:network-policy-peers';
 const NAME = POLICY_PEERS_ROLE;
 const GROUP = 'rbac.authorization.k8s.io';
 
-export interface PolicyRightsOptions {
+/** The informers report the first policy. */
+interface PolicyRightsOptions {
   readonly client: Client;
   readonly informers: Informers;
   readonly clock: Clock;

@@ -1,4 +1,5 @@
 /** The options of the controllers: the flags of kube-controller-manager, with its defaults. */
+/** By the property under which the controllers read each flag. */
 export interface ControllerOptions {
   /** `--controllers`: `*`, names, and names that begin with `-`. */
   readonly controllers: readonly string[];
@@ -39,6 +40,7 @@ export interface ControllerOptions {
   readonly legacyServiceAccountTokenCleanUpPeriodMs: number;
 }
 
+/** The values of the flags that are not given. */
 export const defaultControllerOptions: ControllerOptions = {
   controllers: ['*'],
   concurrentDeploymentSyncs: 5,

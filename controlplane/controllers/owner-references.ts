@@ -10,10 +10,12 @@ import type { Resource } from '../../api/machinery/client.ts';
 import type { ResourceOf } from '../../api/machinery/resources.ts';
 import type { TypedClient } from '../../api/machinery/typed-client.ts';
 
+/** The one owner that manages the object, or undefined. */
 export function controllerOf(object: KubeObject): OwnerReference | undefined {
   return object.metadata.ownerReferences?.find((reference) => reference.controller === true);
 }
 
+/** The reference by which `owner` manages an object. Deleting the owner waits for the object. */
 export function controllerReference(owner: KubeObject, resource: Resource): OwnerReference {
   return {
     apiVersion: apiVersionOf(resource),
@@ -50,6 +52,7 @@ export function indexByController<T extends KubeObject>(informer: Informer<T>): 
 
 const controllerKey = (namespace = '', uid = ''): string => `${namespace}/${uid}`;
 
+/** The objects that `owner` manages, from the index. */
 export function ownedBy<T>(informer: Informer<T>, { metadata }: KubeObject): T[] {
   return informer.byIndex(BY_CONTROLLER, controllerKey(metadata.namespace, metadata.uid));
 }
@@ -65,6 +68,7 @@ function orphansIn<T>(informer: Informer<T>, namespace: string): T[] {
   return informer.byIndex(ORPHANS, namespace);
 }
 
+/** The objects that a controller may adopt or release. */
 export interface Claim<T extends KubeObject, Owner extends KubeObject> {
   readonly client: TypedClient;
   readonly owner: Owner;

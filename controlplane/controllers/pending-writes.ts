@@ -16,6 +16,7 @@ interface Pending {
   at: number;
 }
 
+/** Keeps the writes by key in memory. */
 export class PendingWrites<T extends KubeObject> {
   readonly #cache: Informer<T>;
   readonly #clock: Clock;

@@ -11,6 +11,7 @@ import { pods, type ResourceOf } from '../../api/machinery/resources.ts';
 import type { ControllerEnvironment } from './controller.ts';
 import { controllerReference } from './owner-references.ts';
 
+/** A template as it is stored. */
 export type PodTemplate = Wire<V1PodTemplateSpec>;
 
 /** The pod of an owner's template; `name` is for sets that name their pods. */
@@ -41,6 +42,7 @@ function podNamePrefix(owner: string): string {
   return owner.length + 1 <= 253 ? `${owner}-` : owner;
 }
 
+/** Writes pods for owners of one resource. Each failure is an event of the owner. */
 export class PodControl<Owner extends KubeObject> {
   readonly #environment: ControllerEnvironment;
   readonly #ownerResource: ResourceOf<Owner>;

@@ -2,6 +2,7 @@
 import type { Resource } from '../../api/machinery/client.ts';
 import type { ResourceCatalog } from '../model/rest.ts';
 
+/** A resource with its verbs, as discovery lists them. */
 export interface ServedResource extends Resource {
   readonly verbs: readonly string[];
 }

@@ -9,6 +9,7 @@ import { apiVersionOf, parseApiVersion, type JsonObject, type JsonValue } from '
 import { newBadRequest, newInvalid, type StatusError } from '../../api/meta/status-error.ts';
 import type { Decoder, ExpectedKind } from '../registry/object-decoding.ts';
 
+/** Wraps the decoder of the schema; its methods are generators, so that decoding a large body can yield. */
 export function customDecoder(inner: Decoder): Decoder {
   return {
     *decodeBody(context, body, expected, validation) {

@@ -33,6 +33,7 @@ function tokensOf(path: string): string[] {
   return tokens;
 }
 
+/** Returns the names of the path and the schema at its end, or why the path is invalid. */
 export function readFieldPath(path: string, root: JsonSchema, { brackets }: { readonly brackets: boolean }): FieldPath {
   const tokens = tokensOf(path);
   const names: string[] = [];
@@ -87,6 +88,7 @@ function enter(schema: JsonSchema, name: string): { readonly schema: JsonSchema;
   return typeof additionalProperties === 'object' ? { schema: additionalProperties, named: false } : undefined;
 }
 
+/** Returns why a path is invalid in the schema, or undefined. */
 export function fieldPathError(path: string, schema: JsonSchema): string | undefined {
   const read = readFieldPath(path, schema, { brackets: true });
   return 'error' in read ? read.error : undefined;

@@ -19,6 +19,7 @@ const MAP_TYPES = ['atomic', 'granular'];
 const REASONS = ['FieldValueDuplicate', 'FieldValueForbidden', 'FieldValueInvalid', 'FieldValueRequired'];
 const UNSUPPORTED = ['id', 'additionalItems', 'patternProperties', 'definitions', 'dependencies', '$ref'] as const;
 
+/** A rule as the definition has it. */
 export interface RuleText {
   readonly rule?: string;
   readonly message?: string;
@@ -78,6 +79,7 @@ export function wordErrors(schema: JsonSchema, { path, noDefault, insideMetadata
   return errors;
 }
 
+/** Returns the errors of the extensions of one schema, without those of the schemas inside. */
 export function extensionErrors(schema: JsonSchema, path: string): FieldError[] {
   const errors: FieldError[] = [];
   if (schema['x-kubernetes-preserve-unknown-fields'] === false) {

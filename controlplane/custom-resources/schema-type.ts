@@ -47,19 +47,18 @@ function fieldsOf(name: string, schema: JsonSchema, within: Within): ReadonlyMap
   }
   for (const [member, inner] of Object.entries(schema.properties ?? {})) {
     if (fields.has(member)) continue;
-    fields.set(member, fieldOf(`${name}.${member}`, member, inner, required.has(member), within));
+    const described = fieldOf(`${name}.${member}`, inner, within);
+    fields.set(member, { ...described, name: member, required: required.has(member) });
   }
   return fields;
 }
 
-function fieldOf(path: string, name: string, schema: JsonSchema, required: boolean, within: Within): Field {
+function fieldOf(path: string, schema: JsonSchema, within: Within): Omit<Field, 'name' | 'required'> {
   const listType = schema.type === 'array' ? schema['x-kubernetes-list-type'] : undefined;
   const keys = schema['x-kubernetes-list-map-keys'];
   const mapType = schema['x-kubernetes-map-type'];
   return {
-    name,
     type: typeOf(path, schema, within),
-    required,
     ...(listType === undefined ? {} : { listType }),
     ...(keys === undefined ? {} : { listMapKeys: keys }),
     ...(mapType === undefined ? {} : { mapType }),

@@ -7,11 +7,13 @@ import type { EncryptedValues } from './encrypted-values.ts';
 
 const KEEP_PREVIOUS_MS = 60_000;
 
-export interface ReloadingValues extends EncryptedValues {
+/** Values whose configuration can be replaced while the storage uses them. */
+interface ReloadingValues extends EncryptedValues {
   /** Uses `next` for encryption from now on. `close` also closes it. */
   replace(next: EncryptedValues): void;
 }
 
+/** Closing closes both configurations, and every one that replaces them later. */
 export function reloadingValues(first: EncryptedValues, clock: Clock): ReloadingValues {
   let current = first;
   let previous: EncryptedValues | undefined;

@@ -17,6 +17,7 @@ const CLIENT_NAME = 'orchlet-etcd-client';
 const SERVER_NAME = 'orchlet-etcd-server';
 const LIFETIME_MS = 3650 * 86_400_000;
 
+/** Absolute paths. */
 export interface EtcdPaths {
   /** The directory of etcd itself. */
   readonly data: string;
@@ -26,6 +27,7 @@ export interface EtcdPaths {
   readonly log: string;
 }
 
+/** Computes the paths; creates nothing. */
 export function etcdPaths(dataDirectory: string): EtcdPaths {
   const directory = join(dataDirectory, 'etcd');
   return {
@@ -37,9 +39,11 @@ export function etcdPaths(dataDirectory: string): EtcdPaths {
   };
 }
 
-export type CertificateName = 'ca' | 'server' | 'peer' | 'client';
+type CertificateName = 'ca' | 'server' | 'peer' | 'client';
 
+/** The certificate of that name, as PEM. */
 export const certificatePath = ({ pki }: EtcdPaths, name: CertificateName): string => join(pki, `${name}.crt`);
+/** Its private key, as PEM. */
 export const keyPath = ({ pki }: EtcdPaths, name: CertificateName): string => join(pki, `${name}.key`);
 
 /**
@@ -109,6 +113,7 @@ export async function readMember(paths: EtcdPaths): Promise<MemberRecord | undef
   return { name, peerUrl, clientUrl, initialCluster, isJoined: isJoined === true };
 }
 
+/** Replaces the record as a whole. */
 export function writeMember(paths: EtcdPaths, record: MemberRecord): Promise<void> {
   return writeFileAtomic(paths.member, `${stringifyJson(record)}\n`, 0o600);
 }

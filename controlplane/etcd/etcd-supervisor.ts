@@ -16,7 +16,7 @@ import { type Clock, pause } from '../../api/machinery/clock.ts';
 import { replaceFile } from '../../api/machinery/replace-file.ts';
 import { StartError } from '../model/start-error.ts';
 
-export interface EtcdSupervisorOptions {
+interface EtcdSupervisorOptions {
   /** The program: a name in PATH, or a path. */
   readonly binary: string;
   readonly arguments: readonly string[];
@@ -41,6 +41,7 @@ const CHECK_LOG_MS = 60_000;
 const TAIL_BYTES = 16 * 1024;
 const REMOVED = /the member has been permanently removed from the cluster/;
 
+/** Runs at most one process at a time. It restarts etcd with a backoff. */
 export class EtcdSupervisor {
   readonly #options: EtcdSupervisorOptions;
   readonly #stop = new AbortController();

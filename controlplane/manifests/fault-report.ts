@@ -2,6 +2,7 @@
 import type { Logger } from '../../api/component/logger.ts';
 import type { EventRecorder, ObjectReference } from '../../api/machinery/event-report.ts';
 
+/** What is wrong with a manifest, for its author. */
 export interface Fault {
   readonly path: string;
   /** 0 if the fault is one of the whole file. */
@@ -12,6 +13,7 @@ export interface Fault {
 /** The API takes no longer message of an event. */
 const MAX_MESSAGE = 1_000;
 
+/** Keeps the faults that it has reported, and reports them again only after they were gone. */
 export class FaultReport {
   readonly #logger: Logger;
   readonly #recorder: EventRecorder;

@@ -9,6 +9,7 @@ import { dirname } from 'node:path';
 const POLL_MS = 10_000;
 const POLL_UNWATCHED_MS = 1_000;
 
+/** Calls `onChange` after any change of the watched folders, often several times for one change. */
 export class FolderWatch {
   readonly #onChange: () => void;
   /** The watchers by path. The inode shows whether a folder was replaced by another one of the same name. */

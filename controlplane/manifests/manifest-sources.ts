@@ -12,12 +12,14 @@ import { type FolderScan, type ManifestSource, readSource, scanFolder } from './
 /** How long a file must stay the same. */
 const SETTLE_MS = 250;
 
-export interface SourceState {
+/** The last readable content of a file. */
+interface SourceState {
   readonly source: ManifestSource;
   readonly documents: readonly ManifestDocument[];
   readonly faults: readonly ManifestFault[];
 }
 
+/** What reading needs. `turn` lets other work run between documents. */
 export interface SourcesOptions {
   readonly folders: readonly string[];
   readonly clock: Clock;
@@ -25,6 +27,7 @@ export interface SourcesOptions {
   readonly turn: () => Promise<void> | undefined;
 }
 
+/** Holds the state of all folders between turns. */
 export class ManifestSources {
   readonly #options: SourcesOptions;
   readonly #states = new Map<string, SourceState>();
@@ -126,6 +129,7 @@ export class ManifestSources {
   }
 }
 
+/** Whether a path is the folder or in it, at any depth. Both are normalized. */
 export function isBelow(path: string, folder: string): boolean {
   return path.startsWith(folder.endsWith(sep) ? folder : folder + sep) || path === folder;
 }

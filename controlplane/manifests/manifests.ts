@@ -25,7 +25,8 @@ import { type Fault, FaultReport } from './fault-report.ts';
 import { isBelow, ManifestSources } from './manifest-sources.ts';
 import { applyObject, contentOf, find, nameOf, NotYetError, pruneObject, resourceOf } from './manifest-writes.ts';
 
-export interface ManifestsOptions {
+/** The folders, and what applying their manifests needs. */
+interface ManifestsOptions {
   readonly folders: readonly string[];
   /** A folder whose pods are static pods of the node agent, and not applied. */
   readonly staticPodFolder: string;
@@ -60,11 +61,13 @@ interface Item {
   fault: Fault | undefined;
 }
 
-export interface RunningManifests {
+/** The loop that applies manifests. */
+interface RunningManifests {
   /** Resolves when the last turn has finished. */
   close(): Promise<void>;
 }
 
+/** Starts the loop, whose failed turns are logged and repeated. */
 export function startManifests(options: ManifestsOptions): RunningManifests {
   const manifests = new Manifests(options);
   const stop = new AbortController();

@@ -11,6 +11,7 @@ import { currentEntry, listEntries } from '../registry/store-read.ts';
 import { unstoredEntry, type StoredResource } from '../registry/store.ts';
 import type { AgentSummaries, NodeSummary, MeasuredUsage } from './agent-summaries.ts';
 
+/** The group and version that autoscalers and `kubectl top` request. */
 export const METRICS_API = { group: 'metrics.k8s.io', version: 'v1beta1' } as const;
 
 const GROUP = METRICS_API.group;
@@ -19,7 +20,8 @@ const API_VERSION = `${GROUP}/${VERSION}`;
 /** The approximate time over which rates are measured. */
 const WINDOW = '15s';
 
-export interface MetricsApiOptions {
+/** Where nodes, pods and their usage come from. */
+interface MetricsApiOptions {
   readonly nodes: StoredResource;
   readonly pods: StoredResource;
   readonly summaries: AgentSummaries;
@@ -31,6 +33,7 @@ interface PodLike extends KubeObject {
   readonly spec?: { readonly nodeName?: string };
 }
 
+/** The two read-only resources `nodes` and `pods` of the group. */
 export function metricsRests({ nodes, pods, summaries, addressTypes }: MetricsApiOptions): readonly Rest[] {
   const summaryOf = async (name: string): Promise<NodeSummary | undefined> => {
     const origin = agentOrigin(nodeNamed(nodes, name), addressTypes);

@@ -5,6 +5,7 @@
 import type { Entry } from './rest.ts';
 import type { ResourceInfo } from '../../api/schema/schema.ts';
 
+/** What a row of a Table has of its object (`?includeObject=`). */
 export type IncludeObject = 'None' | 'Metadata' | 'Object';
 /** The version of `meta.k8s.io`. */
 export type MetaVersion = 'v1' | 'v1beta1';
@@ -16,6 +17,7 @@ export interface ListMetadata {
   readonly remainingItemCount: number | undefined;
 }
 
+/** Encodes entries in the forms that clients can ask for beside JSON. */
 export interface Encodings {
   /** Whether the kind has a protobuf form (custom resources have none). `kind` may be a kind without a resource (`Scale`). */
   hasProtobuf(group: string, version: string, kind: string): boolean;

@@ -1,5 +1,6 @@
 /** The user of a request, and how reviews, webhooks and audit events show it. */
 
+/** An authenticated user. Absent and empty members mean the same. */
 export interface UserInfo {
   readonly name: string;
   readonly uid?: string;
@@ -7,6 +8,7 @@ export interface UserInfo {
   readonly extra?: Readonly<Record<string, readonly string[]>>;
 }
 
+/** The `UserInfo` of authentication.k8s.io/v1, without empty fields. */
 export function userInfoJson(user: UserInfo): Record<string, unknown> {
   return {
     ...(user.name === '' ? {} : { username: user.name }),

@@ -7,6 +7,7 @@ import { parseCertificates } from '../../api/pki/certificate.ts';
 import { issue, staleReason, type Authority, type Wanted } from './authority.ts';
 import { readIfThere, writeFileIfRoom } from './files.ts';
 
+/** The certificate of the administrator. */
 export const ADMIN: Wanted = {
   subject: { commonName: 'kubernetes-admin', organizations: ['system:masters'] },
   usages: ['client auth'],

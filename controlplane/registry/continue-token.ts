@@ -6,6 +6,7 @@
 import { stringifyJson } from '../../api/codec/json.ts';
 import { newBadRequest, newStatusError, type StatusError } from '../../api/meta/status-error.ts';
 
+/** Where the next page begins. */
 export interface ContinueToken {
   /** -1 means the newest state. An expired list may continue inconsistently with it. */
   readonly revision: number;
@@ -15,6 +16,7 @@ export interface ContinueToken {
 
 const VERSION = 'meta.k8s.io/v1';
 
+/** URL-safe base64, so that clients can send it in a query unescaped. */
 export function encodeContinue(token: ContinueToken): string {
   const text = stringifyJson({ v: VERSION, rv: token.revision, start: `${token.after}\u0000` });
   return Buffer.from(text).toString('base64url');

@@ -13,6 +13,7 @@ export function restore(object: KubeObject, old: KubeObject, field: string): voi
   else object[field] = old[field];
 }
 
+/** Semantically: an absent value equals an empty one where the type says so. */
 export function specChanged(object: KubeObject, old: KubeObject): boolean {
   return !equalFields(object, old, 'spec');
 }
@@ -70,6 +71,7 @@ export const statusWithoutMetadata: UpdateStrategy = {
   resetFields: [['spec'], ['metadata']],
 };
 
+/** A kind with neither spec nor status has an empty strategy. */
 export function genericStrategy(struct: StructType): Strategy {
   const hasStatus = struct.fields.has('status');
   const hasSpec = struct.fields.has('spec');

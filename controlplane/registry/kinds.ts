@@ -31,6 +31,7 @@ import { storageKinds } from './kinds/storage/storage.ts';
 import { storageMigrationKinds } from './kinds/storage/storage-migrations.ts';
 import type { KindRow } from './strategy.ts';
 
+/** In no particular order. */
 export function kindRows(options: KindOptions): KindRow[] {
   return [
     ...apiextensionsKinds,

@@ -8,6 +8,7 @@ import { decodeFieldsV1, encodeFieldsV1 } from '../../api/codec/structured-merge
 import { type FieldSet, emptySet, equalSets, union } from '../../api/codec/structured-merge/field-set.ts';
 import type { ManagedFieldsEntry } from '../../api/meta/object.ts';
 
+/** One entry of `metadata.managedFields`. */
 export interface Owner {
   readonly manager: string;
   readonly operation: 'Apply' | 'Update';

@@ -40,6 +40,7 @@ const UNOWNED = setOfPaths([
   ].map((name) => ['f:metadata', `f:${name}`]),
 ]);
 
+/** Who writes now. */
 export interface Writer {
   readonly manager: string;
   readonly apiVersion: string;
@@ -181,6 +182,7 @@ function identityOf({
   return { manager, apiVersion, subresource };
 }
 
+/** The result of an apply before its conflicts are judged. */
 export interface Applied {
   readonly object: JsonObject;
   /** The conflicts with other owners, if the request does not force them. */

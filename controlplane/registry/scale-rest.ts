@@ -153,6 +153,7 @@ class ScaleWrites {
   }
 }
 
+/** `shape` says where the workload has its replicas and its selector. */
 export function createScaleRest(
   version: ServedVersion,
   subresource: SubresourceInfo,

@@ -7,6 +7,7 @@ import type { KubeObject } from '../../api/meta/object.ts';
 import { formatLabelSelector } from '../../api/meta/selector.ts';
 import { validateMetadata } from '../../api/meta/validation.ts';
 
+/** The `autoscaling/v1` Scale as clients send it. */
 export type Scale = Kind<Pick<V1Scale, 'spec' | 'status'>>;
 
 interface Workload {
@@ -36,6 +37,7 @@ export function newScale(
   };
 }
 
+/** An absent number of replicas is 0, as in kube-apiserver. */
 export function scaleOf(object: KubeObject): Scale {
   const { spec, status } = object as unknown as Workload;
   return newScale(object, {

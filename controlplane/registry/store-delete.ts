@@ -30,7 +30,7 @@ const COLLECTION_WORKERS = 16;
 /** On etcd, which orders parallel writes by chance: the default of kube-apiserver's `--delete-collection-workers`. */
 const SHARED_COLLECTION_WORKERS = 1;
 
-export interface DeleteTarget {
+interface DeleteTarget {
   readonly endpoint: Endpoint;
   readonly namespace: string;
   readonly name: string;
@@ -41,6 +41,7 @@ export interface DeleteTarget {
   readonly isAdmitted?: boolean;
 }
 
+/** Rejects with 404 if the object does not exist, and with 409 if a precondition fails. */
 export async function deleteEntry(
   store: Store,
   context: RequestContext,

@@ -100,6 +100,7 @@ function wanted(options: ListOptions): Wanted {
   return { exact: exact ? revision : undefined, notOlderThan: revision, limit, token: undefined };
 }
 
+/** Synchronous if the cache is new enough and the list is short. */
 export function listEntries(
   store: StoredResource,
   context: RequestContext,

@@ -141,6 +141,7 @@ function lifeOf(store: Store, object: KubeObject): StorageWriteOptions {
   return lifeMs === undefined ? {} : { expiresAtMs: store.clock.now() + lifeMs };
 }
 
+/** How the desired object is computed, and when it is written. */
 export interface Change {
   /**
    * Returns the desired object, which the store may modify. `current` is `undefined` if the object does not exist. It may be
@@ -159,6 +160,7 @@ export interface Change {
   readonly uid?: string;
 }
 
+/** Rejects with a `StatusError`; nothing is written then. */
 export async function changeEntry(
   store: Store,
   context: RequestContext,

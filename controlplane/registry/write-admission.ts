@@ -7,6 +7,7 @@ import type { Entry, RequestContext, WriteOptions } from '../model/rest.ts';
 import { dropRepeatedOwners } from './object-identity.ts';
 import { admissionAttributes, type Endpoint, type Store } from './store.ts';
 
+/** The object that is written, and through which endpoint. */
 export interface WriteTarget {
   readonly endpoint: Endpoint;
   readonly namespace: string;

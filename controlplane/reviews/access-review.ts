@@ -23,6 +23,7 @@ type SelectorAttributes = NonNullable<ResourceAttributes['labelSelector']>;
 /** kube-apiserver names no kind in these errors. */
 const KIND = { group: 'authorization.k8s.io', resource: '' };
 
+/** Answers for the user whom the review names, in any namespace. */
 export function subjectAccessReviewer(authorizer: Authorizer): Reviewer {
   return async ({ object }) => {
     const { spec } = object as KubeObject as SubjectAccessReview;
@@ -31,6 +32,7 @@ export function subjectAccessReviewer(authorizer: Authorizer): Reviewer {
   };
 }
 
+/** Answers for the user of the request. */
 export function selfSubjectAccessReviewer(authorizer: Authorizer): Reviewer {
   return async ({ object, user }) => {
     const { spec } = object as KubeObject as SelfSubjectAccessReview;
@@ -39,6 +41,7 @@ export function selfSubjectAccessReviewer(authorizer: Authorizer): Reviewer {
   };
 }
 
+/** Answers for the user whom the review names, in the namespace of the request alone. */
 export function localSubjectAccessReviewer(authorizer: Authorizer): Reviewer {
   return async ({ object, namespace }) => {
     const { spec } = object as KubeObject as LocalSubjectAccessReview;

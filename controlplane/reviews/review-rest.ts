@@ -18,7 +18,8 @@ import type { RequestContext, Rest } from '../model/rest.ts';
 import { inTurnsIf } from '../registry/pausing.ts';
 import { admissionAttributes, unstoredEntry } from '../registry/store.ts';
 
-export interface ReviewRequest {
+/** What a reviewer gets. */
+interface ReviewRequest {
   readonly user: UserInfo;
   readonly namespace: string;
   /** The name of the object of a subresource; otherwise empty. */
@@ -32,6 +33,7 @@ export interface ReviewRequest {
 /** Throws a `StatusError` if the object is invalid. */
 export type Reviewer = (request: ReviewRequest) => Promise<KubeObject> | KubeObject;
 
+/** A resource, or a subresource of it, whose create is a review. */
 export interface ReviewEndpoint {
   readonly group: string;
   readonly resource: string;
@@ -41,7 +43,8 @@ export interface ReviewEndpoint {
   readonly review: Reviewer;
 }
 
-export interface ReviewRestsOptions {
+/** The parts of the registry that every create uses. */
+interface ReviewRestsOptions {
   readonly schema: Schema;
   readonly admission: AdmissionChain;
   readonly clock: Clock;
@@ -49,6 +52,7 @@ export interface ReviewRestsOptions {
   readonly fieldManagement: (expected: ExpectedKind, decoder: Decoder) => FieldManagement;
 }
 
+/** One row of the catalog for each served version of the endpoints. */
 export function reviewRests(endpoints: readonly ReviewEndpoint[], options: ReviewRestsOptions): Rest[] {
   const decoder = createDecoder(options.schema);
   return endpoints.flatMap((endpoint) =>

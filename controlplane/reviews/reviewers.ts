@@ -11,7 +11,8 @@ import { selfSubjectReviewer } from './self-subject-review.ts';
 import { tokenRequestDefaults, tokenRequester } from './token-request.ts';
 import { tokenReviewer } from './token-review.ts';
 
-export interface ReviewersOptions {
+/** What the reviewers of all endpoints need. */
+interface ReviewersOptions {
   readonly clock: Clock;
   readonly sources: Sources;
   readonly authorizer: Authorizer;
@@ -64,6 +65,7 @@ const REVIEW_PATHS: readonly ReviewPath[] = [
   },
 ];
 
+/** All endpoints of the API server whose create computes a response. */
 export function reviewEndpoints(options: ReviewersOptions): ReviewEndpoint[] {
   return REVIEW_PATHS.map(({ make, ...path }) => ({ ...path, review: make(options) }));
 }

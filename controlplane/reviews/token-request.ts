@@ -15,7 +15,8 @@ import {
 } from '../authentication/token-issuer.ts';
 import type { Reviewer } from './review-rest.ts';
 
-export interface TokenRequestOptions {
+/** How tokens are issued, by the flags `--service-account-*`. */
+interface TokenRequestOptions {
   readonly clock: Clock;
   readonly sources: Sources;
   readonly issuer: TokenIssuer;
@@ -42,6 +43,7 @@ const MIN_SECONDS = 600;
 const MAX_SECONDS = 2 ** 32;
 const DEFAULT_SECONDS = 3600;
 
+/** The expiration is an hour if the client asks for none. */
 export function tokenRequestDefaults(object: KubeObject): void {
   const spec = (object['spec'] ??= {}) as Spec;
   spec.expirationSeconds ??= DEFAULT_SECONDS;

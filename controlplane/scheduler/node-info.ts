@@ -3,6 +3,7 @@ import type { Node } from '../../api/machinery/kinds.ts';
 import { PodInfo } from './pod-info.ts';
 import { amountOf, resourcesOf, type Resources } from './pod-requests.ts';
 
+/** A node as filters see it. Adding and removing pods updates the sums. */
 export class NodeInfo {
   readonly node: Node;
   readonly name: string;

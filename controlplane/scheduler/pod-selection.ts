@@ -13,21 +13,25 @@ import type { Pod } from '../../api/machinery/kinds.ts';
 import { ownMember } from '../../api/meta/own-member.ts';
 
 type LabelSelector = Parameters<typeof fromLabelSelector>[0];
+/** The specification of a pod. */
 export type Spec = NonNullable<Pod['spec']>;
+/** A required term of pod affinity or anti-affinity. */
 export type AffinityTerm = NonNullable<
   NonNullable<NonNullable<Spec['affinity']>['podAffinity']>['requiredDuringSchedulingIgnoredDuringExecution']
 >[number];
 
 /** The parts of a pod that a term reads. */
-export interface SelectablePod {
+interface SelectablePod {
   readonly namespace: string;
   readonly labels: Labels;
 }
 
+/** The labels of a namespace, which terms with a namespace selector read. */
 export interface NamespaceLabels {
   namespaceLabels(namespace: string): Labels;
 }
 
+/** A parsed term. */
 export interface PodTerm {
   readonly topologyKey: string;
   selects(pod: SelectablePod, namespaces: NamespaceLabels): boolean;

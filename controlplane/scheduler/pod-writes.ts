@@ -9,12 +9,13 @@ import type { ReservedClaim } from './devices/pod-devices.ts';
 import type { PodInfo } from './pod-info.ts';
 import type { VolumeDecision } from './volumes.ts';
 
-export interface SchedulingFailure {
+interface SchedulingFailure {
   readonly reason: string;
   readonly message: string;
   readonly nominated: string | undefined;
 }
 
+/** Each method rejects with the error of the API. */
 export interface PodWrites {
   bind(pod: PodInfo, node: string): Promise<void>;
   bindVolumes(decision: VolumeDecision, node: string): Promise<void>;
@@ -33,6 +34,7 @@ export interface PodWrites {
   deallocate(claim: ResourceClaim): Promise<void>;
 }
 
+/** The client acts as the scheduler. */
 export function podWrites(client: TypedClient, clock: Clock): PodWrites {
   const now = (): string => formatTime(clock.now());
   return {

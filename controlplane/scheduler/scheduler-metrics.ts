@@ -6,8 +6,9 @@ import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import type { QueueCounts } from './scheduling-queue.ts';
 import { SCHEDULER_NAME } from './cluster-watch.ts';
 
-export type AttemptResult = 'scheduled' | 'unschedulable' | 'error';
+type AttemptResult = 'scheduled' | 'unschedulable' | 'error';
 
+/** Receives what the scheduler does. Times are in seconds. */
 export interface SchedulerMetrics {
   /** Counts one attempt, from the begin of the decision to the end of the binding. */
   attempt(result: AttemptResult, seconds: number): void;
@@ -22,13 +23,14 @@ export interface SchedulerMetrics {
 }
 
 /** What the gauges show. */
-export interface SchedulerView {
+interface SchedulerView {
   readonly queue: () => QueueCounts;
   readonly cache: () => { readonly nodes: number; readonly pods: number; readonly assumed: number };
 }
 
 const doubling = (first: number, count: number): number[] => Array.from({ length: count }, (_, at) => first * 2 ** at);
 
+/** Registers the metrics; `view` is read when they are. */
 export function schedulerMetrics(metrics: MetricsRegistry, view: SchedulerView): SchedulerMetrics {
   const attempts = metrics.counter({
     name: 'scheduler_schedule_attempts_total',

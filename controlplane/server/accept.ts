@@ -1,11 +1,13 @@
 /** Parses the clauses of an `Accept` header, best first, for documents with media types other than those of objects. */
 
+/** One clause, without its quality. */
 export interface AcceptClause {
   /** The media type in lower case. */
   readonly type: string;
   readonly params: ReadonlyMap<string, string>;
 }
 
+/** An absent or empty header accepts everything. Clauses of the same quality stay in their order. */
 export function acceptClauses(accept: string | undefined): AcceptClause[] {
   if (accept === undefined || accept.trim() === '') return [{ type: '*/*', params: new Map() }];
   const clauses = accept.split(',').flatMap((part) => {

@@ -19,7 +19,7 @@ export interface TextDecoders {
   yaml(bytes: Buffer, signal: AbortSignal): MaybePromise<Body>;
 }
 
-export interface BodyOptions {
+interface BodyOptions {
   readonly encodings: Encodings;
   readonly decoders: TextDecoders;
   readonly protobuf: boolean;
@@ -109,6 +109,7 @@ function summary(bytes: Buffer): string {
   return bytes.length > SHOWN_BYTES ? `${text} ...` : text;
 }
 
+/** The name of a JSON type, as Go's decoder has it in errors. */
 export function jsonType(value: unknown): 'object' | 'array' | 'string' | 'number' | 'bool' | 'null' {
   if (value === null) return 'null';
   if (Array.isArray(value)) return 'array';

@@ -6,6 +6,7 @@ import type { X509Certificate } from 'node:crypto';
 import type { TLSSocket } from 'node:tls';
 import type { ClientConnection } from '../authentication/authentication.ts';
 
+/** The client's certificate is read when a request first needs it. */
 export class TlsConnection implements ClientConnection {
   readonly remoteAddress: string;
   readonly #socket: TLSSocket;

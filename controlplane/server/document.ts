@@ -24,6 +24,7 @@ export interface SendableDocument {
   plain(): Buffer | AsyncIterable<Buffer>;
 }
 
+/** Immutable. The type of content includes its parameters. */
 export class Document implements SendableDocument {
   readonly contentType: string;
   readonly bytes: Buffer;
@@ -77,7 +78,7 @@ export class RunDocument implements SendableDocument {
   }
 }
 
-export interface SendDocumentOptions {
+interface SendDocumentOptions {
   /** The response depends on the `Accept` header, so caches must keep responses apart. */
   readonly negotiated: boolean;
   /** The URL contains the hash, so the content never changes. */
@@ -86,6 +87,7 @@ export interface SendDocumentOptions {
   readonly tagged: boolean;
 }
 
+/** Resolves when the response has been handed over. Compresses it if the client accepts gzip. */
 export async function sendDocument(
   request: ApiRequest,
   document: SendableDocument,

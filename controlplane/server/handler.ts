@@ -37,7 +37,8 @@ import { WatchSelectors } from './watch-selectors.ts';
 import type { VerbContext, VerbHandler } from './verbs/verb.ts';
 import { watch } from './verbs/watch.ts';
 
-export interface HandlerOptions {
+/** The parts of the chain. */
+interface HandlerOptions {
   readonly catalog: ResourceCatalog;
   readonly authenticator: Authenticator;
   readonly authorizer: Authorizer;
@@ -57,6 +58,7 @@ export interface HandlerOptions {
   readonly aggregated?: ((request: ApiRequest) => MaybePromise<void> | undefined) | undefined;
 }
 
+/** The order of the filters is that of kube-apiserver, except where a comment says otherwise. */
 export function createHandler(options: HandlerOptions): Handler {
   const { authorizer, catalog } = options;
   return chain(

@@ -14,7 +14,7 @@ import type { Exchange, RequestHeaders, ResponseHeaders, Upgrade } from './excha
  */
 const NEVER_INDEXED = { [sensitiveHeaders]: ['audit-id'] };
 
-export interface Arrival {
+interface Arrival {
   readonly rawHeaders: readonly string[];
   readonly connection: ClientConnection;
   readonly unread: UnreadBodies;
@@ -22,6 +22,7 @@ export interface Arrival {
   readonly bodyless: boolean;
 }
 
+/** Wraps one stream of node:http2. */
 export class Http2Exchange implements Exchange {
   readonly method: string;
   readonly target: string;

@@ -3,6 +3,7 @@ import { stringifyJson } from '../../api/codec/json.ts';
 import type { ResourceCatalog } from '../model/rest.ts';
 import { reading, type PathHandlers } from './path-handlers.ts';
 
+/** The list is computed at each request. */
 export function installIndex(paths: PathHandlers, catalog: ResourceCatalog): void {
   paths.exact(
     '/',

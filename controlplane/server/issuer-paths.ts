@@ -1,7 +1,7 @@
 /** Serves the issuer's discovery document and its keys, with which other programs verify service account tokens. */
 import { type PathHandler, type PathHandlers, reading } from './path-handlers.ts';
 
-export interface IssuerDocuments {
+interface IssuerDocuments {
   /** The document as JSON. */
   discoveryDocument(): string;
   keySet(): string;
@@ -10,6 +10,7 @@ export interface IssuerDocuments {
 /** Verifiers may cache the responses, because keys change rarely. */
 const CACHING = 'public, max-age=3600';
 
+/** Both paths are those of OpenID Connect Discovery, as service account issuers serve them. */
 export function installIssuer(paths: PathHandlers, issuer: IssuerDocuments): void {
   paths.exact(
     '/.well-known/openid-configuration',

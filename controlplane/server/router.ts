@@ -7,18 +7,23 @@ import type { ResourceCatalog, Rest } from '../model/rest.ts';
 import { routeError } from './media-type.ts';
 import type { RequestInfo } from './request-info.ts';
 
+/** A verb of a resource, as `Rest` has it. */
 export type Verb = 'get' | 'list' | 'watch' | 'create' | 'update' | 'patch' | 'delete' | 'deletecollection' | 'connect';
 
+/** The row of the catalog that serves the request, and the verb. */
 export interface Route {
   readonly rest: Rest;
   readonly verb: Verb;
 }
 
+/** kube-apiserver's 404 for a path that no resource has. */
 export const notFound = (): StatusError =>
   routeError(404, 'NotFound', 'the server could not find the requested resource');
+/** kube-apiserver's 405. */
 export const methodNotAllowed = (): StatusError =>
   routeError(405, 'MethodNotAllowed', 'the server does not allow this method on the requested resource');
 
+/** Lookups read the catalog as it is at the request. */
 export class Router {
   readonly #catalog: ResourceCatalog;
   readonly #verbs = new WeakMap<Rest, PathVerbs>();

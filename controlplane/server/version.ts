@@ -3,7 +3,7 @@ import { stringifyJson } from '../../api/codec/json.ts';
 import { checkProduced } from './media-type.ts';
 import { reading, type PathHandlers } from './path-handlers.ts';
 
-export interface VersionInfo {
+interface VersionInfo {
   readonly major: string;
   readonly minor: string;
   readonly emulationMajor: string;
@@ -19,6 +19,7 @@ export interface VersionInfo {
   readonly platform: string;
 }
 
+/** Only JSON is produced. */
 export function installVersion(paths: PathHandlers, info: VersionInfo): void {
   const body = `${stringifyJson(info, 2)}\n`;
   paths.exact(

@@ -17,7 +17,8 @@ export interface WatchEncoder {
   frames(events: readonly WatchEvent[]): Buffer[];
 }
 
-export interface WatchEncoding {
+/** What one watch asked for. */
+interface WatchEncoding {
   readonly rest: Rest;
   readonly media: OutputMediaType;
   readonly include: IncludeObject;
@@ -35,6 +36,7 @@ interface Batch {
 type Batches = WeakMap<readonly WatchEvent[], Batch>;
 const shared = new Map<string, Batches>();
 
+/** Watches with the same encoding share the bytes of a batch; Tables are encoded for each watch. */
 export function createWatchEncoder(options: WatchEncoding): WatchEncoder {
   if (options.media.as === 'Table') return counted(tableEncoder(options), options.sent);
   const frame = frameOf(options);

@@ -15,6 +15,7 @@ import type { SecurityPhase } from './security.ts';
 import type { Setting } from './setting.ts';
 import type { StoresPhase } from './stores.ts';
 
+/** What this phase adds for the phases after it. */
 export interface AdmissionPhase {
   readonly admission: AdmissionChain;
 }
@@ -27,7 +28,7 @@ export async function buildAdmission(before: Before): Promise<AdmissionPhase> {
   const { authorizer, rbac } = security.authorizers;
   const configuration = await loadAdmissionConfiguration(flags.admissionControlConfigFile, clock);
   if (configuration.ignored.length > 0)
-    logger.warn({ plugins: configuration.ignored }, 'Configurations of admission plugins that have none were ignored');
+    logger.warn({ plugins: configuration.ignored }, 'Configurations of admission plugins that take none were ignored');
   const plugins = buildPlugins({
     sources,
     clock,

@@ -33,6 +33,7 @@ export function conversionCalls({ sources, dialer, metrics, clock }: Parts): Cal
   };
 }
 
+/** Starts the registration of APIServices as well. Everything stops with the signal of the parts. */
 export function createAggregator(parts: Parts): Aggregator {
   const { sources, clients, clock, logger, security, metrics, dialer, signal } = parts;
   const client = clients.as(SYSTEM_USER.name, { groups: [MASTERS], fieldManager: 'kube-aggregator' });
@@ -52,7 +53,7 @@ export function createAggregator(parts: Parts): Aggregator {
       const { frontProxyClient } = security.pki.material();
       return { cert: frontProxyClient.certificatePem, key: frontProxyClient.privateKeyPem };
     },
-    fetchJson: (target, path, headers, maxBytes) => fetchAggregated(dialer, target, path, headers, maxBytes),
+    fetchJson: (target, path, headers, maxBytes) => fetchAggregated(dialer, target, { path, headers, maxBytes }),
     checkOpenApi: checkEncodable,
   });
 }

@@ -10,7 +10,7 @@ import type { ResourceCatalog } from '../model/rest.ts';
 import { SYSTEM_FIELD_MANAGER, SYSTEM_USER } from '../model/system-user.ts';
 import { createDirectClient } from '../server/direct-client.ts';
 
-export interface ClientOptions {
+interface ClientOptions {
   /** The groups beside `system:authenticated`. */
   readonly groups?: readonly string[];
   /** The name of the user by default. */
@@ -19,21 +19,24 @@ export interface ClientOptions {
   readonly shared?: boolean;
 }
 
+/** The group of the clients that may do everything. */
 export const MASTERS = 'system:masters';
 
+/** Clients by user. Each passes the same checks as a client over the network. */
 export interface Clients {
   /** The API server itself. */
   readonly system: Client;
   as(user: string, options?: ClientOptions): Client;
 }
 
-export interface ClientsOptions {
+interface ClientsOptions {
   readonly catalog: ResourceCatalog;
   readonly authorizer: Authorizer;
   readonly clock: Clock;
   readonly turns: LoopTurns;
 }
 
+/** The clients can be created before the control plane serves writes. */
 export function createClients(options: ClientsOptions): Clients {
   const as: Clients['as'] = (name, { groups = [], fieldManager = name, shared = false } = {}) =>
     createDirectClient({

@@ -100,7 +100,7 @@ async function keep(parts: FlowControlParts, { control, metrics, configure }: Ke
       await configure();
     } catch (error) {
       if (signal.aborted) return;
-      parts.logger.warn({ err: error }, 'Flow control objects could not be kept');
+      parts.logger.warn({ err: error }, 'Flow control objects could not be updated');
     }
   }
 }

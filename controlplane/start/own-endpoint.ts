@@ -4,7 +4,7 @@ import { hostAddresses } from './host-address.ts';
 
 const SERVICE_PORT = 443;
 
-export interface OwnEndpointOptions {
+interface OwnEndpointOptions {
   /** `--secure-port`, until the server listens. */
   readonly port: number;
   /** Addresses such as that of `--advertise-address`, in addition to the addresses of the host. */
@@ -13,6 +13,7 @@ export interface OwnEndpointOptions {
   readonly serviceIp: string | undefined;
 }
 
+/** The port is known once the server listens. */
 export class OwnEndpoint {
   readonly #addresses: ReadonlySet<string>;
   readonly #service: string | undefined;

@@ -4,12 +4,14 @@ import { type Sources, sourcesFromCatalog } from '../readers/sources.ts';
 import type { Setting } from './setting.ts';
 import type { StoresPhase } from './stores.ts';
 
+/** What this phase adds for the phases after it. */
 export interface ReadersPhase {
   readonly sources: Sources;
   /** The custom resources that are served. They are added when the control plane serves. */
   readonly definitions: ServedDefinitions;
 }
 
+/** Starts no informer: each starts with the first reader of its resource. */
 export function openReaders({ clock, logger, signal }: Setting, { registry }: StoresPhase): ReadersPhase {
   return {
     sources: sourcesFromCatalog(registry.catalog, { clock, logger, signal }),

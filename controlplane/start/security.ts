@@ -37,7 +37,7 @@ import type { Setting } from './setting.ts';
 import type { StoresPhase } from './stores.ts';
 import { StartError } from '../model/start-error.ts';
 
-export interface Security {
+interface Security {
   readonly pki: Pki;
   readonly authenticators: Authenticators;
   readonly authorizers: Authorizers;
@@ -49,6 +49,7 @@ export interface Security {
   readonly agentCredentials: () => AgentCredentials;
 }
 
+/** What this phase adds for the phases after it. */
 export interface SecurityPhase {
   readonly security: Security;
   readonly clients: Clients;
@@ -118,7 +119,7 @@ function caBundle({ clock, logger }: Setting, file: string, ownPem: string): CaB
 }
 
 /** `--kubelet-client-certificate` and the flags beside it. The files are read again when they change. */
-export function agentCredentialsOf(
+function agentCredentialsOf(
   { flags, clock, logger }: Pick<Setting, 'flags' | 'clock' | 'logger'>,
   pki: Pick<Pki, 'material'>,
 ): () => AgentCredentials {
@@ -306,4 +307,4 @@ function oidcOptions(flags: ControlPlaneFlags): JwtSettings {
   };
 }
 
-export const pkiDirectory = (dataDirectory: string): string => join(dataDirectory, 'pki');
+const pkiDirectory = (dataDirectory: string): string => join(dataDirectory, 'pki');

@@ -9,10 +9,11 @@ import { storageBackendOf } from '../options/storage.ts';
 import { servicePortsOf } from './stores.ts';
 import { registerStorageMetrics } from './storage-metrics.ts';
 
-export interface ServerMetrics {
+interface ServerMetrics {
   onHandshakeError(): void;
 }
 
+/** Returns the metrics that other parts count. */
 export function registerServerMetrics(
   { metrics, clock, storage, flags, directory, registry }: Parts,
   build: BuildInfo,

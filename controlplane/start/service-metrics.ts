@@ -7,10 +7,11 @@ import { ServiceRanges, type ServiceRangesOptions } from '../registry/kinds/core
 import { portsOf, type Service } from '../registry/kinds/core/service-types.ts';
 import { selectionOf } from '../storage/selection.ts';
 
-export interface ServiceMetricsOptions extends ServiceRangesOptions {
+interface ServiceMetricsOptions extends ServiceRangesOptions {
   readonly nodePorts: { readonly from: number; readonly to: number };
 }
 
+/** The names and help texts are those of kube-apiserver. */
 export function registerServiceMetrics(metrics: MetricsRegistry, options: ServiceMetricsOptions): void {
   const gauge = (name: string, help: string, labels: readonly string[] = []) => metrics.gauge({ name, help, labels });
   const allocatedIps = gauge(

@@ -10,6 +10,7 @@ import type { Closing } from './close-all.ts';
 import type { OwnEndpoint } from './own-endpoint.ts';
 import type { StartHooks } from './start-hooks.ts';
 
+/** What is known before anything is opened. */
 export interface Setting {
   readonly flags: ControlPlaneFlags;
   readonly clock: Clock;

@@ -3,12 +3,13 @@ import { statSync } from 'node:fs';
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import type { Storage } from '../storage/storage.ts';
 
-export interface StorageFigures {
+interface StorageFigures {
   readonly storage: Pick<Storage, 'counts'>;
   /** Empty if nothing is kept on disk. */
   readonly file: string;
 }
 
+/** The names and help texts are those of kube-apiserver. */
 export function registerStorageMetrics(metrics: MetricsRegistry, { storage, file }: StorageFigures): void {
   const stored = metrics.gauge({
     name: 'apiserver_storage_objects',

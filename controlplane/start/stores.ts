@@ -19,6 +19,7 @@ import type { Setting } from './setting.ts';
 /** Twice the write-ahead log between two checkpoints. */
 const DISK_RESERVE_BYTES = 16 * 1024 * 1024;
 
+/** What this phase adds for the phases after it. */
 export interface StoresPhase {
   /** The data directory. */
   readonly directory: string;
@@ -28,6 +29,7 @@ export interface StoresPhase {
   readonly registry: Registry;
 }
 
+/** Rejects with a `StorageError` of code `locked` if another process has the data directory. */
 export async function openStores(setting: Setting): Promise<StoresPhase> {
   const { flags, clock, logger, schema, onClose } = setting;
   const directory = await prepareDirectory(setting);

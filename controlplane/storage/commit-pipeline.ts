@@ -15,7 +15,7 @@ import type { StorageHealth } from './storage-health.ts';
 import { isStorageError, StorageError } from './storage.ts';
 import { WriteQueue, type PendingWrite, type RequestedWrite } from './write-queue.ts';
 
-export interface CommitPipelineOptions {
+interface CommitPipelineOptions {
   readonly backend: LogBackend | undefined;
   readonly health: StorageHealth;
   /** Adds a durable record to the versions. */
@@ -24,6 +24,7 @@ export interface CommitPipelineOptions {
   readonly notify: (changes: readonly VersionChange[]) => void;
 }
 
+/** At most one group is being committed. A failed group fails all of its writers. */
 export class CommitPipeline {
   readonly #options: CommitPipelineOptions;
   readonly #queue = new WriteQueue();

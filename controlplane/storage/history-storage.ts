@@ -8,6 +8,7 @@ import type { ResourceVersions } from './resource-versions.ts';
 import { RevisionHistory } from './revision-history.ts';
 import type { StorageList, StorageWatch, StoredValue, WatchObserver } from './storage.ts';
 
+/** What the two storages share. */
 export interface HistoryStorageOptions {
   readonly logger: Logger;
   readonly stamp?: Stamp | undefined;
@@ -15,6 +16,7 @@ export interface HistoryStorageOptions {
   readonly onWatchFailed?: ((resource: string) => void) | undefined;
 }
 
+/** Implements reads, watches and the closing of watches; subclasses add writes. */
 export abstract class HistoryStorage {
   protected readonly history: RevisionHistory;
   readonly #logger: Logger;

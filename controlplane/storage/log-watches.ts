@@ -14,6 +14,7 @@ interface LogWatch {
   remove(): void;
 }
 
+/** A watch whose observer throws is closed; the others get their events. */
 export class LogWatches {
   /** The watches by prefix, if the prefix is exactly a resource. */
   readonly #ofResource = new Map<string, Set<LogWatch>>();

@@ -5,6 +5,7 @@
  */
 import { SortedKeys } from './sorted-keys.ts';
 
+/** The current or a former value of a key. */
 export interface StoredValue {
   readonly key: string;
   readonly value: Buffer;
@@ -58,6 +59,7 @@ export function costOf({ previous }: VersionChange): number {
   return CHANGE_BYTES + (previous?.value.length ?? 0);
 }
 
+/** Reads show the newest entered state; the past is readable down to the compacted revision. */
 export class ResourceVersions {
   readonly #current = new Map<string, StoredVersion>();
   readonly #keys = new SortedKeys();

@@ -17,7 +17,7 @@ import {
 } from './storage.ts';
 import { VersionStore } from './version-store.ts';
 
-export interface RevisionHistoryOptions {
+interface RevisionHistoryOptions {
   readonly firstRevision: number;
   readonly stamp: Stamp | undefined;
   /** Called with the error that the observer of a watch throws. */
@@ -27,6 +27,7 @@ export interface RevisionHistoryOptions {
 /** The number of revisions that are dropped in one turn of the event loop, which takes a few milliseconds. */
 const STEP_REVISIONS = 5000;
 
+/** Everything in it is synchronous: who reads in one turn of the event loop sees one state. */
 export class RevisionHistory {
   readonly #versions = new VersionStore();
   readonly #watches: LogWatches;

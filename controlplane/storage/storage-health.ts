@@ -9,7 +9,7 @@ import type { Clock, Timer } from '../../api/machinery/clock.ts';
 import type { LogBackend } from './log-backend.ts';
 import { isStorageError, StorageError } from './storage.ts';
 
-export interface StorageHealthOptions {
+interface StorageHealthOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly backend: LogBackend | undefined;
@@ -23,6 +23,7 @@ const PROBE_MS = 5000;
 /** The time that kube-apiserver waits for etcd in a health check. */
 const ANSWER_MS = 2000;
 
+/** The storage reports the outcome of each write to it. */
 export class StorageHealth {
   readonly #options: StorageHealthOptions;
   #failure: Error | undefined;

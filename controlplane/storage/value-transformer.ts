@@ -3,11 +3,13 @@
  * it.
  */
 
+/** A value in its stored form. */
 export interface KeptValue {
   readonly key: string;
   readonly value: Buffer;
 }
 
+/** Encrypts and decrypts; a storage without one stores values as they are. */
 export interface ValueTransformer {
   /**
    * Returns the stored form. Throws if the value cannot be encrypted, and then nothing is written. `context` is authenticated
@@ -22,6 +24,7 @@ export interface ValueTransformer {
 
 const MARK = Buffer.from('k8s:enc:');
 
+/** Whether the stored form begins with the mark of encrypted values. */
 export const isSealed = (kept: Buffer): boolean =>
   kept.length >= MARK.length && kept.compare(MARK, 0, MARK.length, 0, MARK.length) === 0;
 

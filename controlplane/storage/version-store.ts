@@ -2,6 +2,7 @@
 import type { LogRecord } from './log-backend.ts';
 import { costOf, ResourceVersions, StoredVersion, VersionChange } from './resource-versions.ts';
 
+/** A resource comes into being with its first read or write. */
 export class VersionStore {
   /** The versions by `/<group>/<resource>/`. */
   readonly #resources = new Map<string, ResourceVersions>();

@@ -12,6 +12,7 @@ export interface RequestedWrite {
   readonly expiresAtMs: number | undefined;
 }
 
+/** A write that waits for its commit, and the settlement of its promise. */
 export interface PendingWrite extends RequestedWrite {
   /** The number of following writes in the queue that belong to the same transaction. */
   readonly joinedWrites: number;
@@ -25,6 +26,7 @@ const COMMIT_RECORDS = 2000;
  */
 const COMMIT_BYTES = 4 * 1024 * 1024;
 
+/** Takes writes in any number; only commits empty it. */
 export class WriteQueue {
   #waiting: PendingWrite[] = [];
   /** Keys with a running write, with a promise that settles with the write. */

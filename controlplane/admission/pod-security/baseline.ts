@@ -30,6 +30,7 @@ const DEFAULT_CAPABILITIES = new Set([
   'SYS_CHROOT',
 ]);
 
+/** Allows RuntimeDefault and Localhost, in fields and in the annotations of older releases. */
 export const appArmorProfile: Check = ({ metadata, spec }) => {
   const isBad = (type: string | undefined): type is string =>
     type !== undefined && type !== 'RuntimeDefault' && type !== 'Localhost';
@@ -62,6 +63,7 @@ export const appArmorProfile: Check = ({ metadata, spec }) => {
   };
 };
 
+/** Allows containers to add only the capabilities that container runtimes grant by default. */
 export const baselineCapabilities: Check = ({ spec }) => {
   const values: string[] = [];
   const containers = namesOf(spec, (container) => {
@@ -76,6 +78,7 @@ export const baselineCapabilities: Check = ({ spec }) => {
   };
 };
 
+/** Forbids hostNetwork, hostPID and hostIPC. */
 export const hostNamespaces: Check = ({ spec }) => {
   const set = (['hostNetwork', 'hostPID', 'hostIPC'] as const).filter((field) => spec[field] === true);
   return set.length === 0
@@ -83,6 +86,7 @@ export const hostNamespaces: Check = ({ spec }) => {
     : { reason: 'host namespaces', detail: set.map((field) => `${field}=true`).join(', ') };
 };
 
+/** Forbids volumes of type hostPath. */
 export const hostPathVolumes: Check = ({ spec }) => {
   const names = (spec.volumes ?? [])
     .filter((volume) => volume.hostPath !== undefined && volume.hostPath !== null)
@@ -92,6 +96,7 @@ export const hostPathVolumes: Check = ({ spec }) => {
     : { reason: 'hostPath volumes', detail: `${plural(names.length, 'volume')} ${quoted(names)}` };
 };
 
+/** Forbids host ports other than 0. */
 export const hostPorts: Check = ({ spec }) => {
   const ports: string[] = [];
   const containers = namesOf(spec, (container) => {
@@ -122,6 +127,7 @@ function probeHosts(container: Container): string[] {
     .filter((host): host is string => host !== undefined && host !== null && host !== '');
 }
 
+/** Forbids hosts in probes and lifecycle hooks, from v1.34 on. */
 export const probeAndLifecycleHosts: Check = ({ spec, minor }) => {
   if (minor < 34) return undefined;
   const hosts: string[] = [];
@@ -139,12 +145,14 @@ export const probeAndLifecycleHosts: Check = ({ spec, minor }) => {
   };
 };
 
+/** Forbids privileged containers. */
 export const privileged: Check = ({ spec }) => {
   const containers = namesOf(spec, (container) => container.securityContext?.privileged === true);
   if (containers.length === 0) return undefined;
   return { reason: 'privileged', detail: `${containerList(containers)} must not set securityContext.privileged=true` };
 };
 
+/** Forbids any `procMount` but Default; from v1.35 on, a pod with a user namespace of its own may have another. */
 export const procMount: Check = ({ spec, minor }) => {
   // A pod with its own user namespace may have an unmasked /proc.
   if (minor >= 35 && spec.hostUsers === false) return undefined;
@@ -162,6 +170,7 @@ export const procMount: Check = ({ spec, minor }) => {
   };
 };
 
+/** Allows the types of containers alone, and neither user nor role. */
 export const seLinuxOptions: Check = ({ spec, minor }) => {
   const allowed = new Set([
     '',
@@ -221,6 +230,7 @@ const seccompAnnotations: Check = ({ metadata, spec }) => {
   return { reason: 'seccompProfile', detail: `forbidden ${plural(list.length, 'annotation')} ${list.join(', ')}` };
 };
 
+/** Allows RuntimeDefault and Localhost, or no profile; reads annotations before v1.19. */
 export const baselineSeccomp: Check = (input) => {
   const { spec, minor } = input;
   if (minor < 19) return seccompAnnotations(input);
@@ -261,6 +271,7 @@ const SYSCTLS: ReadonlyMap<string, number> = new Map(
   }),
 );
 
+/** Allows the namespaced sysctls that each version lists as safe. */
 export const sysctls: Check = ({ spec, minor }) => {
   const bad = (spec.securityContext?.sysctls ?? [])
     .map((one) => one.name)
@@ -268,6 +279,7 @@ export const sysctls: Check = ({ spec, minor }) => {
   return bad.length === 0 ? undefined : { reason: 'forbidden sysctls', detail: bad.join(', ') };
 };
 
+/** Forbids HostProcess containers of Windows. */
 export const windowsHostProcess: Check = ({ spec }) => {
   const pod = spec.securityContext?.windowsOptions?.hostProcess === true;
   const who = setters(

@@ -3,21 +3,25 @@ import { quoteText } from '../../../api/meta/quote.ts';
 import type { Pod } from '../../../api/machinery/kinds.ts';
 import type { PodSpec } from '../pod-attributes.ts';
 
+/** One violated control, as the message of a refusal lists it: `reason (detail)`. */
 export interface Violation {
   readonly reason: string;
   /** Empty if the reason is complete. */
   readonly detail: string;
 }
 
+/** A regular, init or ephemeral container. */
 export type Container = PodSpec['containers'][number];
 
+/** What a check reads of a pod or of a pod template. */
 export interface CheckInput {
   readonly metadata: Pod['metadata'];
   readonly spec: PodSpec;
-  /** The name in the Pod Security Standards. */
+  /** The minor version of Kubernetes whose standards apply; infinite for `latest`. */
   readonly minor: number;
 }
 
+/** A check is pure. It returns undefined if the pod complies with the control. */
 export type Check = (input: CheckInput) => Violation | undefined;
 
 /** Init containers come first, in kube-apiserver's order. */
@@ -25,14 +29,17 @@ export function allContainers(spec: PodSpec): Container[] {
   return [...(spec.initContainers ?? []), ...spec.containers, ...((spec.ephemeralContainers ?? []) as Container[])];
 }
 
+/** The names of all containers that match, ephemeral ones included, in the order of the specification. */
 export function namesOf(spec: PodSpec, matches: (container: Container) => boolean): string[] {
   return allContainers(spec)
     .filter(matches)
     .map((container) => container.name);
 }
 
+/** Chooses the noun's form by the count, for messages. */
 export const plural = (count: number, one: string, many = `${one}s`): string => (count === 1 ? one : many);
 
+/** Quotes each value and joins them by a comma, as Go's `%q` does. */
 export const quoted = (values: readonly string[]): string => values.map((value) => quoteText(value)).join(', ');
 
 /** `container "a"`, `containers "a", "b"` */
@@ -44,6 +51,8 @@ export function setters(pod: boolean, containers: readonly string[]): string[] {
   return [...(pod ? ['pod'] : []), ...(containers.length > 0 ? [containerList(containers)] : [])];
 }
 
+/** Whether the pod says that it runs on Windows, which exempts it from several controls of the restricted level since v1.25. */
 export const isWindows = (spec: PodSpec): boolean => spec.os?.name === 'windows';
 
+/** Removes duplicates and sorts, as messages list values. */
 export const unique = (values: readonly string[]): string[] => [...new Set(values)].sort();

@@ -1,6 +1,7 @@
 /** Checks that the restricted level adds, in the order in which violations are listed. */
 import { containerList, isWindows, namesOf, plural, quoted, setters, unique, type Check } from './check.ts';
 
+/** Requires `allowPrivilegeEscalation: false` of each container, from v1.8 on. */
 export const allowPrivilegeEscalation: Check = ({ spec, minor }) => {
   if (minor < 8 || (minor >= 25 && isWindows(spec))) return undefined;
   const containers = namesOf(spec, (container) => container.securityContext?.allowPrivilegeEscalation !== false);
@@ -11,6 +12,7 @@ export const allowPrivilegeEscalation: Check = ({ spec, minor }) => {
   };
 };
 
+/** Requires containers to drop ALL, and allows them to add NET_BIND_SERVICE alone, from v1.22 on. */
 export const restrictedCapabilities: Check = ({ spec, minor }) => {
   if (minor < 22 || (minor >= 25 && isWindows(spec))) return undefined;
   const values: string[] = [];
@@ -43,6 +45,7 @@ const ALLOWED_VOLUMES = new Set([
   'secret',
 ]);
 
+/** Allows only the types of volumes that the restricted level lists. */
 export const restrictedVolumes: Check = ({ spec }) => {
   const types: string[] = [];
   const names = (spec.volumes ?? [])
@@ -62,6 +65,7 @@ export const restrictedVolumes: Check = ({ spec }) => {
   };
 };
 
+/** Requires `runAsNonRoot: true` of the pod or of each container; from v1.35 on a user namespace suffices. */
 export const runAsNonRoot: Check = ({ spec, minor }) => {
   if (minor >= 35 && spec.hostUsers === false) return undefined;
   const pod = spec.securityContext?.runAsNonRoot ?? undefined;
@@ -76,6 +80,7 @@ export const runAsNonRoot: Check = ({ spec, minor }) => {
     : { reason, detail: `pod or ${containerList(implicit)} must set securityContext.runAsNonRoot=true` };
 };
 
+/** Forbids the user 0, from v1.23 on. */
 export const runAsUser: Check = ({ spec, minor }) => {
   if (minor < 23 || (minor >= 35 && spec.hostUsers === false)) return undefined;
   const who = setters(
@@ -87,6 +92,7 @@ export const runAsUser: Check = ({ spec, minor }) => {
     : { reason: 'runAsUser=0', detail: `${who.join(' and ')} must not set runAsUser=0` };
 };
 
+/** Requires RuntimeDefault or Localhost of the pod or of each container, from v1.19 on. */
 export const restrictedSeccomp: Check = ({ spec, minor }) => {
   if (minor < 19 || (minor >= 25 && isWindows(spec))) return undefined;
   const isGood = (type: string): boolean => type === 'RuntimeDefault' || type === 'Localhost';

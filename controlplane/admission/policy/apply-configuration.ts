@@ -2,6 +2,7 @@
  * Checks the apply configuration that a mutating policy's expression returns: it must be an `Object{…}` with inner types named
  * after their paths, its fields must be fields of the kind, and it must not contain parts of atomic fields.
  */
+import { isJsonObject } from '../../../api/meta/json-object.ts';
 import { quoteText } from '../../../api/meta/quote.ts';
 import {
   adapt,
@@ -13,11 +14,12 @@ import {
   toJson,
   typeNameOf,
 } from '../../../api/cel/values.ts';
-import { isObject, mergeTypeOf } from '../../../api/codec/structured-merge/merge-types.ts';
+import { mergeTypeOf } from '../../../api/codec/structured-merge/merge-types.ts';
 import { typeErrors } from '../../../api/codec/structured-merge/typed-value.ts';
 import type { JsonValue } from '../../../api/meta/object.ts';
 import type { StructType, TypeNode } from '../../../api/schema/schema.ts';
 
+/** An apply configuration as plain JSON. */
 export interface Configuration {
   readonly value: JsonValue;
   /** Fields that are set to `optional.none()` or null are removed. */
@@ -31,7 +33,7 @@ export function configurationOf(made: CelValue, struct: StructType | undefined):
   }
   const removed: string[][] = [];
   const value = plain(made, [], removed);
-  if (struct === undefined || !isObject(value)) return { value, removed };
+  if (struct === undefined || !isJsonObject(value)) return { value, removed };
   const unknown: string[] = [];
   const atomic: string[] = [];
   const { apiVersion: _apiVersion, kind: _kind, ...members } = value;
@@ -93,22 +95,22 @@ function inspectStruct(
       continue;
     }
     const ownType = field.type.kind === 'struct' ? field.type.struct.mapType : undefined;
-    if (isObject(inner) && (field.mapType ?? ownType) === 'atomic') found.atomic.push(at);
+    if (isJsonObject(inner) && (field.mapType ?? ownType) === 'atomic') found.atomic.push(at);
     if (Array.isArray(inner) && (field.listType ?? 'atomic') === 'atomic') found.atomic.push(at);
     inspect(field.type, inner, at, found);
   }
 }
 
 function inspect(type: TypeNode, value: JsonValue, path: string, found: Found): void {
-  if (type.kind === 'struct' && isObject(value)) inspectStruct(type.struct, value, path, found);
+  if (type.kind === 'struct' && isJsonObject(value)) inspectStruct(type.struct, value, path, found);
   else if (type.kind === 'list' && Array.isArray(value)) {
     value.forEach((item, index) => {
       const at = `${path}[${index}]`;
-      const isAtomic = type.items.kind === 'struct' && type.items.struct.mapType === 'atomic' && isObject(item);
+      const isAtomic = type.items.kind === 'struct' && type.items.struct.mapType === 'atomic' && isJsonObject(item);
       if (isAtomic) found.atomic.push(at);
       inspect(type.items, item, at, found);
     });
-  } else if (type.kind === 'map' && isObject(value)) {
+  } else if (type.kind === 'map' && isJsonObject(value)) {
     for (const [key, inner] of Object.entries(value)) {
       if (inner !== undefined) inspect(type.values, inner, `${path}.${key}`, found);
     }

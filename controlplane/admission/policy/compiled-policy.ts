@@ -7,6 +7,7 @@ import { CelError, type CelValue, CostExceeded } from '../../../api/cel/values.t
 import { ADMISSION_VARIABLES, type Bindings, Expression, LazyVariables } from './expressions.ts';
 import type { Policy } from './policy-types.ts';
 
+/** One validation of a policy; `index` is its place in the specification, which messages name. */
 export interface CompiledValidation {
   readonly index: number;
   readonly expression: Expression;
@@ -15,11 +16,13 @@ export interface CompiledValidation {
   readonly reason: string;
 }
 
+/** One mutation of a policy; the patch type says what the expression returns. */
 export interface CompiledMutation {
   readonly patchType: string;
   readonly expression: Expression;
 }
 
+/** The expressions of a policy, compiled with the types of its variables. */
 export interface CompiledPolicy {
   readonly name: string;
   readonly failsClosed: boolean;
@@ -32,6 +35,7 @@ export interface CompiledPolicy {
 
 const compiled = new WeakMap<Policy, CompiledPolicy>();
 
+/** Compiles the policy at its first use; another version of it is another object, which is compiled anew. */
 export function compiledPolicy(policy: Policy): CompiledPolicy {
   let known = compiled.get(policy);
   if (known === undefined) {

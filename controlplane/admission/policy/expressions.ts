@@ -36,6 +36,7 @@ export interface RequestView {
   readonly oldObject: KubeObject | undefined;
 }
 
+/** The declared types of the variables. `variables` is declared per policy, since it has the policy's own members. */
 export const ADMISSION_VARIABLES: Readonly<Record<string, CelType>> = {
   object: dyn,
   oldObject: dyn,
@@ -92,6 +93,7 @@ export class Expression {
   }
 }
 
+/** An expression that does not compile, fails, or exceeds its cost. The failure policy decides what follows. */
 export class ExpressionError extends Error {}
 
 /** All requests share the slice, because they share the event loop. */
@@ -220,6 +222,7 @@ function decide(
   return decision instanceof Promise ? decision.then(shown) : shown(decision);
 }
 
+/** A match condition or a variable of a policy. */
 export interface NamedCondition {
   readonly name: string;
   readonly expression: string;

@@ -9,6 +9,7 @@ import { isExempt, isReview, type MatchInput, matchWebhook, type Webhook } from 
 import type { VersionConversion } from './request-view.ts';
 import type { MatchResources, Policy, PolicyBinding } from './policy-types.ts';
 
+/** Where a kind of policies is read from. `policies` and `bindings` are of the same kind, validating or mutating. */
 export interface PolicySourceOptions {
   readonly sources: Sources;
   readonly conversion: VersionConversion;
@@ -40,6 +41,7 @@ export class ParamsError extends Error {
   }
 }
 
+/** Keeps the policies with their bindings sorted until either changes. */
 export class PolicySource {
   readonly #options: PolicySourceOptions;
   readonly #policies: Source<Policy>;

@@ -4,14 +4,17 @@ import type { GroupVersionResource, KubeObject } from '../../../api/meta/object.
 import type { MutatingWebhookConfiguration } from '../../../api/machinery/kinds.ts';
 import type { AdmissionAttributes } from '../admission.ts';
 
+/** A webhook of either plugin; the validating kind lacks the reinvocation policy. */
 export type Webhook = NonNullable<MutatingWebhookConfiguration['webhooks']>[number];
 type Rule = NonNullable<Webhook['rules']>[number];
 
+/** A webhook with the name of the configuration that has it. */
 export interface RegisteredWebhook {
   readonly configuration: string;
   readonly webhook: Webhook;
 }
 
+/** What the selection reads of a request. */
 export interface MatchInput {
   readonly attributes: AdmissionAttributes;
   /** Whether the resource is namespaced; false for a Namespace. */
@@ -41,10 +44,12 @@ const EXEMPT = new Set([
   'mutatingadmissionpolicybindings',
 ]);
 
+/** Webhooks are not called for their own configurations and for policies, so that a broken webhook can be repaired. */
 export function isExempt({ resource }: AdmissionAttributes): boolean {
   return resource.group === 'admissionregistration.k8s.io' && EXEMPT.has(resource.resource);
 }
 
+/** Whether the resource is a review, such as SubjectAccessReview, which is answered and not stored. */
 export const isReview = ({ resource }: AdmissionAttributes): boolean =>
   REVIEWS.has(`${resource.group}/${resource.resource}`);
 

@@ -21,6 +21,7 @@ import { isExempt, isReview, matchWebhook, type RegisteredWebhook, type Webhook 
 import { viewOf, type VersionConversion } from '../policy/request-view.ts';
 import type { ReviewView } from './review.ts';
 
+/** What both plugins need; `mutatingWebhooks` alone uses `reinvoke`. */
 export interface WebhooksOptions {
   readonly sources: Sources;
   readonly client: WebhookClient;
@@ -35,6 +36,7 @@ export interface WebhooksOptions {
   readonly reinvoke?: (attributes: AdmissionAttributes, signal: AbortSignal) => Promise<void>;
 }
 
+/** A webhook configuration of either plugin. */
 export type Configuration = MutatingWebhookConfiguration | ValidatingWebhookConfiguration;
 
 /** Webhooks sorted by the name of their configuration, flattened again only when one changes. */
@@ -60,7 +62,7 @@ class Registered {
   }
 }
 
-export interface Match {
+interface Match {
   readonly registered: RegisteredWebhook;
   readonly as: GroupVersionResource;
 }
@@ -89,6 +91,7 @@ class Views {
   }
 }
 
+/** Selects the webhooks of a request and converts its object; subclasses decide in which order they are called. */
 export abstract class WebhookPlugin {
   protected readonly options: WebhooksOptions;
   protected readonly dispatcher: Dispatcher;
@@ -179,6 +182,7 @@ class ValidatingPlugin extends WebhookPlugin implements AdmissionPlugin {
   }
 }
 
+/** Its validating step calls all matching webhooks in parallel, and reports the refusal of the first of them by name. */
 export function validatingWebhooks(options: WebhooksOptions): AdmissionPlugin {
   return new ValidatingPlugin(
     'validating',

@@ -19,6 +19,7 @@ function aggregatedRules(role: ClusterRole, all: readonly ClusterRole[]): NonNul
   return rules;
 }
 
+/** Writes a role only if its rules differ. */
 export const runClusterRoleAggregation: RunController = (environment, signal) => {
   const { client, informers } = environment;
   const roles = informers.for(clusterRoles);

@@ -12,6 +12,7 @@ interface Entry {
   readonly atMs: number;
 }
 
+/** Keeps the failures by key in memory. */
 export class FailureBackOff {
   readonly #clock: Clock;
   readonly #entries = new Map<string, Entry>();

@@ -7,23 +7,25 @@ import { formatTime } from '../../../api/machinery/clock.ts';
 import type { Deployment, ReplicaSet, Wire } from '../../../api/machinery/kinds.ts';
 import { maxUnavailableOf, sizeOf, totalOf } from './replica-sets.ts';
 
+/** A condition as it is stored. */
 export type DeploymentCondition = Wire<V1DeploymentCondition>;
+/** The status as it is stored. */
 export type DeploymentStatus = Wire<V1DeploymentStatus>;
 
 const NO_DEADLINE = 2 ** 31 - 1;
 
+/** The condition of that type, or undefined. */
 export function conditionOf(status: DeploymentStatus | undefined, type: string): DeploymentCondition | undefined {
   return status?.conditions?.find((condition) => condition.type === type);
 }
 
-export function newCondition(
-  type: string,
-  status: string,
-  reason: string,
-  message: string,
-  nowMs: number,
-): DeploymentCondition {
+/** What a condition says, without its times. */
+type ConditionText = Record<'type' | 'status' | 'reason' | 'message', string>;
+
+/** A condition that changes now. */
+export function newCondition(condition: ConditionText, nowMs: number): DeploymentCondition {
   const now = formatTime(nowMs);
+  const { type, status, reason, message } = condition;
   return { type, status, lastUpdateTime: now, lastTransitionTime: now, reason, message };
 }
 
@@ -41,6 +43,7 @@ export function withCondition(
   return [...conditions.filter((other) => other.type !== condition.type), kept as DeploymentCondition];
 }
 
+/** Pure. Counts all replica sets; `newSet` is undefined before the first one of a template. */
 export function computeStatus(
   deployment: Deployment,
   all: readonly ReplicaSet[],
@@ -54,15 +57,22 @@ export function computeStatus(
   const terminating = totalOf(all, (set) => set.status?.terminatingReplicas ?? 0);
   const unavailable = Math.max(0, totalOf(all, sizeOf) - available);
   const enough = available >= (deployment.spec?.replicas ?? 1) - maxUnavailableOf(deployment);
-  const condition = enough
-    ? newCondition('Available', 'True', 'MinimumReplicasAvailable', 'Deployment has minimum availability.', nowMs)
-    : newCondition(
-        'Available',
-        'False',
-        'MinimumReplicasUnavailable',
-        'Deployment does not have minimum availability.',
-        nowMs,
-      );
+  const condition = newCondition(
+    enough
+      ? {
+          type: 'Available',
+          status: 'True',
+          reason: 'MinimumReplicasAvailable',
+          message: 'Deployment has minimum availability.',
+        }
+      : {
+          type: 'Available',
+          status: 'False',
+          reason: 'MinimumReplicasUnavailable',
+          message: 'Deployment does not have minimum availability.',
+        },
+    nowMs,
+  );
   const collisionCount = deployment.status?.collisionCount;
   return {
     observedGeneration: deployment.metadata.generation ?? 0,
@@ -83,11 +93,13 @@ function positive<T extends Record<string, number>>(counts: T): Partial<T> {
   return Object.fromEntries(Object.entries(counts).filter(([, count]) => count > 0)) as Partial<T>;
 }
 
+/** Whether the rollout may time out. The largest 32-bit number stands for no deadline. */
 export function hasDeadline(deployment: Deployment): boolean {
   const seconds = deployment.spec?.progressDeadlineSeconds;
   return seconds !== undefined && seconds !== NO_DEADLINE;
 }
 
+/** Whether all replicas run the current template and are available. */
 export function isComplete(deployment: Deployment, status: DeploymentStatus): boolean {
   const wanted = deployment.spec?.replicas ?? 1;
   return (
@@ -109,6 +121,7 @@ function isProgressing(before: DeploymentStatus | undefined, now: DeploymentStat
   );
 }
 
+/** Whether the rollout made no progress for `progressDeadlineSeconds`. */
 export function hasTimedOut(deployment: Deployment, status: DeploymentStatus, nowMs: number): boolean {
   const condition = conditionOf(status, 'Progressing');
   if (condition === undefined || condition.reason === 'NewReplicaSetAvailable') return false;
@@ -134,7 +147,7 @@ export function withProgress(
     const subject =
       newSet === undefined ? `Deployment "${deployment.metadata.name}"` : `ReplicaSet "${newSet.metadata.name}"`;
     const progressing = (status: string, reason: string, what: string): DeploymentCondition =>
-      newCondition('Progressing', status, reason, `${subject} ${what}`, nowMs);
+      newCondition({ type: 'Progressing', status, reason, message: `${subject} ${what}` }, nowMs);
     if (isComplete(deployment, computed)) {
       conditions = withCondition(
         conditions,

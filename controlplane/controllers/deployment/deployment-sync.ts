@@ -276,7 +276,7 @@ export class DeploymentSync {
   }
 
   #condition(status: string, reason: string, message: string): DeploymentCondition {
-    return newCondition('Progressing', status, reason, message, this.#environment.clock.now());
+    return newCondition({ type: 'Progressing', status, reason, message }, this.#environment.clock.now());
   }
 
   /** The next write of the status includes it. */

@@ -5,10 +5,14 @@ import type { Deployment, ReplicaSet } from '../../../api/machinery/kinds.ts';
 import type { PodTemplate } from '../pod-control.ts';
 import { equalAs, POD_TEMPLATE } from '../../../api/schema/semantic-equality.ts';
 
+/** The annotation with the number of the rollout. */
 export const REVISION = 'deployment.kubernetes.io/revision';
 const REVISION_HISTORY = 'deployment.kubernetes.io/revision-history';
+/** The annotation with the deployment's replicas, by which a scaled deployment is recognized. */
 export const DESIRED_REPLICAS = 'deployment.kubernetes.io/desired-replicas';
+/** The annotation with the deployment's replicas and surge, for proportional scaling. */
 export const MAX_REPLICAS = 'deployment.kubernetes.io/max-replicas';
+/** The label by which a replica set selects its pods. */
 export const TEMPLATE_HASH = 'pod-template-hash';
 
 const NOT_COPIED = new Set([
@@ -20,6 +24,7 @@ const NOT_COPIED = new Set([
   'deprecated.deployment.rollback.to',
 ]);
 
+/** Whether two templates are semantically equal apart from the label with their hash. */
 export function equalIgnoringHash(a: PodTemplate | undefined, b: PodTemplate | undefined): boolean {
   return equalAs(POD_TEMPLATE, withoutHash(a), withoutHash(b));
 }
@@ -30,6 +35,7 @@ function withoutHash(template: PodTemplate | undefined): unknown {
   return { ...template, metadata: { ...template.metadata, labels } };
 }
 
+/** Orders replica sets from the oldest to the newest; the name decides between equal times. */
 export function byAge(a: ReplicaSet, b: ReplicaSet): number {
   const at = (set: ReplicaSet): number => Date.parse(set.metadata.creationTimestamp ?? '') || 0;
   return at(a) - at(b) || ((a.metadata.name ?? '') < (b.metadata.name ?? '') ? -1 : 1);
@@ -47,18 +53,22 @@ export function revisionOf(object: { metadata: { annotations?: Record<string, st
 
 const parseRevision = (text = ''): bigint => (/^[0-9]+$/.test(text) ? BigInt(text) : 0n);
 
+/** 0 if no replica set has a revision. */
 export function maxRevision(sets: readonly ReplicaSet[]): bigint {
   return sets.map(revisionOf).reduce((most, revision) => (revision > most ? revision : most), 0n);
 }
 
+/** The desired replicas of a replica set; 1 is the default of the API. */
 export function sizeOf(set: ReplicaSet): number {
   return set.spec?.replicas ?? 1;
 }
 
+/** Sums a number over replica sets; missing ones count as 0. */
 export function totalOf(sets: readonly (ReplicaSet | undefined)[], what: (set: ReplicaSet) => number): number {
   return sets.reduce((sum, set) => sum + (set === undefined ? 0 : what(set)), 0);
 }
 
+/** True for a deployment without a strategy as well. */
 export const isRollingUpdate = (deployment: Deployment): boolean => deployment.spec?.strategy?.type !== 'Recreate';
 
 /** The numbers of pods that may be surplus and unavailable; they are never both zero. */
@@ -72,6 +82,7 @@ export function surgeAndUnavailable(deployment: Deployment): { readonly surge: n
   return { surge, unavailable: Math.min(unavailable, replicas) };
 }
 
+/** `maxUnavailable` as a number of pods, with the rounding of Kubernetes. */
 export function maxUnavailableOf(deployment: Deployment): number {
   return surgeAndUnavailable(deployment).unavailable;
 }

@@ -18,6 +18,7 @@ function staleAtMs(pod: Pod): number | undefined {
   return (Date.parse(condition.lastTransitionTime ?? '') || 0) + STALE_AFTER_MS;
 }
 
+/** Waits for each pod by the delay of its key in the queue. */
 export const runStaleDisruptions: RunController = (environment, signal) => {
   const { client, clock, informers } = environment;
   const podCache = informers.for(pods);

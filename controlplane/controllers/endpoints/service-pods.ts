@@ -7,21 +7,26 @@ import type { Pod, Service, Wire } from '../../../api/machinery/kinds.ts';
 import type { ReconcileLoop } from '../controller.ts';
 import { isPodFinished, isPodReady, isPodTerminating } from '../pod-state.ts';
 
+/** A port as it is stored. */
 export type ServicePort = Wire<V1ServicePort>;
 
+/** A service without a selector has endpoints that a user or another controller writes. */
 export function hasSelector(service: Service): boolean {
   return Object.keys(service.spec?.selector ?? {}).length > 0;
 }
 
+/** Whether the service has names and no address of its own. */
 export function isHeadless(service: Service): boolean {
   return service.spec?.clusterIP === 'None';
 }
 
+/** The pods that the selector of the service selects, whatever their state is. */
 export function podsOf(service: Service, pods: Informer<Pod>): Pod[] {
   const selector = selectorOfLabels(service.spec?.selector ?? {});
   return pods.list(service.metadata.namespace ?? '').filter((pod) => selector.matches(pod.metadata.labels));
 }
 
+/** Whether the pod has an address and has not finished. */
 export function belongsToEndpoints(pod: Pod, options: { readonly includeTerminating: boolean }): boolean {
   if (isPodFinished(pod)) return false;
   if ((pod.status?.podIP ?? '') === '' && (pod.status?.podIPs ?? []).length === 0) return false;
@@ -53,6 +58,7 @@ function namedPorts(pod: Pod): ReadonlyMap<string, number> {
   return found;
 }
 
+/** The first address of the pod in that family. */
 export function addressOf(pod: Pod, family: 'IPv4' | 'IPv6'): string | undefined {
   const all = pod.status?.podIPs?.map(({ ip }) => ip) ?? [];
   const addresses = all.length === 0 && pod.status?.podIP !== undefined ? [pod.status.podIP] : all;

@@ -5,24 +5,31 @@ import { ownMember } from '../../../api/meta/own-member.ts';
 import { isPodTerminating, podCondition } from '../pod-state.ts';
 import { finishTime } from './job-back-off.ts';
 
+/** The annotation and label of a pod with its index. */
 export const COMPLETION_INDEX = 'batch.kubernetes.io/job-completion-index';
+/** Keeps a pod until the job has counted it. */
 export const TRACKING_FINALIZER = 'batch.kubernetes.io/job-tracking';
 
-export type FailureAction = 'FailJob' | 'FailIndex' | 'Ignore' | 'Count';
+/** What a rule of the pod failure policy does. */
+type FailureAction = 'FailJob' | 'FailIndex' | 'Ignore' | 'Count';
 
-export interface PolicyMatch {
+/** The action of the first rule that matches a failed pod. */
+interface PolicyMatch {
   readonly action: FailureAction;
   readonly message: string;
 }
 
 /** How often the index of a pod had failed before the pod was created: by failures that count, and by ignored ones. */
 export const INDEX_FAILURES = 'batch.kubernetes.io/job-index-failure-count';
+/** The annotation with how many failures of the index the policy ignored. */
 export const INDEX_IGNORED_FAILURES = 'batch.kubernetes.io/job-index-ignored-failure-count';
 
+/** Whether each pod has an index and each index must succeed once. */
 export function isIndexed(job: Job): boolean {
   return job.spec?.completionMode === 'Indexed';
 }
 
+/** Undefined for a pod without a valid index. */
 export function completionIndexOf(pod: Pod): number | undefined {
   const text = pod.metadata.annotations?.[COMPLETION_INDEX] ?? '';
   return /^[0-9]+$/.test(text) ? Number(text) : undefined;
@@ -48,6 +55,7 @@ export function outcomeOf(pod: Pod, job: Job): 'active' | 'terminating' | 'succe
   return replacesOnlyFailed(job) ? 'terminating' : 'failed';
 }
 
+/** Whether a terminating pod is replaced only once it has failed. */
 export function replacesOnlyFailed(job: Job): boolean {
   return job.spec?.podReplacementPolicy === 'Failed' || job.spec?.podFailurePolicy !== undefined;
 }
@@ -84,6 +92,7 @@ function onConditions(rule: Wire<V1PodFailurePolicyRule>, pod: Pod, index: numbe
   return undefined;
 }
 
+/** The failures of one index so far. */
 export interface IndexFailures {
   readonly counted: number;
   readonly ignored: number;
@@ -160,6 +169,7 @@ export function parseIndexes(text: string | undefined, completions: number): num
   return indexes;
 }
 
+/** The form of the status: `1,3-5,7`, sorted. Two neighbors are separated by a comma. */
 export function formatIndexes(indexes: Iterable<number>): string {
   const sorted = [...new Set(indexes)].toSorted((a, b) => a - b);
   const parts: string[] = [];

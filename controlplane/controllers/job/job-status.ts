@@ -152,15 +152,13 @@ export function computeVerdict(
   return reached ? complete('CompletionsReached', 'Reached expected number of succeeded pods') : undefined;
 }
 
-/** A condition that changes keeps its place. */
+/** Sets a condition. One that changes keeps its place; one that says the same already keeps its times. */
 export function withJobCondition(
   conditions: readonly JobCondition[] | undefined,
-  type: string,
-  status: string,
-  reason: string,
-  message: string,
+  wanted: Record<'type' | 'status' | 'reason' | 'message', string>,
   nowMs: number,
 ): JobCondition[] {
+  const { type, status, reason, message } = wanted;
   const known = conditions?.find((condition) => condition.type === type);
   if (known?.status === status && known.reason === reason && known.message === message) return [...(conditions ?? [])];
   const now = formatTime(nowMs);

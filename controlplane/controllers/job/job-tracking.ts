@@ -25,7 +25,8 @@ import { withJobCondition, type JobStatus, type PodCounts, type Verdict } from '
 
 const TOO_MANY = 'Too many succeeded pods running after completion count reached';
 
-export interface Progress {
+/** A status on its way to the next one. */
+interface Progress {
   /** The next status, without what is counted now. It is changed. */
   readonly status: JobStatus;
   readonly counts: PodCounts;
@@ -40,6 +41,7 @@ export function countable(own: readonly Pod[]): Pod[] {
   return own.filter(isTracked);
 }
 
+/** Its memory of removed finalizers bridges the delay of the informer alone; nothing is lost with it. */
 export class JobTracking {
   readonly #environment: ControllerEnvironment;
   /** The uids of pods whose finalizer was removed. The informer may show it for a while. */
@@ -71,7 +73,7 @@ export class JobTracking {
   async count(job: Job, own: readonly Pod[], { status, counts, verdict }: Progress): Promise<void> {
     const nowMs = this.#environment.clock.now();
     const setCondition = (type: string, { reason, message }: Verdict): void => {
-      status.conditions = withJobCondition(status.conditions, type, 'True', reason, message, nowMs);
+      status.conditions = withJobCondition(status.conditions, { type, status: 'True', reason, message }, nowMs);
     };
     if (verdict !== undefined) setCondition(verdict.interim, verdict);
     if (isIndexed(job)) {

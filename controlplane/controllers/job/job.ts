@@ -39,6 +39,9 @@ interface Changes {
 
 const NO_CHANGES: Changes = { error: undefined, created: 0, deleted: [] };
 
+const SUSPENDED = { type: 'Suspended', status: 'True', reason: 'JobSuspended', message: 'Job suspended' };
+const RESUMED = { type: 'Suspended', status: 'False', reason: 'JobResumed', message: 'Job resumed' };
+
 /** Reconciles `concurrentJobSyncs` jobs at a time. */
 export const runJobs: RunController = (environment, signal) => new JobController(environment).run(signal);
 
@@ -263,20 +266,13 @@ class JobController {
   #noteSuspension(job: Job, status: JobStatus, suspended: boolean, nowMs: number): void {
     const before = status.conditions?.find(({ type }) => type === 'Suspended')?.status;
     if (suspended && before !== 'True') {
-      status.conditions = withJobCondition(
-        status.conditions,
-        'Suspended',
-        'True',
-        'JobSuspended',
-        'Job suspended',
-        nowMs,
-      );
+      status.conditions = withJobCondition(status.conditions, SUSPENDED, nowMs);
       delete status.startTime;
-      this.#tracking.event(job, 'Normal', 'Suspended', 'Job suspended');
+      this.#tracking.event(job, 'Normal', 'Suspended', SUSPENDED.message);
     } else if (!suspended && before === 'True') {
-      status.conditions = withJobCondition(status.conditions, 'Suspended', 'False', 'JobResumed', 'Job resumed', nowMs);
+      status.conditions = withJobCondition(status.conditions, RESUMED, nowMs);
       status.startTime = formatTime(nowMs);
-      this.#tracking.event(job, 'Normal', 'Resumed', 'Job resumed');
+      this.#tracking.event(job, 'Normal', 'Resumed', RESUMED.message);
     }
   }
 }

@@ -2,15 +2,18 @@
 import type { V1NamespaceCondition } from '@kubernetes/client-node';
 import type { Wire } from '../../../api/machinery/kinds.ts';
 
-export type NamespaceCondition = Wire<V1NamespaceCondition>;
+/** A condition as it is stored. */
+type NamespaceCondition = Wire<V1NamespaceCondition>;
 
-export interface Emptying {
+/** What an attempt to empty the namespace left. */
+interface Emptying {
   /** `pods.` or `jobs.batch`, with the number that remains. */
   readonly remaining: ReadonlyMap<string, number>;
   readonly finalizers: ReadonlyMap<string, number>;
   readonly failures: readonly string[];
 }
 
+/** Pure. `now` is RFC 3339; a condition keeps its time while its status is the same. */
 export function computeConditions(
   previous: readonly NamespaceCondition[],
   emptying: Emptying,

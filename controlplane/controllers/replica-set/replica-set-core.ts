@@ -14,9 +14,11 @@ import {
 /** The maximum number of pods that one reconciliation creates or deletes. */
 export const BURST = 500;
 
+/** The status as it is stored. */
 export type ReplicaStatus = Wire<V1ReplicaSetStatus>;
 
-export interface ReplicaPlan {
+/** How many pods to create, or which to delete. */
+interface ReplicaPlan {
   readonly create: number;
   readonly remove: readonly Pod[];
 }
@@ -46,6 +48,7 @@ export function computeReplicaPlan(options: {
   };
 }
 
+/** What the status is computed from. */
 export interface StatusInput {
   readonly previous: ReplicaStatus | undefined;
   readonly generation: number;
@@ -60,6 +63,7 @@ export interface StatusInput {
   readonly withTerminating: boolean;
 }
 
+/** Pure. The condition ReplicaFailure is there as long as `failure` is. */
 export function computeReplicaStatus(input: StatusInput): ReplicaStatus {
   const active = input.pods.filter(isPodActive);
   const labels = Object.entries(input.templateLabels);

@@ -8,10 +8,13 @@ import { secrets, serviceAccounts } from '../../../api/machinery/resources.ts';
 import { ownMember } from '../../../api/meta/own-member.ts';
 import { ReconcileLoop, splitKey, type RunController } from '../controller.ts';
 
+/** The type of Secrets that get a token. */
 export const TOKEN_SECRET_TYPE = 'kubernetes.io/service-account-token';
+/** The annotation of such a Secret that names its service account. */
 export const ACCOUNT_NAME = 'kubernetes.io/service-account.name';
 const ACCOUNT_UID = 'kubernetes.io/service-account.uid';
 
+/** Signs what a Secret stores. */
 export interface LegacyTokenSigner {
   /** Signs a token without expiry that is bound to the secret. */
   issueLegacy(account: ServiceAccount, secretName: string): string;
@@ -31,6 +34,7 @@ function wantedData(
   return data;
 }
 
+/** Builds the controller for one signing key and CA. */
 export function tokenSecrets(options: {
   readonly signer: LegacyTokenSigner;
   readonly rootCaPem: string;

@@ -3,6 +3,7 @@ import type { PersistentVolume, PersistentVolumeClaim } from '../../../api/machi
 import { compareQuantities, parseQuantity, type Quantity } from '../../../api/meta/quantity.ts';
 import { fromLabelSelector } from '../../../api/meta/selector.ts';
 
+/** The annotation that named the class before the field existed. It outweighs the field. */
 export const BETA_CLASS = 'volume.beta.kubernetes.io/storage-class';
 
 /** `undefined` if the claim names no class; it may get the default class. */

@@ -9,7 +9,8 @@ const IMAGE = 'registry.k8s.io/build-image/debian-base:bookworm-v1.0.6';
 const SCRUB = 'test -e /scrub && find /scrub -mindepth 1 -delete && test -z "$(ls -A /scrub)" || exit 1';
 const TIMEOUT_SECONDS = 60;
 
-export type Recycling = 'scrubbing' | 'scrubbed' | { readonly failed: string };
+/** What became of the pod that deletes the files. */
+type Recycling = 'scrubbing' | 'scrubbed' | { readonly failed: string };
 
 /** Starts the pod or returns its progress; it is called again until the pod has finished. */
 export async function recycle(client: TypedClient, volume: PersistentVolume): Promise<Recycling> {

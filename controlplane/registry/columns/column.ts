@@ -9,6 +9,7 @@ interface Options {
   readonly wide?: boolean;
 }
 
+/** A column of type `string` by default; `wide` ones are shown by `kubectl get -o wide` alone. */
 export function column(name: string, description: TableColumn['description'], options: Options = {}): TableColumn {
   return {
     name,
@@ -25,18 +26,25 @@ export function field(struct: string, name: string): TableColumn['description'] 
 }
 
 const META = 'io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta';
+/** The description of ages, which is that of the field. */
 export const CREATED_TEXT: TableColumn['description'] = { struct: META, field: 'creationTimestamp' };
+/** The description of names, which is that of the field. */
 export const NAME_TEXT: TableColumn['description'] = { struct: META, field: 'name' };
 
+/** The first column of nearly every kind. */
 export const nameColumn: TableColumn = column('Name', NAME_TEXT, { format: 'name' });
+/** The age of the object. */
 export const ageColumn: TableColumn = column('Age', CREATED_TEXT);
 
+/** The cell of a time: its age when the row is read, or `<unknown>`. */
 export function since(time: string | null | undefined): Cell {
   return time === undefined || time === null || time === '' ? '<unknown>' : { sinceMs: Date.parse(time) };
 }
 
+/** The cell of the age of an object. */
 export const age = (object: KubeObject): Cell => since(object.metadata.creationTimestamp);
 
+/** The cell of the name. */
 export const nameOf = (object: KubeObject): string => object.metadata.name ?? '';
 
 /** Returns `<none>` for an empty text. */

@@ -8,6 +8,7 @@ function replicasOf(part: unknown): number {
   return typeof replicas === 'number' ? replicas : 0;
 }
 
+/** The columns do not depend on the workload. */
 export const scaleColumns: TableColumns = {
   columns: [
     column('Name', NAME_TEXT),

@@ -16,6 +16,7 @@ import { dnsLabelErrors, dnsSubdomainErrors, rangeError } from '../../../api/met
 import { equalAs } from '../../../api/schema/semantic-equality.ts';
 import { internalForm } from '../../../api/schema/internal-form.ts';
 
+/** kube-apiserver's text of a field that must not change. */
 export const IMMUTABLE = 'field is immutable';
 
 /** Returns an error for each message about one value. */
@@ -23,25 +24,30 @@ export function invalidFor(field: string, value: unknown, texts: readonly string
   return texts.map((text) => invalid(field, value, text));
 }
 
+/** An absent value is valid. */
 export function nonNegative(field: string, value: number | undefined | null): FieldError[] {
   return value !== undefined && value !== null && value < 0
     ? [invalid(field, value, 'must be greater than or equal to 0')]
     : [];
 }
 
+/** An absent value is valid. */
 export function positive(field: string, value: number | undefined | null): FieldError[] {
   return value !== undefined && value !== null && value <= 0 ? [invalid(field, value, 'must be greater than 0')] : [];
 }
 
+/** Both bounds are valid, and so is an absent value. */
 export function within(field: string, value: number | undefined | null, low: number, high: number): FieldError[] {
   if (value === undefined || value === null || (value >= low && value <= high)) return [];
   return [invalid(field, value, rangeError(low, high))];
 }
 
+/** An absent value is the port 0, which is invalid. */
 export function portNumber(field: string, value: number | undefined | null): FieldError[] {
   return within(field, value ?? 0, 1, 65535);
 }
 
+/** `detail` is appended to the message. */
 export function requiredText(field: string, value: string | undefined | null, detail = ''): FieldError[] {
   return value === undefined || value === null || value === '' ? [required(field, detail)] : [];
 }
@@ -69,18 +75,22 @@ export function immutable(field: string, value: unknown, old: unknown, typeName?
   return equalAs(typeName, value, old) ? [] : [invalid(field, internalForm(typeName, value), IMMUTABLE)];
 }
 
+/** The length counts in bytes of UTF-8. */
 export function maxBytes(field: string, value: string | undefined, max: number): FieldError[] {
   return value !== undefined && Buffer.byteLength(value) > max ? [tooLong(field, max)] : [];
 }
 
+/** An absent list is valid. */
 export function maxItems(field: string, items: readonly unknown[] | undefined, max: number): FieldError[] {
   return items !== undefined && items.length > max ? [tooMany(field, items.length, max)] : [];
 }
 
+/** A name of RFC 1123 without dots. */
 export function dnsLabel(field: string, value: string): FieldError[] {
   return invalidFor(field, value, dnsLabelErrors(value));
 }
 
+/** A name of RFC 1123 with dots. */
 export function dnsSubdomain(field: string, value: string): FieldError[] {
   return invalidFor(field, value, dnsSubdomainErrors(value));
 }

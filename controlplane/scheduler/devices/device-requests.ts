@@ -5,19 +5,24 @@ type DeviceClaim = NonNullable<NonNullable<ResourceClaim['spec']>['devices']>;
 type Request = NonNullable<DeviceClaim['requests']>[number];
 type Exact = NonNullable<Request['exactly']>;
 
+/** The allocation as it is written to the status of the claim. */
 export type DeviceAllocation = NonNullable<NonNullable<ResourceClaim['status']>['allocation']>;
+/** A constraint between the devices of a claim. */
 export type DeviceConstraint = NonNullable<DeviceClaim['constraints']>[number];
 
+/** One way to satisfy a request. */
 export interface DeviceAlternative extends Exact {
   /** The name of the request, or `request/subrequest`. */
   readonly name: string;
 }
 
+/** A request with at least one alternative. */
 export interface DeviceRequest {
   readonly name: string;
   readonly alternatives: readonly DeviceAlternative[];
 }
 
+/** A request with `exactly` has that one alternative. */
 export function requestsOf(claim: ResourceClaim): readonly DeviceRequest[] {
   return (claim.spec?.devices?.requests ?? []).map(({ name, exactly, firstAvailable = [] }) => ({
     name,

@@ -14,6 +14,7 @@ import { SearchBudget } from './search-budget.ts';
 /** The maximum number of pods that may share a claim. */
 const MOST_CONSUMERS = 256;
 
+/** The claims of a pod by what the scheduler has to do. */
 export interface PodDevices {
   readonly allocated: readonly ResourceClaim[];
   /** The claims that the scheduler allocates. */
@@ -100,6 +101,7 @@ export function isUsableOn({ status }: ResourceClaim, node: NodeInfo): boolean {
   return selector === undefined || matchesNodeSelector(selector, node);
 }
 
+/** `allocated` are the keys of the devices that claims hold. The budget is that of the whole decision. */
 export function allocateOn(
   node: NodeInfo,
   open: readonly ResourceClaim[],

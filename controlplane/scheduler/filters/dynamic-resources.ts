@@ -3,6 +3,7 @@ import { allocateOn, devicesOf, isUsableOn } from '../devices/pod-devices.ts';
 import { SearchBudget } from '../devices/search-budget.ts';
 import { unresolvable, type FilterPlugin } from '../plugin.ts';
 
+/** Refuses the pod as a whole if one of its claims cannot be read or allocated anywhere. */
 export const dynamicResources: FilterPlugin = {
   name: 'DynamicResources',
   prepare(pod, cluster) {

@@ -10,6 +10,7 @@ import type { PodInfo } from '../pod-info.ts';
 import { unresolvable, unschedulable, type FilterPlugin, type PodMove, type PreparedFilter } from '../plugin.ts';
 import type { PodTerm } from '../pod-selection.ts';
 
+/** Preparing it visits all nodes and pauses between time slices. */
 export const interPodAffinity: FilterPlugin = {
   name: 'InterPodAffinity',
   async prepare(pod, cluster, slice) {

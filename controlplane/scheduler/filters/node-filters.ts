@@ -4,6 +4,7 @@ import type { HostPort, PodInfo } from '../pod-info.ts';
 import { podSelectsNode, toleratesTaint, type Taint } from '../../../api/kinds/node-selection.ts';
 import { unresolvable, unschedulable, type FilterPlugin, type Rejection } from '../plugin.ts';
 
+/** Rejects nodes that are cordoned, unless the pod tolerates the taint. */
 export const nodeUnschedulable: FilterPlugin = {
   name: 'NodeUnschedulable',
   prepare(pod) {
@@ -16,6 +17,7 @@ export const nodeUnschedulable: FilterPlugin = {
   },
 };
 
+/** Rejects all nodes but the one that `spec.nodeName` names. */
 export const nodeName: FilterPlugin = {
   name: 'NodeName',
   prepare(pod) {
@@ -27,6 +29,7 @@ export const nodeName: FilterPlugin = {
   },
 };
 
+/** Rejects nodes with a NoSchedule or NoExecute taint that the pod does not tolerate. */
 export const taintToleration: FilterPlugin = {
   name: 'TaintToleration',
   prepare(pod) {
@@ -40,6 +43,7 @@ export const taintToleration: FilterPlugin = {
   },
 };
 
+/** Rejects nodes that the node selector or the required node affinity does not match. */
 export const nodeAffinity: FilterPlugin = {
   name: 'NodeAffinity',
   prepare({ pod }) {
@@ -94,6 +98,7 @@ export const nodeDeclaredFeatures: FilterPlugin = {
   },
 };
 
+/** Rejects nodes where a host port of the pod is in use. Evicting pods can help. */
 export const nodePorts: FilterPlugin = {
   name: 'NodePorts',
   prepare(pod) {
@@ -133,6 +138,7 @@ function hasPort(node: NodeInfo, wanted: ReadonlyMap<string, ReadonlySet<string>
   return false;
 }
 
+/** Rejects nodes without room for the requests of the pod, with a reason for each resource. */
 export const nodeResourcesFit: FilterPlugin = {
   name: 'NodeResourcesFit',
   prepare(pod) {

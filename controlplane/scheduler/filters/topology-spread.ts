@@ -17,10 +17,11 @@ import {
   type SchedulingContext,
 } from '../plugin.ts';
 
-export type Constraint = NonNullable<Spec['topologySpreadConstraints']>[number];
+type Constraint = NonNullable<Spec['topologySpreadConstraints']>[number];
 
 const MISMATCH = "node(s) didn't match pod topology spread constraints";
 
+/** A node without the topology key of a constraint is rejected. */
 export const podTopologySpread: FilterPlugin = {
   name: 'PodTopologySpread',
   async prepare(pod, cluster, slice) {
@@ -52,7 +53,7 @@ class SpreadLimits implements PreparedFilter {
 }
 
 /** Counts the matching pods of one constraint by topology value, over the nodes that count. */
-export class Spread {
+class Spread {
   readonly constraint: Constraint;
   readonly selector: Selector;
   readonly counts = new Map<string, number>();
@@ -110,6 +111,7 @@ function smallest(values: Iterable<number>): number {
   return least === Infinity ? 0 : least;
 }
 
+/** Counts the selected pods by topology value for each constraint with that action. */
 export async function spreadsOf(
   pod: PodInfo,
   { cluster, slice }: SchedulingContext,

@@ -102,6 +102,13 @@ async function passed(
 const dialingOf = ({ host, port, service }: AggregatedTarget, dialer: Dialer) =>
   ({ dialer, purpose: 'aggregation', name: service, origin: { secure: true, host, port } }) as const;
 
+interface AggregatedGet {
+  /** Percent-encoded, with its query. */
+  readonly path: string;
+  readonly headers: readonly (readonly [string, string])[];
+  readonly maxBytes: number;
+}
+
 /**
  * Sends a GET for checks, discovery and controllers. Returns the JSON of a response with code 200. Any other response is a
  * `StatusError` with its code, and one with more than `maxBytes` is an error.
@@ -109,9 +116,7 @@ const dialingOf = ({ host, port, service }: AggregatedTarget, dialer: Dialer) =>
 export async function fetchAggregated(
   dialer: Dialer,
   target: AggregatedTarget,
-  path: string,
-  headers: readonly (readonly [string, string])[],
-  maxBytes: number,
+  { path, headers, maxBytes }: AggregatedGet,
 ): Promise<unknown> {
   const message = await requestTarget({
     ...dialingOf(target, dialer),

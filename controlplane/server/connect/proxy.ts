@@ -10,6 +10,7 @@ import { answerHeaders, forwardedHeaders, hostOf, type StrippedHeaders } from '.
 import { HtmlLinks, type ProxiedPlace, throughProxy } from './html-links.ts';
 import { passBody, requestTarget, type OpenTarget } from './passed-response.ts';
 
+/** Resolves when the response has been sent. Headers that identify the client to this server are stripped. */
 export async function proxyRequest(request: ApiRequest, target: OpenTarget, stripped: StrippedHeaders): Promise<void> {
   const { exchange } = request;
   const bare = request.info.parts.length === 3 && !request.rawPath.endsWith('/');

@@ -21,7 +21,8 @@ const ANSWER_TIMEOUT_MS = 30_000;
 /** How long one side may take to end after the other has closed. */
 const LINGER_MS = 5_000;
 
-export interface TunnelTarget extends TargetDialing {
+/** Where the tunnel leads, and the headers that the target receives. */
+interface TunnelTarget extends TargetDialing {
   readonly origin: Origin;
   /** The percent-encoded path and query, which are sent unchanged. */
   readonly target: string;

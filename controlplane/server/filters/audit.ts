@@ -1,6 +1,7 @@
 /** The audit filter, which runs between authentication and impersonation. Without a sink it costs nothing. */
 import type { ApiRequest, Filter } from '../request.ts';
 
+/** The receiver of requests that are audited. */
 export interface AuditSink {
   /**
    * Called once the user is known or refused. The sink sets `request.audited` to record later stages. If it returns a promise,
@@ -9,6 +10,7 @@ export interface AuditSink {
   received(request: ApiRequest): void | Promise<void>;
 }
 
+/** Without a sink, requests pass at no cost. */
 export function auditFilter(sink: AuditSink | undefined): Filter {
   if (sink === undefined) return (request, next) => next(request);
   return (request, next) => {

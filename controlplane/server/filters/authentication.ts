@@ -12,7 +12,8 @@ import type { RequestHeaders } from '../exchange.ts';
 import type { AuditSink } from './audit.ts';
 import type { ApiRequest, Filter, Handler, MaybePromise } from '../request.ts';
 
-export interface AuthenticationOptions {
+/** The authenticator, and who learns of its refusals. */
+interface AuthenticationOptions {
   readonly authenticator: Authenticator;
   readonly logger: Logger;
   /** Called for requests that are refused here. The audit filter handles all others. */
@@ -23,6 +24,7 @@ const AUTHENTICATED = 'system:authenticated';
 const UNAUTHENTICATED = 'system:unauthenticated';
 const ANONYMOUS = 'system:anonymous';
 
+/** Answers 401 if no authenticator knows the client. */
 export function authenticationFilter(options: AuthenticationOptions): Filter {
   const { authenticator } = options;
   return (request, next) => {

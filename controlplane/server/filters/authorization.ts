@@ -10,6 +10,7 @@ import { fieldRequirements, labelRequirements } from '../../authorization/select
 import { forbiddenMessage } from '../../authorization/union.ts';
 import type { ApiRequest, Filter, Handler, MaybePromise } from '../request.ts';
 
+/** Answers 403 unless the authorizer allows the request. Opening a stream by GET also needs the verb `create`. */
 export function authorizationFilter(authorizer: Authorizer): Filter {
   return (request, next) => {
     const attributes = attributesOf(request);
@@ -62,6 +63,7 @@ function decide(
   throw forbiddenError(attributes, decision.reason);
 }
 
+/** The attributes of the request as authorizers see them. */
 export function attributesOf(request: ApiRequest): AuthorizationAttributes {
   const { info, user } = request;
   const base = {

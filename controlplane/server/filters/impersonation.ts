@@ -130,6 +130,7 @@ function accountOf(name: string): { namespace: string; name: string } | undefine
   return /^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$/.test(account) ? { namespace, name: account } : undefined;
 }
 
+/** Replaces the user of the request. Answers 403 if the client may not impersonate. */
 export function impersonationFilter(authorizer: Authorizer): Filter {
   const lastModes = new Map<string, Mode>();
   const impersonate = async (request: ApiRequest, wanted: Wanted, next: Handler): Promise<void> => {

@@ -6,6 +6,7 @@ import { isLongRunning } from '../long-running.ts';
 import { parseRequestInfo } from '../request-info.ts';
 import type { Filter } from '../request.ts';
 
+/** Must run before every filter that reads `request.info`. */
 export function requestInfoFilter(): Filter {
   return (request, next) => {
     request.info = parseRequestInfo(request.exchange.method, request.path, () => request.query);

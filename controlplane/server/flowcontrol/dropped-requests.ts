@@ -6,6 +6,7 @@ import type { Clock } from '../../../api/machinery/clock.ts';
 
 const MAX_SECONDS = 32;
 
+/** Counts the refusals of one level. */
 export class DroppedRequests {
   readonly #clock: Clock;
   /** The refusals by second, oldest first. */

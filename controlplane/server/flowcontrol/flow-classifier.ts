@@ -8,7 +8,7 @@ import type { RequestInfo } from '../request-info.ts';
 import { dealHand } from './shuffle-sharding.ts';
 
 /** The queues of a level from which flows get theirs. */
-export interface DealtLevel {
+interface DealtLevel {
   readonly queues: number;
   readonly handSize: number;
 }
@@ -21,6 +21,7 @@ export interface Flow<Level> {
   readonly hand: readonly number[];
 }
 
+/** A flow schema in the form in which requests are matched. */
 export interface CompiledSchema<Level> {
   readonly name: string;
   readonly uid: string;
@@ -74,6 +75,7 @@ interface KnownUser<Level> {
 /** The number of users, and of flows by namespace, that are remembered. The oldest are dropped first. */
 const MAX_REMEMBERED = 1024;
 
+/** Immutable apart from its caches; a changed configuration is another classifier. */
 export class FlowClassifier<Level extends DealtLevel> {
   readonly #schemas: readonly CompiledSchema<Level>[];
   readonly #fallback: CompiledSchema<Level>;

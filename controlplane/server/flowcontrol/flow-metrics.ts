@@ -11,6 +11,7 @@ import { installLevelMetrics } from './level-metrics.ts';
 import type { PriorityLevel } from './priority-level.ts';
 import type { Ticket } from './queue-set.ts';
 
+/** The values of the label `reason`: those of kube-apiserver, and `body-intake`. */
 export type RefusalReason = 'concurrency-limit' | 'queue-full' | 'time-out' | 'cancelled' | 'body-intake';
 
 interface Series {
@@ -32,6 +33,7 @@ const LENGTHS = [0, 10, 25, 50, 100, 250, 500, 1000];
 const SEATS = [1, 2, 4, 10];
 const BY_FLOW = ['priority_level', 'flow_schema'];
 
+/** Durations are in seconds. */
 export class FlowMetrics {
   readonly #clock: Clock;
   readonly #create: (level: string, schema: string) => Series;
@@ -113,7 +115,7 @@ function seriesOf(registry: MetricsRegistry): (level: string, schema: string) =>
     registry.histogram({ name: `apiserver_flowcontrol_${name}`, help, labels: [...BY_FLOW, ...more], buckets });
   const dispatched = registry.counter({
     name: 'apiserver_flowcontrol_dispatched_requests_total',
-    help: 'Requests that were given seats.',
+    help: 'Requests that got seats.',
     labels: BY_FLOW,
   });
   const executingRequests = gauge('current_executing_requests', 'Requests that hold seats.');

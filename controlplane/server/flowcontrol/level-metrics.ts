@@ -29,7 +29,7 @@ export function installLevelMetrics(registry: MetricsRegistry, control: FlowCont
   }));
   const fairness = registry.gauge({
     name: 'apiserver_flowcontrol_seat_fair_frac',
-    help: 'The proportion of its target that a level gets within its bounds.',
+    help: 'Proportion of its target that each priority level gets within its bounds.',
   });
   const inFlight = registry.gauge({
     name: 'apiserver_current_inflight_requests',

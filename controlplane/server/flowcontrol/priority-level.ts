@@ -10,6 +10,7 @@ import type { DemandStatistics } from './seat-demand.ts';
 /** The share of the smoothed demand that remains after one period. */
 const SMOOTHING = 0.977;
 
+/** Lives as long as requests of it do, also after its object is deleted. */
 export class PriorityLevel {
   readonly name: string;
   readonly set: QueueSet;

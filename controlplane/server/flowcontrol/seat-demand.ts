@@ -2,12 +2,14 @@
  * Measures the seats that a priority level requested over time: average, standard deviation and maximum between two resets,
  * weighted by the duration of each value. The periodic adjustment of limits reads it.
  */
+/** Numbers of seats. */
 export interface DemandStatistics {
   readonly average: number;
   readonly deviation: number;
   readonly highWatermark: number;
 }
 
+/** Times are those of the monotonic clock, in milliseconds. */
 export class SeatDemand {
   #lastMs: number;
   #value = 0;

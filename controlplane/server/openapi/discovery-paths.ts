@@ -8,7 +8,7 @@ import { basePath } from './operations.ts';
 import type { SchemaWriter } from './schemas.ts';
 import { BUILT_IN, type OpenApiSource } from './source.ts';
 
-export interface PlainPath {
+interface PlainPath {
   /** The path, for example `/apis/apps/`. */
   readonly path: string;
   /** The name of the OpenAPI 3 document that contains the path, for example `apis/apps`. */
@@ -59,6 +59,7 @@ const FIXED: readonly PlainPath[] = [
   },
 ];
 
+/** Computed from the groups and versions that the catalog has now. */
 export function plainPaths(source: OpenApiSource): PlainPath[] {
   const found = new Map(FIXED.map((one) => [one.path, one]));
   for (const { group, version, custom } of source.catalog.resources()) {
@@ -86,6 +87,7 @@ export function plainDocuments(source: OpenApiSource): string[] {
 const schemaOf = ({ answer }: PlainPath, writer: SchemaWriter): JsonObject =>
   answer === undefined ? { type: 'string' } : writer.reference(answer);
 
+/** The path item of OpenAPI 2. */
 export function plainItemV2(path: PlainPath, writer: SchemaWriter): JsonObject {
   return {
     get: {
@@ -103,6 +105,7 @@ export function plainItemV2(path: PlainPath, writer: SchemaWriter): JsonObject {
   };
 }
 
+/** The path item of OpenAPI 3. */
 export function plainItemV3(path: PlainPath, writer: SchemaWriter): JsonObject {
   const schema = schemaOf(path, writer);
   const content = Object.fromEntries(path.produces.map((type) => [type, { schema }]));

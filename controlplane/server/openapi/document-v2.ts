@@ -33,6 +33,7 @@ export interface Part {
 
 type SharedParameters = Map<string, JsonObject>;
 
+/** The part that all clients get, with the parameters that operations refer to. */
 export interface BaseV2 extends Part {
   readonly parameters: SharedParameters;
 }
@@ -61,6 +62,7 @@ export async function buildBaseV2(source: OpenApiSource): Promise<BaseV2> {
   return { ...base, parameters: new Map(Object.entries(base.parameters)) };
 }
 
+/** The part of one row. Synchronous; one row costs little. */
 export function buildCustomPartV2(source: OpenApiSource, row: ResourceInfo, parameters: SharedParameters): Part {
   const writer = new SchemaWriter(2, source.schema, []);
   const paths: JsonObject = {};

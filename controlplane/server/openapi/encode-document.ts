@@ -1,4 +1,5 @@
 /** Encodes OpenAPI documents as protobuf, whole or in parts, with the tables of `protobuf.ts`. */
+import { isJsonObject } from '../../../api/meta/json-object.ts';
 import { stringifyJson } from '../../../api/codec/json.ts';
 import type { JsonObject, JsonValue } from '../../../api/meta/object.ts';
 import { BYTES, FIXED64, ProtobufWriter, VARINT, tagOf } from '../../../api/codec/protobuf-wire.ts';
@@ -11,7 +12,6 @@ import {
   v2Schema,
   v3PathItem,
   v3SchemaOrReference,
-  isObject,
 } from './protobuf.ts';
 
 /** Encodes a whole document. */
@@ -75,7 +75,7 @@ function writeMessage(writer: ProtobufWriter, message: Message, value: JsonValue
     writeValue(writer, number, kind, value);
     return;
   }
-  if (!isObject(value)) throw new TypeError('a document has a value where an object belongs');
+  if (!isJsonObject(value)) throw new TypeError('a document has a value where an object belongs');
   if (message.pairs !== undefined) {
     writePairs(writer, 1, message.pairs, value);
     return;
@@ -101,7 +101,7 @@ function writeField(writer: ProtobufWriter, spec: FieldSpec, value: JsonValue): 
   else if (spec.shape === 'many') {
     if (!Array.isArray(value)) throw new TypeError('a document has a value where a list belongs');
     for (const item of value.toReversed()) writeValue(writer, spec.number, kind, item);
-  } else if (isObject(value)) {
+  } else if (isJsonObject(value)) {
     const before = writer.length;
     writePairs(writer, spec.inner, kind, value);
     writer.header(tagOf(spec.number, BYTES), before);

@@ -2,11 +2,13 @@
  * Defines the binary form of the documents: the messages of gnostic's `openapi.v2` and `openapi.v3`, which kubectl and other
  * clients prefer. The tables map JSON members to field numbers. A document with an unknown member is an error.
  */
-import type { JsonObject, JsonValue } from '../../../api/meta/object.ts';
+import { isJsonObject } from '../../../api/meta/json-object.ts';
+import type { JsonValue } from '../../../api/meta/object.ts';
 
 /** `any` is a message with YAML text. `strings` is a message with a repeated string. */
 export type Kind = 'string' | 'bool' | 'double' | 'int' | 'any' | 'strings' | Message;
 
+/** How a JSON member is encoded. */
 export interface FieldSpec {
   readonly number: number;
   readonly kind: () => Kind;
@@ -15,6 +17,7 @@ export interface FieldSpec {
   readonly inner: number;
 }
 
+/** How a JSON object is encoded. */
 export interface Message {
   readonly fields?: Readonly<Record<string, FieldSpec>>;
   /** The field number of the pairs of `x-…` members. */
@@ -34,12 +37,9 @@ const bool = (number: number): FieldSpec => one(number, () => 'bool');
 const double = (number: number): FieldSpec => one(number, () => 'double');
 const int = (number: number): FieldSpec => one(number, () => 'int');
 
-export function isObject(value: JsonValue): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
+/** Whether the value is an object with that member. */
 export function has(value: JsonValue, member: string): boolean {
-  return isObject(value) && value[member] !== undefined;
+  return isJsonObject(value) && value[member] !== undefined;
 }
 
 const apiKey: Message = { fields: { type: string(1), name: string(2), in: string(3), description: string(4) } };
@@ -48,6 +48,7 @@ const apiKey: Message = { fields: { type: string(1), name: string(2), in: string
 
 const externalDocs: Message = { fields: { description: string(1), url: string(2) }, extensions: 3 };
 
+/** `openapi.v2.Schema`. */
 export const v2Schema: Message = {
   fields: {
     $ref: string(1),
@@ -121,7 +122,7 @@ const v2Body: Message = {
 
 const v2Parameter: Message = {
   pick: (value) => {
-    const place = isObject(value) ? value['in'] : undefined;
+    const place = isJsonObject(value) ? value['in'] : undefined;
     if (place === 'body') return [1, v2Body];
     return [2, { pick: () => (place === 'path' ? [4, v2Path] : [3, v2Query]) }];
   },
@@ -151,6 +152,7 @@ const v2Operation: Message = {
   extensions: 13,
 };
 
+/** `openapi.v2.PathItem`. */
 export const v2PathItem: Message = {
   fields: {
     get: one(2, () => v2Operation),
@@ -167,6 +169,7 @@ export const v2PathItem: Message = {
 
 const info2: Message = { fields: { title: string(1), version: string(2), description: string(3) } };
 
+/** `openapi.v2.Document`, without the members that kube-apiserver never sends. */
 export const documentV2: Message = {
   fields: {
     swagger: string(1),
@@ -259,6 +262,7 @@ const v3Operation: Message = {
   extensions: 13,
 };
 
+/** `openapi.v3.PathItem`. */
 export const v3PathItem: Message = {
   fields: {
     get: one(4, () => v3Operation),
@@ -277,6 +281,7 @@ const v3SecurityScheme: Message = {
   fields: { type: string(1), description: string(2), name: string(3), in: string(4) },
 };
 
+/** `openapi.v3.Components`. */
 export const v3Components: Message = {
   fields: {
     schemas: map(1, () => v3SchemaOrReference),
@@ -284,6 +289,7 @@ export const v3Components: Message = {
   },
 };
 
+/** `openapi.v3.Document`, without the members that kube-apiserver never sends. */
 export const documentV3: Message = {
   fields: {
     openapi: string(1),

@@ -26,6 +26,7 @@ import {
 import { documentV2, documentV3, v3Components } from './protobuf.ts';
 import { builtInRows, isCustom, type OpenApiSource } from './source.ts';
 
+/** The two forms of the documents. */
 export type Encoding = 'json' | 'protobuf';
 
 interface PartRuns {
@@ -36,6 +37,7 @@ interface PartRuns {
 /** The number of members that are encoded without a pause. */
 const BATCH = 20;
 
+/** Concurrent requests for one document share its build. */
 export class OpenApiRuns {
   readonly #source: OpenApiSource;
   #base: Promise<BaseV2> | undefined;

@@ -8,7 +8,8 @@ import type { JsonObject, JsonValue } from '../../../api/meta/object.ts';
 import type { Field, ResourceInfo, Scalar, Schema, StructType, TypeNode } from '../../../api/schema/schema.ts';
 import { groupVersionKindOf } from '../../../api/schema/table.ts';
 
-export type OpenApiVersion = 2 | 3;
+/** The two versions differ in references and in nullable values. */
+type OpenApiVersion = 2 | 3;
 
 const META = 'io.k8s.apimachinery.pkg.apis.meta.v1.';
 const EXTENSIONS = 'io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.';
@@ -88,6 +89,7 @@ export const CUSTOM_REFERENCES: readonly string[] = ['ObjectMeta', 'ListMeta', '
   (name) => META + name,
 );
 
+/** The schema of a custom resource in both versions. */
 export interface CustomSchema {
   /** The name of the definition. */
   readonly name: string;
@@ -99,6 +101,7 @@ export interface CustomSchema {
   readonly selectableFields?: JsonValue | undefined;
 }
 
+/** Collects the definitions of one document. */
 export class SchemaWriter {
   readonly version: OpenApiVersion;
   readonly schema: Schema;

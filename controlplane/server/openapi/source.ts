@@ -7,6 +7,7 @@ import type { ResourceCatalog } from '../../model/rest.ts';
 import { listKindOf, type Operation, type PathOptions, type TypeRef } from './operations.ts';
 import type { CustomSchema, SchemaWriter } from './schemas.ts';
 
+/** What the documents are computed from. */
 export interface OpenApiSource {
   readonly catalog: ResourceCatalog;
   readonly schema: Schema;
@@ -70,11 +71,13 @@ export function typeTexts(schema: Schema): { apiVersion: string | undefined; kin
   return { apiVersion: schema.description(pod, 'apiVersion'), kind: schema.description(pod, 'kind') };
 }
 
+/** The options of the row's paths. */
 export const optionsOf = (source: OpenApiSource, row: ResourceInfo): PathOptions => ({
   returnsDeleted: source.returnsDeleted?.(row),
 });
 
 const STRATEGIC_PATCH = 'application/strategic-merge-patch+json';
+/** The media types of built-in kinds. */
 export const BUILT_IN: MediaTypes = {
   bodies: ['*/*'],
   answers: ['application/json', 'application/yaml', 'application/vnd.kubernetes.protobuf'],
@@ -94,7 +97,7 @@ const CUSTOM: MediaTypes = {
   patches: BUILT_IN.patches.filter((type) => type !== STRATEGIC_PATCH),
 };
 
-export interface MediaTypes {
+interface MediaTypes {
   /** The types of bodies other than patches. */
   readonly bodies: readonly string[];
   readonly answers: readonly string[];
@@ -102,6 +105,7 @@ export interface MediaTypes {
   readonly patches: readonly string[];
 }
 
+/** Custom resources have neither protobuf nor strategic merge patches. */
 export function mediaTypesOf(source: OpenApiSource, row: ResourceInfo): MediaTypes {
   return source.schema.struct(typeNameOf(row.group, row.version, row.kind)) === undefined ? CUSTOM : BUILT_IN;
 }
@@ -119,6 +123,7 @@ export function produced(types: MediaTypes, { answer, isText, streams }: Operati
 
 const CODE_TEXTS: Readonly<Record<number, string>> = { 200: 'OK', 201: 'Created', 202: 'Accepted' };
 
+/** The description of a status code in the documents. */
 export function codeText(code: number): string {
   return CODE_TEXTS[code] ?? String(code);
 }
@@ -135,6 +140,7 @@ export function builtInRows(source: OpenApiSource): ResourceInfo[] {
   return source.catalog.resources().filter((row) => !isCustom(source, row));
 }
 
+/** Whether a definition published a schema for the row. */
 export function isCustom(source: OpenApiSource, row: ResourceInfo): boolean {
   return source.customSchema?.(row) !== undefined;
 }

@@ -5,6 +5,7 @@ import { parseWriteOptions } from '../options.ts';
 import { sendEntry } from '../response.ts';
 import { hasProtobuf, outputOf, pathName, pathNamespace, type VerbHandler } from './verb.ts';
 
+/** Answers 201 with the object, unless the subresource says otherwise. */
 export const create: VerbHandler = async (request, rest, context) => {
   const media = outputOf(request, rest, context);
   const protobuf = hasProtobuf(rest, context.encodings);

@@ -4,6 +4,7 @@ import { parseDeleteOptions, parseListOptions, validateListOptions } from '../op
 import { sendList } from '../response.ts';
 import { hasProtobuf, outputOf, pathNamespace, type VerbHandler } from './verb.ts';
 
+/** Selectors and options have the forms of a list and of a delete. */
 export const removeCollection: VerbHandler = async (request, rest, context) => {
   const media = outputOf(request, rest, context);
   const list = parseListOptions(request.query);

@@ -13,6 +13,7 @@ function optionsOf(query: URLSearchParams): { readonly resourceVersion: string }
   return { resourceVersion: query.get('resourceVersion') ?? '' };
 }
 
+/** Answers 404 if the object does not exist. */
 export const get: VerbHandler = (request, rest, context) => {
   const media = outputOf(request, rest, context);
   const options = request.rawQuery === '' ? NEWEST : optionsOf(request.query);

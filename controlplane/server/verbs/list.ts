@@ -4,6 +4,7 @@ import { parseListOptions, validateListOptions } from '../options.ts';
 import { sendList } from '../response.ts';
 import { outputOf, pathNamespace, type VerbHandler } from './verb.ts';
 
+/** Answers 410 if the continue token is older than the history. */
 export const list: VerbHandler = (request, rest, context) => {
   const media = outputOf(request, rest, context, 'collection');
   const options = parseListOptions(request.query);

@@ -18,6 +18,7 @@ const TYPES: ReadonlyMap<string, Patch['type']> = new Map([
   ['application/apply-patch+yaml', 'apply'],
 ]);
 
+/** Answers 415 for another media type, and for a strategic merge patch of a custom resource. */
 export const patch: VerbHandler = async (request, rest, context) => {
   const media = outputOf(request, rest, context);
   const type = TYPES.get((request.header('content-type') ?? '').split(';')[0]?.trim() ?? '');

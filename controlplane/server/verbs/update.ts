@@ -5,6 +5,7 @@ import { parseWriteOptions } from '../options.ts';
 import { sendEntry } from '../response.ts';
 import { hasProtobuf, outputOf, pathName, pathNamespace, type VerbHandler } from './verb.ts';
 
+/** Answers 409 if the object has another resource version than the body. */
 export const update: VerbHandler = async (request, rest, context) => {
   const media = outputOf(request, rest, context);
   const protobuf = hasProtobuf(rest, context.encodings);

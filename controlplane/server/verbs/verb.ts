@@ -8,6 +8,7 @@ import { negotiateOutput, type NegotiationScope, type OutputMediaType } from '..
 import type { ApiRequest, MaybePromise } from '../request.ts';
 import type { WatchSelectors } from '../watch-selectors.ts';
 
+/** What all verbs share. */
 export interface VerbContext {
   readonly clock: Clock;
   readonly encodings: Encodings;
@@ -16,6 +17,7 @@ export interface VerbContext {
   readonly watchSelectors: WatchSelectors;
 }
 
+/** Answers the request, or throws a `StatusError`. */
 export type VerbHandler = (request: ApiRequest, rest: Rest, context: VerbContext) => MaybePromise<void>;
 
 interface Scopes {

@@ -10,6 +10,7 @@ const HIGH_WATER_BYTES = 1 << 20;
 
 const server = new WebSocketServer({ noServer: true, perMessageDeflate: false });
 
+/** The client's messages are ignored; closing the socket ends the watch. */
 export function openWebSocket(upgrade: Upgrade, encoder: WatchEncoder, binary: boolean): WatchCarrier {
   let drained: () => void = () => undefined;
   let closedListener: () => void = () => undefined;

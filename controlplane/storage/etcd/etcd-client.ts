@@ -13,6 +13,7 @@ export class EtcdError extends PlainError {
   override readonly name = 'EtcdError';
 }
 
+/** A key as etcd has it. `createRevision` and `modRevision` are revisions of etcd. */
 export interface EtcdKeyValue {
   readonly key: string;
   readonly value: Buffer;
@@ -22,6 +23,7 @@ export interface EtcdKeyValue {
   readonly isLeased: boolean;
 }
 
+/** Uses one endpoint, and must be closed. */
 export interface EtcdClient {
   /** The endpoint that is used. */
   readonly endpoint: string;
@@ -42,7 +44,7 @@ export interface EtcdClient {
   close(): void;
 }
 
-export interface EtcdOptions {
+interface EtcdOptions {
   /** `https://etcd-1:2379`: the first one that answers is used. */
   readonly servers: readonly string[];
   /** For `https` servers. */

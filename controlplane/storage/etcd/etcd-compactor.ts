@@ -9,9 +9,10 @@ import { isStorageError } from '../storage.ts';
 import { COMPARE_VERSION } from './etcd-interface.ts';
 import type { EtcdServers } from './etcd-servers.ts';
 
+/** The key that all servers on one etcd compete for, with kube-apiserver's name. */
 export const COMPACTION_KEY = 'compact_rev_key';
 
-export interface EtcdCompactorOptions {
+interface EtcdCompactorOptions {
   readonly servers: EtcdServers;
   readonly clock: Clock;
   readonly logger: Logger;

@@ -3,7 +3,7 @@ import { StorageError } from '../storage.ts';
 import { ALARM_NOSPACE } from './etcd-interface.ts';
 import type { EtcdServers } from './etcd-servers.ts';
 
-export interface EtcdHealthOptions {
+interface EtcdHealthOptions {
   readonly servers: EtcdServers;
   /** `/registry`. */
   readonly prefix: string;
@@ -14,6 +14,7 @@ export interface EtcdHealthOptions {
 /** The defaults of `--etcd-healthcheck-timeout` and `--etcd-readycheck-timeout`. */
 const TIMEOUT_MS = 2000;
 
+/** Each check ends within the timeouts of the options. */
 export class EtcdHealth {
   readonly #options: EtcdHealthOptions;
   /** One check runs at a time for all callers. */

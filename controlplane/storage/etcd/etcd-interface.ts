@@ -1,5 +1,6 @@
 /** Defines the messages and methods of etcd's API v3 that are used. */
 
+/** The fields by message, each with its number and type, from etcd's `rpc.proto` and `kv.proto`. */
 export const ETCD_MESSAGES = {
   ResponseHeader: { revision: '3 int64' },
   RangeRequest: {
@@ -60,6 +61,7 @@ export const ETCD_MESSAGES = {
   StatusResponse: { header: '1 ResponseHeader', version: '2 string', dbSize: '3 int64' },
 } as const;
 
+/** The service, request and response of each method. */
 export const ETCD_METHODS = {
   range: ['etcdserverpb.KV', 'RangeRequest', 'RangeResponse'],
   put: ['etcdserverpb.KV', 'PutRequest', 'PutResponse'],
@@ -75,9 +77,12 @@ export const ETCD_METHODS = {
 
 /** The target of a comparison. */
 export const COMPARE_VERSION = 0;
+/** `Compare.CompareTarget.MOD`. */
 export const COMPARE_MOD_REVISION = 2;
 
+/** `Event.EventType.DELETE`. */
 export const EVENT_DELETE = 1;
+/** `AlarmType.NOSPACE`: the quota of the database is used up. */
 export const ALARM_NOSPACE = 1;
 
 /** Returns the end of the range of all keys that begin with `prefix`: the last byte counted up. */

@@ -7,7 +7,7 @@ import { StorageError } from '../storage.ts';
 import type { EtcdMetrics } from './etcd-metrics.ts';
 import type { EtcdServers } from './etcd-servers.ts';
 
-export interface EtcdLeasesOptions {
+interface EtcdLeasesOptions {
   readonly servers: EtcdServers;
   readonly clock: Clock;
   /** The value of `--lease-reuse-duration-seconds`. */
@@ -29,6 +29,7 @@ interface Lease {
   objects: number;
 }
 
+/** Keeps the lease that it granted last, for the next keys. */
 export class EtcdLeases {
   readonly #options: EtcdLeasesOptions;
   #lease: Lease | undefined;

@@ -20,6 +20,7 @@ export interface EtcdMember {
   readonly isLearner: boolean;
 }
 
+/** What one member reports about itself. */
 export interface EtcdStatus {
   /** The member that answered. */
   readonly memberId: string;
@@ -75,8 +76,9 @@ const HASH_BYTES = 32;
 const GET = 0;
 const ACTIVATE = 1;
 const DEACTIVATE = 2;
-export const NOSPACE = 1;
+const NOSPACE = 1;
 
+/** A connection to one member, which must be closed. */
 export class EtcdMembers {
   readonly #url: string;
   readonly #rpc: GrpcClient<typeof MESSAGES, typeof METHODS>;

@@ -18,6 +18,7 @@ import type { EtcdEvent } from './etcd-watch.ts';
 import type { EtcdKeys } from './keys.ts';
 import type { EtcdValues } from './values.ts';
 
+/** How keys and values stand in etcd. */
 export interface EtcdValueLayout {
   /** `/registry`, without a slash at its end. */
   readonly prefix: string;
@@ -27,7 +28,7 @@ export interface EtcdValueLayout {
   readonly transformer: ValueTransformer;
 }
 
-export interface EtcdReaderOptions {
+interface EtcdReaderOptions {
   readonly servers: EtcdServers;
   readonly layout: EtcdValueLayout;
   readonly logger: Logger;
@@ -35,7 +36,7 @@ export interface EtcdReaderOptions {
   readonly metrics?: EtcdMetrics | undefined;
 }
 
-export interface EtcdState {
+interface EtcdState {
   readonly revision: number;
   /** In the order of revisions. */
   readonly records: readonly LogRecord[];
@@ -49,6 +50,7 @@ const ATTEMPTS = 5;
 /** The number of unknown resources that are logged. */
 const LOGGED_RESOURCES = 100;
 
+/** Errors of etcd are `StorageError`s. */
 export class EtcdReader {
   readonly #servers: EtcdServers;
   readonly #layout: EtcdValueLayout;

@@ -13,10 +13,11 @@ import type { Clock } from '../../../api/machinery/clock.ts';
 import { StorageError, type StorageErrorCode } from '../storage.ts';
 import { ETCD_MESSAGES, ETCD_METHODS } from './etcd-interface.ts';
 
-export type EtcdRpc = GrpcClient<typeof ETCD_MESSAGES, typeof ETCD_METHODS>;
+type EtcdRpc = GrpcClient<typeof ETCD_MESSAGES, typeof ETCD_METHODS>;
+/** A decoded message of a watch. */
 export type EtcdWatchResponse = IncomingOf<typeof ETCD_MESSAGES, 'WatchResponse'>;
 
-export interface EtcdServersOptions {
+interface EtcdServersOptions {
   /** `https://etcd-1:2379`. */
   readonly servers: readonly string[];
   /** For `https` servers. */
@@ -24,7 +25,7 @@ export interface EtcdServersOptions {
   readonly clock: Clock;
 }
 
-export interface EtcdCallOptions {
+interface EtcdCallOptions {
   /** Whether the call changes something. */
   readonly isWrite?: boolean;
   readonly timeoutMs?: number;
@@ -52,6 +53,7 @@ interface Member {
   readonly rpc: EtcdRpc;
 }
 
+/** The connections to all members, which must be closed. */
 export class EtcdServers {
   #members: readonly Member[];
   readonly #tls: GrpcTls;

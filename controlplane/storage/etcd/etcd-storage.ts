@@ -31,6 +31,7 @@ import { type EtcdWrite, EtcdWriter } from './etcd-writer.ts';
 import { SharedRead } from './shared-read.ts';
 import { RevisionWaits } from './revision-waits.ts';
 
+/** The storage, its limits, and the flags `--etcd-*`. */
 export interface EtcdStorageOptions extends HistoryStorageOptions {
   readonly servers: EtcdServers;
   readonly layout: EtcdValueLayout;
@@ -180,7 +181,10 @@ class EtcdStorage extends HistoryStorage implements Storage {
     const { historyLimitBytes = HISTORY_LIMIT_BYTES, logger } = this.#options;
     const { historyBytes, compactedRevision, revision } = this.history;
     if (historyBytes <= historyLimitBytes || this.history.isForgetting) return;
-    logger.warn({ bytes: historyBytes }, 'History is forgotten early, because too much was overwritten');
+    logger.warn(
+      { bytes: historyBytes },
+      'History is compacted early, because its superseded values exceed their limit',
+    );
     this.#forget(compactedRevision + Math.ceil((revision - compactedRevision) / 4));
   }
 

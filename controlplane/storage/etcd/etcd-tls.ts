@@ -2,7 +2,7 @@
 import { readFile } from 'node:fs/promises';
 import type { GrpcTls } from '../../../api/grpc/grpc-channel.ts';
 
-export interface EtcdTlsFiles {
+interface EtcdTlsFiles {
   /** Empty texts mean that there is no such file. */
   readonly etcdCafile: string;
   readonly etcdCertfile: string;
@@ -15,6 +15,7 @@ export function etcdTlsProblem({ etcdCertfile, etcdKeyfile }: EtcdTlsFiles): str
   return '--etcd-certfile and --etcd-keyfile belong together';
 }
 
+/** An empty path leaves the part out. Rejects if a file cannot be read. */
 export async function readEtcdTls({ etcdCafile, etcdCertfile, etcdKeyfile }: EtcdTlsFiles): Promise<GrpcTls> {
   const read = (path: string): Promise<Buffer> | undefined => (path === '' ? undefined : readFile(path));
   const [ca, cert, key] = await Promise.all([read(etcdCafile), read(etcdCertfile), read(etcdKeyfile)]);

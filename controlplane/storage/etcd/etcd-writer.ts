@@ -8,7 +8,7 @@ import type { EtcdMetrics } from './etcd-metrics.ts';
 import type { EtcdValueLayout } from './etcd-reader.ts';
 import type { EtcdServers } from './etcd-servers.ts';
 
-export interface EtcdWriterOptions {
+interface EtcdWriterOptions {
   readonly servers: EtcdServers;
   readonly layout: EtcdValueLayout;
   readonly clock: Clock;
@@ -16,6 +16,7 @@ export interface EtcdWriterOptions {
   readonly metrics?: EtcdMetrics | undefined;
 }
 
+/** A write with the keys and values of the storage. */
 export interface EtcdWrite {
   readonly key: string;
   /** Without a value, the key is deleted. */
@@ -26,13 +27,14 @@ export interface EtcdWrite {
   readonly transactionWrites: readonly TransactionWrite[];
 }
 
-export interface EtcdWritten {
+interface EtcdWritten {
   /** Whether all comparisons held. Otherwise nothing was written. */
   readonly succeeded: boolean;
   /** The revision of the write, or the one at which the comparisons failed. */
   readonly revision: number;
 }
 
+/** Keeps no state of its own. Errors are `StorageError`s. */
 export class EtcdWriter {
   readonly #options: EtcdWriterOptions;
 

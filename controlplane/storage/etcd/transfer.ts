@@ -14,10 +14,11 @@ import { type EtcdKeys, isServerState } from './keys.ts';
 import type { EtcdValues } from './values.ts';
 
 /** The copy cannot be made. The message is for the operator. */
-export class TransferError extends PlainError {
+class TransferError extends PlainError {
   override readonly name = 'TransferError';
 }
 
+/** An etcd cluster and how keys and values stand in it. */
 export interface EtcdLayout {
   readonly etcd: EtcdClient;
   /** `/registry`, without a slash at its end. */
@@ -30,6 +31,7 @@ export interface EtcdLayout {
   progress(done: number): void;
 }
 
+/** What was copied, for the comparison of both sides. */
 export interface Contents {
   readonly objects: number;
   /** Over the keys and objects, in the order of the keys. Resource versions do not count. */
@@ -52,7 +54,7 @@ export async function contentsOf(storage: Storage): Promise<Contents> {
   return digest.result();
 }
 
-export interface Copied extends Contents {
+interface Copied extends Contents {
   /** The difference between the newest revision of the storage and that of etcd; 0 if etcd has reached it. */
   readonly missingRevisions: number;
 }
@@ -110,7 +112,7 @@ export async function contentsInEtcd(layout: EtcdLayout): Promise<Contents> {
   return digest.result();
 }
 
-export interface EtcdRows {
+interface EtcdRows {
   readonly rows: readonly SalvagedRow[];
   readonly contents: Contents;
   readonly lastRevision: number;

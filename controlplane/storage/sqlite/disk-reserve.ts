@@ -14,6 +14,7 @@ const SHARE = 8;
 const BLOCK_BYTES = 1024 * 1024;
 const PROBE_BYTES = 64 * 1024;
 
+/** The reserve is never larger than a share of its file system. */
 export class DiskReserve {
   readonly #file: string;
   #sizeBytes: number;

@@ -27,6 +27,7 @@ const VACUUM_STEP_PAGES = 512;
  */
 const WORKABLE_PART = 16;
 
+/** Runs in the worker alone, around each transaction. */
 export class DiskRoom {
   readonly #database: Database.Database;
   readonly #probeFile: string;

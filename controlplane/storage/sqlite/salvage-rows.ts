@@ -5,6 +5,7 @@
  */
 import { checksumOf } from './row-checksum.ts';
 
+/** The page size with which this project creates its databases. */
 export const PAGE_BYTES = 4096;
 const MAX_LOCAL = PAGE_BYTES - 35;
 const MIN_LOCAL = Math.floor(((PAGE_BYTES - 12) * 32) / 255) - 23;
@@ -13,10 +14,12 @@ const OVERFLOW_BYTES = PAGE_BYTES - 4;
 const MAX_PAYLOAD = 64 << 20;
 const FILE_HEADER_BYTES = 100;
 
+/** The first byte of a page of a b-tree. */
 export const PAGE_TYPES = { interior: 0x05, leaf: 0x0d, indexLeaf: 0x0a } as const;
 
-export type PageReader = (page: number) => Buffer | undefined;
+type PageReader = (page: number) => Buffer | undefined;
 
+/** A row whose checksum matched. `value` is null for a deletion, `expires` is in milliseconds. */
 export interface SalvagedRow {
   readonly revision: number;
   readonly key: string;
@@ -25,7 +28,7 @@ export interface SalvagedRow {
   readonly expires: number;
 }
 
-export interface LeafRows {
+interface LeafRows {
   readonly rows: readonly SalvagedRow[];
   /** The rows that cannot be read, with their keys if the keys can be read. */
   readonly lost: readonly string[];

@@ -89,12 +89,12 @@ function examine(log: Buffer): LogState {
   return { isDamaged: at < frames.count && frames.hasLater(at), rest: frames.startsFrom(committed) };
 }
 
-export interface LogFrame {
+interface LogFrame {
   readonly page: number;
   readonly image: Buffer;
 }
 
-export interface ReadLog {
+interface ReadLog {
   /** The frames of complete transactions that follow each other from the beginning. SQLite recovers these. */
   readonly whole: readonly LogFrame[];
   /**

@@ -7,8 +7,11 @@ import type { MatchCondition, MatchResources, NamedRule, Rule } from './admissio
 import { expressionErrors, type ExpressionChecker } from './expression-checks.ts';
 import { invalidFor, maxItems, optionalOneOf } from '../field-rules.ts';
 
+/** The allowed values of `failurePolicy`. */
 export const FAILURE_POLICIES = ['Fail', 'Ignore'];
+/** The allowed values of `matchPolicy`. */
 export const MATCH_POLICIES = ['Equivalent', 'Exact'];
+/** The allowed values of `reinvocationPolicy`. */
 export const REINVOCATION_POLICIES = ['IfNeeded', 'Never'];
 const OPERATIONS = ['*', 'CONNECT', 'CREATE', 'DELETE', 'UPDATE'];
 const SCOPES = ['*', 'Cluster', 'Namespaced'];
@@ -21,6 +24,7 @@ function aloneErrors(field: string, values: readonly string[], what: string): Fi
     : [];
 }
 
+/** `at` is the path of the rule. `*` must stand alone in each list. */
 export function ruleErrors(rule: Rule, at: string): FieldError[] {
   const { operations = [], apiGroups = [], apiVersions = [], resources = [], scope } = rule;
   const given = (field: string, values: readonly string[]): FieldError[] =>
@@ -90,6 +94,7 @@ function namedRuleErrors(rule: NamedRule, at: string): FieldError[] {
   return [...errors, ...ruleErrors(rule, at)];
 }
 
+/** `at` is the path of `matchConstraints` or `matchResources`. */
 export function matchResourcesErrors(match: MatchResources, at: string): FieldError[] {
   const { matchPolicy, namespaceSelector, objectSelector, resourceRules = [], excludeResourceRules = [] } = match;
   const selectorErrors = (name: string, selector: unknown): FieldError[] =>
@@ -107,11 +112,12 @@ export function matchResourcesErrors(match: MatchResources, at: string): FieldEr
   ];
 }
 
-export interface ConditionRules {
+interface ConditionRules {
   readonly check: ExpressionChecker;
   readonly params: boolean;
 }
 
+/** Names must be unique, and each expression must compile to a boolean. */
 export function matchConditionErrors(
   conditions: readonly MatchCondition[],
   field: string,

@@ -37,6 +37,7 @@ const STRICT: Tolerance = {
   conditions: false,
 };
 
+/** `old` decides which values are tolerated because they are stored already. */
 export function webhookConfigurationErrors(
   check: ExpressionChecker,
   object: WebhookConfiguration,

@@ -5,6 +5,7 @@ import { quoteText } from '../../../../api/meta/quote.ts';
 import { invalid, required, type FieldError } from '../../../../api/meta/field-error.ts';
 import { dnsSubdomainErrors, portNumberErrors } from '../../../../api/meta/names.ts';
 
+/** A webhook as a service of the cluster. */
 export interface WebhookService {
   readonly namespace?: string | undefined;
   readonly name?: string | undefined;
@@ -12,6 +13,7 @@ export interface WebhookService {
   readonly port?: number | undefined;
 }
 
+/** Exactly one of the two members is set. */
 export interface WebhookClientConfig {
   readonly url?: string | undefined;
   readonly service?: WebhookService | undefined;
@@ -39,7 +41,7 @@ function webhookUrlErrors(field: string, url: string): FieldError[] {
 }
 
 /** kube-apiserver confuses the fields: it reports a missing name as a missing namespace, and the reverse. */
-export function webhookServiceErrors(field: string, service: WebhookService): FieldError[] {
+function webhookServiceErrors(field: string, service: WebhookService): FieldError[] {
   const { namespace = '', name = '', path = '' } = service;
   const errors: FieldError[] = [];
   if (namespace === '') errors.push(required(`${field}.name`));

@@ -1,6 +1,6 @@
 /** Defines the priorities of the built-in groups and versions in their API services. Clients prefer versions by them. */
 
-export interface ApiPriorities {
+interface ApiPriorities {
   readonly groupPriorityMinimum: number;
   readonly versionPriority: number;
 }
@@ -34,6 +34,7 @@ const GROUPS: Readonly<
   'metrics.k8s.io': { group: 100, versions: { v1beta1: 100 } },
 };
 
+/** A group or version that Kubernetes does not know gets the priorities of a new one. */
 export function localApiPriorities(group: string, version: string): ApiPriorities {
   const row = GROUPS[group];
   const stability = version.includes('alpha') ? 1 : version.includes('beta') ? 9 : 15;

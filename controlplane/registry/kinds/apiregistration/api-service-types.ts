@@ -2,7 +2,7 @@
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import type { WebhookService } from '../admissionregistration/webhook-client.ts';
 
-export interface ApiServiceCondition {
+interface ApiServiceCondition {
   type?: string;
   status?: string;
   reason?: string;

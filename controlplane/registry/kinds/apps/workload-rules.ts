@@ -18,6 +18,7 @@ import { specAndStatus } from '../../generic-strategy.ts';
 import { forbidden, invalid, nonNegative, required } from '../field-rules.ts';
 import { LABEL_SELECTOR } from '../../../../api/schema/semantic-equality.ts';
 
+/** A workload with the given spec and a template. */
 export type Templated<Spec> = KubeObject & {
   spec?: Omit<Wire<Spec>, 'template'> & { template?: PodTemplate };
   status?: Record<string, number | undefined>;
@@ -45,6 +46,7 @@ export function templateWarnings(object: WithTemplate, old?: WithTemplate): stri
   return podWarnings(template?.metadata, template?.spec ?? {}, 'spec.template');
 }
 
+/** Whether the desired state is unchanged, by the counter of its changes. */
 export const isSameGeneration = (object: KubeObject, old: KubeObject): boolean =>
   object.metadata.generation === old.metadata.generation;
 
@@ -54,6 +56,7 @@ export const namedTemplateWarnings = (object: WithTemplate): string[] => [
   ...templateWarnings(object),
 ];
 
+/** Sets the defaults of the pod template in place. */
 export function templateDefaults(object: { spec?: { template?: PodTemplate } }): void {
   object.spec ??= {};
   object.spec.template ??= {};
@@ -109,6 +112,7 @@ export function madeErrors(
   return [...templateMatchErrors(selector, template), ...controllerTemplateErrors(template, kind)];
 }
 
+/** `text` is the detail of the error, which differs between kinds. */
 export function invalidSelectorErrors(selector: Wire<V1LabelSelector> | undefined, text: string): FieldError[] {
   return selector === undefined || isValidSelector(selector)
     ? []
@@ -133,6 +137,7 @@ export function controllerPolicyErrors(template: PodTemplate | undefined, kind: 
   return errors;
 }
 
+/** The value is a number that is not negative, or a percentage such as `25%`. */
 export function countOrPercentErrors(field: string, value: string | number | undefined): FieldError[] {
   if (typeof value === 'string') {
     if (parsePercent(value) !== undefined) return [];
@@ -147,6 +152,7 @@ export function countOrPercentErrors(field: string, value: string | number | und
   return nonNegative(field, value);
 }
 
+/** Numbers pass; only percentages are limited. */
 export function notAbove100(field: string, value: string | number | undefined): FieldError[] {
   const percent = typeof value === 'string' ? parsePercent(value) : undefined;
   return percent !== undefined && percent > 100 ? [invalid(field, value, 'must not be greater than 100%')] : [];
@@ -161,6 +167,7 @@ export function isZero(value: string | number | undefined): boolean {
 
 type Counts = Readonly<Record<string, number | undefined>> | undefined;
 
+/** The counter of name collisions never decreases. */
 export function collisionErrors(status: Counts, old: Counts): FieldError[] {
   const before = old?.['collisionCount'];
   const now = status?.['collisionCount'];
@@ -168,6 +175,7 @@ export function collisionErrors(status: Counts, old: Counts): FieldError[] {
   return [invalid('status.collisionCount', now ?? 0, 'cannot be decremented')];
 }
 
+/** The named fields of the status must not be negative. */
 export function countErrors(
   status: Readonly<Record<string, unknown>> | undefined,
   fields: readonly string[],
@@ -175,6 +183,7 @@ export function countErrors(
   return fields.flatMap((field) => nonNegative(`status.${field}`, status?.[field] as number | undefined));
 }
 
+/** The named fields of the status must not exceed `status.replicas`. */
 export function notMoreThanReplicas(
   status: Readonly<Record<string, number | undefined>> | undefined,
   fields: readonly string[],

@@ -16,6 +16,7 @@ const valid = (values: readonly string[]): string =>
 
 type FailureRule = NonNullable<NonNullable<JobSpec['podFailurePolicy']>['rules']>[number];
 
+/** `path` is that of the job's spec. */
 export function failurePolicyErrors(spec: JobSpec, path: string): FieldError[] {
   const policy = spec.podFailurePolicy;
   if (policy === undefined) return [];
@@ -96,6 +97,7 @@ function exitCodeErrors(
 
 const MAX_INDEX_TEXT = 64 * 1024;
 
+/** Only indexed jobs may have one. */
 export function successPolicyErrors(spec: JobSpec, path: string): FieldError[] {
   const policy = spec.successPolicy;
   if (policy === undefined) return [];

@@ -32,6 +32,7 @@ export type Condition = NonNullable<NonNullable<SigningRequest['status']>['condi
 /** Returns what identifies a condition in one state. */
 export const stateOf = ({ type, status }: Condition): string => `${type ?? ''}/${status ?? ''}`;
 
+/** The conditions of the status; empty if there are none. */
 export const conditionsOf = (request: SigningRequest): readonly Condition[] => request.status?.conditions ?? [];
 
 const LEGACY_SIGNER = 'kubernetes.io/legacy-unknown';
@@ -40,6 +41,7 @@ const USAGES: readonly string[] = [...KEY_USAGES, ...EXTENDED_KEY_USAGES.keys(),
 const DECISIONS = ['Approved', 'Denied'];
 const FINAL = [...DECISIONS, 'Failed'];
 
+/** Validates a new request, with nothing tolerated. */
 export function createErrors(request: SigningRequest): FieldError[] {
   return requestErrors(request, undefined);
 }

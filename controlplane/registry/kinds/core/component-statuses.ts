@@ -30,6 +30,7 @@ export const componentStatusColumns: TableColumns = {
   cells: (object) => [nameOf(object), 'Healthy', 'ok', ''],
 };
 
+/** The row has get and list alone. */
 export function createComponentStatusRest(info: ResourceInfo): Rest {
   return {
     info,

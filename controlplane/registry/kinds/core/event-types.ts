@@ -1,6 +1,7 @@
 /** Defines the types of events, which their strategy, their validation and their columns share. */
 import type { KubeObject } from '../../../../api/meta/object.ts';
 
+/** The object that an event is about. */
 export interface Reference {
   kind?: string;
   namespace?: string;
@@ -11,6 +12,7 @@ export interface Reference {
   fieldPath?: string;
 }
 
+/** A core event. The fields of `events.k8s.io` are converted to it. */
 export interface Event extends KubeObject {
   involvedObject?: Reference;
   reason?: string;

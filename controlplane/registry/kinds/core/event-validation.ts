@@ -62,6 +62,7 @@ function seriesErrors({ series }: Event): FieldError[] {
   return errors;
 }
 
+/** The version of the request decides how strict it is. */
 export function eventErrors(event: Event, context: StrategyContext): FieldError[] {
   const errors = commonErrors(event, isStrict(context));
   if (!isStrict(context)) return errors;
@@ -104,6 +105,7 @@ const REFERENCES: ReadonlyMap<string, string> = new Map([
   ['source', 'io.k8s.api.core.v1.EventSource'],
 ]);
 
+/** Only the strict version limits what changes. */
 export function eventUpdateErrors(event: Event, old: Event, context: StrategyContext): FieldError[] {
   const errors = commonErrors(event, isStrict(context));
   if (!isStrict(context)) return errors;

@@ -117,6 +117,7 @@ const CHECKS = {
   csi: ({ csi }, at) => csiErrors(csi ?? {}, at),
 } as const satisfies Partial<Record<keyof VolumeSpec, Check>>;
 
+/** The names of the source fields, in the order of their checks. */
 export const VOLUME_SOURCES = Object.keys(CHECKS) as (keyof typeof CHECKS)[];
 
 /** Validates the first source and refuses every further one, except for `flexVolume`, which kube-apiserver does not refuse. */

@@ -22,6 +22,7 @@ import { admissionAttributes, unstoredEntry, unexplained, type Endpoint, type St
 
 type Binding = Kind<Pick<V1Binding, 'target'>>;
 
+/** The stores and decoders that actions on pods use. */
 export interface ActionParts {
   readonly pods: Store;
   readonly budgets: Store;
@@ -41,6 +42,7 @@ export function expectedOf(schema: Schema, group: string, version: string, kind:
   return { group, version, kind, struct, reader: builtInReader, applyDefaults: undefined };
 }
 
+/** An endpoint without a strategy: its object is not stored. */
 export function endpointOf(info: ResourceInfo, subresource: string, kind: Endpoint['kind']): Endpoint {
   return { info, subresource, kind, strategy: {} };
 }
@@ -77,6 +79,7 @@ export function createBindingRest(
   };
 }
 
+/** The pod that an action is about. */
 export interface Target {
   readonly namespace: string;
   readonly name: string;

@@ -7,6 +7,7 @@ import { ipErrors, parseIp } from '../../../../api/meta/ip-addresses.ts';
 import { duplicate, invalid, notSupported, required, type FieldError } from '../../../../api/meta/field-error.ts';
 import { isHeadless, needsClusterIp, needsHealthPort, hasNodePorts, type ServiceSpec } from './service-types.ts';
 
+/** A family of `spec.ipFamilies`. */
 export type Family = 'IPv4' | 'IPv6';
 
 const FAMILIES: readonly string[] = ['IPv4', 'IPv6'];
@@ -21,7 +22,9 @@ function sameLists(a: readonly string[] = [], b: readonly string[] = []): boolea
   return a.length === b.length && a.every((one, index) => one === b[index]);
 }
 
+/** Compares `clusterIPs` in their order. */
 export const sameAddresses = (a: ServiceSpec, b: ServiceSpec): boolean => sameLists(a.clusterIPs, b.clusterIPs);
+/** Compares `ipFamilies` in their order. */
 export const sameFamilies = (a: ServiceSpec, b: ServiceSpec): boolean => sameLists(a.ipFamilies, b.ipFamilies);
 
 /** Keeps allocated values that the client leaves out. Ports are matched by name. */

@@ -22,6 +22,7 @@ import { clusterAddresses } from './service-ip-addresses.ts';
 import type { Service } from './service-types.ts';
 import { upperFirst } from '../upper-first.ts';
 
+/** The configured ranges, and where ServiceCIDRs and addresses are stored. */
 export interface ServiceRangesOptions {
   /** The value of `--service-cluster-ip-range`. */
   readonly clusterCidrs: readonly string[];
@@ -40,6 +41,7 @@ interface Range {
   readonly cidr: Cidr;
 }
 
+/** What running writes of this server take counts as allocated. */
 export class ServiceRanges {
   readonly #options: ServiceRangesOptions;
   readonly #configured: readonly Range[];

@@ -69,6 +69,7 @@ function dropTypeDependent(service: Service, old: Service): void {
     delete spec.externalTrafficPolicy;
 }
 
+/** The row shares one allocator between all writes. */
 export function serviceKinds(options: KindOptions): KindRow[] {
   const allocator = new ServiceAllocator({
     clusterCidrs: options.serviceClusterCidrs,

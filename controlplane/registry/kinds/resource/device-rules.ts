@@ -27,6 +27,7 @@ const MAX_EXPRESSION_BYTES = 10 * 1024;
 const MAX_PARAMETERS_BYTES = 10 * 1024;
 const MAX_SELECTORS = 32;
 
+/** A name of RFC 1123 whose case does not matter. */
 export function driverErrors(field: string, driver: string): FieldError[] {
   if (driver === '') return [required(field)];
   return [
@@ -44,6 +45,7 @@ export function poolErrors(field: string, pool: string): FieldError[] {
   ];
 }
 
+/** A DNS label. */
 export const labelErrors = (field: string, name: string): FieldError[] => invalidFor(field, name, dnsLabelErrors(name));
 
 /** Validates the name of an attribute or a capacity: `identifier` or `domain/identifier`. */
@@ -57,6 +59,7 @@ export function qualifiedErrors(field: string, name: string): FieldError[] {
   ];
 }
 
+/** A qualified name with its domain. */
 export function fullyQualifiedErrors(field: string, name: string): FieldError[] {
   const errors = qualifiedErrors(field, name);
   if (!name.includes('/'))
@@ -107,6 +110,7 @@ export function setErrors<Item>(
   return errors;
 }
 
+/** Each selector is a CEL expression on a device. */
 export function selectorErrors(check: ExpressionChecker, field: string, selectors: readonly Selector[]): FieldError[] {
   return listErrors(field, selectors, MAX_SELECTORS, ({ cel }, at) => {
     if (cel === undefined) return [required(`${at}.cel`)];
@@ -131,6 +135,7 @@ export function opaqueErrors(
   ];
 }
 
+/** `max` counts bytes of the encoded object. */
 export function rawObjectErrors(field: string, value: unknown, max: number): FieldError[] {
   if (value === undefined || value === null) return [required(field)];
   const text = stringifyJson(value);
@@ -157,6 +162,7 @@ export function taintErrors(taint: Taint, at: string, old?: Taint): FieldError[]
   return [...errors, ...(effect === '' ? [required(`${at}.effect`)] : effectErrors(`${at}.effect`, effect))];
 }
 
+/** `at` is the path of the toleration. */
 export function tolerationErrors(toleration: Toleration, at: string): FieldError[] {
   const { key = '', operator = '', value = '', effect = '' } = toleration;
   const errors = key === '' ? [] : invalidFor(`${at}.key`, key, qualifiedNameErrors(key));

@@ -165,10 +165,16 @@ it('the prefix of the names of pods keeps the index of a job with a long name', 
 });
 
 it('a condition that changes keeps its place', () => {
-  const suspended = withJobCondition(undefined, 'Suspended', 'True', 'JobSuspended', 'Job suspended', 0);
-  const both = withJobCondition(suspended, 'FailureTarget', 'True', 'R', 'm', 0);
+  const suspended = withJobCondition(
+    undefined,
+    { type: 'Suspended', status: 'True', reason: 'JobSuspended', message: 'Job suspended' },
+    0,
+  );
+  const both = withJobCondition(suspended, { type: 'FailureTarget', status: 'True', reason: 'R', message: 'm' }, 0);
   assert.deepEqual(
-    withJobCondition(both, 'Suspended', 'False', 'JobResumed', 'Job resumed', 0).map(({ type }) => type),
+    withJobCondition(both, { type: 'Suspended', status: 'False', reason: 'JobResumed', message: 'Job resumed' }, 0).map(
+      ({ type }) => type,
+    ),
     ['Suspended', 'FailureTarget'],
   );
 });
