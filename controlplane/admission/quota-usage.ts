@@ -52,13 +52,16 @@ const fullName = ({ group, resource }: AdmissionAttributes['resource']): string 
   group === '' ? resource : `${resource}.${group}`;
 
 /**
- * Pods are charged when they are created or resized, claims and services on each write, and all other objects when they are
- * created.
+ * Pods are charged when they are created, resized, or come into another scope of quotas by a deadline; claims and services on
+ * each write, and all other objects when they are created.
  */
-export function isCharged({ operation, resource, subresource }: AdmissionAttributes): boolean {
+export function isCharged({ operation, resource, subresource, object, oldObject }: AdmissionAttributes): boolean {
   const name = fullName(resource);
   if (UNCOUNTED.has(name)) return false;
-  if (name === 'pods') return operation === 'CREATE' ? subresource === '' : subresource === 'resize';
+  if (name === 'pods') {
+    if (subresource !== '') return subresource === 'resize' && operation === 'UPDATE';
+    return operation === 'CREATE' || hasDeadline(object as Pod) !== hasDeadline(oldObject as Pod);
+  }
   if (subresource !== '') return false;
   return operation === 'CREATE' || UPDATED.has(name);
 }
@@ -178,10 +181,13 @@ function inSet(value: string, { operator, values }: ScopeRequirement): boolean {
   }
 }
 
+/** Whether a pod ends by itself, which quotas call `Terminating`. */
+const hasDeadline = (pod: Pod | undefined): boolean => (pod?.spec?.activeDeadlineSeconds ?? undefined) !== undefined;
+
 function podInScope(pod: Pod, requirement: ScopeRequirement): boolean {
   const { spec } = pod;
   if (spec === undefined) return false;
-  const isTerminating = spec.activeDeadlineSeconds !== undefined && spec.activeDeadlineSeconds !== null;
+  const isTerminating = hasDeadline(pod);
   switch (requirement.scopeName) {
     case 'Terminating':
       return isTerminating;

@@ -321,7 +321,7 @@ function chargesOf(
     covering.push(ledger.quota);
     if (isChargedTo(ledger)) continue;
     const quotaName = ledger.quota.metadata.name ?? '';
-    if (group === '' && resource === 'pods' && attributes.operation === 'CREATE') {
+    if (group === '' && resource === 'pods') {
       const missing = missingAmounts((object as Pod & { spec: NonNullable<Pod['spec']> }).spec, names);
       if (missing !== undefined) throw refusal(attributes, `failed quota: ${quotaName}: ${missing}`);
     }

@@ -10,7 +10,8 @@ import { isMember } from './stateful-set-core.ts';
 
 /**
  * Returns the owners that a claim of that member must have; `undefined` if it has them. With the policy Delete, the claims of a
- * remaining member are owned by the set, and those of a member that is scaled down by its pod.
+ * remaining member are controlled by the set, and those of a member that is scaled down by its pod. Another controller is left
+ * alone, and the set and the pod own nothing beside it. A claim of an earlier set or pod with the same name stays unchanged.
  */
 export function wantedOwners(
   set: StatefulSet,
@@ -18,20 +19,20 @@ export function wantedOwners(
   claim: PersistentVolumeClaim,
 ): OwnerReference[] | undefined {
   const { whenDeleted = 'Retain', whenScaled = 'Retain' } = set.spec?.persistentVolumeClaimRetentionPolicy ?? {};
-  const stays = isMember(set, member.ordinal);
   const before = claim.metadata.ownerReferences ?? [];
-  const { name: podName } = member.pod.metadata;
-  const others = before.filter(
-    ({ kind, name }) =>
-      !(kind === 'StatefulSet' && name === set.metadata.name) && !(kind === 'Pod' && name === podName),
-  );
-  // A claim with another controller stays unchanged.
-  if (others.some(({ controller }) => controller === true)) return undefined;
+  const references = [controllerReference(set, statefulSets), controllerReference(member.pod, pods)] as const;
+  const ours = before.filter((one) => references.some((reference) => hasSameName(one, reference)));
+  if (!ours.every(({ uid }) => references.some((reference) => reference.uid === uid))) return undefined;
+  const others = before.filter((one) => !ours.includes(one));
   const own: OwnerReference[] = [];
-  if (!stays && whenScaled === 'Delete') own.push(controllerReference(member.pod, pods));
-  else if (whenDeleted === 'Delete') own.push(controllerReference(set, statefulSets));
-  const wanted = [...others, ...own];
-  const same =
-    wanted.length === before.length && wanted.every(({ uid }) => before.some((reference) => reference.uid === uid));
-  return same ? undefined : wanted;
+  if (!isMember(set, member.ordinal) && whenScaled === 'Delete') own.push(references[1]);
+  else if (whenDeleted === 'Delete') own.push(references[0]);
+  if (others.some(({ controller }) => controller === true)) own.length = 0;
+  const isSame =
+    ours.length === own.length &&
+    own.every(({ uid }) => ours.some((one) => one.uid === uid && one.controller === true));
+  return isSame ? undefined : [...others, ...own];
 }
+
+const hasSameName = (one: OwnerReference, other: OwnerReference): boolean =>
+  one.apiVersion === other.apiVersion && one.kind === other.kind && one.name === other.name;

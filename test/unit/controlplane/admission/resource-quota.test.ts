@@ -32,11 +32,11 @@ function attributes(
 }
 
 /** A quota that another client sometimes changes concurrently. */
-function setup(hard: Record<string, string>, conflicts = 0) {
+function setup(hard: Record<string, string>, conflicts = 0, scopes: readonly string[] = []) {
   let version = 1;
   let stored: ResourceQuota = {
     metadata: { name: 'q', namespace: 'ns', resourceVersion: '1' },
-    spec: { hard },
+    spec: { hard, scopes: [...scopes] },
     status: { hard, used: Object.fromEntries(Object.keys(hard).map((name) => [name, '0'])) },
   };
   let left = conflicts;
@@ -62,6 +62,8 @@ function setup(hard: Record<string, string>, conflicts = 0) {
   return {
     create: (object: KubeObject, resource?: { readonly group: string; readonly resource: string }) =>
       plugin.validate?.(attributes(object, [], resource), new AbortController().signal),
+    update: (oldObject: KubeObject, object: KubeObject) =>
+      plugin.validate?.({ ...attributes(object), operation: 'UPDATE', oldObject }, new AbortController().signal),
     used: () => stored.status?.used,
   };
 }
@@ -196,4 +198,20 @@ test('a quota that was counted meanwhile gives nothing back: the count is withou
   for (const undo of undos) undo();
   await settled();
   assert.deepEqual(used(), { a: { pods: '1' } });
+});
+
+test('a pod that gets a deadline is charged to the quota of pods with one', async () => {
+  const { create, update, used } = setup({ pods: '1', 'requests.cpu': '2' }, 0, ['Terminating']);
+  const withDeadline = (name: string) => {
+    const { metadata, spec } = pod(name, '1');
+    return { metadata, spec: { ...spec, activeDeadlineSeconds: 60 } };
+  };
+  await create(pod('a', '1'));
+  assert.equal(await update(pod('a', '1'), pod('a', '1')), undefined);
+  assert.deepEqual(used(), { pods: '0', 'requests.cpu': '0' });
+  await update(pod('a', '1'), withDeadline('a'));
+  assert.deepEqual(used(), { pods: '1', 'requests.cpu': '1' });
+  await assert.rejects(async () => update(pod('b', '1'), withDeadline('b')), /exceeded quota: q, requested: pods=1/);
+  await update(withDeadline('a'), { ...withDeadline('a'), metadata: { name: 'a', namespace: 'ns', labels: {} } });
+  assert.deepEqual(used(), { pods: '1', 'requests.cpu': '1' });
 });

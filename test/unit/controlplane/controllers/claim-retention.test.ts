@@ -56,3 +56,17 @@ test('a claim is no longer owned by its pod when the set is scaled up again', ()
 test('a claim with another controller stays unchanged', () => {
   assert.equal(owners(set('Delete', 'Delete'), 0, claim(owner('Operator', 'x', 'other'))), undefined);
 });
+
+test('the set owns nothing beside another controller, and controls what it owns', () => {
+  const other = owner('Operator', 'x', 'other');
+  assert.deepEqual(owners(set('Delete', 'Delete'), 0, claim(other, { ...ofSet, controller: false })), ['other']);
+  assert.deepEqual(owners(set('Delete', 'Retain'), 0, claim({ ...other, controller: false })), ['other', 'set']);
+  const uncontrolled = claim({ ...ofSet, controller: false });
+  const wanted = wantedOwners(set('Delete', 'Retain'), { pod: pod(0), ordinal: 0 }, uncontrolled);
+  assert.deepEqual(wanted, [ofSet]);
+});
+
+test('a claim of an earlier set or pod with the same name stays unchanged', () => {
+  assert.equal(owners(set('Delete', 'Delete'), 0, claim({ ...ofSet, uid: 'earlier' })), undefined);
+  assert.equal(owners(set('Retain', 'Retain'), 0, claim(owner('Pod', 'db-0', 'earlier'))), undefined);
+});
