@@ -13,7 +13,7 @@ import {
 } from './columns.ts';
 import { specAndStatus, specChanged, statusWithoutMetadata } from '../../generic-strategy.ts';
 import { kindRow, type KindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
-import { equalFields } from '../../../../api/schema/semantic-equality.ts';
+import { jsonEqual } from '../../../../api/meta/json-equality.ts';
 import {
   bindingErrors,
   mutatingBindingErrors,
@@ -68,7 +68,8 @@ function webhookStrategy(check: ExpressionChecker, mutating: boolean): Strategy<
     metadataChecks: ['plainWhole'],
     managesGeneration: true,
     requiresResourceVersion: true,
-    changesGeneration: (object, old) => !equalFields(object, old, 'webhooks'),
+    // kube-apiserver compares these kinds strictly, so that an empty list differs from an absent one.
+    changesGeneration: (object, old) => !jsonEqual(object.webhooks, old.webhooks),
     applyDefaults(object) {
       for (const webhook of object.webhooks ?? []) webhookDefaults(webhook, mutating);
     },

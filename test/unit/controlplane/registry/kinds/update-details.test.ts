@@ -1,6 +1,7 @@
 /** Details of updates that kube-apiserver 1.36 has, by kind: what is compared, what is validated again and what errors show. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
+import { admissionRegistrationKinds } from '../../../../../controlplane/registry/kinds/admissionregistration/admissionregistration.ts';
 import { appsKinds } from '../../../../../controlplane/registry/kinds/apps/apps.ts';
 import { batchKinds } from '../../../../../controlplane/registry/kinds/batch/batch.ts';
 import { coreObjectKinds } from '../../../../../controlplane/registry/kinds/core/core-objects.ts';
@@ -30,6 +31,24 @@ describe('an update of a struct', () => {
   });
   test('is none if it adds an empty list', () => {
     assert.equal(daemonSets.update(withTemplate({}), withTemplate({ tolerations: [] })).newGeneration, false);
+  });
+  test('is a change also for an empty list in webhooks, which are compared strictly', () => {
+    const webhooks = rulesOf(
+      admissionRegistrationKinds(() => undefined),
+      'admissionregistration.k8s.io',
+      'validatingwebhookconfigurations',
+    );
+    const webhook = {
+      name: 'a.b.c',
+      clientConfig: { url: 'https://x' },
+      sideEffects: 'None',
+      admissionReviewVersions: ['v1'],
+    };
+    assert.equal(webhooks.update({ webhooks: [webhook] }, { webhooks: [webhook] }).newGeneration, false);
+    assert.equal(
+      webhooks.update({ webhooks: [webhook] }, { webhooks: [{ ...webhook, rules: [] }] }).newGeneration,
+      true,
+    );
   });
   test('is refused of a pod and of the source of a volume', () => {
     const pods = rulesOf(podKinds, '', 'pods');
