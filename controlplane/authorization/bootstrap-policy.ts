@@ -23,7 +23,7 @@ const NODE: readonly PolicyRule[] = [
   rule('create get list watch', '', 'nodes'),
   rule('patch update', '', 'nodes/status'),
   rule('patch update', '', 'nodes'),
-  rule('create patch update', '', 'events'),
+  eventsRule(),
   rule(READ, '', 'pods'),
   rule('create delete', '', 'pods'),
   rule('patch update', '', 'pods/status'),
@@ -41,12 +41,13 @@ const NODE: readonly PolicyRule[] = [
   rule(READ, 'node.k8s.io', 'runtimeclasses'),
   rule('get', 'resource.k8s.io', 'resourceclaims'),
   rule('deletecollection', 'resource.k8s.io', 'resourceslices'),
+  rule('get', '', 'serviceaccounts'),
 ];
 
 const URLS = {
   health: '/healthz /livez /readyz /version /version/',
   discovery: '/api /api/* /apis /apis/* /healthz /livez /openapi /openapi/* /readyz /version /version/',
-  monitoring: '/healthz /healthz/* /livez /livez/* /metrics /metrics/slis /readyz /readyz/*',
+  monitoring: '/flagz /healthz /healthz/* /livez /livez/* /metrics /metrics/slis /readyz /readyz/* /statusz',
   issuer: '/.well-known/openid-configuration /.well-known/openid-configuration/ /openid/v1/jwks /openid/v1/jwks/',
 };
 
@@ -57,7 +58,7 @@ const CSR = 'certificates.k8s.io';
 export const CLUSTER_ROLES: readonly BootstrapRole[] = [
   { name: 'cluster-admin', rules: [rule('*', '*', '*'), urlRule('*', '*')] },
   { name: 'system:discovery', rules: [urlRule('get', URLS.discovery)] },
-  { name: 'system:monitoring', rules: [urlRule('get', URLS.monitoring)] },
+  { name: 'system:monitoring', rules: [urlRule('get', URLS.monitoring), rule('get', '', 'nodes/metrics')] },
   {
     name: 'system:basic-user',
     rules: [
@@ -84,9 +85,10 @@ export const CLUSTER_ROLES: readonly BootstrapRole[] = [
   {
     name: 'system:kubelet-api-admin',
     rules: [
-      rule('get list watch', '', 'nodes'),
+      rule(READ, '', 'nodes'),
       rule('proxy', '', 'nodes'),
-      rule('*', '', 'nodes/configz nodes/healthz nodes/log nodes/metrics nodes/pods nodes/proxy nodes/stats'),
+      rule('*', '', 'nodes/log nodes/metrics nodes/proxy nodes/stats'),
+      rule('*', '', 'nodes/configz nodes/healthz nodes/pods'),
     ],
   },
   {
@@ -163,10 +165,10 @@ export const CLUSTER_ROLES: readonly BootstrapRole[] = [
     name: 'system:node-proxier',
     rules: [
       rule('list watch', '', 'endpoints services'),
-      rule('get list watch', '', 'nodes'),
+      rule(READ, '', 'nodes'),
       eventsRule(),
-      rule('list watch', 'discovery.k8s.io', 'endpointslices'),
       rule('list watch', 'networking.k8s.io', 'servicecidrs'),
+      rule('list watch', 'discovery.k8s.io', 'endpointslices'),
     ],
   },
   {
@@ -175,8 +177,7 @@ export const CLUSTER_ROLES: readonly BootstrapRole[] = [
       eventsRule(),
       rule('create', 'coordination.k8s.io', 'leases'),
       rule('get list update watch', 'coordination.k8s.io', 'leases', 'kube-scheduler'),
-      rule('create', 'coordination.k8s.io', 'leasecandidates'),
-      rule('delete deletecollection get list patch update watch', 'coordination.k8s.io', 'leasecandidates'),
+      rule('create delete deletecollection get list patch update watch', 'coordination.k8s.io', 'leasecandidates'),
       rule(READ, '', 'nodes'),
       rule('delete get list watch', '', 'pods'),
       rule('create', '', 'bindings pods/binding'),
@@ -188,16 +189,18 @@ export const CLUSTER_ROLES: readonly BootstrapRole[] = [
       rule(READ, '', 'persistentvolumeclaims persistentvolumes'),
       rule('create', 'authentication.k8s.io', 'tokenreviews'),
       rule('create', 'authorization.k8s.io', 'subjectaccessreviews'),
-      rule(READ, 'storage.k8s.io', 'csidrivers'),
       rule(READ, 'storage.k8s.io', 'csinodes'),
-      rule(READ, '', 'namespaces'),
-      rule(READ, 'storage.k8s.io', 'csistoragecapacities'),
       rule(READ, 'storage.k8s.io', 'volumeattachments'),
+      rule(READ, '', 'namespaces'),
+      rule(READ, 'storage.k8s.io', 'csidrivers'),
+      rule(READ, 'storage.k8s.io', 'csistoragecapacities'),
       rule(READ, 'resource.k8s.io', 'deviceclasses'),
       rule('get list patch update watch', 'resource.k8s.io', 'resourceclaims'),
       rule('get list patch update watch', 'resource.k8s.io', 'resourceclaims/status'),
-      rule('get list patch update watch', '', 'pods/finalizers'),
+      rule('update', '', 'pods/finalizers'),
       rule(READ, 'resource.k8s.io', 'resourceslices'),
+      rule('create delete', 'resource.k8s.io', 'resourceclaims'),
+      rule('patch update', 'resource.k8s.io', 'resourceclaims/binding'),
     ],
   },
 ];
@@ -255,7 +258,7 @@ export const NAMESPACED_ROLES: readonly BootstrapRole[] = [
   {
     name: 'system:controller:cloud-provider',
     namespace: SYSTEM,
-    rules: [rule('create get list update watch', '', 'configmaps')],
+    rules: [rule('create get list watch', '', 'configmaps')],
   },
   {
     name: 'system:controller:token-cleaner',

@@ -87,7 +87,8 @@ function metadata(item: BootstrapRole | BootstrapBinding, labels: Readonly<Recor
   };
 }
 
-function roleObject(role: BootstrapRole): KubeObject {
+/** Returns the object of a default role. */
+export function roleObject(role: BootstrapRole): KubeObject {
   const isCluster = role.namespace === undefined;
   return {
     apiVersion: `${GROUP}/v1`,
@@ -100,7 +101,8 @@ function roleObject(role: BootstrapRole): KubeObject {
   };
 }
 
-function bindingObject(binding: BootstrapBinding): KubeObject {
+/** Returns the object of a default binding. */
+export function bindingObject(binding: BootstrapBinding): KubeObject {
   const isCluster = binding.namespace === undefined;
   return {
     apiVersion: `${GROUP}/v1`,

@@ -16,10 +16,11 @@ export const VIEW: readonly PolicyRule[] = [
   rule(
     READ,
     '',
-    `bindings events limitranges namespaces/status pods/log pods/status replicationcontrollers/status
+    `bindings limitranges namespaces/status pods/log pods/status replicationcontrollers/status
      resourcequotas resourcequotas/status`,
   ),
   rule(READ, '', 'namespaces'),
+  rule(READ, ',events.k8s.io', 'events'),
   rule(READ, 'discovery.k8s.io', 'endpointslices'),
   rule(
     READ,
@@ -48,10 +49,11 @@ export const EDIT: readonly PolicyRule[] = [
   rule(
     WRITE,
     '',
-    `configmaps events persistentvolumeclaims replicationcontrollers replicationcontrollers/scale secrets
+    `configmaps persistentvolumeclaims replicationcontrollers replicationcontrollers/scale secrets
      serviceaccounts services services/proxy`,
   ),
   rule('create', '', 'serviceaccounts/token'),
+  rule(WRITE, ',events.k8s.io', 'events'),
   rule(WRITE, 'apps', `${WORKLOADS} deployments/rollback`),
   rule(WRITE, 'autoscaling', 'horizontalpodautoscalers'),
   rule(WRITE, 'batch', 'cronjobs jobs'),
