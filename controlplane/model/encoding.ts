@@ -26,6 +26,8 @@ export interface Encodings {
   tableColumns(info: ResourceInfo): Buffer;
   /** Returns one row as JSON: `{"cells":[…],"object":…}`. Ages are relative to `nowMs`. */
   tableRow(info: ResourceInfo, entry: Entry, include: IncludeObject, version: MetaVersion, nowMs: number): Buffer;
+  /** Returns the entries of a list in the order of their rows. */
+  inRowOrder(info: ResourceInfo, entries: readonly Entry[]): readonly Entry[];
 
   /** Returns the object's PartialObjectMetadata as JSON. */
   metadata(entry: Entry, version: MetaVersion): Buffer;

@@ -120,6 +120,11 @@ class KeptEncodings implements Encodings {
     return bytes;
   }
 
+  inRowOrder(info: ResourceInfo, entries: readonly Entry[]): readonly Entry[] {
+    const { rowOrder } = this.#columnsOf(info);
+    return rowOrder === undefined ? entries : entries.toSorted((a, b) => rowOrder(a.object, b.object));
+  }
+
   tableColumns(info: ResourceInfo): Buffer {
     let bytes = this.#tables.get(info);
     if (bytes === undefined) {

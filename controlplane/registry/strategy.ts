@@ -84,6 +84,8 @@ export interface TableColumns {
   cells(object: KubeObject): Cell[];
   /** Returns the conditions of the row as a whole (`Completed`). */
   conditions?(object: KubeObject): readonly TableRowCondition[];
+  /** Compares two objects for the order of their rows. Without it, rows have the order of the list. */
+  rowOrder?(a: KubeObject, b: KubeObject): number;
 }
 
 interface GracefulDeletion {

@@ -251,7 +251,8 @@ function rows(
   { version }: OutputMediaType,
 ): Iterable<Buffer> {
   const include = includeObject(request);
-  return entries.values().map((entry) => encodings.tableRow(info, entry, include, version, request.nowMs));
+  const ordered = encodings.inRowOrder(info, entries);
+  return ordered.values().map((entry) => encodings.tableRow(info, entry, include, version, request.nowMs));
 }
 
 /** Sends any object with kind and version as JSON. */

@@ -3,6 +3,7 @@
  * pods away and evict running ones, no faster than the rate of the zone allows. A node is checked when it changes and when its
  * grace period ends; there is no polling.
  */
+import { ownMember } from '../../../api/meta/own-member.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { isNotFound } from '../../../api/meta/status-error.ts';
 import { formatTime } from '../../../api/machinery/clock.ts';
@@ -24,6 +25,11 @@ import {
   type ZoneState,
 } from './node-health.ts';
 
+/** Labels that nodes still have besides the stable ones, with the same values. */
+const BETA_LABELS = [
+  ['beta.kubernetes.io/os', 'kubernetes.io/os'],
+  ['beta.kubernetes.io/arch', 'kubernetes.io/arch'],
+] as const;
 const NODE_LEASES = 'kube-node-lease';
 const BY_NODE = 'node-name';
 
@@ -117,6 +123,7 @@ class NodeLifecycle {
     const silentMs = clock.monotonic() - (this.#heartbeats.get(name)?.atMs ?? clock.monotonic());
     if (silentMs > grace) node = await this.#declareSilent(node);
     else if (ready?.status !== 'Unknown') this.#loop.queue.addAfter(name, grace - silentMs + 1);
+    node = await this.#label(node);
     await this.#taint(node);
     if (nodeCondition(node, 'Ready')?.status !== 'True') await this.#markPodsNotReady(name);
   }
@@ -140,6 +147,18 @@ class NodeLifecycle {
       );
     }
     return written;
+  }
+
+  async #label(node: Node): Promise<Node> {
+    const { labels = {}, name = '' } = node.metadata;
+    const wanted = Object.fromEntries(
+      BETA_LABELS.flatMap(([beta, stable]) => {
+        const value = ownMember(labels, stable);
+        return value === undefined || value === ownMember(labels, beta) ? [] : [[beta, value]];
+      }),
+    );
+    if (Object.keys(wanted).length === 0) return node;
+    return this.#environment.client.patch(nodes, '', name, 'merge', { metadata: { labels: wanted } });
   }
 
   async #taint(node: Node): Promise<void> {

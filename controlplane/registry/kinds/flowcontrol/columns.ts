@@ -25,7 +25,11 @@ export const flowSchemaColumns: TableColumns = {
       (status?.conditions ?? []).find(({ type }) => type === 'Dangling')?.status ?? '?',
     ];
   },
+  // Requests match the schemas in this order.
+  rowOrder: (a, b) => precedenceOf(a) - precedenceOf(b) || (nameOf(a) < nameOf(b) ? -1 : 1),
 };
+
+const precedenceOf = (object: object): number => (object as FlowSchema).spec?.matchingPrecedence ?? 0;
 
 export const priorityLevelColumns: TableColumns = {
   columns: [

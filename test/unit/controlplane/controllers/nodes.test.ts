@@ -55,6 +55,25 @@ describe('ranges of pod addresses', () => {
   });
 });
 
+test('the labels of before Kubernetes 1.14 follow the stable ones', async () => {
+  const labels = { 'kubernetes.io/os': 'linux', 'kubernetes.io/arch': 'arm64', 'beta.kubernetes.io/arch': 'amd64' };
+  const t = controllerTest({
+    objects: [
+      [nodes, { metadata: { name: 'a', labels } }],
+      [nodes, node('b')],
+    ],
+  });
+  await t.start(runNodeLifecycle);
+  await t.advance(1000);
+  assert.deepEqual(t.client.peek(nodes, '', 'a')?.metadata.labels, {
+    ...labels,
+    'beta.kubernetes.io/os': 'linux',
+    'beta.kubernetes.io/arch': 'arm64',
+  });
+  assert.equal(t.client.peek(nodes, '', 'b')?.metadata.labels, undefined);
+  await t.stop();
+});
+
 describe('how long nodes keep what they read', () => {
   test('grows with their number, and does not swing at a border', () => {
     assert.equal(secondsOf(nextStep(0, 100)), 0);

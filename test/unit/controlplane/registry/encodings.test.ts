@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import type { ResourceInfo, Schema } from '../../../../api/schema/schema.ts';
 import type { Entry } from '../../../../controlplane/model/rest.ts';
+import { flowSchemaColumns } from '../../../../controlplane/registry/kinds/flowcontrol/columns.ts';
 import { createEncodings, type ProtobufCodec } from '../../../../controlplane/registry/encodings.ts';
 
 const CREATED_MS = Date.parse('2026-01-02T03:04:05Z');
@@ -43,6 +44,25 @@ test('a row is right after the clock was set back, also to before the creation',
   tableRow(CREATED_MS + 12 * MINUTE_MS);
   assert.equal(String(tableRow(CREATED_MS + 3_600)), '{"cells":["a","up 3s","3s"],"object":null}');
   assert.equal(String(tableRow(CREATED_MS - 9_000)), '{"cells":["a","up <invalid>","<invalid>"],"object":null}');
+});
+
+test('the rows of flow schemas have the order in which requests match them', () => {
+  const schemas = [
+    ['a', 100],
+    ['c', 1],
+    ['b', 1],
+    ['d', undefined],
+  ].map(
+    ([name, matchingPrecedence]) =>
+      ({ object: { metadata: { name }, spec: { matchingPrecedence } } }) as unknown as Entry,
+  );
+  const ofSchemas = createEncodings({
+    ...{ schema: {} as Schema, protobuf: {} as ProtobufCodec, yaml: String },
+    columnsOf: () => flowSchemaColumns,
+  });
+  const names = (entries: readonly Entry[]) => entries.map((one) => one.object.metadata.name);
+  assert.deepEqual(names(ofSchemas.inRowOrder(info, schemas)), ['d', 'b', 'c', 'a']);
+  assert.equal(encodings().inRowOrder(info, schemas), schemas);
 });
 
 function bound(all: ReturnType<typeof encodings>) {
