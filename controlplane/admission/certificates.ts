@@ -84,7 +84,11 @@ async function mayIssue(authorizer: Authorizer, { oldObject, object, user }: Adm
   ]);
 }
 
-/** Requires the verb `sign` on the signer for status updates that issue a certificate, of both kinds of requests. */
+/**
+ * Requires the verb `sign` on the signer for updates of the status that change the certificate or the conditions of a
+ * CertificateSigningRequest, or the certificate chain of a PodCertificateRequest. Refuses the latter with 422, as the strategy
+ * of kube-apiserver does.
+ */
 export function certificateSigning(authorizer: Authorizer): AdmissionPlugin {
   return {
     name: 'CertificateSigning',

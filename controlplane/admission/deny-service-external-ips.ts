@@ -6,7 +6,7 @@ import type { Service } from '../../api/machinery/kinds.ts';
 import { refusal } from './pod-attributes.ts';
 import type { AdmissionPlugin } from './admission.ts';
 
-/** Refuses only external IPs that the update adds; those that the service already has stay valid. */
+/** Refuses external IPs of new services and those that an update adds. Those that the service already has stay valid. */
 export function denyServiceExternalIps(): AdmissionPlugin {
   return {
     name: 'DenyServiceExternalIPs',

@@ -31,7 +31,10 @@ export interface NodeClaimsOptions {
   readonly assignsRanges: boolean;
 }
 
-/** Changes the annotations of the Node in the attributes; `node` is the name of the client's own Node. */
+/**
+ * Changes the annotations of the Node in the attributes; `node` is the name of the client's own Node. Throws a 403 if the node
+ * sets pod ranges that a controller assigns.
+ */
 export type NodeClaims = (attributes: AdmissionAttributes, node: string) => void;
 
 /** Returns the function that NodeRestriction calls. It reads other nodes from the cache at each call. */

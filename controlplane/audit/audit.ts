@@ -23,7 +23,7 @@ export interface AuditBackend {
    * request must be rejected.
    */
   process(event: AuditEvent): void | Promise<boolean>;
-  /** Resolves when all pending events are written. */
+  /** Resolves when all pending events are written, or were given up. */
   close(): Promise<void>;
 }
 
@@ -135,7 +135,6 @@ interface Recording {
   readonly decision: AuditDecision;
   readonly clock: Clock;
   readonly backends: readonly AuditBackend[];
-  /** Counts the events. */
   readonly events: Family<Counter>;
 }
 

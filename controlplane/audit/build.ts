@@ -33,7 +33,10 @@ interface AuditParts {
   readonly metrics: MetricsRegistry;
 }
 
-/** Rejects if the policy file cannot be read or parsed, or if the limits of sizes contradict each other. */
+/**
+ * Resolves to `undefined` without a policy or without a backend. Rejects if the policy file or the webhook's file cannot be
+ * read or parsed, or if the limits of sizes contradict each other.
+ */
 export async function buildAudit(parts: AuditParts): Promise<Audit | undefined> {
   const { flags, clock, logger, metrics } = parts;
   auditMetrics(metrics);

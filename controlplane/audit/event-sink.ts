@@ -5,6 +5,6 @@ import type { AuditEvent } from './event.ts';
 export interface EventSink {
   /** Writes events in the order of the calls. Rejects if the events are lost. */
   write(events: readonly AuditEvent[]): Promise<void>;
-  /** Resolves when all pending events are written. */
+  /** Ends the sink. A file writes its pending events first; a webhook gives up its running calls, whose writes then reject. */
   close(): Promise<void>;
 }

@@ -14,7 +14,10 @@ interface TruncationOptions {
 
 const sizeOf = (event: AuditEvent): number => Buffer.byteLength(stringifyJson(event));
 
-/** Splits batches that are too large. `onDropped` receives the number of events that are lost because of their size. */
+/**
+ * Removes the objects of events that are too large, and splits batches that are too large. `onDropped` receives the number of
+ * events that are lost because they are too large even then.
+ */
 export function truncating(
   inner: EventSink,
   { maxEventBytes, maxBatchBytes, onDropped }: TruncationOptions,

@@ -41,7 +41,7 @@ export interface AuthenticationMetrics {
   measured(authenticator: Authenticator, monotonic: () => number): Authenticator;
 }
 
-/** Registers the metrics at once, so that they are exposed before the first request. */
+/** Registers the metrics at once, except those of `measured`, which are registered when it is called. */
 export function authenticationMetrics(registry: MetricsRegistry): AuthenticationMetrics {
   const certificates = registry.histogram({
     name: 'apiserver_client_certificate_expiration_seconds',

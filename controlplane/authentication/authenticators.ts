@@ -124,7 +124,10 @@ export interface Authenticators {
   readonly authenticator: Authenticator;
   /** For TokenReview. */
   readonly tokens: TokenAuthenticator;
-  /** Replaces the issuers; rejects and keeps the old ones if a new issuer is not reachable. */
+  /**
+   * Replaces the issuers and empties the token cache. Rejects and keeps the old ones if the keys of a new issuer cannot be
+   * fetched within a minute.
+   */
   replaceIssuers(settings: readonly JwtSettings[], signal: AbortSignal): Promise<void>;
   close(): void;
 }

@@ -113,11 +113,14 @@ interface ClientCertificateOptions {
    * such a connection to an API server gains nothing, whatever groups an old certificate has.
    */
   readonly refusedNames?: ReadonlySet<string>;
-  /** Receives the time at which the certificate of a known caller expires. */
+  /** Receives the time, in milliseconds since 1970, at which the first certificate of an accepted chain expires. */
   readonly onBelieved?: (untilMs: number) => void;
 }
 
-/** Returns undefined without a valid certificate. `onBelieved` receives when the chain of an accepted one expires. */
+/**
+ * Returns `undefined` without a certificate, and for one without a common name. Throws an `AuthenticationError` for an invalid
+ * certificate and for refused names.
+ */
 export function clientCertificateAuthenticator(options: ClientCertificateOptions): Authenticator {
   const { verifier, refusedNames, onBelieved } = options;
   return {

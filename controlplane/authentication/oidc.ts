@@ -18,7 +18,7 @@ export interface OidcOptions {
   /** `https://…`, equal to the `iss` of the tokens. */
   readonly issuerUrl: string;
   readonly clientId: string;
-  /** Further audiences that are accepted; the client id alone if it is absent. */
+  /** The accepted audiences, in place of the client id: one of them must be in the token. */
   readonly audiences?: readonly string[];
   /** The URL of the discovery document, if it is not below the issuer's URL. */
   readonly discoveryUrl?: string;
@@ -79,7 +79,10 @@ export interface OidcAuthenticator extends TokenAuthenticator {
   ready(): Promise<boolean>;
 }
 
-/** Throws if the options are invalid. Tokens of other issuers are left to other authenticators. */
+/**
+ * Begins to fetch the keys of the issuer at once. Throws if the options are invalid. Returns `undefined` for tokens of other
+ * issuers, and throws for invalid tokens of this one.
+ */
 export function oidcAuthenticator(options: OidcOptions): OidcAuthenticator {
   checkOidcOptions(options);
   const keys = new IssuerKeys(options);

@@ -6,7 +6,10 @@ import { AuthenticationError } from './union.ts';
 import type { PeerVerifier } from './client-certificate.ts';
 import type { Authenticated, Authenticator, Credentials } from './authentication.ts';
 
-/** The flags `--requestheader-*`. The first header with a value counts. */
+/**
+ * The flags `--requestheader-*`. Of the headers for the name and of those for the uid, the first one with a value counts. Of
+ * the headers for groups, all values count.
+ */
 export interface RequestHeaderOptions {
   readonly verifier: PeerVerifier;
   /** Common names; empty: any. */
@@ -17,7 +20,10 @@ export interface RequestHeaderOptions {
   readonly extraHeadersPrefixes: readonly string[];
 }
 
-/** Throws an `AuthenticationError` for a peer of the CA whose common name is not allowed. */
+/**
+ * Returns `undefined` without a name header or without a client certificate. Throws an `AuthenticationError` for an invalid
+ * certificate, and for one whose common name is not allowed.
+ */
 export function requestHeaderAuthenticator(options: RequestHeaderOptions): Authenticator {
   const usernameHeaders = options.usernameHeaders.map(lower);
   const uidHeaders = options.uidHeaders.map(lower);

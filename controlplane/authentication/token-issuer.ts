@@ -60,7 +60,7 @@ export class TokenIssuer {
     this.#public = verificationKey(options.privateKeyPem);
   }
 
-  /** The token and its requested expiry in seconds since the epoch, without the extension. */
+  /** Returns the token and the time at which it was issued, in seconds since 1970. It expires `expirationSeconds` later. */
   issue(claims: TokenRequestClaims): { readonly token: string; readonly issuedAtSeconds: number } {
     const now = Math.floor(this.#options.clock.now() / 1000);
     const of = (identity: ObjectIdentity | undefined) =>

@@ -90,7 +90,7 @@ export function withAuthenticatedGroup(result: Authenticated): Authenticated {
   return { ...result, user: { ...result.user, groups: [...groups, AUTHENTICATED_GROUP] } };
 }
 
-/** Adds `system:authenticated` to the groups of clients that the inner authenticator knows. */
+/** Adds `system:authenticated` to the groups of clients that the inner authenticator knows, unless they are anonymous. */
 export function groupAdder(inner: Authenticator): Authenticator {
   return {
     authenticate(credentials) {

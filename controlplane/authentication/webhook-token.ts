@@ -19,7 +19,10 @@ const GROUP = 'authentication.k8s.io';
 const CALL_TIMEOUT_MS = 30_000;
 const BACKOFF_MS = [500, 750, 1125, 1690];
 
-/** Throws an `AuthenticationError` if the service does not answer with a TokenReview. */
+/**
+ * Throws an `AuthenticationError` for the error that the service reports, for another status than 200 or 201, and for anything
+ * else than a TokenReview. Throws the error of the call if there is no response.
+ */
 export function webhookTokenAuthenticator(options: WebhookTokenOptions): TokenAuthenticator {
   return {
     async authenticateToken(token, audiences): Promise<Authenticated | undefined> {

@@ -22,7 +22,10 @@ export interface AuthorizationAttributes {
   readonly subresource: string;
   readonly namespace: string;
   readonly name: string;
-  /** The request path. Always set. */
+  /**
+   * The path of the request. Empty for resources if the attributes come from elsewhere: from an access review, an admission
+   * plugin or a client in this process.
+   */
   readonly path: string;
   readonly fieldSelector?: readonly SelectorRequirement[];
   readonly labelSelector?: readonly SelectorRequirement[];

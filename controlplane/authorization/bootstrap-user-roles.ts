@@ -40,7 +40,10 @@ export const VIEW: readonly PolicyRule[] = [
   rule(READ, 'resource.k8s.io', 'resourceclaims resourceclaims/status resourceclaimtemplates'),
 ];
 
-/** What `edit` has beyond `view`: changing most objects, and reading secrets. */
+/**
+ * What `edit` has beyond `view`: changing most objects, reading secrets, running commands in pods, and acting as the service
+ * accounts of the namespace.
+ */
 export const EDIT: readonly PolicyRule[] = [
   rule(READ, '', 'pods/attach pods/exec pods/portforward pods/proxy secrets services/proxy'),
   rule('impersonate', '', 'serviceaccounts'),
@@ -69,7 +72,7 @@ export const EDIT: readonly PolicyRule[] = [
   rule(WRITE, 'resource.k8s.io', 'resourceclaims resourceclaimtemplates'),
 ];
 
-/** What `admin` has beyond `edit`: roles and bindings of a namespace. */
+/** What `admin` has beyond `edit`: the roles and bindings of a namespace, and access reviews in it. */
 export const ADMIN: readonly PolicyRule[] = [
   rule('create', 'authorization.k8s.io', 'localsubjectaccessreviews'),
   rule(READ_WRITE, 'rbac.authorization.k8s.io', 'rolebindings roles'),

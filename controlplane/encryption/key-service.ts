@@ -21,7 +21,10 @@ export interface Wrapped {
   readonly annotations: ReadonlyMap<string, Buffer>;
 }
 
-/** The three methods of the service. Each rejects if the answer breaks the protocol. */
+/**
+ * The three methods of the service. Each rejects if the call fails, or if the answer is not a message of the protocol. The
+ * caller checks the values.
+ */
 export interface KeyService {
   status(): Promise<{ readonly healthz: string; readonly keyId: string }>;
   encrypt(plaintext: Buffer): Promise<Wrapped>;

@@ -10,11 +10,11 @@ export interface EncryptionProvider {
   /** The prefix of the provider's values; empty for values that are stored unencrypted. */
   readonly prefix: string;
   /**
-   * Encrypts a value. Returns it without the prefix. `context` is the storage key, so that an encrypted value cannot be
-   * moved to another key.
+   * Encrypts a value. Returns it without the prefix. `context` is the storage key. Providers that authenticate it (`aesgcm`
+   * and `kms`) refuse an encrypted value that was moved to another key; `aescbc` and `secretbox` ignore it.
    */
   seal(value: Buffer, context: string): Buffer;
-  /** Throws if this provider did not encrypt the value. */
+  /** Throws if the value cannot be decrypted. `aescbc` has no checksum, and may return other bytes for a changed value. */
   open(sealed: Buffer, context: string): Buffer;
   /** Fetches the keys that `open` needs. */
   unlock?(sealed: Iterable<Buffer>): Promise<void>;

@@ -13,7 +13,10 @@ interface ReloadingValues extends EncryptedValues {
   replace(next: EncryptedValues): void;
 }
 
-/** Closing closes both configurations, and every one that replaces them later. */
+/**
+ * The previous configuration still decrypts for a while after a replacement. Closing closes both, and every one that replaces
+ * them later.
+ */
 export function reloadingValues(first: EncryptedValues, clock: Clock): ReloadingValues {
   let current = first;
   let previous: EncryptedValues | undefined;

@@ -17,7 +17,7 @@ const CLIENT_NAME = 'orchlet-etcd-client';
 const SERVER_NAME = 'orchlet-etcd-server';
 const LIFETIME_MS = 3650 * 86_400_000;
 
-/** Absolute paths. */
+/** The files of a member, below `etcd` of the data directory. */
 export interface EtcdPaths {
   /** The directory of etcd itself. */
   readonly data: string;
@@ -41,9 +41,9 @@ export function etcdPaths(dataDirectory: string): EtcdPaths {
 
 type CertificateName = 'ca' | 'server' | 'peer' | 'client';
 
-/** The certificate of that name, as PEM. */
+/** Returns the path of a certificate (PEM). */
 export const certificatePath = ({ pki }: EtcdPaths, name: CertificateName): string => join(pki, `${name}.crt`);
-/** Its private key, as PEM. */
+/** Returns the path of its private key (PEM). */
 export const keyPath = ({ pki }: EtcdPaths, name: CertificateName): string => join(pki, `${name}.key`);
 
 /**

@@ -13,7 +13,6 @@ import { withFirst } from './etcd-membership.ts';
 export interface AskedMembers {
   /** The URLs of members, of which the first one that answers is used. */
   readonly asked: readonly string[];
-  /** The own member. */
   readonly member: Pick<MemberRecord, 'peerUrl'>;
   readonly tls: GrpcTls;
 }

@@ -41,7 +41,7 @@ const CHECK_LOG_MS = 60_000;
 const TAIL_BYTES = 16 * 1024;
 const REMOVED = /the member has been permanently removed from the cluster/;
 
-/** Runs at most one process at a time. It restarts etcd with a backoff. */
+/** Runs at most one process at a time. Restarts etcd with a backoff, unless the member was removed from its cluster. */
 export class EtcdSupervisor {
   readonly #options: EtcdSupervisorOptions;
   readonly #stop = new AbortController();
@@ -57,7 +57,10 @@ export class EtcdSupervisor {
     return (await tailOf(this.#options.logFile)).trim().split('\n').at(-1) ?? '';
   }
 
-  /** Stops the etcd of an earlier control plane, and starts another one. Resolves before it answers. Throws `StartError`. */
+  /**
+   * Stops the etcd of an earlier control plane, and starts another one. Resolves before it answers.
+   * Throws a StartError while another control plane runs the etcd of this directory.
+   */
   async start(): Promise<void> {
     await stopLeftBehind(this.#options);
     this.#running = this.#supervise();

@@ -63,7 +63,7 @@ export class ManifestSources {
     return this.#settling.has(path) || !this.#isKnown(path);
   }
 
-  /** Reads what has changed. Returns when to come back for files that are changing, or `Infinity`. */
+  /** Reads what has changed. Resolves to the milliseconds until files that are changing must be read again, or `Infinity`. */
   async refresh(signal: AbortSignal): Promise<number> {
     const scans = new Map<string, FolderScan>();
     for (const folder of this.#options.folders) scans.set(folder, await scanFolder(folder));

@@ -43,7 +43,7 @@ const TIMEOUT_MS = 5_000;
 /** A container has some hundred bytes. */
 const LARGEST_BYTES = 4 << 20;
 
-/** Concurrent requests for a node share one call of its agent. */
+/** All requests for a node within 15 seconds share one call of its agent, also a failed one. */
 export function createAgentSummaries(options: AgentSummariesOptions): AgentSummaries {
   const kept = new Map<string, { readonly atMs: number; readonly answer: Promise<NodeSummary | undefined> }>();
   return {

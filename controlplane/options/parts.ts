@@ -61,7 +61,7 @@ export const partsFlags = {
   }),
 } as const;
 
-/** Whether this cluster has the part of orchlet and not one of another program. */
+/** Whether the part runs: `--disable` does not name it. */
 export function isPartEnabled(flags: { readonly disable: readonly string[] }, part: Part): boolean {
   return !flags.disable.includes(part);
 }

@@ -82,7 +82,10 @@ export function readAuthority(pem: string, keyPem: string, path: string): Author
   return { certificate, certificatePem: pem, privateKey };
 }
 
-/** What a certificate must have. Another subject, a missing name or the end of its lifetime leads to a new one. */
+/**
+ * What a certificate must have. Another CA, another subject, a missing name, or less than 30 % of its lifetime left leads to a
+ * new one. `lifetimeMs` and `usages` count only for new ones.
+ */
 export interface Wanted {
   readonly subject: DistinguishedName;
   readonly names?: AlternativeNames;

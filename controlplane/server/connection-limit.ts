@@ -28,7 +28,10 @@ interface ConnectionLimitOptions {
   readonly most?: number | undefined;
 }
 
-/** A warning about refused connections is logged from time to time, and not for each of them. */
+/**
+ * Beyond the limit, closes the newest connection of the client that has the most. A warning is logged from time to time, and
+ * not for each of them.
+ */
 export class ConnectionLimit {
   /** The connections of each client, oldest first. */
   readonly #byClient = new Map<string, Set<Connection>>();

@@ -16,7 +16,10 @@ export interface HealthCheck {
   check(): void | Promise<void>;
 }
 
-/** Failures are logged; the response has their names alone, as in kube-apiserver. */
+/**
+ * Failures are logged. The response of a path for all checks has their names alone, and that of a path for one check has the
+ * reason, as in kube-apiserver.
+ */
 export interface HealthOptions {
   readonly logger: Logger;
   /** The checks of all three paths, in this order, after `ping`. */
@@ -27,7 +30,10 @@ export interface HealthOptions {
 
 const PING: HealthCheck = { name: 'ping', check: () => undefined };
 
-/** The three paths and one below each of them for every check. */
+/**
+ * Serves `/healthz`, `/livez` and `/readyz`, one path below each of them for every check, and `/metrics/slis` with the results
+ * of the checks.
+ */
 export function installHealth(paths: PathHandlers, options: HealthOptions): void {
   const live = [PING, ...options.checks];
   const { logger } = options;

@@ -66,7 +66,7 @@ export class IncomingBody {
     });
   }
 
-  /** The parts as they come. The stream stays open if the consumer leaves. Throws like `whole`. */
+  /** The parts as they come. The stream stays open if the consumer leaves. Throws as `whole` does, but has no limit. */
   async *parts(): AsyncGenerator<Buffer, void, undefined> {
     if (this.#state === 'refused') throw new TooManyRequests(RETRY_SECONDS);
     this.#leave();

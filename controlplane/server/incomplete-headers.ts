@@ -19,7 +19,6 @@ interface HeaderConnection {
 interface IncompleteHeadersOptions {
   readonly clock: Clock;
   readonly logger: Logger;
-  /** The maximum size of one header. */
   readonly maxHeaderBytes: number;
   readonly budgetBytes?: number | undefined;
 }

@@ -90,7 +90,6 @@ export class ApiRequest implements RequestContext {
   requestBytes: number | undefined;
   responseBytes = 0;
   isLarge = false;
-  /** The audit annotations. */
   annotations: Map<string, string> | undefined;
   /** The audit annotations that only audit events with bodies contain. */
   bodyAnnotations: Map<string, string> | undefined;

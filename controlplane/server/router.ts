@@ -51,7 +51,7 @@ export class Router {
     return group === '' || this.#groups.has(group);
   }
 
-  /** Throws a 404 and a 405. */
+  /** Throws a 404 if no resource has the path, and a 405 if the resource does not have the method. */
   route(method: string, info: RequestInfo): Route {
     const rest = this.#find(info);
     const fits = rest !== undefined && scopeFits(rest, info);

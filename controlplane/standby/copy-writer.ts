@@ -10,15 +10,17 @@ type Written = Extract<Frame, { type: 'records' | 'complete' }>;
 type Records = Extract<Frame, { type: 'records' }>;
 type Complete = Extract<Frame, { type: 'complete' }>;
 
+/** Frames that became durable together, in the order in which they arrived. */
 export interface WrittenGroup {
   readonly records: readonly Records[];
-  /** The last one of the group, with the time at which it arrived. */
+  /** The last such frame of the group, and the wall-clock time at which it arrived. `undefined` if the group has none. */
   readonly complete: { readonly frame: Complete; readonly atMs: number } | undefined;
 }
 
 /** The size of waiting values from which on nothing more is received, and at which a group ends. */
 const MOST_BYTES = 4 * 1024 * 1024;
 
+/** Writes one group at a time. After a failure, `add` and `drain` reject with it, and the copy needs another writer. */
 export class CopyWriter {
   readonly #copy: LogCopy;
   readonly #onWritten: (group: WrittenGroup) => void;
@@ -34,7 +36,10 @@ export class CopyWriter {
     this.#onWritten = onWritten;
   }
 
-  /** Resolves when more may be added. Rejects if an earlier group could not be written. */
+  /**
+   * Resolves when more may be added: at once, or when everything is durable if 4 MiB are waiting. `atMs` is the wall-clock time
+   * of arrival. Rejects if an earlier group could not be written.
+   */
   async add(frame: Written, atMs: number): Promise<void> {
     if (this.#failure !== undefined) throw this.#failure.error;
     this.#waiting.push({ frame, atMs });

@@ -14,6 +14,7 @@ import { type CopyPosition, streamLog } from './log-stream.ts';
 import { FENCE_PATH, FIRST_PATH, LOG_PATH, type PeerRoute, sendJson } from './peer-paths.ts';
 import { fencedMessage, readRole, type Role, writeRole } from './role.ts';
 
+/** What the first control plane serves its standby from. */
 export interface FirstOptions {
   readonly storage: Storage;
   readonly dataDirectory: string;
@@ -28,6 +29,7 @@ export interface FirstOptions {
 
 /** The state of a first control plane, as `FIRST_PATH` answers it. */
 export interface FirstReport {
+  /** The newest revision of the storage. */
   readonly revision: number;
   /** What it had copied when it was promoted, if it was. */
   readonly promotion: { readonly from: string; readonly revision: number; readonly atMs: number } | undefined;
@@ -40,6 +42,10 @@ const LEAVE_AFTER_MS = 30_000;
 const COME_BACK_MS = 3000;
 const MAX_BODY_BYTES = 4096;
 
+/**
+ * Returns the routes by which a standby follows the log of this control plane, reads its state, and makes it take no more
+ * writes. Registers the gauge `orchlet_standbys`. Without SQLite, the log and the fence are answered with 501.
+ */
 export function firstRoutes(options: FirstOptions): readonly PeerRoute[] {
   const first = new First(options);
   return [

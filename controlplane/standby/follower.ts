@@ -16,6 +16,7 @@ import { LOG_PATH } from './peer-paths.ts';
 import { CopyWriter, type WrittenGroup } from './copy-writer.ts';
 import { SnapshotFile } from './snapshot-file.ts';
 
+/** Where the copy is, what it is copied from, and who learns of its state. Times are in wall-clock milliseconds. */
 export interface FollowerOptions {
   /** The directory of the database. */
   readonly directory: string;
@@ -30,24 +31,27 @@ export interface FollowerOptions {
   readonly onLost: (error: Error) => void;
 }
 
+/** The state of the copy and of its connection. Immutable: each change leads to another object. */
 export interface CopyState {
   readonly isConnected: boolean;
   /** The last revision of the copy. */
   readonly revision: number;
   /** The newest revision of the first that is known. */
   readonly newestRevision: number;
-  /** The last time at which the copy had everything that the first had. 0 if it never did. */
+  /** The last wall-clock time, in milliseconds, at which the copy had everything that the first had. 0 if it never did. */
   readonly completeAtMs: number;
+  /** The number of snapshots that this process has installed. */
   readonly snapshots: number;
-  /** Whether values of the copy are encrypted. */
+  /** Whether this process has copied an encrypted value. Those of snapshots and of earlier processes do not count. */
   readonly hasSealedValues: boolean;
-  /** Why the last connection ended, or could not be made. */
+  /** Why the last connection ended, or could not be made. `undefined` while there is a connection, and before the first one. */
   readonly problem: string | undefined;
 }
 
 /** The first sends a sign of life every second. */
 const SILENT_MS = 15_000;
 
+/** Connects again after each break, with a backoff of 0.5 to 10 seconds, until `stop`, `release` or `close` is called. */
 export class Follower {
   readonly #options: FollowerOptions;
   readonly #stop = new AbortController();
@@ -109,7 +113,9 @@ export class Follower {
     await this.#running;
   }
 
-  /** Stops following and returns the copy, which the caller closes. */
+  /**
+   * Stops following and returns the copy, which the caller closes. Returns `undefined` if there is none that can be used.
+   */
   async release(): Promise<LogCopy | undefined> {
     await this.stop();
     const copy = this.#copy ?? (this.#state.completeAtMs > 0 ? await openCopy(this.#options) : undefined);

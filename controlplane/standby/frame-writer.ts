@@ -6,6 +6,7 @@ import { encodeFrame, type Frame } from './frames.ts';
 /** A client that reads nothing for this long is given up. */
 const STALLED_MS = 60_000;
 
+/** Writes one frame at a time: the caller waits for `write` before the next one. It takes the exchange's `onDrain`. */
 export class FrameWriter {
   readonly #exchange: Exchange;
   readonly #clock: Clock;
@@ -18,7 +19,7 @@ export class FrameWriter {
     exchange.onClose(() => this.#resume());
   }
 
-  /** Resolves when the client takes more. Throws once it is gone. */
+  /** Resolves when the client takes more. Throws if the client is gone, or has read nothing for 60 seconds. */
   async write(frame: Frame): Promise<void> {
     for (const part of encodeFrame(frame)) {
       if (this.#exchange.closed) throw new Error('the standby has closed the stream');

@@ -26,12 +26,12 @@ const IDENTITY: Wanted = {
 /** Returns whether a connection is that of a control plane of the cluster. */
 export type PeerCheck = (connection: ClientConnection) => boolean;
 
-/** `frontProxyCa`: PEM. */
+/** Accepts valid certificates of the front-proxy CA (PEM) that have the common name of control planes. */
 export function peerCheck(frontProxyCa: string, clock: Clock): PeerCheck {
   return certificateCheck(frontProxyCa, clock, ({ commonName }) => commonName === IDENTITY.subject.commonName);
 }
 
-/** `ca`: the CA of the cluster (PEM). Accepts certificates such as that of the admin kubeconfig. */
+/** Accepts valid certificates of the cluster's CA (PEM) with the organization `system:masters`. */
 export function administratorCheck(ca: string, clock: Clock): PeerCheck {
   return certificateCheck(ca, clock, ({ organizations = [] }) => organizations.includes('system:masters'));
 }
@@ -49,13 +49,14 @@ function certificateCheck(ca: string, clock: Clock, accepts: (subject: Distingui
   };
 }
 
+/** The keys of a cluster by which its control planes recognize each other. */
 export interface ClusterKeys {
   /** The CA of the cluster (PEM). */
   readonly ca: string;
   readonly frontProxyCa: Authority;
 }
 
-/** Reads the keys of the cluster, which `orchlet join --control-plane` has brought. Throws a StartError if there are none. */
+/** Reads the keys of the cluster, which `orchlet join --control-plane` has brought. Throws a StartError if one is missing. */
 export async function readClusterKeys(dataDirectory: string): Promise<ClusterKeys> {
   const path = (name: string): string => join(dataDirectory, 'pki', name);
   const [ca, pem, key] = await Promise.all(
@@ -68,7 +69,10 @@ export async function readClusterKeys(dataDirectory: string): Promise<ClusterKey
   return { ca, frontProxyCa: readAuthority(pem, key, path('front-proxy-ca.crt')) };
 }
 
-/** Creates a client of another control plane of the cluster. */
+/**
+ * Creates a client of another control plane of the cluster, which must be closed. `server` is its URL. The client certificate
+ * is signed when it is needed, and again after an hour.
+ */
 export function peerClient(server: string, { ca, frontProxyCa }: ClusterKeys, clock: Clock): HttpClient {
   return new HttpClient({
     server,

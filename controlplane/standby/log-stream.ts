@@ -10,6 +10,7 @@ import type { Clock } from '../../api/machinery/clock.ts';
 import type { Storage } from '../storage/storage.ts';
 import type { Frame } from './frames.ts';
 
+/** The log that is sent. Snapshots are made below `backup` of the data directory. */
 export interface LogStreamOptions {
   readonly storage: Storage;
   readonly log: StoredLog;
@@ -29,12 +30,16 @@ const PART_BYTES = 256 * 1024;
 /** Compacted records are held no longer than this for a standby that receives a snapshot. */
 const LONGEST_HOLD_MS = 15 * 60_000;
 
+/** The receiver of the frames of one stream. */
 export interface FrameSink {
   /** Resolves when more can be written. Throws once nobody reads. */
   write(frame: Frame): Promise<void>;
 }
 
-/** Sends frames until the signal aborts, or the standby needs another snapshot. Throws when nobody reads any more. */
+/**
+ * Sends frames until the signal aborts, or until records that the standby lacks are compacted: then `compacted` is the last
+ * frame. Throws the error of the sink when nobody reads any more, and errors of the storage.
+ */
 export async function streamLog(
   options: LogStreamOptions,
   from: CopyPosition,

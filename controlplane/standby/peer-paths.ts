@@ -9,8 +9,12 @@ import { newServiceUnavailable, newStatusError, isStatusError, type StatusError 
 import type { Exchange } from '../server/exchange.ts';
 import type { PeerCheck } from './identity.ts';
 
+/** All paths between control planes begin with it. */
 export const PEER_PREFIX = '/orchlet/control-plane/';
-/** GET: the stream of the log. The query has the position of the copy. */
+/**
+ * GET: the stream of the log (`frames.ts`). The query has the position of the copy: `after` is its last revision, and `newest`
+ * and `checksum` identify its newest record. Without them, a snapshot is sent.
+ */
 export const LOG_PATH = `${PEER_PREFIX}log`;
 /** POST with the URL of the successor: this control plane takes no more writes, and answers with its last revision. */
 export const FENCE_PATH = `${PEER_PREFIX}fence`;
@@ -18,32 +22,41 @@ export const FENCE_PATH = `${PEER_PREFIX}fence`;
 export const FIRST_PATH = `${PEER_PREFIX}first`;
 /** GET: the state of a standby. */
 export const STANDBY_PATH = `${PEER_PREFIX}standby`;
-/** POST: makes a standby the first. */
+/** POST: makes a standby the first. With `force=true` in the query, also if the former first does not answer. */
 export const PROMOTE_PATH = `${PEER_PREFIX}promote`;
 
-/** Returns the URL of a server, whose host may be an IPv6 address. */
+/** Returns the URL of a server. `host` is a name or an address, that of IPv6 without brackets. */
 export const peerUrl = (host: string, port: number): string =>
   `https://${host.includes(':') ? `[${host}]` : host}:${port}`;
 
+/** A request of a control plane, which has been identified. */
 export interface PeerRequest {
   readonly exchange: Exchange;
   readonly query: URLSearchParams;
 }
 
+/** A path with its one method and its handler. */
 export interface PeerRoute {
   readonly method: 'GET' | 'POST';
   readonly path: string;
-  /** An error that is no StatusError becomes a 500. */
+  /**
+   * Sends the response. A StatusError is answered with its code. Any other error becomes a 500 and is logged, unless the
+   * response has begun: then the connection breaks.
+   */
   handle(request: PeerRequest): Promise<void>;
 }
 
+/** The routes, and who may use them. */
 export interface PeerPathsOptions {
   readonly isPeer: PeerCheck;
   readonly routes: readonly PeerRoute[];
   readonly logger: Logger;
 }
 
-/** Returns a handler that takes requests below the prefix, and returns whether it took the request. */
+/**
+ * Returns a handler that takes requests below the prefix, and returns whether it took the request. It answers 403 to clients
+ * that are no control plane, and then 404 or 405 where there is no route.
+ */
 export function peerPaths({ isPeer, routes, logger }: PeerPathsOptions): (exchange: Exchange) => boolean {
   return (exchange) => {
     if (!exchange.target.startsWith(PEER_PREFIX)) return false;
@@ -79,15 +92,17 @@ async function answered(route: PeerRoute, request: PeerRequest): Promise<void> {
   }
 }
 
+/** Sends a complete response in JSON. */
 export function sendJson(exchange: Exchange, status: number, body: object): void {
   exchange.send(status, { 'content-type': 'application/json' }, stringifyJson(body));
 }
 
+/** Sends the Status of the error with its code, or with 500 if it has none. */
 export function sendError(exchange: Exchange, error: StatusError): void {
   sendJson(exchange, error.status.code ?? 500, error.status);
 }
 
-/** Answers everything but peers and health checks with the reason why there is no API. */
+/** Sends a 503 with the reason why there is no API. */
 export function sendUnavailable(exchange: Exchange, message: string): void {
   sendError(exchange, newServiceUnavailable(message));
 }

@@ -12,6 +12,7 @@ import type { CopyState, Follower } from './follower.ts';
 import { FENCE_PATH } from './peer-paths.ts';
 import { writeRole } from './role.ts';
 
+/** The standby that is promoted, and the control plane whose place it takes. */
 export interface PromotionOptions {
   readonly follower: Follower;
   /** A client of the first. */
@@ -25,6 +26,7 @@ export interface PromotionOptions {
   readonly logger: Logger;
 }
 
+/** The result of a promotion, which `PROMOTE_PATH` answers. */
 export interface Promotion {
   /** The last revision of the copy. */
   readonly revision: number;
@@ -34,7 +36,11 @@ export interface Promotion {
 
 const CATCH_UP_MS = 30_000;
 
-/** Throws a StatusError for the operator if the standby cannot be promoted, and then it remains a standby. */
+/**
+ * Resolves when the data directory is that of a first control plane. Throws a StatusError (409) for the operator if the standby
+ * cannot be promoted. It then remains a standby, also if the storage fails; but if the follower was stopped before that, only
+ * another process can go on. With `force`, a first that does not answer and records that are missing are accepted.
+ */
 export async function promote(options: PromotionOptions, { force }: { readonly force: boolean }): Promise<Promotion> {
   const { follower, dataDirectory, of, clock, logger } = options;
   if (follower.state.completeAtMs === 0)
@@ -75,7 +81,10 @@ async function stopFirst(options: PromotionOptions, force: boolean): Promise<num
   }
 }
 
-/** Asks a control plane to take no more writes. Returns its last revision. */
+/**
+ * Asks a control plane to take no more writes. `by` is the URL of its successor. Resolves to its last revision. Rejects if it
+ * does not answer with one.
+ */
 export async function askToStop(client: HttpClient, by: string, signal?: AbortSignal): Promise<number> {
   const { body } = await client.raw({
     method: 'POST',

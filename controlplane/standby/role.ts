@@ -1,6 +1,6 @@
 /**
  * Defines what the database of a data directory is: that of the first control plane, the copy of a standby, or a former first
- * whose place another one has taken. A file beside the database says it, so that a restore, which replaces both, forgets it.
+ * whose place another one has taken. A file beside the database holds it, so that a restore, which replaces both, forgets it.
  * Without the file, it is the first.
  */
 import { readFileSync } from 'node:fs';
@@ -11,6 +11,7 @@ import { formatTime } from '../../api/machinery/clock.ts';
 import { replaceFile } from '../../api/machinery/replace-file.ts';
 import { StartError } from '../model/start-error.ts';
 
+/** The roles. Times are in wall-clock milliseconds. */
 export type Role =
   | { readonly role: 'first' }
   | {
@@ -19,7 +20,7 @@ export type Role =
       readonly of: string;
       /** The URL at which commands of this host reach the standby. */
       readonly url: string;
-      /** The last time at which the copy was complete. */
+      /** The last time at which the copy was complete. 0 if it never was. */
       readonly completeAtMs: number;
     }
   | { readonly role: 'fenced'; readonly by: string; readonly atMs: number }
@@ -36,9 +37,13 @@ export type Role =
 
 const FIRST: Role = { role: 'first' };
 
+/** Returns the path of the file. */
 export const roleFile = (dataDirectory: string): string => join(dataDirectory, 'storage', 'role.json');
 
-/** Throws a StartError if the file cannot be read: two control planes could write otherwise. */
+/**
+ * Returns the role, which is `first` without the file. Throws a StartError if the content is invalid, and the system's error if
+ * the file cannot be read: two control planes could write otherwise.
+ */
 export function readRole(dataDirectory: string): Role {
   const file = roleFile(dataDirectory);
   let text: string;

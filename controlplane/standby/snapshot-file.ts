@@ -11,6 +11,7 @@ const INCOMING = 'incoming.db';
 /** Removes what a process that was killed has received of a snapshot. */
 export const removeIncoming = (directory: string): Promise<void> => rm(join(directory, INCOMING), { force: true });
 
+/** A snapshot that is being received. It ends with `install` or `discard`, one of which must be called. */
 export class SnapshotFile {
   readonly #directory: string;
   readonly #file: FileHandle;
@@ -23,7 +24,7 @@ export class SnapshotFile {
     this.#sizeBytes = sizeBytes;
   }
 
-  /** The file contains every secret of the cluster, so only its owner can read it. */
+  /** Removes what an earlier snapshot left. The file contains every secret of the cluster, so only its owner can read it. */
   static async create(directory: string, sizeBytes: number): Promise<SnapshotFile> {
     await mkdir(directory, { recursive: true, mode: 0o700 });
     const path = join(directory, INCOMING);
@@ -35,6 +36,7 @@ export class SnapshotFile {
     return this.#received === this.#sizeBytes;
   }
 
+  /** Appends a part. Throws a FrameError if the snapshot becomes longer than `sizeBytes`. */
   async add(part: Buffer): Promise<void> {
     if (this.#received + part.length > this.#sizeBytes) throw new FrameError('a snapshot is longer than announced');
     await this.#file.writeFile(part);

@@ -11,6 +11,7 @@ import { Listener, type ServingCertificate, type TlsOptions } from '../server/li
 import type { PeerCheck } from './identity.ts';
 import { peerPaths, type PeerRoute, sendUnavailable } from './peer-paths.ts';
 
+/** Who may do what at the server, and what it answers. */
 export interface StandbyServerOptions {
   readonly tls: TlsOptions;
   readonly isPeer: PeerCheck;
@@ -24,7 +25,9 @@ export interface StandbyServerOptions {
   readonly logger: Logger;
 }
 
+/** A server on one port. */
 export interface StandbyServer {
+  /** Port 0 selects a free port. Rejects with the system's error. */
   listen(port: number, host: string): Promise<AddressInfo>;
   /** Sets the certificate for new connections. */
   replaceCertificate(certificate: ServingCertificate): void;
@@ -34,6 +37,7 @@ export interface StandbyServer {
 const CLOSE_GRACE_MS = 1000;
 const TEXT = { 'content-type': 'text/plain; charset=utf-8', 'x-content-type-options': 'nosniff' };
 
+/** Opens nothing before `listen`. */
 export function createStandbyServer(options: StandbyServerOptions): StandbyServer {
   const { clock, logger, tls, isPeer, isAdministrator, metrics, reason } = options;
   const takesPeer = peerPaths(options);

@@ -24,23 +24,27 @@ import { removeIncoming } from './snapshot-file.ts';
 import { startRole } from './start-role.ts';
 import { createStandbyServer } from './standby-server.ts';
 
+/** The flags of the control plane, and what is known of this host. */
 export interface StandbyOptions {
   readonly flags: ControlPlaneFlags;
   readonly clock: Clock;
   readonly logger: Logger;
   /** The names and addresses of this host, for its serving certificate. */
   readonly hosts: readonly string[];
+  /** The addresses of this host now, which the certificate has as well. */
   readonly addresses: () => readonly string[];
   /** The address at which other hosts reach this one. */
   readonly advertised: () => string;
+  /** Called when only another process can go on: this one must exit. */
   readonly onFatal: (error: Error) => void;
 }
 
+/** A running standby. */
 export interface Standby {
   readonly port: number;
-  /** Checks the certificates now and renews those that expire. */
+  /** Checks the certificates now and renews those that expire. Resolves to whether one was issued. */
   checkCertificates(): Promise<boolean>;
-  /** Resolves when this standby was promoted. */
+  /** Resolves when this standby was promoted and the response has been sent. The caller then closes it. Never rejects. */
   readonly promoted: Promise<void>;
   close(): Promise<void>;
 }
@@ -48,8 +52,9 @@ export interface Standby {
 /** The state of a standby, as `STANDBY_PATH` answers it. */
 export interface StandbyReport extends CopyState {
   readonly of: string;
-  /** The time since the copy was complete. */
+  /** The time since the copy was complete. 0 if it never was. */
   readonly lagSeconds: number;
+  /** What would prevent a start after the promotion. */
   readonly warning: string | undefined;
 }
 
@@ -57,7 +62,7 @@ const KEEP_TIME_EVERY_MS = 10_000;
 
 /**
  * Resolves when the standby listens, and to `undefined` if this control plane is the first of the two, which is started then.
- * Throws a StartError.
+ * Throws a StartError for wrong flags, missing keys or an unfinished restore, and a StorageError if the copy is in use.
  */
 export async function startStandby(options: StandbyOptions): Promise<Standby | undefined> {
   const { flags, clock, logger } = options;

@@ -16,6 +16,7 @@ import { type ClusterKeys, peerClient } from './identity.ts';
 import { FIRST_PATH } from './peer-paths.ts';
 import { readRole, writeRole } from './role.ts';
 
+/** The two control planes of a pair. */
 export interface StartRoleOptions {
   readonly dataDirectory: string;
   /** The URL of the other control plane. */
@@ -31,7 +32,11 @@ export type StartRole = { readonly role: 'first' } | { readonly role: 'standby';
 /** How long the other control plane may take to say what it is. */
 const ANSWER_MS = 5000;
 
-/** Throws a StartError if both are the first, and none was promoted. */
+/**
+ * Reads the role of this control plane and, if it may be the first, asks the other one for its state. The database of a former
+ * first is moved to a directory `before-standby-…` in the data directory. Throws a StartError if both are the first, and none
+ * was promoted.
+ */
 export async function startRole(options: StartRoleOptions): Promise<StartRole> {
   const { dataDirectory, other, clock, logger } = options;
   const storage = join(dataDirectory, 'storage');

@@ -24,7 +24,10 @@ interface CommitPipelineOptions {
   readonly notify: (changes: readonly VersionChange[]) => void;
 }
 
-/** At most one group is being committed. A failed group fails all of its writers. */
+/**
+ * At most one group is being committed. If it fails, its writers fail, except those whose writes can be committed without the
+ * cause: the other transactions if a value is refused, and deletions if the disk is full.
+ */
 export class CommitPipeline {
   readonly #options: CommitPipelineOptions;
   readonly #queue = new WriteQueue();

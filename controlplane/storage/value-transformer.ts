@@ -13,10 +13,13 @@ export interface KeptValue {
 export interface ValueTransformer {
   /**
    * Returns the stored form. Throws if the value cannot be encrypted, and then nothing is written. `context` is authenticated
-   * with the value: the key by default, and in etcd the key of kube-apiserver.
+   * with the value by providers that authenticate: the key by default, and in etcd the key of kube-apiserver.
    */
   seal(key: string, value: Buffer, context?: string): Buffer;
-  /** Called once with all stored values before any of them is decrypted. Keys are fetched here. */
+  /**
+   * Fetches the keys that decrypt the values. It is called before `open`: with all stored values when a database is loaded, and
+   * for etcd with each page and each group of events.
+   */
   unlock(values: Iterable<KeptValue>): Promise<void>;
   /** Throws an error with the key if the value cannot be decrypted. */
   open(key: string, kept: Buffer, context?: string): Buffer;

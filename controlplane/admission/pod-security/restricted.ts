@@ -80,7 +80,7 @@ export const runAsNonRoot: Check = ({ spec, minor }) => {
     : { reason, detail: `pod or ${containerList(implicit)} must set securityContext.runAsNonRoot=true` };
 };
 
-/** Forbids the user 0, from v1.23 on. */
+/** Forbids the user 0, from v1.23 on; from v1.35 on, a pod with a user namespace of its own may have it. */
 export const runAsUser: Check = ({ spec, minor }) => {
   if (minor < 23 || (minor >= 35 && spec.hostUsers === false)) return undefined;
   const who = setters(

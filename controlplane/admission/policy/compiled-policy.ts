@@ -35,7 +35,7 @@ export interface CompiledPolicy {
 
 const compiled = new WeakMap<Policy, CompiledPolicy>();
 
-/** Compiles the policy at its first use; another version of it is another object, which is compiled anew. */
+/** Compiles the policy at its first use; another version of it is another object, which is compiled as well. */
 export function compiledPolicy(policy: Policy): CompiledPolicy {
   let known = compiled.get(policy);
   if (known === undefined) {

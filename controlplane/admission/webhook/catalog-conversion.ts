@@ -33,7 +33,7 @@ function readMember(struct: StructType, name: string, value: unknown): object {
   }
 }
 
-/** Returns the other versions of a resource. */
+/** Returns the same resource in other versions, and in other groups whose objects are stored together with it. */
 function equivalents(catalog: ResourceCatalog, resource: GroupVersionResource): GroupVersionResource[] {
   return catalog
     .resources()

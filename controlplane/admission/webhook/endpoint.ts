@@ -16,7 +16,7 @@ export interface EndpointOptions {
   readonly services: Source<Service>;
   readonly endpointSlices: Source<EndpointSlice>;
   readonly credentials?: WebhookCredentials;
-  /** Picks one of several addresses. */
+  /** Returns a number from 0 up to 1, which picks one of several addresses. */
   readonly random: () => number;
 }
 

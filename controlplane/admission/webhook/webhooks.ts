@@ -25,7 +25,7 @@ import type { ReviewView } from './review.ts';
 export interface WebhooksOptions {
   readonly sources: Sources;
   readonly client: WebhookClient;
-  /** Picks one of the addresses of a service. */
+  /** Returns a number from 0 up to 1, which picks one of the addresses of a service. */
   readonly random: () => number;
   readonly clock: Clock;
   readonly conversion: VersionConversion;
@@ -182,7 +182,10 @@ class ValidatingPlugin extends WebhookPlugin implements AdmissionPlugin {
   }
 }
 
-/** Its validating step calls all matching webhooks in parallel, and reports the refusal of the first of them by name. */
+/**
+ * Its validating step calls all matching webhooks in parallel. Of several refusals it reports the first one in the order of
+ * the configurations' names, and of the webhooks within a configuration.
+ */
 export function validatingWebhooks(options: WebhooksOptions): AdmissionPlugin {
   return new ValidatingPlugin(
     'validating',

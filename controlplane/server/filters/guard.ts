@@ -27,7 +27,11 @@ interface GuardOptions {
   readonly observer: RequestObserver;
 }
 
-/** Nothing escapes it: an error that is not a `StatusError` is answered with 500 and logged. */
+/**
+ * Nothing escapes it. A `StatusError` is answered with its Status, `TooManyRequests` with a 429, and a request that exhausts
+ * the stack with a 413. Any other error is answered with 500 and logged. If the response has begun, the connection is broken
+ * instead. A request that is not long-running gets a 504 after `requestTimeoutMs`.
+ */
 export function guardFilter(options: GuardOptions): Filter {
   const { clock, observer } = options;
   return (request, next) => {

@@ -19,7 +19,7 @@ export class DroppedRequests {
     this.#clock = clock;
   }
 
-  /** Counts a refusal. Returns the value of its Retry-After header. */
+  /** Counts a refusal. Returns the value of its Retry-After header, in seconds. */
   record(): number {
     const second = Math.floor(this.#clock.now() / 1000);
     if (second === this.#current.second) {

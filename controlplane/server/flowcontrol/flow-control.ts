@@ -40,7 +40,7 @@ export class FlowControl {
   readonly waiting = { readOnly: 0, mutating: 0 };
   readonly #levels = new Map<string, PriorityLevel>();
   #classifier: FlowClassifier<PriorityLevel>;
-  /** The proportion of its demand that a level gets, by the last adjustment. */
+  /** The proportion of its target that each level gets within its bounds, by the last adjustment. */
   fairProportion = 1;
 
   constructor({ clock, totalSeats, intakeBytes = INTAKE_BYTES }: FlowControlOptions) {

@@ -20,7 +20,7 @@ export class PriorityLevel {
   isExempt = false;
   queues = 0;
   handSize = 0;
-  /** The number of requests in all its queues. */
+  /** The number of requests that all its queues can hold. */
   waitingRoom = 0;
   bounds: ConcurrencyBounds = { nominal: 0, lower: 0, upper: 0 };
   /** The number of seats after lending and borrowing. */

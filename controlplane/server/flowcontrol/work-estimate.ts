@@ -47,7 +47,7 @@ const WRITES: ReadonlySet<string> = new Set(['create', 'update', 'patch', 'delet
 
 /**
  * `bodyBytes` is the size of the body that was received. A watch that begins with the existing objects counts as a list. The
- * maximum is a share of the level's seats, and 100.
+ * maximum is 15 % of the level's nominal seats, rounded up, and never more than 100. The minimum is 1.
  */
 export function seatsOf(
   request: ApiRequest,

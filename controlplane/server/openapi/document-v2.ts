@@ -71,7 +71,7 @@ export function buildCustomPartV2(source: OpenApiSource, row: ResourceInfo, para
   return { paths, definitions: writer.customDefinitions() };
 }
 
-/** Returns the text before and after the parts. */
+/** Returns the members before and after the parts. */
 export function frameV2(source: OpenApiSource, parameters: SharedParameters): { head: JsonObject; tail: JsonObject } {
   const bearer = { description: 'Bearer Token authentication', type: 'apiKey', name: 'authorization', in: 'header' };
   return {

@@ -7,7 +7,7 @@ interface WithParameters {
 
 const byName = (a: ParameterInfo, b: ParameterInfo): number => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0);
 
-/** All parameters are sorted by name. */
+/** Moves the parameters that all operations have to the path, and sorts all parameters by name. */
 export function withSharedParameters<Path extends WithParameters & { readonly operations: readonly WithParameters[] }>(
   path: Path,
 ): Path {

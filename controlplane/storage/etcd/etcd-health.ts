@@ -14,7 +14,7 @@ interface EtcdHealthOptions {
 /** The defaults of `--etcd-healthcheck-timeout` and `--etcd-readycheck-timeout`. */
 const TIMEOUT_MS = 2000;
 
-/** Each check ends within the timeouts of the options. */
+/** The timeouts of the options hold for each request of a check, which is repeated at another member if one does not answer. */
 export class EtcdHealth {
   readonly #options: EtcdHealthOptions;
   /** One check runs at a time for all callers. */

@@ -30,7 +30,10 @@ const COPY_STEP_PAGES = 100;
 /** The number of records that one transaction of a compaction removes. */
 const REMOVED_RECORDS = 1000;
 
-/** The open database. All methods but `copyTo` are synchronous, and throw the error of SQLite. */
+/**
+ * The open database. All methods but `copyTo` are synchronous. They throw the error of SQLite, and a StorageError for damaged
+ * rows (`unusable`) and for a full disk (`full`).
+ */
 export interface LogDatabase {
   /** The marks as they were when the database was opened. */
   readonly marks: LogMarks;

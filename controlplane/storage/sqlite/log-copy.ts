@@ -51,7 +51,6 @@ export class LogCopy {
     return this.#compactedRevision;
   }
 
-  /** Calls the listener when the thread is lost. */
   onLost(listener: (error: Error) => void): void {
     this.#thread.onLost(listener);
   }
