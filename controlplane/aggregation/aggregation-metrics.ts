@@ -1,7 +1,7 @@
 /** The availability of APIServices as metrics, with kube-apiserver's names. */
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 
-/** Receives the result of each availability check, by the name of the APIService. */
+/** Receives whether each APIService is available, by its name. One that this server serves always is. */
 export interface AggregationMetrics {
   /** `reason` is the reason of the condition; `undefined` for an available APIService. */
   observed(name: string, reason: string | undefined): void;

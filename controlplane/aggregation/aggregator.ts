@@ -108,14 +108,14 @@ const MAX_DISCOVERY_BYTES = MEGABYTE;
 const MAX_ANSWER_BYTES = 8 * MEGABYTE;
 const UNKNOWN: Known = { rows: [], stale: true, openApi: undefined };
 
-/** Lookups are synchronous: they use the results of the last checks. */
+/** Lookups are synchronous and show the results of the last checks. Only `get` calls the other server. */
 export class Aggregator {
   readonly #options: AggregatorOptions;
   readonly #remote = new Map<string, ApiService>();
   readonly #known = new Map<string, Known>();
   readonly #listeners: (() => void)[] = [];
   readonly #checking = new Set<string>();
-  /** The APIServices that changed during the check. */
+  /** The APIServices that are checked again after their running check. */
   readonly #waiting = new Set<string>();
 
   constructor(options: AggregatorOptions) {
@@ -213,7 +213,7 @@ export class Aggregator {
     });
   }
 
-  /** The resources that are served through the service. */
+  /** Checks the APIServices whose requests are forwarded to the service. */
   #checkBehind(namespace: string, name: string): void {
     for (const [apiService, { spec }] of this.#remote) {
       if (spec?.service?.namespace === namespace && spec.service.name === name) this.#check(apiService);

@@ -9,7 +9,7 @@ import { type JsonObject, type JsonValue } from '../../api/meta/object.ts';
 export interface BackendOpenApi {
   /** For example `apis/example.com/v1`. */
   readonly path: string;
-  /** The URL with the hash. Empty if the server has no such document. */
+  /** The server's URL of its OpenAPI 3 document, with the hash. Empty if the server publishes no usable one. */
   readonly url: string;
   readonly paths: JsonObject;
   readonly definitions: JsonObject;

@@ -34,7 +34,10 @@ interface DefinitionSource {
   ): void;
 }
 
-/** The signal stops the queue. `client` deletes objects and writes statuses. */
+/**
+ * The signal stops the queue and closes the caches. `client` writes statuses, and deletes the objects of a terminating
+ * definition and then the definition.
+ */
 export interface CustomResourcesOptions extends ServingParts {
   readonly catalog: MutableCatalog;
   /** Updated whenever the set of served resources changes. */
@@ -69,7 +72,7 @@ const LONGEST_SETTLING_MS = 5000;
 /** How long another server may still be writing an object that it accepted before it saw the deletion of the definition. */
 const OTHERS_WRITE_MS = 2000;
 
-/** Follows the definitions from its construction on. */
+/** Follows the definitions from `start` on, until the signal of the options aborts. */
 export class CustomResources {
   readonly #options: CustomResourcesOptions;
   readonly #served = new Map<string, Served>();

@@ -19,7 +19,10 @@ function valueAt(object: KubeObject, path: string): JsonValue | undefined {
 /** The value for an object that has no replicas yet. */
 const UNSET = -2_147_483_648;
 
-/** The paths are those of a validated definition. A missing `specReplicasPath` is an internal error, as in kube-apiserver. */
+/**
+ * The paths are those of a validated definition. A read of an object without a number at `specReplicasPath` throws a 500, and a
+ * write that leaves it unset throws a 400, as in kube-apiserver.
+ */
 export function customScale(scale: ScaleSubresource): ScaleView {
   const path = quoteText(scale.specReplicasPath);
   return {

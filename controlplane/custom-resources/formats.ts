@@ -110,7 +110,7 @@ export function formatOf(type = '', format = ''): string {
   return (type === '' || type === 'string') && (OTHERS.has(format) || PATTERNS.has(format)) ? format : '';
 }
 
-/** Whether the text has the format, by the rules of kube-openapi. */
+/** Whether the text has the format, by the rules of kube-openapi. Any text has an unknown format. */
 export function fitsFormat(format: string, text: string): boolean {
   const pattern = PATTERNS.get(format);
   if (pattern !== undefined) return pattern.test(text);

@@ -11,7 +11,7 @@ export interface LeasedCache {
   end(): void;
 }
 
-/** Reads pass through; only watches are tracked. */
+/** All calls pass through, `close` too. Only watches are tracked. */
 export function leaseCache(cache: WatchCache): LeasedCache {
   const running = new Map<object, () => void>();
   return {

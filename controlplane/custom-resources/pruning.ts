@@ -4,11 +4,10 @@ import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
 import { itemsToPrune, type JsonSchema, keepsUnknown, memberSchema, OBJECT_MEMBERS } from './json-schema.ts';
 
-/** The result of `prune`. */
 export interface Pruned {
-  /** The pruned object. It shares unchanged parts with the input, which is not modified. */
+  /** A new object. It shares metadata and values without a schema with the input, which is not modified. */
   readonly value: JsonObject;
-  /** Paths such as `spec.unknown` and `spec.list[0].extra`, sorted. */
+  /** Paths such as `spec.unknown` and `spec.list[0].extra`, in the order of the object. */
   readonly unknown: readonly string[];
 }
 

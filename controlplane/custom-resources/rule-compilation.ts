@@ -56,9 +56,9 @@ export interface RuleOptions {
    * compiled.
    */
   readonly judge?: {
-    /** The rules of a stored definition have no cost limit. */
+    /** Rules of a stored definition have no cost limit of their own, but count for the limit of the schema. */
     readonly isKnown: boolean;
-    /** Set if the schema is not structural. The types of the rules are then unknown. */
+    /** Set if the schema is not structural, or one of its defaults is invalid. The rules are then not compiled. */
     readonly skipRules: boolean;
   };
 }

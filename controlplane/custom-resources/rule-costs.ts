@@ -23,7 +23,7 @@ export function countInside(count: Count, schema: JsonSchema): Count {
   return most === undefined ? undefined : Math.min(UNBOUNDED, count * Math.max(0, most));
 }
 
-/** Adds up the costs of one definition. */
+/** Adds up the estimated costs of the rules of one schema. */
 export class RuleCosts {
   #total = 0;
   #largest: { readonly path: string; readonly cost: number }[] = [];

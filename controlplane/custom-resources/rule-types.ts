@@ -46,7 +46,7 @@ function escapedName(name: string): string | undefined {
 /** The CEL type of a value, with the sizes from which costs are estimated. */
 export interface RuleType {
   readonly type: CelType;
-  /** The maximum number of characters, bytes, items or members; 0 for types of a fixed size. */
+  /** The maximum number of bytes of a text, or of items or members; 0 for other types and for the keys of maps. */
   readonly maxElements: number;
   /** The minimum size of the value as JSON. */
   readonly minBytes: number;

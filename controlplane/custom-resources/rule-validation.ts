@@ -35,7 +35,7 @@ interface Visit {
 export interface RuleOptions {
   /** The path of the value. */
   readonly path?: string;
-  /** Called for each rule that fails on an unchanged value. */
+  /** Called for each rule without `oldSelf` that fails on an unchanged value, which is no error. */
   readonly warn?: ((text: string) => void) | undefined;
 }
 

@@ -9,7 +9,7 @@ import { isReadable, structuralErrors } from './structural-schema.ts';
 /** Where the schema stands, for errors and for what is allowed there. */
 export interface SchemaPlace {
   readonly schemaPath: string;
-  /** Whether a version has a status subresource. */
+  /** Whether the version has a status subresource or, for a schema that all versions share, whether any of them has. */
   readonly hasStatus: boolean;
   /** Whether the stored definition already has this schema. */
   readonly isKnown: boolean;
@@ -36,7 +36,10 @@ const TRISTATE: ReadonlySet<string> = new Set(['default', 'additionalProperties'
 const isGiven = (name: string, value: unknown): boolean =>
   value !== undefined && value !== null && value !== '' && (value !== false || TRISTATE.has(name));
 
-/** Returns all errors of the schema, with paths below `schemaPath`. */
+/**
+ * Returns the errors of the schema, with `schemaPath` before their paths. Defaults are only validated if the structure is
+ * valid, and rules only if both are.
+ */
 export function validateSchema(
   schema: JsonSchema,
   { schemaPath: path, hasStatus, isKnown }: SchemaPlace,

@@ -11,7 +11,10 @@ import { applyDefaults } from './defaulting.ts';
 import type { JsonSchema } from './json-schema.ts';
 import type { ServedSet } from './served-versions.ts';
 
-/** Lookups are synchronous. A definition that is not served is absent. */
+/**
+ * Lookups are synchronous, except for `convert`. A definition that is not served is absent, but a lookup by `ResourceInfo`
+ * still finds what a running request was routed to.
+ */
 export class ServedDefinitions {
   readonly #byName = new Map<string, readonly ServedSet[]>();
   readonly #caches = new Map<string, WatchCache>();

@@ -45,7 +45,6 @@ export interface RequestContext {
 /** How unknown and duplicate fields are treated (`?fieldValidation=`). */
 export type FieldValidation = 'Ignore' | 'Warn' | 'Strict';
 
-/** The options of a get. */
 export interface GetOptions {
   /** Empty for the newest state, `'0'` for any state, and otherwise a revision: the state must not be older than it. */
   readonly resourceVersion: string;
@@ -76,6 +75,7 @@ export interface WatchOptions {
   readonly fieldSelector: FieldSelector;
   /**
    * If it is empty or `'0'`, the existing objects come first (synthetic ADDED events). Otherwise the events after it follow.
+   * `sendInitialEvents` decides instead, if it is set.
    */
   readonly resourceVersion: string;
   readonly resourceVersionMatch: '' | 'NotOlderThan' | 'Exact';
@@ -156,9 +156,8 @@ export interface Written {
   readonly created: boolean;
 }
 
-/** The result of a delete. */
 export type Deleted =
-  /** The object still exists (finalizers, grace period): its current state, with code 200, or 202 like kube-apiserver. */
+  /** The object still exists (finalizers, grace period). The code is 200, or 202 for `orphanDependents: false`. */
   | { readonly state: 'marked'; readonly entry: Entry }
   /** The object is deleted. `entry` is set for kinds that return the object (pods, …); otherwise the response is a Status. */
   | { readonly state: 'gone'; readonly entry: Entry | undefined; readonly object: KubeObject };

@@ -1,5 +1,5 @@
 /** The identity under which the API server itself reads and writes: the one of kube-apiserver's loopback client. */
-/** Every authorizer allows it everything, by its group `system:masters`. */
+/** It may do everything, by its group `system:masters`, whatever the configured authorizers decide. */
 export const SYSTEM_USER = { name: 'system:apiserver', groups: ['system:masters', 'system:authenticated'] } as const;
 
 /** The name of the API server in managed fields. */

@@ -61,7 +61,7 @@ interface Cached {
   metadataItem?: Buffer;
 }
 
-/** The caches live as long as the result. */
+/** Each encoding is kept as long as its entry. */
 export function createEncodings(options: EncodingsOptions): Encodings {
   return new KeptEncodings(options);
 }

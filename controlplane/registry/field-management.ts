@@ -16,11 +16,11 @@ export interface ManagedWrite {
   readonly subresource: string;
   /** Fields that this endpoint does not write. No manager can own them through it. */
   readonly resetFields: ResetFields;
-  /** Kubernetes loses the time of those who write through a Scale, so their entries have none. */
+  /** Whether the entry gets no time. kube-apiserver loses the time of writes through a Scale. */
   readonly isUntimed?: boolean;
 }
 
-/** What an apply patch needs beyond that. */
+/** What an apply patch needs beyond what every write needs. */
 export interface ApplyWrite extends ManagedWrite {
   readonly target: { readonly namespace: string; readonly name: string };
   readonly validation: FieldValidation;

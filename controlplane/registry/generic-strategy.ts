@@ -13,7 +13,7 @@ export function restore(object: KubeObject, old: KubeObject, field: string): voi
   else object[field] = old[field];
 }
 
-/** Semantically: an absent value equals an empty one where the type says so. */
+/** Compares `spec` semantically: an absent value equals an empty one where the type allows it. */
 export function specChanged(object: KubeObject, old: KubeObject): boolean {
   return !equalFields(object, old, 'spec');
 }
@@ -71,7 +71,7 @@ export const statusWithoutMetadata: UpdateStrategy = {
   resetFields: [['spec'], ['metadata']],
 };
 
-/** A kind with neither spec nor status has an empty strategy. */
+/** The strategy is empty unless the kind has both a spec and a status. */
 export function genericStrategy(struct: StructType): Strategy {
   const hasStatus = struct.fields.has('status');
   const hasSpec = struct.fields.has('spec');

@@ -45,13 +45,13 @@ export interface Writer {
   readonly manager: string;
   readonly apiVersion: string;
   readonly subresource: string;
-  /** The time in RFC 3339. */
+  /** The time in RFC 3339. Absent for writes through a Scale. */
   readonly time: string | undefined;
   /** The fields that this endpoint does not write. */
   readonly ignored: FieldSet;
   /** Whether the schema may have changed since the owners wrote, as that of a custom resource. */
   readonly mayChangeSchema: boolean;
-  /** Returns other versions of the kind, in which other owners wrote. They throw `UntypedVersionError`. */
+  /** Returns the version in which another owner wrote. It and the functions of the version throw `UntypedVersionError`. */
   readonly others?: ((apiVersion: string) => View | 'unknown' | undefined) | undefined;
 }
 
@@ -185,7 +185,7 @@ function identityOf({
 /** The result of an apply before its conflicts are judged. */
 export interface Applied {
   readonly object: JsonObject;
-  /** The conflicts with other owners, if the request does not force them. */
+  /** The conflicts with other owners, whether or not the request forces them. */
   readonly conflicts: readonly OwnerConflict[];
 }
 

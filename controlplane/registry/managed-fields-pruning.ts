@@ -20,7 +20,7 @@ export interface View {
   restore(object: JsonObject): JsonObject;
 }
 
-/** An absent value is an empty object. */
+/** Returns an empty object for an absent value and for null. */
 export const asObject = (value: JsonValue | undefined): JsonObject => (value ?? {}) as JsonObject;
 
 /** Removes the fields that the applier applied last time and that have no owner now. */

@@ -281,7 +281,10 @@ const failure = (message: string): StatusError => newStatusError(500, '', messag
 
 const readConfig = ({ expected, patch }: ApplyRequest): JsonObject => readApplied(expected, patch.body);
 
-/** Validates the applied object. Apply is strict where other writes are lenient. Throws a 400 or a 500. */
+/**
+ * Validates the body of an apply patch. Throws a 400 for another kind or version and for a body with managed fields, and a 500
+ * for fields that do not fit the schema, which other writes may drop.
+ */
 export function readApplied(expected: ExpectedKind, body: unknown): JsonObject {
   const type = mergeTypeOf(expected.struct);
   if (typeof body !== 'object' || body === null || Array.isArray(body)) {

@@ -92,7 +92,10 @@ export interface Decoder {
     expected: ExpectedKind,
     validation: FieldValidation,
   ): Pausing<KubeObject>;
-  /** Decodes the result of a patch. `shown` is the form of the object in kube-apiserver's errors. Throws a 422. */
+  /**
+   * Decodes the result of a patch. `shown` is the form of the object in kube-apiserver's errors. Throws a 422, or a 400 for a
+   * custom resource of another kind.
+   */
   decodePatched(
     context: RequestContext,
     patched: PatchedObject,
@@ -105,7 +108,7 @@ export interface Decoder {
 export interface PatchedObject extends DecodeOptions {
   readonly value: unknown;
   readonly duplicates: readonly string[];
-  /** Unknown fields in the patch itself. */
+  /** Unknown fields in the patch itself. They are reported instead of those of the result. */
   readonly unknown?: readonly string[];
   /** Returns the other errors of the patch itself. */
   faults?(): readonly string[];

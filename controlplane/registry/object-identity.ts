@@ -43,7 +43,7 @@ export function wipeSystemFields(object: KubeObject): void {
   delete metadata.selfLink;
 }
 
-/** Called once, when an object is created. */
+/** Sets a new UID and the creation time. */
 export function fillSystemFields(object: KubeObject, nowMs: number): void {
   object.metadata.uid = newUid();
   object.metadata.creationTimestamp = formatTime(nowMs);

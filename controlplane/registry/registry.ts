@@ -46,9 +46,12 @@ export interface Stores {
 export interface Registry {
   readonly catalog: MutableCatalog;
   readonly stores: Stores;
-  /** Returns the store of a built-in resource in any version, or `undefined` if none of its versions is served. */
+  /**
+   * Returns the store of a built-in resource in any version. `undefined` if no version is served and no part of the server
+   * reads the resource.
+   */
   storeOf(info: ResourceInfo): StoredResource | undefined;
-  /** Returns the conversion from the stored version to this one, or `undefined` if it is the stored version. */
+  /** Returns the conversion of this version. `undefined` if it is the stored version or the resource has no store. */
   conversionOf(info: ResourceInfo): Conversion | undefined;
   /** Evaluates `--runtime-config`. */
   serves(info: ResourceInfo): boolean;

@@ -7,11 +7,11 @@ import type { ResourceCatalog, Rest } from '../model/rest.ts';
 
 /** The catalog for those who add rows. Listeners are called once for each change. */
 export interface MutableCatalog extends ResourceCatalog {
-  /** Adds or replaces a resource of one version with its subresources, as one change. */
+  /** Adds or replaces resources with their subresources, as one change. */
   set(rests: readonly Rest[]): void;
   /** Removes all rows and adds these, as one change. */
   replace(rests: readonly Rest[]): void;
-  /** Removes a resource with its subresources. */
+  /** Removes a resource of one version with its subresources. */
   remove(group: string, version: string, resource: string): void;
   /** Sets the function that `settled` calls. */
   settleBy(settled: NonNullable<ResourceCatalog['settled']>): void;

@@ -16,7 +16,7 @@ import { catchUp, notFoundIn, unexplained, type StoredResource } from './store.t
 
 /**
  * Returns an object as it is at a resource version or later; an empty one or `0` takes what the cache has. Waits until the
- * cache has the version. Throws 404, 400 for what is no version, and 504 if the wait takes too long.
+ * cache has the version. Throws 404, 500 for what is no version, and 504 if the wait takes too long.
  */
 export function getEntry(
   store: StoredResource,
@@ -100,7 +100,10 @@ function wanted(options: ListOptions): Wanted {
   return { exact: exact ? revision : undefined, notOlderThan: revision, limit, token: undefined };
 }
 
-/** Synchronous if the cache is new enough and the list is short. */
+/**
+ * Synchronous if the cache is new enough and one time slice is enough. Fails with a 400 for invalid options, a 410 for a
+ * revision that is compacted, and a 504 for one that does not exist yet.
+ */
 export function listEntries(
   store: StoredResource,
   context: RequestContext,
@@ -196,7 +199,10 @@ export function checkFields(store: StoredResource, selector: FieldSelector): voi
   }
 }
 
-/** Opens a watch from a resource version. Throws 400 for what is no version, and 410 for one that is compacted. */
+/**
+ * Opens a watch from a resource version. Throws a 500 for what is no version, a 400 for an unknown field, a 410 for a version
+ * that is compacted, and a 504 for one that does not exist yet, if existing objects are requested.
+ */
 export async function watchEntries(
   store: StoredResource,
   context: RequestContext,

@@ -154,13 +154,16 @@ export interface Change {
   ): Promise<KubeObject> | KubeObject;
   /** Whether a missing object is created. Otherwise it is a 404. */
   readonly creates: boolean;
-  /** Called before an update that creates. */
+  /** Called before a missing object is created. Rejects if the user may not create it. */
   authorizeCreate?(): Promise<void>;
-  /** The UID in the body. It is a conflict if the stored object has another one. */
+  /** The UID in the body. A stored object with another UID is a conflict, and so is a missing object that would be created. */
   readonly uid?: string;
 }
 
-/** Rejects with a `StatusError`; nothing is written then. */
+/**
+ * Rejects with a `StatusError`, or with the reason of the signal if the request is aborted. Nothing is written then, except
+ * that a storage that did not answer in time (504) may have written.
+ */
 export async function changeEntry(
   store: Store,
   context: RequestContext,

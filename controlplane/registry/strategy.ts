@@ -69,7 +69,6 @@ export interface Elapsed {
 /** A value of a Table row. Elapsed times become text when the row is sent. */
 export type Cell = string | number | bigint | boolean | null | Elapsed;
 
-/** A condition of a row. */
 export interface TableRowCondition {
   readonly type: string;
   readonly status: 'True' | 'False' | 'Unknown';
@@ -77,7 +76,7 @@ export interface TableRowCondition {
   readonly message: string;
 }
 
-/** The Table of a kind. */
+/** The columns of a kind's Table, and the cells of its rows. */
 export interface TableColumns {
   readonly columns: readonly TableColumn[];
   /** Returns a cell for each column. */
@@ -96,7 +95,6 @@ interface GracefulDeletion {
   gracePeriodSeconds(object: KubeObject, requested: number | undefined): number;
 }
 
-/** How an endpoint changes an object: the resource itself, its `status`, or another subresource. */
 /**
  * A validation of metadata: as a whole object, or compared with the stored object. The plain forms accept finalizers of any
  * name: they are those of apimachinery, where the others add the rules of the core group.

@@ -2,7 +2,7 @@
 import { newAlreadyExists, newConflict, newStatusError } from '../../api/meta/status-error.ts';
 import { subjectOf, type Store } from './store.ts';
 
-/** A 409. It says so if the existing object is being deleted. */
+/** Returns a 409. Its message reports whether the existing object is being deleted. */
 export function alreadyExists(store: Store, namespace: string, name: string): Error {
   const error = newAlreadyExists(subjectOf(store), name);
   const there = store.cache.get(namespace, name);

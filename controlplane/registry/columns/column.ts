@@ -33,18 +33,15 @@ export const NAME_TEXT: TableColumn['description'] = { struct: META, field: 'nam
 
 /** The first column of nearly every kind. */
 export const nameColumn: TableColumn = column('Name', NAME_TEXT, { format: 'name' });
-/** The age of the object. */
 export const ageColumn: TableColumn = column('Age', CREATED_TEXT);
 
-/** The cell of a time: its age when the row is read, or `<unknown>`. */
+/** The cell of a time in RFC 3339: its age when a Table is requested, or `<unknown>` if it is absent or empty. */
 export function since(time: string | null | undefined): Cell {
   return time === undefined || time === null || time === '' ? '<unknown>' : { sinceMs: Date.parse(time) };
 }
 
-/** The cell of the age of an object. */
 export const age = (object: KubeObject): Cell => since(object.metadata.creationTimestamp);
 
-/** The cell of the name. */
 export const nameOf = (object: KubeObject): string => object.metadata.name ?? '';
 
 /** Returns `<none>` for an empty text. */

@@ -7,11 +7,8 @@ import type { MatchCondition, MatchResources, NamedRule, Rule } from './admissio
 import { expressionErrors, type ExpressionChecker } from './expression-checks.ts';
 import { invalidFor, maxItems, optionalOneOf } from '../field-rules.ts';
 
-/** The allowed values of `failurePolicy`. */
 export const FAILURE_POLICIES = ['Fail', 'Ignore'];
-/** The allowed values of `matchPolicy`. */
 export const MATCH_POLICIES = ['Equivalent', 'Exact'];
-/** The allowed values of `reinvocationPolicy`. */
 export const REINVOCATION_POLICIES = ['IfNeeded', 'Never'];
 const OPERATIONS = ['*', 'CONNECT', 'CREATE', 'DELETE', 'UPDATE'];
 const SCOPES = ['*', 'Cluster', 'Namespaced'];
@@ -24,7 +21,10 @@ function aloneErrors(field: string, values: readonly string[], what: string): Fi
     : [];
 }
 
-/** `at` is the path of the rule. `*` must stand alone in each list. */
+/**
+ * `at` is the path of the rule. `*` must stand alone in each list, except that subresources may stand beside it in the
+ * resources.
+ */
 export function ruleErrors(rule: Rule, at: string): FieldError[] {
   const { operations = [], apiGroups = [], apiVersions = [], resources = [], scope } = rule;
   const given = (field: string, values: readonly string[]): FieldError[] =>
@@ -117,7 +117,7 @@ interface ConditionRules {
   readonly params: boolean;
 }
 
-/** Names must be unique, and each expression must compile to a boolean. */
+/** Allows at most 64 conditions. Names must be unique, and each expression must compile to a boolean. */
 export function matchConditionErrors(
   conditions: readonly MatchCondition[],
   field: string,

@@ -128,7 +128,7 @@ function paramKindErrors({ apiVersion = '', kind = '' }: ParamKind, at: string):
   return errors;
 }
 
-/** `old` decides which expressions are tolerated because they are stored already. */
+/** Match conditions are not validated again if they and `paramKind` are those of `old`, the stored spec. */
 export function validatingPolicyErrors(
   check: ExpressionChecker,
   policyName: string,
@@ -197,7 +197,7 @@ function annotationErrors(annotation: AuditAnnotation, at: string, policyName: s
   return errors;
 }
 
-/** Operations are limited to those that can change an object. */
+/** Operations are limited to those that can change an object. `old` is used as in `validatingPolicyErrors`. */
 export function mutatingPolicyErrors(
   check: ExpressionChecker,
   spec: MutatingPolicySpec,
@@ -286,7 +286,7 @@ function paramRefErrors({ name = '', selector, parameterNotFoundAction: action =
   return errors;
 }
 
-/** Actions must be unique, and Deny excludes Warn. */
+/** Requires at least one action. Actions must be unique, and Deny excludes Warn. */
 export function validationActionErrors(spec: NonNullable<ValidatingBinding['spec']>): FieldError[] {
   const field = 'spec.validationActions';
   const actions = spec.validationActions ?? [];

@@ -37,7 +37,10 @@ const STRICT: Tolerance = {
   conditions: false,
 };
 
-/** `old` decides which values are tolerated because they are stored already. */
+/**
+ * Some rules do not apply if `old`, the stored configuration, breaks them already. Unchanged match conditions are not validated
+ * again.
+ */
 export function webhookConfigurationErrors(
   check: ExpressionChecker,
   object: WebhookConfiguration,

@@ -44,7 +44,10 @@ export const TOO_COMPLEX: unique symbol = Symbol('too complex');
 /** Returns why an expression is invalid (`compilation failed: …`, `must evaluate to bool but got int`), or `undefined`. */
 export type ExpressionChecker = (question: ExpressionQuestion) => string | typeof TOO_COMPLEX | undefined;
 
-/** A forbidden error if the cost exceeds its limit, and an invalid one if the expression does not compile. */
+/**
+ * Returns a forbidden error if the cost exceeds its limit, and an invalid one if the expression does not compile or has the
+ * wrong type. By default, an expression may use `authorizer`, but neither `params` nor variables.
+ */
 export function expressionErrors(
   check: ExpressionChecker,
   field: string,

@@ -88,7 +88,7 @@ function typeOf(question: ExpressionQuestion): CelType {
   }
 }
 
-/** Pure. Environments are cached by what the expression may refer to. */
+/** Keeps the types of variables by their array, so that each variable of an object is compiled once. */
 export const checkExpression: ExpressionChecker = (question) => {
   const { place, expression } = question;
   let type: CelType;

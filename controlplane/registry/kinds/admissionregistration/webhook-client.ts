@@ -13,7 +13,7 @@ export interface WebhookService {
   readonly port?: number | undefined;
 }
 
-/** Exactly one of the two members is set. */
+/** `webhookClientErrors` requires exactly one of the two members. */
 export interface WebhookClientConfig {
   readonly url?: string | undefined;
   readonly service?: WebhookService | undefined;

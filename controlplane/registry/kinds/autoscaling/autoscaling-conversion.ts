@@ -295,7 +295,7 @@ function toStored(object: KubeObject): KubeObject {
   return object;
 }
 
-/** The conversion of version 1. */
+/** Converts between `autoscaling/v1` and the stored version 2. */
 export const versionOne: Conversion = {
   applyDefaults(object) {
     const spec = (object['spec'] ??= {}) as Loose;

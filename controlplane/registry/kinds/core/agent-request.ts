@@ -12,7 +12,6 @@ export interface AgentCredentials {
   readonly ca?: string | Buffer;
 }
 
-/** How agents are reached. */
 export interface AgentConnection {
   readonly dialer: Dialer;
   /** Read for each request, because certificates are rotated. */

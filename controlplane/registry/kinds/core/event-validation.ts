@@ -62,7 +62,7 @@ function seriesErrors({ series }: Event): FieldError[] {
   return errors;
 }
 
-/** The version of the request decides how strict it is. */
+/** Requests to `events.k8s.io` are validated strictly, and those to the core group loosely. */
 export function eventErrors(event: Event, context: StrategyContext): FieldError[] {
   const errors = commonErrors(event, isStrict(context));
   if (!isStrict(context)) return errors;
@@ -105,7 +105,7 @@ const REFERENCES: ReadonlyMap<string, string> = new Map([
   ['source', 'io.k8s.api.core.v1.EventSource'],
 ]);
 
-/** Only the strict version limits what changes. */
+/** Only requests to `events.k8s.io` are limited in what they may change. */
 export function eventUpdateErrors(event: Event, old: Event, context: StrategyContext): FieldError[] {
   const errors = commonErrors(event, isStrict(context));
   if (!isStrict(context)) return errors;

@@ -30,7 +30,7 @@ interface ServicePortsChange {
   readonly old: Service | undefined;
 }
 
-/** One instance for each server. All changes pass through one queue. */
+/** Each server has one instance, whose writes of the object run one after another. */
 export class NodePortRange {
   readonly #options: NodePortRangeOptions;
   /** The last write that changes the object. The writes of one server do not compete. */

@@ -42,7 +42,7 @@ export function expectedOf(schema: Schema, group: string, version: string, kind:
   return { group, version, kind, struct, reader: builtInReader, applyDefaults: undefined };
 }
 
-/** An endpoint without a strategy: its object is not stored. */
+/** Returns an endpoint without a strategy of its own, because an action validates its body itself. */
 export function endpointOf(info: ResourceInfo, subresource: string, kind: Endpoint['kind']): Endpoint {
   return { info, subresource, kind, strategy: {} };
 }

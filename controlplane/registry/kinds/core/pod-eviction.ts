@@ -26,7 +26,7 @@ type Budget = Kind<Pick<V1PodDisruptionBudget, 'spec' | 'status'>>;
 const DONE: ReadonlySet<string> = new Set(['Succeeded', 'Failed']);
 const MAX_DISRUPTED = 2000;
 
-/** Answers 429 if the budget allows no disruption now. */
+/** A create rejects with a 429 if the budget of the pod allows no disruption now. */
 export function createEvictionRest(parts: ActionParts, info: ResourceInfo, subresource: SubresourceInfo): Rest {
   const expected = { ...expectedOf(parts.schema, 'policy', 'v1', 'Eviction'), alsoVersions: ['v1beta1'] };
   const endpoint = endpointOf(info, 'eviction', { group: 'policy', version: 'v1', kind: 'Eviction' });

@@ -37,7 +37,7 @@ export function ipAddressOf(address: string, service: Service): KubeObject {
   };
 }
 
-/** Whether the allocator of services wrote the object. */
+/** Whether the label names the allocator of services as the manager. Any client can set it. */
 export const isManaged = (address: IpAddress): boolean => address.metadata.labels?.[MANAGED_BY_LABEL] === MANAGER;
 
 /** Whether the labels are those that the allocator writes for this address. */

@@ -21,7 +21,7 @@ export function needsNodePort(spec: ServiceSpec): boolean {
   return spec.type === 'NodePort' || (spec.type === 'LoadBalancer' && spec.allocateLoadBalancerNodePorts !== false);
 }
 
-/** Whether load balancers need a port that says which nodes have endpoints. */
+/** Whether the load balancer needs a port that reports which nodes have endpoints. */
 export const needsHealthPort = (spec: ServiceSpec): boolean =>
   spec.type === 'LoadBalancer' && spec.externalTrafficPolicy === 'Local';
 /** Whether clients outside the cluster can reach the service. */

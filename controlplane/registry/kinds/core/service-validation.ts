@@ -246,7 +246,7 @@ function trafficErrors(spec: ServiceSpec): FieldError[] {
   return errors;
 }
 
-/** Validates the transition; the new state is validated as on a create. */
+/** Validates the transition and the new state. The format of addresses and ranges that `old` has is not validated again. */
 export function serviceUpdateErrors(service: Service, old: Service): FieldError[] {
   const spec = service.spec ?? {};
   const before = old.spec ?? {};
@@ -345,7 +345,7 @@ export function serviceWarnings({ metadata, spec = {} }: Service): string[] {
 
 const IP_MODES = ['Proxy', 'VIP'];
 
-/** Addresses that are stored already are not validated again. */
+/** IP addresses that are stored already are not validated again. */
 export function serviceStatusErrors(service: Service, old: Service): FieldError[] {
   const known = new Set((old.status?.loadBalancer?.ingress ?? []).map(({ ip }) => ip));
   const ingress = service.status?.loadBalancer?.ingress ?? [];

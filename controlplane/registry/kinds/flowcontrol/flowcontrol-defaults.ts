@@ -71,13 +71,13 @@ function schema(
 
 const EVERYBODY = [group('system:unauthenticated'), group('system:authenticated')];
 
-/** By the name of the level. */
+/** The levels that are always restored, by name. */
 export const MANDATORY_LEVELS: Readonly<Record<string, PriorityLevelSpec>> = {
   exempt: { type: 'Exempt', exempt: { nominalConcurrencyShares: 0, lendablePercent: 0 } },
   'catch-all': limited(5, 0),
 };
 
-/** By the name of the level. */
+/** The levels that are created if they are missing, and that clients may change, by name. */
 export const SUGGESTED_LEVELS: Readonly<Record<string, PriorityLevelSpec>> = {
   system: limited(30, 33, { queues: 64, handSize: 6 }),
   'node-high': limited(40, 25, { queues: 64, handSize: 6 }),
@@ -87,7 +87,7 @@ export const SUGGESTED_LEVELS: Readonly<Record<string, PriorityLevelSpec>> = {
   'global-default': limited(20, 50, { queues: 128, handSize: 6 }),
 };
 
-/** By the name of the schema. */
+/** The schemas that are always restored, by name. Their spec is fixed. */
 export const MANDATORY_SCHEMAS: Readonly<Record<string, FlowSchemaSpec>> = {
   exempt: schema('exempt', 1, '', anything(group('system:masters'))),
   'catch-all': schema('catch-all', 10_000, 'ByUser', anything(...EVERYBODY)),
@@ -97,7 +97,7 @@ const CONTROLLER_MANAGER = user('system:kube-controller-manager');
 const SCHEDULER = user('system:kube-scheduler');
 const NODES = group('system:nodes');
 
-/** By the name of the schema. */
+/** The schemas that are created if they are missing, and that clients may change, by name. */
 export const SUGGESTED_SCHEMAS: Readonly<Record<string, FlowSchemaSpec>> = {
   'system-nodes': schema('system', 500, 'ByUser', anything(NODES)),
   'system-node-high': schema(

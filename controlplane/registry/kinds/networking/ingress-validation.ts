@@ -29,7 +29,7 @@ interface Tolerance {
 
 const STRICT: Tolerance = { secretNames: false, wildcardRules: false };
 
-/** `old` decides which values are tolerated because they are stored already. */
+/** Some rules do not apply if `old`, the stored ingress, breaks them already. */
 export function ingressErrors(object: Ingress, old?: Ingress): FieldError[] {
   const spec: Spec = object.spec ?? {};
   const tolerance = old === undefined ? STRICT : toleranceOf(old.spec ?? {});
@@ -139,7 +139,7 @@ export function referenceErrors(
   ];
 }
 
-/** Addresses that are stored already are not validated again. */
+/** IP addresses that are stored already are not validated again. */
 export function ingressStatusErrors(object: Ingress, old: Ingress): FieldError[] {
   const known = new Set((old.status?.loadBalancer?.ingress ?? []).map(({ ip }) => ip));
   return (object.status?.loadBalancer?.ingress ?? []).flatMap(({ ip = '', hostname = '' }, index) => {
