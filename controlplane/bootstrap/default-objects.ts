@@ -24,7 +24,10 @@ interface DefaultObjectsOptions {
   readonly nowMs: number;
 }
 
-/** Resolves when all objects exist; rejects with the first error of the API. */
+/**
+ * Resolves when the objects of all served kinds exist. Rejects with the first error of the API; races with other servers
+ * are none.
+ */
 export async function ensureDefaultObjects(client: Client, options: DefaultObjectsOptions): Promise<void> {
   await Promise.all([
     ensureFlowControl(client),

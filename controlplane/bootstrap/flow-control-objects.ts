@@ -27,7 +27,10 @@ const API_VERSION = 'flowcontrol.apiserver.k8s.io/v1';
 
 type Specs = Readonly<Record<string, object>>;
 
-/** Resolves when all objects have been reconciled once; rejects with the first error of the API. */
+/**
+ * Resolves when all objects of served kinds have been reconciled once. Rejects with the first error of the API; races with
+ * other servers are none.
+ */
 export async function ensureFlowControl(client: Client): Promise<void> {
   await Promise.all([
     ensure(client, priorityLevelConfigurations, MANDATORY_LEVELS, SUGGESTED_LEVELS),

@@ -32,7 +32,10 @@ const NAME = 'kubernetes';
 /** Clients may delete or change the objects, so they are checked in this interval. */
 const CHECK_MS = RENEW_MS;
 
-/** Reconciles periodically, and when a server comes or goes, until it is closed. Failures are logged and tried again. */
+/**
+ * Reconciles periodically, and when a server comes or goes, until it is closed. Failures are logged and retried. With
+ * `servers`, closing withdraws the address of this server, unless it is the only one.
+ */
 export function keepKubernetesService(options: KubernetesServiceOptions): { close(): Promise<void> } {
   const { servers, logger } = options;
   const stop = new AbortController();

@@ -23,9 +23,9 @@ const DNS_ADDRESS = 10;
 /** Which parts the nodes of this cluster run, by the flags of this server. */
 export interface NodeServicesOptions {
   readonly serviceClusterCidrs: readonly string[];
-  /** The nodes serve the names of the cluster. */
+  /** Whether the nodes serve the names of the cluster. */
   readonly servesNames: boolean;
-  /** The nodes enforce network policies. Without the right to read policies they remove their rules. */
+  /** Whether the nodes enforce network policies. Without the right to read policies, they remove their rules. */
   readonly enforcesPolicies: boolean;
   /** What agents set up between nodes, and the ranges of all pods. */
   readonly podNetwork: { readonly mode: string; readonly ranges: readonly string[] };
@@ -34,7 +34,10 @@ export interface NodeServicesOptions {
   readonly logger: Logger;
 }
 
-/** Resolves when roles, bindings and the service exist. Without policies, nodes lose the right to read them. */
+/**
+ * Resolves when roles and bindings exist, and the service if the nodes serve names. Without `enforcesPolicies`, nodes lose
+ * the right to read policies, unless other servers run. Rejects with the first error of the API.
+ */
 export async function ensureNodeServices(client: Client, options: NodeServicesOptions): Promise<void> {
   const { serviceClusterCidrs, servesNames, enforcesPolicies, logger } = options;
   await createIfMissing(client, clusterRoleBindings, {

@@ -18,7 +18,6 @@ export const POLICY_PEERS_ROLE = 'orchlet:network-policy-peers';
 const NAME = POLICY_PEERS_ROLE;
 const GROUP = 'rbac.authorization.k8s.io';
 
-/** The informers report the first policy. */
 interface PolicyRightsOptions {
   readonly client: Client;
   readonly informers: Informers;

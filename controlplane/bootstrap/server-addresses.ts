@@ -16,11 +16,11 @@ export const RENEW_MS = 10_000;
 export interface ServerAddresses {
   /** Writes this server's address. The former one is removed if it is another. */
   renew(address: string): Promise<void>;
-  /** The addresses of all running servers in their order as text, that of this server among them. */
+  /** The addresses of all running servers, sorted as text. That of this server is among them after a `renew`. */
   all(): Promise<readonly string[]>;
   /** Removes the address of this server. */
   remove(): Promise<void>;
-  /** Calls the listener when a server comes or goes, until the returned function is called. */
+  /** Calls the listener when a server comes or goes, until the returned function is called or the watch ends. */
   onChange(changed: () => void): () => void;
 }
 

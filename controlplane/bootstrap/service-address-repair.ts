@@ -64,7 +64,7 @@ export function stateOf(stores: Stores): AddressState {
   };
 }
 
-/** Runs until it is closed. */
+/** Checks services, addresses and ranges when they change, and periodically, until it is closed. */
 export function keepServiceAddresses(options: RepairOptions): { close(): Promise<void> } {
   const { client, informers, clock, logger, serviceClusterCidrs } = options;
   const stop = new AbortController();

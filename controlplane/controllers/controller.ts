@@ -14,11 +14,10 @@ import { type QueueObserver, runWorkers, WorkQueue } from '../../api/machinery/w
 import type { ResourceCatalog } from '../model/rest.ts';
 import type { ControllerOptions } from './options.ts';
 
-/** What every controller gets. */
 export interface ControllerEnvironment {
   /** The controller's name, as in `--controllers`. */
   readonly name: string;
-  /** Acts as the controller's own service account. */
+  /** Acts as the controller's own service account, or as kube-controller-manager if it has none. */
   readonly client: TypedClient;
   /** Shared by all controllers; their objects are never changed. */
   readonly informers: Informers;
@@ -50,7 +49,9 @@ interface Cache {
 
 type LoopEnvironment = Pick<ControllerEnvironment, 'clock' | 'logger' | 'turns' | 'observeQueue'>;
 
-/** The queue with its workers. A key that fails is retried with a backoff; it runs once at a time. */
+/**
+ * The queue with its workers. A key that fails is retried with a backoff. No two workers reconcile the same key at once.
+ */
 export class ReconcileLoop {
   readonly queue: WorkQueue;
   readonly #environment: LoopEnvironment;

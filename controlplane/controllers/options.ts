@@ -1,5 +1,8 @@
 /** The options of the controllers: the flags of kube-controller-manager, with its defaults. */
-/** By the property under which the controllers read each flag. */
+/**
+ * The flags of the controllers. Names that end in `Ms` are in milliseconds, eviction rates are in nodes per second, and
+ * `unhealthyZoneThreshold` and the tolerance are fractions.
+ */
 export interface ControllerOptions {
   /** `--controllers`: `*`, names, and names that begin with `-`. */
   readonly controllers: readonly string[];

@@ -15,7 +15,7 @@ export function controllerOf(object: KubeObject): OwnerReference | undefined {
   return object.metadata.ownerReferences?.find((reference) => reference.controller === true);
 }
 
-/** The reference by which `owner` manages an object. Deleting the owner waits for the object. */
+/** The reference by which `owner` manages an object. A foreground deletion of the owner waits for the object. */
 export function controllerReference(owner: KubeObject, resource: Resource): OwnerReference {
   return {
     apiVersion: apiVersionOf(resource),
@@ -68,7 +68,7 @@ function orphansIn<T>(informer: Informer<T>, namespace: string): T[] {
   return informer.byIndex(ORPHANS, namespace);
 }
 
-/** The objects that a controller may adopt or release. */
+/** Which objects a controller may adopt or release, and with which client. */
 export interface Claim<T extends KubeObject, Owner extends KubeObject> {
   readonly client: TypedClient;
   readonly owner: Owner;
@@ -76,7 +76,10 @@ export interface Claim<T extends KubeObject, Owner extends KubeObject> {
   readonly resource: ResourceOf<T>;
   readonly informer: Informer<T>;
   readonly selector: Selector;
-  /** Whether a selected object may be adopted; the others stay unchanged. */
+  /**
+   * Whether a selected object may belong to the owner. The others are neither adopted nor released, and are not in the
+   * result.
+   */
   readonly matches?: (object: T) => boolean;
   /** Receives the server's response to an adoption. */
   readonly onWritten?: (object: T) => void;

@@ -42,7 +42,10 @@ function podNamePrefix(owner: string): string {
   return owner.length + 1 <= 253 ? `${owner}-` : owner;
 }
 
-/** Writes pods for owners of one resource. Each failure is an event of the owner. */
+/**
+ * Writes pods for owners of one resource. Each success and each failure is an event of the owner, except a failure because
+ * the namespace is terminating. Methods reject with the error of the API.
+ */
 export class PodControl<Owner extends KubeObject> {
   readonly #environment: ControllerEnvironment;
   readonly #ownerResource: ResourceOf<Owner>;

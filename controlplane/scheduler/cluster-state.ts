@@ -49,7 +49,10 @@ export interface Cluster extends VolumeLookup, DeviceLookup, NamespaceLabels {
   node(name: string): NodeInfo | undefined;
 }
 
-/** Changed by `cluster-watch.ts` and by the scheduler when it assumes a pod; everything in it is synchronous. */
+/**
+ * Changed by `cluster-watch.ts`, and by the scheduler when it assumes a pod or forgets one that could not be bound.
+ * Everything in it is synchronous.
+ */
 export class ClusterState {
   readonly #nodes = new Map<string, NodeInfo>();
   /** The pods on nodes that the API has not shown yet. */

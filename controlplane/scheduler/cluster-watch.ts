@@ -24,7 +24,7 @@ import type { Change, SchedulingQueue } from './scheduling-queue.ts';
 /** The `spec.schedulerName` of pods that this scheduler binds. */
 export const SCHEDULER_NAME = 'default-scheduler';
 
-/** What the scheduler reads and changes of the cluster between its writes. */
+/** The cluster as the scheduler reads it, with the nominations that the scheduler sets. */
 export interface ClusterWatch {
   readonly cluster: Cluster;
   readonly devices: DeviceState;
@@ -35,7 +35,9 @@ export interface ClusterWatch {
   nominatedTo(node: string): readonly PodInfo[];
   /** Nominates the pod to a node. An empty name withdraws the nomination. */
   nominate(info: PodInfo, node: string): void;
-  /** Delays changes until `decide` has ended. */
+  /**
+   * Delays changes until `decide` has ended. Rejects if `decide` does; the delayed changes are applied then as well.
+   */
   hold(decide: () => Promise<void>): Promise<void>;
   /** Applies a change of the state or the queue now, or after the current decision. */
   change(apply: () => void): void;
@@ -56,7 +58,7 @@ function isOurs(pod: Pod): boolean {
 const isGated = (pod: Pod): boolean => (pod.spec?.schedulingGates ?? []).length > 0;
 const isFinished = (pod: Pod): boolean => pod.status?.phase === 'Succeeded' || pod.status?.phase === 'Failed';
 
-/** Adds handlers to the informers, which the caller starts and waits for. */
+/** Adds handlers to the informers. Apart from devices, the state is complete once `synced` has resolved. */
 export function watchCluster(
   informers: Informers,
   state: ClusterState,

@@ -1,6 +1,6 @@
 /**
- * Evicts the victims of preemptions, one after the other. The pod for which they are evicted is not tried meanwhile, because it
- * would find too little room still, and preempt others.
+ * Evicts the victims of preemptions, one after the other. The pod for which they are evicted is not tried meanwhile, because
+ * the node would still lack room for it, and it would preempt other pods.
  */
 import type { Logger } from '../../api/component/logger.ts';
 import { referenceTo } from '../../api/machinery/event-recorder.ts';

@@ -53,7 +53,9 @@ export interface Fit {
   readonly refusal: string;
   /** The trials for preemption. Absent if the pod was refused as a whole. */
   readonly trials: Trials | undefined;
-  /** The number of examined nodes, from the first one on. */
+  /**
+   * The number of examined nodes, from the first one on. 0 if the preferred node fits, or the pod was refused as a whole.
+   */
   readonly examined: number;
 }
 
@@ -135,7 +137,7 @@ export class Trials {
   }
 }
 
-/** Never rejects because of a pod: what makes it unschedulable is in the result. */
+/** Returns the nodes that fit, and why others do not. A pod that fits nowhere is no error. */
 export async function fitOf(pod: PodInfo, search: Search): Promise<Fit> {
   const { cluster, nominated, slice } = search;
   const filters: { name: string; filter: PreparedFilter }[] = [];

@@ -29,7 +29,10 @@ export function amountOf(resource: string, text: string): number {
   return amount;
 }
 
-/** Parses the amounts by resource name; CPU is in thousandths of a core. */
+/**
+ * Parses the amounts by resource name. CPU is in thousandths of a core, and other resources are in units. Amounts are
+ * rounded up.
+ */
 export function resourcesOf(texts: ResourceTexts): Resources {
   const resources: Resources = new Map();
   for (const [name, text] of Object.entries(texts ?? {})) resources.set(name, amountOf(name, text));
@@ -53,11 +56,11 @@ function sum(a: Resources, b: Resources): Resources {
 /** The requests of a whole pod. */
 export interface PodRequests {
   readonly actual: Resources;
-  /** The requests with the assumed amounts for containers without requests. CPU and memory only. */
+  /** The requests with assumed amounts for containers without requests. Of containers, only CPU and memory count. */
   readonly forScoring: Resources;
 }
 
-/** Pure. */
+/** Computes both sums from the specification, and from the status during a resize. Pure. */
 export function podRequests(pod: Pod): PodRequests {
   return { actual: total(pod, containerRequests), forScoring: total(pod, scoringRequests) };
 }

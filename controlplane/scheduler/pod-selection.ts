@@ -31,7 +31,7 @@ export interface NamespaceLabels {
   namespaceLabels(namespace: string): Labels;
 }
 
-/** A parsed term. */
+/** A parsed term of pod affinity or anti-affinity. */
 export interface PodTerm {
   readonly topologyKey: string;
   selects(pod: SelectablePod, namespaces: NamespaceLabels): boolean;

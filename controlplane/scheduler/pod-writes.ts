@@ -15,7 +15,7 @@ interface SchedulingFailure {
   readonly nominated: string | undefined;
 }
 
-/** Each method rejects with the error of the API. */
+/** Each method rejects with the error of the API, unless it says otherwise. */
 export interface PodWrites {
   bind(pod: PodInfo, node: string): Promise<void>;
   bindVolumes(decision: VolumeDecision, node: string): Promise<void>;
@@ -26,11 +26,16 @@ export interface PodWrites {
   markUnschedulable(pod: Pod, failure: SchedulingFailure): Promise<void>;
   /** Writes which node the pod will probably run on. An empty text means none. Nothing is written if nothing changes. */
   nominate(pod: Pod, node: string): Promise<void>;
+  /** Sets the condition DisruptionTarget and deletes the pod. A pod that is gone, or was replaced, is no error. */
   evict(victim: PodInfo): Promise<void>;
-  /** Writes the allocation of a claim if it is new, and reserves the claim for the pod. */
+  /**
+   * Writes the allocation of a claim if it is new, and reserves the claim for the pod. Rejects with a plain `Error` if the
+   * claim was replaced, deleted, allocated or deallocated meanwhile.
+   */
   reserve(claim: ReservedClaim, pod: Pod): Promise<void>;
+  /** Writes nothing if the claim is gone, or is not reserved for the pod. */
   unreserve(claim: ResourceClaim, pod: Pod): Promise<void>;
-  /** Removes the devices of a claim that no pod uses. */
+  /** Removes the allocation and the reservations of a claim, unless the claim has changed meanwhile. */
   deallocate(claim: ResourceClaim): Promise<void>;
 }
 

@@ -10,13 +10,16 @@ type AttemptResult = 'scheduled' | 'unschedulable' | 'error';
 
 /** Receives what the scheduler does. Times are in seconds. */
 export interface SchedulerMetrics {
-  /** Counts one attempt, from the begin of the decision to the end of the binding. */
+  /**
+   * Counts one attempt. `seconds` is from the beginning of the decision to the end of the binding, or of a decision without
+   * one.
+   */
   attempt(result: AttemptResult, seconds: number): void;
-  /** Measures a decision. */
+  /** Measures a decision that found a node. */
   algorithm(seconds: number): void;
-  /** Counts a pod that was bound, after so many attempts and so long after it arrived. */
+  /** Counts a pod that was bound: its attempts, and the seconds since it entered the queue. */
   scheduled(pod: { readonly attempts: number; readonly seconds: number }): void;
-  /** Counts a preemption attempt; without victims if no node could be freed. */
+  /** Counts a preemption attempt with its number of victims, which is 0 if nothing was preempted. */
   preemption(victims: number): void;
   /** Removes the values of the gauges when the scheduler stops. */
   close(): void;
@@ -30,7 +33,7 @@ interface SchedulerView {
 
 const doubling = (first: number, count: number): number[] => Array.from({ length: count }, (_, at) => first * 2 ** at);
 
-/** Registers the metrics; `view` is read when they are. */
+/** Registers the metrics. `view` is read whenever the metrics are read. */
 export function schedulerMetrics(metrics: MetricsRegistry, view: SchedulerView): SchedulerMetrics {
   const attempts = metrics.counter({
     name: 'scheduler_schedule_attempts_total',

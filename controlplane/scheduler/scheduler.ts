@@ -41,9 +41,8 @@ interface SchedulerOptions {
   readonly metrics?: MetricsRegistry;
 }
 
-/** A running scheduler. */
 export interface Scheduler {
-  /** Resolves when all running work has ended. */
+  /** Stops the decisions, and resolves when all running writes have ended. */
   stop(): Promise<void>;
 }
 

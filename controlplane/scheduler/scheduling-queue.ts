@@ -54,8 +54,8 @@ const HELPFUL: ReadonlyMap<string, readonly Change[]> = new Map(
 const BACKOFF = { firstMs: 1000, longestMs: 10_000 };
 const LONGEST_WAIT_MS = 5 * 60_000;
 /**
- * After how many attempts a change ends a backoff early. kube-scheduler has no such limit, and searches a full cluster for each
- * of its waiting pods after every change.
+ * The number of attempts up to which a pod in backoff may be tried early. kube-scheduler has no such limit, and searches a full
+ * cluster for each of its waiting pods after every change.
  */
 const EARLY_ATTEMPTS = 3;
 /** Pods that are due at about the same time wake together. */

@@ -22,7 +22,7 @@ interface ClientOptions {
 /** The group of the clients that may do everything. */
 export const MASTERS = 'system:masters';
 
-/** Clients by user. Each passes the same checks as a client over the network. */
+/** Clients by user. Each passes the same authorization and admission as a client over HTTP. */
 export interface Clients {
   /** The API server itself. */
   readonly system: Client;
@@ -36,7 +36,7 @@ interface ClientsOptions {
   readonly turns: LoopTurns;
 }
 
-/** The clients can be created before the control plane serves writes. */
+/** Until the control plane serves writes, the clients refuse them. */
 export function createClients(options: ClientsOptions): Clients {
   const as: Clients['as'] = (name, { groups = [], fieldManager = name, shared = false } = {}) =>
     createDirectClient({

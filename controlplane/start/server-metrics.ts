@@ -13,7 +13,7 @@ interface ServerMetrics {
   onHandshakeError(): void;
 }
 
-/** Returns the metrics that other parts count. */
+/** Registers the metrics of the process, the storage and the services. Returns those that other parts count. */
 export function registerServerMetrics(
   { metrics, clock, storage, flags, directory, registry }: Parts,
   build: BuildInfo,

@@ -14,7 +14,7 @@ export interface OpenStandbyOptions {
   readonly onFatal: (error: Error) => void;
 }
 
-/** As `startStandby`. */
+/** Resolves to `undefined` if this control plane is the first of the two. Rejects as `startStandby` does. */
 export function openStandby({ flags, ...options }: OpenStandbyOptions): Promise<Standby | undefined> {
   const address = new PublishedAddress(flags.advertiseAddress);
   return startStandby({

@@ -29,7 +29,7 @@ export interface StoresPhase {
   readonly registry: Registry;
 }
 
-/** Rejects with a `StorageError` of code `locked` if another process has the data directory. */
+/** With SQLite, rejects with a `StorageError` of code `locked` if another process uses the data directory. */
 export async function openStores(setting: Setting): Promise<StoresPhase> {
   const { flags, clock, logger, schema, onClose } = setting;
   const directory = await prepareDirectory(setting);

@@ -38,7 +38,7 @@ export interface ElectedLoop {
 
 type TermParts = Pick<Parts, 'flags' | 'clock' | 'logger' | 'clients' | 'metrics' | 'onClose'>;
 
-/** Returns at once; the loops end when the signal of the parts aborts. */
+/** Returns at once. The loops end when the control plane runs its `onClose` steps. */
 export function startTerms(parts: TermParts, loops: readonly ElectedLoop[]): void {
   if (electsLeaders(parts.flags)) for (const loop of loops) runElected(parts, loop);
   else startUnelected(parts, loops);

@@ -54,7 +54,7 @@ interface ProposalParts {
   readonly options: CalculationOptions;
 }
 
-/** Rejects with a `MetricsError` if the metric cannot be read or does not apply. */
+/** Rejects with a `FailedMetric` if the metric cannot be read, or its type is unknown. */
 export async function proposalOf(metric: Metric, input: ProposalInput, parts: ProposalParts): Promise<MetricProposal> {
   switch (metric.type) {
     case 'Resource':

@@ -75,7 +75,10 @@ const DOWN_LIMIT: ConditionText = {
 
 const LEAST_SCALE_UP = 4;
 
-/** For autoscalers without `behavior`: the number at most doubles, and shrinks only if no recent recommendation was higher. */
+/**
+ * For autoscalers without `behavior`: the number at most doubles, or grows to 4, and shrinks only if no recommendation of the
+ * last `downWindowMs` milliseconds was higher. Adds the desired number to the recommendations in `history`.
+ */
 export function decide(
   input: { readonly current: number; readonly desired: number; readonly bounds: Bounds; readonly nowMs: number },
   history: ScalingHistory,

@@ -36,7 +36,9 @@ function wantedSignatures(content: string, tokens: readonly Secret[], nowMs: num
   return signatures;
 }
 
-/** Follows tokens and the ConfigMap `cluster-info` in kube-public. Signatures of removed tokens are removed. */
+/**
+ * Signs the ConfigMap `cluster-info` in kube-public when it or a token changes. Signatures of removed tokens are removed.
+ */
 export const runBootstrapSigner: RunController = (environment, signal) => {
   const { client, clock, informers } = environment;
   const tokens = informers.for(secrets, BOOTSTRAP_TOKENS);

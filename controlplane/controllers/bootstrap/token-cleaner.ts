@@ -15,7 +15,7 @@ export function tokenField(secret: Secret, field: string): string {
   return Buffer.from(secret.data?.[field] ?? '', 'base64').toString('utf8');
 }
 
-/** A token without an expiration never expires. */
+/** A token without an expiration never expires. One whose expiration cannot be parsed counts as expired. */
 export function isExpired(secret: Secret, nowMs: number): boolean {
   const text = tokenField(secret, 'expiration');
   if (text === '') return false;

@@ -17,7 +17,10 @@ export interface CertificateSigner {
   sign(request: CertificateSigningRequest): Promise<string> | string;
 }
 
-/** Builds the controller for one signer. A request that has a certificate is left alone. */
+/**
+ * Builds the controller for one signer. Only approved requests without a certificate are signed. A refusal is written as
+ * the condition Failed.
+ */
 export function certificateSigner(signer: CertificateSigner): RunController {
   return (environment, signal) => {
     const { client, clock, informers } = environment;

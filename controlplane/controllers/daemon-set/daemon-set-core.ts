@@ -72,10 +72,10 @@ export function boundToNode(set: DaemonSet, pod: Pod, node: string): Pod {
 
 /** What a reconciliation creates and deletes. */
 export interface DaemonPlan {
-  /** Nodes without a pod. */
+  /** Nodes that get a pod: those without one, and those without a running one if a surge is allowed. */
   readonly create: readonly string[];
   readonly remove: readonly Pod[];
-  /** The failed and succeeded pods among them, which are recreated. */
+  /** The failed and succeeded pods in `remove`, which are recreated. */
   readonly failed: readonly Pod[];
   readonly succeeded: readonly Pod[];
 }

@@ -12,7 +12,7 @@ interface Entry {
   readonly atMs: number;
 }
 
-/** Keeps the failures by key in memory. */
+/** Keeps the failures by key in memory, each until twice the longest delay has passed since the last one. */
 export class FailureBackOff {
   readonly #clock: Clock;
   readonly #entries = new Map<string, Entry>();

@@ -19,10 +19,10 @@ export function conditionOf(status: DeploymentStatus | undefined, type: string):
   return status?.conditions?.find((condition) => condition.type === type);
 }
 
-/** What a condition says, without its times. */
+/** A condition without its times. */
 type ConditionText = Record<'type' | 'status' | 'reason' | 'message', string>;
 
-/** A condition that changes now. */
+/** Returns the condition with `nowMs` as both of its times. */
 export function newCondition(condition: ConditionText, nowMs: number): DeploymentCondition {
   const now = formatTime(nowMs);
   const { type, status, reason, message } = condition;
@@ -93,13 +93,13 @@ function positive<T extends Record<string, number>>(counts: T): Partial<T> {
   return Object.fromEntries(Object.entries(counts).filter(([, count]) => count > 0)) as Partial<T>;
 }
 
-/** Whether the rollout may time out. The largest 32-bit number stands for no deadline. */
+/** Whether the rollout may time out. The largest signed 32-bit number stands for no deadline. */
 export function hasDeadline(deployment: Deployment): boolean {
   const seconds = deployment.spec?.progressDeadlineSeconds;
   return seconds !== undefined && seconds !== NO_DEADLINE;
 }
 
-/** Whether all replicas run the current template and are available. */
+/** Whether the status is of the current generation, and all replicas run the current template and are available. */
 export function isComplete(deployment: Deployment, status: DeploymentStatus): boolean {
   const wanted = deployment.spec?.replicas ?? 1;
   return (
@@ -121,7 +121,10 @@ function isProgressing(before: DeploymentStatus | undefined, now: DeploymentStat
   );
 }
 
-/** Whether the rollout made no progress for `progressDeadlineSeconds`. */
+/**
+ * Whether the rollout made no progress for `progressDeadlineSeconds`, or its condition says so already. False for a
+ * complete one.
+ */
 export function hasTimedOut(deployment: Deployment, status: DeploymentStatus, nowMs: number): boolean {
   const condition = conditionOf(status, 'Progressing');
   if (condition === undefined || condition.reason === 'NewReplicaSetAvailable') return false;

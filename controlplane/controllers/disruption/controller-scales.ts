@@ -25,7 +25,10 @@ interface Scale extends KubeObject {
   readonly spec?: { readonly replicas?: number };
 }
 
-/** Returns the scale of the controller of pods; `undefined` if it does not exist. Throws if the kind has no scale. */
+/**
+ * Returns the scale of the controller of pods; `undefined` if it does not exist. Rejects if the kind is not served or has no
+ * scale.
+ */
 type ScaleOf = (reference: OwnerReference, namespace: string) => Promise<ControllerScale | undefined>;
 
 /** The informers of the built-in kinds whose replicas count. */

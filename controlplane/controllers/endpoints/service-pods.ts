@@ -26,7 +26,7 @@ export function podsOf(service: Service, pods: Informer<Pod>): Pod[] {
   return pods.list(service.metadata.namespace ?? '').filter((pod) => selector.matches(pod.metadata.labels));
 }
 
-/** Whether the pod has an address and has not finished. */
+/** Whether the pod has an address, has not finished, and, without `includeTerminating`, is not terminating. */
 export function belongsToEndpoints(pod: Pod, options: { readonly includeTerminating: boolean }): boolean {
   if (isPodFinished(pod)) return false;
   if ((pod.status?.podIP ?? '') === '' && (pod.status?.podIPs ?? []).length === 0) return false;
@@ -58,7 +58,7 @@ function namedPorts(pod: Pod): ReadonlyMap<string, number> {
   return found;
 }
 
-/** The first address of the pod in that family. */
+/** The first address of the pod in that family; `undefined` if it has none. */
 export function addressOf(pod: Pod, family: 'IPv4' | 'IPv6'): string | undefined {
   const all = pod.status?.podIPs?.map(({ ip }) => ip) ?? [];
   const addresses = all.length === 0 && pod.status?.podIP !== undefined ? [pod.status.podIP] : all;

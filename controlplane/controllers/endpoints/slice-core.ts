@@ -222,7 +222,7 @@ function reuse(
   return { create: rest, remove };
 }
 
-/** The same for an endpoint whose state changed; another for another pod or address. */
+/** Returns a key of the pod and the addresses of an endpoint, which does not depend on its state. */
 export function identityOf(endpoint: Endpoint): string {
   return `${endpoint.targetRef?.uid ?? ''} ${endpoint.addresses.join(',')}`;
 }

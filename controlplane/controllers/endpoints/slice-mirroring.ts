@@ -74,7 +74,7 @@ function endpointOf({ ip, hostname, nodeName, targetRef }: Address, ready: boole
   };
 }
 
-/** Slices that it no longer needs are deleted, those of other programs stay. */
+/** Slices of this controller that it no longer needs are deleted. Those of other programs stay. */
 export const runSliceMirroring: RunController = (environment, signal) => {
   const { informers } = environment;
   const originals = informers.for(endpoints);

@@ -15,7 +15,9 @@ const EXCLUDED = ['node-role.kubernetes.io/control-plane', 'node-role.kubernetes
 /** How many more clients than its share an endpoint may get. */
 const OVERLOAD = 0.2;
 
-/** The current annotation outweighs the older one. */
+/**
+ * Whether the annotation is `Auto` or `auto`. The older annotation, `topology-aware-hints`, outweighs the current one.
+ */
 export function wantsTopologyHints({ metadata }: Service): boolean {
   const name = ANNOTATIONS.find((annotation) => ownMember(metadata.annotations, annotation) !== undefined) ?? '';
   return /^[Aa]uto$/.test(ownMember(metadata.annotations, name) ?? '');

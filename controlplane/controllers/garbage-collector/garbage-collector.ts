@@ -21,7 +21,10 @@ import {
   type Verdict,
 } from './graph.ts';
 
-/** Two workers delete; events of every served resource keep the graph current. */
+/**
+ * Checks `concurrentGarbageCollectorSyncs` objects at a time. Two further workers release the dependents of owners with the
+ * finalizer `orphan`. Events of every served resource keep the graph current.
+ */
 export const runGarbageCollector: RunController = (environment, signal) =>
   new GarbageCollector(environment).run(signal);
 

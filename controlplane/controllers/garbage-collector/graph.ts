@@ -5,7 +5,7 @@
 import type { KubeObject, OwnerReference } from '../../../api/meta/object.ts';
 import type { Resource } from '../../../api/machinery/client.ts';
 
-/** An object or a virtual owner. The graph alone changes it. */
+/** An object, or an owner that only references name (`virtual`). Only the graph changes it. */
 export interface GraphNode {
   readonly uid: string;
   resource: Resource | undefined;
@@ -42,7 +42,7 @@ export const FOREGROUND = 'foregroundDeletion';
 /** The finalizer of an owner whose dependents stay. */
 export const ORPHAN = 'orphan';
 
-/** All objects of the cluster by UID. */
+/** All objects of the cluster by UID, and the owners to which they refer. */
 export class OwnerGraph {
   readonly #nodes = new Map<string, GraphNode>();
 

@@ -29,7 +29,7 @@ export function isIndexed(job: Job): boolean {
   return job.spec?.completionMode === 'Indexed';
 }
 
-/** Undefined for a pod without a valid index. */
+/** Returns the index in the annotation of the pod; `undefined` if it is missing or not a number. */
 export function completionIndexOf(pod: Pod): number | undefined {
   const text = pod.metadata.annotations?.[COMPLETION_INDEX] ?? '';
   return /^[0-9]+$/.test(text) ? Number(text) : undefined;

@@ -152,7 +152,7 @@ export function computeVerdict(
   return reached ? complete('CompletionsReached', 'Reached expected number of succeeded pods') : undefined;
 }
 
-/** Sets a condition. One that changes keeps its place; one that says the same already keeps its times. */
+/** Sets a condition. One that changes keeps its place in the list; one that is the same already keeps its times. */
 export function withJobCondition(
   conditions: readonly JobCondition[] | undefined,
   wanted: Record<'type' | 'status' | 'reason' | 'message', string>,

@@ -27,7 +27,7 @@ const TOO_MANY = 'Too many succeeded pods running after completion count reached
 
 /** A status on its way to the next one. */
 interface Progress {
-  /** The next status, without what is counted now. It is changed. */
+  /** The next status, without what is counted now. `count` changes it. */
   readonly status: JobStatus;
   readonly counts: PodCounts;
   readonly verdict: Verdict | undefined;
@@ -41,7 +41,7 @@ export function countable(own: readonly Pod[]): Pod[] {
   return own.filter(isTracked);
 }
 
-/** Its memory of removed finalizers bridges the delay of the informer alone; nothing is lost with it. */
+/** Remembers removed finalizers because the informer may lag behind. A restart, which forgets them, loses nothing. */
 export class JobTracking {
   readonly #environment: ControllerEnvironment;
   /** The uids of pods whose finalizer was removed. The informer may show it for a while. */

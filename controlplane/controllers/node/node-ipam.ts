@@ -20,7 +20,9 @@ export function firstFree(cluster: Cidr, maskSize: number, taken: ReadonlySet<st
   return undefined;
 }
 
-/** Does nothing without a valid range. A range that is used up is an event of the node. */
+/**
+ * Does nothing without a valid range. If a range is used up, the node gets an event and is retried, at least once a minute.
+ */
 export const runNodeIpam: RunController = (environment, signal) => {
   const { client, informers, options, recorder } = environment;
   const clusters = options.clusterCidrs.map(parseCidr).filter((cidr) => cidr !== undefined);

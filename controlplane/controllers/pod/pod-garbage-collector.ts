@@ -62,7 +62,7 @@ async function forceDelete({ client, clock }: ControllerEnvironment, pod: Pod, w
   }
 }
 
-/** Finished pods beyond the threshold are removed from the oldest on. */
+/** Deletes finished pods beyond the threshold, evicted ones first and then the oldest. */
 export const runPodGarbageCollector: RunController = (environment, signal) => {
   const { client, informers, options } = environment;
   const podCache = informers.for(pods);

@@ -48,7 +48,6 @@ export function computeReplicaPlan(options: {
   };
 }
 
-/** What the status is computed from. */
 export interface StatusInput {
   readonly previous: ReplicaStatus | undefined;
   readonly generation: number;

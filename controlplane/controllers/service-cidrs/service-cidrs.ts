@@ -50,7 +50,9 @@ export function mayGo(
   });
 }
 
-/** The finalizer is `networking.k8s.io/service-cidr-finalizer`. */
+/**
+ * Adds a finalizer to each range, and removes it from a deleted range once `mayGo` allows it and a grace period is over.
+ */
 export const runServiceCidrs: RunController = (environment, signal) => {
   const { client, informers, clock } = environment;
   const ranges = informers.for(serviceCIDRs);

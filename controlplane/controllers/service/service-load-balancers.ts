@@ -41,7 +41,7 @@ interface PortSpan {
 
 /** What the flags say about load balancers. */
 export interface ServiceLoadBalancersOptions {
-  /** If false, the controller only gives back what it served before. */
+  /** If false, the controller only releases what it served before. */
   readonly isEnabled: boolean;
   /** The port of the API server, which runs on nodes. */
   readonly apiServerPort: number;

@@ -12,7 +12,7 @@ type StatefulSetStatus = Wire<V1StatefulSetStatus>;
 export const POD_NAME_LABEL = 'statefulset.kubernetes.io/pod-name';
 const POD_INDEX_LABEL = 'apps.kubernetes.io/pod-index';
 
-/** Undefined for a pod whose name is not one of the set. */
+/** Returns the ordinal in the name of the pod; `undefined` if the name is not one of the set. */
 export function ordinalOf(set: StatefulSet, pod: Pod): number | undefined {
   const prefix = `${set.metadata.name}-`;
   const name = pod.metadata.name ?? '';

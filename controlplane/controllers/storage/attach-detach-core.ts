@@ -55,7 +55,9 @@ export function claimsOf(pod: Pod): ClaimOfPod[] {
   });
 }
 
-/** By the name of the attachment. Finished pods need no volume. */
+/**
+ * Returns the wanted attachments by name. Finished pods need no volume, and drivers that do not attach are left out.
+ */
 export function wantedAttachments(
   nodeName: string,
   pods: readonly Pod[],

@@ -29,7 +29,7 @@ function claimFor(pod: Pod, volume: Volume): PersistentVolumeClaim {
 const ephemeralVolumes = (pod: Pod): Volume[] =>
   (pod.spec?.volumes ?? []).filter(({ ephemeral }) => ephemeral !== undefined);
 
-/** A claim of that name which the pod does not own is an error and stays. */
+/** Creates the claims. One of that name that the pod does not own stays; the pod gets an event and is retried. */
 export const runEphemeralVolumes: RunController = (environment, signal) => {
   const { client, informers, recorder } = environment;
   const podCache = informers.for(pods);

@@ -28,7 +28,10 @@ interface AllocationInput {
   readonly budget: SearchBudget;
 }
 
-/** `unavailable` may change with other devices; `invalid` needs another claim, class or slice. */
+/**
+ * `unavailable`: the devices or the budget of the search do not suffice. `invalid`: a selector fails, so that another
+ * claim, class or slice is necessary.
+ */
 export type AllocationOutcome =
   /** The allocations in the order of the claims. */
   | { readonly kind: 'allocated'; readonly allocations: readonly DeviceAllocation[] }

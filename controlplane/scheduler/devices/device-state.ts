@@ -12,7 +12,7 @@ import type { DeviceAllocation } from './device-requests.ts';
 import { DeviceSelection } from './device-selection.ts';
 import type { ReservedClaim } from './pod-devices.ts';
 
-/** Adds its handlers to the informers in the constructor. */
+/** Follows claims and slices only after a call of `onChange`, which adds the handlers to the informers. */
 export class DeviceState implements DeviceLookup {
   readonly deviceSelection = new DeviceSelection();
   readonly #claims: Informer<ResourceClaim>;

@@ -29,8 +29,8 @@ export interface ReservedClaim {
 }
 
 /**
- * Returns the claims that the pod refers to, or a text that says why it may not be scheduled yet: one of them is missing, is
- * being deleted, or was made for another pod.
+ * Returns the claims that the pod refers to, or a text that says why it may not be scheduled yet: the claims of the cluster are
+ * not known yet, or one of the claims is missing, is being deleted, or was created for another pod.
  */
 export function claimsOfPod(pod: PodInfo, lookup: DeviceLookup): readonly ResourceClaim[] | string {
   const claims: ResourceClaim[] = [];

@@ -67,7 +67,10 @@ interface NodeTerm {
   }[];
 }
 
-/** Returns the names of nodes that the terms list, as those of daemon pods do, or `undefined` if a term lists none. */
+/**
+ * Returns the names of nodes that the terms list, as those of daemon pods do; `undefined` if there are no terms, or one
+ * lists no names.
+ */
 function nodesNamedBy(terms: readonly NodeTerm[]): ReadonlySet<string> | undefined {
   if (terms.length === 0) return undefined;
   const named = new Set<string>();

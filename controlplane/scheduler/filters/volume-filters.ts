@@ -10,7 +10,10 @@ import type { PodInfo } from '../pod-info.ts';
 import { unresolvable, unschedulable, type FilterPlugin } from '../plugin.ts';
 import { claimsOf, decide, volumeFitsNode } from '../volumes.ts';
 
-/** Rejects nodes where another pod uses a claim of mode ReadWriteOncePod. */
+/**
+ * Rejects all nodes if another pod uses a claim of the pod with mode ReadWriteOncePod, and nodes where another pod uses one
+ * of its disks and at least one of the two pods may write to it.
+ */
 export const volumeRestrictions: FilterPlugin = {
   name: 'VolumeRestrictions',
   prepare(pod, cluster) {
@@ -42,7 +45,7 @@ export const volumeRestrictions: FilterPlugin = {
 const CLAIM_IN_USE =
   'node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod';
 
-/** Whether both pods use a disk, and one of them writes to it. */
+/** Whether both pods use a disk, and not both of them only read it. */
 function haveConflict(pod: PodInfo, other: PodInfo): boolean {
   if (other.disks.size === 0) return false;
   for (const [disk, readOnly] of pod.disks) {
@@ -138,7 +141,7 @@ function topologiesOf(volume: PersistentVolume | undefined): Topology[] {
   });
 }
 
-/** Rejects nodes outside the zone and region in the labels of a bound volume. */
+/** Rejects nodes outside the zone and region in the labels of a bound volume. Nodes without any such label pass. */
 export const volumeZone: FilterPlugin = {
   name: 'VolumeZone',
   prepare(pod, cluster) {
