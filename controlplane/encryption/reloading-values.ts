@@ -39,17 +39,18 @@ export function reloadingValues(first: EncryptedValues, clock: Clock): Reloading
       return current.keyServices;
     },
     isEncrypted: (key) => current.isEncrypted(key),
-    seal: (key, value) => current.seal(key, value),
+    seal: (key, value, context) => current.seal(key, value, context),
     async unlock(values) {
       const list = [...values];
-      await current.unlock?.(list);
+      // What the previous configuration cannot fetch any more shows when a value is opened.
+      await Promise.all([current.unlock(list), previous?.unlock(list).catch(() => undefined)]);
     },
-    open(key, kept) {
+    open(key, kept, context) {
       try {
-        return current.open(key, kept);
+        return current.open(key, kept, context);
       } catch (error) {
         if (previous === undefined) throw error;
-        return previous.open(key, kept);
+        return previous.open(key, kept, context);
       }
     },
     close() {
