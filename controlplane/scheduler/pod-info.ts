@@ -85,10 +85,14 @@ function claimNamesOf(pod: Pod): string[] {
   return names;
 }
 
+/** Most pods share it, because a pod is read at each of its changes. */
+const NO_DISKS: ReadonlyMap<string, boolean> = new Map();
+
 function disksOf(pod: Pod): ReadonlyMap<string, boolean> {
-  const disks = new Map<string, boolean>();
+  let disks: Map<string, boolean> | undefined;
   const add = (parts: readonly (string | undefined)[], readOnly = false): void => {
     const key = parts.join('\0');
+    disks ??= new Map();
     disks.set(key, readOnly && disks.get(key) !== false);
   };
   for (const { gcePersistentDisk: gce, awsElasticBlockStore: ebs, iscsi, rbd } of pod.spec?.volumes ?? []) {
@@ -98,7 +102,7 @@ function disksOf(pod: Pod): ReadonlyMap<string, boolean> {
     // Images are the same if any monitor is.
     for (const monitor of rbd?.monitors ?? []) add(['rbd', monitor, rbd?.pool, rbd?.image], rbd?.readOnly);
   }
-  return disks;
+  return disks ?? NO_DISKS;
 }
 
 function hostPortsOf(pod: Pod): HostPort[] {
