@@ -24,7 +24,11 @@ for (const [on, skip] of [
       put('settings.json', { kind: 'ConfigMap', metadata: { name: 'settings' }, data: { key: value } });
     /** Runs a command in the container of the pod; `undefined` while there is none. */
     async function inPod(command: string): Promise<string | undefined> {
-      const running = (await runtime.listContainers()).find(({ state }) => state === 'running');
+      // Other tests may have pods on the same runtime.
+      const name = `web-${agent.nodeName}`;
+      const running = (await runtime.listContainers()).find(
+        ({ state, labels }) => state === 'running' && labels['io.kubernetes.pod.name'] === name,
+      );
       if (running === undefined) return undefined;
       const { stdout } = await runtime.execSync(running.id, ['sh', '-c', command], { timeoutMs: 10_000 });
       return stdout.toString();
