@@ -131,7 +131,7 @@ export class HttpClient implements Client {
 
   async list(resource: Resource, options: ClientListOptions = {}): Promise<KubeList> {
     const path = pathOf(resource, options.namespace ?? '', '', undefined, listQuery(options));
-    const list = (await this.#json({ method: 'GET', path, ...signalOf(options) })) as
+    const list = (await this.json({ method: 'GET', path, ...signalOf(options) })) as
       | KubeList
       | (Omit<KubeList, 'items'> & { items: null });
     return { ...list, items: list.items ?? [] };
@@ -174,7 +174,7 @@ export class HttpClient implements Client {
   }
 
   delete(resource: Resource, namespace: string, name: string, options: ClientDeleteOptions = {}): Promise<unknown> {
-    return this.#json({
+    return this.json({
       method: 'DELETE',
       path: pathOf(resource, namespace, name),
       body: deleteBody(options),
@@ -184,7 +184,7 @@ export class HttpClient implements Client {
 
   async deleteCollection(resource: Resource, options: ClientListOptions & ClientDeleteOptions): Promise<void> {
     const path = pathOf(resource, options.namespace ?? '', '', undefined, listQuery(options));
-    await this.#json({ method: 'DELETE', path, body: deleteBody(options), ...signalOf(options) });
+    await this.json({ method: 'DELETE', path, body: deleteBody(options), ...signalOf(options) });
   }
 
   async *watch(resource: Resource, options: ClientWatchOptions = {}): AsyncIterable<ClientWatchEvent> {
@@ -276,10 +276,14 @@ export class HttpClient implements Client {
   }
 
   async #object(request: RawRequest): Promise<KubeObject> {
-    return (await this.#json(request)) as KubeObject;
+    return (await this.json(request)) as KubeObject;
   }
 
-  async #json(request: RawRequest): Promise<unknown> {
+  /**
+   * Sends a request to any path and reads the response, both within the timeout of the client. Failures are `StatusError`s,
+   * and other errors if there is no response.
+   */
+  async json(request: RawRequest): Promise<unknown> {
     if (this.#timeoutMs === undefined) return this.#answer(request);
     const { signal } = request;
     const deadline = new AbortController();

@@ -1,7 +1,6 @@
 /** `orchlet promote` and `orchlet demote`: which of two control planes on SQLite is the first. */
 import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { json } from 'node:stream/consumers';
 import { flag } from '../../api/component/flags.ts';
 import { formatTime } from '../../api/machinery/clock.ts';
 import { isStatusError } from '../../api/meta/status-error.ts';
@@ -64,12 +63,14 @@ interface Wanted {
   readonly dryRun: boolean;
 }
 
+/** A promotion answers when the first has stopped, which may take 10 s, and the rest is copied, which may take 30 s. */
+const ANSWER_MS = 60_000;
+
 /** Throws a CommandError with the message of the other control plane. */
 async function ask<T>(directory: string, server: string, method: string, path: string, io: CommandIo): Promise<T> {
-  const client = peerClient(server, await readClusterKeys(directory), io.clock);
+  const client = peerClient(server, await readClusterKeys(directory), io.clock, { timeoutMs: ANSWER_MS });
   try {
-    const { body } = await client.raw({ method, path });
-    return (await json(body)) as T;
+    return (await client.json({ method, path })) as T;
   } catch (error) {
     if (isStatusError(error)) throw new CommandError(error.message, { cause: error });
     throw new CommandError(`${server} does not answer: ${error instanceof Error ? error.message : String(error)}`, {

@@ -17,6 +17,7 @@ import { issue, type KeyAndCertificate, readAuthority, type Authority, type Want
 import { readIfThere } from '../pki/files.ts';
 
 const HOUR_MS = 3_600_000;
+const MAX_ANSWER_BYTES = 64 * 1024;
 const IDENTITY: Wanted = {
   subject: { commonName: 'orchlet-control-plane', organizations: [] },
   usages: ['client auth'],
@@ -71,16 +72,22 @@ export async function readClusterKeys(dataDirectory: string): Promise<ClusterKey
 
 /**
  * Creates a client of another control plane of the cluster, which must be closed. `server` is its URL. The client certificate
- * is signed when it is needed, and again after an hour.
+ * is signed when it is needed, and again after an hour. `timeoutMs` limits each request by `json`.
  */
-export function peerClient(server: string, { ca, frontProxyCa }: ClusterKeys, clock: Clock): HttpClient {
+export function peerClient(
+  server: string,
+  { ca, frontProxyCa }: ClusterKeys,
+  clock: Clock,
+  { timeoutMs = 10_000 }: { readonly timeoutMs?: number } = {},
+): HttpClient {
   return new HttpClient({
     server,
     ca,
     clock,
     credentials: identityCredentials(frontProxyCa, clock),
     connectTimeoutMs: 5000,
-    timeoutMs: 10_000,
+    timeoutMs,
+    largestResponseBytes: MAX_ANSWER_BYTES,
   });
 }
 

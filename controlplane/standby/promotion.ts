@@ -3,7 +3,6 @@
  * does not answer, the operator decides (`force`): what it wrote last is lost, and it must not come back as the first.
  */
 import { stringifyJson } from '../../api/codec/json.ts';
-import { json } from 'node:stream/consumers';
 import type { Logger } from '../../api/component/logger.ts';
 import { type Clock, formatTime } from '../../api/machinery/clock.ts';
 import type { HttpClient } from '../../api/machinery/http-client.ts';
@@ -86,13 +85,13 @@ async function stopFirst(options: PromotionOptions, force: boolean): Promise<num
  * does not answer with one.
  */
 export async function askToStop(client: HttpClient, by: string, signal?: AbortSignal): Promise<number> {
-  const { body } = await client.raw({
+  const answer = await client.json({
     method: 'POST',
     path: FENCE_PATH,
     body: stringifyJson({ by }),
     ...(signal === undefined ? {} : { signal }),
   });
-  const { revision } = (await json(body)) as { readonly revision?: unknown };
+  const { revision } = answer as { readonly revision?: unknown };
   if (typeof revision !== 'number') throw new Error('the answer has no revision');
   return revision;
 }

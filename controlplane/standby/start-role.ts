@@ -5,7 +5,6 @@
 import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, rename } from 'node:fs/promises';
 import { join } from 'node:path';
-import { json } from 'node:stream/consumers';
 import type { Logger } from '../../api/component/logger.ts';
 import { type Clock, formatTime } from '../../api/machinery/clock.ts';
 import { isNotFound } from '../../api/meta/status-error.ts';
@@ -28,9 +27,6 @@ export interface StartRoleOptions {
 
 /** What a control plane starts as. A standby knows when its copy was complete last, or 0. */
 export type StartRole = { readonly role: 'first' } | { readonly role: 'standby'; readonly completeAtMs: number };
-
-/** How long the other control plane may take to say what it is. */
-const ANSWER_MS = 5000;
 
 /**
  * Reads the role of this control plane and, if it may be the first, asks the other one for its state. The database of a former
@@ -70,17 +66,13 @@ export async function startRole(options: StartRoleOptions): Promise<StartRole> {
 /** Returns `undefined` if the other one is a standby, or does not answer. */
 async function reportOf({ other, keys, clock, logger }: StartRoleOptions): Promise<FirstReport | undefined> {
   const client = peerClient(other, keys, clock);
-  const late = new AbortController();
-  const timer = clock.after(ANSWER_MS, () => late.abort(new Error(`${other} does not answer`)));
   try {
-    const { body } = await client.raw({ method: 'GET', path: FIRST_PATH, signal: late.signal });
-    return (await json(body)) as FirstReport;
+    return (await client.json({ method: 'GET', path: FIRST_PATH })) as FirstReport;
   } catch (error) {
     if (!isNotFound(error))
       logger.warn({ err: error, other }, 'The other control plane does not say whether it is the first');
     return undefined;
   } finally {
-    timer.cancel();
     client.close();
   }
 }

@@ -27,7 +27,7 @@ import {
   PROMOTE_PATH,
   STANDBY_PATH,
 } from '../../../../controlplane/standby/peer-paths.ts';
-import { lossOf, type Promotion } from '../../../../controlplane/standby/promotion.ts';
+import { askToStop, lossOf, type Promotion } from '../../../../controlplane/standby/promotion.ts';
 import { readRole, writeRole } from '../../../../controlplane/standby/role.ts';
 import { startRole } from '../../../../controlplane/standby/start-role.ts';
 import { createStandbyServer } from '../../../../controlplane/standby/standby-server.ts';
@@ -224,6 +224,15 @@ test('a standby whose first does not answer is promoted by force alone, and says
   assert.deepEqual(done, { revision, isComplete: false });
   const role = readRole(directory);
   assert.ok(role.role === 'promoted' && !role.isFenced);
+});
+
+test('a first that accepts the connection and does not answer is not waited for', { timeout: 20_000 }, async (t) => {
+  const pair = await Pair.open(t);
+  pair.storage.fence = () => new Promise(() => undefined);
+  const { ca, frontProxyCa } = pair.pki.material();
+  const client = peerClient(pair.url, { ca: ca.certificatePem, frontProxyCa }, clock, { timeoutMs: 300 });
+  t.after(() => client.close());
+  await assert.rejects(askToStop(client, 'https://10.0.0.2:6443'), /did not answer within 0\.3 s/);
 });
 
 test('of two that have data, the one that was promoted last is the first', async (t) => {
