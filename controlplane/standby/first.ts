@@ -5,7 +5,7 @@
 import type { Logger } from '../../api/component/logger.ts';
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import { parseJson } from '../../api/codec/json.ts';
-import type { Clock } from '../../api/machinery/clock.ts';
+import { type Clock, formatTime } from '../../api/machinery/clock.ts';
 import { newBadRequest, newServiceUnavailable, newStatusError } from '../../api/meta/status-error.ts';
 import type { Exchange } from '../server/exchange.ts';
 import type { Storage } from '../storage/storage.ts';
@@ -106,7 +106,8 @@ class First {
 
   /** Answers when nothing is written any more, and that is on the disk. */
   async fence(exchange: Exchange): Promise<void> {
-    const by = successorOf(await exchange.readBody(MAX_BODY_BYTES));
+    const { by, promotedAtMs } = successorOf(await exchange.readBody(MAX_BODY_BYTES));
+    this.#refuseOlder(by, promotedAtMs);
     this.#fence ??= this.#fenceFor(by);
     try {
       sendJson(exchange, 200, { revision: await this.#fence });
@@ -114,6 +115,21 @@ class First {
       this.#fence = undefined;
       throw error;
     }
+  }
+
+  /**
+   * Of two that were promoted, the one whose promotion is the newest is the first. An address that moves between the hosts can
+   * also lead a request of this control plane back to it.
+   */
+  #refuseOlder(by: string, promotedAtMs: number | undefined): void {
+    if (promotedAtMs === undefined) return;
+    const { promotion } = this.report();
+    if (promotion === undefined || promotedAtMs > promotion.atMs) return;
+    throw newStatusError(
+      409,
+      'Conflict',
+      `this control plane was promoted at ${formatTime(promotion.atMs)}, and ${by} was not promoted later`,
+    );
   }
 
   async #fenceFor(by: string): Promise<number> {
@@ -162,14 +178,22 @@ function positionOf(query: URLSearchParams): CopyPosition {
   return { lastRevision: lastRevision ?? 0, newest };
 }
 
-function successorOf(body: Buffer): string {
+interface Successor {
+  readonly by: string;
+  readonly promotedAtMs: number | undefined;
+}
+
+function successorOf(body: Buffer): Successor {
   let by: unknown;
+  let promotedAtMs: unknown;
   try {
-    ({ by } = (parseJson(body).value ?? {}) as Record<string, unknown>);
+    ({ by, promotedAtMs } = (parseJson(body).value ?? {}) as Record<string, unknown>);
   } catch (error) {
     throw newBadRequest(`the body must be JSON: ${error instanceof Error ? error.message : String(error)}`);
   }
   if (typeof by !== 'string' || !/^https:\/\/[^\s/]{1,300}$/.test(by))
     throw newBadRequest('by must be the URL of the control plane that takes over');
-  return by;
+  if (promotedAtMs !== undefined && typeof promotedAtMs !== 'number')
+    throw newBadRequest('promotedAtMs must be a number');
+  return { by, promotedAtMs };
 }

@@ -16,7 +16,10 @@ export const PEER_PREFIX = '/orchlet/control-plane/';
  * and `checksum` identify its newest record. Without them, a snapshot is sent.
  */
 export const LOG_PATH = `${PEER_PREFIX}log`;
-/** POST with the URL of the successor: this control plane takes no more writes, and answers with its last revision. */
+/**
+ * POST with the successor, as JSON: this control plane takes no more writes, and answers with its last revision. `by` is the
+ * URL of the successor. With `promotedAtMs`, the time of its promotion, a control plane that was promoted later refuses (409).
+ */
 export const FENCE_PATH = `${PEER_PREFIX}fence`;
 /** GET: the state of a first control plane. */
 export const FIRST_PATH = `${PEER_PREFIX}first`;

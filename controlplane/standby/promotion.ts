@@ -68,7 +68,7 @@ export async function promote(options: PromotionOptions, { force }: { readonly f
 async function stopFirst(options: PromotionOptions, force: boolean): Promise<number | undefined> {
   const { client, of, url, logger, follower, clock } = options;
   try {
-    return await askToStop(client, url);
+    return await askToStop(client, { by: url });
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
     if (!force)
@@ -81,14 +81,18 @@ async function stopFirst(options: PromotionOptions, force: boolean): Promise<num
 }
 
 /**
- * Asks a control plane to take no more writes. `by` is the URL of its successor. Resolves to its last revision. Rejects if it
+ * Asks a control plane to take no more writes, with what `FENCE_PATH` defines. Resolves to its last revision. Rejects if it
  * does not answer with one.
  */
-export async function askToStop(client: HttpClient, by: string, signal?: AbortSignal): Promise<number> {
+export async function askToStop(
+  client: HttpClient,
+  successor: { readonly by: string; readonly promotedAtMs?: number },
+  signal?: AbortSignal,
+): Promise<number> {
   const answer = await client.json({
     method: 'POST',
     path: FENCE_PATH,
-    body: stringifyJson({ by }),
+    body: stringifyJson(successor),
     ...(signal === undefined ? {} : { signal }),
   });
   const { revision } = answer as { readonly revision?: unknown };

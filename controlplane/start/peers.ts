@@ -34,7 +34,8 @@ export function stopFormerFirst({ flags, directory, security, clock, logger, sig
   const host = new PublishedAddress(flags.advertiseAddress).current() ?? '127.0.0.1';
   const work = async (): Promise<void> => {
     // A standby has no such path: the former first has become one.
-    const revision = await tolerate(askToStop(client, peerUrl(host, port), signal), isNotFound);
+    const successor = { by: peerUrl(host, port), promotedAtMs: role.atMs };
+    const revision = await tolerate(askToStop(client, successor, signal), isNotFound);
     await writeRole(directory, { ...role, isFenced: true });
     logger.warn(
       { former: role.from, revision, copied: role.revision },

@@ -172,6 +172,7 @@ test('the first answers peers alone, by method and path, and refuses positions a
     [400, 'POST', FENCE_PATH, 'no json'],
     [400, 'POST', FENCE_PATH, '{"by":"http://plain"}'],
     [400, 'POST', FENCE_PATH, '{"by":"https://a/path"}'],
+    [400, 'POST', FENCE_PATH, '{"by":"https://a","promotedAtMs":"1"}'],
     [413, 'POST', FENCE_PATH, `{"by":"${'x'.repeat(5000)}"}`],
   ];
   for (const [code, method, path, body] of cases)
@@ -232,7 +233,20 @@ test('a first that accepts the connection and does not answer is not waited for'
   const { ca, frontProxyCa } = pair.pki.material();
   const client = peerClient(pair.url, { ca: ca.certificatePem, frontProxyCa }, clock, { timeoutMs: 300 });
   t.after(() => client.close());
-  await assert.rejects(askToStop(client, 'https://10.0.0.2:6443'), /did not answer within 0\.3 s/);
+  await assert.rejects(askToStop(client, { by: 'https://10.0.0.2:6443' }), /did not answer within 0\.3 s/);
+});
+
+test('a first that was promoted does not stop for one that was promoted before it, nor for itself', async (t) => {
+  const pair = await Pair.open(t);
+  await writeRole(pair.directory, { role: 'promoted', from: pair.url, revision: 3, atMs: 20, isFenced: false });
+  const client = pair.client(t);
+  const stopFor = (promotedAtMs: number): Promise<number> =>
+    codeOf(askToStop(client, { by: 'https://10.0.0.2:6443', promotedAtMs }));
+  assert.deepEqual([await stopFor(10), await stopFor(20)], [409, 409]);
+  await pair.storage.create('/core/x/a', Buffer.from('a'));
+  assert.equal(readRole(pair.directory).role, 'promoted');
+  assert.equal(await stopFor(30), 200);
+  assert.equal(readRole(pair.directory).role, 'fenced');
 });
 
 test('of two that have data, the one that was promoted last is the first', async (t) => {
