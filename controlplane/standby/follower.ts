@@ -209,6 +209,7 @@ export class Follower {
       case 'complete':
         await this.#writerOf().add(frame, this.#options.clock.now());
         return;
+      case 'preparing':
       case 'compacted':
         return;
     }

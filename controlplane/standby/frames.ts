@@ -7,8 +7,10 @@ import type { RecordColumns } from '../storage/stored-log.ts';
 import { encodeJson, parseJson } from '../../api/codec/json.ts';
 import type { LogMarks } from '../storage/log-backend.ts';
 
-/** The first frames are `snapshot` and its `part`s if the standby cannot continue its copy. */
+/** The first frames are `snapshot` and its `part`s if the standby cannot continue its copy. `preparing` may come before. */
 export type Frame =
+  /** A sign of life, while the file of the database is made. */
+  | { readonly type: 'preparing' }
   /** A file of the database follows, of this size. */
   | { readonly type: 'snapshot'; readonly sizeBytes: number }
   | { readonly type: 'part'; readonly bytes: Buffer }
@@ -116,8 +118,9 @@ function frameOf(header: Record<string, unknown>, body: Buffer): Frame | undefin
       const marks = marksOf(header['marks']);
       return marks === undefined ? undefined : { type: 'complete', marks };
     }
+    case 'preparing':
     case 'compacted':
-      return { type: 'compacted' };
+      return { type: header['type'] };
     default:
       return undefined;
   }

@@ -6,7 +6,7 @@ import type { RecordMark, StoredLog } from '../storage/stored-log.ts';
 import { randomBytes } from 'node:crypto';
 import { mkdir, open, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Clock } from '../../api/machinery/clock.ts';
+import { type Clock, pause } from '../../api/machinery/clock.ts';
 import type { Storage } from '../storage/storage.ts';
 import type { Frame } from './frames.ts';
 
@@ -24,8 +24,8 @@ export interface CopyPosition {
   readonly newest: RecordMark | undefined;
 }
 
-/** The time between two signs of life, in which nothing was written. */
-const COMPLETE_EVERY_MS = 1000;
+/** The time between two signs of life, in which nothing else is sent. */
+const SIGN_EVERY_MS = 1000;
 const PART_BYTES = 256 * 1024;
 /** Compacted records are held no longer than this for a standby that receives a snapshot. */
 const LONGEST_HOLD_MS = 15 * 60_000;
@@ -74,7 +74,7 @@ export async function streamLog(
       after = Math.max(after, newestRevision);
       const marks = { compactedRevision, lastRevision: after, lastCompaction: storage.lastCompaction() };
       await sink.write({ type: 'complete', marks });
-      await changes.next(after, COMPLETE_EVERY_MS, signal);
+      await changes.next(after, SIGN_EVERY_MS, signal);
     }
   } finally {
     release();
@@ -100,7 +100,7 @@ function holdRemovals(log: StoredLog, clock: Clock): () => void {
 
 /** The file has no name while it is sent, so that nothing of it stays behind. */
 async function sendSnapshot(
-  { storage, dataDirectory }: LogStreamOptions,
+  { storage, dataDirectory, clock }: LogStreamOptions,
   sink: FrameSink,
   signal: AbortSignal,
 ): Promise<void> {
@@ -108,7 +108,7 @@ async function sendSnapshot(
   await mkdir(directory, { recursive: true, mode: 0o700 });
   const path = join(directory, `${randomBytes(8).toString('hex')}.db`);
   try {
-    await storage.copyTo(path);
+    await withSigns(storage.copyTo(path), sink, clock);
     await using file = await open(path, 'r');
     await rm(path);
     const { size } = await file.stat();
@@ -121,6 +121,19 @@ async function sendSnapshot(
     }
   } finally {
     await rm(path, { force: true });
+  }
+}
+
+/** Sends signs of life during the work, because a large file takes longer than a standby waits for the next frame. */
+async function withSigns(work: Promise<void>, sink: FrameSink, clock: Clock): Promise<void> {
+  const done = new AbortController();
+  const stop = (): void => done.abort();
+  work.then(stop, stop);
+  try {
+    const next = (): Promise<void> => pause(clock, SIGN_EVERY_MS, done.signal);
+    for (await next(); !done.signal.aborted; await next()) await sink.write({ type: 'preparing' });
+  } finally {
+    await work;
   }
 }
 

@@ -50,7 +50,7 @@ const frame: fc.Arbitrary<Frame> = fc.oneof(
   records,
   fc.uint8Array({ maxLength: 60 }).map((bytes): Frame => ({ type: 'part', bytes: Buffer.from(bytes) })),
   fc.nat().map((sizeBytes): Frame => ({ type: 'snapshot', sizeBytes })),
-  fc.constant<Frame>({ type: 'compacted' }),
+  fc.constantFrom<Frame>({ type: 'compacted' }, { type: 'preparing' }),
   fc.nat().map((lastRevision): Frame => {
     const lastCompaction = lastRevision % 2 === 0 ? undefined : { revision: lastRevision, atMs: 5 };
     return { type: 'complete', marks: { compactedRevision: 2, lastRevision, lastCompaction } };

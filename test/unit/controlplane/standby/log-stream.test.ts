@@ -90,6 +90,22 @@ test('an empty copy gets a snapshot, and then each write at once, without waitin
   await stop();
 });
 
+test('a snapshot that takes long to make is announced each second, so that the standby keeps its connection', async (t) => {
+  const { storage, clock, stream } = await sourceOf(t);
+  await put(storage, '/core/x/a', 'one');
+  const made = Promise.withResolvers<void>();
+  const copyTo = storage.copyTo.bind(storage);
+  storage.copyTo = (file) => made.promise.then(() => copyTo(file));
+  const { frames, stop } = stream(EMPTY);
+  await until('the wait', () => clock.nextTimerMs === 1000);
+  await clock.advance(3000);
+  assert.deepEqual(typesOf(frames), ['preparing', 'preparing', 'preparing']);
+  made.resolve();
+  await until('a complete copy', () => typesOf(frames).includes('complete'));
+  assert.deepEqual(typesOf(frames).slice(3), ['snapshot', 'part', 'complete']);
+  await stop();
+});
+
 test('a copy is continued from its revision, unless it is that of another log', async (t) => {
   const { storage, stream } = await sourceOf(t);
   await put(storage, '/core/x/a', 'one');
@@ -167,7 +183,7 @@ test('a copy that follows a snapshot has what the storage has, and reports each 
       await snapshot.install();
       copy = await LogCopy.open(target);
       writer = new CopyWriter(copy, (group) => groups.push(group));
-    } else if (frame.type !== 'compacted') await writer?.add(frame, 7);
+    } else if (frame.type === 'records' || frame.type === 'complete') await writer?.add(frame, 7);
   });
   for (let at = 50; at < 120; at += 1) await put(storage, `/core/x/${at % 7}`, `${at}`);
   await storage.delete('/core/x/3', (await storage.get('/core/x/3'))?.revision ?? 0);
