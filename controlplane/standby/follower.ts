@@ -48,6 +48,17 @@ export interface CopyState {
   readonly problem: string | undefined;
 }
 
+/** The state before anything is copied. */
+export const NO_COPY: CopyState = {
+  isConnected: false,
+  revision: 0,
+  newestRevision: 0,
+  completeAtMs: 0,
+  snapshots: 0,
+  hasSealedValues: false,
+  problem: undefined,
+};
+
 /** The first sends a sign of life every second. */
 const SILENT_MS = 15_000;
 
@@ -64,15 +75,7 @@ export class Follower {
 
   private constructor(options: FollowerOptions, copy: LogCopy | undefined) {
     this.#options = options;
-    this.#state = {
-      isConnected: false,
-      revision: 0,
-      newestRevision: 0,
-      completeAtMs: copy === undefined ? 0 : options.completeAtMs,
-      snapshots: 0,
-      hasSealedValues: false,
-      problem: undefined,
-    };
+    this.#state = { ...NO_COPY, completeAtMs: copy === undefined ? 0 : options.completeAtMs };
     this.#take(copy);
   }
 
@@ -152,6 +155,7 @@ export class Follower {
       const { body } = await client
         .raw({ method: 'GET', path: this.#path(), isWatch: true, signal: both })
         .finally(() => waiting.cancel());
+      // A writer that failed on the connection before takes no more records.
       this.#take(this.#copy);
       this.#state = { ...this.#state, isConnected: true, problem: undefined };
       logger.info({ revision: this.#state.revision }, 'Following the first control plane');

@@ -15,7 +15,7 @@ import { StartError } from '../model/start-error.ts';
 import type { ControlPlaneFlags } from '../options/controlplane-options.ts';
 import { storageBackendOf } from '../options/storage.ts';
 import { ensurePki, type Pki } from '../pki/pki.ts';
-import { type CopyState, Follower } from './follower.ts';
+import { type CopyState, Follower, NO_COPY } from './follower.ts';
 import { type ClusterKeys, administratorCheck, peerCheck, peerClient, readClusterKeys } from './identity.ts';
 import { PROMOTE_PATH, type PeerRoute, peerUrl, sendJson, STANDBY_PATH } from './peer-paths.ts';
 import { promote } from './promotion.ts';
@@ -94,6 +94,7 @@ class RunningStandby implements Standby {
   #close: (() => Promise<void>)[] = [];
   #follower: Follower | undefined;
   #keptAtMs = Number.NEGATIVE_INFINITY;
+  /** Never rejects. */
   #keeping: Promise<void> = Promise.resolve();
   #isPromoting = false;
   #pki: Pki | undefined;
@@ -217,27 +218,13 @@ class RunningStandby implements Standby {
 
   #report(): StandbyReport {
     const { flags, clock } = this.#options;
-    const state = this.#state();
+    const state = this.#follower?.state ?? NO_COPY;
     const lagSeconds = state.completeAtMs === 0 ? 0 : Math.max(0, (clock.now() - state.completeAtMs) / 1000);
     const needsKeys = state.hasSealedValues && flags.encryptionProviderConfig === '';
     const warning = needsKeys
       ? 'values are encrypted: without --encryption-provider-config, this standby cannot start once it is promoted'
       : undefined;
     return { of: flags.standbyOf, ...state, lagSeconds, warning };
-  }
-
-  #state(): CopyState {
-    return (
-      this.#follower?.state ?? {
-        isConnected: false,
-        revision: 0,
-        newestRevision: 0,
-        completeAtMs: 0,
-        snapshots: 0,
-        hasSealedValues: false,
-        problem: undefined,
-      }
-    );
   }
 
   #reason(): string {
@@ -252,8 +239,10 @@ class RunningStandby implements Standby {
     const { clock, logger } = this.#options;
     if (this.#isPromoting || clock.monotonic() - this.#keptAtMs < KEEP_TIME_EVERY_MS) return;
     this.#keptAtMs = clock.monotonic();
-    this.#keeping = this.#keepRole(atMs);
-    background(this.#keeping, { logger, what: 'Writing when the copy was complete' });
+    const keeping = this.#keepRole(atMs);
+    background(keeping, { logger, what: 'Writing when the copy was complete' });
+    // After a failure, which is logged, the next process knows an earlier time.
+    this.#keeping = keeping.catch(() => undefined);
   }
 
   async #keepRole(completeAtMs: number): Promise<void> {

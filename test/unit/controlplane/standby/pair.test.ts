@@ -1,6 +1,6 @@
 /** A first control plane and its standby in one process: what they answer to each other, and how the one follows the other. */
 import assert from 'node:assert/strict';
-import { cp, mkdtemp, rm } from 'node:fs/promises';
+import { cp, mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { json } from 'node:stream/consumers';
@@ -28,7 +28,7 @@ import {
   STANDBY_PATH,
 } from '../../../../controlplane/standby/peer-paths.ts';
 import { askToStop, lossOf, type Promotion } from '../../../../controlplane/standby/promotion.ts';
-import { readRole, writeRole } from '../../../../controlplane/standby/role.ts';
+import { readRole, roleFile, writeRole } from '../../../../controlplane/standby/role.ts';
 import { startRole } from '../../../../controlplane/standby/start-role.ts';
 import { createStandbyServer } from '../../../../controlplane/standby/standby-server.ts';
 import { type Standby, type StandbyReport, startStandby } from '../../../../controlplane/standby/standby.ts';
@@ -114,14 +114,14 @@ class Pair {
   }
 
   /** Starts a standby with the keys of the first. */
-  async standby(t: TestContext): Promise<{ standby: Standby; directory: string; url: string }> {
+  async standby(t: TestContext, standbyLogger = logger): Promise<{ standby: Standby; directory: string; url: string }> {
     const directory = await mkdtemp(join(tmpdir(), 'orchlet-pair-standby-'));
     t.after(() => rm(directory, { recursive: true, force: true }));
     await cp(join(this.directory, 'pki'), join(directory, 'pki'), { recursive: true });
     const standby = await startStandby({
       flags: flagsOf({ dataDir: directory, standbyOf: this.url }),
       clock,
-      logger,
+      logger: standbyLogger,
       hosts: ['localhost'],
       addresses: () => ['127.0.0.1'],
       advertised: () => '127.0.0.1',
@@ -225,6 +225,25 @@ test('a standby whose first does not answer is promoted by force alone, and says
   assert.deepEqual(done, { revision, isComplete: false });
   const role = readRole(directory);
   assert.ok(role.role === 'promoted' && !role.isFenced);
+});
+
+test('a standby that could not write when its copy was complete can be promoted', async (t) => {
+  const pair = await Pair.open(t);
+  await pair.storage.create('/core/x/a', Buffer.from('a'));
+  const started = Promise.withResolvers<void>();
+  const copyTo = pair.storage.copyTo.bind(pair.storage);
+  pair.storage.copyTo = (file) => started.promise.then(() => copyTo(file));
+  const errors: string[] = [];
+  const recording = { ...logger, error: (_fields: object, message: string) => void errors.push(message) };
+  const { directory, url } = await pair.standby(t, recording);
+  await rm(roleFile(directory));
+  await mkdir(join(roleFile(directory), 'occupied'), { recursive: true });
+  started.resolve();
+  await until('the failed write', () => errors.includes('Writing when the copy was complete failed'));
+  await rm(roleFile(directory), { recursive: true });
+  const client = pair.client(t, url);
+  await complete(client, pair.storage);
+  assert.ok((await ask<Promotion>(client, 'POST', PROMOTE_PATH)).isComplete);
 });
 
 test('a first that accepts the connection and does not answer is not waited for', { timeout: 20_000 }, async (t) => {
