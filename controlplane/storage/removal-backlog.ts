@@ -55,15 +55,21 @@ export class RemovalBacklog {
     const hold = {};
     this.#holds.add(hold);
     return () => {
-      if (!this.#holds.delete(hold) || this.#holds.size > 0 || this.#closed) return;
-      // A failure is reported by `onFailure`.
-      this.drain().catch(() => undefined);
+      if (this.#holds.delete(hold)) this.#released();
     };
   }
 
   /** Ends all holds, because removals make room on a full disk. */
   releaseHolds(): void {
+    if (this.#holds.size === 0) return;
     this.#holds.clear();
+    this.#released();
+  }
+
+  #released(): void {
+    if (this.#holds.size > 0 || this.#closed) return;
+    // A failure is reported by `onFailure`.
+    this.drain().catch(() => undefined);
   }
 
   /**

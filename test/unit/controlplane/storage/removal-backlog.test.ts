@@ -26,3 +26,29 @@ test('what is added at any moment is removed when its addition resolves', async 
     await first;
   }
 });
+
+for (const [name, release] of [
+  ['its last hold is released', (_backlog, holds) => holds.forEach((one) => one())],
+  ['a full disk ends all holds', (backlog) => backlog.releaseHolds()],
+] as const satisfies readonly (readonly [string, (backlog: RemovalBacklog, holds: readonly (() => void)[]) => void])[])
+  test(`what was held is removed as soon as ${name}, without another compaction`, async () => {
+    const removed: number[] = [];
+    const clock = new FakeClock();
+    const backlog = new RemovalBacklog({
+      clock,
+      remove: (_compactedRevision, revisions) => {
+        removed.push(...revisions);
+        return Promise.resolve();
+      },
+      onFailure: () => false,
+    });
+    const holds = [backlog.hold(), backlog.hold()];
+    backlog.push(1, [1]);
+    await backlog.drain();
+    holds[0]?.();
+    await clock.settle();
+    assert.deepEqual(removed, []);
+    release(backlog, holds);
+    await clock.settle();
+    assert.deepEqual(removed, [1]);
+  });
