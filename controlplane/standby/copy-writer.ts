@@ -17,7 +17,7 @@ export interface WrittenGroup {
   readonly complete: { readonly frame: Complete; readonly atMs: number } | undefined;
 }
 
-/** The size of waiting values from which on nothing more is received, and at which a group ends. */
+/** The size of waiting records from which on nothing more is received. So it also limits a group. */
 const MOST_BYTES = 4 * 1024 * 1024;
 
 /** Writes one group at a time. After a failure, `add` and `drain` reject with it, and the copy needs another writer. */
@@ -78,7 +78,12 @@ export class CopyWriter {
   }
 }
 
-const sizeOf = (frame: Written): number => (frame.type === 'records' ? frame.records.values.byteLength : 0);
+/** Deletions have no value, so their keys count as well. */
+function sizeOf(frame: Written): number {
+  if (frame.type !== 'records') return 0;
+  const { keys, values } = frame.records;
+  return keys.reduce((sum, key) => sum + key.length, values.byteLength);
+}
 
 /** Joins records that follow each other. */
 function joined(parts: readonly RecordColumns[]): RecordColumns {

@@ -205,7 +205,8 @@ test('a copy that follows a snapshot has what the storage has, and reports each 
   await copied.close();
 });
 
-test('what arrives while a group is written becomes one group, and a failed write is reported', async () => {
+/** A writer of a copy whose appends last until the test settles them. */
+function heldWriter(): { writer: CopyWriter; writes: number[][]; held: PromiseWithResolvers<void>[] } {
   const writes: number[][] = [];
   const held: PromiseWithResolvers<void>[] = [];
   const copy = {
@@ -218,25 +219,43 @@ test('what arrives while a group is written becomes one group, and a failed writ
     proceedTo: () => undefined,
     compact: () => Promise.resolve(),
   };
-  const writer = new CopyWriter(copy as unknown as LogCopy, () => undefined);
-  const frameOf = (revision: number): Extract<Frame, { type: 'records' }> => ({
-    type: 'records',
-    newestRevision: revision,
-    records: {
-      revisions: [revision],
-      keys: ['/a/b/c'],
-      createRevisions: [1],
-      expiries: [0],
-      lengths: [-1],
-      values: new ArrayBuffer(0),
-    },
-  });
-  for (const revision of [1, 2, 3]) await writer.add(frameOf(revision), 0);
+  return { writer: new CopyWriter(copy as unknown as LogCopy, () => undefined), writes, held };
+}
+
+const deletionAt = (revision: number, key = '/a/b/c'): Extract<Frame, { type: 'records' }> => ({
+  type: 'records',
+  newestRevision: revision,
+  records: {
+    revisions: [revision],
+    keys: [key],
+    createRevisions: [1],
+    expiries: [0],
+    lengths: [-1],
+    values: new ArrayBuffer(0),
+  },
+});
+
+test('what arrives while a group is written becomes one group, and a failed write is reported', async () => {
+  const { writer, writes, held } = heldWriter();
+  for (const revision of [1, 2, 3]) await writer.add(deletionAt(revision), 0);
   assert.deepEqual(writes, [[1]]);
   held[0]?.resolve();
   await until('the next group', () => writes.length === 2);
   assert.deepEqual(writes[1], [2, 3]);
   held[1]?.reject(new Error('the disk is full'));
   await assert.rejects(writer.drain(), /the disk is full/);
-  await assert.rejects(writer.add(frameOf(4), 0), /the disk is full/);
+  await assert.rejects(writer.add(deletionAt(4), 0), /the disk is full/);
+});
+
+test('nothing more is received while the keys of deletions that wait take 4 MiB', async () => {
+  const { writer, writes, held } = heldWriter();
+  await writer.add(deletionAt(1), 0);
+  let isOver = false;
+  const added = writer.add(deletionAt(2, `/a/b/${'c'.repeat(4 * 1024 * 1024)}`), 0).then(() => (isOver = true));
+  await new FakeClock().settle();
+  assert.ok(!isOver);
+  held[0]?.resolve();
+  await until('the next group', () => writes.length === 2);
+  held[1]?.resolve();
+  await added;
 });
