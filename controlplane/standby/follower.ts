@@ -2,7 +2,6 @@
  * Follows the log of the first control plane and keeps the copy of it. A break of the connection is followed by another
  * connection, which continues the copy, or begins it again by a snapshot.
  */
-import type { RecordColumns } from '../storage/stored-log.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import { Backoff } from '../../api/machinery/backoff.ts';
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
@@ -10,6 +9,7 @@ import type { HttpClient } from '../../api/machinery/http-client.ts';
 import { WakeableLoop } from '../../api/machinery/wakeable-loop.ts';
 import { LogCopy } from '../storage/sqlite/log-copy.ts';
 import { isStorageError } from '../storage/storage.ts';
+import { type RecordColumns, storedValues } from '../storage/stored-log.ts';
 import { isSealed } from '../storage/value-transformer.ts';
 import { type Frame, FrameError, framesOf } from './frames.ts';
 import { LOG_PATH } from './peer-paths.ts';
@@ -277,12 +277,4 @@ async function openCopy({ directory, logger }: FollowerOptions): Promise<LogCopy
   }
 }
 
-function hasSealed({ lengths, values }: RecordColumns): boolean {
-  let offset = 0;
-  return lengths.some((each) => {
-    const length = Math.max(0, each);
-    const value = Buffer.from(values, offset, length);
-    offset += length;
-    return isSealed(value);
-  });
-}
+const hasSealed = (records: RecordColumns): boolean => storedValues(records).some(({ value }) => isSealed(value));

@@ -1,4 +1,8 @@
-/** Defines the records of the log in the form in which they are stored, as the worker thread and a standby have them. */
+/**
+ * Defines the records of the log in the form in which they are stored, as the worker thread and a standby have them, and takes
+ * parts of them.
+ */
+import type { KeptValue } from './value-transformer.ts';
 
 /** Records as parallel columns. `lengths[i]` is the length of the record's value in `values`, or -1 if the key was deleted. */
 export interface RecordColumns {
@@ -9,6 +13,32 @@ export interface RecordColumns {
   readonly expiries: readonly number[];
   readonly lengths: readonly number[];
   readonly values: ArrayBuffer;
+}
+
+/** Returns the records from one index up to another one, which is excluded. */
+export function recordsBetween(records: RecordColumns, from: number, to = records.revisions.length): RecordColumns {
+  if (from === 0 && to === records.revisions.length) return records;
+  const bytesUpTo = (end: number): number =>
+    records.lengths.slice(0, end).reduce((sum, length) => sum + Math.max(0, length), 0);
+  return {
+    revisions: records.revisions.slice(from, to),
+    keys: records.keys.slice(from, to),
+    createRevisions: records.createRevisions.slice(from, to),
+    expiries: records.expiries.slice(from, to),
+    lengths: records.lengths.slice(from, to),
+    values: records.values.slice(bytesUpTo(from), bytesUpTo(to)),
+  };
+}
+
+/** Yields the values with their keys, without a copy and without deletions. */
+export function* storedValues({ keys, lengths, values }: RecordColumns): Generator<KeptValue, void, undefined> {
+  let offset = 0;
+  for (const [at, key] of keys.entries()) {
+    const length = lengths[at] ?? -1;
+    if (length < 0) continue;
+    yield { key, value: Buffer.from(values, offset, length) };
+    offset += length;
+  }
 }
 
 /** Stored records in the order of their revisions. The values are those on the disk, encrypted ones included. */

@@ -2,7 +2,7 @@
  * Remembers where the commits of this process ended. A standby gets pages that end there, so that it never has a part of a
  * transaction. Commits of earlier processes are not known.
  */
-import type { LogPage } from '../stored-log.ts';
+import { type LogPage, recordsBetween } from '../stored-log.ts';
 
 const MOST_ENDS = 65_536;
 
@@ -48,18 +48,5 @@ export class GroupEnds {
 /** Returns the page without what follows a revision. */
 function through(revision: number, page: LogPage): LogPage {
   const count = page.records.revisions.findLastIndex((one) => one <= revision) + 1;
-  return count === page.records.revisions.length ? page : { ...page, records: headOf(page.records, count) };
-}
-
-function headOf(records: LogPage['records'], count: number): LogPage['records'] {
-  const lengths = records.lengths.slice(0, count);
-  const bytes = lengths.reduce((sum, length) => sum + Math.max(0, length), 0);
-  return {
-    revisions: records.revisions.slice(0, count),
-    keys: records.keys.slice(0, count),
-    createRevisions: records.createRevisions.slice(0, count),
-    expiries: records.expiries.slice(0, count),
-    lengths,
-    values: records.values.slice(0, bytes),
-  };
+  return { ...page, records: recordsBetween(page.records, 0, count) };
 }

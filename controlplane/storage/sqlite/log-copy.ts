@@ -2,9 +2,9 @@
  * Owns the copy of another control plane's log, which a standby keeps in `<directory>/orchlet.db`. The records have the same
  * revisions and stored bytes as there, and nothing of them is held in memory. At a promotion the copy becomes a storage.
  */
-import type { RecordColumns, RecordMark } from '../stored-log.ts';
 import { join } from 'node:path';
 import { type LogMarks, REVISION_LEAP } from '../log-backend.ts';
+import { type RecordColumns, type RecordMark, recordsBetween } from '../stored-log.ts';
 import { checksumOf } from './row-checksum.ts';
 import { StorageThread } from './storage-thread.ts';
 
@@ -47,19 +47,16 @@ export class LogCopy {
     return this.#newest;
   }
 
-  get compactedRevision(): number {
-    return this.#compactedRevision;
-  }
-
   onLost(listener: (error: Error) => void): void {
     this.#thread.onLost(listener);
   }
 
   /** Appends those of the records that are newer than the copy. They are durable when the promise resolves. */
   async append(records: RecordColumns): Promise<void> {
-    const newer = newerThan(records, this.#lastRevision);
-    const newest = newestOf(newer);
-    if (newest === undefined) return;
+    const from = records.revisions.findIndex((revision) => revision > this.#lastRevision);
+    const newest = newestOf(records);
+    if (from < 0 || newest === undefined) return;
+    const newer = recordsBetween(records, from);
     await this.#thread.ask((id) => ({ type: 'append', id, records: newer }));
     this.#newest = newest;
     this.#lastRevision = newest.revision;
@@ -89,29 +86,6 @@ export class LogCopy {
     return this.#thread.close();
   }
 }
-
-function newerThan(records: RecordColumns, revision: number): RecordColumns {
-  const from = records.revisions.findIndex((one) => one > revision);
-  if (from <= 0) return from < 0 ? NONE : records;
-  const bytes = records.lengths.slice(0, from).reduce((sum, length) => sum + Math.max(0, length), 0);
-  return {
-    revisions: records.revisions.slice(from),
-    keys: records.keys.slice(from),
-    createRevisions: records.createRevisions.slice(from),
-    expiries: records.expiries.slice(from),
-    lengths: records.lengths.slice(from),
-    values: records.values.slice(bytes),
-  };
-}
-
-const NONE: RecordColumns = {
-  revisions: [],
-  keys: [],
-  createRevisions: [],
-  expiries: [],
-  lengths: [],
-  values: new ArrayBuffer(0),
-};
 
 function newestOf({ revisions, keys, lengths, values }: RecordColumns): RecordMark | undefined {
   const revision = revisions.at(-1);

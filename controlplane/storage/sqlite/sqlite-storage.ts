@@ -5,14 +5,14 @@
  * A commit of one small object costs one fsync and about 8 KB (one or two pages of the write-ahead log). A lease that is
  * renewed every ten seconds costs 5 MB and 400 fsyncs an hour, with compaction and checkpoints.
  */
-import type { LogPage, RecordColumns, RecordMark } from '../stored-log.ts';
 import { join } from 'node:path';
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type { LogBackend, LogMarks, LogRecord, Stamp } from '../log-backend.ts';
 import { RevisionLog } from '../revision-log.ts';
 import { StorageError, type Storage } from '../storage.ts';
-import { plainValues, type KeptValue, type ValueTransformer } from '../value-transformer.ts';
+import { type LogPage, type RecordColumns, type RecordMark, storedValues } from '../stored-log.ts';
+import { plainValues, type ValueTransformer } from '../value-transformer.ts';
 import { GroupEnds } from './group-ends.ts';
 import type { WorkerOptions } from './protocol.ts';
 import { type Loaded, StorageThread } from './storage-thread.ts';
@@ -90,7 +90,7 @@ async function openRecords(
   load: (records: Iterable<LogRecord>) => number[],
 ): Promise<number[]> {
   try {
-    await transformer.unlock(keptValues(chunks));
+    await transformer.unlock(chunks.values().flatMap(storedValues));
     return load(openedRecords(chunks, transformer));
   } catch (error) {
     await backend.close();
@@ -105,19 +105,6 @@ function* openedRecords(chunks: RecordColumns[], transformer: ValueTransformer):
     else {
       const opened = transformer.open(key, value);
       yield opened === value ? record : { ...record, value: opened };
-    }
-  }
-}
-
-/** Yields the values as they are in the chunks, without a copy. */
-function* keptValues(chunks: readonly RecordColumns[]): Generator<KeptValue, void, undefined> {
-  for (const { keys, lengths, values } of chunks) {
-    let offset = 0;
-    for (const [at, key] of keys.entries()) {
-      const length = lengths[at] ?? -1;
-      if (length < 0) continue;
-      yield { key, value: Buffer.from(values, offset, length) };
-      offset += length;
     }
   }
 }
