@@ -37,7 +37,6 @@ interface DiscoveryOptions {
 const FORMATS: ReadonlyMap<string, Format> = new Map([
   ['*/*', 'json'],
   ['application/*', 'json'],
-  ['application/*', 'json'],
   [JSON_TYPE, 'json'],
   [YAML_TYPE, 'yaml'],
   [PROTOBUF_TYPE, 'protobuf'],

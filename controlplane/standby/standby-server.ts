@@ -8,6 +8,8 @@ import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Exchange } from '../server/exchange.ts';
 import { Listener, type ServingCertificate, type TlsOptions } from '../server/listener.ts';
+import { TEXT_TYPE } from '../server/path-handlers.ts';
+import { METRICS_TYPE } from '../server/request-metrics.ts';
 import type { PeerCheck } from './identity.ts';
 import { peerPaths, type PeerRoute, sendUnavailable } from './peer-paths.ts';
 
@@ -35,7 +37,7 @@ export interface StandbyServer {
 }
 
 const CLOSE_GRACE_MS = 1000;
-const TEXT = { 'content-type': 'text/plain; charset=utf-8', 'x-content-type-options': 'nosniff' };
+const TEXT = { 'content-type': TEXT_TYPE, 'x-content-type-options': 'nosniff' };
 
 /** Opens nothing before `listen`. */
 export function createStandbyServer(options: StandbyServerOptions): StandbyServer {
@@ -47,7 +49,7 @@ export function createStandbyServer(options: StandbyServerOptions): StandbyServe
     if (path === '/livez' || path === '/healthz') exchange.send(200, TEXT, 'ok');
     else if (path === '/readyz') exchange.send(503, TEXT, `[-]standby failed: ${reason()}\nreadyz check failed\n`);
     else if (path === '/metrics' && (isPeer(exchange.connection) || isAdministrator(exchange.connection)))
-      exchange.send(200, { ...TEXT, 'content-type': 'text/plain; version=0.0.4; charset=utf-8' }, metrics.text());
+      exchange.send(200, { ...TEXT, 'content-type': METRICS_TYPE }, metrics.text());
     else sendUnavailable(exchange, reason());
   };
   const listener = new Listener({ tls, clock, logger, onExchange });

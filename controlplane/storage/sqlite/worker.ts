@@ -1,6 +1,6 @@
 /**
  * Owns the SQLite file in a thread of its own, so that an fsync does not block the event loop. It sends all records when it
- * opens the file, and then handles one request after another. `sqlite-storage.ts` starts it.
+ * opens the file, unless a standby owns it, and then handles one request after another. `storage-thread.ts` starts it.
  */
 import type { LogPage } from '../stored-log.ts';
 import { parentPort, workerData } from 'node:worker_threads';
@@ -35,11 +35,7 @@ function serve(port: NonNullable<typeof parentPort>): void {
     try {
       const result = perform(database, request);
       if (result === undefined) answer({ type: 'done', id: request.id });
-      else
-        answer(
-          { type: 'done', id: request.id, result },
-          result === true || result === false ? [] : [result.records.values],
-        );
+      else answer({ type: 'done', id: request.id, result }, typeof result === 'boolean' ? [] : [result.records.values]);
     } catch (error) {
       answer(failure(request.id, error));
     }
