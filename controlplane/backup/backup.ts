@@ -6,7 +6,7 @@ import { dirname, join } from 'node:path';
 import Database from 'better-sqlite3';
 import { silentLogger } from '../../api/component/logger.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
-import { REVISION_LEAP } from '../storage/log-backend.ts';
+import { marksAfterLeap } from '../storage/log-backend.ts';
 import { openDatabase } from '../storage/sqlite/database.ts';
 import { openSqliteStorage } from '../storage/sqlite/sqlite-storage.ts';
 
@@ -62,8 +62,7 @@ export function leapAhead(file: string): number {
   const database = openStorageFile(file);
   try {
     const { lastRevision } = database.marks;
-    const revision = lastRevision + REVISION_LEAP;
-    database.remove({ compactedRevision: revision, lastRevision: revision, lastCompaction: undefined }, []);
+    database.remove(marksAfterLeap(lastRevision), []);
     return lastRevision;
   } finally {
     database.close();

@@ -28,6 +28,12 @@ export interface LogMarks {
  */
 export const REVISION_LEAP = 1_000_000;
 
+/** Returns the marks that make the leap: the history before it can be read and watched no more. */
+export function marksAfterLeap(lastRevision: number): LogMarks {
+  const revision = lastRevision + REVISION_LEAP;
+  return { compactedRevision: revision, lastRevision: revision, lastCompaction: undefined };
+}
+
 export interface LogBackend {
   /**
    * Appends all records or none. They are durable when the promise resolves. Rejects with `full` or `refused` if nothing was

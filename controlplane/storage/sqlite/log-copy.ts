@@ -3,7 +3,7 @@
  * revisions and stored bytes as there, and nothing of them is held in memory. At a promotion the copy becomes a storage.
  */
 import { join } from 'node:path';
-import { type LogMarks, REVISION_LEAP } from '../log-backend.ts';
+import { type LogMarks, marksAfterLeap } from '../log-backend.ts';
 import { type RecordColumns, type RecordMark, recordsBetween } from '../stored-log.ts';
 import { checksumOf } from './row-checksum.ts';
 import { StorageThread } from './storage-thread.ts';
@@ -77,8 +77,7 @@ export class LogCopy {
 
   /** Makes the next revision one that no client of the original has seen. */
   async leap(): Promise<void> {
-    const revision = this.#lastRevision + REVISION_LEAP;
-    const marks = { compactedRevision: revision, lastRevision: revision, lastCompaction: undefined };
+    const marks = marksAfterLeap(this.#lastRevision);
     await this.#thread.ask((id) => ({ type: 'remove', id, marks, revisions: [] }));
   }
 
