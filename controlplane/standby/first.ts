@@ -104,7 +104,7 @@ class First {
     return { revision: this.#options.storage.revision(), promotion };
   }
 
-  /** Answers when nothing is written any more, and that is on the disk. */
+  /** Answers when the running writes are done, and the role is on the disk. */
   async fence(exchange: Exchange): Promise<void> {
     const { by, promotedAtMs } = successorOf(await exchange.readBody(MAX_BODY_BYTES));
     this.#refuseOlder(by, promotedAtMs);

@@ -241,10 +241,10 @@ export class Follower {
 
   async #install(snapshot: SnapshotFile): Promise<void> {
     const { directory, logger } = this.#options;
-    this.#snapshot = undefined;
     await this.#copy?.close();
     this.#take(undefined);
     await snapshot.install();
+    this.#snapshot = undefined;
     this.#take(await LogCopy.open(directory));
     const { snapshots, revision } = this.#state;
     this.#state = { ...this.#state, snapshots: snapshots + 1, newestRevision: revision };

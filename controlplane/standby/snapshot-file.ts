@@ -11,7 +11,7 @@ const INCOMING = 'incoming.db';
 /** Removes what a process that was killed has received of a snapshot. */
 export const removeIncoming = (directory: string): Promise<void> => rm(join(directory, INCOMING), { force: true });
 
-/** A snapshot that is being received. It ends with `install` or `discard`, one of which must be called. */
+/** A snapshot that is being received. It ends with `install`, or with `discard`, also after `install` has failed. */
 export class SnapshotFile {
   readonly #directory: string;
   readonly #file: FileHandle;

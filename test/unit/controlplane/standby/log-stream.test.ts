@@ -134,7 +134,7 @@ test('a copy is continued from its revision, unless it is that of another log', 
   }
 });
 
-test('a standby that is slower than compaction is told so, and waits for nothing in memory', async (t) => {
+test('the stream of a standby that is slower than compaction ends with that reason, and nothing waits in memory', async (t) => {
   const { storage, stream } = await sourceOf(t);
   await put(storage, '/core/x/a', 'one');
   const slow = Promise.withResolvers<void>();

@@ -1,6 +1,6 @@
 /** A first control plane and its standby in one process: what they answer to each other, and how the one follows the other. */
 import assert from 'node:assert/strict';
-import { cp, mkdir, mkdtemp, rm } from 'node:fs/promises';
+import { cp, mkdir, mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { json } from 'node:stream/consumers';
@@ -308,6 +308,36 @@ test('a follower says why it is not connected, and an unreachable first costs no
   assert.ok(follower.isStopped);
 });
 
+test('a snapshot that cannot take the place of the copy leaves no file behind', async (t) => {
+  const pair = await Pair.open(t);
+  await pair.storage.create('/core/x/a', Buffer.from('a'));
+  const started = Promise.withResolvers<void>();
+  const copyTo = pair.storage.copyTo.bind(pair.storage);
+  pair.storage.copyTo = (file) => {
+    pair.storage.copyTo = () => new Promise(() => undefined);
+    return started.promise.then(() => copyTo(file));
+  };
+  const directory = await mkdtemp(join(tmpdir(), 'orchlet-pair-follower-'));
+  t.after(() => rm(directory, { recursive: true, force: true }));
+  const follower = await Follower.start({
+    directory,
+    client: pair.client(t),
+    clock,
+    logger,
+    completeAtMs: 0,
+    onComplete: () => assert.fail('nothing is complete'),
+    onLost: (error) => assert.fail(error),
+  });
+  await until('a connection', () => follower.state.isConnected);
+  const target = join(directory, 'orchlet.db');
+  await rm(target);
+  await mkdir(join(target, 'occupied'), { recursive: true });
+  started.resolve();
+  await until('a failure', () => follower.state.problem !== undefined);
+  assert.ok(!(await readdir(directory)).includes('incoming.db'));
+  await follower.stop();
+});
+
 test('a client that reads nothing is given up after a minute', async () => {
   const virtual = new FakeClock();
   const exchange = fakeExchange();
@@ -318,7 +348,7 @@ test('a client that reads nothing is given up after a minute', async () => {
   await failed;
 });
 
-test('what is lost is told with the age of the copy, and with what is known to be missing', () => {
+test('the loss is reported with the age of the copy, and with what is known to be missing', () => {
   const copy = { revision: 90, newestRevision: 95, completeAtMs: 1000 };
   assert.match(
     lossOf(copy, 6000),
