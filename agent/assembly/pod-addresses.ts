@@ -3,12 +3,15 @@
  * policies can believe the source of a packet. It concerns the bridges that the agent itself configures: its network in Docker,
  * and the one of its CNI configuration. Pods of other network plugins are left to these.
  */
-import { createHash } from 'node:crypto';
-import { rm } from 'node:fs/promises';
 import { background } from '../../api/machinery/background.ts';
 import { untilAborted } from '../../api/machinery/clock.ts';
 import type { NodeObject } from '../model/node.ts';
-import { AddressBinder, bindingsFile } from '../network/podaddresses/address-binder.ts';
+import {
+  AddressBinder,
+  addressTable,
+  bindingsFile,
+  removeAddressTable,
+} from '../network/podaddresses/address-binder.ts';
 import { bridgePorts } from '../network/podaddresses/pod-interface.ts';
 import { hostNftables } from '../network/nftables.ts';
 import { POD_BRIDGE } from '../network/podnetwork/cni-configuration.ts';
@@ -25,11 +28,6 @@ interface PodAddressDeps {
   readonly events: Pick<AgentEvents, 'aboutNode'>;
 }
 
-/** The name of the table: several agents of one host have tables of their own, each for its own pods. */
-export function addressTable(rootDirectory: string): string {
-  return `orchlet_addresses_${createHash('sha256').update(rootDirectory).digest('hex').slice(0, 12)}`;
-}
-
 /** Returns a gate that binds a pod before it passes `next`. */
 export function createPodAddresses(
   { flags, clock, logger, nodeName, rootDirectory, signal }: Base,
@@ -38,13 +36,11 @@ export function createPodAddresses(
 ): PodNetworkGate & Part {
   const table = addressTable(rootDirectory);
   const nft = hostNftables();
-  const removeRules = (): Promise<void> =>
-    // Without nft there are no rules of an earlier run.
-    nft
-      .remove(table, 'bridge')
-      .catch((error: unknown) => logger.debug({ err: error }, 'Cannot remove bound addresses'));
+  // Without nft there are no rules of an earlier run.
+  const cannotRemove = (error: unknown): void => logger.debug({ err: error }, 'Cannot remove bound addresses');
   if (!flags.bindPodAddresses) {
-    background(removeRules(), { logger, what: 'Removing bound addresses', signal });
+    const removal = nft.remove(table, 'bridge').catch(cannotRemove);
+    background(removal, { logger, what: 'Removing bound addresses', signal });
     return { admit: (pod, sandbox, aborted) => next.admit(pod, sandbox, aborted), forget: (pod) => next.forget(pod) };
   }
   const own = logger.child({ part: 'pod-addresses' });
@@ -64,9 +60,7 @@ export function createPodAddresses(
     },
     forget: (pod) => next.forget(pod),
     async close({ hostCleared }: Closing) {
-      if (!hostCleared) return;
-      await removeRules();
-      await rm(await bindingsFile(table), { force: true });
+      if (hostCleared) await removeAddressTable(nft, table).catch(cannotRemove);
     },
   };
 }

@@ -1,13 +1,11 @@
 /** The rules, links and kernel parameters of the agent in the network namespace of this process. */
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { rm } from 'node:fs/promises';
 import { policyTable } from '../../agent/assembly/network-policies.ts';
-import { addressTable } from '../../agent/assembly/pod-addresses.ts';
 import { kernelParameterRecords, restoreKernelParameter } from '../../agent/network/kernel-parameters.ts';
 import { isNamespaceLocked } from '../../agent/network/namespace-lock.ts';
 import { hostNftables } from '../../agent/network/nftables.ts';
-import { bindingsFile } from '../../agent/network/podaddresses/address-binder.ts';
+import { addressTable, bindingsFile, removeAddressTable } from '../../agent/network/podaddresses/address-binder.ts';
 import {
   POD_NETWORK_LOCK,
   podNetworkDirectory,
@@ -78,15 +76,7 @@ export const boundAddresses: ResetStep = {
     const table = addressTable(rootDirectory);
     const file = await bindingsFile(table);
     if (!(await nft.hasTable(table, 'bridge')) && !existsSync(file)) return [];
-    return [
-      {
-        text: `table bridge ${table} of nftables`,
-        async remove() {
-          await nft.remove(table, 'bridge');
-          await rm(file, { force: true });
-        },
-      },
-    ];
+    return [{ text: `table bridge ${table} of nftables`, remove: () => removeAddressTable(nft, table) }];
   },
 };
 

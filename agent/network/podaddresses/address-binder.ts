@@ -5,7 +5,8 @@
  *
  * Each agent has a table of its own. It remains after the agent stops, as pods do.
  */
-import { mkdir, readFile } from 'node:fs/promises';
+import { createHash } from 'node:crypto';
+import { mkdir, readFile, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Logger } from '../../../api/component/logger.ts';
 import { stringifyJson } from '../../../api/codec/json.ts';
@@ -149,6 +150,17 @@ function present(
   ports: ReadonlyMap<number, string>,
 ): Map<string, PodInterface> {
   return new Map([...known].filter(([, { index, port }]) => ports.get(index) === port));
+}
+
+/** The name of the table: several agents of one host have tables of their own, each for its own pods. */
+export function addressTable(rootDirectory: string): string {
+  return `orchlet_addresses_${createHash('sha256').update(rootDirectory).digest('hex').slice(0, 12)}`;
+}
+
+/** Removes the table and the stored bindings. Rejects if `nft` fails or is not installed. */
+export async function removeAddressTable(nft: Pick<Nftables, 'remove'>, table: string): Promise<void> {
+  await nft.remove(table, 'bridge');
+  await rm(await bindingsFile(table), { force: true });
 }
 
 /** Where the bindings of a table are stored. A reboot empties it. */
