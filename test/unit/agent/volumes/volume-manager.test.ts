@@ -44,7 +44,6 @@ function podOf(uid: string, volumes: Volume[], more: Partial<Pod['spec']> = {}):
 
 async function setUp(csi?: CsiDriverVolumes) {
   const root = temporaryFolder();
-  // A refresh may still write into a volume, since a manager whose mount hangs cannot be closed.
   const clock = new FakeClock();
   const client = new FakeClient(clock);
   const mounter = new FakeMounter();

@@ -1,23 +1,21 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { describe, it, type TestContext } from 'node:test';
+import { describe, it } from 'node:test';
 import { AddressBinder } from '../../../../../agent/network/podaddresses/address-binder.ts';
 import { addressScript, type PodInterface } from '../../../../../agent/network/podaddresses/address-rules.ts';
 import type { BridgePorts } from '../../../../../agent/network/podaddresses/pod-interface.ts';
 import { serviceOptions } from '../../../../../agent/options/services.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
+import { temporaryFolder } from '../../../../temporary-folder.ts';
 import { until } from '../../../../until.ts';
 
 const one: PodInterface = { port: 'veth1', index: 11, mac: '02:00:00:00:00:11', addresses: ['10.0.0.1', 'fe80::1'] };
 const two: PodInterface = { port: 'veth2', index: 12, mac: '02:00:00:00:00:12', addresses: ['10.0.0.2', 'fd00::2'] };
 
 /** A host whose pods are at the ports of `pods`, by their sandboxes. */
-function setUp(t: TestContext, pods: Record<string, PodInterface>, strangers: readonly number[] = []) {
-  const directory = mkdtempSync(join(tmpdir(), 'address-binder-'));
-  t.after(() => rmSync(directory, { recursive: true, force: true }));
+function setUp(pods: Record<string, PodInterface>, strangers: readonly number[] = []) {
+  const directory = temporaryFolder();
   const clock = new FakeClock();
   const host = { pods, strangers, scripts: [] as string[], hasTable: true };
   const sandboxes = (): string[] => Object.keys(host.pods);
@@ -100,8 +98,8 @@ describe('the agent that binds pods to their addresses', () => {
     assert.equal(serviceOptions.bindPodAddresses.default, true);
   });
 
-  it('names the ports without a binding, and writes again when others come or go', async (t) => {
-    const { host, newBinder, inspect } = setUp(t, { a: one, b: two }, [40]);
+  it('names the ports without a binding, and writes again when others come or go', async () => {
+    const { host, newBinder, inspect } = setUp({ a: one, b: two }, [40]);
     const binder = newBinder();
     await binder.bind('a', ['10.0.0.1']);
     await binder.bind('b', ['10.0.0.2']);
@@ -110,8 +108,8 @@ describe('the agent that binds pods to their addresses', () => {
     assert.deepEqual(await inspect(), [addressScript('bound', [one, two], [41])]);
   });
 
-  it('drops the binding of a port that is gone, and the table with the last one', async (t) => {
-    const { host, newBinder, inspect } = setUp(t, { a: one, b: two });
+  it('drops the binding of a port that is gone, and the table with the last one', async () => {
+    const { host, newBinder, inspect } = setUp({ a: one, b: two });
     const binder = newBinder();
     await binder.bind('a', ['10.0.0.1']);
     await binder.bind('b', ['10.0.0.2']);
@@ -122,17 +120,17 @@ describe('the agent that binds pods to their addresses', () => {
     assert.deepEqual(await inspect(), []);
   });
 
-  it('gives an address to the pod that has it last', async (t) => {
+  it('gives an address to the pod that has it last', async () => {
     const later = { ...two, addresses: one.addresses };
-    const { host, newBinder } = setUp(t, { a: one, b: later });
+    const { host, newBinder } = setUp({ a: one, b: later });
     const binder = newBinder();
     await binder.bind('a', ['10.0.0.1']);
     await binder.bind('b', ['10.0.0.1']);
     assert.equal(host.scripts.at(-1), addressScript('bound', [later], [11]));
   });
 
-  it('refuses a port that another pod is bound to, which a pod could name in its interface', async (t) => {
-    const { host, newBinder } = setUp(t, { a: one, b: { ...two, index: one.index } });
+  it('refuses a port that another pod is bound to, which a pod could name in its interface', async () => {
+    const { host, newBinder } = setUp({ a: one, b: { ...two, index: one.index } });
     const binder = newBinder();
     await binder.bind('a', ['10.0.0.1']);
     host.pods = { a: one, b: { ...two, index: one.index, port: one.port } };

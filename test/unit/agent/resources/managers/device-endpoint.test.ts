@@ -1,23 +1,17 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { it } from 'node:test';
 import { DeviceEndpoint } from '../../../../../agent/resources/managers/devicemanager/device-endpoint.ts';
 import { PluginResources } from '../../../../../agent/resources/managers/devicemanager/plugin-resources.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { FakeDevicePlugin, healthy } from '../../../../fakes/device-plugin.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
+import { temporaryFolder } from '../../../../temporary-folder.ts';
 import { until } from '../../../../until.ts';
 
 it('an endpoint that is stopped while the next list waits ends at once', async (t) => {
-  const directory = await mkdtemp(join(tmpdir(), 'endpoint-'));
-  const plugin = new FakeDevicePlugin({ directory, devices: healthy({ a: undefined }) });
+  const plugin = new FakeDevicePlugin({ directory: temporaryFolder(), devices: healthy({ a: undefined }) });
   await plugin.serve();
-  t.after(async () => {
-    await plugin.close();
-    await rm(directory, { recursive: true, force: true });
-  });
+  t.after(() => plugin.close());
   const endpoint = await DeviceEndpoint.connect(plugin.socket, new AbortController().signal);
   let lists = 0;
   const following = endpoint.follow(() => void (lists += 1), new FakeClock());

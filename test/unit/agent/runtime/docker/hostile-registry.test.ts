@@ -1,14 +1,13 @@
 /** Tests what Docker passes on of a registry that answers a pull with megabytes, with an engine that answers as Docker does. */
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync } from 'node:fs';
 import { createServer } from 'node:http';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { it } from 'node:test';
 import { inspect } from 'node:util';
 import { createDockerClient, isCode } from '../../../../../agent/runtime/docker/docker-client.ts';
 import { DockerImages } from '../../../../../agent/runtime/docker/images.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
+import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 const HUGE = `unauthorized: ${'é'.repeat(2 << 20)}`;
 
@@ -17,8 +16,7 @@ for (const [where, status, body] of [
   ['as the answer to a pull', 500, JSON.stringify({ message: HUGE })],
 ] as const) {
   it(`a message of megabytes ${where} is cut before it becomes a status, an event and a line of the log`, async (t) => {
-    const directory = mkdtempSync(join(tmpdir(), 'hostile-registry-'));
-    const socket = join(directory, 'docker.sock');
+    const socket = join(temporaryFolder(), 'docker.sock');
     const engine = createServer((_request, response) => {
       response.writeHead(status, { 'content-type': 'application/json' }).end(body);
     });
@@ -26,7 +24,6 @@ for (const [where, status, body] of [
     t.after(() => {
       engine.closeAllConnections();
       engine.close();
-      rmSync(directory, { recursive: true, force: true });
     });
     const images = new DockerImages(createDockerClient(`unix://${socket}`, new FakeClock()));
     const { signal } = new AbortController();

@@ -213,7 +213,7 @@ describe('a credential provider plugin', () => {
   }
 
   it('that does not exit is left after a minute, though another process has its output open', async (t) => {
-    const { clock, providers, bin, problems } = await setUp(t);
+    const { clock, providers, bin, problems } = await setUp();
     await writeFile(join(bin, 'plugin'), '#!/bin/sh\nsleep 300 &\necho $! > "$0.pid"\nwait\n');
     const found = providers.credentials('reg.example.com/app', podOf('p'));
     const pid = await until(
