@@ -17,6 +17,7 @@ import {
   type SandboxConfig,
   type SandboxId,
 } from '../../agent/runtime/runtime.ts';
+import { containerConfig, defaultSecurity, noLimits, sandboxConfig } from '../fakes/runtime-config.ts';
 import { until } from '../until.ts';
 
 export interface RuntimeUnderTest {
@@ -357,7 +358,7 @@ export function runtimeContract(name: string, open: () => Promise<RuntimeUnderTe
     it('reports that a container was killed for memory', async (context) => {
       if (under.simulated) return context.skip('there are no processes');
       const id = await run(['sh', '-c', 'x=a; while true; do x=$x$x; done'], {
-        resources: { ...plainResources, memoryLimitBytes: 16 << 20, memorySwapLimitBytes: 16 << 20 },
+        resources: { ...noLimits, memoryLimitBytes: 16 << 20, memorySwapLimitBytes: 16 << 20 },
       });
       const status = await ended(id);
       assert.deepEqual([status.exitCode, status.reason], [137, 'OOMKilled']);
@@ -366,45 +367,21 @@ export function runtimeContract(name: string, open: () => Promise<RuntimeUnderTe
   });
 }
 
-const plainResources: ContainerConfig['resources'] = {
-  cpuPeriodUs: 100_000,
-  cpuQuotaUs: 0,
-  cpuShares: 2,
-  memoryLimitBytes: 0,
-  memorySwapLimitBytes: 0,
-  oomScoreAdj: 0,
-  cpusetCpus: '',
-  cpusetMems: '',
-  hugepageLimits: [],
-  unified: {},
-  pidsLimit: 0,
-};
-
-const namespaces = { network: 'pod', pid: 'container', ipc: 'pod' } as const;
-
 export function sandboxOf(directory: string, name: string): SandboxConfig {
-  return {
-    pod: { name, namespace: 'contract', uid: `uid-${name}-${process.pid}`, attempt: 0 },
+  const uid = `uid-${name}-${process.pid}`;
+  return sandboxConfig({
+    pod: { name, namespace: 'contract', uid, attempt: 0 },
     hostname: name,
     logDirectory: join(directory, name),
     dns: { servers: ['192.0.2.53'], searches: ['a.test', 'b.test'], options: ['ndots:5'] },
-    portMappings: [],
     labels: {
       color: 'blue',
       'io.kubernetes.pod.name': name,
       'io.kubernetes.pod.namespace': 'contract',
-      'io.kubernetes.pod.uid': `uid-${name}-${process.pid}`,
+      'io.kubernetes.pod.uid': uid,
     },
     annotations: { note: 'kept' },
-    cgroupParent: '',
-    sysctls: {},
-    namespaces,
-    supplementalGroups: [],
-    privileged: false,
-    readOnlyRootFilesystem: false,
-    seccomp: { type: 'RuntimeDefault' },
-    runtimeHandler: '',
-  };
+  });
 }
 
 export function containerOf(
@@ -413,39 +390,11 @@ export function containerOf(
   command: readonly string[],
   changes: Partial<ContainerConfig>,
 ): ContainerConfig {
-  return {
-    name,
-    kind: 'regular',
-    attempt: 0,
-    image,
-    userImage: image,
-    command,
-    args: [],
-    workingDir: '',
-    env: [],
-    mounts: [],
-    devices: [],
-    cdiDevices: [],
+  return containerConfig({
+    ...{ name, image, userImage: image, command },
     labels: { 'io.kubernetes.container.name': name, 'io.kubernetes.pod.uid': `uid-main-${process.pid}` },
-    annotations: {},
     logPath: `${name}/0.log`,
-    stdin: false,
-    stdinOnce: false,
-    tty: false,
-    resources: plainResources,
-    security: {
-      addCapabilities: [],
-      dropCapabilities: [],
-      privileged: false,
-      namespaces,
-      supplementalGroups: [],
-      supplementalGroupsPolicy: 'Merge',
-      readOnlyRootFilesystem: false,
-      noNewPrivileges: false,
-      maskedPaths: 'default',
-      seccomp: { type: 'Unconfined' },
-    },
-    stopSignal: '',
+    security: { ...defaultSecurity, seccomp: { type: 'Unconfined' } },
     ...changes,
-  };
+  });
 }

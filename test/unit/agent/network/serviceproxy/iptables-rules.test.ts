@@ -7,15 +7,7 @@ import {
 import type { RuleSettings } from '../../../../../agent/network/serviceproxy/rule-writer.ts';
 import { inOneSlice } from '../../../../../api/machinery/time-slice.ts';
 import type { ServicePort } from '../../../../../agent/network/serviceproxy/service-ports.ts';
-import { servicePort as port } from './service-port.ts';
-
-const SETTINGS: RuleSettings = {
-  family: 'IPv4',
-  masqueradeBit: 14,
-  podCidrs: ['10.0.0.0/24'],
-  nodePortRanges: [],
-  localhostNodePorts: false,
-};
+import { servicePort as port, SETTINGS } from './service-port.ts';
 
 /** Work that ends in its first slice. */
 const SLICE = { isSpent: false };

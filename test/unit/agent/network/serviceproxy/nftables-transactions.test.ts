@@ -4,15 +4,7 @@ import { NftablesTransactions } from '../../../../../agent/network/serviceproxy/
 import type { RuleSettings } from '../../../../../agent/network/serviceproxy/rule-writer.ts';
 import type { ServicePort } from '../../../../../agent/network/serviceproxy/service-ports.ts';
 import { inOneSlice } from '../../../../../api/machinery/time-slice.ts';
-import { servicePort } from './service-port.ts';
-
-const SETTINGS: RuleSettings = {
-  family: 'IPv4',
-  masqueradeBit: 14,
-  podCidrs: ['10.0.0.0/24'],
-  nodePortRanges: [],
-  localhostNodePorts: false,
-};
+import { servicePort, SETTINGS } from './service-port.ts';
 
 /** Work that ends in its first slice. */
 const SLICE = { isSpent: false };

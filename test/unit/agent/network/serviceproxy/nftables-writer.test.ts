@@ -4,17 +4,9 @@ import { describe, it } from 'node:test';
 import type { Nftables } from '../../../../../agent/network/nftables.ts';
 import type { PacketFilter } from '../../../../../agent/network/serviceproxy/iptables.ts';
 import { NftablesWriter } from '../../../../../agent/network/serviceproxy/nftables-writer.ts';
-import type { RuleSettings } from '../../../../../agent/network/serviceproxy/rule-writer.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
-import { servicePort } from './service-port.ts';
+import { servicePort, SETTINGS } from './service-port.ts';
 
-const SETTINGS: RuleSettings = {
-  family: 'IPv4',
-  masqueradeBit: 14,
-  podCidrs: ['10.0.0.0/24'],
-  nodePortRanges: [],
-  localhostNodePorts: false,
-};
 const ADDED = { before: [], after: [servicePort()] };
 
 function setUp() {

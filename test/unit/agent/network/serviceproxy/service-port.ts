@@ -1,5 +1,14 @@
-/** A service port with three endpoints, for the tests of the rule writers. */
+/** A service port with three endpoints, and settings of rules, for the tests of the rule writers. */
+import type { RuleSettings } from '../../../../../agent/network/serviceproxy/rule-writer.ts';
 import type { ServicePort } from '../../../../../agent/network/serviceproxy/service-ports.ts';
+
+export const SETTINGS: RuleSettings = {
+  family: 'IPv4',
+  masqueradeBit: 14,
+  podCidrs: ['10.0.0.0/24'],
+  nodePortRanges: [],
+  localhostNodePorts: false,
+};
 
 export function servicePort(more: Partial<ServicePort> = {}): ServicePort {
   const cluster = more.cluster ?? [

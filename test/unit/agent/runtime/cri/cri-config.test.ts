@@ -2,25 +2,28 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { containerMessage, sandboxMessage } from '../../../../../agent/runtime/cri/cri-config.ts';
-import type { ContainerConfig, Mount, SandboxConfig } from '../../../../../agent/runtime/runtime.ts';
-import type { ContainerSecurity, NamespaceOptions } from '../../../../../agent/runtime/runtime-security.ts';
+import type { ContainerConfig, Mount } from '../../../../../agent/runtime/runtime.ts';
+import type { ContainerSecurity } from '../../../../../agent/runtime/runtime-security.ts';
+import {
+  containerConfig,
+  defaultSecurity,
+  noLimits,
+  ownNamespaces,
+  sandboxConfig,
+} from '../../../../fakes/runtime-config.ts';
 
-const NAMESPACES: NamespaceOptions = { network: 'pod', pid: 'container', ipc: 'pod' };
 const MAPPING = {
   uids: { hostId: 65536, containerId: 0, length: 65536 },
   gids: { hostId: 7, containerId: 0, length: 9 },
 };
 const SECURITY: ContainerSecurity = {
+  ...defaultSecurity,
   addCapabilities: ['NET_ADMIN'],
   dropCapabilities: ['ALL'],
-  privileged: false,
-  namespaces: NAMESPACES,
   supplementalGroups: [5],
   supplementalGroupsPolicy: 'Strict',
   readOnlyRootFilesystem: true,
   noNewPrivileges: true,
-  maskedPaths: 'default',
-  seccomp: { type: 'RuntimeDefault' },
 };
 const MOUNT: Mount = {
   containerPath: '/data',
@@ -32,42 +35,17 @@ const MOUNT: Mount = {
 };
 
 const container = (security: Partial<ContainerSecurity> = {}, rest: Partial<ContainerConfig> = {}) =>
-  containerMessage({
-    name: 'c',
-    kind: 'regular',
-    attempt: 2,
-    image: 'sha256:1',
-    userImage: 'web:1',
-    command: ['sh'],
-    args: ['-c'],
-    workingDir: '/',
-    env: [{ name: 'A', value: 'é' }],
-    mounts: [],
-    devices: [],
-    cdiDevices: ['vendor.com/gpu=0'],
-    labels: {},
-    annotations: {},
-    logPath: 'c/2.log',
-    stdin: false,
-    stdinOnce: false,
-    tty: false,
-    resources: {
-      cpuPeriodUs: 100_000,
-      cpuQuotaUs: 0,
-      cpuShares: 2,
-      memoryLimitBytes: 0,
-      memorySwapLimitBytes: 0,
-      oomScoreAdj: 1000,
-      cpusetCpus: '',
-      cpusetMems: '',
-      hugepageLimits: [{ pageSize: '2MB', limitBytes: 4 }],
-      unified: {},
-      pidsLimit: 0,
-    },
-    security: { ...SECURITY, ...security },
-    stopSignal: '',
-    ...rest,
-  });
+  containerMessage(
+    containerConfig({
+      name: 'c',
+      attempt: 2,
+      env: [{ name: 'A', value: 'é' }],
+      cdiDevices: ['vendor.com/gpu=0'],
+      resources: { ...noLimits, hugepageLimits: [{ pageSize: '2MB', limitBytes: 4 }] },
+      security: { ...SECURITY, ...security },
+      ...rest,
+    }),
+  );
 const securityOf = (security: Partial<ContainerSecurity>) =>
   container(security).linux?.securityContext ?? assert.fail();
 
@@ -103,7 +81,7 @@ test('profiles, groups and capabilities have the numbers and names of CRI', () =
 });
 
 test('the ids of a user namespace apply to the container and to its mounts', () => {
-  const namespaces = { ...NAMESPACES, userNamespace: MAPPING };
+  const namespaces = { ...ownNamespaces, userNamespace: MAPPING };
   const { linux, mounts } = container({ namespaces }, { mounts: [MOUNT] });
   const { namespaceOptions } = linux?.securityContext ?? {};
   assert.deepEqual(namespaceOptions?.usernsOptions, { mode: 0, uids: [MAPPING.uids], gids: [MAPPING.gids] });
@@ -114,7 +92,7 @@ test('the ids of a user namespace apply to the container and to its mounts', () 
 });
 
 test('a container joins the processes of the container that it targets', () => {
-  const { namespaceOptions } = securityOf({ namespaces: { ...NAMESPACES, pid: 'target', targetId: 'id' as never } });
+  const { namespaceOptions } = securityOf({ namespaces: { ...ownNamespaces, pid: 'target', targetId: 'id' as never } });
   assert.deepEqual(namespaceOptions, { network: 0, pid: 3, ipc: 0, targetId: 'id' });
 });
 
@@ -141,26 +119,12 @@ test('environment, devices and resources are those of the configuration', () => 
 });
 
 test('a sandbox has a host name of its own only with a network of its own', () => {
-  const sandbox: SandboxConfig = {
-    pod: { name: 'p', namespace: 'n', uid: 'u', attempt: 0 },
-    hostname: 'p',
-    logDirectory: '/logs',
-    dns: undefined,
+  const sandbox = sandboxConfig({
     portMappings: [{ protocol: 'SCTP', containerPort: 1, hostPort: 2, hostIp: '' }],
-    labels: {},
-    annotations: {},
-    cgroupParent: '/kubepods',
-    sysctls: {},
-    namespaces: NAMESPACES,
-    supplementalGroups: [],
-    privileged: false,
-    readOnlyRootFilesystem: false,
-    seccomp: { type: 'RuntimeDefault' },
-    runtimeHandler: '',
-  };
+  });
   const own = sandboxMessage(sandbox);
-  assert.deepEqual([own.hostname, own.portMappings?.[0]?.protocol, 'dnsConfig' in own], ['p', 2, false]);
-  const onHost = sandboxMessage({ ...sandbox, namespaces: { ...NAMESPACES, network: 'node' } });
+  assert.deepEqual([own.hostname, own.portMappings?.[0]?.protocol, 'dnsConfig' in own], ['web', 2, false]);
+  const onHost = sandboxMessage({ ...sandbox, namespaces: { ...ownNamespaces, network: 'node' } });
   assert.equal(onHost.hostname, '');
   assert.equal(onHost.linux?.securityContext?.namespaceOptions?.network, 2);
 });

@@ -6,17 +6,11 @@ import { describe, it, type TestContext } from 'node:test';
 import { startCriRuntime } from '../../../../../agent/runtime/cri/cri-runtime.ts';
 import { MESSAGES } from '../../../../../agent/runtime/cri/messages.ts';
 import { METHODS } from '../../../../../agent/runtime/cri/schema.ts';
-import type {
-  ContainerConfig,
-  ContainerId,
-  LinuxResources,
-  Runtime,
-  SandboxConfig,
-  SandboxId,
-} from '../../../../../agent/runtime/runtime.ts';
+import type { ContainerId, LinuxResources, Runtime, SandboxId } from '../../../../../agent/runtime/runtime.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { systemClock } from '../../../../../api/machinery/clock.ts';
 import { PluginError, type PluginMethods, serveGrpc } from '../../../../fakes/grpc-plugin.ts';
+import { containerConfig, sandboxConfig } from '../../../../fakes/runtime-config.ts';
 import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 const NOT_FOUND = 5;
@@ -278,9 +272,9 @@ describe('the life of a pod', () => {
       removePodSandbox: gone,
     });
     const logDirectory = join(temporaryFolder(), 'shop_web_u1');
-    const pod = sandboxConfig(logDirectory);
+    const pod = sandboxConfig({ pod: POD, labels: LABELS, logDirectory });
     const id = await runtime.runSandbox(pod);
-    const created = await runtime.createContainer(id, pod, containerConfig());
+    const created = await runtime.createContainer(id, pod, containerConfig({ labels: LABELS }));
     await runtime.startContainer(created);
     assert.equal(existsSync(join(logDirectory, 'main')), true);
     assert.match(requests[0]?.labels['orchlet.dev/instance'] ?? '', /^[0-9a-f]{16}$/);
@@ -472,72 +466,3 @@ it('a socket on which no runtime of CRI v1 answers is refused at the start', asy
   };
   await assert.rejects(start(t, { version }), { code: 'unsupported' });
 });
-
-function sandboxConfig(logDirectory: string): SandboxConfig {
-  return {
-    pod: POD,
-    hostname: 'web',
-    logDirectory,
-    dns: undefined,
-    portMappings: [],
-    labels: LABELS,
-    annotations: {},
-    cgroupParent: '',
-    sysctls: {},
-    namespaces: { network: 'pod', pid: 'container', ipc: 'pod' },
-    supplementalGroups: [],
-    privileged: false,
-    readOnlyRootFilesystem: false,
-    seccomp: { type: 'RuntimeDefault' },
-    runtimeHandler: '',
-  };
-}
-
-function containerConfig(): ContainerConfig {
-  return {
-    name: 'main',
-    kind: 'regular',
-    attempt: 0,
-    image: 'sha256:1',
-    userImage: 'web:1',
-    command: [],
-    args: [],
-    workingDir: '',
-    env: [],
-    mounts: [],
-    devices: [],
-    cdiDevices: [],
-    labels: LABELS,
-    annotations: {},
-    logPath: 'main/0.log',
-    stdin: false,
-    stdinOnce: false,
-    tty: false,
-    resources: {
-      cpuPeriodUs: 100_000,
-      cpuQuotaUs: 0,
-      cpuShares: 2,
-      memoryLimitBytes: 0,
-      memorySwapLimitBytes: 0,
-      oomScoreAdj: 1000,
-      cpusetCpus: '',
-      cpusetMems: '',
-      hugepageLimits: [],
-      unified: {},
-      pidsLimit: 0,
-    },
-    security: {
-      addCapabilities: [],
-      dropCapabilities: [],
-      privileged: false,
-      namespaces: { network: 'pod', pid: 'container', ipc: 'pod' },
-      supplementalGroups: [],
-      supplementalGroupsPolicy: 'Merge',
-      readOnlyRootFilesystem: false,
-      noNewPrivileges: false,
-      maskedPaths: 'default',
-      seccomp: { type: 'RuntimeDefault' },
-    },
-    stopSignal: '',
-  };
-}

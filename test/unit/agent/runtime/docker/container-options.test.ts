@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { containerCreateOptions } from '../../../../../agent/runtime/docker/container-options.ts';
-import type { ContainerConfig, SandboxConfig } from '../../../../../agent/runtime/runtime.ts';
+import type { ContainerConfig } from '../../../../../agent/runtime/runtime.ts';
+import { containerConfig, noLimits, sandboxConfig } from '../../../../fakes/runtime-config.ts';
 
 const FACTS = {
   swapLimit: false,
@@ -13,55 +14,9 @@ const FACTS = {
 };
 const OPTIONS = { sandboxId: 's', labels: {}, name: 'c', seccompProfile: undefined, resolvConf: undefined };
 
-const namespaces = { network: 'pod', pid: 'container', ipc: 'pod' } as const;
-const sandbox = { namespaces, cgroupParent: '/kubepods', runtimeHandler: '' } as unknown as SandboxConfig;
-const config = (changes: Partial<ContainerConfig> = {}): ContainerConfig => ({
-  kind: 'regular',
-  name: 'main',
-  attempt: 0,
-  image: 'i',
-  userImage: 'i',
-  command: [],
-  args: [],
-  workingDir: '',
-  env: [],
-  mounts: [],
-  devices: [],
-  cdiDevices: [],
-  labels: {},
-  annotations: {},
-  logPath: '',
-  stdin: false,
-  stdinOnce: false,
-  tty: false,
-  resources: {
-    cpuPeriodUs: 100_000,
-    cpuQuotaUs: 0,
-    cpuShares: 1024,
-    memoryLimitBytes: 0,
-    memorySwapLimitBytes: 0,
-    oomScoreAdj: 0,
-    cpusetCpus: '1,5',
-    cpusetMems: '0',
-    hugepageLimits: [],
-    unified: {},
-    pidsLimit: 0,
-  },
-  security: {
-    addCapabilities: [],
-    dropCapabilities: [],
-    privileged: false,
-    namespaces,
-    supplementalGroups: [],
-    supplementalGroupsPolicy: 'Merge',
-    readOnlyRootFilesystem: false,
-    noNewPrivileges: false,
-    maskedPaths: 'default',
-    seccomp: { type: 'RuntimeDefault' },
-  },
-  stopSignal: '',
-  ...changes,
-});
+const sandbox = sandboxConfig({ cgroupParent: '/kubepods' });
+const config = (changes: Partial<ContainerConfig> = {}): ContainerConfig =>
+  containerConfig({ resources: { ...noLimits, cpusetCpus: '1,5', cpusetMems: '0' }, ...changes });
 
 test('a container is restricted to its CPUs and NUMA nodes', () => {
   const { HostConfig } = containerCreateOptions(sandbox, config(), OPTIONS, FACTS);
