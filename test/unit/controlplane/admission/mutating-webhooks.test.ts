@@ -5,12 +5,12 @@ import type { AddressInfo } from 'node:net';
 import { after, before, beforeEach, test } from 'node:test';
 import { mutatingWebhookConfigurations, namespaces } from '../../../../api/machinery/resources.ts';
 import type { GroupVersionKind, KubeObject } from '../../../../api/meta/object.ts';
-import type { AdmissionAttributes } from '../../../../controlplane/admission/admission.ts';
 import { fixedSources } from '../../../../controlplane/readers/sources.ts';
 import type { WebhookMetrics } from '../../../../controlplane/admission/webhook/dispatcher.ts';
 import { mutatingWebhooks } from '../../../../controlplane/admission/webhook/mutating-webhooks.ts';
 import { WebhookClient } from '../../../../controlplane/authentication/webhook-client.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
+import { attributesOf } from './attributes.ts';
 
 type Answer = (object: KubeObject) => object;
 const answers = new Map<string, Answer>();
@@ -105,20 +105,11 @@ async function run(hooks: readonly object[], reinvoke?: (object: KubeObject) => 
       return Promise.resolve();
     },
   });
+  const thing = { apiVersion: 'g/v1', kind: 'Thing', metadata: { name: 't', labels: {} } } as KubeObject;
   const attributes = {
-    operation: 'CREATE',
-    resource: { group: 'g', version: 'v1', resource: 'things' },
-    subresource: '',
-    kind: { group: 'g', version: 'v1', kind: 'Thing' },
-    namespace: 'n',
-    name: 't',
-    object: { apiVersion: 'g/v1', kind: 'Thing', metadata: { name: 't', labels: {} } } as KubeObject,
-    oldObject: undefined,
-    options: {},
-    dryRun: false,
-    user: { name: 'ann', groups: [] },
+    ...attributesOf(thing),
+    object: thing,
     setObject: (object: KubeObject) => void (attributes.object = object),
-    warn: () => undefined,
     annotate(key: string, value: string, level?: 'Request') {
       annotations[key] = value;
       if (level === 'Request') detailed.push(key);
@@ -126,7 +117,7 @@ async function run(hooks: readonly object[], reinvoke?: (object: KubeObject) => 
   };
   let error: Error | undefined;
   try {
-    await plugin.admit?.(attributes as AdmissionAttributes, new AbortController().signal);
+    await plugin.admit?.(attributes, new AbortController().signal);
   } catch (reason) {
     error = reason as Error;
   }

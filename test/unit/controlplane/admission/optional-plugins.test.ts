@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { namespaces } from '../../../../api/machinery/resources.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import type { ResourceInfo } from '../../../../api/schema/schema.ts';
-import type { AdmissionAttributes, AdmissionPlugin } from '../../../../controlplane/admission/admission.ts';
+import type { AdmissionPlugin } from '../../../../controlplane/admission/admission.ts';
 import { alwaysAdmit, alwaysDeny } from '../../../../controlplane/admission/always.ts';
 import { alwaysPullImages } from '../../../../controlplane/admission/always-pull-images.ts';
 import { certificateSigning, clusterTrustBundleAttest } from '../../../../controlplane/admission/certificates.ts';
@@ -18,6 +18,7 @@ import { podTolerationRestriction } from '../../../../controlplane/admission/pod
 import { securityContextDeny } from '../../../../controlplane/admission/security-context-deny.ts';
 import { fixedSources } from '../../../../controlplane/readers/sources.ts';
 import type { AuthorizationAttributes, Authorizer } from '../../../../controlplane/authorization/authorization.ts';
+import { attributesOf } from './attributes.ts';
 
 interface Asked {
   readonly operation?: 'CREATE' | 'UPDATE' | 'DELETE';
@@ -32,22 +33,14 @@ interface Asked {
 /** Returns the object after the plugin has processed it. */
 async function through(plugin: AdmissionPlugin, asked: Asked): Promise<KubeObject> {
   const { operation = 'CREATE', group = '', resource = 'pods', subresource = '', namespace = 'n' } = asked;
-  const attributes = {
+  const attributes = attributesOf(structuredClone(asked.object), {
     operation,
     resource: { group, version: 'v1', resource },
     subresource,
     kind: { group, version: 'v1', kind: 'K' },
     namespace,
-    name: asked.object.metadata.name ?? '',
-    object: structuredClone(asked.object),
     oldObject: asked.oldObject,
-    options: {},
-    dryRun: false,
-    user: { name: 'ann', groups: [] },
-    setObject: () => assert.fail(),
-    warn: () => undefined,
-    annotate: () => undefined,
-  } as unknown as AdmissionAttributes;
+  });
   const { signal } = new AbortController();
   if (plugin.handles(operation)) {
     await plugin.admit?.(attributes, signal);

@@ -6,29 +6,19 @@ import { newConflict } from '../../../../api/meta/status-error.ts';
 import type { AdmissionAttributes } from '../../../../controlplane/admission/admission.ts';
 import { resourceQuota } from '../../../../controlplane/admission/resource-quota.ts';
 import type { Source, Sources } from '../../../../controlplane/readers/sources.ts';
+import { attributesOf } from './attributes.ts';
 
 function attributes(
   object: KubeObject,
   undos: (() => void)[] = [],
   { group, resource } = { group: '', resource: 'pods' },
 ): AdmissionAttributes {
-  return {
-    operation: 'CREATE',
+  return attributesOf(object, {
     resource: { group, version: 'v1', resource },
-    subresource: '',
     kind: { group: '', version: 'v1', kind: 'Pod' },
     namespace: 'ns',
-    name: object.metadata.name ?? '',
-    object,
-    oldObject: undefined,
-    options: {},
-    dryRun: false,
-    user: { name: 'a', groups: [] },
-    setObject: () => undefined,
-    warn: () => undefined,
-    annotate: () => undefined,
     whenNotWritten: (undo) => void undos.push(undo),
-  };
+  });
 }
 
 /** A quota that another client sometimes changes concurrently. */

@@ -275,17 +275,21 @@ test('a request that fails with a bug ends in the stage Panic', async () => {
   }
 });
 
-test('a client that resets its request at once hides neither the name nor the object of its write', async () => {
+/** An audit of all requests at one level, without some stages, and the events that it has recorded. */
+function recordedAudit(level: string, omitStages: string) {
   const events: AuditEvent[] = [];
+  const text = `{apiVersion: audit.k8s.io/v1, kind: Policy, omitStages: [${omitStages}], rules: [{level: ${level}}]}`;
   const audit = createAudit({
-    policy: parseAuditPolicy(
-      '{apiVersion: audit.k8s.io/v1, kind: Policy, omitStages: [RequestReceived], rules: [{level: RequestResponse}]}',
-      'policy',
-    ),
+    policy: parseAuditPolicy(text, 'policy'),
     backends: [{ process: (event) => void events.push(event), close: () => Promise.resolve() }],
     clock: systemClock,
     metrics: new MetricsRegistry(),
   });
+  return { events, audit };
+}
+
+test('a client that resets its request at once hides neither the name nor the object of its write', async () => {
+  const { events, audit } = recordedAudit('RequestResponse', 'RequestReceived');
   const gate = Promise.withResolvers<void>();
   let isWriting = false;
   class SlowResource extends FakeResource {
@@ -325,16 +329,7 @@ test('a client that resets its request at once hides neither the name nor the ob
 });
 
 test('a response with more values than a request may have is recorded, and the process goes on', async () => {
-  const events: AuditEvent[] = [];
-  const audit = createAudit({
-    policy: parseAuditPolicy(
-      '{apiVersion: audit.k8s.io/v1, kind: Policy, omitStages: [RequestReceived], rules: [{level: RequestResponse}]}',
-      'policy',
-    ),
-    backends: [{ process: (event) => void events.push(event), close: () => Promise.resolve() }],
-    clock: systemClock,
-    metrics: new MetricsRegistry(),
-  });
+  const { events, audit } = recordedAudit('RequestResponse', 'RequestReceived');
   const secrets = new FakeResource(fakeInfo('secrets', 'Secret'));
   const server = await startFakeServer(new FakeCatalog([secrets]), { audit });
   try {
@@ -349,15 +344,13 @@ test('a response with more values than a request may have is recorded, and the p
   }
 });
 
-/**
- * A server that audits the end of every request at the level, and opens tunnels to a target that answers each head with 101.
- */
+/** A server that audits the end of every request, and opens tunnels to a target that answers each head with 101. */
 async function tunneling(): Promise<{
   readonly events: readonly AuditEvent[];
   readonly port: number;
   close(): Promise<void>;
 }> {
-  const events: AuditEvent[] = [];
+  const { events, audit } = recordedAudit('Metadata', 'RequestReceived, ResponseStarted');
   const target = createTcpServer((socket) => {
     socket.on('error', () => socket.destroy());
     socket.once('data', () =>
@@ -382,13 +375,6 @@ async function tunneling(): Promise<{
     agentCredentials: () => undefined,
     clock: systemClock,
     logger: silentLogger,
-  });
-  const text = `{apiVersion: audit.k8s.io/v1, kind: Policy, omitStages: [RequestReceived, ResponseStarted], rules: [{level: Metadata}]}`;
-  const audit = createAudit({
-    policy: parseAuditPolicy(text, 'policy'),
-    backends: [{ process: (event) => void events.push(event), close: () => Promise.resolve() }],
-    clock: systemClock,
-    metrics: new MetricsRegistry(),
   });
   const server = await startFakeServer(new FakeCatalog([exec, new FakeResource(fakeInfo('secrets', 'Secret'))]), {
     connector,

@@ -2,11 +2,11 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { namespaces, validatingWebhookConfigurations } from '../../../../../api/machinery/resources.ts';
 import type { KubeObject } from '../../../../../api/meta/object.ts';
-import type { AdmissionAttributes } from '../../../../../controlplane/admission/admission.ts';
 import { validatingWebhooks } from '../../../../../controlplane/admission/webhook/webhooks.ts';
 import { WebhookClient } from '../../../../../controlplane/authentication/webhook-client.ts';
 import { fixedSources } from '../../../../../controlplane/readers/sources.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
+import { attributesOf } from '../attributes.ts';
 
 test('a match condition that fails refuses the request before any webhook is called', async () => {
   const hook = (name: string, more: object): object => ({
@@ -36,24 +36,10 @@ test('a match condition that fails refuses the request before any webhook is cal
       convert: (object) => object,
     },
   });
-  const attributes = {
-    operation: 'CREATE',
-    resource: { group: 'g', version: 'v1', resource: 'things' },
-    subresource: '',
-    kind: { group: 'g', version: 'v1', kind: 'Thing' },
-    namespace: 'n',
-    name: 't',
-    object: { apiVersion: 'g/v1', kind: 'Thing', metadata: { name: 't' } },
-    oldObject: undefined,
-    options: {},
-    dryRun: false,
-    user: { name: 'ann', groups: [] },
-    warn: () => undefined,
-    annotate: () => undefined,
-  };
+  const attributes = attributesOf({ apiVersion: 'g/v1', kind: 'Thing', metadata: { name: 't' } });
   // Without that order, the first webhook would fail, because nothing listens at its address.
   await assert.rejects(
-    async () => plugin.validate?.(attributes as unknown as AdmissionAttributes, new AbortController().signal),
+    async () => plugin.validate?.(attributes, new AbortController().signal),
     /things\.g "t" is forbidden: no such key/,
   );
   client.close();
