@@ -1,12 +1,76 @@
+/** What a webhook answers is hostile until it is read: each answer without a review has one reason, in client-go's words. */
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
-import { decodedReview } from '../../../../../controlplane/admission/webhook/webhook-answer.ts';
+import { describe, it } from 'node:test';
+import {
+  answerFault,
+  checkReviewKind,
+  decodedReview,
+} from '../../../../../controlplane/admission/webhook/webhook-answer.ts';
 
-test('a text that a webhook answers is a string, and other texts are no JSON', () => {
-  assert.throws(
-    () => decodedReview(Buffer.from('hello')),
-    /json: cannot unmarshal string into Go value of type struct/,
-  );
-  assert.throws(() => decodedReview(Buffer.from('<html>')), /invalid character '<' looking for beginning of value/);
-  assert.deepEqual(decodedReview(Buffer.from('{"a":1}')), { a: 1 });
+const answer = (status: number, body: string) => ({
+  status,
+  contentType: 'application/json',
+  body: Buffer.from(body),
+});
+
+describe('the answer of a webhook', () => {
+  it('with a body and a status of success is read', () => assert.equal(answerFault(answer(200, '{}')), undefined));
+
+  for (const [what, status, body, reason] of [
+    ['without a body', 200, '', '0-length response with status code: 200 and content type: application/json'],
+    ['with a Status', 500, '{"kind":"Status","apiVersion":"v1","message":"no"}', 'no'],
+    [
+      'with a Status of another version',
+      404,
+      '{"kind":"Status","apiVersion":"v2","message":"no"}',
+      'the server could not find',
+    ],
+    ['with a Status whose message is a number', 403, '{"kind":"Status","apiVersion":"v1","message":1}', 'forbidden'],
+    [
+      'with broken JSON',
+      500,
+      '{"kind":',
+      'an error on the server ("{\\"kind\\":") has prevented the request from succeeding',
+    ],
+    ['of status 500 without a text', 500, ' ', 'an error on the server ("unknown")'],
+    ['of status 302', 302, '', 'the server responded with the status code 302'],
+    ['of status 400', 400, 'x', 'the server rejected our request'],
+    ['of status 401', 401, 'x', 'the server has asked for the client to provide credentials'],
+  ] as const)
+    it(`${what} has no review, and says why`, () =>
+      assert.ok((answerFault(answer(status, body)) ?? '').startsWith(reason)));
+});
+
+describe('the review of an answer', () => {
+  it('is empty for null, as in Go', () => assert.deepEqual(decodedReview(Buffer.from('null')), {}));
+
+  for (const body of ['[]', '"text"', '7', 'true', '{"a":', ''])
+    it(`is refused for ${body === '' ? 'an empty body' : body}`, () =>
+      assert.throws(() => decodedReview(Buffer.from(body)), /^Error: couldn't get version\/kind; json parse error: /));
+
+  it('is the object of the answer', () => assert.deepEqual(decodedReview(Buffer.from('{"a":1}')), { a: 1 }));
+
+  for (const [body, reason] of [
+    ['hello', /json: cannot unmarshal string into Go value of type struct/],
+    ['<html>', /invalid character '<' looking for beginning of value/],
+  ] as const)
+    it(`is refused for the text ${body} with Go's error`, () =>
+      assert.throws(() => decodedReview(Buffer.from(body)), reason));
+
+  const expected = { group: 'admission.k8s.io', version: 'v1', kind: 'AdmissionReview' };
+  it('may name its kind and version, or neither', () => {
+    checkReviewKind({ apiVersion: 'admission.k8s.io/v1', kind: 'AdmissionReview' }, expected);
+    checkReviewKind({}, expected);
+  });
+
+  for (const [what, value, reason] of [
+    ['another version', { apiVersion: 'admission.k8s.io/v1beta1', kind: 'AdmissionReview' }, /unknown conversion$/],
+    ['another kind', { apiVersion: 'admission.k8s.io/v1', kind: 'Pod' }, /^Error: no kind "Pod" is registered/],
+    [
+      'another group',
+      { apiVersion: 'example.com/v1', kind: 'AdmissionReview' },
+      /is registered for version "example.com\/v1"/,
+    ],
+  ] as const)
+    it(`is refused with ${what}`, () => assert.throws(() => checkReviewKind(value, expected), reason));
 });
