@@ -27,7 +27,7 @@ const PLAIN_MAC = /^[0-9a-f]{2}(:[0-9a-f]{2}){5}$/;
 
 /**
  * The script that replaces the table. `unbound` are the indexes of further ports of the same bridges, for example of pods that
- * ran before pods were bound: they may use all addresses that no pod is bound to. Throws if a MAC address is none.
+ * ran before pods were bound: they may use all addresses that no pod is bound to. Throws if a MAC address is malformed.
  */
 export function addressScript(table: string, interfaces: readonly PodInterface[], unbound: readonly number[]): string {
   const removal = `add table bridge ${table}\ndelete table bridge ${table}\n`;

@@ -56,7 +56,10 @@ export async function observeSignals(sources: SignalSources): Promise<HostObserv
   return { observations: found, storage };
 }
 
-/** Which of the node's filesystems are apart. The signals of a filesystem that is not apart are those of the root directory. */
+/**
+ * Which filesystems are separate from that of the root directory. A filesystem that is not separate has the signals of the root
+ * directory.
+ */
 export interface StorageLayout {
   /** Images are on another filesystem than the root directory. */
   readonly dedicatedImages: boolean;

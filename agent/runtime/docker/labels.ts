@@ -60,7 +60,7 @@ export function sandboxLabels(instance: string, config: SandboxConfig, nowMs: nu
   };
 }
 
-/** Where a container belongs to. `nowMs` is the creation time that statuses report. */
+/** The agent and the sandbox that a container belongs to. `nowMs` is the creation time that statuses report. */
 interface ContainerOrigin {
   readonly instance: string;
   readonly sandboxId: string;
@@ -102,7 +102,7 @@ interface LabelFacts {
   readonly annotations: Readonly<Record<string, string>>;
 }
 
-/** Reads back what the two functions above have stored. Absent labels count as empty. */
+/** Decodes the labels of `sandboxLabels` and `containerLabels`. Absent labels count as empty. */
 export function readLabels(all: DockerLabels): LabelFacts {
   const labels: Record<string, string> = {};
   const annotations: Record<string, string> = {};

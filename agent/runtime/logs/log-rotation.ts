@@ -28,7 +28,7 @@ interface LogRotationOptions {
   readonly workers: number;
 }
 
-/** A larger file stays as it is until it is removed: a pod with a host path could put one there that takes years. */
+/** A larger file is never compressed: a pod with a host path could put a sparse file there, whose compression takes years. */
 const LARGEST_COMPRESSED_BYTES = 4 * 1024 ** 3;
 const COMPRESSED = '.gz';
 const UNFINISHED = '.tmp';

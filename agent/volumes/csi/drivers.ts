@@ -1,7 +1,7 @@
 /**
  * The CSI drivers of this node. Each registers its socket with the plugin manager, reports its id of the node, and is then
- * found by name. A driver that registers again under its name replaces the previous one, which serves again when the other one
- * is gone: anybody who may register a plugin can take a name.
+ * found by name. The instance of a driver that registered last is in use. When it is gone, the one before it is in use again:
+ * anybody who may register a plugin can take the name of another driver.
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import { connectGrpc, type GrpcClient } from '../../../api/grpc/grpc-client.ts';
@@ -86,7 +86,7 @@ export class CsiDrivers implements PluginHandler {
     const before = this.#drivers.get(name)?.at(-1);
     const left = this.#withdraw(name, endpoint);
     const now = left.at(-1);
-    // Another instance of the driver has registered already.
+    // The driver in use is another instance, and stays in use.
     if (now === before) return;
     if (now === undefined) await this.#node?.uninstall(name);
     else await this.#node?.install(now.onNode);
