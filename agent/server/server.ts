@@ -5,13 +5,14 @@
 import { certificateKeyHash } from '../../api/pki/public-key-hash.ts';
 import type { IncomingMessage, Server } from 'node:http';
 import { createServer as createHttpsServer, Server as HttpsServer } from 'node:https';
-import type { AddressInfo } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
 import type { SecureContextOptions } from 'node:tls';
 import { fastify, type FastifyInstance, type FastifyServerFactory } from 'fastify';
 import { createServer as createHttpServer } from '../../api/machinery/node-http.ts';
 import { HealthResults } from '../../api/component/health-results.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
+import { IncompleteHeaders } from '../../api/machinery/incomplete-headers.ts';
 import { newStatusError, StatusError } from '../../api/meta/status-error.ts';
 import type { Access } from './access.ts';
 import { installHealth, installHealthResults } from './health.ts';
@@ -48,6 +49,8 @@ export interface AgentServerOptions extends RoutesOptions {
   readonly healthAddress: string;
   readonly healthPort: number;
   readonly idleTimeoutMs: number;
+  /** The budget of headers that have not ended, of all connections together. */
+  readonly headersBudgetBytes?: number;
   /** Called for each request. The returned function is called when the request ends. */
   readonly observe?: (method: string, path: string, serverType: 'readwrite' | 'readonly') => () => void;
 }
@@ -100,7 +103,12 @@ export async function startAgentServer(options: AgentServerOptions): Promise<Age
     rejectUnauthorized: false,
     maxHeaderSize: MAX_HEADER_BYTES,
   });
-  const main = createApp(secure, options);
+  const headers = new IncompleteHeaders({
+    ...options,
+    maxHeaderBytes: MAX_HEADER_BYTES,
+    budgetBytes: options.headersBudgetBytes,
+  });
+  const main = createApp(secure, headers, options);
   const routes: ServedRoute[] = [];
   main.addHook('onRoute', ({ method, url }) => {
     for (const one of [method].flat()) routes.push({ method: one, path: url });
@@ -112,17 +120,17 @@ export async function startAgentServer(options: AgentServerOptions): Promise<Age
   installHealthResults(main, results);
   installReading(main, options);
   installPrivate(main, options);
-  const apps: FastifyInstance[] = [main];
-  serveUpgrades(secure, options);
+  const ports = { results, headers, apps: [main] };
+  serveUpgrades(secure, headers, options);
   await main.ready();
   let port = 0;
   try {
     if (options.enabled) port = await listen(secure, options.port, options.address);
-    if (options.readOnlyPort > 0) await openReading(options, results, apps);
-    if (options.healthPort > 0) await openHealth(options, results, apps);
+    if (options.readOnlyPort > 0) await openReading(options, ports);
+    if (options.healthPort > 0) await openHealth(options, ports);
   } catch (error) {
     // A port that stayed open would keep the process, and its next start from it.
-    await closeAll(apps);
+    await closeAll(ports.apps);
     throw error;
   }
   return {
@@ -138,17 +146,20 @@ export async function startAgentServer(options: AgentServerOptions): Promise<Age
       context = { ...context, ca };
       secure.setSecureContext(context);
     },
-    close: () => closeAll(apps),
+    close: () => closeAll(ports.apps),
   };
 }
 
-async function openReading(
-  options: AgentServerOptions,
-  results: HealthResults,
-  apps: FastifyInstance[],
-): Promise<void> {
+/** What the ports of the agent share. */
+interface Ports {
+  readonly results: HealthResults;
+  readonly headers: IncompleteHeaders;
+  readonly apps: FastifyInstance[];
+}
+
+async function openReading(options: AgentServerOptions, { results, headers, apps }: Ports): Promise<void> {
   const server = createHttpServer({ maxHeaderSize: MAX_HEADER_BYTES });
-  const reading = createApp(server, options);
+  const reading = createApp(server, headers, options);
   observeRequests(reading, options.observe, 'readonly');
   installHealth(reading, options.host, results);
   installHealthResults(reading, results);
@@ -159,9 +170,9 @@ async function openReading(
   await listen(server, options.readOnlyPort, options.address);
 }
 
-async function openHealth(options: AgentServerOptions, results: HealthResults, apps: FastifyInstance[]): Promise<void> {
+async function openHealth(options: AgentServerOptions, { results, headers, apps }: Ports): Promise<void> {
   const server = createHttpServer({ maxHeaderSize: MAX_HEADER_BYTES });
-  const health = createApp(server, options);
+  const health = createApp(server, headers, options);
   installHealth(health, options.host, results);
   apps.push(health);
   await health.ready();
@@ -176,7 +187,13 @@ async function closeAll(apps: readonly FastifyInstance[]): Promise<void> {
   }
 }
 
-function createApp(server: Server | HttpsServer, options: AgentServerOptions): FastifyInstance {
+function createApp(
+  server: Server | HttpsServer,
+  headers: IncompleteHeaders,
+  options: AgentServerOptions,
+): FastifyInstance {
+  server.on(server instanceof HttpsServer ? 'secureConnection' : 'connection', (socket: Socket) => headers.add(socket));
+  server.on('request', (request: IncomingMessage) => headers.received(request, false));
   const isReadOnly = !(server instanceof HttpsServer);
   const serverFactory: FastifyServerFactory = (handler) => {
     server.on('request', handler);
@@ -257,9 +274,10 @@ async function authorize(
   }
 }
 
-function serveUpgrades(server: HttpsServer, options: AgentServerOptions): void {
+function serveUpgrades(server: HttpsServer, headers: IncompleteHeaders, options: AgentServerOptions): void {
   const upgrade = createUpgrades(options);
   server.on('upgrade', (request, socket, head) => {
+    headers.received(request, true);
     socket.on('error', () => socket.destroy());
     const serve = async (): Promise<void> => {
       const target = streamTarget(parseTarget(request.url));

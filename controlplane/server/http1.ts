@@ -1,5 +1,6 @@
 /** Implements `Exchange` over HTTP/1.1, the only protocol whose requests can be upgraded to a raw connection. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { hasBody } from '../../api/machinery/incomplete-headers.ts';
 import type { ClientConnection } from '../authentication/authentication.ts';
 import { IncomingBody, incomingBody } from './incoming-body.ts';
 import type { UnreadBodies } from './unread-bodies.ts';
@@ -37,8 +38,7 @@ export class Http1Exchange implements Exchange {
   }
 
   get hasBody(): boolean {
-    const { 'content-length': length = '0', 'transfer-encoding': encoding } = this.headers;
-    return encoding !== undefined || length !== '0';
+    return hasBody(this);
   }
 
   get answered(): boolean {

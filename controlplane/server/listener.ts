@@ -9,11 +9,11 @@ import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { createServer as createHttpServer, ServerResponse as NodeResponse } from '../../api/machinery/node-http.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
+import { IncompleteHeaders } from '../../api/machinery/incomplete-headers.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import type { ClientConnection } from '../authentication/authentication.ts';
 import { TlsConnection } from './connection.ts';
 import { ConnectionLimit } from './connection-limit.ts';
-import { IncompleteHeaders } from './incomplete-headers.ts';
 import { UnreadBodies } from './unread-bodies.ts';
 import type { Exchange, Upgrade } from './exchange.ts';
 import { Http1Exchange } from './http1.ts';
@@ -182,21 +182,9 @@ export class Listener {
     else {
       const arrival = { connection, unread: this.#unread, ...(upgrade && { upgrade }) };
       const exchange = new Http1Exchange(request, response, arrival);
-      this.#followHeaders(request, { isLast: upgrade !== undefined, hasBody: exchange.hasBody });
+      this.#headers.received(request, upgrade !== undefined);
       this.#options.onExchange(exchange);
     }
-  }
-
-  #followHeaders(
-    request: IncomingMessage,
-    { isLast, hasBody }: { readonly isLast: boolean; readonly hasBody: boolean },
-  ): void {
-    const { socket } = request;
-    if (isLast) this.#headers.remove(socket);
-    else if (hasBody) {
-      this.#headers.complete(socket);
-      request.once('close', () => this.#headers.ended(socket));
-    } else this.#headers.ended(socket);
   }
 
   #createHttp1(): HttpServer {

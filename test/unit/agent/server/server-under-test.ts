@@ -40,6 +40,7 @@ export async function startServerUnderTest(
       | 'zpages'
       | 'access'
       | 'clock'
+      | 'headersBudgetBytes'
     >
   >,
 ): Promise<ServerUnderTest> {

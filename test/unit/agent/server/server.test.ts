@@ -5,6 +5,7 @@ import { connect } from 'node:tls';
 import { describe, it, type TestContext } from 'node:test';
 import type { PodHost } from '../../../../agent/server/pod-host.ts';
 import { newStatusError } from '../../../../api/meta/status-error.ts';
+import { assertLimitsHeaders } from '../../../endless-headers.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 import { until } from '../../../until.ts';
 import { jane, startServerUnderTest } from './server-under-test.ts';
@@ -68,6 +69,13 @@ describe("the agent's server", () => {
   it('accepts a request line of hundreds of kilobytes, as the command of an exec needs it', async (t) => {
     const ask = await setUp(t);
     assert.match(await ask(`/healthz?command=${'a'.repeat(500_000)}`), / 200 /);
+  });
+
+  it('closes connections that send headers without an end, and serves others', async (t) => {
+    const host = { syncLoopHealth: () => '' } as unknown as PodHost;
+    const server = await startServerUnderTest({ host, headersBudgetBytes: 500_000 });
+    t.after(() => server.close());
+    await assertLimitsHeaders(server.port);
   });
 
   it('authorizes the path that it serves, however the path is spelled', async (t) => {

@@ -1,16 +1,15 @@
 /** Headers that begin and do not end are limited for all connections together. */
 import assert from 'node:assert/strict';
-import { EventEmitter, once } from 'node:events';
+import { EventEmitter } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
-import { connect, type TLSSocket } from 'node:tls';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { systemClock } from '../../../../api/machinery/clock.ts';
-import { IncompleteHeaders } from '../../../../controlplane/server/incomplete-headers.ts';
+import { IncompleteHeaders } from '../../../../api/machinery/incomplete-headers.ts';
 import { Listener } from '../../../../controlplane/server/listener.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 import { selfSigned } from '../../../fakes/fake-server.ts';
-import { until } from '../../../until.ts';
+import { assertLimitsHeaders } from '../../../endless-headers.ts';
 
 class FakeConnection extends EventEmitter {
   bytesRead: number;
@@ -68,29 +67,9 @@ test('a listener closes connections that send headers without an end, and serves
     onExchange: (exchange) => exchange.send(200, {}, 'ok'),
   });
   const { port }: AddressInfo = await listener.listen(0, '127.0.0.1');
-  const open = async (): Promise<TLSSocket> => {
-    const socket = connect({ port, host: '127.0.0.1', rejectUnauthorized: false, ALPNProtocols: ['http/1.1'] });
-    socket.on('error', () => undefined);
-    await once(socket, 'secureConnect');
-    return socket;
-  };
-  const sockets: TLSSocket[] = [];
   try {
-    for (let at = 0; at < 10; at += 1) {
-      const socket = await open();
-      sockets.push(socket);
-      socket.write(`GET / HTTP/1.1\r\nHost: a\r\nX-Long: ${'x'.repeat(100_000)}`);
-    }
-    await until('some to be closed', () => sockets.filter(({ destroyed }) => destroyed).length >= 5);
-    assert.ok(sockets.filter(({ destroyed }) => !destroyed).length >= 4);
-    const other = await open();
-    sockets.push(other);
-    let text = '';
-    other.setEncoding('utf8').on('data', (part: string) => (text += part));
-    other.write('GET / HTTP/1.1\r\nHost: a\r\n\r\n');
-    await until('the answer', () => text.startsWith('HTTP/1.1 200'));
+    await assertLimitsHeaders(port);
   } finally {
-    for (const socket of sockets) socket.destroy();
     await listener.close(0);
   }
 });

@@ -1,10 +1,12 @@
 /**
  * Limits the memory of headers that have begun and not ended, for all connections of HTTP/1.1 together: nobody has to
  * authenticate for them, one may have a megabyte, and thousands of connections may send one. Beyond the budget, the connections
- * with the longest headers are closed. The listener calls this. Node.js limits each header, and its time.
+ * with the longest headers are closed. The servers of agents and control planes call this. Node.js limits each header, and its
+ * time.
  */
-import type { Clock } from '../../api/machinery/clock.ts';
-import type { Logger } from '../../api/component/logger.ts';
+import type { IncomingHttpHeaders } from 'node:http';
+import type { Logger } from '../component/logger.ts';
+import type { Clock } from './clock.ts';
 
 const BUDGET_BYTES = 64 * 1024 * 1024;
 const CHECK_MS = 250;
@@ -16,6 +18,12 @@ interface HeaderConnection {
   once(event: 'close', listener: () => void): unknown;
 }
 
+interface ReceivedRequest {
+  readonly socket: HeaderConnection;
+  readonly headers: IncomingHttpHeaders;
+  once(event: 'close', listener: () => void): unknown;
+}
+
 interface IncompleteHeadersOptions {
   readonly clock: Clock;
   readonly logger: Logger;
@@ -23,7 +31,7 @@ interface IncompleteHeadersOptions {
   readonly budgetBytes?: number | undefined;
 }
 
-/** The headers of one listener. */
+/** The headers that a process receives at one port or several. */
 export class IncompleteHeaders {
   readonly #options: IncompleteHeadersOptions;
   readonly #budgetBytes: number;
@@ -55,6 +63,16 @@ export class IncompleteHeaders {
   /** The body has ended, or there is none. */
   ended(connection: HeaderConnection): void {
     if (this.#readBefore.has(connection)) this.#readBefore.set(connection, connection.bytesRead);
+  }
+
+  /** The header of a request is complete. `isUpgrade` if no request follows on its connection. */
+  received(request: ReceivedRequest, isUpgrade: boolean): void {
+    const { socket } = request;
+    if (isUpgrade) this.remove(socket);
+    else if (hasBody(request)) {
+      this.complete(socket);
+      request.once('close', () => this.ended(socket));
+    } else this.ended(socket);
   }
 
   /** Few connections cannot use up the budget, and are not checked. */
@@ -90,4 +108,9 @@ export class IncompleteHeaders {
     const client = pending[0]?.connection.remoteAddress;
     this.#options.logger.warn({ client, closed }, 'Closing connections whose headers do not end');
   }
+}
+
+/** Whether a body follows the header. */
+export function hasBody({ headers }: { readonly headers: IncomingHttpHeaders }): boolean {
+  return headers['transfer-encoding'] !== undefined || (headers['content-length'] ?? '0') !== '0';
 }
