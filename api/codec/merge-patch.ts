@@ -3,6 +3,7 @@
  * is modified. The result shares unchanged values with the document.
  */
 import { defineMember } from '../meta/json-equality.ts';
+import { isJsonObject } from '../meta/json-object.ts';
 import type { JsonObject, JsonValue } from '../meta/object.ts';
 import { newBadRequest } from '../meta/status-error.ts';
 import { jsonTypeName } from './json-patch.ts';
@@ -33,18 +34,14 @@ function mergeObjects(document: JsonObject, patch: JsonObject): JsonObject {
 }
 
 function mergeValue(old: JsonValue | undefined, patch: JsonValue | undefined): JsonValue | undefined {
-  if (isObject(old) && isObject(patch)) return mergeObjects(old, patch);
-  return isObject(old) ? patch : withoutNulls(patch);
-}
-
-function isObject(value: JsonValue | undefined): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
+  if (isJsonObject(old) && isJsonObject(patch)) return mergeObjects(old, patch);
+  return isJsonObject(old) ? patch : withoutNulls(patch);
 }
 
 /** Removes the nulls of a new value, because there is nothing that they could remove. Nulls in lists stay. */
 function withoutNulls(value: JsonValue | undefined): JsonValue | undefined {
   if (Array.isArray(value)) return value.map((item) => withoutNulls(item) ?? null);
-  if (!isObject(value)) return value;
+  if (!isJsonObject(value)) return value;
   const kept: JsonObject = {};
   for (const key of Object.keys(value)) {
     if (value[key] !== null) defineMember(kept, key, withoutNulls(value[key]));

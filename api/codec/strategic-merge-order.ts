@@ -3,17 +3,14 @@
  * keep theirs. For items that both orders contain, the order of the server decides.
  */
 import { jsonEqual } from '../meta/json-equality.ts';
-import type { JsonObject, JsonValue } from '../meta/object.ts';
+import { isJsonObject } from '../meta/json-object.ts';
+import type { JsonValue } from '../meta/object.ts';
 import { newStatusError } from '../meta/status-error.ts';
 
 /** With a merge key, items are the same if their keys are equal. */
 function sameItem(a: JsonValue, b: JsonValue, mergeKey: string): boolean {
   if (mergeKey === '') return jsonEqual(a, b);
-  return isObject(a) && isObject(b) && jsonEqual(a[mergeKey], b[mergeKey]);
-}
-
-function isObject(value: JsonValue | undefined): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
+  return isJsonObject(a) && isJsonObject(b) && jsonEqual(a[mergeKey], b[mergeKey]);
 }
 
 /** Returns a text that is the same for equal scalars, or `undefined` for lists and objects, which must be compared. */
@@ -37,7 +34,7 @@ export class ItemIndex {
 
   push(item: JsonValue): void {
     const at = this.#length++;
-    if (this.#mergeKey !== '' && !isObject(item)) return;
+    if (this.#mergeKey !== '' && !isJsonObject(item)) return;
     const identity = this.#identity(item);
     const text = scalarText(identity);
     if (text === undefined) this.#others.push({ identity, at });
@@ -46,7 +43,7 @@ export class ItemIndex {
 
   /** Returns the index of the first item that is the same, or -1. */
   indexOf(item: JsonValue): number {
-    if (this.#mergeKey !== '' && !isObject(item)) return -1;
+    if (this.#mergeKey !== '' && !isJsonObject(item)) return -1;
     const identity = this.#identity(item);
     const text = scalarText(identity);
     if (text !== undefined) return this.#scalars.get(text) ?? -1;
@@ -54,7 +51,7 @@ export class ItemIndex {
   }
 
   #identity(item: JsonValue): JsonValue | undefined {
-    return this.#mergeKey !== '' && isObject(item) ? item[this.#mergeKey] : item;
+    return this.#mergeKey !== '' && isJsonObject(item) ? item[this.#mergeKey] : item;
   }
 }
 
@@ -99,7 +96,7 @@ export function checkSetElementOrder(
   if (order.length === 0) return;
   let at = 0;
   for (const item of patch ?? []) {
-    if (isObject(item) && item['$patch'] !== undefined) continue;
+    if (isJsonObject(item) && item['$patch'] !== undefined) continue;
     while (at < order.length && !sameItem(order[at] ?? null, item, mergeKey)) at++;
     if (at < order.length) {
       at++;
@@ -114,7 +111,7 @@ export function checkSetElementOrder(
 export function goText(value: JsonValue | undefined): string {
   if (value === undefined || value === null) return '<nil>';
   if (Array.isArray(value)) return `[${value.map(goText).join(' ')}]`;
-  if (!isObject(value)) return String(value);
+  if (!isJsonObject(value)) return String(value);
   const members = Object.keys(value).sort();
   return `map[${members.map((key) => `${key}:${goText(value[key])}`).join(' ')}]`;
 }

@@ -7,6 +7,7 @@
  */
 import { quote } from '../meta/field-error.ts';
 import { cloneJson, defineMember } from '../meta/json-equality.ts';
+import { isJsonObject } from '../meta/json-object.ts';
 import type { JsonObject, JsonValue } from '../meta/object.ts';
 import { newBadRequest, newStatusError, type StatusError } from '../meta/status-error.ts';
 import type { StructType, TypeNode } from '../schema/schema.ts';
@@ -61,10 +62,6 @@ function rulesOf(owner: TypeNode | undefined, member: string): MemberRules {
 }
 
 const itemType = (type: TypeNode | undefined): TypeNode | undefined => (type?.kind === 'list' ? type.items : undefined);
-
-function isObject(value: JsonValue | undefined): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
 
 /** Merges `patch` into `original` and may modify both. */
 function mergeMap(original: JsonObject, patch: JsonObject, type: TypeNode | undefined): JsonObject {
@@ -129,7 +126,9 @@ function mergeOrderedLists(original: JsonObject, patch: JsonObject, type: TypeNo
 }
 
 const noList = (found: JsonValue | undefined): StatusError =>
-  failure(`expected a []interface {}, but received a ${isObject(found) ? 'map[string]interface {}' : typeof found}`);
+  failure(
+    `expected a []interface {}, but received a ${isJsonObject(found) ? 'map[string]interface {}' : typeof found}`,
+  );
 
 const isList = (value: JsonValue | undefined): value is JsonValue[] => Array.isArray(value);
 
@@ -156,7 +155,7 @@ function mergeMember(
     if (isList(old) && isList(value)) original[member] = deleteFromList(old, value);
     return;
   }
-  if (isObject(old) && isObject(value)) {
+  if (isJsonObject(old) && isJsonObject(value)) {
     const rules = rulesOf(type, member);
     defineMember(original, member, rules.replaces ? value : mergeMap(old, value, rules.type));
   } else if (isList(old) && isList(value)) {
@@ -179,10 +178,10 @@ function mergeList(original: JsonValue[], patch: JsonValue[], rules: MemberRules
   const sample = original[0] ?? patch[0];
   for (const item of [...original, ...patch]) {
     if (Array.isArray(item)) throw failure('lists of lists are not supported');
-    if (isObject(item) !== isObject(sample))
+    if (isJsonObject(item) !== isJsonObject(sample))
       throw failure(`list element types are not identical: ${goText([original, patch])}`);
   }
-  if (!isObject(sample)) {
+  if (!isJsonObject(sample)) {
     const merged: JsonValue[] = [];
     const places = new ItemIndex([], '');
     for (const item of [...original, ...patch]) {
@@ -210,13 +209,13 @@ function mergeKeyedList(original: JsonValue[], patch: JsonObject[], rules: Membe
     if (!Object.hasOwn(item, mergeKey)) throw noMergeKey(item, mergeKey);
     const index = places.indexOf(item);
     const found = merged[index];
-    if (isObject(found)) merged[index] = mergeMap(found, item, elementType);
+    if (isJsonObject(found)) merged[index] = mergeMap(found, item, elementType);
     else {
       merged.push(item);
       places.push(item);
     }
   }
-  for (const item of merged) if (isObject(item) && !Object.hasOwn(item, mergeKey)) throw noMergeKey(item, mergeKey);
+  for (const item of merged) if (isJsonObject(item) && !Object.hasOwn(item, mergeKey)) throw noMergeKey(item, mergeKey);
   return orderElements(merged, additions, kept, mergeKey);
 }
 
@@ -260,7 +259,7 @@ function obeyListDirectives(original: JsonValue[], patch: readonly JsonObject[],
 /** Returns a value that is not merged with another one without the objects that have `$patch`. `value` itself may be one. */
 function withoutDirectives(value: JsonValue): JsonValue | undefined {
   if (Array.isArray(value)) return value.map(withoutDirectives).filter((item) => item !== undefined);
-  if (!isObject(value)) return value;
+  if (!isJsonObject(value)) return value;
   if (Object.hasOwn(value, PATCH)) return undefined;
   const kept: JsonObject = {};
   for (const [key, member] of Object.entries(value)) {
@@ -272,7 +271,7 @@ function withoutDirectives(value: JsonValue): JsonValue | undefined {
 
 function withoutNulls(value: JsonValue): JsonValue {
   if (Array.isArray(value)) return value.map(withoutNulls);
-  if (!isObject(value)) return value;
+  if (!isJsonObject(value)) return value;
   const kept: JsonObject = {};
   for (const [key, member] of Object.entries(value)) {
     if (member !== null && member !== undefined) defineMember(kept, key, withoutNulls(member));

@@ -5,6 +5,7 @@
  * cannot distinguish an empty struct from an absent one.
  */
 import { jsonEqual, semanticEqual } from '../meta/json-equality.ts';
+import { isJsonObject } from '../meta/json-object.ts';
 import { sameQuantity } from '../meta/quantity.ts';
 import { type Field, type Scalar, type StructType, type TypeNode, zeroOfScalar } from './schema.ts';
 import { loadSchema } from './table.ts';
@@ -43,10 +44,7 @@ const NONE: Members = {};
 
 const isAbsent = (value: unknown): value is null | undefined => value === undefined || value === null;
 
-const isMembers = (value: unknown): value is Members =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
-
-const membersOf = (value: unknown): Members => (isMembers(value) ? value : NONE);
+const membersOf = (value: unknown): Members => (isJsonObject(value) ? value : NONE);
 
 const itemsOf = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : []);
 

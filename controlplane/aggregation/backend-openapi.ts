@@ -3,7 +3,8 @@
  * the part of the OpenAPI 2 document about the group and version, which is merged into the document of this server.
  */
 import { parseJson, setMember, stringifyJson } from '../../api/codec/json.ts';
-import { type JsonObject, type JsonValue } from '../../api/meta/object.ts';
+import { isJsonObject } from '../../api/meta/json-object.ts';
+import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
 
 /** What an aggregated server publishes about one group and version. */
 export interface BackendOpenApi {
@@ -147,7 +148,7 @@ function freeName(name: string, ...taken: readonly JsonObject[]): string {
 
 function membersOf(document: JsonObject, name: string): JsonObject {
   const members = document[name];
-  if (typeof members === 'object' && members !== null && !Array.isArray(members)) return members;
+  if (isJsonObject(members)) return members;
   const made: JsonObject = {};
   document[name] = made;
   return made;

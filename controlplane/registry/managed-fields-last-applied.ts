@@ -15,6 +15,7 @@ import {
 } from '../../api/codec/structured-merge/field-set.ts';
 import type { MergeType } from '../../api/codec/structured-merge/merge-types.ts';
 import { fieldSetOf } from '../../api/codec/structured-merge/typed-value.ts';
+import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { JsonObject, JsonValue, KubeObject } from '../../api/meta/object.ts';
 import { MAX_ANNOTATIONS_BYTES } from '../../api/meta/validation.ts';
 import type { OwnerConflict } from './managed-fields-conflicts.ts';
@@ -48,8 +49,7 @@ export function allowedByLastApplied(
 
 /** Returns the fields that were applied on the client side and still have the applied value. */
 function unchangedSince(type: MergeType, applied: JsonValue, live: KubeObject | undefined): FieldSet {
-  const version =
-    typeof applied === 'object' && applied !== null && !Array.isArray(applied) ? applied['apiVersion'] : '';
+  const version = isJsonObject(applied) ? applied['apiVersion'] : '';
   if (version !== live?.apiVersion) return emptySet;
   const { added, removed, modified } = compare(type, applied, live as unknown as JsonValue);
   return difference(fieldSetOf(type, applied), union(union(added, removed), modified));

@@ -3,6 +3,7 @@
  * in the objects on the paths of the patch, whose members are sorted.
  */
 import { stringifyJson } from '../../api/codec/json.ts';
+import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
 import { fieldsInOrder } from '../../api/schema/internal-form.ts';
 import type { StructType, TypeNode } from '../../api/schema/schema.ts';
@@ -10,12 +11,9 @@ import type { StructType, TypeNode } from '../../api/schema/schema.ts';
 /** The members that a patch visits. `true` stands for a value that it sets. */
 export type Visited = true | ReadonlyMap<string, Visited>;
 
-const isMembers = (value: JsonValue | undefined): value is JsonObject =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
-
 /** Returns the paths of a merge patch. */
 export function visitedByMerge(patch: JsonValue | undefined): Visited {
-  if (!isMembers(patch)) return true;
+  if (!isJsonObject(patch)) return true;
   return new Map(Object.entries(patch).map(([name, value]) => [name, visitedByMerge(value)]));
 }
 

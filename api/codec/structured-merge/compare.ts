@@ -4,16 +4,10 @@
  * It runs on every write, so it walks both values once and creates nothing but the sets.
  */
 import { jsonEqual } from '../../meta/json-equality.ts';
+import { isJsonObject } from '../../meta/json-object.ts';
 import type { JsonObject, JsonValue } from '../../meta/object.ts';
 import { type FieldSet, FieldSetBuilder } from './field-set.ts';
-import {
-  type MergeMember,
-  type MergeType,
-  type StructMergeType,
-  deduce,
-  isObject,
-  itemElement,
-} from './merge-types.ts';
+import { type MergeMember, type MergeType, type StructMergeType, deduce, itemElement } from './merge-types.ts';
 
 /** The paths that differ. They are disjoint. */
 export interface Comparison {
@@ -60,14 +54,14 @@ function takeWhole(type: MergeType, value: JsonValue, set: FieldSetBuilder): voi
       if (Array.isArray(value)) takeItems(type, value, set);
       return;
     case 'map':
-      if (!isObject(value)) return;
+      if (!isJsonObject(value)) return;
       for (const name in value) {
         const member = value[name];
         if (member !== undefined) takeChild(type.values, member, `f:${name}`, set);
       }
       return;
     case 'struct':
-      if (isObject(value)) takeMembers(type, value, set);
+      if (isJsonObject(value)) takeMembers(type, value, set);
   }
 }
 
@@ -122,8 +116,8 @@ function compareInside(type: MergeType, old: JsonValue, next: JsonValue, sets: S
     }
     case 'map':
     case 'struct': {
-      const oldMembers = isObject(old) ? old : undefined;
-      const nextMembers = isObject(next) ? next : undefined;
+      const oldMembers = isJsonObject(old) ? old : undefined;
+      const nextMembers = isJsonObject(next) ? next : undefined;
       if (isEmptyObject(type, oldMembers) && isEmptyObject(type, nextMembers)) compareLeaf(old, next, sets);
       else if (type.kind === 'map') compareMap(type.values, oldMembers, nextMembers, sets);
       else compareStruct(type, oldMembers, nextMembers, sets);

@@ -177,8 +177,3 @@ export function itemElement(type: Extract<MergeType, { kind: 'keyed' | 'set' }>,
   }
   return keyElement(keys);
 }
-
-/** Whether the value is an object, and neither a list nor null. */
-export function isObject(value: JsonValue | undefined): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}

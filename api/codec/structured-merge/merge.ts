@@ -3,8 +3,9 @@
  * replaced. Neither argument is modified.
  */
 import { defineMember } from '../../meta/json-equality.ts';
+import { isJsonObject } from '../../meta/json-object.ts';
 import type { JsonObject, JsonValue } from '../../meta/object.ts';
-import { type MergeType, deduce, deduced, isObject, itemElement } from './merge-types.ts';
+import { type MergeType, deduce, deduced, itemElement } from './merge-types.ts';
 
 type ListType = Extract<MergeType, { kind: 'keyed' | 'set' }>;
 
@@ -29,14 +30,16 @@ export function merge(
       return live.length === 0 && applied.length === 0 ? applied : mergeItems(type, live, applied);
     case 'map':
     case 'struct':
-      return isObject(live) && isObject(applied) ? mergeMembers(type, live, applied) : keepContent(live, applied);
+      return isJsonObject(live) && isJsonObject(applied)
+        ? mergeMembers(type, live, applied)
+        : keepContent(live, applied);
   }
 }
 
 /** An applied null removes nothing from a list or an object with content. */
 function keepContent(live: JsonValue, applied: JsonValue): JsonValue {
   if (applied !== null) return applied;
-  const hasContent = Array.isArray(live) ? live.length > 0 : isObject(live) && Object.keys(live).length > 0;
+  const hasContent = Array.isArray(live) ? live.length > 0 : isJsonObject(live) && Object.keys(live).length > 0;
   return hasContent ? live : applied;
 }
 

@@ -1,9 +1,10 @@
 /** Operates on a value of a type: returns its paths, validates it, and removes paths from it. */
 import { defineMember } from '../../meta/json-equality.ts';
+import { isJsonObject } from '../../meta/json-object.ts';
 import type { JsonObject, JsonValue } from '../../meta/object.ts';
 import type { Scalar } from '../../schema/schema.ts';
 import { type FieldSet, FieldSetBuilder, isEmptySet } from './field-set.ts';
-import { type MergeType, deduce, deduced, isObject, itemElement, PathElementError } from './merge-types.ts';
+import { type MergeType, deduce, deduced, itemElement, PathElementError } from './merge-types.ts';
 import { elementText } from './path-element.ts';
 import { goSyntax, goType, goValue } from '../../meta/go-text.ts';
 
@@ -30,7 +31,7 @@ function collect(type: MergeType, value: JsonValue, set: FieldSetBuilder): void 
       return;
     case 'map':
     case 'struct':
-      if (isObject(value)) collectMembers(type, value, set);
+      if (isJsonObject(value)) collectMembers(type, value, set);
   }
 }
 
@@ -48,7 +49,7 @@ function collectMembers(
     const child = set.child(`f:${name}`);
     collect(memberType(type, name) ?? deduced, member, child);
     const isNamed = type.kind === 'struct' && type.members.has(name);
-    if (!isNamed || member === null || (isObject(member) && Object.keys(member).length === 0)) child.owned = true;
+    if (!isNamed || member === null || (isJsonObject(member) && Object.keys(member).length === 0)) child.owned = true;
     set.dropEmpty(`f:${name}`);
   }
 }
@@ -81,7 +82,7 @@ function check(type: MergeType, value: JsonValue, path: string, errors: string[]
       if (type.items !== undefined && Array.isArray(value)) {
         for (const [index, item] of value.entries()) check(type.items, item, `${path}[${index}]`, errors);
       }
-      if (type.content !== undefined && isObject(value)) check(type.content, value, path, errors);
+      if (type.content !== undefined && isJsonObject(value)) check(type.content, value, path, errors);
       return;
     case 'deduced':
       return;
@@ -92,7 +93,7 @@ function check(type: MergeType, value: JsonValue, path: string, errors: string[]
       return;
     case 'map':
     case 'struct':
-      if (!isObject(value)) {
+      if (!isJsonObject(value)) {
         errors.push(`${path}: expected map, got &{${goValue(value)}}`);
         return;
       }
@@ -156,7 +157,7 @@ const NUMERIC: Fit = { name: 'numeric (int or float)', test: isNumber, shows: go
 const ANY_SCALAR: Fit = { name: 'any scalar', test: isScalar, shows: shown };
 
 const FITS: Readonly<Partial<Record<'map' | 'list' | Scalar, Fit>>> = {
-  map: { name: 'map', test: isObject, shows: shown },
+  map: { name: 'map', test: isJsonObject, shows: shown },
   list: { name: 'list', test: Array.isArray, shows: shown },
   string: TEXT,
   bytes: TEXT,
@@ -179,7 +180,7 @@ export function removePaths(type: MergeType, value: JsonValue, gone: FieldSet): 
   if (isEmptySet(gone) || value === null) return value;
   switch (type.kind) {
     case 'leaf':
-      return Array.isArray(value) || isObject(value) ? undefined : value;
+      return Array.isArray(value) || isJsonObject(value) ? undefined : value;
     case 'deduced':
       return removePaths(deduce(value), value, gone);
     case 'keyed':
@@ -187,7 +188,7 @@ export function removePaths(type: MergeType, value: JsonValue, gone: FieldSet): 
       return Array.isArray(value) ? removeItems(type, value, gone) : value;
     case 'map':
     case 'struct':
-      return isObject(value) ? removeMembers(type, value, gone) : value;
+      return isJsonObject(value) ? removeMembers(type, value, gone) : value;
   }
 }
 
