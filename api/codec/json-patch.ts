@@ -153,23 +153,26 @@ interface Target {
   readonly key: string;
 }
 
+/** Returns the names in a JSON pointer (RFC 6901): `/spec/a~1b` is `spec` and `a/b`. A text without a slash has none. */
+export function pointerNames(pointer: string): string[] {
+  const parts = pointer.split('/').slice(1);
+  return parts.map((part) => part.replaceAll('~1', '/').replaceAll('~0', '~'));
+}
+
 /** Returns the container of the last part of a pointer. */
 function target(root: Root, pointer: string | undefined): Target {
-  const parts = pointer?.split('/') ?? [];
-  if (parts.length < 2) throw inapplicable(`missing path: ${pointer}`);
+  const names = pointerNames(pointer ?? '');
+  const key = names.pop();
+  if (key === undefined) throw inapplicable(`missing path: ${pointer}`);
   let container = asContainer(root.document, pointer);
-  for (const part of parts.slice(1, -1)) {
-    container = asContainer(read({ container, key: decodePart(part) }), pointer);
-  }
-  return { container, key: decodePart(parts.at(-1) ?? '') };
+  for (const name of names) container = asContainer(read({ container, key: name }), pointer);
+  return { container, key };
 }
 
 function asContainer(value: JsonValue | undefined, pointer: string | undefined): Container {
   if (typeof value !== 'object' || value === null) throw inapplicable(`doc is missing path: ${pointer}`);
   return value;
 }
-
-const decodePart = (part: string): string => part.replaceAll('~1', '/').replaceAll('~0', '~');
 
 function read({ container, key }: Target): JsonValue | undefined {
   if (Array.isArray(container)) return container[indexIn(key, container.length)];

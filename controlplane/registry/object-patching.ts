@@ -2,7 +2,7 @@
  * Applies JSON, merge and strategic merge patches to an object. The result is decoded like a body (`object-decoding.ts`).
  * Managed fields handle apply patches.
  */
-import { applyJsonPatch } from '../../api/codec/json-patch.ts';
+import { applyJsonPatch, pointerNames } from '../../api/codec/json-patch.ts';
 import { duplicateErrors } from '../../api/codec/duplicates.ts';
 import { applyMergePatch } from '../../api/codec/merge-patch.ts';
 import { applyStrategicMergePatch } from '../../api/codec/strategic-merge-patch.ts';
@@ -55,9 +55,9 @@ function decimalsOfOperations(
 
 /** Returns the path of a JSON pointer: `/spec/ports/0/port` is `spec.ports[0].port`. */
 function placeOf(pointer: string): string {
-  const parts = pointer.split('/').slice(1);
-  const names = parts.map((part) => part.replaceAll('~1', '/').replaceAll('~0', '~'));
-  return names.map((name, at) => (/^\d+$/.test(name) ? `[${name}]` : at === 0 ? name : `.${name}`)).join('');
+  return pointerNames(pointer)
+    .map((name, at) => (/^\d+$/.test(name) ? `[${name}]` : at === 0 ? name : `.${name}`))
+    .join('');
 }
 
 const OPERATION_MEMBERS: ReadonlySet<string> = new Set(['op', 'path', 'from', 'value']);

@@ -3,13 +3,14 @@
  * in the objects on the paths of the patch, whose members are sorted.
  */
 import { stringifyJson } from '../../api/codec/json.ts';
+import { pointerNames } from '../../api/codec/json-patch.ts';
 import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
 import { fieldsInOrder } from '../../api/schema/internal-form.ts';
 import type { StructType, TypeNode } from '../../api/schema/schema.ts';
 
 /** The members that a patch visits. `true` stands for a value that it sets. */
-export type Visited = true | ReadonlyMap<string, Visited>;
+type Visited = true | ReadonlyMap<string, Visited>;
 
 /** Returns the paths of a merge patch. */
 export function visitedByMerge(patch: JsonValue | undefined): Visited {
@@ -21,17 +22,16 @@ export function visitedByMerge(patch: JsonValue | undefined): Visited {
 export function visitedByOperations(operations: readonly JsonObject[]): Visited {
   const root = new Map<string, Visited>();
   for (const { path, from } of operations) {
-    for (const pointer of [path, from]) if (typeof pointer === 'string') visit(root, pointer.split('/').slice(1));
+    for (const pointer of [path, from]) if (typeof pointer === 'string') visit(root, pointerNames(pointer));
   }
   return root;
 }
 
-function visit(root: Map<string, Visited>, parts: readonly string[]): void {
+function visit(root: Map<string, Visited>, names: readonly string[]): void {
   let members = root;
-  for (const [index, part] of parts.entries()) {
-    const name = part.replaceAll('~1', '/').replaceAll('~0', '~');
+  for (const [index, name] of names.entries()) {
     const known = members.get(name);
-    if (index === parts.length - 1) {
+    if (index === names.length - 1) {
       if (known === undefined) members.set(name, true);
       return;
     }
