@@ -24,6 +24,10 @@ export function invalidFor(field: string, value: unknown, texts: readonly string
   return texts.map((text) => invalid(field, value, text));
 }
 
+/** Returns a map as an error shows it: sorted, or null if it is absent. */
+export const shownMap = <Value>(map: Readonly<Record<string, Value>> | undefined): Record<string, Value> | null =>
+  map === undefined ? null : Object.fromEntries(Object.entries(map).sort(([a], [b]) => (a < b ? -1 : 1)));
+
 /** An absent value is valid. */
 export function nonNegative(field: string, value: number | undefined | null): FieldError[] {
   return value !== undefined && value !== null && value < 0

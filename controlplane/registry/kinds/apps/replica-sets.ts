@@ -7,7 +7,7 @@ import { ownMember } from '../../../../api/meta/own-member.ts';
 import { replicaSetColumns, replicationControllerColumns } from './columns.ts';
 import { statusOnly } from '../../generic-strategy.ts';
 import type { Strategy, UpdateStrategy } from '../../strategy.ts';
-import { immutable, invalid, nonNegative, required } from '../field-rules.ts';
+import { immutable, invalid, nonNegative, required, shownMap } from '../field-rules.ts';
 import { LABEL_SELECTOR } from '../../../../api/schema/semantic-equality.ts';
 import {
   controllerTemplateErrors,
@@ -18,7 +18,6 @@ import {
   notMoreThanReady,
   notMoreThanReplicas,
   selectorErrors,
-  shownMap,
   templateDefaults,
   templated,
   templateWarnings,

@@ -15,7 +15,7 @@ import type { KubeObject } from '../../../../api/meta/object.ts';
 import { fromLabelSelector, validateLabelSelector } from '../../../../api/meta/selector.ts';
 import { internalForm } from '../../../../api/schema/internal-form.ts';
 import { specAndStatus } from '../../generic-strategy.ts';
-import { forbidden, invalid, nonNegative, required } from '../field-rules.ts';
+import { forbidden, invalid, nonNegative, required, shownMap } from '../field-rules.ts';
 import { LABEL_SELECTOR } from '../../../../api/schema/semantic-equality.ts';
 
 /** A workload with the given spec and a template. */
@@ -71,10 +71,6 @@ export function selectorErrors(selector: Wire<V1LabelSelector> | undefined, empt
   if (empty) errors.push(invalid('spec.selector', shownSelector(selector), emptyText));
   return errors;
 }
-
-/** Returns a map as an error shows it: sorted, or null if it is absent. */
-export const shownMap = <Value>(map: Readonly<Record<string, Value>> | undefined): Record<string, Value> | null =>
-  map === undefined ? null : Object.fromEntries(Object.entries(map).sort(([a], [b]) => (a < b ? -1 : 1)));
 
 /** Returns the selector as an error shows it: fields in the order of the type, labels sorted. */
 export const shownSelector = (selector: Wire<V1LabelSelector>): object | null => internalForm(LABEL_SELECTOR, selector);

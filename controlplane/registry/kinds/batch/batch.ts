@@ -15,8 +15,8 @@ import { fromLabelSelector, validateLabelSelector } from '../../../../api/meta/s
 import { cronJobColumns, jobColumns } from './columns.ts';
 import { specAndStatus, statusOnly } from '../../generic-strategy.ts';
 import { kindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
-import { invalid, nonNegative, required, immutable } from '../field-rules.ts';
-import { isSameGeneration, shownMap, shownSelector, templated } from '../apps/workload-rules.ts';
+import { immutable, invalid, nonNegative, required, shownMap } from '../field-rules.ts';
+import { isSameGeneration, shownSelector, templated } from '../apps/workload-rules.ts';
 import { LABEL_SELECTOR, POD_SPEC, POD_TEMPLATE } from '../../../../api/schema/semantic-equality.ts';
 import { scheduleErrors, timeZoneErrors } from './cron-schedule.ts';
 import { isIdle, ORPHANED_PODS } from './job-policies.ts';

@@ -13,7 +13,7 @@ import { internalForm } from '../../../../api/schema/internal-form.ts';
 import { volumeColumns } from '../storage/columns.ts';
 import { restore, statusOnly } from '../../generic-strategy.ts';
 import { kindRow, type Strategy, type StrategyContext, type UpdateStrategy } from '../../strategy.ts';
-import { dnsSubdomain, forbidden, immutable, invalid, notSupported, required } from '../field-rules.ts';
+import { dnsSubdomain, forbidden, immutable, invalid, notSupported, required, shownMap } from '../field-rules.ts';
 import { specDiff } from '../../../../api/schema/spec-diff.ts';
 import { equalAs } from '../../../../api/schema/semantic-equality.ts';
 import { VOLUME_SOURCES, volumeSourceErrors, type VolumeSpec } from './persistent-volume-sources.ts';
@@ -24,15 +24,12 @@ const RECLAIM_POLICIES = ['Delete', 'Recycle', 'Retain'];
 const FIXED = 'spec.persistentvolumesource is immutable after creation';
 const INLINE = 'may not be specified in the context of inline volumes';
 
-const sorted = (entries: readonly (readonly [string, string])[]): object =>
-  Object.fromEntries(entries.toSorted(([a], [b]) => (a < b ? -1 : 1)));
-
 function capacityErrors(capacity: Record<string, string> | undefined, at: string): FieldError[] {
   const entries = Object.entries(capacity ?? {});
   const errors: FieldError[] = [];
   if (entries.length === 0) errors.push(required(at));
   if (entries.length !== 1 || capacity?.['storage'] === undefined)
-    errors.push(notSupported(at, capacity === undefined ? null : sorted(entries), ['storage']));
+    errors.push(notSupported(at, shownMap(capacity), ['storage']));
   for (const [name, quantity] of entries) {
     if (parseQuantity(quantity).nano < 0n)
       errors.push(
