@@ -10,7 +10,7 @@ import { nameOf, type PodInfo } from './pod-info.ts';
 import type { PodWrites } from './pod-writes.ts';
 import type { Preemption } from './preemption.ts';
 
-export interface EvictionsOptions {
+interface EvictionsOptions {
   readonly logger: Logger;
   readonly recorder: EventRecorder;
   readonly writes: Pick<PodWrites, 'evict'>;
@@ -22,7 +22,7 @@ export interface EvictionsOptions {
 
 export class Evictions {
   readonly #options: EvictionsOptions;
-  /** Whether the pods with these UIDs, whose victims are being evicted, were held back meanwhile. */
+  /** The UIDs of the pods whose victims are being evicted. The value is whether the pod was held back meanwhile. */
   readonly #preempting = new Map<string, boolean>();
 
   constructor(options: EvictionsOptions) {

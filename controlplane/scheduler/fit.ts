@@ -88,15 +88,12 @@ export class Trials {
     this.#nominated = nominated;
   }
 
-  /** Returns the nodes to check, and the filter that excludes all others without a check. */
-  candidates(cluster: Cluster): {
-    readonly possible: readonly NodeInfo[];
-    readonly excluded?: { readonly name: string };
-  } {
+  /** Returns the nodes to check, and the name of the filter that excludes all others without a check. */
+  candidates(cluster: Cluster): { readonly possible: readonly NodeInfo[]; readonly excludedBy?: string } {
     for (const { name, filter } of this.#filters) {
       if (filter.onlyNodes === undefined) continue;
       const possible = [...filter.onlyNodes].flatMap((node) => cluster.node(node) ?? []);
-      return { possible, excluded: { name } };
+      return { possible, excludedBy: name };
     }
     return { possible: cluster.nodes };
   }
@@ -159,7 +156,7 @@ async function examine(trials: Trials, { cluster, slice, first, preferred }: Sea
   const nodes: NodeInfo[] = [];
   const rejections: NodeRejection[] = [];
   const rejectedBy = new Set<string>();
-  const { possible, excluded } = trials.candidates(cluster);
+  const { possible, excludedBy } = trials.candidates(cluster);
   const wanted = nodesToFind(possible.length);
   let examined = 0;
   while (examined < possible.length && nodes.length < wanted) {
@@ -174,10 +171,10 @@ async function examine(trials: Trials, { cluster, slice, first, preferred }: Sea
     }
     if (slice.isSpent) await slice.pause();
   }
-  if (excluded !== undefined && nodes.length === 0) {
-    rejectedBy.add(excluded.name);
+  if (excludedBy !== undefined && nodes.length === 0) {
+    rejectedBy.add(excludedBy);
     const among = new Set(possible);
-    const rejection = unresolvable(`node(s) didn't satisfy plugin(s) [${excluded.name}]`);
+    const rejection = unresolvable(`node(s) didn't satisfy plugin(s) [${excludedBy}]`);
     for (const node of cluster.nodes) if (!among.has(node)) rejections.push({ ...rejection, node });
   }
   return { nodes, rejections, rejectedBy, refusal: '', trials, examined };

@@ -30,7 +30,7 @@ export class PodInfo {
   readonly requests: PodRequests;
   readonly hostPorts: readonly HostPort[];
   readonly claimNames: readonly string[];
-  /** The disks of the pod that other pods can only share with it for reading, and whether it only reads them. */
+  /** The disks that pods share only if all of them only read. The value is whether this pod only reads the disk. */
   readonly disks: ReadonlyMap<string, boolean>;
   readonly requiredAffinity: readonly PodTerm[];
   readonly requiredAntiAffinity: readonly PodTerm[];
@@ -85,7 +85,7 @@ function claimNamesOf(pod: Pod): string[] {
   return names;
 }
 
-/** Most pods share it, because a pod is read at each of its changes. */
+/** Shared by all pods without such disks, because each change of a pod creates another `PodInfo`. */
 const NO_DISKS: ReadonlyMap<string, boolean> = new Map();
 
 function disksOf(pod: Pod): ReadonlyMap<string, boolean> {

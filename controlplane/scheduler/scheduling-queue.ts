@@ -310,9 +310,11 @@ function wakesAt({ place, backoffUntilMs, waitingSinceMs }: Queued): number {
 
 /** Pods whose backoff ends in the same second are tried by priority and age. */
 function endsBefore(a: EarlyTry, b: EarlyTry): boolean {
-  const [first, second] = [a, b].map(({ untilMs }) => Math.ceil(untilMs / 1000)) as [number, number];
+  const [first, second] = [secondOf(a), secondOf(b)];
   return first === second ? goesBefore(a.queued, b.queued) : first < second;
 }
+
+const secondOf = ({ untilMs }: EarlyTry): number => Math.ceil(untilMs / 1000);
 
 function goesBefore(a: Queued, b: Queued): boolean {
   return a.info.priority === b.info.priority ? a.order < b.order : a.info.priority > b.info.priority;
