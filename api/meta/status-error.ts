@@ -4,7 +4,7 @@
  * Named constructors build it with kube-apiserver's messages, and predicates recognize it by its `reason`. Any code can
  * throw it. The server's error handler alone turns it into a response, and the client rebuilds it from a response.
  */
-import { type FieldError } from './field-error.ts';
+import type { FieldError } from './field-error.ts';
 
 interface StatusCause {
   reason?: string;

@@ -1,5 +1,5 @@
 /** Parses the paths of fields in rules and selectable fields: `.a['b.c'].d`, and resolves them in a schema. */
-import { type JsonSchema } from './json-schema.ts';
+import type { JsonSchema } from './json-schema.ts';
 
 /** A field of a schema, or the reason why the path is invalid. */
 export type FieldPath =

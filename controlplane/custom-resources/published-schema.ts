@@ -7,7 +7,7 @@ import { jsonEqual } from '../../api/meta/json-equality.ts';
 import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
 import type { ResourceInfo } from '../../api/schema/schema.ts';
-import { type JsonSchema } from './json-schema.ts';
+import type { JsonSchema } from './json-schema.ts';
 
 interface PublishedSchema {
   readonly name: string;
