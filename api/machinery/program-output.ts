@@ -6,33 +6,35 @@ import { spawn } from 'node:child_process';
 import type { Clock, Timer } from './clock.ts';
 import { GatheredBytes } from './gathered-bytes.ts';
 
-export interface ProgramRun {
+interface ProgramRun {
   readonly command: string;
   readonly args: readonly string[];
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** What the program reads: this text, the input of this process, or nothing. */
+  /** The standard input: this text, that of this process, or nothing. */
   readonly input: { readonly text: string } | 'inherit' | 'ignore';
-  /** Whether its errors are printed, or returned. */
+  /** Whether the standard error goes to that of this process, or is returned. */
   readonly errors: 'inherit' | 'pipe';
   readonly largestOutputBytes: number;
   /** Without it, the program may take as long as it wants. */
   readonly timeoutMs?: number;
   readonly clock: Clock;
-  /** Begins the message of an error. */
+  /** The subject of the messages of errors: `<what> did not exit within 60 s`. */
   readonly what: string;
 }
 
 export interface ProgramExit {
-  /** `null` if a signal ended the program. */
+  /** `null` if a signal terminated the program. */
   readonly code: number | null;
   readonly signal: NodeJS.Signals | null;
   readonly output: string;
-  /** The end of its errors. */
+  /** The end of the standard error; empty if it is not returned. */
   readonly errors: string;
 }
 
 const LONGEST_ERRORS = 4096;
-/** How long the output of a program that has exited is read on. Afterwards another process has it open. */
+/**
+ * How long after the exit of the program its output is still read. If the output is still open then, another process holds it.
+ */
 const LINGER_MS = 5_000;
 
 /** Rejects if the program cannot be started, prints too much, or takes too long. It is killed then. */

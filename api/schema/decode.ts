@@ -311,9 +311,8 @@ class Walk {
 /** kube-apiserver stores these types as JSON, in which an empty list that is always serialized differs from null. */
 const STORED_AS_JSON = /^io\.k8s\.(?:apiextensions-apiserver|kube-aggregator)\./;
 
-/** Whether a decoded value other than null is kept. */
+/** Whether a decoded value, which is not null, is kept. `isJson`: whether the type is one of `STORED_AS_JSON`. */
 function keeps(field: Field, value: JsonValue, isJson: boolean): boolean {
-  if (value === null) return false;
   if (KEPT_EMPTY.has(field.name)) return true;
   // Stored objects have no empty lists and maps. They are null after decoding, and are serialized only if the type requires it.
   if (

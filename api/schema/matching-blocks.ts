@@ -4,7 +4,7 @@
  * Python's difflib and its port to Go, which kube-apiserver uses. `spec-diff.ts` calls this.
  */
 
-export interface Block {
+interface Block {
   /** The index of the first line in the old and in the new text. */
   readonly a: number;
   readonly b: number;
@@ -21,7 +21,7 @@ interface Area {
 /** A text of this many lines has popular lines, from which no run starts. */
 const LONG_TEXT = 200;
 
-/** The comparisons of one call. What remains then counts as different, so that large texts do not hold the process. */
+/** The maximum number of comparisons of one call. Lines after it count as different, so that no text holds the process. */
 const MAX_COMPARISONS = 4_000_000;
 
 /** Returns the blocks in order. Blocks that touch each other are one. */

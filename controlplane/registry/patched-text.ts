@@ -41,6 +41,7 @@ function visit(root: Map<string, Visited>, names: readonly string[]): void {
   }
 }
 
+/** Returns the result of a patch as JSON. `struct` is its type, and `visited` are the paths of the patch. */
 export function patchedText(value: JsonValue, struct: StructType, visited: Visited): string {
   return stringifyJson(shown(value, { kind: 'struct', struct }, visited));
 }

@@ -185,6 +185,7 @@ function patchOf(response: Record<string, unknown>, version: ReviewVersion, isMu
   if (type === 'JSONPatch') return bytes;
   // An empty patch of an unknown type changes nothing.
   if (bytes.toString().trim() === '[]') return undefined;
+  // As in kube-apiserver, a patch that cannot be decoded is reported before its type.
   operationsOf(bytes);
   throw invalidResponse(`webhook returned invalid response.patchType of ${quoteText(type)}`);
 }

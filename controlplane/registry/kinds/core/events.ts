@@ -62,7 +62,7 @@ const conversion: Conversion = {
   },
 };
 
-/** The lifetime is that of the options. */
+/** Returns the row of events, which `events.k8s.io` serves too. They expire after `eventTtlMs`. */
 export function eventKinds(options: KindOptions): KindRow[] {
   const events: Strategy<Event> = {
     metadataChecks: ['update'],
