@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { readFile, stat, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -127,30 +127,26 @@ test('metrics: text of counters, gauges and histograms with labels', () => {
 
 test('kubeconfig: what is written is readable by its owner only, and read back; errors name the file and the remedy', async () => {
   const directory = temporaryFolder();
-  try {
-    const path = join(directory, 'deep', 'config');
-    const pem = '-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n';
-    await writeKubeconfig(
-      path,
-      newKubeconfig({ cluster: 'c', server: 'https://h:1', ca: pem, user: 'u', credentials: { token: 't' } }),
-    );
-    assert.equal((await stat(path)).mode & 0o777, 0o600);
-    const access = await serverAccess(await loadKubeconfig(path), { clock: systemClock });
-    assert.equal(access.server, 'https://h:1');
-    assert.equal(access.ca, pem);
-    assert.deepEqual(await access.credentials.current(), { authorization: 'Bearer t' });
-    const other = join(directory, 'other');
-    await writeFile(other, 'current-context: x\ncontexts:\n- name: x\n  context: {cluster: c, user: nobody}\n');
-    const merged = await loadKubeconfig(undefined, { KUBECONFIG: `${other}:${join(directory, 'missing')}:${path}` });
-    await assert.rejects(serverAccess(merged, { clock: systemClock }), /has no user "nobody", which context "x" names/);
-    await assert.rejects(
-      loadKubeconfig(join(directory, 'none')),
-      /none does not exist; name another with --kubeconfig or KUBECONFIG/,
-    );
-    assert.match(await readFile(path, 'utf8'), /^apiVersion: v1/);
-  } finally {
-    await rm(directory, { recursive: true });
-  }
+  const path = join(directory, 'deep', 'config');
+  const pem = '-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n';
+  await writeKubeconfig(
+    path,
+    newKubeconfig({ cluster: 'c', server: 'https://h:1', ca: pem, user: 'u', credentials: { token: 't' } }),
+  );
+  assert.equal((await stat(path)).mode & 0o777, 0o600);
+  const access = await serverAccess(await loadKubeconfig(path), { clock: systemClock });
+  assert.equal(access.server, 'https://h:1');
+  assert.equal(access.ca, pem);
+  assert.deepEqual(await access.credentials.current(), { authorization: 'Bearer t' });
+  const other = join(directory, 'other');
+  await writeFile(other, 'current-context: x\ncontexts:\n- name: x\n  context: {cluster: c, user: nobody}\n');
+  const merged = await loadKubeconfig(undefined, { KUBECONFIG: `${other}:${join(directory, 'missing')}:${path}` });
+  await assert.rejects(serverAccess(merged, { clock: systemClock }), /has no user "nobody", which context "x" names/);
+  await assert.rejects(
+    loadKubeconfig(join(directory, 'none')),
+    /none does not exist; name another with --kubeconfig or KUBECONFIG/,
+  );
+  assert.match(await readFile(path, 'utf8'), /^apiVersion: v1/);
 });
 
 test('exec plugin: gets the cluster, runs once until the server refuses, and its errors are reported', async () => {

@@ -1,20 +1,16 @@
 import assert from 'node:assert/strict';
-import { it, type TestContext } from 'node:test';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { it } from 'node:test';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type ProgramExit, programOutput } from '../../../../api/machinery/program-output.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 import { until } from '../../../until.ts';
 
-/** Runs a script, which may write the ids of its processes to `$PIDS`. They are killed after the test. */
-function start(t: TestContext, script: string, { input = 'ignore' as 'ignore' | { text: string } } = {}) {
-  const directory = mkdtempSync(join(tmpdir(), 'program-output-'));
-  const file = join(directory, 'pids');
+/** Runs a script, which may write the ids of its processes to `$PIDS`. */
+function start(script: string, { input = 'ignore' as 'ignore' | { text: string } } = {}) {
+  const file = join(temporaryFolder(), 'pids');
   const pids = (): number[] => readFileSync(file, 'utf8').trim().split('\n').map(Number);
-  t.after(() => {
-    rmSync(directory, { recursive: true, force: true });
-  });
   const clock = new FakeClock();
   const running: Promise<ProgramExit> = programOutput({
     ...{ command: 'sh', args: ['-c', script], env: { ...process.env, PIDS: file }, input, errors: 'pipe' },
@@ -32,14 +28,14 @@ const isAlive = (pid: number): boolean => {
   }
 };
 
-it('a program that prints without an end, and does not care for signals to terminate, is killed', async (t) => {
-  const { running, pids } = start(t, `trap '' TERM; echo $$ > $PIDS; while :; do echo more; done`);
+it('a program that prints without an end, and does not care for signals to terminate, is killed', async () => {
+  const { running, pids } = start(`trap '' TERM; echo $$ > $PIDS; while :; do echo more; done`);
   await assert.rejects(running, /^Error: the program printed more than 1048576 bytes$/);
   await until('its end', () => !isAlive(pids()[0] ?? 0));
 });
 
 it('a program that does not exit is killed, and not waited for though another process has its output open', async (t) => {
-  const { clock, running, pids } = start(t, 'sleep 300 & printf "%s\\n" $$ $! > $PIDS.new; mv $PIDS.new $PIDS; wait');
+  const { clock, running, pids } = start('sleep 300 & printf "%s\\n" $$ $! > $PIDS.new; mv $PIDS.new $PIDS; wait');
   const [own = 0, other = 0] = await until('its processes', () => pids());
   t.after(() => process.kill(other));
   const rejected = assert.rejects(running, /^Error: the program did not exit within 60 s$/);
@@ -49,7 +45,7 @@ it('a program that does not exit is killed, and not waited for though another pr
 });
 
 it('what a program has printed counts when it has exited, though another process has its output open', async (t) => {
-  const { clock, running, pids } = start(t, 'sleep 300 & echo $! > $PIDS; echo answer');
+  const { clock, running, pids } = start('sleep 300 & echo $! > $PIDS; echo answer');
   await until('its exit', () => clock.pendingTimers === 2);
   const [other = 0] = pids();
   t.after(() => process.kill(other));
@@ -57,13 +53,13 @@ it('what a program has printed counts when it has exited, though another process
   assert.deepEqual(await running, { code: 0, signal: null, output: 'answer\n', errors: '' });
 });
 
-it('input, output, errors and exit code are passed on, and characters that arrive in parts are put together', async (t) => {
+it('input, output, errors and exit code are passed on, and characters that arrive in parts are put together', async () => {
   const text = `a${'é'.repeat(200_000)}`;
-  const { running } = start(t, 'cat; echo no >&2; exit 3', { input: { text } });
+  const { running } = start('cat; echo no >&2; exit 3', { input: { text } });
   assert.deepEqual(await running, { code: 3, signal: null, output: text, errors: 'no\n' });
 });
 
-it('a program that reads nothing of a long input is no error', async (t) => {
-  const { running } = start(t, 'exec <&-; echo done', { input: { text: 'x'.repeat(1 << 20) } });
+it('a program that reads nothing of a long input is no error', async () => {
+  const { running } = start('exec <&-; echo done', { input: { text: 'x'.repeat(1 << 20) } });
   assert.equal((await running).output, 'done\n');
 });

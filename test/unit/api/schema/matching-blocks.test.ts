@@ -21,9 +21,10 @@ describe('matching blocks', () => {
     assert.deepEqual(matchingBlocks(['y', 'x'], [...popular, 'a']), []);
     assert.deepEqual(matchingBlocks(['k', 'x'], ['k', ...popular]), [{ a: 0, b: 0, size: 2 }]);
   });
-  it('end when there are too many comparisons', () => {
-    const many = Array.from({ length: 199 }, () => 'x');
-    const long = Array.from({ length: 40_000 }, () => 'x');
-    assert.ok(matchingBlocks(long, many).length < 400);
+  it('are not searched in what remains after four million comparisons', () => {
+    const equal = (count: number): string[] => Array.from({ length: count }, () => 'x');
+    const longest = (count: number) => matchingBlocks([...equal(count), 'end'], [...equal(198), 'end']);
+    assert.deepEqual(longest(20_000), [{ a: 19_802, b: 0, size: 199 }]);
+    assert.deepEqual(longest(30_000), [{ a: 0, b: 0, size: 198 }]);
   });
 });

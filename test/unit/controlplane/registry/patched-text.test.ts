@@ -27,7 +27,18 @@ describe('the result of a patch', () => {
       /"metadata":\{"managedFields":\[\{"apiVersion":"apps\/v1","manager":"m"\}\],"name":"d"/,
     );
   });
-  it('has an unvisited whole in the order of the Go type', () => {
-    assert.match(patchedText(object, struct, new Map()), /^\{"apiVersion":"apps\/v1","kind"/);
+  it('has the kind of an embedded object first, as its Go type has', () => {
+    const set = loadSchema().kind('apps', 'v1', 'StatefulSet');
+    assert.ok(set !== undefined);
+    const claim = { apiVersion: 'v1', metadata: { name: 'c' }, kind: 'PersistentVolumeClaim' };
+    assert.equal(
+      patchedText({ spec: { volumeClaimTemplates: [claim] } }, set, visitedByMerge({ spec: { replicas: 1 } })),
+      '{"spec":{"volumeClaimTemplates":[{"kind":"PersistentVolumeClaim","apiVersion":"v1","metadata":{"name":"c"}}]}}',
+    );
+  });
+  it('is sorted on paths of operations whose names are escaped', () => {
+    const named = { metadata: { name: 'd', labels: { 'b/c': 'x', a: 'y' } } };
+    const visited = visitedByOperations([{ op: 'add', path: '/metadata/labels/b~1c', value: 'x' }]);
+    assert.equal(patchedText(named, struct, visited), '{"metadata":{"labels":{"a":"y","b/c":"x"},"name":"d"}}');
   });
 });
