@@ -10,6 +10,7 @@ import {
   required,
   unsupportedValue,
 } from '../../api/meta/field-error.ts';
+import { isJsonObject } from '../../api/meta/json-object.ts';
 import { fieldPathError } from './field-path.ts';
 import { itemsOf, type JsonSchema } from './json-schema.ts';
 
@@ -39,9 +40,9 @@ export interface Place {
 
 /** Empty maps of these keywords count as absent. Those of `dependencies` do not. */
 function isEmptyMap(name: string, schema: JsonSchema): boolean {
-  const value: unknown = Object.entries(schema).find(([key]) => key === name)?.[1];
-  const isMap = name === 'patternProperties' || name === 'definitions';
-  return isMap && typeof value === 'object' && value !== null && Object.keys(value).length === 0;
+  if (name !== 'patternProperties' && name !== 'definitions') return false;
+  const value = (schema as Readonly<Record<string, unknown>>)[name];
+  return isJsonObject(value) && Object.keys(value).length === 0;
 }
 
 /** The errors are in kube-apiserver's order. */
