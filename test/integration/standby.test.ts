@@ -361,12 +361,14 @@ describe('a warm standby', { timeout: 300_000 }, () => {
   it('gives up a database that nobody could stop only by a command, which names what is only there', async () => {
     const load = new Load(first.api, 'unfinished');
     await until('load', () => load.writes > 300);
-    process.kill(second.pid, 'SIGSTOP');
+    // A standby that was only stopped would still read what its socket had received.
+    await second.end('SIGKILL');
     const { writes } = load;
     await until('more load', () => load.writes > writes + 20);
     await first.end('SIGKILL');
-    process.kill(second.pid, 'SIGCONT');
     await load.stop();
+    second.launch('--standby-of', first.url);
+    await until('the standby', () => second.report().catch(() => undefined));
     assert.equal(orchlet('promote', '--force', '--data-dir', second.directory).status, 0);
     await second.ready();
     const named = orchlet('demote', second.url, '--data-dir', first.directory);
