@@ -9,7 +9,7 @@ import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
 import { SerialQueue } from '../../../api/machinery/serial-queue.ts';
 import type { Family } from './addresses.ts';
-import type { ServicePort } from './service-ports.ts';
+import type { Endpoint, ServicePort } from './service-ports.ts';
 import type { PortChange } from './service-table.ts';
 
 /** Runs the tool with these arguments. */
@@ -29,26 +29,38 @@ export function outdatedConnections(family: Family, changes: readonly PortChange
     deletions.set(args.join(' '), args);
   };
   for (const { before, after } of changes) {
+    const earlier = new Map(before.filter(isUdp).map((port) => [port.id, port]));
     const now = new Map(after.filter(isUdp).map((port) => [port.id, port]));
-    for (const previous of before.filter(isUdp)) {
-      const current = now.get(previous.id);
-      const left = new Set(current === undefined ? [] : addressesOf(current));
-      for (const address of addressesOf(previous))
-        if (!left.has(address)) for (const match of destinationsOf(previous)) remove(...match, '--dst-nat', address);
-      if (current !== undefined && addressesOf(previous).size === 0 && left.size > 0)
-        for (const match of destinationsOf(current)) remove(...match);
+    for (const previous of earlier.values()) {
+      const left = endpointsOf(now.get(previous.id));
+      for (const [name, { ip, port }] of endpointsOf(previous))
+        if (!left.has(name))
+          for (const match of destinationsOf(previous))
+            remove(...match, '--dst-nat', ip, '--reply-port-src', `${port}`);
     }
-    const known = new Set(before.map(({ id }) => id));
-    // Clients may have sent to a node port or an address before the service had it.
-    for (const port of now.values())
-      if (!known.has(port.id) && addressesOf(port).size > 0) for (const match of destinationsOf(port)) remove(...match);
+    // Clients may have sent to a node port or an address before the service had it, or an endpoint.
+    for (const port of now.values()) {
+      if (endpointsOf(port).size === 0) continue;
+      const translated = translatedDestinations(earlier.get(port.id));
+      for (const match of destinationsOf(port)) if (!translated.has(match.join(' '))) remove(...match);
+    }
   }
   return [...deletions.values()];
 }
 
 const isUdp = ({ protocol }: ServicePort): boolean => protocol === 'UDP';
-const addressesOf = ({ internal, external, cluster }: ServicePort): Set<string> =>
-  new Set([...internal, ...external, ...cluster].map(({ ip }) => ip));
+
+/** Returns the endpoints of a port by address and port. */
+function endpointsOf(port: ServicePort | undefined): Map<string, Endpoint> {
+  const all = port === undefined ? [] : [...port.internal, ...port.external, ...port.cluster];
+  return new Map(all.map((endpoint) => [`${endpoint.ip} ${endpoint.port}`, endpoint]));
+}
+
+/** Returns the destinations, as `destinationsOf` writes them, whose datagrams went to an endpoint. */
+function translatedDestinations(port: ServicePort | undefined): Set<string> {
+  if (port === undefined || endpointsOf(port).size === 0) return new Set();
+  return new Set(destinationsOf(port).map((match) => match.join(' ')));
+}
 
 function destinationsOf({ clusterIp, externalIps, loadBalancerIps, port, nodePort }: ServicePort): string[][] {
   const addresses = [clusterIp, ...externalIps, ...loadBalancerIps];

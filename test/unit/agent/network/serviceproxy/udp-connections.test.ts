@@ -17,9 +17,9 @@ const texts = (before: ReturnType<typeof dns>[], after: ReturnType<typeof dns>[]
 describe('outdated UDP connections', () => {
   it('are those of a service to an endpoint that it has no longer', () => {
     assert.deepEqual(texts([dns(one, two)], [dns(one)]), [
-      '-D -f ipv4 -p udp --orig-dst 10.96.0.7 --orig-port-dst 53 --dst-nat 10.0.0.2',
-      '-D -f ipv4 -p udp --orig-dst 203.0.113.1 --orig-port-dst 53 --dst-nat 10.0.0.2',
-      '-D -f ipv4 -p udp --orig-port-dst 30053 --dst-nat 10.0.0.2',
+      '-D -f ipv4 -p udp --orig-dst 10.96.0.7 --orig-port-dst 53 --dst-nat 10.0.0.2 --reply-port-src 53',
+      '-D -f ipv4 -p udp --orig-dst 203.0.113.1 --orig-port-dst 53 --dst-nat 10.0.0.2 --reply-port-src 53',
+      '-D -f ipv4 -p udp --orig-port-dst 30053 --dst-nat 10.0.0.2 --reply-port-src 53',
     ]);
     assert.equal(texts([dns(one)], []).length, 3);
   });
@@ -31,6 +31,18 @@ describe('outdated UDP connections', () => {
       '-D -f ipv4 -p udp --orig-port-dst 30053',
     ]);
     assert.equal(texts([], [dns(one)]).length, 3);
+  });
+
+  it('are those to the former port of an endpoint, when the target port of the service changes', () => {
+    assert.deepEqual(texts([dns(one)], [dns({ ip: one.ip, port: 5353 })]), [
+      '-D -f ipv4 -p udp --orig-dst 10.96.0.7 --orig-port-dst 53 --dst-nat 10.0.0.1 --reply-port-src 53',
+      '-D -f ipv4 -p udp --orig-dst 203.0.113.1 --orig-port-dst 53 --dst-nat 10.0.0.1 --reply-port-src 53',
+      '-D -f ipv4 -p udp --orig-port-dst 30053 --dst-nat 10.0.0.1 --reply-port-src 53',
+    ]);
+  });
+
+  it('are all connections to a node port that a service with endpoints gets', () => {
+    assert.deepEqual(texts([{ ...dns(one), nodePort: 0 }], [dns(one)]), ['-D -f ipv4 -p udp --orig-port-dst 30053']);
   });
 
   it('are none for more endpoints, and none of TCP', () => {
