@@ -40,6 +40,17 @@ interface WritePath {
   readonly endpoint: Endpoint;
 }
 
+/** A request that writes one object. */
+interface WriteRequest {
+  readonly path: WritePath;
+  readonly context: RequestContext;
+  /** Empty for a resource without namespaces. */
+  readonly namespace: string;
+  /** The name in the path. Empty for a create. */
+  readonly name: string;
+  readonly options: WriteOptions;
+}
+
 /** Serves a resource that cannot be written. */
 export function createReadingRest(version: ReadVersion): Rest {
   return { info: version.info, subresource: undefined, ...readVerbs(version, new VersionCodec(version)) };
@@ -57,15 +68,18 @@ export function createResourceRest(version: ServedVersion): Rest {
     subresource: undefined,
     ...readVerbs(version, codec),
     ...(verbs.has('create')
-      ? { create: (context, namespace, _name, body, options) => create(path, context, namespace, body, options) }
+      ? {
+          create: (context, namespace, _name, body, options) =>
+            create({ path, context, namespace, name: '', options }, body),
+        }
       : {}),
     ...writeVerbs(path, verbs),
     ...(verbs.has('delete')
       ? {
           delete: async (context, namespace, name, options) => {
-            const target = { endpoint, namespace, name, optionsObject: deleteOptionsObject(options) };
+            const target = { endpoint, namespace, name, options, optionsObject: deleteOptionsObject(options) };
             warnOfDependents(version, context, options);
-            const deleted = await deleteEntry(store, context, target, options);
+            const deleted = await deleteEntry(store, context, target);
             if (deleted.state === 'marked') return { state: 'marked', entry: await codec.later(deleted.entry) };
             return { ...deleted, entry: deleted.entry === undefined ? undefined : await codec.later(deleted.entry) };
           },
@@ -74,14 +88,14 @@ export function createResourceRest(version: ServedVersion): Rest {
     ...(verbs.has('deletecollection')
       ? {
           deleteCollection: async (context, namespace, list, options) => {
-            const target = { endpoint, namespace, optionsObject: deleteOptionsObject(options) };
+            const target = { endpoint, namespace, options, optionsObject: deleteOptionsObject(options) };
             warnOfDependents(version, context, options);
             const page = (one: ListOptions): Promise<ListResult> | ListResult =>
               listEntries(store, context, { namespace }, one);
             const isSelected = codec.matcher(list) !== undefined;
             // Without such selectors, the deletion does not depend on the conversion webhook.
             const found = isSelected ? await codec.selected(list, page) : await page(codec.selecting(list));
-            await deleteCollection(store, context, target, found, options);
+            await deleteCollection(store, context, target, found);
             return isSelected ? found : await codec.list(found);
           },
         }
@@ -112,7 +126,9 @@ function readVerbs(version: ReadVersion, codec: VersionCodec): Pick<Rest, 'get' 
             const matches = codec.matcher(options);
             const client = matches === undefined ? sink : matchingSink(sink, matches);
             const stored = matches === undefined ? codec.selecting(options) : storedSelectors(options);
-            return codec.watch(client, (converted) => watchEntries(store, context, namespace, stored, converted));
+            return codec.watch(client, (converted) =>
+              watchEntries(store, context, { ...stored, namespace }, converted),
+            );
           },
         }
       : {}),
@@ -153,25 +169,20 @@ function writeVerbs(path: WritePath, verbs: ReadonlySet<string>): Pick<Rest, 'up
     ...(verbs.has('update')
       ? {
           update: (context, namespace, name, body, options) =>
-            update(path, context, { namespace, name }, body, options),
+            update({ path, context, namespace, name, options }, body),
         }
       : {}),
     ...(verbs.has('patch')
       ? {
           patch: (context, namespace, name, patch, options) =>
-            applyPatch(path, context, { namespace, name }, patch, options),
+            applyPatch({ path, context, namespace, name, options }, patch),
         }
       : {}),
   } as Pick<Rest, 'update' | 'patch'>;
 }
 
-async function create(
-  path: WritePath,
-  context: RequestContext,
-  namespace: string,
-  body: Body,
-  options: WriteOptions,
-): Promise<Entry> {
+async function create(request: WriteRequest, body: Body): Promise<Entry> {
+  const { path, context, namespace, name, options } = request;
   const { version, endpoint, codec } = path;
   const object = await inTurnsIf(
     context.isLarge,
@@ -182,12 +193,12 @@ async function create(
   dropRepeatedOwners(object, context, false);
   if (context.isLarge === true) await nextTurn();
   const manage = context.isLarge === true ? 'updateInTurns' : 'update';
-  const managed = await version.fieldManagement[manage](undefined, object, managedWrite(path, context));
+  const managed = await version.fieldManagement[manage](undefined, object, managedWrite(request));
   if (context.isLarge === true) await nextTurn();
   const target = {
     endpoint,
     namespace,
-    name: '',
+    name,
     options,
     optionsObject: writeOptionsObject('CreateOptions', options),
   };
@@ -197,18 +208,8 @@ async function create(
 /** The endpoints whose PUT creates a missing object, if the strategy allows it. */
 const CREATING: ReadonlySet<string> = new Set(['', 'status']);
 
-interface Target {
-  readonly namespace: string;
-  readonly name: string;
-}
-
-async function update(
-  path: WritePath,
-  context: RequestContext,
-  target: Target,
-  body: Body,
-  options: WriteOptions,
-): Promise<Written> {
+async function update(request: WriteRequest, body: Body): Promise<Written> {
+  const { path, context, options } = request;
   const { version, codec } = path;
   const { strategy } = version.store;
   const decode = async (): Promise<KubeObject> => {
@@ -216,8 +217,8 @@ async function update(
       context.isLarge,
       version.decoder.decodeBody(context, body, version.expected, options.fieldValidation),
     );
-    matchNamespace(object, version.info, target.namespace);
-    matchName(object, target.name);
+    matchNamespace(object, version.info, request.namespace);
+    matchName(object, request.name);
     dropRepeatedOwners(object, context, false);
     return object;
   };
@@ -225,40 +226,35 @@ async function update(
   const { uid } = first.metadata;
   const change: Change = {
     creates: CREATING.has(path.endpoint.subresource) && strategy.allowCreateOnUpdate === true,
-    authorizeCreate: () => authorizeCreate(path, context, target),
+    authorizeCreate: () => authorizeCreate(request),
     async compute(current, { isLarge }) {
       const object = first ?? (await decode());
       first = undefined;
       if (context.isLarge === true) await nextTurn();
       const live = current === undefined ? undefined : await codec.live(current);
       const manage = isLarge ? 'updateInTurns' : 'update';
-      return await codec.toStored(await version.fieldManagement[manage](live, object, managedWrite(path, context)));
+      return await codec.toStored(await version.fieldManagement[manage](live, object, managedWrite(request)));
     },
     ...(uid === undefined || uid === '' ? {} : { uid }),
   };
-  return await writeChange(path, context, target, change, writeOptionsObject('UpdateOptions', options), options);
+  return await writeChange(request, writeOptionsObject('UpdateOptions', options), change);
 }
 
-async function applyPatch(
-  path: WritePath,
-  context: RequestContext,
-  target: Target,
-  patch: Patch,
-  options: WriteOptions,
-): Promise<Written> {
+async function applyPatch(request: WriteRequest, patch: Patch): Promise<Written> {
+  const { path, context, namespace, name, options } = request;
   const { version, codec } = path;
   const { expected, decoder, fieldManagement } = version;
   const apply = patch.type === 'apply';
   const change: Change = {
     creates: apply && path.endpoint.subresource === '',
-    authorizeCreate: () => authorizeCreate(path, context, target),
+    authorizeCreate: () => authorizeCreate(request),
     async compute(current, { isLarge }) {
       const live = current === undefined ? undefined : await codec.live(current);
       let object: KubeObject;
       if (patch.type === 'apply') {
         object = await fieldManagement[isLarge ? 'applyInTurns' : 'apply'](live, patch, {
-          ...managedWrite(path, context),
-          target,
+          ...managedWrite(request),
+          target: { namespace, name },
           validation: options.fieldValidation,
           warn: (text) => context.warn(text),
         });
@@ -267,34 +263,30 @@ async function applyPatch(
         if (isLarge) await nextTurn();
         object = await inTurnsIf(isLarge, decoder.decodePatched(context, patched, expected, options.fieldValidation));
       }
-      matchName(object, target.name);
-      matchNamespace(object, version.info, target.namespace);
+      matchName(object, name);
+      matchNamespace(object, version.info, namespace);
       dropRepeatedOwners(object, context, false);
       if (isLarge) await nextTurn();
       const manage = isLarge ? 'updateInTurns' : 'update';
-      if (!apply) object = await fieldManagement[manage](live, object, managedWrite(path, context));
+      if (!apply) object = await fieldManagement[manage](live, object, managedWrite(request));
       return await codec.toStored(object);
     },
   };
-  return await writeChange(path, context, target, change, writeOptionsObject('PatchOptions', options), options);
+  return await writeChange(request, writeOptionsObject('PatchOptions', options), change);
 }
 
 async function writeChange(
-  path: WritePath,
-  context: RequestContext,
-  target: Target,
-  change: Change,
+  { path, context, namespace, name, options }: WriteRequest,
   optionsObject: Record<string, unknown>,
-  options: WriteOptions,
+  change: Change,
 ): Promise<Written> {
-  const writeTarget: WriteTarget = { endpoint: path.endpoint, ...target, options, optionsObject };
-  const written = await changeEntry(path.version.store, context, writeTarget, change);
+  const target: WriteTarget = { endpoint: path.endpoint, namespace, name, options, optionsObject };
+  const written = await changeEntry(path.version.store, context, target, change);
   return { entry: await path.codec.later(written.entry), created: written.created };
 }
 
-async function authorizeCreate(path: WritePath, context: RequestContext, target: Target): Promise<void> {
+async function authorizeCreate({ path, context, namespace, name }: WriteRequest): Promise<void> {
   const { info } = path.version;
-  const { namespace, name } = target;
   if (await context.may('create', { group: info.group, resource: info.resource, namespace, name })) return;
   const where = namespace === '' ? 'at the cluster scope' : `in the namespace ${quoteText(namespace)}`;
   const who = quoteText(context.user.name);
@@ -302,7 +294,7 @@ async function authorizeCreate(path: WritePath, context: RequestContext, target:
   throw newForbidden(subjectOf({ info }), name, `User ${who} ${what}`);
 }
 
-function managedWrite(path: WritePath, context: RequestContext): ManagedWrite {
+function managedWrite({ path, context }: WriteRequest): ManagedWrite {
   return {
     manager: context.fieldManager,
     apiVersion: apiVersionOf(path.version.info),

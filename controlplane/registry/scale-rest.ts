@@ -59,8 +59,7 @@ class ScaleWrites {
   /** Writes the workload, while admission gets the Scale. Returns the entry of the workload. */
   async write(
     context: RequestContext,
-    target: Target,
-    options: WriteOptions,
+    { namespace, name, options }: Target & { readonly options: WriteOptions },
     kind: 'UpdateOptions' | 'PatchOptions',
     change: Pick<Change, 'compute' | 'uid'>,
   ): Promise<Entry> {
@@ -68,7 +67,7 @@ class ScaleWrites {
     const written = await changeEntry(
       this.#version.store,
       context,
-      { endpoint: this.#endpoint, ...target, options, optionsObject, admissionView: this.#admissionView },
+      { endpoint: this.#endpoint, namespace, name, options, optionsObject, admissionView: this.#admissionView },
       { creates: false, ...change },
     );
     return written.entry;
@@ -184,7 +183,7 @@ export function createScaleRest(
       const target = { namespace, name };
       const scale = writes.decode(context, target, body, options);
       const { uid = '' } = scale.metadata;
-      const entry = await writes.write(context, target, options, 'UpdateOptions', {
+      const entry = await writes.write(context, { ...target, options }, 'UpdateOptions', {
         compute: writes.rescale(context, () => scale),
         ...(uid === '' ? {} : { uid }),
       });
@@ -199,7 +198,7 @@ export function createScaleRest(
               const patched = patchObject(current, patch, writes.expected);
               return atOnce(decoder.decodePatched(context, patched, writes.expected, options.fieldValidation)) as Scale;
             });
-      const entry = await writes.write(context, target, options, 'PatchOptions', { compute });
+      const entry = await writes.write(context, { ...target, options }, 'PatchOptions', { compute });
       return { entry: view(entry), created: false };
     },
   };

@@ -30,10 +30,13 @@ const COLLECTION_WORKERS = 16;
 /** On etcd, which orders parallel writes by chance: the default of kube-apiserver's `--delete-collection-workers`. */
 const SHARED_COLLECTION_WORKERS = 1;
 
+/** The object that is deleted, through which endpoint, and how. */
 interface DeleteTarget {
   readonly endpoint: Endpoint;
   readonly namespace: string;
   readonly name: string;
+  readonly options: DeleteOptions;
+  /** The options for admission. */
   readonly optionsObject: Record<string, unknown>;
   /** Whether the object is deleted as part of a collection. Admission then gets no name, because the request has none. */
   readonly isOfCollection?: boolean;
@@ -41,19 +44,22 @@ interface DeleteTarget {
   readonly isAdmitted?: boolean;
 }
 
+/** A deletion of one request: the store of the resource, the request, and what it deletes. */
+interface Deletion {
+  readonly store: Store;
+  readonly context: RequestContext;
+  readonly target: DeleteTarget;
+}
+
 /** Rejects with 404 if the object does not exist, and with 409 if a precondition fails. */
-export async function deleteEntry(
-  store: Store,
-  context: RequestContext,
-  target: DeleteTarget,
-  options: DeleteOptions,
-): Promise<Deleted> {
+export async function deleteEntry(store: Store, context: RequestContext, target: DeleteTarget): Promise<Deleted> {
+  const deletion: Deletion = { store, context, target };
   let entry = currentEntry(store, target.namespace, target.name);
   let marked = false;
   for (;;) {
     context.signal.throwIfAborted();
     try {
-      const step = await deleteStep(store, context, target, options, entry, marked);
+      const step = await deleteStep(deletion, entry, marked);
       if ('again' in step) {
         entry = step.again;
         marked = true;
@@ -70,13 +76,7 @@ export async function deleteEntry(
 }
 
 /** Runs the mutating and then the validating plugins, which both see the object. There is none to see before it was found. */
-async function admitDelete(
-  store: Store,
-  context: RequestContext,
-  target: DeleteTarget,
-  options: DeleteOptions,
-  old: KubeObject,
-): Promise<void> {
+async function admitDelete({ store, context, target }: Deletion, old: KubeObject): Promise<void> {
   if (target.isAdmitted === true) return;
   const attributes = admissionAttributes(context, {
     operation: 'DELETE',
@@ -86,7 +86,7 @@ async function admitDelete(
     object: undefined,
     oldObject: old,
     options: target.optionsObject,
-    dryRun: options.dryRun,
+    dryRun: target.options.dryRun,
   });
   await store.admission.admit(attributes, context.signal);
   await store.admission.validate(attributes, context.signal);
@@ -94,27 +94,23 @@ async function admitDelete(
 
 type Step = Deleted | { readonly again: CacheEntry };
 
-async function deleteStep(
-  store: Store,
-  context: RequestContext,
-  target: DeleteTarget,
-  options: DeleteOptions,
-  entry: CacheEntry,
-  marked: boolean,
-): Promise<Step> {
+/** `marked` is true once this deletion has marked the object as terminating. What is left is to remove it. */
+async function deleteStep(deletion: Deletion, entry: CacheEntry, marked: boolean): Promise<Step> {
+  const { store, context, target } = deletion;
+  const { options } = target;
   const { strategy } = store;
   // The precondition names the version before the mark.
   checkPreconditions(store, entry.object, options, { withVersion: !marked });
-  if (marked) return await removeNow(store, context, target, options, entry);
-  strategy.checkDelete?.(entry.object, strategyContext(store, context, target.namespace, options.dryRun));
+  if (marked) return await removeNow(deletion, entry);
+  strategy.checkDelete?.(entry.object, strategyContext(store, context, { ...target, dryRun: options.dryRun }));
   if (strategy.markTerminating !== undefined) {
-    const step = await markFirst(store, context, target, options, entry);
+    const step = await markFirst(deletion, entry);
     if (step !== undefined) return step;
   }
   const plan = planDeletion(store, entry.object, options);
   if (plan.kind === 'pending') return { state: 'marked', entry };
-  if (plan.kind === 'now') return await removeNow(store, context, target, options, entry);
-  await admitDelete(store, context, target, options, entry.object);
+  if (plan.kind === 'now') return await removeNow(deletion, entry);
+  await admitDelete(deletion, entry.object);
   const written = await write(store, entry, plan.object, options.dryRun);
   if (plan.stays) return { state: 'marked', entry: written.entry };
   return written.stored === undefined ? gone(store, written.entry) : { again: written.stored };
@@ -133,16 +129,12 @@ async function write(
 }
 
 /** Kinds with a phase for termination (namespaces) are marked first, and a later DELETE removes them. */
-async function markFirst(
-  store: Store,
-  context: RequestContext,
-  target: DeleteTarget,
-  options: DeleteOptions,
-  entry: CacheEntry,
-): Promise<Deleted | undefined> {
+async function markFirst(deletion: Deletion, entry: CacheEntry): Promise<Deleted | undefined> {
+  const { store } = deletion;
+  const { options } = deletion.target;
   const { strategy } = store;
   if (entry.object.metadata.deletionTimestamp === undefined) {
-    await admitDelete(store, context, target, options, entry.object);
+    await admitDelete(deletion, entry.object);
     const object = cloneJson(entry.object);
     object.metadata.deletionTimestamp = formatTime(store.clock.now());
     strategy.markTerminating?.(object);
@@ -153,15 +145,10 @@ async function markFirst(
   return (strategy.remainingFinalizers?.(entry.object) ?? 0) > 0 ? { state: 'marked', entry } : undefined;
 }
 
-async function removeNow(
-  store: Store,
-  context: RequestContext,
-  target: DeleteTarget,
-  options: DeleteOptions,
-  entry: CacheEntry,
-): Promise<Deleted> {
-  await admitDelete(store, context, target, options, entry.object);
-  if (options.dryRun) return gone(store, entry);
+async function removeNow(deletion: Deletion, entry: CacheEntry): Promise<Deleted> {
+  const { store } = deletion;
+  await admitDelete(deletion, entry.object);
+  if (deletion.target.options.dryRun) return gone(store, entry);
   const revision = await inTransaction(store, { object: undefined, old: entry.object }, (transactionWrites) =>
     store.storage.delete(entry.key, entry.revision, transactionWrites),
   );
@@ -175,7 +162,6 @@ function gone(store: Store, entry: Entry): Deleted {
 /** Removes an object whose last finalizer an update has removed. Returns its last form. */
 export async function finishDeletion(
   store: Store,
-  _context: RequestContext,
   last: {
     readonly namespace: string;
     readonly name: string;
@@ -341,16 +327,12 @@ export async function deleteCollection(
   context: RequestContext,
   target: Omit<DeleteTarget, 'name'>,
   listed: ListResult,
-  options: DeleteOptions,
 ): Promise<void> {
   const pending = [...listed.entries];
   const worker = async (): Promise<void> => {
     for (let entry = pending.shift(); entry !== undefined; entry = pending.shift()) {
       const { namespace = '', name = '' } = entry.object.metadata;
-      await tolerate(
-        deleteEntry(store, context, { ...target, namespace, name, isOfCollection: true }, options),
-        isNotFound,
-      );
+      await tolerate(deleteEntry(store, context, { ...target, namespace, name, isOfCollection: true }), isNotFound);
     }
   };
   const workers = store.storage.catchUp === undefined ? COLLECTION_WORKERS : SHARED_COLLECTION_WORKERS;

@@ -6,7 +6,7 @@ import { quoteText } from '../../api/meta/quote.ts';
 import type { FieldSelector } from '../../api/meta/field-selector.ts';
 import { newBadRequest, newExpired, newStatusError, type StatusError } from '../../api/meta/status-error.ts';
 import { isStorageError } from '../storage/storage.ts';
-import { selectionOf } from '../storage/selection.ts';
+import { selectionOf, type Selection } from '../storage/selection.ts';
 import type { CacheList } from '../storage/watch-cache.ts';
 import type { CacheWatchHandle } from '../storage/watch-fanout.ts';
 import type { CacheEntry } from '../storage/cache-entry.ts';
@@ -78,6 +78,13 @@ interface Wanted {
   readonly token: ContinueToken | undefined;
 }
 
+/** The objects that a list shows. */
+interface Selected {
+  readonly selection: Selection;
+  /** The beginning of the keys, up to where those of a continue token begin. */
+  readonly prefix: string;
+}
+
 /** Evaluates resourceVersion, resourceVersionMatch, limit and continue. */
 function wanted(options: ListOptions): Wanted {
   const { resourceVersion, resourceVersionMatch: match, limit } = options;
@@ -112,27 +119,26 @@ export function listEntries(
 ): Promise<ListResult> | ListResult {
   checkFields(store, options.fieldSelector);
   const want = wanted(options);
+  const selected: Selected = {
+    selection: selectionOf(target.namespace, {
+      ...(target.name === undefined ? {} : { name: target.name }),
+      labels: options.labelSelector,
+      fields: options.fieldSelector,
+    }),
+    prefix: listPrefix(store, target.namespace),
+  };
   if (want.notOlderThan > store.cache.revision()) {
-    return waitFor(store, want.notOlderThan, context.signal).then(() =>
-      listState(store, context, target, options, want),
-    );
+    return waitFor(store, want.notOlderThan, context.signal).then(() => listState(store, context, selected, want));
   }
-  return listState(store, context, target, options, want);
+  return listState(store, context, selected, want);
 }
 
 function listState(
   store: StoredResource,
   context: RequestContext,
-  target: { readonly namespace: string; readonly name?: string },
-  options: ListOptions,
+  { selection, prefix }: Selected,
   want: Wanted,
 ): Promise<ListResult> | ListResult {
-  const selection = selectionOf(target.namespace, {
-    ...(target.name === undefined ? {} : { name: target.name }),
-    labels: options.labelSelector,
-    fields: options.fieldSelector,
-  });
-  const prefix = listPrefix(store, target.namespace);
   const request = {
     selection,
     limit: want.limit,
@@ -206,8 +212,7 @@ export function checkFields(store: StoredResource, selector: FieldSelector): voi
 export async function watchEntries(
   store: StoredResource,
   context: RequestContext,
-  namespace: string,
-  options: WatchOptions,
+  { namespace, ...options }: WatchOptions & { readonly namespace: string },
   sink: WatchSink,
 ): Promise<CacheWatchHandle> {
   checkFields(store, options.fieldSelector);

@@ -32,7 +32,7 @@ import {
 import type { Reservation, StrategyContext } from './strategy.ts';
 import { finishDeletion } from './store-delete.ts';
 import { changedMetadataErrors, checksFinalizerNames } from './changed-metadata.ts';
-import { admitChange, admitCreate, writeAdmitted, type WriteTarget } from './write-admission.ts';
+import { admitChange, admitCreate, writeAdmitted, type Write, type WriteTarget } from './write-admission.ts';
 import { alreadyExists, nameNotGenerated, uidConflict, uidWithoutObject } from './write-conflicts.ts';
 
 /** The maximum number of attempts to generate a free name, or to take a free address. */
@@ -45,13 +45,14 @@ export async function createEntry(
   target: WriteTarget,
   object: KubeObject,
 ): Promise<Entry> {
-  const admitted = await admitCreate(store, context, target, object);
+  const write: Write = { store, context, target };
+  const admitted = await admitCreate(write, object);
   const generated = (admitted.metadata.name ?? '') === '' && (admitted.metadata.generateName ?? '') !== '';
   const mayRepeat = generated || store.strategy.inTransaction !== undefined;
   for (let attempt = 1; ; attempt++) {
     const candidate = mayRepeat && attempt < NAME_ATTEMPTS ? cloneJson(admitted) : admitted;
     try {
-      return await createAdmitted(store, context, target, candidate);
+      return await createAdmitted(write, candidate);
     } catch (error) {
       // Another server has taken an address or a port meanwhile.
       if (isStorageError(error, 'occupied') && attempt < NAME_ATTEMPTS) continue;
@@ -63,15 +64,11 @@ export async function createEntry(
 }
 
 /** Runs all steps from system fields to storage. Throws the storage's `exists` unchanged. */
-async function createAdmitted(
-  store: Store,
-  context: RequestContext,
-  target: WriteTarget,
-  object: KubeObject,
-): Promise<Entry> {
+async function createAdmitted(write: Write, object: KubeObject): Promise<Entry> {
+  const { store, context, target } = write;
   const { strategy, info } = store;
   const { metadata } = object;
-  const forStrategy = strategyContext(store, context, target.namespace, target.options.dryRun, target.endpoint.info);
+  const forStrategy = strategyContextOf(write);
   fillSystemFields(object, forStrategy.nowMs);
   if ((metadata.name ?? '') === '' && (metadata.generateName ?? '') !== '') {
     metadata.name = generateName(metadata.generateName ?? '');
@@ -91,7 +88,7 @@ async function createAdmitted(
     if (context.isLarge === true) await nextTurn();
     strategy.canonicalise?.(object);
     if (context.isLarge === true) await nextTurn();
-    const entry = await writeAdmitted(store, context, target, { object, old: undefined }, () => {
+    const entry = await writeAdmitted(write, { object, old: undefined }, () => {
       // kube-apiserver's storage refuses it, which a dry run does not reach.
       if ((metadata.resourceVersion ?? '') !== '' && !target.options.dryRun) {
         throw unexplained('resourceVersion should not be set on objects to be created');
@@ -106,6 +103,14 @@ async function createAdmitted(
     throw error;
   }
 }
+
+/** What the strategy of the resource learns about the write. */
+const strategyContextOf = ({ store, context, target }: Write): StrategyContext =>
+  strategyContext(store, context, {
+    namespace: target.namespace,
+    dryRun: target.options.dryRun,
+    info: target.endpoint.info,
+  });
 
 function prepareCreate(store: Store, object: KubeObject, context: StrategyContext): void {
   matchNamespace(object, store.info, context.namespace);
@@ -170,12 +175,13 @@ export async function changeEntry(
   target: WriteTarget,
   change: Change,
 ): Promise<Written> {
+  const write: Write = { store, context, target };
   let current: (Entry & { readonly revision: number }) | undefined = store.cache.get(target.namespace, target.name);
   for (let attempt = 1; ; attempt++) {
     context.signal.throwIfAborted();
     try {
-      if (current === undefined) return await createInstead(store, context, target, change);
-      return { entry: await changeOnce(store, context, target, change, current), created: false };
+      if (current === undefined) return await createInstead(write, change);
+      return { entry: await changeOnce(write, change, current), created: false };
     } catch (error) {
       if (isStorageError(error, 'conflict') || isStorageError(error, 'exists')) {
         current = newest(store, target, error.current);
@@ -190,12 +196,7 @@ function newest(store: Store, target: WriteTarget, current: StoredValue | undefi
   return current === undefined ? store.cache.get(target.namespace, target.name) : store.cache.entryOf(current);
 }
 
-async function createInstead(
-  store: Store,
-  context: RequestContext,
-  target: WriteTarget,
-  change: Change,
-): Promise<Written> {
+async function createInstead({ store, context, target }: Write, change: Change): Promise<Written> {
   if (change.uid !== undefined && change.creates) throw uidConflict(store, target, change.uid, '');
   if (!change.creates) throw notFoundIn(store, target.name);
   const object = await change.compute(undefined, { isLarge: context.isLarge === true });
@@ -204,38 +205,36 @@ async function createInstead(
   await change.authorizeCreate?.();
   delete object.metadata.resourceVersion;
   // Admission gets CreateOptions for an update or a patch that creates, as kube-apiserver passes them.
-  const creation = { ...target, optionsObject: { ...target.optionsObject, kind: 'CreateOptions' } };
-  const admitted = await admitCreate(store, context, creation, object);
-  return { entry: await createAdmitted(store, context, creation, admitted), created: true };
+  const optionsObject = { ...target.optionsObject, kind: 'CreateOptions' };
+  const creation: Write = { store, context, target: { ...target, optionsObject } };
+  const admitted = await admitCreate(creation, object);
+  return { entry: await createAdmitted(creation, admitted), created: true };
 }
 
 async function changeOnce(
-  store: Store,
-  context: RequestContext,
-  target: WriteTarget,
+  write: Write,
   change: Change,
   current: Entry & { readonly revision: number },
 ): Promise<Entry> {
+  const { store, context, target } = write;
   const isLarge = context.isLarge === true || current.bytes.length > LARGE_BYTES;
   const old = current.object;
   if (change.uid !== undefined && change.uid !== old.metadata.uid) {
     throw uidConflict(store, target, change.uid, old.metadata.uid ?? '');
   }
   if (isLarge) await nextTurn();
-  const object = await admitChange(store, context, target, await change.compute(old, { isLarge }), old);
-  checkVersion(store, target, object, current.revision);
-  const forStrategy = strategyContext(store, context, target.namespace, target.options.dryRun, target.endpoint.info);
+  const object = await admitChange(write, await change.compute(old, { isLarge }), old);
+  checkVersion(write, object, current.revision);
+  const forStrategy = strategyContextOf(write);
   const reserves = target.endpoint.subresource === '' ? store.strategy.reserve : undefined;
   const reservation = await reserves?.call(store.strategy, object, old, forStrategy);
   try {
     if (isLarge) await nextTurn();
-    await prepareChange(store, context, target, object, old, forStrategy);
+    await prepareChange(write, object, old, forStrategy);
     const servedErrors = (await target.endpoint.strategy.validateServed?.(object, old)) ?? [];
     if (servedErrors.length > 0) throw newInvalid(kindSubjectOf(store.info), target.name, servedErrors);
     if (isLarge) await nextTurn();
-    const entry = await writeAdmitted(store, context, target, { object, old }, () =>
-      putChanged(store, context, target, object, current),
-    );
+    const entry = await writeAdmitted(write, { object, old }, () => putChanged(write, object, current));
     settle(reservation, target);
     return entry;
   } catch (error) {
@@ -250,7 +249,7 @@ function settle(reservation: Reservation | undefined, target: WriteTarget): void
 }
 
 /** Checks the resourceVersion of an update. Some kinds allow updates without one. */
-function checkVersion(store: Store, target: WriteTarget, object: KubeObject, revision: number): void {
+function checkVersion({ store, target }: Write, object: KubeObject, revision: number): void {
   const named = revisionOf(object);
   if (named === 0) {
     if (store.strategy.requiresResourceVersion === true) {
@@ -262,9 +261,7 @@ function checkVersion(store: Store, target: WriteTarget, object: KubeObject, rev
 }
 
 async function prepareChange(
-  store: Store,
-  context: RequestContext,
-  target: WriteTarget,
+  { store, context, target }: Write,
   object: KubeObject,
   old: KubeObject,
   forStrategy: StrategyContext,
@@ -307,15 +304,13 @@ function keepIdentity(object: KubeObject, old: KubeObject): void {
 }
 
 async function putChanged(
-  store: Store,
-  context: RequestContext,
-  target: WriteTarget,
+  { store, target }: Write,
   object: KubeObject,
   current: Entry & { readonly revision: number },
 ): Promise<Entry> {
   const old = current.object;
   if (deletedByUpdate(store, object, old)) {
-    return await finishDeletion(store, context, { ...target, object, revision: current.revision });
+    return await finishDeletion(store, { ...target, object, revision: current.revision });
   }
   object.metadata.resourceVersion = String(current.revision);
   if (jsonEqual(object, old)) return current;

@@ -66,10 +66,14 @@ export function kindSubjectOf(info: ResourceInfo): Subject {
 export function strategyContext(
   store: StoredResource,
   context: RequestContext,
-  namespace: string,
-  dryRun: boolean,
-  info: ResourceInfo = store.info,
+  request: {
+    readonly namespace: string;
+    readonly dryRun: boolean;
+    /** The served version of the request. The default is the stored version. */
+    readonly info?: ResourceInfo;
+  },
 ): StrategyContext {
+  const { namespace, dryRun, info = store.info } = request;
   return { request: context, info, namespace, dryRun, nowMs: store.clock.now() };
 }
 

@@ -21,6 +21,13 @@ export interface WriteTarget {
   readonly admissionView?: AdmissionView;
 }
 
+/** A write of one request: the store of the resource, the request, and what it writes. */
+export interface Write {
+  readonly store: Store;
+  readonly context: RequestContext;
+  readonly target: WriteTarget;
+}
+
 /** Shows admission an object that is written through a subresource of another kind, such as a Scale. */
 export interface AdmissionView {
   show(object: KubeObject): KubeObject;
@@ -29,12 +36,7 @@ export interface AdmissionView {
 }
 
 /** Runs the mutating plugins on a new object, and returns the result. */
-export async function admitCreate(
-  store: Store,
-  context: RequestContext,
-  target: WriteTarget,
-  object: KubeObject,
-): Promise<KubeObject> {
+export async function admitCreate({ store, context, target }: Write, object: KubeObject): Promise<KubeObject> {
   const attributes = admissionAttributes(context, {
     operation: 'CREATE',
     endpoint: target.endpoint,
@@ -53,9 +55,7 @@ export async function admitCreate(
 
 /** Runs the mutating plugins on a changed object, and returns the result. */
 export async function admitChange(
-  store: Store,
-  context: RequestContext,
-  target: WriteTarget,
+  { store, context, target }: Write,
   object: KubeObject,
   old: KubeObject,
 ): Promise<KubeObject> {
@@ -79,16 +79,14 @@ export async function admitChange(
 }
 
 /**
- * Runs the validating plugins and then `write`. If the object is not written, it reverts what plugins have recorded about it.
+ * Runs the validating plugins and then `put`. If the object is not written, it reverts what plugins have recorded about it.
  */
 export async function writeAdmitted(
-  store: Store,
-  context: RequestContext,
-  target: WriteTarget,
+  { store, context, target }: Write,
   { object, old }: { readonly object: KubeObject; readonly old: KubeObject | undefined },
-  write: () => Promise<Entry>,
+  put: () => Promise<Entry>,
 ): Promise<Entry> {
-  if (target.skipAdmission === true) return write();
+  if (target.skipAdmission === true) return put();
   const undos: (() => void)[] = [];
   const view = target.admissionView;
   const attributes = admissionAttributes(context, {
@@ -105,7 +103,7 @@ export async function writeAdmitted(
   try {
     await store.admission.validate(attributes, context.signal);
     store.admission.beforeWrite(attributes);
-    return await write();
+    return await put();
   } catch (error) {
     for (const undo of undos) undo();
     throw error;

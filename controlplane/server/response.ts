@@ -18,15 +18,21 @@ import type { ApiRequest } from './request.ts';
 
 const COMMA = Buffer.from(',');
 
+/** Where one object is sent, and in which encoding. */
+interface ObjectReply {
+  readonly request: ApiRequest;
+  readonly encodings: Encodings;
+  readonly media: { readonly format: Format; readonly pretty: boolean };
+}
+
+/** Where objects of the registry are sent, and as what: themselves, rows of a table or their metadata. */
+interface Reply extends ObjectReply {
+  readonly media: OutputMediaType;
+}
+
 /** Sends one object. */
-export function sendEntry(
-  request: ApiRequest,
-  encodings: Encodings,
-  status: number,
-  rest: Rest,
-  entry: Entry,
-  media: OutputMediaType,
-): void {
+export function sendEntry(reply: Reply, status: number, rest: Rest, entry: Entry): void {
+  const { request, encodings, media } = reply;
   request.audited?.answerIs(entry.bytes);
   if (
     media.format === 'json' &&
@@ -60,23 +66,17 @@ export function sendEntry(
       continue: '',
       remainingItemCount: undefined,
     };
-    pieces = table(request, encodings, rest.tableInfo ?? rest.info, [entry], metadata, media);
+    pieces = table(reply, rest.tableInfo ?? rest.info, [entry], metadata);
   }
-  sendJson(request, encodings, status, pieces, media);
+  sendJson(reply, status, pieces);
 }
 
 const internalType = ({ apiVersion = '', kind = '' }: KubeObject): string =>
   `${internalPackage(parseApiVersion(apiVersion)?.group ?? '')}.${kind}`;
 
 /** Sends a list of the resource. */
-export function sendList(
-  request: ApiRequest,
-  encodings: Encodings,
-  rest: Rest,
-  entries: readonly Entry[],
-  metadata: ListMetadata,
-  media: OutputMediaType,
-): void {
+export function sendList(reply: Reply, rest: Rest, entries: readonly Entry[], metadata: ListMetadata): void {
+  const { request, encodings, media } = reply;
   const { info } = rest;
   request.audited?.answerIs(() => ({
     kind: info.custom?.listKind ?? `${info.kind}List`,
@@ -100,9 +100,9 @@ export function sendList(
   if (media.as === 'Table') {
     if (isFormatted(request, media)) {
       const frame = Pieces.of([...tableFrame(encodings, info, metadata, media), CLOSE_LIST]);
-      const items = rows(request, encodings, info, entries, media);
-      sendFormatted(request, encodings, media, { frame, member: 'rows', items, omitted: [] });
-    } else sendJson(request, encodings, 200, table(request, encodings, info, entries, metadata, media), media);
+      const items = rows(reply, info, entries);
+      sendFormatted(reply, { frame, member: 'rows', items, omitted: [] });
+    } else sendJson(reply, 200, table(reply, info, entries, metadata));
     return;
   }
   const asMetadata = media.as === 'PartialObjectMetadataList';
@@ -114,7 +114,7 @@ export function sendList(
     ),
     asMetadata && entries.length === 0 ? NO_ITEMS : OPEN_LIST,
   ]);
-  if (asMetadata && entries.length === 0) return sendJson(request, encodings, 200, pieces, media);
+  if (asMetadata && entries.length === 0) return sendJson(reply, 200, pieces);
   const head = asMetadata ? undefined : itemHead(encodings, info);
   if (isFormatted(request, media)) {
     pieces.add(CLOSE_LIST);
@@ -122,7 +122,7 @@ export function sendList(
       .values()
       .map((entry) => (asMetadata ? encodings.metadata(entry, media.version) : entry.bytes));
     const omitted = head === undefined ? [] : ['kind', 'apiVersion'];
-    sendFormatted(request, encodings, media, { frame: pieces, member: 'items', items, omitted });
+    sendFormatted(reply, { frame: pieces, member: 'items', items, omitted });
     return;
   }
   for (let index = 0; index < entries.length; index += 1) {
@@ -133,7 +133,7 @@ export function sendList(
     else pushItem(pieces, entry, head);
   }
   pieces.add(CLOSE_LIST);
-  sendJson(request, encodings, 200, pieces, media);
+  sendJson(reply, 200, pieces);
 }
 
 /** kube-apiserver converts an empty list to metadata with a nil slice. */
@@ -208,17 +208,10 @@ export function includeObject(request: ApiRequest): IncludeObject {
   );
 }
 
-function table(
-  request: ApiRequest,
-  encodings: Encodings,
-  info: ResourceInfo,
-  entries: readonly Entry[],
-  metadata: ListMetadata,
-  media: OutputMediaType,
-): Pieces {
-  const pieces = Pieces.of(tableFrame(encodings, info, metadata, media));
+function table(reply: Reply, info: ResourceInfo, entries: readonly Entry[], metadata: ListMetadata): Pieces {
+  const pieces = Pieces.of(tableFrame(reply.encodings, info, metadata, reply.media));
   let isFirst = true;
-  for (const row of rows(request, encodings, info, entries, media)) {
+  for (const row of rows(reply, info, entries)) {
     if (!isFirst) pieces.add(COMMA);
     isFirst = false;
     pieces.add(row);
@@ -244,11 +237,9 @@ function tableFrame(
 }
 
 function rows(
-  request: ApiRequest,
-  encodings: Encodings,
+  { request, encodings, media: { version } }: Reply,
   info: ResourceInfo,
   entries: readonly Entry[],
-  { version }: OutputMediaType,
 ): Iterable<Buffer> {
   const include = includeObject(request);
   const ordered = encodings.inRowOrder(info, entries);
@@ -256,13 +247,7 @@ function rows(
 }
 
 /** Sends any object with kind and version as JSON. */
-export function sendObject(
-  request: ApiRequest,
-  encodings: Encodings,
-  status: number,
-  object: object,
-  media: { readonly format: Format; readonly pretty: boolean },
-): void {
+export function sendObject({ request, encodings, media }: ObjectReply, status: number, object: object): void {
   request.audited?.answerIs(object);
   if (media.format === 'protobuf') {
     request.send(status, contentTypeOf('protobuf'), encodings.protobufOf(object));
@@ -288,7 +273,7 @@ export function sendStatus(request: ApiRequest, encodings: Encodings, status: St
     request.exchange.send(status.code, headers, `${stringifyJson(status)}\n`);
     return;
   }
-  sendObject(request, encodings, status.code, status, { format, pretty: false });
+  sendObject({ request, encodings, media: { format, pretty: false } }, status.code, status);
 }
 
 /** Whether to indent the response: the query requests it, or the client is a browser or a command-line tool. */
@@ -306,9 +291,7 @@ const isFormatted = (request: ApiRequest, { format, pretty }: OutputMediaType): 
 
 /** Sends a list whose text is made of its items as the client takes it. */
 function sendFormatted(
-  request: ApiRequest,
-  encodings: Encodings,
-  { format }: OutputMediaType,
+  { request, encodings, media: { format } }: Reply,
   { frame, ...list }: Omit<FormattedList, 'frame'> & { readonly frame: Pieces },
 ): void {
   const text = frame.whole().toString();
@@ -320,13 +303,7 @@ function sendFormatted(
   sendMade(request, 200, contentTypeOf(format), made);
 }
 
-function sendJson(
-  request: ApiRequest,
-  encodings: Encodings,
-  status: number,
-  pieces: Pieces,
-  media: OutputMediaType,
-): void {
+function sendJson({ request, encodings, media }: Reply, status: number, pieces: Pieces): void {
   if (!isFormatted(request, media)) {
     sendBody(request, status, contentTypeOf('json'), pieces);
     return;

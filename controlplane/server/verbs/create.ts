@@ -17,7 +17,7 @@ export const create: VerbHandler = async (request, rest, context) => {
   const created = await rest.create?.(request, pathNamespace(request, rest), name, body, options);
   if (created === undefined) return;
   const { status, entry } = isCreatedAs(created) ? created : { status: 201, entry: created };
-  sendEntry(request, context.encodings, status, rest, entry, media);
+  sendEntry({ request, encodings: context.encodings, media }, status, rest, entry);
 };
 
 function isCreatedAs(created: Entry | CreatedAs): created is CreatedAs {

@@ -13,5 +13,6 @@ export const removeCollection: VerbHandler = async (request, rest, context) => {
   const body = await readDeleteOptions(request, { ...context, protobuf });
   const options = parseDeleteOptions(request.query, body);
   const deleted = await rest.deleteCollection?.(request, pathNamespace(request, rest), list, options);
-  if (deleted !== undefined) sendList(request, context.encodings, rest, deleted.entries, deleted, media);
+  if (deleted === undefined) return;
+  sendList({ request, encodings: context.encodings, media }, rest, deleted.entries, deleted);
 };

@@ -14,14 +14,15 @@ export const remove: VerbHandler = async (request, rest, context) => {
   const options = parseDeleteOptions(request.query, body);
   const deleted = await rest.delete?.(request, pathNamespace(request, rest), pathName(request), options);
   if (deleted === undefined) return;
-  const entry = deleted.entry;
+  const { entry } = deleted;
+  const reply = { request, encodings: context.encodings, media };
   if (entry === undefined) {
-    sendObject(request, context.encodings, 200, successStatus(request, rest, deleted), media);
+    sendObject(reply, 200, successStatus(request, rest, deleted));
     return;
   }
   // For the older field `orphanDependents: false`, kube-apiserver responds that the deletion was accepted.
   const accepted = deleted.state === 'marked' && options.orphanDependents === false;
-  sendEntry(request, context.encodings, accepted ? 202 : 200, rest, entry, media);
+  sendEntry(reply, accepted ? 202 : 200, rest, entry);
 };
 
 function successStatus(request: ApiRequest, rest: Rest, deleted: Deleted): object {

@@ -19,7 +19,7 @@ export const get: VerbHandler = (request, rest, context) => {
   const options = request.rawQuery === '' ? NEWEST : optionsOf(request.query);
   const found = rest.get?.(request, pathNamespace(request, rest), pathName(request), options);
   if (found === undefined) return undefined;
-  if (found instanceof Promise)
-    return found.then((entry) => sendEntry(request, context.encodings, 200, rest, entry, media));
-  return sendEntry(request, context.encodings, 200, rest, found, media);
+  const reply = { request, encodings: context.encodings, media };
+  if (found instanceof Promise) return found.then((entry) => sendEntry(reply, 200, rest, entry));
+  return sendEntry(reply, 200, rest, found);
 };

@@ -35,7 +35,8 @@ export const patch: VerbHandler = async (request, rest, context) => {
   request.audited?.bodyIs(decoded.body);
   const written = await rest.patch?.(request, pathNamespace(request, rest), pathName(request), decoded, options);
   if (written === undefined) return;
-  sendEntry(request, context.encodings, written.created ? 201 : 200, rest, written.entry, media);
+  const reply = { request, encodings: context.encodings, media };
+  sendEntry(reply, written.created ? 201 : 200, rest, written.entry);
 };
 
 function unsupported(builtIn: boolean): Error {

@@ -14,5 +14,6 @@ export const update: VerbHandler = async (request, rest, context) => {
   const options = parse();
   const written = await rest.update?.(request, pathNamespace(request, rest), pathName(request), body, options);
   if (written === undefined) return;
-  sendEntry(request, context.encodings, written.created ? 201 : 200, rest, written.entry, media);
+  const reply = { request, encodings: context.encodings, media };
+  sendEntry(reply, written.created ? 201 : 200, rest, written.entry);
 };

@@ -60,20 +60,13 @@ export function createBindingRest(
     async create(context, namespace, name, body, options) {
       const binding = atOnce(parts.decoder.decodeBody(context, body, expected, options.fieldValidation)) as Binding;
       matchNamespace(binding, parts.pods.info, namespace);
-      const target = subresource === undefined ? (binding.metadata.name ?? '') : name;
-      await admit(
-        parts.pods,
-        context,
-        endpointOf(info, subresource?.name ?? '', { group: '', version: 'v1', kind: 'Binding' }),
-        binding,
-        { namespace, name: target },
-        options,
-        () => {
-          if ((binding.metadata.name ?? '') !== target)
-            throw newBadRequest('name in URL does not match name in Binding object');
-        },
-      );
-      await bind(parts.pods, context, binding, { namespace, name: target }, options);
+      const target = { namespace, name: subresource === undefined ? (binding.metadata.name ?? '') : name };
+      const endpoint = endpointOf(info, subresource?.name ?? '', { group: '', version: 'v1', kind: 'Binding' });
+      await admit(parts.pods, context, { endpoint, ...target, object: binding, options }, () => {
+        if ((binding.metadata.name ?? '') !== target.name)
+          throw newBadRequest('name in URL does not match name in Binding object');
+      });
+      await bind(parts.pods, context, { ...target, options }, binding);
       return { status: 201, entry: done() };
     },
   };
@@ -85,24 +78,22 @@ export interface Target {
   readonly name: string;
 }
 
+/** An action that a client posts to a pod. */
+interface Action extends Target {
+  readonly endpoint: Endpoint;
+  /** The decoded body. */
+  readonly object: KubeObject;
+  readonly options: WriteOptions;
+}
+
 /** Runs mutating admission, the caller's check of the body, and validating admission, in kube-apiserver's order. */
-export async function admit(
-  store: Store,
-  context: RequestContext,
-  endpoint: Endpoint,
-  object: KubeObject,
-  target: Target,
-  options: WriteOptions,
-  check: () => void,
-): Promise<void> {
+export async function admit(store: Store, context: RequestContext, action: Action, check: () => void): Promise<void> {
   const attributes = admissionAttributes(context, {
     operation: 'CREATE',
-    endpoint,
-    ...target,
-    object,
+    ...action,
     oldObject: undefined,
-    options: writeOptionsObject('CreateOptions', options),
-    dryRun: options.dryRun,
+    options: writeOptionsObject('CreateOptions', action.options),
+    dryRun: action.options.dryRun,
   });
   await store.admission.admit(attributes, context.signal);
   check();
@@ -112,9 +103,8 @@ export async function admit(
 async function bind(
   store: Store,
   context: RequestContext,
+  target: Target & { readonly options: WriteOptions },
   binding: Binding,
-  target: Target,
-  options: WriteOptions,
 ): Promise<void> {
   const { kind = '', name: node = '' } = binding.target ?? {};
   // kube-apiserver returns these errors as plain Go errors, so the client gets a 500.
@@ -129,8 +119,7 @@ async function bind(
     {
       endpoint: endpointOf(store.info, 'binding', { group: '', version: 'v1', kind: 'Binding' }),
       ...target,
-      options,
-      optionsObject: writeOptionsObject('CreateOptions', options),
+      optionsObject: writeOptionsObject('CreateOptions', target.options),
       skipAdmission: true,
     },
     {

@@ -37,7 +37,7 @@ export function createEvictionRest(parts: ActionParts, info: ResourceInfo, subre
       const eviction = atOnce(parts.decoder.decodeBody(context, body, expected, options.fieldValidation)) as Eviction;
       matchNamespace(eviction, info, namespace);
       wipeSystemFields(eviction);
-      await admit(parts.pods, context, endpoint, eviction, { namespace, name }, options, () => {
+      await admit(parts.pods, context, { endpoint, namespace, name, object: eviction, options }, () => {
         if (eviction.metadata.name !== name) throw newBadRequest('name in URL does not match name in Eviction object');
       });
       await evict(parts, context, { namespace, name }, deleteOptionsOf(eviction, options));
@@ -76,20 +76,17 @@ async function evict(
     pod.metadata.deletionTimestamp !== undefined;
   const budget = free ? undefined : await budgetOf(parts, context, pod);
   const guarded = budget !== undefined && !unhealthyMayGo(budget, pod);
-  if (guarded) await takeDisruption(parts, context, budget, pod, options.dryRun);
+  if (guarded) await takeDisruption(parts, context, { budget, pod, dryRun: options.dryRun });
   const endpoint = endpointOf(pods.info, '', { group: '', version: 'v1', kind: 'Pod' });
   const marked = DONE.has(pod.status?.phase ?? '') ? '' : await markDisrupted(pods, context, target, options);
-  await deleteEntry(
-    pods,
-    context,
-    {
-      endpoint,
-      ...target,
-      optionsObject: { kind: 'DeleteOptions', apiVersion: 'meta.k8s.io/v1' },
-      isAdmitted: true,
-    },
-    marked === '' ? options : { ...options, preconditions: { ...options.preconditions, resourceVersion: marked } },
-  );
+  await deleteEntry(pods, context, {
+    endpoint,
+    ...target,
+    options:
+      marked === '' ? options : { ...options, preconditions: { ...options.preconditions, resourceVersion: marked } },
+    optionsObject: { kind: 'DeleteOptions', apiVersion: 'meta.k8s.io/v1' },
+    isAdmitted: true,
+  });
 }
 
 /**
@@ -185,12 +182,11 @@ function unhealthyMayGo(budget: Budget, pod: Pod): boolean {
   return currentHealthy >= desiredHealthy && desiredHealthy > 0;
 }
 
+/** Counts the eviction of the pod in the status of the budget. Rejects with a 429 if the budget allows none now. */
 async function takeDisruption(
   parts: ActionParts,
   context: RequestContext,
-  budget: Budget,
-  pod: Pod,
-  dryRun: boolean,
+  { budget, pod, dryRun }: { readonly budget: Budget; readonly pod: Pod; readonly dryRun: boolean },
 ): Promise<void> {
   const { budgets } = parts;
   const { name = '', namespace = '' } = budget.metadata;
