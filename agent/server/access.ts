@@ -96,7 +96,7 @@ export function createAccess(options: AccessOptions): Access {
       // The narrow subresource first; the wide `proxy`, which old roles grant, is enough as well.
       const [narrow, ...wider] = subresourcesOf(path);
       for (const subresource of [narrow ?? 'proxy', ...wider]) {
-        if (await allowed(user, verb, subresource, options, decisions)) return '';
+        if (await allowed(user, { verb, subresource }, options, decisions)) return '';
       }
       return forbidden(user, verb, path);
     },
@@ -196,8 +196,7 @@ export function subresourcesOf(path: string): string[] {
 
 async function allowed(
   user: AgentUser,
-  verb: string,
-  subresource: string,
+  { verb, subresource }: { readonly verb: string; readonly subresource: string },
   options: AccessOptions,
   cache: TimedCache<boolean>,
 ): Promise<boolean> {

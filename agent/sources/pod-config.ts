@@ -98,7 +98,7 @@ export function createPodConfig(options: PodConfigOptions): PodConfig {
   return {
     allSourcesReady: () => options.sources.every((source) => ready.has(source)),
     async run(signal, onUpdate) {
-      await Promise.all(options.sources.map((source) => runSource(source, options, signal, ready, onUpdate)));
+      await Promise.all(options.sources.map((source) => runSource(source, options, signal, { ready, onUpdate })));
     },
   };
 }
@@ -118,8 +118,7 @@ async function runSource(
   source: PodSource,
   options: PodConfigOptions,
   signal: AbortSignal,
-  ready: Set<PodSource>,
-  onUpdate: (update: PodUpdate) => void,
+  { ready, onUpdate }: { readonly ready: Set<PodSource>; readonly onUpdate: (update: PodUpdate) => void },
 ): Promise<void> {
   let known = new Map<string, Pod>();
   const onDuplicate = (pod: string): void =>

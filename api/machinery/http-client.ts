@@ -124,13 +124,13 @@ export class HttpClient implements Client {
     const query = { resourceVersion: options.resourceVersion };
     return this.#object({
       method: 'GET',
-      path: pathOf(resource, namespace, name, options.subresource, query),
+      path: pathOf(resource, { namespace, name, subresource: options.subresource }, query),
       ...signalOf(options),
     });
   }
 
   async list(resource: Resource, options: ClientListOptions = {}): Promise<KubeList> {
-    const path = pathOf(resource, options.namespace ?? '', '', undefined, listQuery(options));
+    const path = pathOf(resource, { namespace: options.namespace ?? '' }, listQuery(options));
     const list = (await this.json({ method: 'GET', path, ...signalOf(options) })) as
       | KubeList
       | (Omit<KubeList, 'items'> & { items: null });
@@ -144,13 +144,13 @@ export class HttpClient implements Client {
     options: ClientWriteOptions & { readonly name?: string } = {},
   ): Promise<KubeObject> {
     const name = options.subresource === undefined ? '' : (options.name ?? object.metadata.name ?? '');
-    const path = pathOf(resource, namespace, name, options.subresource, writeQuery(options));
+    const path = pathOf(resource, { namespace, name, subresource: options.subresource }, writeQuery(options));
     return this.#object({ method: 'POST', path, body: object, ...signalOf(options) });
   }
 
   async update(resource: Resource, object: KubeObject, options: ClientWriteOptions = {}): Promise<KubeObject> {
     const { namespace = '', name = '' } = object.metadata;
-    const path = pathOf(resource, namespace, name, options.subresource, writeQuery(options));
+    const path = pathOf(resource, { namespace, name, subresource: options.subresource }, writeQuery(options));
     return this.#object({ method: 'PUT', path, body: object, ...signalOf(options) });
   }
 
@@ -163,7 +163,7 @@ export class HttpClient implements Client {
     options: ClientWriteOptions = {},
   ): Promise<KubeObject> {
     const query = { ...writeQuery(options), force: options.force === true ? 'true' : undefined };
-    const path = pathOf(resource, namespace, name, options.subresource, query);
+    const path = pathOf(resource, { namespace, name, subresource: options.subresource }, query);
     return this.#object({
       method: 'PATCH',
       path,
@@ -176,14 +176,14 @@ export class HttpClient implements Client {
   delete(resource: Resource, namespace: string, name: string, options: ClientDeleteOptions = {}): Promise<unknown> {
     return this.json({
       method: 'DELETE',
-      path: pathOf(resource, namespace, name),
+      path: pathOf(resource, { namespace, name }),
       body: deleteBody(options),
       ...signalOf(options),
     });
   }
 
   async deleteCollection(resource: Resource, options: ClientListOptions & ClientDeleteOptions): Promise<void> {
-    const path = pathOf(resource, options.namespace ?? '', '', undefined, listQuery(options));
+    const path = pathOf(resource, { namespace: options.namespace ?? '' }, listQuery(options));
     await this.json({ method: 'DELETE', path, body: deleteBody(options), ...signalOf(options) });
   }
 
@@ -195,7 +195,7 @@ export class HttpClient implements Client {
       timeoutSeconds: options.timeoutSeconds,
       sendInitialEvents: options.sendInitialEvents,
     };
-    const path = pathOf(resource, options.namespace ?? '', '', undefined, query);
+    const path = pathOf(resource, { namespace: options.namespace ?? '' }, query);
     let body: Readable | undefined;
     try {
       const { accept } = this.#format;
@@ -332,7 +332,14 @@ export class HttpClient implements Client {
 
 type Query = Readonly<Record<string, string | number | boolean | undefined>>;
 
-function pathOf(resource: Resource, namespace: string, name: string, subresource?: string, query: Query = {}): string {
+/** Where a request goes below the path of its resource. An empty namespace or name is left out. */
+interface Place {
+  readonly namespace: string;
+  readonly name?: string;
+  readonly subresource?: string | undefined;
+}
+
+function pathOf(resource: Resource, { namespace, name = '', subresource }: Place, query: Query = {}): string {
   let path = resource.group === '' ? `/api/${resource.version}` : `/apis/${resource.group}/${resource.version}`;
   if (resource.namespaced && namespace !== '') path += `/namespaces/${encodeURIComponent(namespace)}`;
   path += `/${resource.resource}`;

@@ -67,7 +67,12 @@ interface Wanted {
 const ANSWER_MS = 60_000;
 
 /** Throws a CommandError with the message of the other control plane. */
-async function ask<T>(directory: string, server: string, method: string, path: string, io: CommandIo): Promise<T> {
+async function ask<T>(
+  { directory, server }: { readonly directory: string; readonly server: string },
+  method: string,
+  path: string,
+  io: CommandIo,
+): Promise<T> {
   const client = peerClient(server, await readClusterKeys(directory), io.clock, { timeoutMs: ANSWER_MS });
   try {
     return (await client.json({ method, path })) as T;
@@ -87,7 +92,7 @@ async function promoteRunning(
   { force, dryRun }: Wanted,
   io: CommandIo,
 ): Promise<void> {
-  const report = await ask<StandbyReport>(directory, url, 'GET', STANDBY_PATH, io);
+  const report = await ask<StandbyReport>({ directory, server: url }, 'GET', STANDBY_PATH, io);
   if (report.warning !== undefined) io.stderr.write(`orchlet: warning: ${report.warning}\n`);
   if (dryRun) {
     const state = report.isConnected ? 'connected' : `not connected (${report.problem ?? 'unknown'})`;
@@ -96,7 +101,7 @@ async function promoteRunning(
     return;
   }
   const path = force ? `${PROMOTE_PATH}?force=true` : PROMOTE_PATH;
-  const { revision, isComplete } = await ask<Promotion>(directory, url, 'POST', path, io);
+  const { revision, isComplete } = await ask<Promotion>({ directory, server: url }, 'POST', path, io);
   const lost = isComplete ? 'Nothing is lost.' : lossOf({ ...report, revision }, io.clock.now());
   io.stdout.write(`This host has the first control plane now. ${lost}\n`);
 }
@@ -180,7 +185,7 @@ export const demote: Command = {
     const copy = await openCopy(directory);
     const own = copy.lastRevision;
     await copy.close();
-    const { promotion } = await ask<FirstReport>(directory, by, 'GET', FIRST_PATH, io);
+    const { promotion } = await ask<FirstReport>({ directory, server: by }, 'GET', FIRST_PATH, io);
     if (promotion === undefined) throw new CommandError(`${by} was not promoted: run 'orchlet promote' there first`);
     const lost = own - promotion.revision;
     if (lost > 0 && parsed.values['force'] !== true)

@@ -36,10 +36,8 @@ interface RoleRef {
 export function rbacEscalation(rbac: RbacAuthorizer, authorizer: Authorizer): AdmissionPlugin {
   const mayBe = async (
     attributes: AdmissionAttributes,
-    verb: string,
-    resource: string,
-    namespace: string,
-    name: string,
+    verb: 'escalate' | 'bind',
+    role: { readonly resource: string; readonly name: string },
   ): Promise<boolean> => {
     const decision = await authorizer.authorize({
       user: attributes.user,
@@ -47,10 +45,9 @@ export function rbacEscalation(rbac: RbacAuthorizer, authorizer: Authorizer): Ad
       isResourceRequest: true,
       group: GROUP,
       version: '*',
-      resource,
+      ...role,
       subresource: '',
-      namespace,
-      name,
+      namespace: attributes.namespace,
       path: '',
     });
     return decision.decision === 'allow';
@@ -67,13 +64,12 @@ export function rbacEscalation(rbac: RbacAuthorizer, authorizer: Authorizer): Ad
       if (resource === 'roles' || resource === 'clusterroles') {
         // The path of a create request has no name, so a permission for a single name does not match it.
         const name = attributes.operation === 'CREATE' ? '' : attributes.name;
-        if (await mayBe(attributes, 'escalate', resource, attributes.namespace, name)) return;
+        if (await mayBe(attributes, 'escalate', { resource, name })) return;
         checkRole(attributes, object, rbac);
       } else if (resource === 'rolebindings' || resource === 'clusterrolebindings') {
         const ref = object['roleRef'] as RoleRef;
-        const isCluster = ref.kind === 'ClusterRole';
-        if (await mayBe(attributes, 'bind', isCluster ? 'clusterroles' : 'roles', attributes.namespace, ref.name))
-          return;
+        const roles = ref.kind === 'ClusterRole' ? 'clusterroles' : 'roles';
+        if (await mayBe(attributes, 'bind', { resource: roles, name: ref.name })) return;
         const rules = rbac.roleRules(ref, attributes.namespace);
         if (typeof rules === 'string') throw newNotFound({ group, resource }, ref.name);
         confirm(attributes, rules, rbac);

@@ -25,7 +25,7 @@ const LOOKUP_PAUSE_MS = 100;
 
 /** The clock times the retries for a service account that does not exist yet, such as `default` of a new namespace. */
 export function serviceAccountPlugin(sources: Sources, clock: Clock): AdmissionPlugin {
-  const source = sources.of(serviceAccounts);
+  const lookup: Lookup = { source: sources.of(serviceAccounts), clock };
   return {
     name: 'ServiceAccount',
     handles: (operation) => operation === 'CREATE' || operation === 'UPDATE',
@@ -40,7 +40,7 @@ export function serviceAccountPlugin(sources: Sources, clock: Clock): AdmissionP
       }
       const { spec } = pod;
       if ((spec.serviceAccountName ?? '') === '') spec.serviceAccountName = 'default';
-      const account = await accountOf(attributes, spec.serviceAccountName ?? '', source, clock, signal);
+      const account = await accountOf(attributes, spec.serviceAccountName ?? '', lookup, signal);
       const mounts = spec.automountServiceAccountToken ?? account.automountServiceAccountToken ?? true;
       if (mounts) mountToken(spec);
       if ((spec.imagePullSecrets?.length ?? 0) === 0 && (account.imagePullSecrets?.length ?? 0) > 0) {
@@ -62,18 +62,23 @@ export function serviceAccountPlugin(sources: Sources, clock: Clock): AdmissionP
         if (attributes.operation === 'CREATE') checkMirrorPod(attributes, pod);
         return;
       }
-      const account = await accountOf(attributes, pod.spec.serviceAccountName ?? '', source, clock, signal);
+      const account = await accountOf(attributes, pod.spec.serviceAccountName ?? '', lookup, signal);
       if (TRUE.test(account.metadata.annotations?.[ENFORCE_MOUNTABLE] ?? ''))
         checkMountable(attributes, pod.spec, account);
     },
   };
 }
 
+interface Lookup {
+  readonly source: Source<ServiceAccount>;
+  readonly clock: Clock;
+}
+
+/** Waits for the account `default`, which a controller creates after its namespace. Throws a 403 for a missing account. */
 async function accountOf(
   attributes: AdmissionAttributes,
   name: string,
-  source: Source<ServiceAccount>,
-  clock: Clock,
+  { source, clock }: Lookup,
   signal: AbortSignal,
 ): Promise<ServiceAccount> {
   const { namespace } = attributes;

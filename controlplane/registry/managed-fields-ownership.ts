@@ -153,8 +153,7 @@ function takeFrom(owners: Owners, seenBy: (owner: Owner) => Changes, except: str
  */
 export function* ownUpdate(
   type: MergeType,
-  old: JsonObject,
-  next: JsonObject,
+  { old, next }: { readonly old: JsonObject; readonly next: JsonObject },
   owners: Owners,
   writer: Writer,
 ): Pausing<boolean> {
@@ -195,8 +194,7 @@ export interface Applied {
  */
 export function* ownApply(
   type: MergeType,
-  live: JsonObject,
-  applied: JsonObject,
+  { live, applied }: { readonly live: JsonObject; readonly applied: JsonObject },
   owners: Owners,
   writer: Writer,
 ): Pausing<Applied> {

@@ -139,11 +139,11 @@ function* updateManaged(
   try {
     dropForeign(owners, writer);
     if (writer.mayChangeSchema) adaptToSchema(owners, type, writer);
-    if (live !== undefined && isUnownedScale(type, live, object, owners, writer))
+    if (live !== undefined && writer.subresource === 'scale' && isUnowned(type, live, object, owners))
       return withManagedFields(object, writeOwners(owners));
     const next = withoutEmpties(struct, withoutManagedFields(object));
     yield;
-    yield* ownUpdate(type, withoutManagedFields(live ?? NOTHING), next, owners, writer);
+    yield* ownUpdate(type, { old: withoutManagedFields(live ?? NOTHING), next }, owners, writer);
   } catch (error) {
     if (!(error instanceof PathElementError || error instanceof UntypedVersionError)) throw error;
     return withManagedFields(object, undefined);
@@ -154,15 +154,11 @@ function* updateManaged(
   return withManagedFields(object, entries);
 }
 
-/** A Scale shows only the owners of the replicas. If there are none, kube-apiserver tracks no ownership, as for any object. */
-function isUnownedScale(
-  type: MergeType,
-  live: KubeObject,
-  object: KubeObject,
-  owners: Owners,
-  { subresource }: Writer,
-): boolean {
-  if (subresource !== 'scale') return false;
+/**
+ * Returns whether no owner has a field that the write changes. A Scale shows only the owners of the replicas. If there are
+ * none, kube-apiserver tracks no ownership, as for any object.
+ */
+function isUnowned(type: MergeType, live: KubeObject, object: KubeObject, owners: Owners): boolean {
   const { added, modified } = compare(type, withoutManagedFields(live), withoutManagedFields(object));
   const written = union(added, modified);
   return [...owners.values()].every(({ fields }) => isEmptySet(intersection(fields, written)));
@@ -214,9 +210,10 @@ function* applyManaged(request: ApplyRequest): Pausing<KubeObject> {
   const current = withoutManagedFields(live ?? emptyOf(expected));
   if (owners.size === 0 && live !== undefined) {
     refuseUntyped(request, current);
-    yield* ownUpdate(type, withoutManagedFields(NOTHING), current, owners, { ...writer, manager: BEFORE_FIRST_APPLY });
+    const first = { old: withoutManagedFields(NOTHING), next: current };
+    yield* ownUpdate(type, first, owners, { ...writer, manager: BEFORE_FIRST_APPLY });
   }
-  const { object, conflicts } = yield* appliedBy(type, current, config, owners, writer);
+  const { object, conflicts } = yield* appliedBy(type, { live: current, applied: config }, owners, writer);
   yield;
   const forced = request.patch.force || conflicts.length === 0;
   const left = forced ? [] : writer.manager === 'kubectl' ? allowedByLastApplied(type, live, conflicts) : conflicts;

@@ -79,7 +79,7 @@ class DirectClient implements Client {
   ): Promise<KubeObject> {
     const rest = this.#rest(resource, options.subresource);
     if (rest.get === undefined) throw unsupported(resource, 'get');
-    const context = await this.#allow('get', resource, namespace, name, options);
+    const context = await this.#allow('get', resource, { namespace, name }, options);
     const entry = await rest.get(context, namespace, name, { resourceVersion: options.resourceVersion ?? '' });
     return owned(entry);
   }
@@ -88,7 +88,7 @@ class DirectClient implements Client {
     const rest = this.#rest(resource);
     if (rest.list === undefined) throw unsupported(resource, 'list');
     const namespace = options.namespace ?? '';
-    const context = await this.#allow('list', resource, namespace, '', options);
+    const context = await this.#allow('list', resource, { namespace }, options);
     const result = await rest.list(context, namespace, listOptionsOf(options));
     return {
       kind: `${resource.kind}List`,
@@ -125,7 +125,7 @@ class DirectClient implements Client {
     const rest = this.#rest(resource, options.subresource);
     if (rest.create === undefined) throw unsupported(resource, 'create');
     const name = options.name ?? (options.subresource === undefined ? '' : (object.metadata.name ?? ''));
-    const context = await this.#allow('create', resource, namespace, name, options);
+    const context = await this.#allow('create', resource, { namespace, name }, options);
     const body = { value: cloneJson(object), duplicates: [] };
     const created = await rest.create(context, namespace, name, body, writeOptionsOf(options));
     return owned('entry' in created ? created.entry : created);
@@ -135,7 +135,7 @@ class DirectClient implements Client {
     const rest = this.#rest(resource, options.subresource);
     if (rest.update === undefined) throw unsupported(resource, 'update');
     const { name = '', namespace = '' } = object.metadata;
-    const context = await this.#allow('update', resource, namespace, name, options);
+    const context = await this.#allow('update', resource, { namespace, name }, options);
     const body = { value: cloneJson(object), duplicates: [] };
     const written = await rest.update(context, namespace, name, body, writeOptionsOf(options));
     return owned(written.entry);
@@ -151,7 +151,7 @@ class DirectClient implements Client {
   ): Promise<KubeObject> {
     const rest = this.#rest(resource, options.subresource);
     if (rest.patch === undefined) throw unsupported(resource, 'patch');
-    const context = await this.#allow('patch', resource, namespace, name, options);
+    const context = await this.#allow('patch', resource, { namespace, name }, options);
     const body = cloneJson(patch);
     const written = await rest.patch(context, namespace, name, patchOf(type, body, options), writeOptionsOf(options));
     return owned(written.entry);
@@ -165,7 +165,7 @@ class DirectClient implements Client {
   ): Promise<unknown> {
     const rest = this.#rest(resource);
     if (rest.delete === undefined) throw unsupported(resource, 'delete');
-    const context = await this.#allow('delete', resource, namespace, name, options);
+    const context = await this.#allow('delete', resource, { namespace, name }, options);
     const deleted = await rest.delete(context, namespace, name, deleteOptionsOf(options));
     if (deleted.entry !== undefined) return owned(deleted.entry);
     return { kind: 'Status', apiVersion: 'v1', metadata: {}, status: 'Success' };
@@ -175,7 +175,7 @@ class DirectClient implements Client {
     const rest = this.#rest(resource);
     if (rest.deleteCollection === undefined) throw unsupported(resource, 'deletecollection');
     const namespace = options.namespace ?? '';
-    const context = await this.#allow('deletecollection', resource, namespace, '', options);
+    const context = await this.#allow('deletecollection', resource, { namespace }, options);
     await rest.deleteCollection(context, namespace, listOptionsOf(options), deleteOptionsOf(options));
   }
 
@@ -186,7 +186,7 @@ class DirectClient implements Client {
     const rest = this.#rest(resource);
     if (rest.watch === undefined) throw unsupported(resource, 'watch');
     const namespace = options.namespace ?? '';
-    const context = await this.#allow('watch', resource, namespace, '', options);
+    const context = await this.#allow('watch', resource, { namespace }, options);
     const { limit: _limit, continue: _continue, ...list } = listOptionsOf(options);
     const queue = new WatchQueue();
     const timeoutMs = options.timeoutSeconds === undefined ? undefined : options.timeoutSeconds * 1000;
@@ -230,11 +230,11 @@ class DirectClient implements Client {
     return rest;
   }
 
+  /** Authorizes a request, and returns its context. Throws a 403 if it is not allowed. */
   async #allow(
     verb: string,
     resource: Resource,
-    namespace: string,
-    name: string,
+    { namespace, name = '' }: { readonly namespace: string; readonly name?: string },
     options: {
       readonly subresource?: string;
       readonly fieldManager?: string;

@@ -61,12 +61,12 @@ export class PodAllocations {
     if (refusal === undefined) {
       allocation.resources = resourcesOf(pod);
       allocation.conditions = { inProgress: { generation } };
-      this.#record(pod, 'Normal', 'ResizeStarted', 'Pod resize started');
+      this.#record(pod, 'ResizeStarted', 'Pod resize started');
       return pod;
     }
     allocation.conditions = { ...conditions, pending: { ...refusal, generation } };
     if (before?.reason !== refusal.reason || before.generation !== generation) {
-      this.#record(pod, 'Warning', `Resize${refusal.reason}`, `Pod resize ${refusal.reason}`, refusal.message);
+      this.#record(pod, `Resize${refusal.reason}`, `Pod resize ${refusal.reason}`, refusal.message);
     }
     return current;
   }
@@ -83,11 +83,11 @@ export class PodAllocations {
     if (outcome.error !== undefined) {
       if (inProgress.error === outcome.error) return;
       allocation.conditions = { ...allocation.conditions, inProgress: { ...inProgress, error: outcome.error } };
-      this.#record(pod, 'Warning', 'ResizeError', 'Pod resize error', outcome.error);
+      this.#record(pod, 'ResizeError', 'Pod resize error', outcome.error);
     } else if (outcome.left === 0) {
       const { inProgress: _done, ...rest } = allocation.conditions;
       allocation.conditions = rest;
-      this.#record(this.allocated(pod), 'Normal', 'ResizeCompleted', 'Pod resize completed');
+      this.#record(this.allocated(pod), 'ResizeCompleted', 'Pod resize completed');
     }
   }
 
@@ -159,7 +159,9 @@ export class PodAllocations {
     return undefined;
   }
 
-  #record(pod: Pod, type: 'Normal' | 'Warning', reason: string, what: string, error?: string): void {
+  /** Emits an event about a resize. With an error it is a warning. */
+  #record(pod: Pod, reason: string, what: string, error?: string): void {
+    const type = error === undefined ? 'Normal' : 'Warning';
     this.#options.events.event(pod, type, reason, `${what}: ${resizeDetails(pod, error)}`);
   }
 }

@@ -143,7 +143,7 @@ export class ImageManager {
         throw new ImageError('ErrImageNeverPull', message);
       }
       request.isPullRequired = true;
-      return await this.#recorded(pod, { written, reference }, credentials, record, signal);
+      return await this.#recorded({ pod, written, reference, record, signal }, credentials);
     } finally {
       this.#options.onRequest?.(request);
     }
@@ -174,31 +174,26 @@ export class ImageManager {
   }
 
   /** A pull between its intent and its record. */
-  async #recorded(
-    pod: Pod,
-    image: WantedImage,
-    credentials: () => Promise<readonly PullCredential[]>,
-    record: RecordEvent,
-    signal: AbortSignal,
-  ): Promise<ImageInfo> {
+  async #recorded(wanted: WantedImage, credentials: () => Promise<readonly PullCredential[]>): Promise<ImageInfo> {
     const { verification } = this.#options;
-    this.#checkBackOff(pod, image, record);
-    await verification?.starts(image.written).catch((error: unknown) => {
-      const why = `Failed to record image pull intent for container image "${image.written}": ${(error as Error).message}`;
+    const { written } = wanted;
+    this.#checkBackOff(wanted);
+    await verification?.starts(written).catch((error: unknown) => {
+      const why = `Failed to record image pull intent for container image "${written}": ${(error as Error).message}`;
       throw new ImageError('ErrImagePull', why, { cause: error });
     });
     let pulled: Pulled | undefined;
     try {
-      pulled = await this.#pull(pod, image, credentials, record, signal);
+      pulled = await this.#pull(wanted, credentials);
       return pulled.info;
     } finally {
-      if (pulled === undefined) await verification?.failed(image.written);
-      else await verification?.pulled(image.written, pulled.info.id, pulled.used);
+      if (pulled === undefined) await verification?.failed(written);
+      else await verification?.pulled(written, pulled.info.id, pulled.used);
     }
   }
 
   /** Throws `ImagePullBackOff` while the last failure is too fresh. */
-  #checkBackOff(pod: Pod, { written }: WantedImage, record: RecordEvent): void {
+  #checkBackOff({ pod, written, record }: WantedImage): void {
     const { clock } = this.#options;
     const key = `${pod.metadata.uid}_${written}`;
     const last = this.#failures.get(key);
@@ -213,11 +208,8 @@ export class ImageManager {
   }
 
   async #pull(
-    pod: Pod,
-    { written, reference }: WantedImage,
+    { pod, written, reference, record, signal }: WantedImage,
     credentials: () => Promise<readonly PullCredential[]>,
-    record: RecordEvent,
-    signal: AbortSignal,
   ): Promise<Pulled> {
     const { clock, runtime } = this.#options;
     const key = `${pod.metadata.uid}_${written}`;
@@ -353,11 +345,17 @@ export class ImageManager {
   }
 }
 
+/** An image that a pod waits for. */
 interface WantedImage {
+  readonly pod: Pod;
   /** The reference as the pod names it. */
   readonly written: string;
   /** The reference with its tag. */
   readonly reference: string;
+  /** Emits an event about the pod or its container. */
+  readonly record: RecordEvent;
+  /** Aborts when the pod no longer waits. */
+  readonly signal: AbortSignal;
 }
 
 interface Pulled {

@@ -84,7 +84,7 @@ export function podSecurity(
       const { policy, errors } = policyOf({ ...defaults, ...namespace?.metadata.labels });
       if (errors.length > 0)
         attributes.annotate(`${ANNOTATION}error`, `Failed to parse policy: ${errors.map(String).join(', ')}`);
-      judge(attributes, target, policy, isPod(attributes), metrics?.evaluated);
+      judge(attributes, target, policy, metrics?.evaluated);
     },
   };
 }
@@ -93,7 +93,6 @@ function judge(
   attributes: AdmissionAttributes,
   target: PodLike,
   policy: Policy,
-  isEnforced: boolean,
   evaluated: PodSecurityMetrics['evaluated'] = () => undefined,
 ): void {
   const violationsOf = (mode: Mode): string | undefined => {
@@ -103,6 +102,8 @@ function judge(
     if (violations.length === 0) return undefined;
     return `violate${mode === 'enforce' ? 's' : ''} PodSecurity ${quoteText(formatLevel(level))}: ${formatViolations(violations)}`;
   };
+  // Workloads get warnings and audit annotations only.
+  const isEnforced = isPod(attributes);
   const enforced = isEnforced ? violationsOf('enforce') : undefined;
   if (isEnforced) attributes.annotate(`${ANNOTATION}enforce-policy`, formatLevel(policy.enforce));
   // A refused request gets the audit annotation as well, but no warning.

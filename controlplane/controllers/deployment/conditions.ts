@@ -43,13 +43,15 @@ export function withCondition(
   return [...conditions.filter((other) => other.type !== condition.type), kept as DeploymentCondition];
 }
 
-/** Pure. Counts all replica sets; `newSet` is undefined before the first one of a template. */
-export function computeStatus(
-  deployment: Deployment,
-  all: readonly ReplicaSet[],
-  newSet: ReplicaSet | undefined,
-  nowMs: number,
-): DeploymentStatus {
+/** The replica sets that a deployment controls. */
+interface OwnSets {
+  readonly all: readonly ReplicaSet[];
+  /** The one with the current template. `undefined` before it exists. */
+  readonly newSet: ReplicaSet | undefined;
+}
+
+/** Pure. Counts all replica sets. */
+export function computeStatus(deployment: Deployment, { all, newSet }: OwnSets, nowMs: number): DeploymentStatus {
   const available = totalOf(all, (set) => set.status?.availableReplicas ?? 0);
   const ready = totalOf(all, (set) => set.status?.readyReplicas ?? 0);
   const replicas = totalOf(all, (set) => set.status?.replicas ?? 0);
@@ -137,8 +139,7 @@ export function hasTimedOut(deployment: Deployment, status: DeploymentStatus, no
 export function withProgress(
   deployment: Deployment,
   computed: DeploymentStatus,
-  all: readonly ReplicaSet[],
-  newSet: ReplicaSet | undefined,
+  { all, newSet }: OwnSets,
   nowMs: number,
 ): DeploymentStatus {
   let conditions = [...(computed.conditions ?? [])];

@@ -301,13 +301,15 @@ export class DeploymentSync {
   }
 
   async #writePlainStatus(): Promise<void> {
-    await this.#write(computeStatus(this.#deployment, this.#all, this.#newSet, this.#environment.clock.now()));
+    const sets = { all: this.#all, newSet: this.#newSet };
+    await this.#write(computeStatus(this.#deployment, sets, this.#environment.clock.now()));
   }
 
   async #writeStatus(): Promise<void> {
     const now = this.#environment.clock.now();
-    const computed = computeStatus(this.#deployment, this.#all, this.#newSet, now);
-    const status = withProgress(this.#deployment, computed, this.#all, this.#newSet, now);
+    const sets = { all: this.#all, newSet: this.#newSet };
+    const computed = computeStatus(this.#deployment, sets, now);
+    const status = withProgress(this.#deployment, computed, sets, now);
     const written = await this.#write(status);
     if (!written) this.#planRecheck(status);
   }

@@ -85,7 +85,7 @@ export const runEndpointSlices: RunController = (environment, signal) => {
       try {
         const remove = [...plan.remove, ...all.filter((slice) => !existing.includes(slice))];
         const metadata = { labels, annotations: triggerTime(service, members) };
-        await applyPlan(environment, pending, service, { ...plan, remove }, metadata);
+        await applyPlan(environment, pending, service, { ...plan, remove, metadata });
         const omitted = podWithoutNode(service, members, nodeOf);
         if (omitted !== undefined) throw new Error(missingNode(service, omitted));
       } catch (error) {
@@ -180,9 +180,9 @@ async function applyPlan(
   { client }: ControllerEnvironment,
   pending: PendingWrites<EndpointSlice>,
   service: Service,
-  plan: SlicePlan,
-  { labels, annotations }: SliceMetadata,
+  plan: SlicePlan & { readonly metadata: SliceMetadata },
 ): Promise<void> {
+  const { labels, annotations } = plan.metadata;
   const { namespace = '', name = '' } = service.metadata;
   const key = `${namespace}/${name}`;
   for (const group of plan.create) {

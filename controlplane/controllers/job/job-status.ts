@@ -108,9 +108,7 @@ const complete = (reason: string, message: string): Verdict => ({
 /** A condition that is true never becomes false. */
 export function computeVerdict(
   job: Job,
-  pods: readonly Pod[],
-  counts: PodCounts,
-  status: JobStatus,
+  { own, counts, status }: { readonly own: readonly Pod[]; readonly counts: PodCounts; readonly status: JobStatus },
   nowMs: number,
 ): Verdict | undefined {
   for (const { type, status: state, reason = '', message = '' } of status.conditions ?? []) {
@@ -119,7 +117,7 @@ export function computeVerdict(
     if (type === 'SuccessCriteriaMet') return complete(reason, message);
   }
   if (counts.fatal !== undefined) return failed('PodFailurePolicy', counts.fatal);
-  if (counts.failed > (job.spec?.backoffLimit ?? 6) || exceedsRestarts(job, pods)) {
+  if (counts.failed > (job.spec?.backoffLimit ?? 6) || exceedsRestarts(job, own)) {
     return failed('BackoffLimitExceeded', 'Job has reached the specified backoff limit');
   }
   const deadline = job.spec?.activeDeadlineSeconds;
@@ -147,7 +145,7 @@ export function computeVerdict(
     if (met !== undefined) return complete('SuccessPolicy', met);
   }
   // The active pods of a suspended job are deleted, so that it waits for none of them.
-  const isWaiting = job.spec?.suspend !== true && pods.some((pod) => outcomeOf(pod, job) === 'active');
+  const isWaiting = job.spec?.suspend !== true && own.some((pod) => outcomeOf(pod, job) === 'active');
   const reached = completions === undefined ? counts.succeeded > 0 && !isWaiting : counts.succeeded >= completions;
   return reached ? complete('CompletionsReached', 'Reached expected number of succeeded pods') : undefined;
 }

@@ -151,7 +151,7 @@ class JobController {
     }
     const counts = countPods(job, countable(own), status);
     this.#backOff.note(key, counts.newlySucceeded, [...counts.newlyFailed, ...counts.newlyIgnored]);
-    const verdict = computeVerdict(job, own, counts, status, nowMs);
+    const verdict = computeVerdict(job, { own, counts, status }, nowMs);
     const active = own.filter((pod) => outcomeOf(pod, job) === 'active');
     const settled = this.#pending.settled(key);
     let changes = NO_CHANGES;
@@ -159,7 +159,7 @@ class JobController {
     else if (verdict !== undefined || (suspended && active.length > 0))
       changes = await this.#deleteUncounted(key, job, active);
     else if (settled && job.metadata.deletionTimestamp === undefined)
-      changes = await this.#manage(key, job, own, active, counts);
+      changes = await this.#manage(key, job, { own, active, counts });
     if (verdict === undefined) this.#noteSuspension(job, status, suspended, nowMs);
     const { error, created, deleted } = changes;
     // Until the informer shows the last creations and deletions, the numbers stay as they were written with them.
@@ -180,9 +180,11 @@ class JobController {
   async #manage(
     key: string,
     job: Job,
-    own: readonly Pod[],
-    active: readonly Pod[],
-    counts: PodCounts,
+    {
+      own,
+      active,
+      counts,
+    }: { readonly own: readonly Pod[]; readonly active: readonly Pod[]; readonly counts: PodCounts },
   ): Promise<Changes> {
     const { clock } = this.#environment;
     const wanted = wantedActive(job, {

@@ -24,14 +24,19 @@ interface PlainPath {
 const META = 'io.k8s.apimachinery.pkg.apis.meta.v1.';
 const VERSIONS = 'get available API versions';
 
-function discovery(path: string, id: string, tag: string, kind: string, description: string): PlainPath {
+/** Returns the row of a discovery path, whose response is of a kind of `meta/v1`. */
+function discovery(
+  path: string,
+  kind: string,
+  { id, tag, description }: Pick<PlainPath, 'id' | 'tag' | 'description'>,
+): PlainPath {
   const document = path.slice(1);
   return { path: `${path}/`, document, id, tag, description, answer: `${META}${kind}`, produces: BUILT_IN.answers };
 }
 
 const FIXED: readonly PlainPath[] = [
-  discovery('/api', 'getCoreAPIVersions', 'core', 'APIVersions', VERSIONS),
-  discovery('/apis', 'getAPIVersions', 'apis', 'APIGroupList', VERSIONS),
+  discovery('/api', 'APIVersions', { id: 'getCoreAPIVersions', tag: 'core', description: VERSIONS }),
+  discovery('/apis', 'APIGroupList', { id: 'getAPIVersions', tag: 'apis', description: VERSIONS }),
   {
     path: '/version/',
     document: 'version',
@@ -65,12 +70,18 @@ export function plainPaths(source: OpenApiSource): PlainPath[] {
   for (const { group, version, custom } of source.catalog.resources()) {
     if (custom !== undefined) continue;
     const base = basePath(group, version);
-    const tag = groupTag(group, version);
-    const list = discovery(base, discoveryId(group, version), tag, 'APIResourceList', 'get available resources');
+    const list = discovery(base, 'APIResourceList', {
+      id: discoveryId(group, version),
+      tag: groupTag(group, version),
+      description: 'get available resources',
+    });
     found.set(list.path, list);
     if (group === '') continue;
-    const id = `get${groupPrefix(group, '')}APIGroup`;
-    const one = discovery(`/apis/${group}`, id, groupTag(group), 'APIGroup', 'get information of a group');
+    const one = discovery(`/apis/${group}`, 'APIGroup', {
+      id: `get${groupPrefix(group, '')}APIGroup`,
+      tag: groupTag(group),
+      description: 'get information of a group',
+    });
     found.set(one.path, one);
   }
   return [...found.values()];

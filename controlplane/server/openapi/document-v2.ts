@@ -44,12 +44,12 @@ export async function buildBaseV2(source: OpenApiSource): Promise<BaseV2> {
   const writer = new SchemaWriter(2, source.schema, REGISTERED_VERSIONS);
   const parameters: SharedParameters = new Map();
   const paths: JsonObject = {};
+  const document = { source, writer, share: shareIn(parameters) };
   let group = '';
   for (const row of rows) {
     if (row.group !== group) await setImmediate();
     group = row.group;
-    for (const path of pathsOf(row, optionsOf(source, row)))
-      paths[path.path] = pathItem(source, writer, row, path, shareIn(parameters));
+    for (const path of pathsOf(row, optionsOf(source, row))) paths[path.path] = pathItem(document, row, path);
   }
   for (const path of plainPaths(source)) paths[path.path] = plainItemV2(path, writer);
   // Custom resources refer to these types.
@@ -65,9 +65,9 @@ export async function buildBaseV2(source: OpenApiSource): Promise<BaseV2> {
 /** The part of one row. Synchronous; one row costs little. */
 export function buildCustomPartV2(source: OpenApiSource, row: ResourceInfo, parameters: SharedParameters): Part {
   const writer = new SchemaWriter(2, source.schema, []);
+  const document = { source, writer, share: shareFrom(parameters) };
   const paths: JsonObject = {};
-  for (const path of pathsOf(row, optionsOf(source, row)))
-    paths[path.path] = pathItem(source, writer, row, path, shareFrom(parameters));
+  for (const path of pathsOf(row, optionsOf(source, row))) paths[path.path] = pathItem(document, row, path);
   return { paths, definitions: writer.customDefinitions() };
 }
 
@@ -84,26 +84,21 @@ export function frameV2(source: OpenApiSource, parameters: SharedParameters): { 
   };
 }
 
-function pathItem(
-  source: OpenApiSource,
-  writer: SchemaWriter,
-  row: ResourceInfo,
-  { parameters, operations }: PathOperations,
-  share: Share,
-): JsonObject {
+/** The document that paths are written for. */
+interface Document {
+  readonly source: OpenApiSource;
+  readonly writer: SchemaWriter;
+  readonly share: Share;
+}
+
+function pathItem(document: Document, row: ResourceInfo, { parameters, operations }: PathOperations): JsonObject {
   const item: JsonObject = {};
-  for (const operation of operations) item[operation.method] = operationOf(source, writer, row, operation, share);
-  item['parameters'] = parameters.map((parameter) => referTo(parameter, share));
+  for (const operation of operations) item[operation.method] = operationOf(document, row, operation);
+  item['parameters'] = parameters.map((parameter) => referTo(parameter, document.share));
   return item;
 }
 
-function operationOf(
-  source: OpenApiSource,
-  writer: SchemaWriter,
-  row: ResourceInfo,
-  operation: Operation,
-  share: Share,
-): JsonObject {
+function operationOf({ source, writer, share }: Document, row: ResourceInfo, operation: Operation): JsonObject {
   const types = mediaTypesOf(source, row);
   const parameters: JsonObject[] = [];
   if (operation.body !== undefined) {

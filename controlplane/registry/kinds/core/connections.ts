@@ -108,8 +108,7 @@ const STREAMS = [
 
 function execTarget(
   stores: ConnectStores,
-  namespace: string,
-  name: string,
+  { namespace, name }: { readonly namespace: string; readonly name: string },
   verb: 'exec' | 'attach',
   query: URLSearchParams,
 ): ConnectTarget {
@@ -201,8 +200,7 @@ function nodeProxy(stores: ConnectStores, text: string, request: ConnectRequest)
 async function serviceProxy(
   stores: ConnectStores,
   context: RequestContext,
-  namespace: string,
-  text: string,
+  { namespace, text }: { readonly namespace: string; readonly text: string },
   request: ConnectRequest,
 ): Promise<ConnectTarget> {
   const { scheme, name, port } = proxyName('service', text);
@@ -306,9 +304,9 @@ function locatorOf(stores: ConnectStores, resource: string, subresource: string)
     case 'pods/log':
       return (_context, namespace, name, { query }) => logTarget(stores, namespace, name, query);
     case 'pods/exec':
-      return (_context, namespace, name, { query }) => execTarget(stores, namespace, name, 'exec', query);
+      return (_context, namespace, name, { query }) => execTarget(stores, { namespace, name }, 'exec', query);
     case 'pods/attach':
-      return (_context, namespace, name, { query }) => execTarget(stores, namespace, name, 'attach', query);
+      return (_context, namespace, name, { query }) => execTarget(stores, { namespace, name }, 'attach', query);
     case 'pods/portforward':
       return (_context, namespace, name, { query }) => forwardTarget(stores, namespace, name, query);
     case 'pods/proxy':
@@ -316,7 +314,7 @@ function locatorOf(stores: ConnectStores, resource: string, subresource: string)
     case 'nodes/proxy':
       return (_context, _namespace, name, request) => nodeProxy(stores, name, request);
     case 'services/proxy':
-      return (context, namespace, name, request) => serviceProxy(stores, context, namespace, name, request);
+      return (context, namespace, text, request) => serviceProxy(stores, context, { namespace, text }, request);
     default:
       return undefined;
   }
