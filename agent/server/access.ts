@@ -42,7 +42,8 @@ export interface Access {
   refusal(user: AgentUser, method: string, path: string): Promise<string>;
 }
 
-const ANONYMOUS = 'system:anonymous';
+/** The name of a user without credentials. */
+export const ANONYMOUS = 'system:anonymous';
 /** The maximum number of entries of each cache. The oldest entry is removed first. */
 const MOST_KEPT = 4096;
 

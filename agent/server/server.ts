@@ -12,9 +12,10 @@ import { createServer as createHttpServer } from '../../api/machinery/node-http.
 import { HealthResults } from '../../api/component/health-results.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
+import { ConnectionLimit, connectionsWithin } from '../../api/machinery/connection-limit.ts';
 import { IncompleteHeaders } from '../../api/machinery/incomplete-headers.ts';
 import { newStatusError, StatusError } from '../../api/meta/status-error.ts';
-import type { Access } from './access.ts';
+import { type Access, ANONYMOUS } from './access.ts';
 import { installHealth, installHealthResults } from './health.ts';
 import {
   allowedMethods,
@@ -51,6 +52,8 @@ export interface AgentServerOptions extends RoutesOptions {
   readonly idleTimeoutMs: number;
   /** The budget of headers that have not ended, of all connections together. */
   readonly headersBudgetBytes?: number;
+  /** The maximum number of connections of all ports together. If absent, it follows from the limit of descriptors. */
+  readonly maxConnections?: number | undefined;
   /** Called for each request. The returned function is called when the request ends. */
   readonly observe?: (method: string, path: string, serverType: 'readwrite' | 'readonly') => () => void;
 }
@@ -74,6 +77,9 @@ export interface AgentServer {
   close(): Promise<void>;
 }
 
+/** The other descriptors are for the container runtime, pods and their volumes, logs, and the API server. */
+const CONNECTIONS = { atMost: 1000, share: 0.2 };
+const HANDSHAKE_TIMEOUT_MS = 10_000;
 const MAX_BODY_BYTES = 3 << 20;
 /** The limit of Go's servers. The command of an exec is part of the request line, so it can be long. */
 const MAX_HEADER_BYTES = 1 << 20;
@@ -102,26 +108,29 @@ export async function startAgentServer(options: AgentServerOptions): Promise<Age
     requestCert: tls.clientCa !== undefined,
     rejectUnauthorized: false,
     maxHeaderSize: MAX_HEADER_BYTES,
+    handshakeTimeout: HANDSHAKE_TIMEOUT_MS,
   });
+  const limit = new ConnectionLimit({ ...options, most: options.maxConnections ?? connectionsWithin(CONNECTIONS) });
   const headers = new IncompleteHeaders({
     ...options,
     maxHeaderBytes: MAX_HEADER_BYTES,
     budgetBytes: options.headersBudgetBytes,
   });
-  const main = createApp(secure, headers, options);
+  const intake = { limit, headers };
+  const main = createApp(secure, intake, options);
   const routes: ServedRoute[] = [];
   main.addHook('onRoute', ({ method, url }) => {
     for (const one of [method].flat()) routes.push({ method: one, path: url });
   });
   observeRequests(main, options.observe, 'readwrite');
-  main.addHook('onRequest', async (request) => authorize(options.access, options.logger, request.raw));
+  main.addHook('onRequest', async (request) => authorize({ ...options, limit }, request.raw));
   const results = new HealthResults();
   installHealth(main, options.host, results);
   installHealthResults(main, results);
   installReading(main, options);
   installPrivate(main, options);
-  const ports = { results, headers, apps: [main] };
-  serveUpgrades(secure, headers, options);
+  const ports = { results, intake, apps: [main] };
+  serveUpgrades(secure, intake, options);
   await main.ready();
   let port = 0;
   try {
@@ -150,16 +159,22 @@ export async function startAgentServer(options: AgentServerOptions): Promise<Age
   };
 }
 
+/** The limits of what clients may send before they are authorized. */
+interface Intake {
+  readonly limit: ConnectionLimit;
+  readonly headers: IncompleteHeaders;
+}
+
 /** What the ports of the agent share. */
 interface Ports {
   readonly results: HealthResults;
-  readonly headers: IncompleteHeaders;
+  readonly intake: Intake;
   readonly apps: FastifyInstance[];
 }
 
-async function openReading(options: AgentServerOptions, { results, headers, apps }: Ports): Promise<void> {
+async function openReading(options: AgentServerOptions, { results, intake, apps }: Ports): Promise<void> {
   const server = createHttpServer({ maxHeaderSize: MAX_HEADER_BYTES });
-  const reading = createApp(server, headers, options);
+  const reading = createApp(server, intake, options);
   observeRequests(reading, options.observe, 'readonly');
   installHealth(reading, options.host, results);
   installHealthResults(reading, results);
@@ -170,9 +185,9 @@ async function openReading(options: AgentServerOptions, { results, headers, apps
   await listen(server, options.readOnlyPort, options.address);
 }
 
-async function openHealth(options: AgentServerOptions, { results, headers, apps }: Ports): Promise<void> {
+async function openHealth(options: AgentServerOptions, { results, intake, apps }: Ports): Promise<void> {
   const server = createHttpServer({ maxHeaderSize: MAX_HEADER_BYTES });
-  const health = createApp(server, headers, options);
+  const health = createApp(server, intake, options);
   installHealth(health, options.host, results);
   apps.push(health);
   await health.ready();
@@ -189,9 +204,11 @@ async function closeAll(apps: readonly FastifyInstance[]): Promise<void> {
 
 function createApp(
   server: Server | HttpsServer,
-  headers: IncompleteHeaders,
+  { limit, headers }: Intake,
   options: AgentServerOptions,
 ): FastifyInstance {
+  // Connections are counted before the handshake, so that those that send nothing count, too.
+  server.on('connection', (socket: Socket) => limit.add(socket));
   server.on(server instanceof HttpsServer ? 'secureConnection' : 'connection', (socket: Socket) => headers.add(socket));
   server.on('request', (request: IncomingMessage) => headers.received(request, false));
   const isReadOnly = !(server instanceof HttpsServer);
@@ -254,8 +271,7 @@ function observeRequests(
 
 /** Throws 401 or 403. The caller must be allowed each of the methods, which are that of the request by default. */
 async function authorize(
-  access: Access,
-  logger: Logger,
+  { access, logger, limit }: { readonly access: Access; readonly logger: Logger; readonly limit: ConnectionLimit },
   request: IncomingMessage,
   methods: readonly string[] = [request.method ?? 'GET'],
 ): Promise<void> {
@@ -272,9 +288,10 @@ async function authorize(
     });
     if (refusal !== '') throw newStatusError(403, 'Forbidden', refusal.trimEnd());
   }
+  if (user.name !== ANONYMOUS) limit.proven(request.socket);
 }
 
-function serveUpgrades(server: HttpsServer, headers: IncompleteHeaders, options: AgentServerOptions): void {
+function serveUpgrades(server: HttpsServer, { limit, headers }: Intake, options: AgentServerOptions): void {
   const upgrade = createUpgrades(options);
   server.on('upgrade', (request, socket, head) => {
     headers.received(request, true);
@@ -283,7 +300,7 @@ function serveUpgrades(server: HttpsServer, headers: IncompleteHeaders, options:
       const target = streamTarget(parseTarget(request.url));
       if (target === undefined) throw newStatusError(404, 'NotFound', '404 page not found');
       // WebSocket clients open a stream by GET: the permission to read alone must not run commands.
-      await authorize(options.access, options.logger, request, [...new Set([request.method ?? 'GET', 'POST'])]);
+      await authorize({ ...options, limit }, request, [...new Set([request.method ?? 'GET', 'POST'])]);
       if (!options.debugHandlers) throw newStatusError(405, 'MethodNotAllowed', 'Debug endpoints are disabled.');
       await upgrade(request, socket, head, target);
     };

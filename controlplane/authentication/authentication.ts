@@ -13,6 +13,8 @@ export interface ClientConnection {
   readonly remoteAddress: string;
   /** The certificate of the client. The handshake proved that the client has its key, and verified no chain. */
   readonly peerCertificate: X509Certificate | undefined;
+  /** Called when a request has proved who the client is: from then on, other connections are closed before this one. */
+  accepted?(): void;
 }
 
 /** What a request shows about its client. */

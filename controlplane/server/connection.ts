@@ -10,12 +10,22 @@ import type { ClientConnection } from '../authentication/authentication.ts';
 export class TlsConnection implements ClientConnection {
   readonly remoteAddress: string;
   readonly #socket: TLSSocket;
+  readonly #onAccepted: () => void;
+  #isAccepted = false;
   #certificate: { readonly known: X509Certificate | undefined } | undefined;
 
-  constructor(socket: TLSSocket) {
+  /** `onAccepted` is called when the first request of the connection is accepted. */
+  constructor(socket: TLSSocket, onAccepted: () => void) {
     this.#socket = socket;
+    this.#onAccepted = onAccepted;
     // A socket has no address any more once the client is disconnected.
     this.remoteAddress = socket.remoteAddress ?? '';
+  }
+
+  accepted(): void {
+    if (this.#isAccepted) return;
+    this.#isAccepted = true;
+    this.#onAccepted();
   }
 
   /** It never changes: requests are read after the handshake, and OpenSSL allows clients no second one. */

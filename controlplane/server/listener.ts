@@ -9,11 +9,11 @@ import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { createServer as createHttpServer, ServerResponse as NodeResponse } from '../../api/machinery/node-http.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
+import { ConnectionLimit, connectionsWithin } from '../../api/machinery/connection-limit.ts';
 import { IncompleteHeaders } from '../../api/machinery/incomplete-headers.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import type { ClientConnection } from '../authentication/authentication.ts';
 import { TlsConnection } from './connection.ts';
-import { ConnectionLimit } from './connection-limit.ts';
 import { UnreadBodies } from './unread-bodies.ts';
 import type { Exchange, Upgrade } from './exchange.ts';
 import { Http1Exchange } from './http1.ts';
@@ -40,6 +40,8 @@ interface ListenerOptions {
   readonly logger: Logger;
   readonly onExchange: (exchange: Exchange) => void;
   readonly onHandshakeError?: (() => void) | undefined;
+  /** The time in which a client must complete the handshake. */
+  readonly handshakeTimeoutMs?: number | undefined;
   /** The time in which the headers of a request must arrive. */
   readonly headersTimeoutMs?: number | undefined;
   /** The maximum number of connections. If absent, it follows from the limit of descriptors. */
@@ -48,6 +50,11 @@ interface ListenerOptions {
   readonly headersBudgetBytes?: number | undefined;
 }
 
+/**
+ * A connection takes up to 150 KB with TLS. The other descriptors are for storage, logs, and connections to nodes and
+ * webhooks.
+ */
+const CONNECTIONS = { atMost: 5000, share: 0.6 };
 const HANDSHAKE_TIMEOUT_MS = 10_000;
 const HEADERS_TIMEOUT_MS = 32_000;
 const IDLE_TIMEOUT_MS = 180_000;
@@ -62,9 +69,12 @@ export class Listener {
   readonly #tls: TlsServer;
   readonly #http: HttpServer;
   readonly #sessions = new Set<ServerHttp2Session>();
+  /** All connections, also during their handshake. */
+  readonly #sockets = new Set<Socket>();
   readonly #connections = new Map<Duplex, ClientConnection>();
   readonly #unread = new UnreadBodies();
   readonly #headers: IncompleteHeaders;
+  readonly #limit: ConnectionLimit;
   readonly #options: ListenerOptions;
   #tlsOptions: TlsOptions;
 
@@ -83,16 +93,22 @@ export class Listener {
         ALPNProtocols: ['h2', 'http/1.1'],
         requestCert: true,
         rejectUnauthorized: false,
-        handshakeTimeout: HANDSHAKE_TIMEOUT_MS,
+        handshakeTimeout: options.handshakeTimeoutMs ?? HANDSHAKE_TIMEOUT_MS,
         noDelay: true,
         keepAlive: true,
       },
       (socket) => this.#accept(socket),
     );
-    const limit = new ConnectionLimit({ ...options, most: options.maxConnections });
-    // Connections are counted before the handshake, so that those that send nothing count, too.
-    this.#tls.on('connection', (socket: Socket) => limit.add(socket));
-    this.#tls.on('tlsClientError', (error) => {
+    this.#limit = new ConnectionLimit({ ...options, most: options.maxConnections ?? connectionsWithin(CONNECTIONS) });
+    this.#tls.on('connection', (socket: Socket) => {
+      // Connections are counted before the handshake, so that those that send nothing count, too.
+      this.#limit.add(socket);
+      this.#sockets.add(socket);
+      socket.once('close', () => this.#sockets.delete(socket));
+    });
+    this.#tls.on('tlsClientError', (error, socket) => {
+      // Node.js leaves a connection open whose handshake takes too long.
+      socket.destroy();
       options.onHandshakeError?.();
       options.logger.debug({ err: error }, 'A TLS handshake failed');
     });
@@ -132,11 +148,11 @@ export class Listener {
 
   #cut(): void {
     for (const session of this.#sessions) session.destroy();
-    for (const socket of this.#connections.keys()) socket.destroy();
+    for (const socket of this.#sockets) socket.destroy();
   }
 
   #accept(socket: TLSSocket): void {
-    const connection = new TlsConnection(socket);
+    const connection = new TlsConnection(socket, () => this.#limit.proven(socket));
     this.#connections.set(socket, connection);
     socket.once('close', () => this.#connections.delete(socket));
     socket.on('error', (error) => this.#options.logger.debug({ err: error }, 'A connection broke'));

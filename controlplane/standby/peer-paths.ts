@@ -72,11 +72,13 @@ export function peerPaths({ isPeer, routes, logger }: PeerPathsOptions): (exchan
       sendError(exchange, newStatusError(404, 'NotFound', 'this control plane has no such path'));
     else if (route.method !== exchange.method)
       sendError(exchange, newStatusError(405, 'MethodNotAllowed', `the method is ${route.method}`));
-    else
+    else {
+      exchange.connection.accepted?.();
       background(answered(route, { exchange, query: new URLSearchParams(query) }), {
         logger,
         what: 'Answering a control plane',
       });
+    }
     return true;
   };
 }

@@ -5,15 +5,29 @@
 import type { Server } from 'node:http';
 import { createServer } from '../../../api/machinery/node-http.ts';
 import type { Logger } from '../../../api/component/logger.ts';
+import type { Clock } from '../../../api/machinery/clock.ts';
+import { ConnectionLimit, connectionsWithin } from '../../../api/machinery/connection-limit.ts';
 import type { HealthCheckPort } from './service-ports.ts';
+
+/** Of all ports together: load balancers open few, and everybody who reaches the node can open more. */
+const CONNECTIONS = { atMost: 500, share: 0.1 };
+
+interface HealthCheckPortsOptions {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** The maximum number of connections. If absent, it follows from the limit of descriptors. */
+  readonly maxConnections?: number;
+}
 
 /** Owns one HTTP server for each port. A port that is taken is logged and tried again with the next change. */
 export class HealthCheckPorts {
   readonly #logger: Logger;
+  readonly #limit: ConnectionLimit;
   readonly #servers = new Map<number, { readonly server: Server; state: HealthCheckPort }>();
 
-  constructor(logger: Logger) {
+  constructor({ clock, logger, maxConnections }: HealthCheckPortsOptions) {
     this.#logger = logger;
+    this.#limit = new ConnectionLimit({ clock, logger, most: maxConnections ?? connectionsWithin(CONNECTIONS) });
   }
 
   /** Serves exactly these ports. Logs and skips a port that another process uses. */
@@ -45,6 +59,7 @@ export class HealthCheckPorts {
       });
       response.end(`${JSON.stringify({ service, localEndpoints, serviceProxyHealthy: true })}\n`);
     });
+    server.on('connection', (socket) => this.#limit.add(socket));
     try {
       await new Promise<void>((resolve, reject) => {
         server.once('error', reject).listen(port, resolve);

@@ -86,7 +86,7 @@ export class ServiceProxy {
 
   constructor(options: ServiceProxyOptions) {
     this.#options = options;
-    this.#health = new HealthCheckPorts(options.logger);
+    this.#health = new HealthCheckPorts(options);
     this.#udp = new UdpConnections(options.conntrack, options.logger);
     const { services, slices, place } = options;
     const service = (key: string): Service | undefined => services.get(...namesOf(key));

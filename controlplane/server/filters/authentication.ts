@@ -94,6 +94,7 @@ function proceed(
 ): MaybePromise<void> {
   if (known === undefined) return refuse(request, undefined, options);
   request.user = withAuthenticatedGroup(known.user);
+  if (known.user.name !== ANONYMOUS) request.exchange.connection.accepted?.();
   return next(request);
 }
 

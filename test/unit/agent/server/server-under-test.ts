@@ -41,6 +41,7 @@ export async function startServerUnderTest(
       | 'access'
       | 'clock'
       | 'headersBudgetBytes'
+      | 'maxConnections'
     >
   >,
 ): Promise<ServerUnderTest> {

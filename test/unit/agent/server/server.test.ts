@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { type AddressInfo, createServer } from 'node:net';
+import { type AddressInfo, connect as connectTcp, createServer } from 'node:net';
 import { connect } from 'node:tls';
 import { describe, it, type TestContext } from 'node:test';
 import type { PodHost } from '../../../../agent/server/pod-host.ts';
@@ -76,6 +76,26 @@ describe("the agent's server", () => {
     const server = await startServerUnderTest({ host, headersBudgetBytes: 500_000 });
     t.after(() => server.close());
     await assertLimitsHeaders(server.port);
+  });
+
+  it('holds no more connections than it may, those of its API server longest', async (t) => {
+    const host = { syncLoopHealth: () => '' } as unknown as PodHost;
+    const server = await startServerUnderTest({ host, maxConnections: 5 });
+    t.after(() => server.close());
+    const client = connect({ host: '127.0.0.1', port: server.port, rejectUnauthorized: false });
+    t.after(() => client.destroy());
+    const askAgain = async (): Promise<string> => {
+      client.write('GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n');
+      const [chunk] = (await once(client, 'data')) as [Buffer];
+      return chunk.toString().slice(0, 12);
+    };
+    assert.equal(await askAgain(), 'HTTP/1.1 200');
+    const flood = Array.from({ length: 20 }, () => connectTcp(server.port, '127.0.0.1').on('error', () => undefined));
+    t.after(() => flood.forEach((socket) => socket.destroy()));
+    const closed = flood.map((socket) => socket.resume()).slice(0, 16);
+    await Promise.all(closed.map((socket) => socket.destroyed || once(socket, 'close')));
+    assert.equal(await askAgain(), 'HTTP/1.1 200');
+    assert.equal((await server.ask('GET /healthz')).status, 200);
   });
 
   it('authorizes the path that it serves, however the path is spelled', async (t) => {

@@ -1,13 +1,18 @@
 /** Health check node ports: the responses to load balancers, and that ports open and close with their services. */
 import assert from 'node:assert/strict';
-import { createServer } from 'node:net';
+import { once } from 'node:events';
+import { connect, createServer } from 'node:net';
 import { afterEach, test } from 'node:test';
 import { HealthCheckPorts } from '../../../../../agent/network/serviceproxy/health-check-ports.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
+import { systemClock } from '../../../../../api/machinery/clock.ts';
 
 const service = { namespace: 'shop', name: 'web' };
 const warnings: unknown[] = [];
-const ports = new HealthCheckPorts({ ...silentLogger, warn: (fields) => void warnings.push(fields) });
+const ports = new HealthCheckPorts({
+  clock: systemClock,
+  logger: { ...silentLogger, warn: (fields) => void warnings.push(fields) },
+});
 afterEach(() => ports.close());
 
 /** Returns a port that is not in use. */
@@ -62,4 +67,18 @@ test('a port that another process has is logged, tried again, and does not hold 
   await new Promise((resolve) => other.close(resolve));
   await ports.keep(wanted);
   assert.equal((await ask(taken)).status, 200);
+});
+
+test('all ports together hold no more connections than they may', async (t) => {
+  const limited = new HealthCheckPorts({ clock: systemClock, logger: silentLogger, maxConnections: 2 });
+  t.after(() => limited.close());
+  const [first, second] = [await freePort(), await freePort()];
+  await limited.keep([
+    { service, port: first, localEndpoints: 1 },
+    { service, port: second, localEndpoints: 1 },
+  ]);
+  const sockets = [first, first, second].map((port) => connect(port, '127.0.0.1').resume());
+  t.after(() => sockets.forEach((socket) => socket.destroy()));
+  await Promise.any(sockets.map((socket) => once(socket, 'close')));
+  assert.equal((await ask(first)).status, 200);
 });

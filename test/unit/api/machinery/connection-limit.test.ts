@@ -1,16 +1,15 @@
 import assert from 'node:assert/strict';
-import { EventEmitter, once } from 'node:events';
-import { connect } from 'node:net';
+import { EventEmitter } from 'node:events';
 import { test } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { systemClock } from '../../../../api/machinery/clock.ts';
-import { createCertificate, certificatePem } from '../../../../api/pki/certificate.ts';
-import { generateKey, privateKeyPem } from '../../../../api/pki/signing.ts';
-import { ConnectionLimit, type Connection } from '../../../../controlplane/server/connection-limit.ts';
-import { Listener } from '../../../../controlplane/server/listener.ts';
+import { ConnectionLimit, type Connection } from '../../../../api/machinery/connection-limit.ts';
 
 class FakeConnection extends EventEmitter implements Connection {
+  static #ports = 0;
   readonly remoteAddress: string;
+  readonly remotePort = ++FakeConnection.#ports;
+  readonly localPort = 10250;
   isOpen = true;
 
   constructor(remoteAddress: string) {
@@ -26,22 +25,42 @@ class FakeConnection extends EventEmitter implements Connection {
 
 function setup(most: number) {
   const limit = new ConnectionLimit({ clock: systemClock, logger: silentLogger, most });
-  return (address: string): FakeConnection => {
+  return (address: string, { isProven = false } = {}): FakeConnection => {
     const connection = new FakeConnection(address);
     limit.add(connection);
+    // Requests come by the TLS socket above the one that was added.
+    const { remoteAddress, remotePort, localPort } = connection;
+    if (isProven) limit.proven({ remoteAddress, remotePort, localPort });
     return connection;
   };
 }
 
-test('the client with most connections loses its newest one, others get in', () => {
+test('the client with most connections loses one, others get in', () => {
   const connect = setup(10);
   const node = connect('10.0.0.2');
-  const first = connect('10.0.0.9');
   const flood = Array.from({ length: 100 }, () => connect('10.0.0.9'));
   const late = connect('10.0.0.3');
-  assert.deepEqual([node.isOpen, first.isOpen, late.isOpen], [true, true, true]);
-  assert.equal(flood.filter(({ isOpen }) => isOpen).length, 7);
-  assert.equal(flood[0]?.isOpen, true);
+  assert.deepEqual([node.isOpen, late.isOpen], [true, true]);
+  assert.equal(flood.filter(({ isOpen }) => isOpen).length, 8);
+});
+
+test('a connection in use stays, and a new one gets in, when others of the same address send nothing', () => {
+  const connect = setup(10);
+  const used = connect('10.0.0.9', { isProven: true });
+  const flood = Array.from({ length: 100 }, () => connect('10.0.0.9'));
+  const late = connect('10.0.0.9', { isProven: true });
+  for (let more = 0; more < 100; more += 1) connect('10.0.0.9');
+  assert.deepEqual([used.isOpen, late.isOpen], [true, true]);
+  assert.equal(flood.filter(({ isOpen }) => isOpen).length, 0);
+});
+
+test('of connections in use, the newest one is closed', () => {
+  const connect = setup(2);
+  const all = [1, 2, 3].map(() => connect('10.0.0.9', { isProven: true }));
+  assert.deepEqual(
+    all.map(({ isOpen }) => isOpen),
+    [true, true, false],
+  );
 });
 
 test('among clients with equally many connections those stay that are connected', () => {
@@ -70,37 +89,4 @@ test('addresses of one IPv6 network are one client, and an IPv4 address in an IP
   assert.equal(other.isOpen, true);
   assert.equal(flood.filter(({ isOpen }) => isOpen).length, 2);
   assert.equal(connect('10.0.0.3').isOpen, true);
-});
-
-test('the port of the API server holds no more connections than that', async () => {
-  const keys = await generateKey('ecdsa');
-  const window = { notBeforeMs: Date.now() - 1000, notAfterMs: Date.now() + 3_600_000 };
-  const certificate = createCertificate(
-    { subject: { commonName: 'a' }, publicKey: keys.publicKey, ...window },
-    { privateKey: keys.privateKey },
-  );
-  const listener = new Listener({
-    tls: { cert: certificatePem(certificate), key: privateKeyPem(keys.privateKey) },
-    clock: systemClock,
-    logger: silentLogger,
-    onExchange: () => undefined,
-    maxConnections: 3,
-  });
-  const { port } = await listener.listen(0, '127.0.0.1');
-  const sockets = [];
-  for (let i = 0; i < 4; i++) {
-    const socket = connect(port, '127.0.0.1');
-    await once(socket, 'connect');
-    sockets.push(socket);
-  }
-  const [last] = sockets.slice(-1);
-  assert.ok(last !== undefined);
-  last.resume();
-  await once(last, 'close');
-  assert.deepEqual(
-    sockets.map(({ destroyed }) => destroyed),
-    [false, false, false, true],
-  );
-  for (const socket of sockets) socket.destroy();
-  await listener.close(0);
 });
