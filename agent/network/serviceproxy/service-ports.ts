@@ -65,6 +65,7 @@ export const SERVICE_NAME_LABEL = 'kubernetes.io/service-name';
 /** Marks services whose load balancer is the nodes themselves. The control plane sets it (`service-load-balancers.ts`). */
 const SERVED_BY_NODES = 'orchlet.local/service-lb';
 const OTHER_PROXY_LABEL = 'service.kubernetes.io/service-proxy-name';
+const HEADLESS_LABEL = 'service.kubernetes.io/headless';
 /** The default of `sessionAffinityConfig.clientIP.timeoutSeconds`, and the largest value that the API accepts. */
 const AFFINITY_SECONDS = 10_800;
 const MOST_AFFINITY_SECONDS = 86_400;
@@ -108,6 +109,9 @@ function isProxied({ metadata, spec }: Service): boolean {
   const first = spec?.clusterIPs?.[0] ?? '';
   return first !== '' && first !== 'None';
 }
+
+/** Whether the endpoints of a slice get traffic to addresses of services. Those with the label of headless services get none. */
+export const isProxiedSlice = ({ metadata }: EndpointSlice): boolean => metadata.labels?.[HEADLESS_LABEL] === undefined;
 
 /**
  * Returns the ports of a service in one family, as its objects state them. `service-table.ts` decides between services that

@@ -16,7 +16,13 @@ import type { Family } from './addresses.ts';
 import { HealthCheckPorts } from './health-check-ports.ts';
 import type { ProxyObserver } from './proxy-metrics.ts';
 import type { NameServer, RuleSettings, RuleWriter } from './rule-writer.ts';
-import { healthCheckPort, type HealthCheckPort, type Place, SERVICE_NAME_LABEL } from './service-ports.ts';
+import {
+  healthCheckPort,
+  type HealthCheckPort,
+  isProxiedSlice,
+  type Place,
+  SERVICE_NAME_LABEL,
+} from './service-ports.ts';
 import { ServiceTable } from './service-table.ts';
 import { type Conntrack, UdpConnections } from './udp-connections.ts';
 
@@ -88,10 +94,10 @@ export class ServiceProxy {
     this.#options = options;
     this.#health = new HealthCheckPorts(options);
     this.#udp = new UdpConnections(options.conntrack, options.logger);
-    const { services, slices, place } = options;
+    const { services, place } = options;
     const service = (key: string): Service | undefined => services.get(...namesOf(key));
     const slicesOf = (namespace: string, name: string): readonly EndpointSlice[] =>
-      slices.byIndex('service', `${namespace}/${name}`);
+      this.#slicesOf(`${namespace}/${name}`);
     this.#tables = new Map(FAMILIES.map((family) => [family, new ServiceTable({ family, service, slicesOf, place })]));
     this.#loop = new WakeableLoop({
       clock: options.clock,
@@ -281,12 +287,16 @@ export class ServiceProxy {
     };
   }
 
+  /** Returns the slices of a service, by its key, that the rules are computed from. */
+  #slicesOf(key: string): readonly EndpointSlice[] {
+    return this.#options.slices.byIndex('service', key).filter(isProxiedSlice);
+  }
+
   #updateHealthChecks(keys: readonly string[]): void {
-    const { services, slices, place } = this.#options;
+    const { services, place } = this.#options;
     for (const key of keys) {
       const service = services.get(...namesOf(key));
-      const check =
-        service === undefined ? undefined : healthCheckPort(service, () => slices.byIndex('service', key), place());
+      const check = service === undefined ? undefined : healthCheckPort(service, () => this.#slicesOf(key), place());
       if (check === undefined) this.#healthChecks.delete(key);
       else this.#healthChecks.set(key, check);
     }

@@ -9,7 +9,7 @@ import type { NamespaceLock } from '../../../../../agent/network/namespace-lock.
 import { MetricsRegistry } from '../../../../../api/component/metrics.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { Informers } from '../../../../../api/machinery/informer.ts';
-import type { Service } from '../../../../../api/machinery/kinds.ts';
+import type { EndpointSlice, Service } from '../../../../../api/machinery/kinds.ts';
 import { endpointSlices, services } from '../../../../../api/machinery/resources.ts';
 import { FakeClient } from '../../../../fakes/fake-client.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
@@ -92,6 +92,31 @@ const settle = async (clock: FakeClock, until: () => boolean): Promise<void> => 
 };
 
 describe('the service proxy', () => {
+  it('sends nothing to the endpoints of a slice while it has the label of headless services', async () => {
+    const { clock, client, informers, proxy, done } = setUp(`test-proxy-headless-${process.pid}`);
+    const running = proxy.run(new AbortController().signal);
+    await client.create(services, 'shop', service('web', '10.96.0.7'));
+    const labels = { 'kubernetes.io/service-name': 'web' };
+    const slice = {
+      apiVersion: 'discovery.k8s.io/v1',
+      kind: 'EndpointSlice',
+      metadata: { name: 'web-1', namespace: 'shop', labels },
+      addressType: 'IPv4',
+      ports: [{ port: 8080, protocol: 'TCP' }],
+      endpoints: [{ addresses: ['10.0.0.9'], conditions: { ready: true } }],
+    } as unknown as EndpointSlice;
+    const created = await client.create(endpointSlices, 'shop', slice);
+    await settle(clock, () => done.applied.at(-1)?.includes('10.0.0.9:8080') === true);
+    const applied = done.applied.length;
+    const metadata = { ...created.metadata, labels: { ...labels, 'service.kubernetes.io/headless': '' } };
+    await client.update(endpointSlices, { ...created, metadata });
+    await settle(clock, () => done.applied.length > applied);
+    assert.match(done.applied.at(-1) ?? '', /-d 10\.96\.0\.7 .*-j REJECT/);
+    await proxy.close({ remove: true });
+    await running;
+    await informers.close();
+  });
+
   it('applies a change once, and deletes the chains of a killed agent with the first rules', async () => {
     const { clock, client, informers, proxy, done } = setUp(`test-proxy-a-${process.pid}`);
     const running = proxy.run(new AbortController().signal);
