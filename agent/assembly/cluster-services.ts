@@ -21,6 +21,7 @@ import { proxyMetrics } from '../network/serviceproxy/proxy-metrics.ts';
 import { IptablesWriter } from '../network/serviceproxy/iptables-writer.ts';
 import { NftablesWriter, SERVICES_TABLE } from '../network/serviceproxy/nftables-writer.ts';
 import type { RuleWriter } from '../network/serviceproxy/rule-writer.ts';
+import { connectionTimeouts } from '../network/serviceproxy/connection-timeouts.ts';
 import { prepareHost, PROXY_LOCK, ServiceProxy } from '../network/serviceproxy/service-proxy.ts';
 import { canonicalRange, familyOf } from '../network/serviceproxy/addresses.ts';
 import type { Place } from '../network/serviceproxy/service-ports.ts';
@@ -195,6 +196,7 @@ async function serviceNetwork(
         : { addresses: nameServers().filter((address) => dns?.families.includes(familyOf(address))), port: dns.port },
     onWritten: (family) => dns?.serve(family),
     prepareHost: prepareHost(logger),
+    setTimeouts: connectionTimeouts(logger),
     takeLock: () => takeNamespaceLock(PROXY_LOCK),
   });
   if (withNames) {

@@ -20,7 +20,7 @@ interface KernelParameterRecord {
 }
 
 /** The places of records and parameters; tests have others. */
-interface KernelParameterPlaces {
+export interface KernelParameterPlaces {
   readonly records?: string;
   readonly parameters?: string;
 }

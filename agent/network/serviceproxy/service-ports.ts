@@ -110,7 +110,7 @@ function isProxied({ metadata, spec }: Service): boolean {
   return first !== '' && first !== 'None';
 }
 
-/** Whether the endpoints of a slice get traffic to addresses of services. Those with the label of headless services get none. */
+/** Whether addresses of services lead to the endpoints of a slice. Those with the headless label are for names alone. */
 export const isProxiedSlice = ({ metadata }: EndpointSlice): boolean => metadata.labels?.[HEADLESS_LABEL] === undefined;
 
 /**

@@ -49,6 +49,8 @@ interface ServiceProxyOptions {
   readonly onWritten?: (family: Family) => void;
   /** Sets the kernel parameters that the rules need. */
   readonly prepareHost?: (settings: RuleSettings) => Promise<void>;
+  /** Sets how long the kernel tracks connections, when the first rules are in effect. */
+  readonly setTimeouts?: () => Promise<void>;
   /** Resolves to `undefined` while another agent owns the rules of this network namespace. */
   readonly takeLock: () => Promise<NamespaceLock | undefined>;
 }
@@ -248,7 +250,7 @@ export class ServiceProxy {
   }
 
   async #applyFamily(family: Family, keys: readonly string[], signal: AbortSignal): Promise<void> {
-    const { clock, prepareHost, observer, onWritten } = this.#options;
+    const { clock, prepareHost, setTimeouts, observer, onWritten } = this.#options;
     const writer = this.#writer;
     const table = this.#tables.get(family);
     if (writer === undefined || table === undefined) return;
@@ -266,6 +268,7 @@ export class ServiceProxy {
       observer?.failed(family, writer.mode);
       throw error;
     }
+    if (isFirst && family === 'IPv4') await setTimeouts?.();
     onWritten?.(family);
     observer?.synced(family, (clock.monotonic() - startMs) / 1000);
     // At the start, connections of an earlier agent's time are not known to be outdated.

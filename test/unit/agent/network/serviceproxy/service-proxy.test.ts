@@ -44,6 +44,7 @@ function setUp(lockName: string) {
     unreadable: 0,
     problems: 0,
     unusable: 0,
+    timeouts: 0,
   };
   const filter: PacketFilter = {
     apply(_family, rules) {
@@ -78,6 +79,7 @@ function setUp(lockName: string) {
     masqueradeBit: 14,
     place: () => ({ nodeName: 'here', zone: '' }),
     podCidrs: () => [],
+    setTimeouts: () => Promise.resolve(void done.timeouts++),
     takeLock: () => Promise.resolve(takeLock(lockName)),
   });
   return { clock, client, informers, proxy, done, metrics };
@@ -128,6 +130,7 @@ describe('the service proxy', () => {
     proxy.changed();
     await clock.advance(5_000);
     assert.equal(done.applied.length, 2, 'nothing has changed');
+    assert.equal(done.timeouts, 1, 'once, after the first rules');
     await proxy.close({ remove: true });
     await running;
     await informers.close();
