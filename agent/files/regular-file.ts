@@ -19,6 +19,14 @@ export async function readRegularFile(path: string, maxBytes: number): Promise<B
   });
 }
 
+/** What the agent keeps for itself is smaller by far. */
+const LONGEST_OWN_BYTES = 16 << 20;
+
+/** Resolves to the text of a small file that the agent itself has written. Rejects like `readRegularFile`. */
+export async function readOwnFile(path: string): Promise<string> {
+  return (await readRegularFile(path, LONGEST_OWN_BYTES)).toString('utf8');
+}
+
 async function using<T>(file: FileHandle, work: (file: FileHandle) => Promise<T>): Promise<T> {
   try {
     return await work(file);

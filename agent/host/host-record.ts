@@ -2,8 +2,8 @@
  * The record of what an agent uses of its host, in its root directory. The agent writes it at each start; `orchlet reset` reads
  * it to find what the agent has left behind, whatever the flags were.
  */
-import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { readOwnFile } from '../files/regular-file.ts';
 import { replaceFile } from '../../api/machinery/replace-file.ts';
 
 /** The name of the file in the root directory of the agent. */
@@ -35,13 +35,13 @@ export async function writeHostRecord(rootDirectory: string, record: HostRecord)
   const text = `${JSON.stringify(record, null, 2)}\n`;
   const path = join(rootDirectory, HOST_RECORD_FILE);
   // The first start writes it; the others find the same.
-  if ((await readFile(path, 'utf8').catch(() => '')) !== text) await replaceFile(path, text, { mode: 0o600 });
+  if ((await readOwnFile(path).catch(() => '')) !== text) await replaceFile(path, text, { mode: 0o600 });
 }
 
 /** Returns `undefined` without a record, or with one that is damaged. */
 export async function readHostRecord(rootDirectory: string): Promise<HostRecord | undefined> {
   // An unreadable record counts as none.
-  const text = await readFile(join(rootDirectory, HOST_RECORD_FILE), 'utf8').catch(() => '');
+  const text = await readOwnFile(join(rootDirectory, HOST_RECORD_FILE)).catch(() => '');
   try {
     const found = JSON.parse(text) as Partial<Record<string, unknown>> | null;
     const values = KEYS.map((key) => [key, found?.[key]] as const);

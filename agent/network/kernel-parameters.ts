@@ -5,6 +5,7 @@
  */
 import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
+import { readOwnFile } from '../files/regular-file.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import { networkNamespace } from './namespace-lock.ts';
 
@@ -82,7 +83,7 @@ export async function kernelParameterRecords({ records = RECORDS }: KernelParame
   });
   return Promise.all(
     files.sort().map(async (file) => {
-      const [before = '', set = ''] = (await readFile(join(directory, file), 'utf8')).split('\n');
+      const [before = '', set = ''] = (await readOwnFile(join(directory, file))).split('\n');
       return { name: decodeURIComponent(file), before, set };
     }),
   );

@@ -6,8 +6,8 @@
  * Users other than administrators may be able to write the endpoints, so they are used only with a CA in the kubeconfig, which
  * each server has to prove, and addresses of this host, of its link and of metadata servers are left out.
  */
-import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { readOwnFile } from '../files/regular-file.ts';
 import { stringifyJson } from '../../api/codec/json.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Client } from '../../api/machinery/client.ts';
@@ -39,7 +39,7 @@ export async function loadServers({ configured, directory, clock, logger }: Know
   const path = join(directory, FILE);
   let stored: readonly string[] = [];
   try {
-    stored = serversIn(JSON.parse(await readFile(path, 'utf8')));
+    stored = serversIn(JSON.parse(await readOwnFile(path)));
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT')
       logger.warn({ err: error, path }, 'The stored list of API servers cannot be read and is not used');

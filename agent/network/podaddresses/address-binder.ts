@@ -6,8 +6,9 @@
  * Each agent has a table of its own. It remains after the agent stops, as pods do.
  */
 import { createHash } from 'node:crypto';
-import { mkdir, readFile, rm } from 'node:fs/promises';
+import { mkdir, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { readOwnFile } from '../../files/regular-file.ts';
 import type { Logger } from '../../../api/component/logger.ts';
 import { stringifyJson } from '../../../api/codec/json.ts';
 import { type Clock, pause } from '../../../api/machinery/clock.ts';
@@ -177,9 +178,14 @@ export async function bindingsFile(table: string): Promise<string> {
 /** The file is the agent's own. One of another boot does not exist. */
 async function readBindings(file: string): Promise<Map<string, PodInterface>> {
   try {
-    return new Map(JSON.parse(await readFile(file, 'utf8')) as [string, PodInterface][]);
+    return new Map(JSON.parse(await readOwnFile(file)) as [string, PodInterface][]);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return new Map();
-    throw error;
+    throw new Error(
+      `cannot read the bindings of pods to their addresses: ${(error as Error).message}; remove ${file}`,
+      {
+        cause: error,
+      },
+    );
   }
 }

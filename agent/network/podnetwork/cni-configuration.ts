@@ -3,8 +3,9 @@
  * host ports. The agent owns one file. A configuration of another network plugin in the same directory has precedence: then the
  * agent removes its own.
  */
-import { access, mkdir, readdir, readFile, rm } from 'node:fs/promises';
+import { access, mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { readOwnFile } from '../../files/regular-file.ts';
 import { stringifyJson } from '../../../api/codec/json.ts';
 import { replaceFile } from '../../../api/machinery/replace-file.ts';
 import { type Cidr, formatCidr } from '../../../api/meta/ip-addresses.ts';
@@ -100,7 +101,7 @@ const RECORD = 'cni-directory';
 
 /** Returns an empty string if there is no record. */
 export async function recordedDirectory(stateDirectory: string): Promise<string> {
-  return (await readFile(join(stateDirectory, RECORD), 'utf8').catch(absentFile))?.trim() ?? '';
+  return (await readOwnFile(join(stateDirectory, RECORD)).catch(absentFile))?.trim() ?? '';
 }
 
 /** Writes the file if it differs. The runtime notices it by itself. */
@@ -112,7 +113,7 @@ export async function writeCniConfiguration(
   if ((await recordedDirectory(stateDirectory)) !== configurationDirectory)
     await replaceFile(join(stateDirectory, RECORD), `${configurationDirectory}\n`, { mode: 0o600 });
   const path = join(configurationDirectory, CNI_FILE);
-  if ((await readFile(path, 'utf8').catch(absentFile)) === content) return;
+  if ((await readOwnFile(path).catch(absentFile)) === content) return;
   await mkdir(configurationDirectory, { recursive: true, mode: 0o755 });
   await replaceFile(path, content, { mode: 0o644 });
 }

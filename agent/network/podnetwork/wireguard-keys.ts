@@ -3,8 +3,9 @@
  * the public key by the node's annotations.
  */
 import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject } from 'node:crypto';
-import { mkdir, readFile, stat, utimes } from 'node:fs/promises';
+import { mkdir, stat, utimes } from 'node:fs/promises';
 import { dirname } from 'node:path';
+import { readOwnFile } from '../../files/regular-file.ts';
 import { replaceFile } from '../../../api/machinery/replace-file.ts';
 
 interface StoredKeys {
@@ -20,7 +21,7 @@ const PKCS8_PREFIX = Buffer.from('302e020100300506032b656e04220420', 'hex');
 /** Returns `undefined` if the file does not exist or holds no key. */
 export async function readKeys(path: string): Promise<StoredKeys | undefined> {
   try {
-    const privateKey = (await readFile(path, 'utf8')).trim();
+    const privateKey = (await readOwnFile(path)).trim();
     const raw = Buffer.from(privateKey, 'base64');
     if (raw.length !== 32) return undefined;
     const key = createPrivateKey({ key: Buffer.concat([PKCS8_PREFIX, raw]), format: 'der', type: 'pkcs8' });

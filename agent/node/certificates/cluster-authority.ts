@@ -3,9 +3,10 @@
  * So a bundle is accepted only if a trusted CA signed it (`api/pki/ca-bundle.ts`) and no later one was accepted before. Writes
  * the kubeconfig, and also the file of client CAs if that contains the same bundle and belongs to the agent.
  */
+import { readOwnFile } from '../../files/regular-file.ts';
 import { readPem } from '../../../api/pki/pem.ts';
 import { X509Certificate } from 'node:crypto';
-import { access, readFile } from 'node:fs/promises';
+import { access } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Logger } from '../../../api/component/logger.ts';
 import { type Clock, pause } from '../../../api/machinery/clock.ts';
@@ -117,7 +118,7 @@ export class ClusterAuthority {
   }
 
   async #lastIssuedAtMs(): Promise<number> {
-    const text = await readFile(this.#issuedFile(), 'utf8').catch((error: NodeJS.ErrnoException) => {
+    const text = await readOwnFile(this.#issuedFile()).catch((error: NodeJS.ErrnoException) => {
       if (error.code === 'ENOENT') return '0';
       throw error;
     });
@@ -128,7 +129,7 @@ export class ClusterAuthority {
     const { clientCaFile, credentialsFile, kubeconfig, logger, onChange, server, otherServers = [] } = this.#options;
     const credentials = { certificateFile: credentialsFile, keyFile: credentialsFile };
     if (clientCaFile !== '' && !(await isOfControlPlane(clientCaFile))) {
-      const there = await readFile(clientCaFile, 'utf8');
+      const there = await readOwnFile(clientCaFile);
       if (JSON.stringify(blocksOf(there)) === JSON.stringify(blocksOf(this.#ca)))
         await replaceFile(clientCaFile, ca, { mode: 0o644 });
     }

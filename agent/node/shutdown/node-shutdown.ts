@@ -3,8 +3,9 @@
  * priority, the lowest first, each group within its period. Then the shutdown continues. `orchlet stop --pods` uses the same
  * order.
  */
-import { mkdir, readFile } from 'node:fs/promises';
+import { mkdir } from 'node:fs/promises';
 import { dirname } from 'node:path';
+import { readOwnFile } from '../../files/regular-file.ts';
 import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
 import { Backoff } from '../../../api/machinery/backoff.ts';
@@ -199,7 +200,7 @@ export class NodeShutdown {
   async #reportLast(): Promise<void> {
     const { logger, onTimes, stateFile } = this.#options;
     try {
-      onTimes(inSeconds(JSON.parse(await readFile(stateFile, 'utf8')) as Times));
+      onTimes(inSeconds(JSON.parse(await readOwnFile(stateFile)) as Times));
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'ENOENT')
         logger.warn({ err: error }, 'Cannot read the times of the last shutdown');

@@ -6,8 +6,9 @@
  * These files are the only state, so a restarted agent allocates no id twice, and ids are free once the pod's directory is
  * removed.
  */
+import { readOwnFile } from '../../files/regular-file.ts';
 import { namesIn } from '../../files/host-directory.ts';
-import { mkdir, readFile } from 'node:fs/promises';
+import { mkdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { replaceFile } from '../../../api/machinery/replace-file.ts';
 import { SerialQueue } from '../../../api/machinery/serial-queue.ts';
@@ -58,7 +59,7 @@ export class UserNamespaces {
 
   async #firstId(uid: string): Promise<number | undefined> {
     const path = this.#path(uid);
-    const text = await readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
+    const text = await readOwnFile(path).catch((error: NodeJS.ErrnoException) => {
       if (error.code === 'ENOENT' || error.code === 'ENOTDIR') return undefined;
       throw error;
     });
@@ -96,23 +97,29 @@ function readMapping(text: string, path: string, { idsPerPod, range }: UserNames
   const refuse = (why: string): never => {
     throw new Error(`user namespace: ${path}: ${why}; end the pod and remove the file`);
   };
-  let found: { readonly uidMappings?: readonly IdMapping[]; readonly gidMappings?: readonly IdMapping[] };
+  let found: { readonly uidMappings?: unknown; readonly gidMappings?: unknown } | null;
   try {
     found = JSON.parse(text) as typeof found;
   } catch {
     // The parser's error adds nothing.
     return refuse('not JSON');
   }
-  const [uids, ...more] = found.uidMappings ?? [];
-  const [gids, ...others] = found.gidMappings ?? [];
-  if (uids === undefined || gids === undefined || more.length > 0 || others.length > 0)
-    return refuse('not one mapping');
+  const [uids, gids] = [onlyMapping(found?.uidMappings), onlyMapping(found?.gidMappings)];
+  if (uids === undefined || gids === undefined) return refuse('not one mapping');
   if (uids.hostId !== gids.hostId || uids.length !== gids.length) return refuse('users and groups differ');
   if (uids.containerId !== 0 || gids.containerId !== 0) return refuse('0 is not mapped');
   if (uids.length !== idsPerPod) return refuse(`${uids.length} ids where a pod has ${idsPerPod}`);
   const isInside = uids.hostId >= range.firstId && uids.hostId + uids.length <= range.firstId + range.length;
   if (!isInside || (uids.hostId - range.firstId) % idsPerPod !== 0) return refuse(`${uids.hostId} is out of range`);
   return uids.hostId;
+}
+
+/** Returns the mapping of a list of one; `undefined` for anything else. */
+function onlyMapping(list: unknown): IdMapping | undefined {
+  const [only, ...more] = Array.isArray(list) ? (list as readonly unknown[]) : [];
+  const mapping = (only ?? {}) as Partial<Record<keyof IdMapping, unknown>>;
+  const numbers = [mapping.hostId, mapping.containerId, mapping.length];
+  return more.length === 0 && numbers.every(Number.isSafeInteger) ? (mapping as IdMapping) : undefined;
 }
 
 /**
