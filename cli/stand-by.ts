@@ -9,7 +9,7 @@ import { inOneLine } from './start-failure.ts';
 import type { onStorageFailure } from './storage-failure.ts';
 import { notifyReady, notifyStopping } from './systemd-notify.ts';
 
-export interface StandByOptions {
+interface StandByOptions {
   readonly flags: Partial<ControlPlaneFlags>;
   readonly logger: Logger;
   readonly shutdown: Shutdown;
@@ -17,7 +17,7 @@ export interface StandByOptions {
 }
 
 /** What follows: the control plane is to be started, or the process exits with this code. */
-export type AfterStandBy = 'start' | number;
+type AfterStandBy = 'start' | number;
 
 /** Resolves at once without `--standby-of`, and else when the standby is promoted or the process is to exit. */
 export async function standBy({ flags, logger, shutdown, failure }: StandByOptions): Promise<AfterStandBy> {

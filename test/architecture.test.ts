@@ -211,6 +211,71 @@ test('every file is used by the program', () => {
   assert.deepEqual(forgotten, []);
 });
 
+/** Exports that no other file of the program imports, and what they are for. */
+const FOR_OTHERS: ReadonlyMap<string, string> = new Map([
+  ['controlplane/authentication/authenticators.ts AUTHENTICATORS', 'the rows that docs/security.md has to list'],
+  ['controlplane/authorization/authorizers.ts AUTHORIZERS', 'the same'],
+  ['controlplane/main.ts ControlPlaneOptions', 'users of the npm package import it'],
+  ['api/machinery/resources.ts bindings', 'a row of the table of resources, for the clients of tests'],
+  ['api/machinery/resources.ts ingresses', 'the same'],
+]);
+
+const DECLARED = /^export (?:async |abstract )*(?:function\*?|class|const|let|interface|type|enum) ([\w$]+)/gm;
+const PASSED_ON = /^export (?:type )?\{([^}]*)\}/gm;
+const NAMED = /^(?:import|export)\s+(?:type\s+)?(?:\w+,\s*)?\{([^}]*)\}\s+from\s+['"](\.[^'"]+)['"]/gm;
+
+const WHOLE = /^import\s+(?:type\s+)?\*\s+as\s+\w+\s+from\s+['"](\.[^'"]+)['"]/gm;
+
+/** The names of a list between braces: those that are exported, or those that another file imports. */
+const namesIn = (list: string, side: 'imported' | 'exported'): string[] =>
+  list
+    .split(',')
+    .map((name) =>
+      name
+        .trim()
+        .replace(/^type /, '')
+        .split(' as '),
+    )
+    .map((names) => (side === 'imported' ? names[0] : names.at(-1)) ?? '')
+    .filter((name) => name !== '');
+
+/** Returns `path name` of everything that the files import. A later import takes each name that the file mentions. */
+function importedBy(files: readonly Pick<Source, 'path' | 'text'>[]): ReadonlySet<string> {
+  const found = new Set<string>();
+  for (const { path, text } of files) {
+    const target = (specifier: string): string => relative(ROOT, resolve(ROOT, dirname(path), specifier));
+    for (const [, list = '', specifier = ''] of text.matchAll(NAMED))
+      for (const name of namesIn(list, 'imported')) found.add(`${target(specifier)} ${name}`);
+    for (const [, specifier = ''] of text.matchAll(WHOLE)) found.add(`${target(specifier)} *`);
+    for (const [, later = ''] of text.matchAll(LATER))
+      if (later.startsWith('.')) for (const [word] of text.matchAll(/[\w$]+/g)) found.add(`${target(later)} ${word}`);
+  }
+  return found;
+}
+
+test('a file exports what another file imports; tests alone may import only what the file itself uses', () => {
+  const tests = globSync('test/**/*.ts', { cwd: ROOT }).map((path) => ({
+    path,
+    text: readFileSync(join(ROOT, path), 'utf8'),
+  }));
+  const byProgram = importedBy(sources);
+  const byTests = importedBy(tests);
+  const unused = sources.flatMap(({ path, text }) => {
+    const names = [
+      ...[...text.matchAll(DECLARED)].map(([, name = '']) => name),
+      ...[...text.matchAll(PASSED_ON)].flatMap(([, list = '']) => namesIn(list, 'exported')),
+    ];
+    const code = text.replaceAll(/^\s*(\*|\/\/|\/\*).*$/gm, '');
+    const isUsedHere = (name: string): boolean => code.split(new RegExp(`(?<![\\w$])${name}(?![\\w$])`)).length > 2;
+    return names
+      .map((name) => ({ name, at: `${path} ${name}` }))
+      .filter(({ at }) => !byProgram.has(at) && !byProgram.has(`${path} *`))
+      .filter(({ name, at }) => !byTests.has(at) || !isUsedHere(name))
+      .map(({ at }) => at);
+  });
+  assert.deepEqual(unused.toSorted(), [...FOR_OTHERS.keys()].toSorted());
+});
+
 test('heavy packages are not loaded with the program', () => {
   const loaded = sources
     .filter(({ path }) => !path.startsWith('scripts/'))

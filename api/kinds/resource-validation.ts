@@ -1,7 +1,7 @@
 /** Validates the compute resources of containers and pods: the names and the amounts. */
 import { quoteText } from '../meta/quote.ts';
 import { duplicate, FieldError, forbidden, invalid, required, type FieldError as Error } from '../meta/field-error.ts';
-import { dnsLabelErrors, labelValueErrors, qualifiedNameErrors } from '../meta/names.ts';
+import { dnsLabelErrors, qualifiedNameErrors } from '../meta/names.ts';
 import { ownMember } from '../meta/own-member.ts';
 import { compareQuantities, parseQuantity, QuantityError, wholeUnits, type Quantity } from '../meta/quantity.ts';
 import type { Quantities, ResourceRequirements } from './pod-types.ts';
@@ -212,5 +212,3 @@ function repeatedClaimErrors(field: string, name: string, request: string, seen:
   seen.add(key);
   return errors;
 }
-
-export { labelValueErrors };

@@ -1,7 +1,7 @@
 /**
  * Validates the security contexts of pods and containers: users, groups, capabilities, seccomp, AppArmor and SELinux.
  */
-import { forbidden, invalid, notFound, required, unsupportedValue, FieldError } from '../meta/field-error.ts';
+import { invalid, required, unsupportedValue, FieldError } from '../meta/field-error.ts';
 import { dnsSubdomainErrors } from '../meta/names.ts';
 import type { PodSecurityContext, PodSpec, SecurityContext } from './pod-types.ts';
 import { internalForm } from '../schema/internal-form.ts';
@@ -212,5 +212,3 @@ function windowsUserTexts(name: string): string[] {
     texts.push('runAsUserName\'s User cannot contain the following characters: "/\\:;|=,+*?<>@[]');
   return texts;
 }
-
-export { forbidden, notFound };

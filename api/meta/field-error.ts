@@ -124,9 +124,6 @@ export const duplicate = (field: string, value: unknown): FieldError =>
 /** The field must not be set here. */
 export const forbidden = (field: string, detail: string | (() => string)): FieldError =>
   new FieldError('FieldValueForbidden', field, '', detail);
-/** The value refers to something that does not exist. */
-export const notFound = (field: string, value: unknown): FieldError =>
-  new FieldError('FieldValueNotFound', field, value, '');
 /** The field could not be validated. */
 export const internal = (field: string, detail: string): FieldError =>
   new FieldError('InternalError', field, '', detail);

@@ -324,7 +324,7 @@ export function domainPrefixedPathErrors(field: string, text: string): FieldErro
 }
 
 /** With `asPrefix`, a generated suffix will follow, so the text may end with a dash. */
-export interface NameForm {
+interface NameForm {
   readonly asPrefix: boolean;
 }
 

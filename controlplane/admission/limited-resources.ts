@@ -16,7 +16,7 @@ export interface LimitedResource {
 }
 
 /** An object that is written, with what it adds to the usage of its namespace. */
-export interface Asked {
+interface Asked {
   readonly group: string;
   readonly resource: string;
   readonly object: KubeObject;

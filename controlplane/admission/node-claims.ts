@@ -16,7 +16,7 @@ import type { AdmissionAttributes } from './admission.ts';
 import { refusal } from './pod-attributes.ts';
 
 /** `CLAIM TIME`, with commas between; a claim is an address or a key. */
-export const CLAIMS = 'orchlet.local/claims';
+const CLAIMS = 'orchlet.local/claims';
 const PUBLIC_KEY = 'orchlet.local/wireguard-public-key';
 /** More addresses than a node has. */
 const MOST_ADDRESSES = 64;

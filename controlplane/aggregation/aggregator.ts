@@ -71,7 +71,7 @@ interface Condition {
 }
 
 /** An APIService as it is stored; one without `spec.service` is served by this server. */
-export interface ApiService extends KubeObject {
+interface ApiService extends KubeObject {
   spec?: {
     readonly group?: string;
     readonly version?: string;

@@ -6,11 +6,11 @@ import { isJsonObject } from '../../api/meta/json-object.ts';
 import { parseYaml } from '../../api/codec/yaml.ts';
 
 /** The levels of `audit.k8s.io/v1`, from the least to the most detail. */
-export const LEVELS = ['None', 'Metadata', 'Request', 'RequestResponse'] as const;
+const LEVELS = ['None', 'Metadata', 'Request', 'RequestResponse'] as const;
 /** How much of a request is recorded. */
 export type Level = (typeof LEVELS)[number];
 /** The stages of a request at which events are sent. */
-export const STAGES = ['RequestReceived', 'ResponseStarted', 'ResponseComplete', 'Panic'] as const;
+const STAGES = ['RequestReceived', 'ResponseStarted', 'ResponseComplete', 'Panic'] as const;
 /** A stage of `audit.k8s.io/v1`. */
 export type Stage = (typeof STAGES)[number];
 

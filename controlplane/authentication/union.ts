@@ -84,7 +84,7 @@ export function unionTokens(authenticators: readonly TokenAuthenticator[]): Toke
 }
 
 /** Adds `system:authenticated`, unless the user is anonymous. */
-export function withAuthenticatedGroup(result: Authenticated): Authenticated {
+function withAuthenticatedGroup(result: Authenticated): Authenticated {
   const { groups } = result.user;
   if (groups.includes(AUTHENTICATED_GROUP) || groups.includes(UNAUTHENTICATED_GROUP)) return result;
   return { ...result, user: { ...result.user, groups: [...groups, AUTHENTICATED_GROUP] } };

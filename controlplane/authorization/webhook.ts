@@ -96,7 +96,7 @@ function decisionOf(answer: unknown): Decision {
 }
 
 /** Builds the SubjectAccessReview of an action, with the field names of the given version. */
-export function reviewOf(attributes: AuthorizationAttributes, version: 'v1' | 'v1beta1'): Record<string, unknown> {
+function reviewOf(attributes: AuthorizationAttributes, version: 'v1' | 'v1beta1'): Record<string, unknown> {
   const { user } = attributes;
   const given = (fields: Record<string, string>): Record<string, string> =>
     Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== ''));

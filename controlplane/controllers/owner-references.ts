@@ -69,7 +69,7 @@ function orphansIn<T>(informer: Informer<T>, namespace: string): T[] {
 }
 
 /** Which objects a controller may adopt or release, and with which client. */
-export interface Claim<T extends KubeObject, Owner extends KubeObject> {
+interface Claim<T extends KubeObject, Owner extends KubeObject> {
   readonly client: TypedClient;
   readonly owner: Owner;
   readonly ownerResource: ResourceOf<Owner>;

@@ -103,7 +103,7 @@ export interface Definition extends KubeObject {
 }
 
 /** The condition of that type, or undefined. */
-export function conditionOf(definition: Definition, type: string): DefinitionCondition | undefined {
+function conditionOf(definition: Definition, type: string): DefinitionCondition | undefined {
   return definition.status?.conditions?.find((condition) => condition.type === type);
 }
 

@@ -2,7 +2,7 @@
 import type { JsonSchema } from './json-schema.ts';
 
 /** A field of a schema, or the reason why the path is invalid. */
-export type FieldPath =
+type FieldPath =
   | { readonly names: readonly string[]; readonly schema: JsonSchema; readonly shown: string }
   | { readonly error: string };
 

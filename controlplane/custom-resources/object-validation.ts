@@ -18,7 +18,7 @@ import { validateScaleFields } from './custom-scale.ts';
 import { Correlation } from './correlation.ts';
 import { itemsOf, type JsonSchema, memberSchema } from './json-schema.ts';
 import type { CompiledRules } from './rule-compilation.ts';
-import { atOnce, inTurns, type Pausing } from '../registry/pausing.ts';
+import { inTurns, type Pausing } from '../registry/pausing.ts';
 import { ruleErrors } from './rule-validation.ts';
 import { JunctionError } from './junction-error.ts';
 import { repeatedItems, validateObject, validateValue } from './value-validation.ts';
@@ -49,16 +49,13 @@ interface ValidationOptions {
   readonly earlier?: readonly FieldError[];
 }
 
-/** The validation without pauses, for callers that cannot wait. It may hold the event loop. */
-export const validateCustomObject = (...args: Parameters<typeof customObjectErrors>): FieldError[] =>
-  atOnce(customObjectErrors(...args));
-
-/** Like `validateCustomObject`, but yields the event loop between expensive rules, and between the steps for a large object. */
+/** Returns what `customObjectErrors` finds, and yields to the event loop at its pauses. */
 export const validateCustomObjectInTurns = (
   ...args: Parameters<typeof customObjectErrors>
 ): FieldError[] | Promise<FieldError[]> => inTurns(customObjectErrors(...args));
 
-function* customObjectErrors(
+/** Returns the errors of a write. Pauses between expensive rules, and between the steps for a large object. */
+export function* customObjectErrors(
   validator: ObjectValidator,
   object: KubeObject,
   old: KubeObject | undefined,

@@ -4,7 +4,7 @@ import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
 import { itemsToPrune, type JsonSchema, keepsUnknown, memberSchema, OBJECT_MEMBERS } from './json-schema.ts';
 
-export interface Pruned {
+interface Pruned {
   /** A new object. It shares metadata and values without a schema with the input, which is not modified. */
   readonly value: JsonObject;
   /** Paths such as `spec.unknown` and `spec.list[0].extra`, in the order of the object. */

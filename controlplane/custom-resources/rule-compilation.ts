@@ -48,7 +48,7 @@ export interface CompiledRules {
 }
 
 /** How the rules are compiled. */
-export interface RuleOptions {
+interface RuleOptions {
   /** Whether the rules apply to a whole object, with kind, version and name. True by default. */
   readonly isResource?: boolean;
   /**

@@ -32,7 +32,7 @@ interface Visit {
 }
 
 /** How failures are reported. */
-export interface RuleOptions {
+interface RuleOptions {
   /** The path of the value. */
   readonly path?: string;
   /** Called for each rule without `oldSelf` that fails on an unchanged value, which is no error. */

@@ -50,7 +50,7 @@ const SUB_VERBS = ['get', 'patch', 'update'];
 const EMPTY_SCHEMA: JsonSchema = { type: 'object', 'x-kubernetes-preserve-unknown-fields': true };
 
 /** A version without a schema has an empty one. */
-export const schemaOf = (version: DefinitionVersion): JsonSchema => version.schema?.openAPIV3Schema ?? EMPTY_SCHEMA;
+const schemaOf = (version: DefinitionVersion): JsonSchema => version.schema?.openAPIV3Schema ?? EMPTY_SCHEMA;
 
 /** `base` contains the cache and the storage. Each version has its own strategy for them. */
 export function servedVersions(

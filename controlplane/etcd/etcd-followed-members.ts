@@ -10,7 +10,7 @@ import type { EtcdServers } from '../storage/etcd/etcd-servers.ts';
 import { type EtcdPaths, type MemberRecord, readMember } from './etcd-files.ts';
 import { withFirst } from './etcd-membership.ts';
 
-export interface AskedMembers {
+interface AskedMembers {
   /** The URLs of members, of which the first one that answers is used. */
   readonly asked: readonly string[];
   readonly member: Pick<MemberRecord, 'peerUrl'>;
@@ -26,7 +26,7 @@ export async function memberServers(local: string, { asked, member, tls }: Asked
   return [local, ...others.flatMap(({ clientUrls }) => clientUrls.slice(0, 1))];
 }
 
-export interface FollowedMembers {
+interface FollowedMembers {
   /** Its first URL is that of the own member. */
   readonly servers: EtcdServers;
   readonly paths: EtcdPaths;

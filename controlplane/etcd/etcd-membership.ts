@@ -83,7 +83,7 @@ export async function withFirst<T>(
 }
 
 /** A member that is to be added. */
-export interface Joining {
+interface Joining {
   /** The client URLs of members of the cluster. */
   readonly servers: readonly string[];
   readonly tls: GrpcTls;

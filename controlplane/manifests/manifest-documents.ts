@@ -28,7 +28,7 @@ export interface ManifestFault {
 }
 
 /** A manifest may have both: faults hide no other documents. */
-export interface ReadManifest {
+interface ReadManifest {
   readonly documents: readonly ManifestDocument[];
   readonly faults: readonly ManifestFault[];
 }

@@ -20,7 +20,7 @@ interface SourceState {
 }
 
 /** What reading needs. `turn` lets other work run between documents. */
-export interface SourcesOptions {
+interface SourcesOptions {
   readonly folders: readonly string[];
   readonly clock: Clock;
   readonly yaml: Pick<YamlParser, 'first'>;

@@ -52,7 +52,7 @@ export function find(
 }
 
 /** What an apply changed; `uid` is that of the object. */
-export interface Applied {
+interface Applied {
   readonly uid: string;
   readonly change: 'created' | 'configured' | 'unchanged';
 }
@@ -92,7 +92,7 @@ function bodyOf({ object }: ManifestDocument, namespace: string, label: string):
 }
 
 /** `left` is an object that the inventory does not own any more. */
-export type Pruned = 'deleted' | 'left' | 'gone';
+type Pruned = 'deleted' | 'left' | 'gone';
 
 /** Deletes the object of an entry, or leaves it without the label. Never touches an object with another label or uid. */
 export async function pruneObject(

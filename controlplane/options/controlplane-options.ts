@@ -17,8 +17,6 @@ import { partsFlags } from './parts.ts';
 import { servingFlags } from './serving.ts';
 import { storageFlags } from './storage.ts';
 
-export { parsePortRange, type PortRange } from './port-range.ts';
-
 /** Every flag of `orchlet controlplane`. */
 export const controlPlaneFlags = {
   ...storageFlags,

@@ -16,7 +16,7 @@ const DISABLEABLE = [
 ] as const;
 
 /** A value of `--disable`. */
-export type Part = (typeof DISABLEABLE)[number];
+type Part = (typeof DISABLEABLE)[number];
 
 /** Returns `undefined` if the text is neither a port nor a range of ports. */
 export function portSpan(text: string): { readonly first: number; readonly last: number } | undefined {

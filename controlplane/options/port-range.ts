@@ -1,7 +1,7 @@
 /** Parses ranges of ports, such as the value of `--service-node-port-range`. */
 
 /** Both ends belong to the range. */
-export interface PortRange {
+interface PortRange {
   readonly from: number;
   readonly to: number;
 }

@@ -8,7 +8,7 @@ import { issue, staleReason, type Authority, type Wanted } from './authority.ts'
 import { readIfThere, writeFileIfRoom } from './files.ts';
 
 /** The certificate of the administrator. */
-export const ADMIN: Wanted = {
+const ADMIN: Wanted = {
   subject: { commonName: 'kubernetes-admin', organizations: ['system:masters'] },
   usages: ['client auth'],
   lifetimeMs: 365 * 86_400_000,

@@ -6,7 +6,6 @@
  */
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Logger } from '../../api/component/logger.ts';
-import type { Resource } from '../../api/machinery/client.ts';
 import type { ResourceOf } from '../../api/machinery/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { everyField } from '../../api/meta/field-selector.ts';
@@ -44,7 +43,7 @@ export interface Sources {
 }
 
 /** The signal stops the informers. */
-export interface SourcesOptions {
+interface SourcesOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly signal: AbortSignal;
@@ -237,29 +236,4 @@ class CatalogInformer<T extends KubeObject> implements Source<T> {
 
 function keyOf(object: KubeObject): string {
   return `${object.metadata.namespace ?? ''}/${object.metadata.name ?? ''}`;
-}
-
-/** Listers of fixed objects, for tests and for plugins outside of a server. */
-export function fixedSources(
-  objects: readonly { readonly resource: Resource; readonly object: KubeObject }[],
-): Sources {
-  return {
-    of<T extends KubeObject>(resource: ResourceOf<T>): Source<T> {
-      const mine = (): T[] =>
-        objects
-          .filter((row) => row.resource.resource === resource.resource && row.resource.group === resource.group)
-          .map((row) => row.object as T);
-      const get = (namespace: string, name: string): T | undefined =>
-        mine().find((object) => (object.metadata.namespace ?? '') === namespace && object.metadata.name === name);
-      return {
-        get,
-        live: (namespace, name) => Promise.resolve(get(namespace, name)),
-        list: (namespace) =>
-          mine().filter((object) => namespace === undefined || (object.metadata.namespace ?? '') === namespace),
-        subscribe: (listener) => mine().forEach((current) => listener({ current, previous: undefined })),
-        synced: () => Promise.resolve(),
-      };
-    },
-    synced: () => Promise.resolve(),
-  };
 }

@@ -2,7 +2,6 @@
  * The interface of the registry to managed fields (`managed-fields.ts`): the owners of fields after a write, and the result of
  * an apply patch. Objects are in the served version of the request.
  */
-import { newUnsupportedMediaType } from '../../api/meta/status-error.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { StructType } from '../../api/schema/schema.ts';
 import type { FieldValidation, Patch } from '../model/rest.ts';
@@ -58,16 +57,4 @@ export interface FieldManagement {
   apply(live: KubeObject | undefined, patch: Extract<Patch, { type: 'apply' }>, write: ApplyWrite): KubeObject;
   /** Like `apply`, but yields to the event loop between its steps. For large objects. */
   applyInTurns(...args: Parameters<FieldManagement['apply']>): KubeObject | Promise<KubeObject>;
-}
-
-/** Tracks no ownership and refuses apply. For tests of the registry alone. */
-export const withoutFieldManagement: FieldManagement = {
-  update: (_live, object) => object,
-  updateInTurns: (_live, object) => object,
-  apply: refuseApply,
-  applyInTurns: refuseApply,
-};
-
-function refuseApply(): never {
-  throw newUnsupportedMediaType('apply needs managed fields');
 }

@@ -182,7 +182,7 @@ function identityOf({
 }
 
 /** The result of an apply before its conflicts are judged. */
-export interface Applied {
+interface Applied {
   readonly object: JsonObject;
   /** The conflicts with other owners, whether or not the request forces them. */
   readonly conflicts: readonly OwnerConflict[];

@@ -38,7 +38,7 @@ export function newScale(
 }
 
 /** An absent number of replicas is 0, as in kube-apiserver. */
-export function scaleOf(object: KubeObject): Scale {
+function scaleOf(object: KubeObject): Scale {
   const { spec, status } = object as unknown as Workload;
   return newScale(object, {
     wanted: spec?.replicas ?? 0,

@@ -19,7 +19,6 @@ import type { AdmissionAttributes, AdmissionChain, Operation } from '../admissio
 import { isStorageError, type Storage, type TransactionWrite } from '../storage/storage.ts';
 import { encodeObject } from '../storage/object-bytes.ts';
 import type { WatchCache } from '../storage/watch-cache.ts';
-import type { CacheEntry } from '../storage/cache-entry.ts';
 import type { Entry, RequestContext } from '../model/rest.ts';
 import type { Strategy, StrategyContext, UpdateStrategy } from './strategy.ts';
 
@@ -193,5 +192,3 @@ export function admissionAttributes(context: RequestContext, input: AdmissionInp
   };
   return attributes;
 }
-
-export type { CacheEntry };

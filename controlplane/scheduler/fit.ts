@@ -63,7 +63,7 @@ export interface Fit {
 export type Nominated = (node: NodeInfo) => readonly PodInfo[];
 
 /** What a search reads. The cluster must not change until it has ended. */
-export interface Search {
+interface Search {
   readonly cluster: Cluster;
   readonly nominated: Nominated;
   readonly slice: TimeSlice;

@@ -219,7 +219,7 @@ const plugins: readonly ScorePlugin[] = [
 ];
 
 /** What a choice between nodes reads. */
-export interface Choice {
+interface Choice {
   readonly cluster: Cluster;
   /** Returns a number from 0 to below 1. */
   readonly random: () => number;

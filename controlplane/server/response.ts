@@ -189,7 +189,7 @@ function startsWith(bytes: Buffer, prefix: Buffer): boolean {
 }
 
 /** `always` includes an empty `continue`, as in lists of custom resources. A dry run has no resource version. */
-export function listMetadata(metadata: ListMetadata, always = false): string {
+function listMetadata(metadata: ListMetadata, always = false): string {
   const members: string[] = [];
   if (metadata.resourceVersion !== '') members.push(`"resourceVersion":${quoteText(metadata.resourceVersion)}`);
   if (always || metadata.continue !== '') members.push(`"continue":${quoteText(metadata.continue)}`);

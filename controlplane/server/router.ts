@@ -11,7 +11,7 @@ import type { RequestInfo } from './request-info.ts';
 export type Verb = 'get' | 'list' | 'watch' | 'create' | 'update' | 'patch' | 'delete' | 'deletecollection' | 'connect';
 
 /** The row of the catalog that serves the request, and the verb. */
-export interface Route {
+interface Route {
   readonly rest: Rest;
   readonly verb: Verb;
 }

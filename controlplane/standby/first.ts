@@ -15,7 +15,7 @@ import { FENCE_PATH, FIRST_PATH, LOG_PATH, type PeerRoute, sendJson } from './pe
 import { fencedMessage, readRole, type Role, writeRole } from './role.ts';
 
 /** What the first control plane serves its standby from. */
-export interface FirstOptions {
+interface FirstOptions {
   readonly storage: Storage;
   readonly dataDirectory: string;
   readonly clock: Clock;

@@ -17,7 +17,7 @@ import { CopyWriter, type WrittenGroup } from './copy-writer.ts';
 import { SnapshotFile } from './snapshot-file.ts';
 
 /** Where the copy is, what it is copied from, and who learns of its state. Times are in wall-clock milliseconds. */
-export interface FollowerOptions {
+interface FollowerOptions {
   /** The directory of the database. */
   readonly directory: string;
   readonly client: HttpClient;

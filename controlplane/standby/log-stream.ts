@@ -11,7 +11,7 @@ import type { Storage } from '../storage/storage.ts';
 import type { Frame } from './frames.ts';
 
 /** The log that is sent. Snapshots are made below `backup` of the data directory. */
-export interface LogStreamOptions {
+interface LogStreamOptions {
   readonly storage: Storage;
   readonly log: StoredLog;
   readonly dataDirectory: string;
@@ -31,7 +31,7 @@ const PART_BYTES = 256 * 1024;
 const LONGEST_HOLD_MS = 15 * 60_000;
 
 /** The receiver of the frames of one stream. */
-export interface FrameSink {
+interface FrameSink {
   /** Resolves when more can be written. Throws once nobody reads. */
   write(frame: Frame): Promise<void>;
 }

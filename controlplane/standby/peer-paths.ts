@@ -33,7 +33,7 @@ export const peerUrl = (host: string, port: number): string =>
   `https://${host.includes(':') ? `[${host}]` : host}:${port}`;
 
 /** A request of a control plane, which has been identified. */
-export interface PeerRequest {
+interface PeerRequest {
   readonly exchange: Exchange;
   readonly query: URLSearchParams;
 }
@@ -50,7 +50,7 @@ export interface PeerRoute {
 }
 
 /** The routes, and who may use them. */
-export interface PeerPathsOptions {
+interface PeerPathsOptions {
   readonly isPeer: PeerCheck;
   readonly routes: readonly PeerRoute[];
   readonly logger: Logger;
@@ -103,7 +103,7 @@ export function sendJson(exchange: Exchange, status: number, body: object): void
 }
 
 /** Sends the Status of the error with its code, or with 500 if it has none. */
-export function sendError(exchange: Exchange, error: StatusError): void {
+function sendError(exchange: Exchange, error: StatusError): void {
   sendJson(exchange, error.status.code ?? 500, error.status);
 }
 

@@ -12,7 +12,7 @@ import { FENCE_PATH } from './peer-paths.ts';
 import { writeRole } from './role.ts';
 
 /** The standby that is promoted, and the control plane whose place it takes. */
-export interface PromotionOptions {
+interface PromotionOptions {
   readonly follower: Follower;
   /** A client of the first. */
   readonly client: HttpClient;

@@ -14,7 +14,7 @@ import type { PeerCheck } from './identity.ts';
 import { peerPaths, type PeerRoute, sendUnavailable } from './peer-paths.ts';
 
 /** Who may do what at the server, and what it answers. */
-export interface StandbyServerOptions {
+interface StandbyServerOptions {
   readonly tls: TlsOptions;
   readonly isPeer: PeerCheck;
   readonly routes: readonly PeerRoute[];
@@ -28,7 +28,7 @@ export interface StandbyServerOptions {
 }
 
 /** A server on one port. */
-export interface StandbyServer {
+interface StandbyServer {
   /** Port 0 selects a free port. Rejects with the system's error. */
   listen(port: number, host: string): Promise<AddressInfo>;
   /** Sets the certificate for new connections. */

@@ -25,7 +25,7 @@ import { startRole } from './start-role.ts';
 import { createStandbyServer } from './standby-server.ts';
 
 /** The flags of the control plane, and what is known of this host. */
-export interface StandbyOptions {
+interface StandbyOptions {
   readonly flags: ControlPlaneFlags;
   readonly clock: Clock;
   readonly logger: Logger;

@@ -16,7 +16,7 @@ import { FIRST_PATH } from './peer-paths.ts';
 import { readRole, writeRole } from './role.ts';
 
 /** The two control planes of a pair. */
-export interface StartRoleOptions {
+interface StartRoleOptions {
   readonly dataDirectory: string;
   /** The URL of the other control plane. */
   readonly other: string;
@@ -26,7 +26,7 @@ export interface StartRoleOptions {
 }
 
 /** What a control plane starts as. A standby knows when its copy was complete last, or 0. */
-export type StartRole = { readonly role: 'first' } | { readonly role: 'standby'; readonly completeAtMs: number };
+type StartRole = { readonly role: 'first' } | { readonly role: 'standby'; readonly completeAtMs: number };
 
 /**
  * Reads the role of this control plane and, if it may be the first, asks the other one for its state. The database of a former

@@ -48,7 +48,7 @@ function usable(entries: readonly NetworkInterfaceInfo[]): string[] {
 }
 
 /** Reads the present state of the host, from `/proc/net` for the routes. */
-export function hostNetwork(): HostNetwork {
+function hostNetwork(): HostNetwork {
   return {
     interfaces: networkInterfaces(),
     routed: new Set([...defaultsOf(read('route')), ...defaults6Of(read('ipv6_route'))]),

@@ -6,7 +6,7 @@ import { type Standby, startStandby } from '../standby/standby.ts';
 import { hostAddresses, hostNames } from './host-address.ts';
 import { PublishedAddress } from './published-address.ts';
 
-export interface OpenStandbyOptions {
+interface OpenStandbyOptions {
   readonly flags: ControlPlaneFlags;
   readonly clock: Clock;
   readonly logger: Logger;

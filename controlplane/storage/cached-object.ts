@@ -8,7 +8,7 @@ import type { StoredValue } from './storage.ts';
 import type { CachedResource, CacheEntry } from './cache-entry.ts';
 
 /** The labels of an object, by key. */
-export type Labels = Readonly<Record<string, string>>;
+type Labels = Readonly<Record<string, string>>;
 
 const NO_LABELS: Labels = Object.freeze({});
 const LABEL_SETS_KEPT = 20_000;

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { systemClock } from '../../api/machinery/clock.ts';
 import { roleBindings, roles } from '../../api/machinery/resources.ts';
-import { fixedSources } from '../../controlplane/readers/sources.ts';
+import { fixedSources } from '../fakes/fixed-sources.ts';
 import type { TokenAuthenticator } from '../../controlplane/authentication/authentication.ts';
 import { cachedTokens } from '../../controlplane/authentication/cached-token.ts';
 import {

@@ -27,7 +27,7 @@ import {
 import { askOverTcp, askOverUdp, framed, LONGEST_MESSAGE_BYTES, parseUpstream, queriesOf } from './upstream.ts';
 
 /** The sources of the server's answers, and the bounds within which it serves. */
-export interface ClusterDnsOptions {
+interface ClusterDnsOptions {
   readonly names: ClusterNames;
   /** For example `cluster.local`. */
   readonly domain: string;

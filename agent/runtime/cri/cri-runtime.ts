@@ -41,7 +41,7 @@ const SANDBOX_TIMEOUT_FACTOR = 2;
 const STOP_MARGIN_MS = 60_000;
 
 /** The sockets and limits of the connection. */
-export interface CriRuntimeOptions {
+interface CriRuntimeOptions {
   /** For example `unix:///run/containerd/containerd.sock`. */
   readonly endpoint: string;
   /** If empty or absent, `endpoint` is used. */

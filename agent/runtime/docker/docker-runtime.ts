@@ -40,7 +40,7 @@ import { SandboxImage } from './sandbox-image.ts';
 import { DockerStats } from './stats.ts';
 
 /** The engine, the identity of the agent, and its settings of pods. */
-export interface DockerRuntimeOptions {
+interface DockerRuntimeOptions {
   /** For example `unix:///var/run/docker.sock`. */
   readonly endpoint: string;
   readonly nodeName: string;

@@ -20,7 +20,7 @@ import type { JsonValue } from '../../../api/meta/object.ts';
 import type { StructType, TypeNode } from '../../../api/schema/schema.ts';
 
 /** An apply configuration as plain JSON. */
-export interface Configuration {
+interface Configuration {
   readonly value: JsonValue;
   /** Fields that are set to `optional.none()` or null are removed. */
   readonly removed: readonly string[][];

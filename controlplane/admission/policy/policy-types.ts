@@ -6,7 +6,7 @@ import type { NamedCondition } from './expressions.ts';
 type Rule = NonNullable<Webhook['rules']>[number];
 
 /** A rule of operations and resources that can be restricted to objects by name. */
-export interface NamedRule extends Rule {
+interface NamedRule extends Rule {
   readonly resourceNames?: string[];
 }
 
@@ -20,7 +20,7 @@ export interface MatchResources {
 }
 
 /** A CEL expression that must be true, with the message and reason of a refusal. */
-export interface Validation {
+interface Validation {
   readonly expression: string;
   readonly message?: string;
   readonly messageExpression?: string;
@@ -28,7 +28,7 @@ export interface Validation {
 }
 
 /** How a request is changed. `patchType` says which of the two members is set. */
-export interface Mutation {
+interface Mutation {
   readonly patchType: string;
   readonly applyConfiguration?: { readonly expression?: string };
   readonly jsonPatch?: { readonly expression?: string };

@@ -45,7 +45,7 @@ export interface DispatchOptions extends EndpointOptions {
 }
 
 /** One call of one webhook for one request. */
-export interface Call {
+interface Call {
   readonly registered: RegisteredWebhook;
   readonly attributes: AdmissionAttributes;
   readonly view: ReviewView;

@@ -25,7 +25,7 @@ export interface ReviewView {
 }
 
 /** The request of one call. `body` is the encoded AdmissionReview, whose response must repeat the uid. */
-export interface Review {
+interface Review {
   readonly uid: string;
   readonly version: ReviewVersion;
   readonly body: string;

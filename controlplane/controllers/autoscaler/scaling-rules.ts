@@ -38,7 +38,7 @@ export interface Decision {
 }
 
 /** `minReplicas` and `maxReplicas`, both included. */
-export interface Bounds {
+interface Bounds {
   readonly min: number;
   readonly max: number;
 }

@@ -18,7 +18,7 @@ const ALWAYS_TOLERATED: readonly V1Toleration[] = [
 ];
 
 /** The tolerations of the template and those that every pod of a daemon set has. */
-export function tolerationsOf(set: DaemonSet): V1Toleration[] {
+function tolerationsOf(set: DaemonSet): V1Toleration[] {
   const spec = set.spec?.template.spec;
   const own = spec?.tolerations ?? [];
   const added =

@@ -22,7 +22,7 @@ import {
 import { familiesOf } from './slice-core.ts';
 
 /** A subset as it is stored. */
-export type Subset = Wire<V1EndpointSubset>;
+type Subset = Wire<V1EndpointSubset>;
 type Address = Wire<V1EndpointAddress>;
 
 const MANAGED_BY = 'endpoints.kubernetes.io/managed-by';

@@ -8,7 +8,7 @@ import type { ReconcileLoop } from '../controller.ts';
 import { isPodFinished, isPodReady, isPodTerminating } from '../pod-state.ts';
 
 /** A port as it is stored. */
-export type ServicePort = Wire<V1ServicePort>;
+type ServicePort = Wire<V1ServicePort>;
 
 /** A service without a selector has endpoints that a user or another controller writes. */
 export function hasSelector(service: Service): boolean {

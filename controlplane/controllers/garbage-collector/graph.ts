@@ -204,7 +204,7 @@ function newNode(uid: string): GraphNode {
 export type Verdict = 'solid' | 'dangling' | 'waiting';
 
 /** What happens to a dependent. */
-export type Decision =
+type Decision =
   | { readonly kind: 'keep' }
   /** Some owners remain: the references to the others are removed. */
   | { readonly kind: 'drop-references'; readonly uids: ReadonlySet<string> }

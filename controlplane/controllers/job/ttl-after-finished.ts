@@ -5,7 +5,7 @@ import { jobs } from '../../../api/machinery/resources.ts';
 import { ReconcileLoop, splitKey, type RunController } from '../controller.ts';
 
 /** The time at which the job is deleted, in ms since the epoch; `undefined` for never. */
-export function expiryOf(job: Job): number | undefined {
+function expiryOf(job: Job): number | undefined {
   const ttl = job.spec?.ttlSecondsAfterFinished;
   const finished = job.status?.conditions?.find(
     ({ type, status }) => (type === 'Complete' || type === 'Failed') && status === 'True',

@@ -4,7 +4,7 @@ import { formatTime } from '../../../api/machinery/clock.ts';
 import type { Node, Wire } from '../../../api/machinery/kinds.ts';
 
 /** A condition as it is stored. */
-export type NodeCondition = Wire<V1NodeCondition>;
+type NodeCondition = Wire<V1NodeCondition>;
 /** A taint as it is stored. */
 export type Taint = Wire<V1Taint>;
 

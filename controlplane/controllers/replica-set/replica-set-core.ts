@@ -12,7 +12,7 @@ import {
 } from '../pod-state.ts';
 
 /** The maximum number of pods that one reconciliation creates or deletes. */
-export const BURST = 500;
+const BURST = 500;
 
 /** The status as it is stored. */
 export type ReplicaStatus = Wire<V1ReplicaSetStatus>;
@@ -48,7 +48,7 @@ export function computeReplicaPlan(options: {
   };
 }
 
-export interface StatusInput {
+interface StatusInput {
   readonly previous: ReplicaStatus | undefined;
   readonly generation: number;
   readonly minReadySeconds: number;

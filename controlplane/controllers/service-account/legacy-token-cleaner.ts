@@ -17,7 +17,7 @@ export const INVALID_SINCE = 'kubernetes.io/legacy-token-invalid-since';
 const PERIOD_MS = 24 * 3600_000;
 
 /** What happens to a token now. */
-export type Verdict = 'keep' | 'mark' | 'delete';
+type Verdict = 'keep' | 'mark' | 'delete';
 
 const dayMs = (text: string | undefined): number => Date.parse(`${text ?? ''}T00:00:00Z`);
 

@@ -30,7 +30,7 @@ export function isMember(set: StatefulSet, ordinal: number): boolean {
 }
 
 /** The name of the claim of a template for the pod with that ordinal. */
-export function claimName(template: string, set: StatefulSet, ordinal: number): string {
+function claimName(template: string, set: StatefulSet, ordinal: number): string {
   return `${template}-${set.metadata.name}-${ordinal}`;
 }
 

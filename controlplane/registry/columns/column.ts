@@ -54,10 +54,3 @@ export function formatLabels(labels: Readonly<Record<string, string>> | undefine
   const pairs = Object.entries(labels ?? {}).map(([key, value]) => `${key}=${value}`);
   return pairs.length === 0 ? '<none>' : pairs.sort().join(',');
 }
-
-/** Shows the first items and the number of the others. */
-export function shorten(items: readonly string[], limit = 3): string {
-  if (items.length === 0) return '<none>';
-  const shown = items.slice(0, limit).join(',');
-  return items.length <= limit ? shown : `${shown} + ${items.length - limit} more...`;
-}

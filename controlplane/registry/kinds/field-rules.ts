@@ -46,20 +46,9 @@ export function within(field: string, value: number | undefined | null, low: num
   return [invalid(field, value, rangeError(low, high))];
 }
 
-/** An absent value is the port 0, which is invalid. */
-export function portNumber(field: string, value: number | undefined | null): FieldError[] {
-  return within(field, value ?? 0, 1, 65535);
-}
-
 /** `detail` is appended to the message. */
 export function requiredText(field: string, value: string | undefined | null, detail = ''): FieldError[] {
   return value === undefined || value === null || value === '' ? [required(field, detail)] : [];
-}
-
-/** Requires a value and restricts it to the supported ones. */
-export function oneOf(field: string, value: string | undefined | null, supported: readonly string[]): FieldError[] {
-  if (value === undefined || value === null || value === '') return [required(field)];
-  return supported.includes(value) ? [] : [notSupported(field, value, supported)];
 }
 
 /** Restricts a value to the supported ones if it is present. */

@@ -17,7 +17,7 @@ export interface DeviceAlternative extends Exact {
 }
 
 /** A request with at least one alternative. */
-export interface DeviceRequest {
+interface DeviceRequest {
   readonly name: string;
   readonly alternatives: readonly DeviceAlternative[];
 }

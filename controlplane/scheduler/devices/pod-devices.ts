@@ -15,7 +15,7 @@ import { SearchBudget } from './search-budget.ts';
 const MOST_CONSUMERS = 256;
 
 /** The claims of a pod by what the scheduler has to do. */
-export interface PodDevices {
+interface PodDevices {
   readonly allocated: readonly ResourceClaim[];
   /** The claims that the scheduler allocates. */
   readonly open: readonly ResourceClaim[];

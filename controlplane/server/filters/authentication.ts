@@ -99,7 +99,7 @@ function proceed(
 }
 
 /** All authenticated users belong to this group, whatever groups the authenticator returns. */
-export function withAuthenticatedGroup(user: UserInfo): UserInfo {
+function withAuthenticatedGroup(user: UserInfo): UserInfo {
   if (user.name === ANONYMOUS) return user;
   const { groups } = user;
   if (groups.includes(AUTHENTICATED) || groups.includes(UNAUTHENTICATED)) return user;

@@ -51,7 +51,7 @@ interface AllocationItem {
 }
 
 /** The seats by the index of the level. */
-export interface Allocation {
+interface Allocation {
   readonly seats: readonly number[];
   /** The proportion of its target that each level gets within its bounds. */
   readonly fairProportion: number;

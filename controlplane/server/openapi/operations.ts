@@ -21,7 +21,7 @@ import {
   type ParameterInfo,
 } from './parameters.ts';
 
-export type Method = 'get' | 'put' | 'post' | 'delete' | 'patch' | 'options' | 'head';
+type Method = 'get' | 'put' | 'post' | 'delete' | 'patch' | 'options' | 'head';
 
 /** Refers to a type by its group, version and kind, or by its name if it has no kind. */
 export type TypeRef =
@@ -56,9 +56,9 @@ export interface PathOperations {
   readonly operations: readonly Operation[];
 }
 
-export const STATUS: TypeRef = { name: 'io.k8s.apimachinery.pkg.apis.meta.v1.Status' };
+const STATUS: TypeRef = { name: 'io.k8s.apimachinery.pkg.apis.meta.v1.Status' };
 const DELETE_OPTIONS: TypeRef = { name: 'io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions' };
-export const PATCH: TypeRef = { name: 'io.k8s.apimachinery.pkg.apis.meta.v1.Patch' };
+const PATCH: TypeRef = { name: 'io.k8s.apimachinery.pkg.apis.meta.v1.Patch' };
 const WATCH_EVENT: TypeRef = { name: 'io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent' };
 
 const METHODS_OF_CONNECT: ReadonlyMap<string, readonly Method[]> = new Map(

@@ -38,7 +38,7 @@ const double = (number: number): FieldSpec => one(number, () => 'double');
 const int = (number: number): FieldSpec => one(number, () => 'int');
 
 /** Whether the value is an object with that member. */
-export function has(value: JsonValue, member: string): boolean {
+function has(value: JsonValue, member: string): boolean {
   return isJsonObject(value) && value[member] !== undefined;
 }
 

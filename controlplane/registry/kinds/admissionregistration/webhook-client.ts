@@ -14,7 +14,7 @@ export interface WebhookService {
 }
 
 /** `webhookClientErrors` requires exactly one of the two members. */
-export interface WebhookClientConfig {
+interface WebhookClientConfig {
   readonly url?: string | undefined;
   readonly service?: WebhookService | undefined;
 }

@@ -5,7 +5,6 @@
  */
 import { parseExactJson, stringifyJson } from '../../../../api/codec/json.ts';
 import type {
-  V2HorizontalPodAutoscalerBehavior,
   V2HorizontalPodAutoscalerSpec,
   V2HorizontalPodAutoscalerStatus,
   V2HPAScalingRules,
@@ -20,7 +19,6 @@ import type { Conversion } from '../../strategy.ts';
 export type Autoscaler = Kind<{ spec: V2HorizontalPodAutoscalerSpec; status: V2HorizontalPodAutoscalerStatus }>;
 export type Metric = Wire<V2MetricSpec>;
 export type MetricStatus = Wire<V2MetricStatus>;
-export type Behavior = Wire<V2HorizontalPodAutoscalerBehavior>;
 export type ScalingRules = Wire<V2HPAScalingRules>;
 
 const PREFIX = 'autoscaling.alpha.kubernetes.io/';

@@ -11,7 +11,7 @@ import { forbidden, immutable, invalid, invalidFor, notSupported, positive, requ
 import { configKeyErrors, qualifiedNameErrors } from '../../../../api/meta/names.ts';
 import { compareVersions, parseVersion } from './semantic-version.ts';
 
-export type Lease = Kind<{ spec: V1LeaseSpec }>;
+type Lease = Kind<{ spec: V1LeaseSpec }>;
 
 const STRATEGIES = ['OldestEmulationVersion'];
 

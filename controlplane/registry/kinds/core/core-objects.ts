@@ -27,7 +27,7 @@ import { equalFields } from '../../../../api/schema/semantic-equality.ts';
 const MAX_DATA_BYTES = 1024 * 1024;
 const FROZEN = 'field is immutable when `immutable` is set';
 
-export type Namespace = Kind<Pick<V1Namespace, 'spec' | 'status'>>;
+type Namespace = Kind<Pick<V1Namespace, 'spec' | 'status'>>;
 
 const NAME_LABEL = 'kubernetes.io/metadata.name';
 

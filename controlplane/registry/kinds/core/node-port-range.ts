@@ -14,7 +14,7 @@ const RANGE_KEY = '/core/ranges/servicenodeports';
 const ATTEMPTS = 20;
 
 /** Both ports are in the range. */
-export interface PortRange {
+interface PortRange {
   readonly from: number;
   readonly to: number;
 }

@@ -13,7 +13,7 @@ import { kindRow, type Strategy } from '../../strategy.ts';
 import { invalid, invalidFor } from '../field-rules.ts';
 import { internalForm } from '../../../../api/schema/internal-form.ts';
 
-export type Node = Kind<Pick<V1Node, 'spec' | 'status'>>;
+type Node = Kind<Pick<V1Node, 'spec' | 'status'>>;
 
 type Spec = NonNullable<Node['spec']>;
 type Taint = NonNullable<Spec['taints']>[number];

@@ -18,7 +18,7 @@ import { forbidden, IMMUTABLE, immutable, invalid, invalidFor, notSupported, req
 import { typeDiff } from '../../../../api/schema/spec-diff.ts';
 import { equalAs } from '../../../../api/schema/semantic-equality.ts';
 
-export type Claim = KubeObject & { spec?: ClaimSpec; status?: Wire<V1PersistentVolumeClaimStatus> };
+type Claim = KubeObject & { spec?: ClaimSpec; status?: Wire<V1PersistentVolumeClaimStatus> };
 
 const RESIZE_STATES = [
   'ControllerResizeInProgress',

@@ -18,7 +18,7 @@ import { specDiff } from '../../../../api/schema/spec-diff.ts';
 import { equalAs } from '../../../../api/schema/semantic-equality.ts';
 import { VOLUME_SOURCES, volumeSourceErrors, type VolumeSpec } from './persistent-volume-sources.ts';
 
-export type Volume = Kind<{ spec: V1PersistentVolumeSpec; status: V1PersistentVolumeStatus }>;
+type Volume = Kind<{ spec: V1PersistentVolumeSpec; status: V1PersistentVolumeStatus }>;
 
 const RECLAIM_POLICIES = ['Delete', 'Recycle', 'Retain'];
 const FIXED = 'spec.persistentvolumesource is immutable after creation';

@@ -21,7 +21,7 @@ import { runtimeClassColumns } from './columns.ts';
 import { kindRow, type Strategy } from '../../strategy.ts';
 import { forbidden, immutable, invalid, invalidFor, required } from '../field-rules.ts';
 
-export type RuntimeClass = Kind<Pick<V1RuntimeClass, 'handler' | 'overhead' | 'scheduling'>>;
+type RuntimeClass = Kind<Pick<V1RuntimeClass, 'handler' | 'overhead' | 'scheduling'>>;
 
 type Scheduling = NonNullable<RuntimeClass['scheduling']>;
 

@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { after, before, beforeEach, test } from 'node:test';
 import { mutatingWebhookConfigurations, namespaces } from '../../../../api/machinery/resources.ts';
 import type { GroupVersionKind, KubeObject } from '../../../../api/meta/object.ts';
-import { fixedSources } from '../../../../controlplane/readers/sources.ts';
+import { fixedSources } from '../../../fakes/fixed-sources.ts';
 import type { WebhookMetrics } from '../../../../controlplane/admission/webhook/dispatcher.ts';
 import { mutatingWebhooks } from '../../../../controlplane/admission/webhook/mutating-webhooks.ts';
 import { WebhookClient } from '../../../../controlplane/authentication/webhook-client.ts';

@@ -6,7 +6,7 @@ import type { KubeObject } from '../../../../api/meta/object.ts';
 import type { AdmissionAttributes } from '../../../../controlplane/admission/admission.ts';
 import { nodeClaims, type NodeClaimsOptions } from '../../../../controlplane/admission/node-claims.ts';
 import { nodeRestriction } from '../../../../controlplane/admission/node-restriction.ts';
-import { fixedSources } from '../../../../controlplane/readers/sources.ts';
+import { fixedSources } from '../../../fakes/fixed-sources.ts';
 
 const NAME = 'orchlet.local/claims';
 const KEY = 'orchlet.local/wireguard-public-key';

@@ -14,7 +14,7 @@ import { generateKey } from '../../../../api/pki/signing.ts';
 import type { AdmissionAttributes } from '../../../../controlplane/admission/admission.ts';
 import { nodeRestriction } from '../../../../controlplane/admission/node-restriction.ts';
 import type { Authorizer } from '../../../../controlplane/authorization/authorization.ts';
-import { fixedSources } from '../../../../controlplane/readers/sources.ts';
+import { fixedSources } from '../../../fakes/fixed-sources.ts';
 
 const object = (name: string, spec: object = {}, metadata: object = {}, status: object = {}): KubeObject =>
   ({ metadata: { name, namespace: 'n', ...metadata }, spec, status }) as KubeObject;

@@ -16,7 +16,7 @@ import { ownerReferencesPermissionEnforcement } from '../../../../controlplane/a
 import { podNodeSelector } from '../../../../controlplane/admission/pod-node-selector.ts';
 import { podTolerationRestriction } from '../../../../controlplane/admission/pod-toleration-restriction.ts';
 import { securityContextDeny } from '../../../../controlplane/admission/security-context-deny.ts';
-import { fixedSources } from '../../../../controlplane/readers/sources.ts';
+import { fixedSources } from '../../../fakes/fixed-sources.ts';
 import type { AuthorizationAttributes, Authorizer } from '../../../../controlplane/authorization/authorization.ts';
 import { attributesOf } from './attributes.ts';
 

@@ -6,7 +6,7 @@ import { namespaces } from '../../../../api/machinery/resources.ts';
 import type { AdmissionAttributes } from '../../../../controlplane/admission/admission.ts';
 import { podSecurityMetrics } from '../../../../controlplane/admission/admission-metrics.ts';
 import { podSecurity } from '../../../../controlplane/admission/pod-security/pod-security.ts';
-import { fixedSources } from '../../../../controlplane/readers/sources.ts';
+import { fixedSources } from '../../../fakes/fixed-sources.ts';
 import { evaluatePod, formatViolations } from '../../../../controlplane/admission/pod-security/evaluate.ts';
 import type { Level } from '../../../../controlplane/admission/pod-security/policy.ts';
 

@@ -6,7 +6,7 @@ import { runtimeClasses } from '../../../../api/machinery/resources.ts';
 import { isStatusError } from '../../../../api/meta/status-error.ts';
 import type { AdmissionAttributes } from '../../../../controlplane/admission/admission.ts';
 import { runtimeClassPlugin } from '../../../../controlplane/admission/runtime-class.ts';
-import { fixedSources } from '../../../../controlplane/readers/sources.ts';
+import { fixedSources } from '../../../fakes/fixed-sources.ts';
 
 async function admitted(tolerations: number): Promise<number> {
   const scheduling = { tolerations: [{ key: 'sandbox', operator: 'Exists' }] };

@@ -8,7 +8,7 @@ import { apiServices, endpointSlices, services } from '../../../../api/machinery
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { newStatusError } from '../../../../api/meta/status-error.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
-import { fixedSources } from '../../../../controlplane/readers/sources.ts';
+import { fixedSources } from '../../../fakes/fixed-sources.ts';
 import { Aggregator, userHeaders } from '../../../../controlplane/aggregation/aggregator.ts';
 import { rowsOf } from '../../../../controlplane/aggregation/backend-discovery.ts';
 import { FakeClient } from '../../../fakes/fake-client.ts';

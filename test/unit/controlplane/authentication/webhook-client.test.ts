@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { after, before, test } from 'node:test';
 import type { Service } from '../../../../api/machinery/kinds.ts';
 import { endpointSlices, services } from '../../../../api/machinery/resources.ts';
-import { fixedSources } from '../../../../controlplane/readers/sources.ts';
+import { fixedSources } from '../../../fakes/fixed-sources.ts';
 import { endpointOf } from '../../../../controlplane/admission/webhook/endpoint.ts';
 import {
   WebhookClient,

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { MetricsRegistry } from '../../../../api/component/metrics.ts';
 import { clusterRoleBindings, clusterRoles } from '../../../../api/machinery/resources.ts';
-import { fixedSources } from '../../../../controlplane/readers/sources.ts';
+import { fixedSources } from '../../../fakes/fixed-sources.ts';
 import type { AuthorizationAttributes } from '../../../../controlplane/authorization/authorization.ts';
 import { authorizationMetrics } from '../../../../controlplane/authorization/authorization-metrics.ts';
 import { buildAuthorizers } from '../../../../controlplane/authorization/authorizers.ts';

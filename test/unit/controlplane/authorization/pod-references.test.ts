@@ -3,7 +3,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { persistentVolumes, pods } from '../../../../api/machinery/resources.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
-import { type SourceChange, type Sources, fixedSources } from '../../../../controlplane/readers/sources.ts';
+import { type SourceChange, type Sources } from '../../../../controlplane/readers/sources.ts';
+import { fixedSources } from '../../../fakes/fixed-sources.ts';
 import { NodeAuthorizer } from '../../../../controlplane/authorization/node.ts';
 
 const ns = 'ns1';

@@ -3,9 +3,12 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { JsonObject, KubeObject } from '../../../../api/meta/object.ts';
 import type { JsonSchema } from '../../../../controlplane/custom-resources/json-schema.ts';
-import { validateCustomObject } from '../../../../controlplane/custom-resources/object-validation.ts';
+import { customObjectErrors } from '../../../../controlplane/custom-resources/object-validation.ts';
+import { atOnce } from '../../../../controlplane/registry/pausing.ts';
 import { compileRules } from '../../../../controlplane/custom-resources/rule-compilation.ts';
 import { assertLinearTime } from '../../../fuzz/growth.ts';
+
+const validateCustomObject = (...args: Parameters<typeof customObjectErrors>) => atOnce(customObjectErrors(...args));
 
 const numbers = (count: number): number[] => Array.from({ length: count }, (_item, index) => index);
 

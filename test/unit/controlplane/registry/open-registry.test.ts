@@ -3,11 +3,11 @@ import { test } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { systemClock } from '../../../../api/machinery/clock.ts';
 import { loadSchema } from '../../../../api/schema/table.ts';
-import { withoutFieldManagement } from '../../../../controlplane/registry/field-management.ts';
 import { openRegistry } from '../../../../controlplane/registry/registry.ts';
 import { serveRegistry } from '../../../../controlplane/registry/served-rests.ts';
 import { openMemoryStorage } from '../../../../controlplane/storage/memory.ts';
 import { stampRevision } from '../../../../controlplane/storage/object-bytes.ts';
+import { noFieldManagement } from '../../../fakes/no-field-management.ts';
 
 test('an open registry serves reads alone until it gets an admission chain, and then keeps the order of discovery', async () => {
   const schema = loadSchema();
@@ -27,7 +27,7 @@ test('an open registry serves reads alone until it gets an admission chain, and 
   assert.deepEqual(verbs(), ['info', 'subresource', 'get', 'list', 'watch']);
   assert.equal(catalog.find('apps', 'v1', 'deployments', ''), undefined);
   const admission = { admit: async () => undefined, validate: async () => undefined, beforeWrite: () => undefined };
-  serveRegistry(registry, { schema, admission, fieldManagement: () => withoutFieldManagement });
+  serveRegistry(registry, { schema, admission, fieldManagement: () => noFieldManagement });
   assert.ok(verbs().includes('create') && verbs().includes('deleteCollection'));
   assert.equal(catalog.find('apps', 'v1', 'deployments', ''), undefined);
   const core = catalog.resources().filter(({ group }) => group === '');

@@ -8,7 +8,6 @@ import { parseSelector } from '../../../../api/meta/selector-parser.ts';
 import { everything } from '../../../../api/meta/selector.ts';
 import { StatusError } from '../../../../api/meta/status-error.ts';
 import { loadSchema } from '../../../../api/schema/table.ts';
-import { withoutFieldManagement } from '../../../../controlplane/registry/field-management.ts';
 import { openRegistry, type Registry } from '../../../../controlplane/registry/registry.ts';
 import { serveRegistry } from '../../../../controlplane/registry/served-rests.ts';
 import type {
@@ -22,6 +21,7 @@ import type {
 import { openMemoryStorage } from '../../../../controlplane/storage/memory.ts';
 import { stampRevision } from '../../../../controlplane/storage/object-bytes.ts';
 import type { Storage } from '../../../../controlplane/storage/storage.ts';
+import { noFieldManagement } from '../../../fakes/no-field-management.ts';
 
 export interface WriteMode {
   readonly dryRun?: boolean;
@@ -52,7 +52,7 @@ const NAMESPACE = 'default';
 export async function openFixture(
   storage: Storage = openMemoryStorage({ clock: systemClock, stamp: stampRevision }),
   serviceClusterCidrs: readonly string[] = ['10.96.0.0/16'],
-  fieldManagement: ServedOptions['fieldManagement'] = () => withoutFieldManagement,
+  fieldManagement: ServedOptions['fieldManagement'] = () => noFieldManagement,
 ): Promise<Fixture> {
   const schema = loadSchema();
   const registry = await openRegistry({

@@ -7,7 +7,7 @@ import type { ResourceInfo } from '../../../../../api/schema/schema.ts';
 import type { AdmissionAttributes } from '../../../../../controlplane/admission/admission.ts';
 import { paramsAuthorization } from '../../../../../controlplane/admission/policy/params-authorization.ts';
 import type { Authorizer } from '../../../../../controlplane/authorization/authorization.ts';
-import { fixedSources } from '../../../../../controlplane/readers/sources.ts';
+import { fixedSources } from '../../../../fakes/fixed-sources.ts';
 
 const GROUP = 'admissionregistration.k8s.io';
 const POLICIES: Resource = {

@@ -16,7 +16,7 @@ import { mutatingAdmissionPolicy } from '../../../../../controlplane/admission/p
 import type { Policy } from '../../../../../controlplane/admission/policy/policy-types.ts';
 import { typeOfStruct, warningsOf } from '../../../../../controlplane/admission/policy/type-checking.ts';
 import { validatingAdmissionPolicy } from '../../../../../controlplane/admission/policy/validating-policy.ts';
-import { fixedSources } from '../../../../../controlplane/readers/sources.ts';
+import { fixedSources } from '../../../../fakes/fixed-sources.ts';
 import type { Authorizer } from '../../../../../controlplane/authorization/authorization.ts';
 
 const RULES = [{ apiGroups: [''], apiVersions: ['*'], operations: ['CREATE', 'UPDATE'], resources: ['configmaps'] }];

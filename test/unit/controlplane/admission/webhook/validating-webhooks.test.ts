@@ -4,7 +4,7 @@ import { namespaces, validatingWebhookConfigurations } from '../../../../../api/
 import type { KubeObject } from '../../../../../api/meta/object.ts';
 import { validatingWebhooks } from '../../../../../controlplane/admission/webhook/webhooks.ts';
 import { WebhookClient } from '../../../../../controlplane/authentication/webhook-client.ts';
-import { fixedSources } from '../../../../../controlplane/readers/sources.ts';
+import { fixedSources } from '../../../../fakes/fixed-sources.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
 import { attributesOf } from '../attributes.ts';
 

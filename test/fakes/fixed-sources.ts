@@ -1,0 +1,30 @@
+/** Listers of objects that never change, for the parts of the control plane that read the objects of others. */
+import type { Resource } from '../../api/machinery/client.ts';
+import type { KubeObject } from '../../api/meta/object.ts';
+import type { ResourceOf } from '../../api/machinery/resources.ts';
+import type { Source, Sources } from '../../controlplane/readers/sources.ts';
+
+/** Returns listers of these objects, which have all of them from the start. */
+export function fixedSources(
+  objects: readonly { readonly resource: Resource; readonly object: KubeObject }[],
+): Sources {
+  return {
+    of<T extends KubeObject>(resource: ResourceOf<T>): Source<T> {
+      const mine = (): T[] =>
+        objects
+          .filter((row) => row.resource.resource === resource.resource && row.resource.group === resource.group)
+          .map((row) => row.object as T);
+      const get = (namespace: string, name: string): T | undefined =>
+        mine().find((object) => (object.metadata.namespace ?? '') === namespace && object.metadata.name === name);
+      return {
+        get,
+        live: (namespace, name) => Promise.resolve(get(namespace, name)),
+        list: (namespace) =>
+          mine().filter((object) => namespace === undefined || (object.metadata.namespace ?? '') === namespace),
+        subscribe: (listener) => mine().forEach((current) => listener({ current, previous: undefined })),
+        synced: () => Promise.resolve(),
+      };
+    },
+    synced: () => Promise.resolve(),
+  };
+}
