@@ -1,8 +1,7 @@
 /** Runs members of etcd on loopback, with data in temporary directories. Tests are skipped where it is not installed. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { systemClock } from '../api/machinery/clock.ts';
 import { EtcdMembers } from '../controlplane/storage/etcd/etcd-members.ts';
@@ -10,6 +9,7 @@ import { EtcdServers } from '../controlplane/storage/etcd/etcd-servers.ts';
 import { HeldProxy } from './held-proxy.ts';
 import { freePort } from './integration/free-port.ts';
 import { until } from './until.ts';
+import { temporaryFolder } from './temporary-folder.ts';
 
 /** The reason why tests with etcd are skipped, or `false`. */
 export const etcdMissing = spawnSync('etcd', ['--version']).error === undefined ? false : 'etcd is not installed';
@@ -29,7 +29,7 @@ export class EtcdProcess {
   readonly url: string;
   /** The proxy through which other members reach this one, if the cluster has `hasPeerProxies`. */
   readonly peers: HeldProxy | undefined;
-  readonly #directory = mkdtempSync(join(tmpdir(), 'orchlet-etcd-'));
+  readonly #directory = temporaryFolder();
   readonly #arguments: readonly string[];
   #child: ChildProcess | undefined;
 

@@ -1,9 +1,9 @@
 /** Mounts a small tmpfs for tests of a full disk. Needs the permission to mount. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { temporaryFolder } from './temporary-folder.ts';
 
 const mount = (...args: readonly string[]): boolean => spawnSync('mount', args, { stdio: 'ignore' }).status === 0;
 
@@ -12,7 +12,7 @@ export class SmallDisk {
   readonly isMounted: boolean;
 
   constructor(size: string) {
-    this.directory = mkdtempSync(join(tmpdir(), 'orchlet-disk-'));
+    this.directory = temporaryFolder();
     this.isMounted = mount('-t', 'tmpfs', '-o', `size=${size}`, 'tmpfs', this.directory);
   }
 

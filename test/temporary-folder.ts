@@ -1,20 +1,30 @@
 /**
- * Temporary folders of tests. All of them are removed when the process of the test file exits, which is after the hooks that
- * close what still writes to them. A run of the tests therefore leaves nothing in the temporary directory.
+ * Temporary folders of tests. All of them are removed when the process of the test file exits, also after a failure, which is
+ * after the hooks that close what still writes to them. Their names contain the id of the process, so that the next test removes
+ * the folders of processes that were killed. A run of the tests therefore leaves nothing in the temporary directory.
  */
-import { mkdtempSync, realpathSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, realpathSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { isDead } from './dead-process.ts';
+import { unmountBelow } from './mounts.ts';
 
+const root = realpathSync(tmpdir());
+const NAME = /^orchlet-test-(\d+)-/;
 const folders: string[] = [];
 
-process.on('exit', () => {
-  for (const folder of folders) rmSync(folder, { recursive: true, force: true });
-});
+process.on('exit', () => folders.forEach(remove));
+for (const name of readdirSync(root)) if (isDead(NAME.exec(name)?.[1])) remove(join(root, name));
+
+function remove(folder: string): void {
+  unmountBelow(folder);
+  // Another test may remove the same folder at the same time.
+  rmSync(folder, { recursive: true, force: true, maxRetries: 3 });
+}
 
 /** Creates an empty folder and returns its path, in which no part is a link. */
 export function temporaryFolder(): string {
-  const folder = realpathSync(mkdtempSync(join(tmpdir(), 'orchlet-test-')));
+  const folder = mkdtempSync(join(root, `orchlet-test-${process.pid}-`));
   folders.push(folder);
   return folder;
 }

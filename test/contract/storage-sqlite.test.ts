@@ -1,13 +1,12 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { rm } from 'node:fs/promises';
 import { silentLogger } from '../../api/component/logger.ts';
 import { openSqliteStorage } from '../../controlplane/storage/sqlite/sqlite-storage.ts';
 import { FakeClock } from '../fakes/fake-clock.ts';
 import { storageContract, type StorageUnderTest } from './storage-contract.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 storageContract('sqlite', async () => {
-  const directory = await mkdtemp(join(tmpdir(), 'orchlet-storage-'));
+  const directory = temporaryFolder();
   const clock = new FakeClock();
   let close = async (): Promise<void> => undefined;
   const open = async (): Promise<StorageUnderTest> => {

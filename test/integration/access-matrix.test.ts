@@ -3,15 +3,15 @@
  * `edit` in one namespace on another namespace. Resources that are added later are tested automatically.
  */
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { rmSync, writeFileSync } from 'node:fs';
 import { Agent, request } from 'node:https';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
 import { until } from '../until.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
-const directory = mkdtempSync(join(tmpdir(), 'orchlet-matrix-'));
+const directory = temporaryFolder();
 const agent = new Agent({ keepAlive: true, maxSockets: 8 });
 let plane: ControlPlane;
 

@@ -3,9 +3,8 @@
  * restart.
  */
 import assert from 'node:assert/strict';
-import { mkdtemp, readlink, rm } from 'node:fs/promises';
+import { readlink, rm } from 'node:fs/promises';
 import { Agent as HttpsAgent, request } from 'node:https';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test, type TestContext } from 'node:test';
 import type { TLSSocket } from 'node:tls';
@@ -21,6 +20,7 @@ import { certificateSigningRequests, nodes, secrets } from '../../api/machinery/
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
 import { startAgentInMemory } from '../fakes/agent-in-memory.ts';
 import { until } from '../until.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const DAY_MS = 86_400_000;
 /** So short that a test sees several certificates, and so long that a busy machine renews them in time. */
@@ -45,7 +45,7 @@ interface Joining {
 
 /** Starts a control plane that signs certificates for this duration, and creates a token for a node. */
 async function joining(t: TestContext, signForMs?: number): Promise<Joining> {
-  const directory = await mkdtemp(join(tmpdir(), 'agent-certificates-'));
+  const directory = temporaryFolder();
   const plane = await startControlPlane({
     memory: true,
     ...(signForMs === undefined ? {} : { flags: { clusterSigningDuration: signForMs } }),

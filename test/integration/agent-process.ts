@@ -12,7 +12,7 @@ import { silentLogger } from '../../api/component/logger.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
 import { containerdSocket, dockerSocket, imageArchive } from './container-runtimes.ts';
 import { freePort } from './free-port.ts';
-import { unmountBelow } from './mounts.ts';
+import { unmountBelow } from '../mounts.ts';
 import { run } from './running-cluster.ts';
 import { Ended, until } from '../until.ts';
 

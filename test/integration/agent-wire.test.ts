@@ -3,11 +3,10 @@
  * agent gets only a kubeconfig.
  */
 import assert from 'node:assert/strict';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { rm, writeFile } from 'node:fs/promises';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { Agent as HttpsAgent, request } from 'node:https';
 import { type AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test, type TestContext } from 'node:test';
 import type { AgentFlags } from '../../agent/options/agent-options.ts';
@@ -16,8 +15,9 @@ import { newKubeconfig, writeKubeconfig } from '../../api/machinery/kubeconfig.t
 import { configMaps, nodes, pods, serviceAccounts } from '../../api/machinery/resources.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
 import { startAgentInMemory } from '../fakes/agent-in-memory.ts';
-import { unmountBelow } from './mounts.ts';
+import { unmountBelow } from '../mounts.ts';
 import { until } from '../until.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const alive = keepAlive();
 after(() => alive.cancel());
@@ -101,7 +101,7 @@ async function recorder(
 }
 
 async function agentOn(t: TestContext, more: Partial<AgentFlags>) {
-  const directory = await mkdtemp(join(tmpdir(), 'agent-wire-'));
+  const directory = temporaryFolder();
   const tokens = join(directory, 'tokens.csv');
   await writeFile(tokens, `${TOKEN},system:node:n1,n1,"system:nodes"\n`);
   const plane = await startControlPlane({ memory: true, flags: { tokenAuthFile: tokens } });

@@ -5,10 +5,9 @@
  */
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { rmSync, writeFileSync } from 'node:fs';
 import { Agent, createServer, type Server } from 'node:https';
 import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { connect } from 'node:tls';
@@ -20,13 +19,14 @@ import { generateKey, privateKeyPem } from '../../api/pki/signing.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
 import { send } from '../hostile/send.ts';
 import { until } from '../until.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const DAY = 86_400_000;
 const TOKEN = 'aggregated-token';
 const GROUP = 'echo.example.com';
 const PREFIX = `/apis/${GROUP}/v1`;
 const AGGREGATED = 'application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList';
-const directory = mkdtempSync(join(tmpdir(), 'orchlet-aggregated-'));
+const directory = temporaryFolder();
 const agent = new Agent({ keepAlive: true, rejectUnauthorized: false });
 let plane: ControlPlane;
 let backend: Server;

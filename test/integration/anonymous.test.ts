@@ -4,9 +4,8 @@
  */
 import assert from 'node:assert/strict';
 import { connect, type ClientHttp2Session } from 'node:http2';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { rmSync, writeFileSync } from 'node:fs';
 import { request as httpsRequest } from 'node:https';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import type { PodHost } from '../../agent/server/pod-host.ts';
@@ -16,6 +15,7 @@ import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts
 import { FakeClient } from '../fakes/fake-client.ts';
 import { FakeClock } from '../fakes/fake-clock.ts';
 import { startServerUnderTest } from '../unit/agent/server/server-under-test.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const;
 const AT_ONCE = 64;
@@ -25,7 +25,7 @@ const ADMIN = { authorization: 'Bearer admin-token' };
 const PUBLIC = /^\/(?:healthz|livez|readyz|version)(?:\/|$)/;
 const CLUSTER_INFO = '/api/v1/namespaces/kube-public/configmaps/cluster-info';
 
-const directory = mkdtempSync(join(tmpdir(), 'orchlet-anonymous-'));
+const directory = temporaryFolder();
 let plane: ControlPlane;
 let session: ClientHttp2Session;
 

@@ -2,9 +2,8 @@
  * Attacks a running control plane over real TLS: certificates, proxy headers, impersonation, invalid tokens and unusual paths.
  */
 import assert from 'node:assert/strict';
-import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { renameSync, rmSync, writeFileSync } from 'node:fs';
 import { Agent, get as httpsGet, request as httpsRequest } from 'node:https';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { connect as connectTls } from 'node:tls';
 import { inspect } from 'node:util';
@@ -19,9 +18,10 @@ import { generateKey, privateKeyPem, type KeyPair } from '../../api/pki/signing.
 import type { Logger } from '../../api/component/logger.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
 import { until } from '../until.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const DAY = 86_400_000;
-const directory = mkdtempSync(join(tmpdir(), 'orchlet-attacks-'));
+const directory = temporaryFolder();
 
 interface Authority {
   readonly keys: KeyPair;

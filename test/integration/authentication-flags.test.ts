@@ -1,8 +1,7 @@
 /** Combinations of the authentication flags, on a running server with a certificate of the administrator. */
 import assert from 'node:assert/strict';
 import { createPrivateKey } from 'node:crypto';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { certificatePem, createCertificate } from '../../api/pki/certificate.ts';
@@ -12,9 +11,10 @@ import { signJwt } from '../../controlplane/authentication/jwt.ts';
 import { WebhookClient } from '../../controlplane/authentication/webhook-client.ts';
 import { webhookFromFile } from '../../controlplane/authentication/webhook-file.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const DAY = 86_400_000;
-const directory = mkdtempSync(join(tmpdir(), 'orchlet-flags-'));
+const directory = temporaryFolder();
 const client = new WebhookClient('test');
 let plane: ControlPlane;
 let ca = '';

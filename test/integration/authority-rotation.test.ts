@@ -2,8 +2,7 @@
 import assert from 'node:assert/strict';
 import { execFile, spawnSync } from 'node:child_process';
 import { X509Certificate } from 'node:crypto';
-import { copyFileSync, existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { copyFileSync, existsSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { promisify } from 'node:util';
@@ -13,8 +12,9 @@ import { newKubeconfig, writeKubeconfig } from '../../api/machinery/kubeconfig.t
 import { startAgentInMemory } from '../fakes/agent-in-memory.ts';
 import { ControlPlaneProcess } from './controlplane-process.ts';
 import { freePort } from './free-port.ts';
-import { unmountBelow } from './mounts.ts';
+import { unmountBelow } from '../mounts.ts';
 import { until } from '../until.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const ORCHLET = join(import.meta.dirname, '../../bin/orchlet');
 const TOKEN = 'abcdef.0123456789abcdef';
@@ -32,7 +32,7 @@ const certificatesOf = (pem: string): X509Certificate[] =>
 
 describe("the cluster's CA", { timeout: 200_000 }, () => {
   const alive = keepAlive();
-  const directory = mkdtempSync(join(tmpdir(), 'authority-'));
+  const directory = temporaryFolder();
   const kubeconfig = join(directory, 'kubeconfig');
   let plane: ControlPlaneProcess;
   let agent: Agent | undefined;

@@ -1,19 +1,19 @@
 /** Tests the backup of a running control plane, its restore, and `orchlet stop`. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { until } from '../until.ts';
 import { ControlPlaneProcess } from './controlplane-process.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const ORCHLET = join(import.meta.dirname, '../../bin/orchlet');
 
 describe('a backup of the control plane', { timeout: 120_000 }, () => {
   let plane: ControlPlaneProcess;
   let file: string;
-  const scratch = mkdtempSync(join(tmpdir(), 'backup-'));
+  const scratch = temporaryFolder();
 
   const orchlet = (...args: readonly string[]): { readonly code: number | null; readonly said: string } => {
     const done = spawnSync(ORCHLET, [...args, '--data-dir', plane.directory], { encoding: 'utf8', timeout: 60_000 });
@@ -103,7 +103,7 @@ describe('a backup of the control plane', { timeout: 120_000 }, () => {
 });
 
 test('a schedule writes verified backups while the control plane runs', { timeout: 120_000 }, async () => {
-  const directory = mkdtempSync(join(tmpdir(), 'scheduled-'));
+  const directory = temporaryFolder();
   const scheduled = ['--backup-schedule', '* * * * * *', '--backup-keep', '2', '--backup-dir', directory];
   const plane = await ControlPlaneProcess.start(scheduled);
   try {

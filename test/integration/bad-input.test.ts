@@ -3,9 +3,8 @@
  * prototype changes, and valid data is stored exactly.
  */
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { rmSync, writeFileSync } from 'node:fs';
 import { Agent } from 'node:https';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { parseYaml } from '../../api/codec/yaml.ts';
@@ -13,9 +12,10 @@ import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts
 import { hostileRequests, MAPS, PREPARED, WILDS } from '../hostile/requests.ts';
 import { send, type Answer, type Connection } from '../hostile/send.ts';
 import { until } from '../until.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const TOKEN = 'hostile-token';
-const directory = mkdtempSync(join(tmpdir(), 'orchlet-hostile-'));
+const directory = temporaryFolder();
 const agent = new Agent({ keepAlive: true, rejectUnauthorized: false });
 let plane: ControlPlane;
 let connection: Connection;

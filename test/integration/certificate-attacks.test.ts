@@ -4,8 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { request as httpsRequest } from 'node:https';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { createCsr, type CertificateRequestTemplate } from '../../api/pki/certificate-request.ts';
@@ -14,13 +13,14 @@ import { basicConstraintsExtension, keyUsageExtension } from '../../api/pki/exte
 import { generateKey, privateKeyPem, type KeyPair } from '../../api/pki/signing.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
 import { until } from '../until.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const DAY = 86_400_000;
 const CLIENT = 'kubernetes.io/kube-apiserver-client';
 const NODE_CLIENT = 'kubernetes.io/kube-apiserver-client-kubelet';
 const SERVING = 'kubernetes.io/kubelet-serving';
 const REQUESTS = '/apis/certificates.k8s.io/v1/certificatesigningrequests';
-const directory = mkdtempSync(join(tmpdir(), 'orchlet-certificates-'));
+const directory = temporaryFolder();
 let plane: ControlPlane;
 let keys: KeyPair;
 let count = 0;

@@ -5,8 +5,7 @@
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { etcdPaths } from '../../controlplane/etcd/etcd-files.ts';
@@ -15,6 +14,7 @@ import { until } from '../until.ts';
 import { skipWithoutDocker } from './container-runtimes.ts';
 import { freePort } from './free-port.ts';
 import { RunningCluster } from './running-cluster.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const ORCHLET = join(import.meta.dirname, '../../bin/orchlet');
 const POD = {
@@ -34,7 +34,7 @@ const orchlet = (...args: readonly string[]): { status: number | null; stdout: s
 const isAlive = (pid: number): boolean => existsSync(`/proc/${pid}`);
 
 describe('orchlet up --cluster-init', { skip: skipWithoutDocker || etcdMissing, timeout: 300_000 }, () => {
-  const scratch = mkdtempSync(join(tmpdir(), 'orchlet-init-'));
+  const scratch = temporaryFolder();
   let cluster: RunningCluster;
   let joined: ChildProcess | undefined;
   const etcdPid = (): number => Number(readFileSync(etcdPaths(cluster.directory).pid, 'utf8'));

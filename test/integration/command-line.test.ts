@@ -1,13 +1,13 @@
 /** Runs the command as a separate process: help, invalid usage, and failing starts. */
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { freePort } from './free-port.ts';
 import { until } from '../until.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const ORCHLET = join(ROOT, 'bin/orchlet');
@@ -23,7 +23,7 @@ const said = (stderr: string): string[] => stderr.split('\n').filter((line) => l
 describe('the command', () => {
   let directory = '';
   before(() => {
-    directory = mkdtempSync(join(tmpdir(), 'orchlet-cli-'));
+    directory = temporaryFolder();
   });
   after(() => rmSync(directory, { recursive: true, force: true }));
 

@@ -1,11 +1,11 @@
 /** Runs `orchlet controlplane` as a separate process, and kubectl with it, without containers. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
-import { existsSync, mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { freePort } from './free-port.ts';
 import { type KubectlResult } from './kubectl.ts';
 import { until } from '../until.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const ORCHLET = join(import.meta.dirname, '../../bin/orchlet');
 
@@ -17,7 +17,7 @@ export class ControlPlaneProcess {
   #child: ChildProcess | undefined;
 
   private constructor(port: number, more: readonly string[], directory: string | undefined) {
-    this.directory = directory ?? mkdtempSync(join(tmpdir(), 'orchlet-controlplane-'));
+    this.directory = directory ?? temporaryFolder();
     this.kubeconfig = join(this.directory, 'admin.kubeconfig');
     this.port = port;
     this.#more = more;

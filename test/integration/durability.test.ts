@@ -6,11 +6,11 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { Agent } from 'node:https';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { send, type Answer, type Connection } from '../hostile/send.ts';
 import { ControlPlaneProcess } from './controlplane-process.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const TOKEN = 'durability-token';
 const MAPS = '/api/v1/namespaces/default/configmaps';
@@ -116,7 +116,7 @@ function check(found: ReadonlyMap<string, string>, ledger: Map<string, Expected>
 }
 
 test('every acknowledged write survives SIGKILL of the server', async (context) => {
-  const directory = mkdtempSync(join(tmpdir(), 'orchlet-durability-'));
+  const directory = temporaryFolder();
   const cluster = new Cluster(await ControlPlaneProcess.start(tokenFile(directory)));
   context.after(async () => {
     await cluster.end();
@@ -144,7 +144,7 @@ test(
   'a full disk refuses writes and nothing else, and room is enough to go on',
   { skip: !mounts && 'mounts a small file system: needs root' },
   async (context) => {
-    const directory = mkdtempSync(join(tmpdir(), 'orchlet-full-'));
+    const directory = temporaryFolder();
     const disk = mkdtempSync(join(directory, 'disk-'));
     const mounted = spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=24m', 'orchlet-full', disk]);
     if (mounted.status !== 0) {

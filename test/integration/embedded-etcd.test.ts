@@ -6,8 +6,7 @@ import assert from 'node:assert/strict';
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { keepAlive } from '../../api/machinery/clock.ts';
@@ -17,6 +16,7 @@ import { etcdMissing } from '../etcd-process.ts';
 import { Api } from '../soak/api.ts';
 import { until } from '../until.ts';
 import { freePort } from './free-port.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const ORCHLET = join(import.meta.dirname, '../../bin/orchlet');
 const MAPS = '/api/v1/namespaces/default/configmaps';
@@ -90,7 +90,7 @@ class Plane {
 }
 
 describe('control planes with their own etcd', { skip: etcdMissing, timeout: 240_000 }, () => {
-  const scratch = mkdtempSync(join(tmpdir(), 'orchlet-embedded-'));
+  const scratch = temporaryFolder();
   const alive = keepAlive();
   const planes: Plane[] = [];
 

@@ -1,7 +1,6 @@
 /** Tests credentials from an external command with a running control plane: tokens, certificates, expiry and refusals. */
 import assert from 'node:assert/strict';
-import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { chmodSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { stringifyYaml } from '../../api/codec/yaml.ts';
@@ -11,10 +10,11 @@ import { systemClock } from '../../api/machinery/clock.ts';
 import { HttpClient } from '../../api/machinery/http-client.ts';
 import { loadKubeconfig, serverAccess } from '../../api/machinery/kubeconfig.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const HOUR = 3_600_000;
 const API_VERSION = 'client.authentication.k8s.io/v1';
-const directory = mkdtempSync(join(tmpdir(), 'orchlet-exec-'));
+const directory = temporaryFolder();
 const times = { notBeforeMs: Date.now() - HOUR, notAfterMs: Date.now() + 24 * HOUR };
 
 let plane: ControlPlane;

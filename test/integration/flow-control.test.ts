@@ -3,22 +3,22 @@
  * others.
  */
 import assert from 'node:assert/strict';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { rm, writeFile } from 'node:fs/promises';
 import { connect, type ClientHttp2Session } from 'node:http2';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { flowSchemas, priorityLevelConfigurations } from '../../api/machinery/resources.ts';
 import { ensureFlowControl } from '../../controlplane/bootstrap/flow-control-objects.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
 import { until } from '../until.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 let plane: ControlPlane;
 let directory: string;
 let session: ClientHttp2Session;
 
 before(async () => {
-  directory = await mkdtemp(join(tmpdir(), 'flow-control-'));
+  directory = temporaryFolder();
   const tokens = join(directory, 'tokens.csv');
   await writeFile(
     tokens,

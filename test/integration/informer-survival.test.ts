@@ -3,9 +3,8 @@
  * last state that they saw. Each change is reported exactly once.
  */
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { rmSync, writeFileSync } from 'node:fs';
 import { connect, createServer, type Socket } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { silentLogger } from '../../api/component/logger.ts';
@@ -19,6 +18,7 @@ import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts
 import { stampRevision } from '../../controlplane/storage/object-bytes.ts';
 import { openSqliteStorage } from '../../controlplane/storage/sqlite/sqlite-storage.ts';
 import { until } from '../until.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const DISCONNECTS = 10;
 
@@ -154,7 +154,7 @@ async function compactAll(dataDir: string): Promise<void> {
 }
 
 test('informers report every change exactly once over disconnects, a restart and a compaction', async (context) => {
-  const dataDir = mkdtempSync(join(tmpdir(), 'orchlet-informers-'));
+  const dataDir = temporaryFolder();
   const gate = new Gate();
   await gate.listen();
   const start = (): Promise<ControlPlane> =>

@@ -3,9 +3,8 @@
  * where a look-up in a plain object would find a function. For one object of each kind, each text is replaced in turn.
  */
 import assert from 'node:assert/strict';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { Agent } from 'node:https';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
@@ -13,6 +12,7 @@ import { loadSchema } from '../../api/schema/table.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
 import { generateObject } from '../fakes/generated-object.ts';
 import { send, type Answer, type Connection } from '../hostile/send.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const NAMES = ['constructor', '__proto__', 'toString'] as const;
 const NAMESPACE = 'inherited';
@@ -29,7 +29,7 @@ const samples: readonly Sample[] = readFileSync(join(import.meta.dirname, '../ho
   .split('\n')
   .map((line) => JSON.parse(line.replaceAll('etcdstoragepathtestnamespace', NAMESPACE)) as Sample);
 
-const directory = mkdtempSync(join(tmpdir(), 'orchlet-inherited-'));
+const directory = temporaryFolder();
 const agent = new Agent({ keepAlive: true, rejectUnauthorized: false });
 let plane: ControlPlane;
 let connection: Connection;

@@ -1,7 +1,6 @@
 /** Replaces keys and CAs without refusing any client: both are accepted for a while, and later only the new one. */
 import assert from 'node:assert/strict';
-import { mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { certificatePem, createCertificate, parseCertificate } from '../../api/pki/certificate.ts';
@@ -10,9 +9,10 @@ import { WebhookClient } from '../../controlplane/authentication/webhook-client.
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
 import type { ControlPlaneFlags } from '../../controlplane/options/controlplane-options.ts';
 import { until } from '../until.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const DAY = 86_400_000;
-const directory = mkdtempSync(join(tmpdir(), 'orchlet-rotation-'));
+const directory = temporaryFolder();
 const tokenAuthFile = join(directory, 'tokens.csv');
 writeFileSync(tokenAuthFile, 'admin-token,admin,1,"system:masters"\n');
 const client = new WebhookClient('test');

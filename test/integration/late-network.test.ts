@@ -1,17 +1,17 @@
 /** A control plane that starts on a host without any network, to which addresses come later and change. */
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
-import { existsSync, mkdtempSync, readlinkSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, readlinkSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { freePort } from './free-port.ts';
 import { until } from '../until.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const ORCHLET = join(import.meta.dirname, '../../bin/orchlet');
 const canUnshare = spawnSync('unshare', ['-n', 'ip', 'link']).status === 0;
 
-const directory = mkdtempSync(join(tmpdir(), 'orchlet-late-'));
+const directory = temporaryFolder();
 const kubeconfig = join(directory, 'admin.kubeconfig');
 let host: ChildProcess | undefined;
 let plane: ChildProcess | undefined;

@@ -5,8 +5,7 @@
 import assert from 'node:assert/strict';
 import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { createProtobufCodec } from '../../api/codec/protobuf.ts';
@@ -25,6 +24,7 @@ import { orchlet } from '../unit/cli/command-run.ts';
 import { until } from '../until.ts';
 import { ControlPlaneProcess } from './controlplane-process.ts';
 import { freePort } from './free-port.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const RECORDED = join(import.meta.dirname, '../unit/controlplane/storage/etcd/recorded');
 const recorded = readFileSync(join(RECORDED, 'keys.jsonl'), 'utf8')
@@ -36,7 +36,7 @@ const objects = recorded.filter(({ key }) => !STATE.test(key));
 const missing = spawnSync('etcd', ['--version']).error === undefined ? false : 'etcd is not installed';
 
 describe('orchlet migrate', { skip: missing }, () => {
-  const directory = mkdtempSync(join(tmpdir(), 'orchlet-migrate-'));
+  const directory = temporaryFolder();
   const data = join(directory, 'data');
   let server: ChildProcess;
   let url = '';

@@ -17,8 +17,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ControlPlaneProcess } from './controlplane-process.ts';
 import { imageArchive } from './container-runtimes.ts';
-import { unmountBelow } from './mounts.ts';
+import { unmountBelow } from '../mounts.ts';
 import { run } from './running-cluster.ts';
+import { namespacePrefix } from './test-namespaces.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const ORCHLET = join(ROOT, 'bin/orchlet');
@@ -29,11 +30,13 @@ const RUNTIMES = {
 
 const has = (command: string): boolean => spawnSync('sh', ['-c', `command -v ${command}`]).status === 0;
 
+const BRIDGE = namespacePrefix('n');
+
 function whyNoNodes(): string | false {
   if (imageArchive === undefined) return 'ORCHLET_TEST_IMAGES is not set: scripts/test sets it';
   const missing = ['ip', 'nsenter', 'dockerd', 'iptables'].filter((name) => !has(name));
   if (missing.length > 0) return `this host lacks ${missing.join(', ')}`;
-  const probe = `orcn${process.pid}p`;
+  const probe = `${BRIDGE}p`;
   const made = spawnSync('ip', ['netns', 'add', probe], { encoding: 'utf8' });
   if (made.status !== 0) return `this host makes no network namespaces: ${made.stderr.trim()}`;
   spawnSync('ip', ['netns', 'delete', probe]);
@@ -46,7 +49,6 @@ export const skipWithoutNamespaces: string | false = whyNoNodes();
 /** A subnet that no other run of this test uses at the same time. */
 const NET = `10.197.${process.pid % 250}`;
 const NET6 = `fd97:${(process.pid % 65_536).toString(16)}:`;
-const BRIDGE = `orcn${process.pid}`;
 /** The namespace of the switch between the nodes, whose packets the rules of this host do not see. */
 const SWITCH = `${BRIDGE}switch`;
 

@@ -34,8 +34,9 @@ import {
 import { until } from '../until.ts';
 import type { PodRequest } from './policy-pod.ts';
 import { run } from './running-cluster.ts';
+import { namespacePrefix } from './test-namespaces.ts';
 
-const PREFIX = `orcp${process.pid}`;
+const PREFIX = namespacePrefix('p');
 const NODE = `${PREFIX}node`;
 const TABLE = 'orchlet_policy_test';
 /** The address of the service of the name server, which answers in the node itself. */

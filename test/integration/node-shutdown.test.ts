@@ -18,7 +18,7 @@ import type { KubeObject } from '../../api/meta/object.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
 import { type BusAnswer, type BusCall, serveOnBus } from '../fakes/bus-service.ts';
 import { startAgentInMemory } from '../fakes/agent-in-memory.ts';
-import { unmountBelow } from './mounts.ts';
+import { unmountBelow } from '../mounts.ts';
 import { run } from './running-cluster.ts';
 import { until } from '../until.ts';
 

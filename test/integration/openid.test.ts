@@ -3,8 +3,7 @@
  * behaviour while the issuer does not respond.
  */
 import assert from 'node:assert/strict';
-import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createServer, type Server, request as httpsRequest } from 'node:https';
 import type { AddressInfo } from 'node:net';
@@ -20,6 +19,7 @@ import { generateKey, privateKeyPem } from '../../api/pki/signing.ts';
 import { oidcAuthenticator, type OidcOptions } from '../../controlplane/authentication/oidc.ts';
 import { WebhookClient } from '../../controlplane/authentication/webhook-client.ts';
 import { until } from '../until.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const DAY = 86_400_000;
 const client = new WebhookClient('test');
@@ -224,7 +224,7 @@ test('while an issuer is unreachable, tokens of unknown keys are refused, and th
 });
 
 test('a server takes issuers and anonymous paths from its configuration file, and follows the file', async () => {
-  const directory = mkdtempSync(join(tmpdir(), 'orchlet-openid-'));
+  const directory = temporaryFolder();
   const path = join(directory, 'authentication.yaml');
   const tokenAuthFile = join(directory, 'tokens.csv');
   writeFileSync(tokenAuthFile, 'admin-token,admin,1,"system:masters"\n');

@@ -1,9 +1,8 @@
 /** Tests objects whose addresses lead to this host: the API server responds with an error instead of connecting. */
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { rmSync, writeFileSync } from 'node:fs';
 import { request } from 'node:https';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { apiServices, nodes, pods, services } from '../../api/machinery/resources.ts';
@@ -11,8 +10,9 @@ import type { KubeObject } from '../../api/meta/object.ts';
 import { hostAddresses } from '../../controlplane/start/host-address.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
 import { until } from '../until.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
-const directory = mkdtempSync(join(tmpdir(), 'orchlet-outgoing-'));
+const directory = temporaryFolder();
 const sockets = new Set<Socket>();
 let plane: ControlPlane;
 let victim: Server;

@@ -18,8 +18,9 @@ import { systemClock } from '../../api/machinery/clock.ts';
 import { until } from '../until.ts';
 import { checksum, ip, packet } from './raw-packets.ts';
 import { run } from './running-cluster.ts';
+import { namespacePrefix } from './test-namespaces.ts';
 
-const NODE = `orcad${process.pid}`;
+const NODE = namespacePrefix('ad');
 const PREFIX = ['ip', 'netns', 'exec', NODE];
 const TABLE = 'orchlet_addresses_test';
 const NODE_IPS = ['10.77.0.1', 'fd77::1'] as const;

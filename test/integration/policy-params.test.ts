@@ -1,13 +1,13 @@
 /** Only a user who can read the parameters of an admission policy can bind the policy to them. */
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { rmSync, writeFileSync } from 'node:fs';
 import { request } from 'node:https';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
-const directory = mkdtempSync(join(tmpdir(), 'orchlet-params-'));
+const directory = temporaryFolder();
 const GROUP = '/apis/admissionregistration.k8s.io/v1';
 const RBAC = '/apis/rbac.authorization.k8s.io/v1';
 let plane: ControlPlane;

@@ -19,9 +19,10 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { imageArchive, skipWithoutContainerd, skipWithoutDocker } from './container-runtimes.ts';
 import { freePort } from './free-port.ts';
-import { unmountBelow } from './mounts.ts';
+import { unmountBelow } from '../mounts.ts';
 import { skipWithoutNamespaces } from './namespaced-nodes.ts';
 import { run } from './running-cluster.ts';
+import { namespacePrefix } from './test-namespaces.ts';
 import { until } from '../until.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
@@ -34,7 +35,7 @@ const RUNTIMES = [
 
 for (const [on, why] of RUNTIMES)
   describe(`orchlet reset, on ${on}`, { skip: skipWithoutNamespaces || why, timeout: 240_000 }, () => {
-    const namespace = `orcr${process.pid}${on[0]}`;
+    const namespace = `${namespacePrefix('r')}${on[0]}`;
     /** The harness's own network of pods on containerd; its plugins make the bridge with the first pod and leave it. */
     const isHarness = (line: string): boolean => /\borch\d+\b|\bveth|CNI-/.test(line);
     let directory = '';

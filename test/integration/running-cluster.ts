@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { dockerSocket, imageArchive, containerdSocket } from './container-runtimes.ts';
 import { freePort } from './free-port.ts';
 import type { KubectlResult } from './kubectl.ts';
-import { unmountBelow } from './mounts.ts';
+import { unmountBelow } from '../mounts.ts';
 import { Ended, until } from '../until.ts';
 
 const ROOT = join(import.meta.dirname, '../..');

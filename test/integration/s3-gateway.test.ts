@@ -2,13 +2,13 @@
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { CephGateway, skipWithoutCeph } from './ceph-gateway.ts';
 import { ControlPlaneProcess } from './controlplane-process.ts';
 import { until } from '../until.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const ORCHLET = join(import.meta.dirname, '../../bin/orchlet');
 const BUCKET = 'backups';
@@ -19,7 +19,7 @@ describe('backups in the S3 server of Ceph', { skip: skipWithoutCeph, timeout: 2
   let gateway: CephGateway;
   let plane: ControlPlaneProcess;
   let restored: ControlPlaneProcess | undefined;
-  const scratch = mkdtempSync(join(tmpdir(), 'restored-'));
+  const scratch = temporaryFolder();
 
   const orchlet = (dataDir: string, ...args: readonly string[]): string => {
     const flags = ['--data-dir', dataDir, '--backup-s3-endpoint', gateway.endpoint];

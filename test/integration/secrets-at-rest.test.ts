@@ -5,17 +5,17 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { promisify } from 'node:util';
 import { secrets } from '../../api/machinery/resources.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const ORCHLET = join(import.meta.dirname, '../../bin/orchlet');
 const TEXT = 'what nobody may read';
-const directory = mkdtempSync(join(tmpdir(), 'orchlet-at-rest-'));
+const directory = temporaryFolder();
 const dataDir = join(directory, 'data');
 const file = join(directory, 'encryption.yaml');
 const run = promisify(execFile);

@@ -1,8 +1,7 @@
 /** Presents the identities by which the control plane calls node agents and aggregated servers to its own API server. */
 import assert from 'node:assert/strict';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { request } from 'node:https';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { certificatePem, createCertificate, parseCertificates } from '../../api/pki/certificate.ts';
@@ -10,9 +9,10 @@ import { generateKey, privateKeyPem } from '../../api/pki/signing.ts';
 import { subjectAccessReviews } from '../../api/machinery/resources.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
 import { readAuthority } from '../../controlplane/pki/authority.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const DAY = 86_400_000;
-const directory = mkdtempSync(join(tmpdir(), 'orchlet-identities-'));
+const directory = temporaryFolder();
 const flags = {
   dataDir: directory,
   securePort: 0,

@@ -4,15 +4,15 @@
  * and can be removed.
  */
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { rmSync, writeFileSync } from 'node:fs';
 import { Agent } from 'node:https';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { systemClock } from '../../api/machinery/clock.ts';
 import { send, type Answer } from '../hostile/send.ts';
 import { ControlPlaneProcess } from './controlplane-process.ts';
 import { until } from '../until.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const TOKEN = 'addresses-token';
 const SERVICES = '/api/v1/namespaces/default/services';
@@ -30,7 +30,7 @@ interface Item {
   readonly status?: { readonly conditions?: readonly { readonly type: string; readonly status: string }[] };
 }
 
-const directory = mkdtempSync(join(tmpdir(), 'orchlet-addresses-'));
+const directory = temporaryFolder();
 let server: ControlPlaneProcess;
 let agent = new Agent({ keepAlive: true, rejectUnauthorized: false });
 

@@ -24,8 +24,9 @@ import { FakeClock } from '../fakes/fake-clock.ts';
 import { until } from '../until.ts';
 import { run } from './running-cluster.ts';
 import type { ServiceRequest } from './service-pod.ts';
+import { namespacePrefix } from './test-namespaces.ts';
 
-const PREFIX = `orcs${process.pid}`;
+const PREFIX = namespacePrefix('s');
 const NODE = `${PREFIX}node`;
 const IN_NODE = ['ip', 'netns', 'exec', NODE];
 /** Longer than a packet takes here, and short enough for those that are dropped. */

@@ -7,8 +7,7 @@
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import type { Agent } from '../../agent/main.ts';
@@ -36,6 +35,7 @@ import { etcdMissing } from '../etcd-process.ts';
 import { startAgentInMemory } from '../fakes/agent-in-memory.ts';
 import { createFakeHost, type FakeHost, FakeRuntime } from '../fakes/fake-runtime.ts';
 import { until } from '../until.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const ORCHLET = join(import.meta.dirname, '../../bin/orchlet');
 const INSIDE = 'ORCHLET_TEST_NAMESPACE';
@@ -69,7 +69,7 @@ interface Plane {
 }
 
 function insideNamespace(): void {
-  const directory = mkdtempSync(join(tmpdir(), 'orchlet-several-'));
+  const directory = temporaryFolder();
   const alive = keepAlive();
   const etcds: ChildProcess[] = [];
   const planes: Plane[] = [];

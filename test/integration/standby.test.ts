@@ -5,8 +5,7 @@
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { keepAlive, systemClock } from '../../api/machinery/clock.ts';
@@ -18,6 +17,7 @@ import { json } from 'node:stream/consumers';
 import { type Answer, Api } from '../soak/api.ts';
 import { until } from '../until.ts';
 import { freePort } from './free-port.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const ORCHLET = join(import.meta.dirname, '../../bin/orchlet');
 const MAPS = '/api/v1/namespaces/default/configmaps';
@@ -181,7 +181,7 @@ class Load {
 }
 
 describe('a warm standby', { timeout: 300_000 }, () => {
-  const scratch = mkdtempSync(join(tmpdir(), 'orchlet-standby-'));
+  const scratch = temporaryFolder();
   const alive = keepAlive();
   let first: Plane;
   let second: Plane;

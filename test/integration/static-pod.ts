@@ -3,13 +3,13 @@
  * restarts of the agent, to its termination.
  */
 import assert from 'node:assert/strict';
-import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { type Agent, type AgentOptions, startAgent } from '../../agent/main.ts';
 import type { Runtime } from '../../agent/runtime/runtime.ts';
 import { until } from '../until.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 export interface RuntimeForAgent {
   /** Opens a client of the runtime that the agent uses. */
@@ -37,7 +37,7 @@ spec:
 `;
 
 export async function runStaticPod(on: RuntimeForAgent): Promise<void> {
-  const directory = await mkdtemp(join(tmpdir(), 'orchlet-agent-'));
+  const directory = temporaryFolder();
   const rootDir = join(directory, 'root');
   const nodeName = `agent-${process.pid}`;
   const manifests = join(directory, 'manifests');

@@ -5,13 +5,13 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { it } from 'node:test';
 import { silentLogger } from '../../api/component/logger.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
 import { openSqliteStorage } from '../../controlplane/storage/sqlite/sqlite-storage.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const ROUNDS = 50;
 const GONE = '-';
@@ -82,7 +82,7 @@ async function check(directory: string, ledger: Ledger): Promise<void> {
 }
 
 async function sequence(rounds: number): Promise<void> {
-  const directory = await mkdtemp(join(tmpdir(), 'orchlet-crash-'));
+  const directory = temporaryFolder();
   try {
     const ledger = new Ledger();
     for (let number = 0; number < rounds; number += 1) {

@@ -5,13 +5,13 @@
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { ControlPlaneProcess } from './controlplane-process.ts';
 import { freePort } from './free-port.ts';
 import { until } from '../until.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const ORCHLET = join(import.meta.dirname, '../../bin/orchlet');
 /** Blocks of 512 bytes: no file grows beyond 12 MB, so that a write to the log fails in the middle (EFBIG). */
@@ -22,7 +22,7 @@ test(
   'a storage whose writes fail ends the process with 74; a start without the fault has every acknowledged write',
   { timeout: 120_000 },
   async (t) => {
-    const directory = mkdtempSync(join(tmpdir(), 'storage-exit-'));
+    const directory = temporaryFolder();
     t.after(() => rmSync(directory, { recursive: true, force: true }));
     const port = await freePort();
     const flags = `--data-dir ${directory} --bind-address 127.0.0.1 --secure-port ${port}`;

@@ -1,13 +1,13 @@
 /** A control plane in memory, without controllers and scheduler, and an administrator who sends requests of any form to it. */
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { rmSync, writeFileSync } from 'node:fs';
 import { Agent } from 'node:https';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { JsonObject } from '../../api/meta/object.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
 import { send, type Answer, type Connection } from '../hostile/send.ts';
 import { until } from '../until.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const TOKEN = 'tested-plane-token';
 const DEFINITIONS = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions';
@@ -37,7 +37,7 @@ export class TestedPlane {
   }
 
   static async start(): Promise<TestedPlane> {
-    const directory = mkdtempSync(join(tmpdir(), 'orchlet-tested-'));
+    const directory = temporaryFolder();
     const tokenAuthFile = join(directory, 'tokens.csv');
     writeFileSync(tokenAuthFile, `${TOKEN},tester,1,"system:masters"\n`);
     const plane = await startControlPlane({

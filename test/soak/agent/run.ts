@@ -9,7 +9,7 @@ import { basename, join } from 'node:path';
 import type { Runtime } from '../../../agent/runtime/runtime.ts';
 import { keepAlive, systemClock } from '../../../api/machinery/clock.ts';
 import { ControlPlaneProcess } from '../../integration/controlplane-process.ts';
-import { unmountBelow } from '../../integration/mounts.ts';
+import { unmountBelow } from '../../mounts.ts';
 import { until } from '../../until.ts';
 import { Api } from '../api.ts';
 import { Random } from '../random.ts';

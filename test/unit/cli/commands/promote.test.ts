@@ -1,7 +1,6 @@
 /** `orchlet promote`, `orchlet demote`, and the commands that can be a standby. */
 import assert from 'node:assert/strict';
-import { mkdir, mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
@@ -14,12 +13,13 @@ import { readRole, writeRole } from '../../../../controlplane/standby/role.ts';
 import { openSqliteStorage } from '../../../../controlplane/storage/sqlite/sqlite-storage.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 import { orchlet, type Ran } from '../command-run.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 const OTHER = 'https://10.0.0.1:6443';
 
 /** A data directory with three writes. */
 async function dataOf(t: TestContext): Promise<{ directory: string; revision: number }> {
-  const directory = await mkdtemp(join(tmpdir(), 'orchlet-promote-'));
+  const directory = temporaryFolder();
   t.after(() => rm(directory, { recursive: true }));
   await mkdir(join(directory, 'pki'));
   const storage = await openSqliteStorage({

@@ -1,13 +1,13 @@
 /** The admission configuration: both API versions, credentials of webhooks by host, and the defaults of Pod Security. */
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { systemClock } from '../../../../api/machinery/clock.ts';
 import { loadAdmissionConfiguration, userFor } from '../../../../controlplane/admission/admission-config.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
-const directory = mkdtempSync(join(tmpdir(), 'orchlet-admission-'));
+const directory = temporaryFolder();
 after(() => rmSync(directory, { recursive: true, force: true }));
 
 const users = new Set(['a.example:8443', 'b.example', '*.wild.example', 's.n.svc:444', '*']);

@@ -1,12 +1,11 @@
 /** Tests the audit policy, the content of events, and the bounds of the backends. */
 import assert from 'node:assert/strict';
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { constants } from 'node:http2';
 import { createServer as createTcpServer, type AddressInfo } from 'node:net';
 import { connect as connectTls } from 'node:tls';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
@@ -31,8 +30,9 @@ import { strippedHeaders } from '../../../../controlplane/server/connect/forward
 import { FakeCatalog, FakeResource, fakeInfo } from '../../../fakes/fake-catalog.ts';
 import { until } from '../../../until.ts';
 import { startFakeServer } from '../../../fakes/fake-server.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
-const directory = mkdtempSync(join(tmpdir(), 'orchlet-audit-'));
+const directory = temporaryFolder();
 after(() => rmSync(directory, { recursive: true, force: true }));
 
 function request(info: Partial<AuditedRequest['info']>, user = 'ann', groups: readonly string[] = []): AuditedRequest {

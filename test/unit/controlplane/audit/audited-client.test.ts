@@ -1,7 +1,6 @@
 /** Writes of manifests are in the audit log, by the policy, with their outcome; a strict backend refuses them. */
 import assert from 'node:assert/strict';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { it } from 'node:test';
 import { MetricsRegistry } from '../../../../api/component/metrics.ts';
@@ -15,6 +14,7 @@ import { startControlPlane } from '../../../../controlplane/main.ts';
 import { FakeClient } from '../../../fakes/fake-client.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 import { until } from '../../../until.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 const POLICY = `apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -81,7 +81,7 @@ it('a write whose event a strict backend cannot store is refused', async () => {
 });
 
 it('a manifest of a folder is in the audit log of the control plane', async () => {
-  const directory = mkdtempSync(join(tmpdir(), 'orchlet-audited-'));
+  const directory = temporaryFolder();
   const log = join(directory, 'audit.log');
   writeFileSync(join(directory, 'policy.yaml'), POLICY);
   const folder = mkdtempSync(join(directory, 'manifests-'));

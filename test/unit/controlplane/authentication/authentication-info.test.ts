@@ -1,8 +1,6 @@
 /** Tests the ConfigMap from which aggregated servers learn how to authenticate this server's requests. */
 import assert from 'node:assert/strict';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { rm } from 'node:fs/promises';
 import { test } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { configMaps } from '../../../../api/machinery/resources.ts';
@@ -12,6 +10,7 @@ import { keepAuthenticationInfo, mergedData } from '../../../../controlplane/aut
 import { ensureAuthority } from '../../../../controlplane/pki/authority.ts';
 import { FakeClient } from '../../../fakes/fake-client.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 test('the CAs and headers are published, restored after a deletion, and follow the files', async () => {
   let authority = 'first';
@@ -58,7 +57,7 @@ test('the CAs and headers are published, restored after a deletion, and follow t
 test('servers on one storage add to what others published, and none overwrites another', async () => {
   const nowMs = Date.UTC(2026, 0, 2);
   const authority = async (name: string, bornMs: number): Promise<string> => {
-    const directory = await mkdtemp(join(tmpdir(), 'authority-'));
+    const directory = temporaryFolder();
     const { certificatePem } = await ensureAuthority(directory, 'ca', name, bornMs);
     await rm(directory, { recursive: true });
     return certificatePem;

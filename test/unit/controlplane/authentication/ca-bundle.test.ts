@@ -1,7 +1,6 @@
 /** A file of CA certificates that changes, vanishes and breaks while the server runs. */
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
@@ -9,9 +8,10 @@ import { certificatePem, createCertificate } from '../../../../api/pki/certifica
 import { generateKey } from '../../../../api/pki/signing.ts';
 import { fileCaBundle } from '../../../../controlplane/authentication/ca-bundle.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 function fileOf(t: TestContext): string {
-  const directory = mkdtempSync(join(tmpdir(), 'orchlet-ca-bundle-'));
+  const directory = temporaryFolder();
   t.after(() => rmSync(directory, { recursive: true, force: true }));
   return join(directory, 'ca.crt');
 }

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { certificatePem, createCertificate } from '../../../../api/pki/certificate.ts';
@@ -8,6 +7,7 @@ import { generateKey, privateKeyPem } from '../../../../api/pki/signing.ts';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { followPair } from '../../../../controlplane/authentication/followed-pair.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 async function newPair(): Promise<{ readonly cert: string; readonly key: string }> {
   const { privateKey, publicKey } = await generateKey('ecdsa');
@@ -20,7 +20,7 @@ async function newPair(): Promise<{ readonly cert: string; readonly key: string 
 
 describe('a client certificate in files', () => {
   it('is read again when it changes, but only together with its key', async (t) => {
-    const directory = mkdtempSync(join(tmpdir(), 'pair-'));
+    const directory = temporaryFolder();
     t.after(() => rmSync(directory, { recursive: true }));
     const [certificateFile, keyFile] = [join(directory, 'tls.crt'), join(directory, 'tls.key')];
     const write = (pair: Awaited<ReturnType<typeof newPair>>): void => {
@@ -41,7 +41,7 @@ describe('a client certificate in files', () => {
   });
 
   it('with the key of another one is refused at the start', async (t) => {
-    const directory = mkdtempSync(join(tmpdir(), 'pair-'));
+    const directory = temporaryFolder();
     t.after(() => rmSync(directory, { recursive: true }));
     const [certificateFile, keyFile] = [join(directory, 'tls.crt'), join(directory, 'tls.key')];
     writeFileSync(certificateFile, (await newPair()).cert);

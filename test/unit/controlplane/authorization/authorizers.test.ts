@@ -1,9 +1,8 @@
 /** Tests the list of authorizers: its order, its reload, and its metrics. */
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { MetricsRegistry } from '../../../../api/component/metrics.ts';
@@ -13,8 +12,9 @@ import type { AuthorizationAttributes } from '../../../../controlplane/authoriza
 import { authorizationMetrics } from '../../../../controlplane/authorization/authorization-metrics.ts';
 import { buildAuthorizers } from '../../../../controlplane/authorization/authorizers.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
-const directory = mkdtempSync(join(tmpdir(), 'orchlet-authorizers-'));
+const directory = temporaryFolder();
 const kubeconfig = join(directory, 'webhook.yaml');
 /** A webhook that denies the user with the name of its path, and has no opinion on others. */
 const server = createServer((message, response) => {

@@ -1,8 +1,7 @@
 /** Tests encryption at rest: the providers, which of them decrypt, and a key management service over gRPC. */
 import assert from 'node:assert/strict';
 import { createCipheriv, createDecipheriv, createHash, randomBytes } from 'node:crypto';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { Server, ServerCredentials } from '@grpc/grpc-js';
@@ -21,8 +20,9 @@ import { reencrypt } from '../../../../controlplane/encryption/reencrypt.ts';
 import { openBox, sealBox } from '../../../../controlplane/encryption/secretbox.ts';
 import { openSqliteStorage } from '../../../../controlplane/storage/sqlite/sqlite-storage.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
-const directory = mkdtempSync(join(tmpdir(), 'orchlet-encryption-'));
+const directory = temporaryFolder();
 after(() => rmSync(directory, { recursive: true, force: true }));
 
 const KEY = '/core/secrets/default/a';

@@ -4,8 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, beforeEach, test } from 'node:test';
 import grpc from '@grpc/grpc-js';
@@ -15,9 +14,10 @@ import { encryptedValues, type EncryptedValues } from '../../../../controlplane/
 import { connectKeyService } from '../../../../controlplane/encryption/key-service.ts';
 import { kmsProvider } from '../../../../controlplane/encryption/kms.ts';
 import { bytesField, bytesOf, mapField, readFields } from '../../../../controlplane/encryption/protobuf-fields.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 const { Server, ServerCredentials } = grpc;
-const directory = mkdtempSync(join(tmpdir(), 'orchlet-hostile-kms-'));
+const directory = temporaryFolder();
 const TEXT = Buffer.from('the clear text of a secret, long enough to be found');
 const KEY = '/core/secrets/default/a';
 

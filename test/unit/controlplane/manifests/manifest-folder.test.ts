@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { chmodSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { chmodSync, mkdirSync, rmSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
 import { MAX_FILE_BYTES, readSource, scanFolder } from '../../../../controlplane/manifests/manifest-folder.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 let folder = '';
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'orchlet-manifests-'));
+  folder = temporaryFolder();
 });
 afterEach(() => rmSync(folder, { recursive: true, force: true }));
 

@@ -1,7 +1,6 @@
 /** Manifests of a folder on a control plane in this process, with real files and real time. */
 import assert from 'node:assert/strict';
-import { mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, afterEach, before, beforeEach, test } from 'node:test';
 import { configMaps, events, groupVersion, namespaces, services } from '../../../../api/machinery/resources.ts';
@@ -11,6 +10,7 @@ import { inventoryName, MANIFEST_LABEL } from '../../../../controlplane/manifest
 import { pruneObject } from '../../../../controlplane/manifests/manifest-writes.ts';
 import { type ControlPlane, startControlPlane } from '../../../../controlplane/main.ts';
 import { until } from '../../../until.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 let folder = '';
 let plane: ControlPlane;
@@ -19,7 +19,7 @@ let count = 0;
 let own = '';
 
 before(async () => {
-  folder = mkdtempSync(join(tmpdir(), 'orchlet-manifests-'));
+  folder = temporaryFolder();
   plane = await startControlPlane({ memory: true, flags: { manifestsDir: [folder], scheduler: false } });
 });
 after(async () => {

@@ -1,18 +1,17 @@
 /** By which certificate control planes of a cluster recognize each other. */
 import assert from 'node:assert/strict';
 import { X509Certificate } from 'node:crypto';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { rm } from 'node:fs/promises';
 import { test } from 'node:test';
 import { type Authority, ensureAuthority, issue, type Wanted } from '../../../../controlplane/pki/authority.ts';
 import { administratorCheck, peerCheck, readClusterKeys } from '../../../../controlplane/standby/identity.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 const HOUR_MS = 3_600_000;
 
 test('a control plane is who has a certificate of the front-proxy CA with their name, and nobody else', async (t) => {
-  const directory = await mkdtemp(join(tmpdir(), 'orchlet-identity-'));
+  const directory = temporaryFolder();
   t.after(() => rm(directory, { recursive: true }));
   const clock = new FakeClock();
   const ca = await ensureAuthority(directory, 'ca', 'kubernetes', clock.now());
@@ -42,7 +41,7 @@ test('a control plane is who has a certificate of the front-proxy CA with their 
 });
 
 test('a data directory without the keys of the cluster is refused with the remedy', async (t) => {
-  const directory = await mkdtemp(join(tmpdir(), 'orchlet-identity-'));
+  const directory = temporaryFolder();
   t.after(() => rm(directory, { recursive: true }));
   await assert.rejects(readClusterKeys(directory), /lacks the keys of the cluster: .* 'orchlet join --control-plane'/);
 });

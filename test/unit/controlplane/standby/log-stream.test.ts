@@ -1,7 +1,6 @@
 /** The stream of the log to a standby, and the copy that the standby makes of it. */
 import assert from 'node:assert/strict';
-import { mkdtemp, readdir, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
@@ -14,6 +13,7 @@ import { openSqliteStorage } from '../../../../controlplane/storage/sqlite/sqlit
 import type { Storage } from '../../../../controlplane/storage/storage.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 import { until } from '../../../until.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 const EMPTY: CopyPosition = { lastRevision: 0, newest: undefined };
 
@@ -29,7 +29,7 @@ interface Source {
 }
 
 async function sourceOf(t: TestContext): Promise<Source> {
-  const directory = await mkdtemp(join(tmpdir(), 'orchlet-log-stream-'));
+  const directory = temporaryFolder();
   const clock = new FakeClock();
   const storage = await openSqliteStorage({ directory: join(directory, 'storage'), clock, logger: silentLogger });
   t.after(async () => {
@@ -112,7 +112,7 @@ test('a copy is continued from its revision, unless it is that of another log', 
   const first = await storage.log?.read(0);
   const lastRevision = storage.revision();
   await put(storage, '/core/x/b', 'two');
-  const copy = await LogCopy.open(await mkdtemp(join(tmpdir(), 'orchlet-copy-')));
+  const copy = await LogCopy.open(temporaryFolder());
   assert.ok(first);
   await copy.append(first.records);
   const newest = copy.newest;
@@ -168,7 +168,7 @@ test('what is compacted while a snapshot is sent is kept until the copy is compl
 
 test('a copy that follows a snapshot has what the storage has, and reports each group once it is durable', async (t) => {
   const { storage, stream } = await sourceOf(t);
-  const target = await mkdtemp(join(tmpdir(), 'orchlet-copy-'));
+  const target = temporaryFolder();
   t.after(() => rm(target, { recursive: true }));
   for (let at = 0; at < 50; at += 1) await put(storage, `/core/x/${at % 7}`, `${at}`);
   let snapshot: SnapshotFile | undefined;

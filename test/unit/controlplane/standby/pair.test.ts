@@ -1,7 +1,6 @@
 /** A first control plane and its standby in one process: what they answer to each other, and how the one follows the other. */
 import assert from 'node:assert/strict';
-import { cp, mkdir, mkdtemp, readdir, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { cp, mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { json } from 'node:stream/consumers';
 import { test, type TestContext } from 'node:test';
@@ -37,6 +36,7 @@ import type { Storage } from '../../../../controlplane/storage/storage.ts';
 import { fakeExchange } from '../../../fakes/fake-exchange.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 import { until } from '../../../until.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 const clock = systemClock;
 const logger = silentLogger;
@@ -87,7 +87,7 @@ class Pair {
   }
 
   static async open(t: TestContext): Promise<Pair> {
-    const directory = await mkdtemp(join(tmpdir(), 'orchlet-pair-'));
+    const directory = temporaryFolder();
     const stop = new AbortController();
     const storage = await openSqliteStorage({ directory: join(directory, 'storage'), clock, logger });
     const pair = new Pair(directory, await pkiOf(directory), storage, stop.signal);
@@ -115,7 +115,7 @@ class Pair {
 
   /** Starts a standby with the keys of the first. */
   async standby(t: TestContext, standbyLogger = logger): Promise<{ standby: Standby; directory: string; url: string }> {
-    const directory = await mkdtemp(join(tmpdir(), 'orchlet-pair-standby-'));
+    const directory = temporaryFolder();
     t.after(() => rm(directory, { recursive: true, force: true }));
     await cp(join(this.directory, 'pki'), join(directory, 'pki'), { recursive: true });
     const standby = await startStandby({
@@ -271,7 +271,7 @@ test('a first that was promoted does not stop for one that was promoted before i
 test('of two that have data, the one that was promoted last is the first', async (t) => {
   const pair = await Pair.open(t);
   const { ca, frontProxyCa } = pair.pki.material();
-  const directory = await mkdtemp(join(tmpdir(), 'orchlet-pair-role-'));
+  const directory = temporaryFolder();
   t.after(() => rm(directory, { recursive: true, force: true }));
   const own = await openSqliteStorage({ directory: join(directory, 'storage'), clock, logger });
   await own.create('/core/x/own', Buffer.from('own'));
@@ -290,7 +290,7 @@ test('of two that have data, the one that was promoted last is the first', async
 test('a follower says why it is not connected, and an unreachable first costs no memory', async (t) => {
   const pair = await Pair.open(t);
   await pair.disappear();
-  const directory = await mkdtemp(join(tmpdir(), 'orchlet-pair-follower-'));
+  const directory = temporaryFolder();
   t.after(() => rm(directory, { recursive: true, force: true }));
   const follower = await Follower.start({
     directory,
@@ -317,7 +317,7 @@ test('a snapshot that cannot take the place of the copy leaves no file behind', 
     pair.storage.copyTo = () => new Promise(() => undefined);
     return started.promise.then(() => copyTo(file));
   };
-  const directory = await mkdtemp(join(tmpdir(), 'orchlet-pair-follower-'));
+  const directory = temporaryFolder();
   t.after(() => rm(directory, { recursive: true, force: true }));
   const follower = await Follower.start({
     directory,

@@ -1,13 +1,13 @@
 /** What the database of a data directory is. */
 import assert from 'node:assert/strict';
-import { mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import { readRole, refuseOtherRole, type Role, roleFile, writeRole } from '../../../../controlplane/standby/role.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 async function directoryOf(t: TestContext): Promise<string> {
-  const directory = await mkdtemp(join(tmpdir(), 'orchlet-role-'));
+  const directory = temporaryFolder();
   t.after(() => rm(directory, { recursive: true }));
   return directory;
 }

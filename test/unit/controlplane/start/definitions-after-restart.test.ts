@@ -1,14 +1,13 @@
 /** The names of custom resources after a restart. */
 import assert from 'node:assert/strict';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { rm } from 'node:fs/promises';
 import { test } from 'node:test';
 import { keepAlive } from '../../../../api/machinery/clock.ts';
 import { customResourceDefinitions } from '../../../../api/machinery/resources.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { startControlPlane } from '../../../../controlplane/main.ts';
 import { until } from '../../../until.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 const definition = (plural: string): KubeObject => ({
   apiVersion: 'apiextensions.k8s.io/v1',
@@ -33,7 +32,7 @@ async function accepted({ client }: Plane, plural: string): Promise<string | und
 
 test('a definition that lost a conflict of names does not take them at a restart', async () => {
   const alive = keepAlive();
-  const dataDir = await mkdtemp(join(tmpdir(), 'definitions-'));
+  const dataDir = temporaryFolder();
   const start = (): Promise<Plane> =>
     startControlPlane({ flags: { dataDir, securePort: 0, controllers: ['-*'], scheduler: false } });
   let plane = await start();

@@ -1,8 +1,6 @@
 /** Parts of a cluster that `--disable` leaves to others. */
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { rmSync } from 'node:fs';
 import { test } from 'node:test';
 import { type FlagTable, parseFlags } from '../../../../api/component/flags.ts';
 import {
@@ -19,6 +17,7 @@ import { isNotFound, tolerate } from '../../../../api/meta/status-error.ts';
 import { type ControlPlane, startControlPlane } from '../../../../controlplane/main.ts';
 import { until } from '../../../until.ts';
 import { partsFlags } from '../../../../controlplane/options/parts.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 const METRICS = 'v1beta1.metrics.k8s.io';
 const DEFAULT = 'storageclass.kubernetes.io/is-default-class';
@@ -42,7 +41,7 @@ const hasMetrics = async ({ client }: ControlPlane): Promise<boolean[]> => [
 ];
 
 test('a disabled metrics-server leaves neither the API nor its APIService, also of an earlier start', async () => {
-  const dataDir = mkdtempSync(join(tmpdir(), 'orchlet-parts-'));
+  const dataDir = temporaryFolder();
   try {
     await withPlane({ dataDir }, async (plane) => assert.deepEqual(await hasMetrics(plane), [true, true]));
     await withPlane({ dataDir, disable: ['metrics-server'] }, async (plane) =>
@@ -105,7 +104,7 @@ test('nodes may read the pods of others only once a network policy exists', () =
   }));
 
 test('load balancers have the addresses of nodes, which a disabled part gives back', async () => {
-  const dataDir = mkdtempSync(join(tmpdir(), 'orchlet-parts-'));
+  const dataDir = temporaryFolder();
   const stored = ({ client }: ControlPlane): Promise<Service> =>
     client.get(services, 'default', 'web') as Promise<Service>;
   const ipsOf = ({ status }: Service): (string | undefined)[] =>
@@ -144,7 +143,7 @@ test('load balancers have the addresses of nodes, which a disabled part gives ba
 });
 
 test('disabled network policies take the right to read them from nodes, also one of an earlier start', async () => {
-  const dataDir = mkdtempSync(join(tmpdir(), 'orchlet-parts-'));
+  const dataDir = temporaryFolder();
   const bindings = async ({ client }: ControlPlane): Promise<readonly string[]> =>
     (await client.list(clusterRoleBindings)).items
       .map(({ metadata }) => metadata.name ?? '')

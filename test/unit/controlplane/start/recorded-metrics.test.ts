@@ -4,15 +4,15 @@
  */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { rm, writeFile } from 'node:fs/promises';
 import { get, request } from 'node:https';
 import { connect } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { keepAlive } from '../../../../api/machinery/clock.ts';
 import { until } from '../../../until.ts';
 import { type ControlPlane, startControlPlane } from '../../../../controlplane/main.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 /** The recorded metrics that the control plane does not have, and why. */
 const ABSENT: readonly (readonly [pattern: RegExp, why: string])[] = [
@@ -70,7 +70,7 @@ let plane: ControlPlane;
 const alive = keepAlive();
 let directory = '';
 before(async () => {
-  directory = await mkdtemp(join(tmpdir(), 'metrics-'));
+  directory = temporaryFolder();
   const tokenAuthFile = join(directory, 'tokens.csv');
   await writeFile(tokenAuthFile, 'token,ann,1,"system:masters"\n');
   plane = await startControlPlane({ memory: true, flags: { tokenAuthFile } });

@@ -1,7 +1,6 @@
 /** How the start of a control plane and its role depend on each other. */
 import assert from 'node:assert/strict';
-import { mkdtemp, readdir, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { json } from 'node:stream/consumers';
 import { test } from 'node:test';
@@ -22,6 +21,7 @@ import { peersOf, stopFormerFirst } from '../../../../controlplane/start/peers.t
 import type { Parts } from '../../../../controlplane/start/parts.ts';
 import { openStandby } from '../../../../controlplane/start/standby.ts';
 import { readFileSync } from 'node:fs';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 const flagsOf = (change: Partial<ControlPlaneFlags>): ControlPlaneFlags => ({
   ...parseFlags(controlPlaneFlags, []).values,
@@ -29,7 +29,7 @@ const flagsOf = (change: Partial<ControlPlaneFlags>): ControlPlaneFlags => ({
 });
 
 test('a standby needs the URL of another control plane, a database of SQLite, and the keys of the cluster', async (t) => {
-  const dataDir = await mkdtemp(join(tmpdir(), 'orchlet-standby-start-'));
+  const dataDir = temporaryFolder();
   t.after(() => rm(dataDir, { recursive: true }));
   const open = (change: Partial<ControlPlaneFlags>): Promise<unknown> =>
     openStandby({
@@ -66,7 +66,7 @@ test('overrides of etcd servers are refused with the reason and what helps inste
 });
 
 test('a control plane serves its log to peers beside the API, and does not start on the data of a former first', async (t) => {
-  const dataDir = await mkdtemp(join(tmpdir(), 'orchlet-standby-start-'));
+  const dataDir = temporaryFolder();
   t.after(() => rm(dataDir, { recursive: true }));
   const flags = { dataDir, bindAddress: '127.0.0.1', securePort: 0, scheduler: false, controllers: ['-*'] };
   const plane = await startControlPlane({ flags });

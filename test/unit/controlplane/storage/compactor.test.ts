@@ -1,8 +1,6 @@
 /** The compactor in virtual time. */
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { rmSync } from 'node:fs';
 import { it } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { startCompactor } from '../../../../controlplane/storage/compactor.ts';
@@ -10,6 +8,7 @@ import { RevisionLog } from '../../../../controlplane/storage/revision-log.ts';
 import { openSqliteStorage } from '../../../../controlplane/storage/sqlite/sqlite-storage.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 import { FakeLogBackend } from '../../../fakes/fake-log-backend.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 const MINUTE = 60_000;
 
@@ -118,7 +117,7 @@ it('compacts after the wall clock is set back by years', async () => {
 });
 
 it('is resumed by the next process from what SQLite keeps', async () => {
-  const directory = mkdtempSync(join(tmpdir(), 'orchlet-compactor-'));
+  const directory = temporaryFolder();
   try {
     const clock = new FakeClock();
     const first = await openSqliteStorage({ directory, clock, logger: silentLogger });

@@ -1,7 +1,6 @@
 /** The embedded storage on a small tmpfs that fills up and is emptied again. */
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync, statSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
@@ -11,6 +10,7 @@ import { isStorageError, type Storage } from '../../../../controlplane/storage/s
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 import { SmallDisk } from '../../../small-disk.ts';
 import { until } from '../../../until.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 let disk: SmallDisk;
 let clock: FakeClock;
@@ -263,7 +263,7 @@ describe('a copy of the storage', { timeout: 60_000 }, () => {
 
 let scratch: string | undefined;
 function tmpdirOf(): string {
-  scratch ??= mkdtempSync(join(tmpdir(), 'orchlet-copy-'));
+  scratch ??= temporaryFolder();
   return scratch;
 }
 afterEach(() => {

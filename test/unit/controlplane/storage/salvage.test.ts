@@ -11,7 +11,6 @@ import {
   truncateSync,
   writeFileSync,
 } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
@@ -19,6 +18,7 @@ import { salvage, type Salvage, writeSalvaged } from '../../../../controlplane/s
 import { openSqliteStorage } from '../../../../controlplane/storage/sqlite/sqlite-storage.ts';
 import type { Storage } from '../../../../controlplane/storage/storage.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 const PAGE = 4096;
 const LOG_HEADER = 32;
@@ -89,7 +89,7 @@ function overwrite(place: string, at: number, bytes: Buffer): void {
 }
 
 beforeEach(() => {
-  directory = mkdtempSync(join(tmpdir(), 'salvage-'));
+  directory = temporaryFolder();
   file = join(directory, 'orchlet.db');
   written.clear();
 });

@@ -2,8 +2,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { open, mkdtemp, readFile, rename, rm, stat, truncate, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { open, readFile, rename, rm, stat, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import Database from 'better-sqlite3';
@@ -11,10 +10,11 @@ import { silentLogger } from '../../../../api/component/logger.ts';
 import { openSqliteStorage } from '../../../../controlplane/storage/sqlite/sqlite-storage.ts';
 import { isStorageError, type Storage, type StorageErrorCode } from '../../../../controlplane/storage/storage.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 let directory: string;
 beforeEach(async () => {
-  directory = await mkdtemp(join(tmpdir(), 'orchlet-faults-'));
+  directory = temporaryFolder();
 });
 afterEach(() => rm(directory, { recursive: true, force: true }));
 

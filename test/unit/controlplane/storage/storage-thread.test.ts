@@ -1,8 +1,7 @@
 /** The thread that owns the file of the database, and what it reads of it. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import { Worker } from 'node:worker_threads';
@@ -11,9 +10,10 @@ import { LogRows } from '../../../../controlplane/storage/sqlite/log-rows.ts';
 import { OPENING, type WorkerOptions, type WorkerResponse } from '../../../../controlplane/storage/sqlite/protocol.ts';
 import { checksumOf } from '../../../../controlplane/storage/sqlite/row-checksum.ts';
 import { StorageThread } from '../../../../controlplane/storage/sqlite/storage-thread.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 async function optionsOf(t: TestContext): Promise<WorkerOptions> {
-  const directory = await mkdtemp(join(tmpdir(), 'orchlet-thread-'));
+  const directory = temporaryFolder();
   t.after(() => rm(directory, { recursive: true }));
   const file = join(directory, 'orchlet.db');
   return { file, lockFile: `${file}.pid`, sizeLimitBytes: 0, reserveBytes: 0, sendsRecords: false };

@@ -1,8 +1,7 @@
 /** The stored log of the storage in SQLite, as a standby reads it, and the copy that it makes of it. */
 import type { StoredLog } from '../../../../controlplane/storage/stored-log.ts';
 import assert from 'node:assert/strict';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
@@ -13,6 +12,7 @@ import { openSqliteStorage } from '../../../../controlplane/storage/sqlite/sqlit
 import type { Storage } from '../../../../controlplane/storage/storage.ts';
 import type { ValueTransformer } from '../../../../controlplane/storage/value-transformer.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 /** Not a cipher: it only shows which form of a value is stored. */
 const reversing: ValueTransformer = {
@@ -22,7 +22,7 @@ const reversing: ValueTransformer = {
 };
 
 async function directoryOf(t: TestContext): Promise<string> {
-  const directory = await mkdtemp(join(tmpdir(), 'orchlet-stored-log-'));
+  const directory = temporaryFolder();
   t.after(() => rm(directory, { recursive: true }));
   return directory;
 }

@@ -1,7 +1,6 @@
 /** A write-ahead log after power failures, each of which left an arbitrary part of the last transaction on the disk. */
 import assert from 'node:assert/strict';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
@@ -10,6 +9,7 @@ import { salvage } from '../../../../controlplane/storage/sqlite/salvage.ts';
 import { openSqliteStorage } from '../../../../controlplane/storage/sqlite/sqlite-storage.ts';
 import type { Storage } from '../../../../controlplane/storage/storage.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 /** A disk writes a sector as a whole or not at all. */
 const SECTOR_BYTES = 512;
@@ -57,7 +57,7 @@ async function live(directory: string, { acknowledged, last, sectors }: Life, na
 }
 
 async function survives(lives: readonly Life[]): Promise<void> {
-  const directory = await mkdtemp(join(tmpdir(), 'orchlet-torn-'));
+  const directory = temporaryFolder();
   try {
     const keys: string[] = [];
     for (const [at, life] of lives.entries()) {

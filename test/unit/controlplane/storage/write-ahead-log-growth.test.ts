@@ -1,10 +1,10 @@
 /** The write-ahead log of a control plane that is killed repeatedly after a few writes. */
 import assert from 'node:assert/strict';
-import { cpSync, mkdirSync, mkdtempSync, rmSync, statSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { cpSync, mkdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { openDatabase } from '../../../../controlplane/storage/sqlite/database.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 const LIVES = 20;
 const RECORDS_OF_A_LIFE = 25;
@@ -12,7 +12,7 @@ const VALUE_BYTES = 40_000;
 const MIB = 1024 * 1024;
 
 test('a process that is killed again and again does not let the write-ahead log grow without end', () => {
-  const scratch = mkdtempSync(join(tmpdir(), 'orchlet-wal-'));
+  const scratch = temporaryFolder();
   try {
     let logBytes = 0;
     for (let life = 0; life < LIVES; life += 1) {

@@ -1,8 +1,7 @@
 /** The members of etcd that a control plane uses, while none of them answers. */
 import assert from 'node:assert/strict';
-import { mkdir, mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { mkdir, rm } from 'node:fs/promises';
+import { dirname } from 'node:path';
 import { test } from 'node:test';
 import { parseFlags } from '../../../../../api/component/flags.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
@@ -14,6 +13,7 @@ import type { Setting } from '../../../../../controlplane/start/setting.ts';
 import { EtcdServers } from '../../../../../controlplane/storage/etcd/etcd-servers.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
 import { until } from '../../../../until.ts';
+import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 const [A, B, C] = ['http://127.0.0.1:1', 'http://127.0.0.1:2', 'http://127.0.0.1:3'] as const;
 const open = (...servers: string[]): Promise<EtcdServers> =>
@@ -54,7 +54,7 @@ test('none at all, and what is no URL, changes nothing', async () => {
 });
 
 test('members that cannot be read leave the servers as they are, and following ends with its signal', async (t) => {
-  const directory = await mkdtemp(join(tmpdir(), 'orchlet-members-'));
+  const directory = temporaryFolder();
   t.after(() => rm(directory, { recursive: true }));
   const paths = etcdPaths(directory);
   await mkdir(dirname(paths.member), { recursive: true });
