@@ -45,8 +45,8 @@ export interface ApiClientOptions {
   readonly version: string;
   readonly certificateDirectory: string;
   readonly random: () => number;
-  /** Called for each request, for metrics. */
   readonly certificates?: CertificateObserver;
+  /** Called for each request, for metrics. */
   readonly observe?: RequestObserver;
   readonly signal: AbortSignal;
 }

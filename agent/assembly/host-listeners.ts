@@ -5,7 +5,10 @@ import type { Pod } from '../model/pod.ts';
 import { hostPorts } from '../pods/workers/node-fit.ts';
 import type { ClusterServices } from './cluster-services.ts';
 
-/** `pods` are those of this node, whose host ports are not meant. In clusters of others nobody needs to know the ports. */
+/**
+ * Leaves out the host ports of `pods`, the pods of this node. Only nodes of an orchlet cluster read the ports of others, so there
+ * are none in other clusters.
+ */
 export function hostListeners(
   services: Pick<ClusterServices, 'ownNameServers'>,
   pods: () => readonly Pod[],

@@ -1,6 +1,6 @@
 /**
  * Reads on which ports processes of this host listen, apart from loopback. The node publishes them, so that no service of type
- * LoadBalancer takes them. Listeners of pods are not meant: their ports are in the specifications.
+ * LoadBalancer takes them. The caller removes the ports of pods, which are in their specifications.
  */
 import { open, readFile } from 'node:fs/promises';
 

@@ -1,6 +1,6 @@
 /**
- * Persistent volumes with the access mode ReadWriteOncePod belong to one pod of the node at a time. The scheduler sees to that
- * too, but a pod can name its node and so pass by the scheduler.
+ * Ensures that a persistent volume with the access mode ReadWriteOncePod belongs to one pod of the node at a time. The scheduler
+ * ensures it too, but does not see a pod that names its node itself.
  *
  * A directory of the pod, `exclusive-volumes/<volume>`, records it, so that an agent that was restarted knows which of two pods
  * has the volume, whichever comes first.
@@ -34,7 +34,7 @@ export class ExclusiveVolumes {
     });
   }
 
-  /** Follows the unmounting of all volumes of the pod. */
+  /** Gives back all volumes of the pod. To be called when they are unmounted. */
   async release(podUid: string): Promise<void> {
     await removeTree(join(this.#pods, podUid, DIRECTORY));
   }

@@ -77,7 +77,7 @@ function unescape(path: string): string {
   return path.replace(/\\([0-7]{3})/g, (_whole, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)));
 }
 
-/** Returns the relevant part of what mount(8) and its helpers print about a failure. */
+/** How much of the end of what mount(8) and its helpers print about a failure is in the error. */
 const MOST_ERROR_CHARACTERS = 16 * 1024;
 
 function run(command: string, args: readonly string[]): Promise<void> {

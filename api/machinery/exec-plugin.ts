@@ -86,7 +86,7 @@ export function execCredentials(options: ExecPluginOptions): ClientCredentials {
   };
 }
 
-/** Whether the plugin gets standard input. */
+/** Returns whether the plugin gets standard input. Throws for a configuration that client-go refuses. */
 function checkConfig({ config, interactive = false }: ExecPluginOptions): boolean {
   const { apiVersion = '', command = '', interactiveMode = '' } = config;
   if (command === '') throw new Error('exec plugin: command must be specified to use exec authentication plugin');

@@ -53,7 +53,7 @@ type Judge = Pick<
 >;
 
 /**
- * Returns the function that validates by the schema and the rules of the served version. If that is not the stored version, a
+ * Returns the functions of a strategy that validate by the schema and the rules of the served version. If that is not the stored version, a
  * webhook may convert the object first.
  */
 function judgeOf({ version, schema, conversion }: CustomStrategyOptions, statusOnly = false): Judge {

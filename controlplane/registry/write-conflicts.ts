@@ -1,5 +1,6 @@
 /** Builds the errors of writes that meet an existing object, or another object than the one that the request names. */
 import { newAlreadyExists, newConflict, newStatusError } from '../../api/meta/status-error.ts';
+import { builtInPath } from '../storage/etcd/keys.ts';
 import { subjectOf, type Store } from './store.ts';
 
 /** Returns a 409. Its message reports whether the existing object is being deleted. */
@@ -29,17 +30,7 @@ export function uidWithoutObject(store: Store, name: string, uid: string): Error
   return newConflict(subjectOf(store), name, text);
 }
 
-/** The keys of resources in kube-apiserver's store that differ from the name of the resource. */
-const STORAGE_PREFIXES: ReadonlyMap<string, string> = new Map([
-  ['/replicationcontrollers', 'controllers'],
-  ['/endpoints', 'services/endpoints'],
-  ['/nodes', 'minions'],
-  ['/services', 'services/specs'],
-  ['networking.k8s.io/ingresses', 'ingress'],
-  ['apiregistration.k8s.io/apiservices', 'apiregistration.k8s.io/apiservices'],
-]);
-
-/** A 409 for a body whose UID is not that of the stored object. */
+/** A 409 for a body whose UID is not that of the stored object. It names the key of the object in kube-apiserver's etcd. */
 export function uidConflict(
   store: Store,
   target: { readonly namespace: string; readonly name: string },
@@ -48,8 +39,7 @@ export function uidConflict(
 ): Error {
   const path = target.namespace === '' ? target.name : `${target.namespace}/${target.name}`;
   const { group, resource } = store.info;
-  const qualified = `${group}/${resource}`;
-  const prefix = STORAGE_PREFIXES.get(qualified) ?? (store.builtIn ? resource : qualified);
+  const prefix = store.builtIn ? builtInPath(group, resource) : `${group}/${resource}`;
   return newConflict(
     subjectOf(store),
     target.name,

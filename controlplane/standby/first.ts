@@ -12,7 +12,7 @@ import type { Storage } from '../storage/storage.ts';
 import { FrameWriter } from './frame-writer.ts';
 import { type CopyPosition, streamLog } from './log-stream.ts';
 import { FENCE_PATH, FIRST_PATH, LOG_PATH, type PeerRoute, sendJson } from './peer-paths.ts';
-import { fencedMessage, readRole, type Role, writeRole } from './role.ts';
+import { FencedError, fencedMessage, readRole, type Role, writeRole } from './role.ts';
 
 /** What the first control plane serves its standby from. */
 interface FirstOptions {
@@ -143,7 +143,7 @@ class First {
       { successor: by, revision },
       'Another control plane takes the place of this one, which takes no more writes',
     );
-    const error = new Error(message);
+    const error = new FencedError(message, by);
     this.#leave = () => onFatal?.(error);
     clock.after(LEAVE_AFTER_MS, this.#leave);
     this.#leaveSoon();

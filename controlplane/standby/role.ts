@@ -96,6 +96,18 @@ export function refuseOtherRole(dataDirectory: string): void {
   if (role.role === 'fenced') throw new StartError(fencedMessage(dataDirectory, role));
 }
 
+/** Why a control plane ends that another one has replaced. The message says what to do. */
+export class FencedError extends Error {
+  override readonly name = 'FencedError';
+  /** The URL of the other control plane. */
+  readonly successor: string;
+
+  constructor(message: string, successor: string) {
+    super(message);
+    this.successor = successor;
+  }
+}
+
 /** Returns why a former first does not write, and what to do. */
 export function fencedMessage(dataDirectory: string, { by, atMs }: Extract<Role, { role: 'fenced' }>): string {
   return `the control plane ${by} took the place of this one at ${formatTime(atMs)}, so ${dataDirectory} takes no more writes: start it with --standby-of ${by} to make it the standby`;

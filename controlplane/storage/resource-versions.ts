@@ -59,7 +59,7 @@ export function costOf({ previous }: VersionChange): number {
   return CHANGE_BYTES + (previous?.value.length ?? 0);
 }
 
-/** Reads show the newest entered state; the past is readable down to the compacted revision. */
+/** Reads show the changes that were applied so far. Former states can be read down to the compacted revision. */
 export class ResourceVersions {
   readonly #current = new Map<string, StoredVersion>();
   readonly #keys = new SortedKeys();

@@ -29,6 +29,7 @@ export interface CgroupManager {
   remove(name: string): Promise<void>;
   /** Returns the names of the child cgroups. */
   children(name: string): Promise<readonly string[]>;
+  /** Resolves to whether the cgroup or one below it has processes. */
   isUsed(name: string): Promise<boolean>;
 }
 

@@ -13,12 +13,13 @@ interface LockFileOptions {
   readonly path: string;
   readonly clock: Clock;
   readonly logger: Logger;
-  /** The poll interval while the agent waits for the lock, and while it checks for waiters. */
+  /** Ends the wait for the lock, and the checks for waiters. */
   readonly signal: AbortSignal;
   /** Called when another process waits for the file or the file is gone. Without it nothing is checked. */
   readonly onContention: (() => void) | undefined;
 }
 
+/** The interval of the checks for waiters. */
 const POLL_MS = 1000;
 
 /** Resolves with a function that unlocks the file once it is locked. Waits while another process holds the lock. */

@@ -39,7 +39,7 @@ export function resolveFeatureGates(wanted: Readonly<Record<string, string>>): F
       );
     else if (!(name in activeGates) && !(name in ALL) && value !== gate.default)
       warnings.push(
-        `Feature gate ${name} has no effect: ${gate.default ? 'what it guards is always on in the agent, or not of the agent' : 'the agent does not have what it guards, or has it always'}`,
+        `Feature gate ${name} has no effect: ${gate.default ? 'the agent always does what it guards, or it guards no part of the agent' : 'the agent does not implement what it guards, or always does it'}`,
       );
   }
   const all = [...featureGates].map(([name, { stage }]) => ({ name, stage, enabled: states.get(name) ?? false }));

@@ -18,7 +18,7 @@ import type { EtcdEvent } from './etcd-watch.ts';
 import type { EtcdKeys } from './keys.ts';
 import type { EtcdValues } from './values.ts';
 
-/** How keys and values stand in etcd. */
+/** The form of keys and values in etcd. */
 export interface EtcdValueLayout {
   /** `/registry`, without a slash at its end. */
   readonly prefix: string;

@@ -114,6 +114,10 @@ export class EtcdServers {
     }
   }
 
+  /**
+   * Makes a call at the member in use, and repeats it at the next one as the header of the file says. Rejects with a
+   * `StorageError`.
+   */
   async run<T>(
     call: (rpc: EtcdRpc, options: GrpcCallOptions) => Promise<T>,
     { isWrite = false, timeoutMs = isWrite ? WRITE_MS : READ_MS }: EtcdCallOptions = {},

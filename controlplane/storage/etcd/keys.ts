@@ -20,6 +20,10 @@ const PATHS: ReadonlyMap<string, string> = new Map(
   }),
 );
 
+/** Returns the path of a built-in resource below the prefix. `group` is empty for the core group. */
+export const builtInPath = (group: string, resource: string): string =>
+  PATHS.get(`${group === '' ? 'core' : group}/${resource}`) ?? resource;
+
 /** The allocated node ports, which all servers on one etcd share. They are no object of the API. */
 const NODE_PORTS = 'ranges/servicenodeports';
 const NODE_PORTS_KEY = `/core/${NODE_PORTS}`;
@@ -54,7 +58,7 @@ export function etcdKeys(prefix: string): EtcdKeys {
   const toResource = new Map<string, string>();
   for (const { group, resource } of builtinResources()) {
     const own = `${group === '' ? 'core' : group}/${resource}`;
-    const path = PATHS.get(own) ?? resource;
+    const path = builtInPath(group, resource);
     if (group === 'events.k8s.io') continue; // The same objects as the events of the core group.
     toPath.set(own, path);
     toResource.set(path, own);

@@ -10,23 +10,17 @@ import type { SalvagedRow } from '../sqlite/salvage-rows.ts';
 import type { Storage } from '../storage.ts';
 import type { ValueTransformer } from '../value-transformer.ts';
 import type { EtcdClient, EtcdKeyValue } from './etcd-client.ts';
+import type { EtcdValueLayout } from './etcd-reader.ts';
 import { type EtcdKeys, isServerState } from './keys.ts';
-import type { EtcdValues } from './values.ts';
 
 /** The copy cannot be made. The message is for the operator. */
 class TransferError extends PlainError {
   override readonly name = 'TransferError';
 }
 
-/** An etcd cluster and how keys and values stand in it. */
-export interface EtcdLayout {
+/** An etcd cluster, and the form of the keys and values in it. */
+export interface EtcdLayout extends EtcdValueLayout {
   readonly etcd: EtcdClient;
-  /** `/registry`, without a slash at its end. */
-  readonly prefix: string;
-  readonly keys: EtcdKeys;
-  readonly values: EtcdValues;
-  /** Encrypts and decrypts the values of etcd, with its keys as their contexts. */
-  readonly transformer: ValueTransformer;
   /** Called with the number of objects that are done, after each thousand. */
   progress(done: number): void;
 }
@@ -61,8 +55,8 @@ interface Copied extends Contents {
 
 /**
  * Writes all objects to etcd, which must have no key below the prefix. The next revision of etcd should be above all those of
- * the storage, because a client that still holds a larger one would miss changes. etcd counts up by one with each write, so
- * that a small difference is made up for, and a large one is reported.
+ * the storage, because a client that still holds a larger one would miss changes. etcd counts up by one with each write:
+ * empty writes make up for a small difference, and a large one is reported.
  */
 export async function copyToEtcd(storage: Storage, layout: EtcdLayout): Promise<Copied> {
   const { etcd, keys, values, transformer, progress } = layout;
@@ -211,7 +205,7 @@ async function inParallel(step: () => Promise<boolean>): Promise<void> {
   if (failures.length > 0) throw failures[0];
 }
 
-/** The order of members is that of each storage, so that they are sorted before they are compared. */
+/** Each storage has its own order of keys and members, so both are sorted before they are compared. */
 class Digest {
   readonly #objects: (readonly [key: string, digest: string])[] = [];
 

@@ -11,6 +11,7 @@ const cases: readonly (readonly [string, string, boolean, string])[] = [
   ['', 'endpoints', true, '/services/endpoints/ns/x'],
   ['networking.k8s.io', 'ingresses', true, '/ingress/ns/x'],
   ['apiregistration.k8s.io', 'apiservices', true, '/apiregistration.k8s.io/apiservices/ns/x'],
+  ['apiextensions.k8s.io', 'customresourcedefinitions', true, '/apiextensions.k8s.io/customresourcedefinitions/ns/x'],
   ['example.com', 'foos', false, '/example.com/foos/ns/x'],
 ];
 

@@ -27,7 +27,7 @@ import {
   STANDBY_PATH,
 } from '../../../../controlplane/standby/peer-paths.ts';
 import { askToStop, lossOf, type Promotion } from '../../../../controlplane/standby/promotion.ts';
-import { readRole, roleFile, writeRole } from '../../../../controlplane/standby/role.ts';
+import { FencedError, readRole, roleFile, writeRole } from '../../../../controlplane/standby/role.ts';
 import { startRole } from '../../../../controlplane/standby/start-role.ts';
 import { createStandbyServer } from '../../../../controlplane/standby/standby-server.ts';
 import { type Standby, type StandbyReport, startStandby } from '../../../../controlplane/standby/standby.ts';
@@ -206,6 +206,7 @@ test('a standby follows, serves nothing else, and is promoted after the first ha
   const role = readRole(directory);
   assert.ok(role.role === 'promoted' && role.isFenced && role.from === pair.url);
   await until('the end of the first', () => pair.fatal.length > 0);
+  assert.ok(pair.fatal[0] instanceof FencedError);
 });
 
 test('a standby whose first does not answer is promoted by force alone, and says what is lost', async (t) => {
