@@ -30,6 +30,7 @@ import { StartHooks } from './start/start-hooks.ts';
 import { openStores } from './start/stores.ts';
 import { isStorageError } from './storage/storage.ts';
 
+/** How a control plane starts. Without options, it has the defaults of `orchlet controlplane` and logs nothing. */
 export interface ControlPlaneOptions {
   /** Stores nothing on disk. */
   readonly memory?: boolean;
@@ -37,10 +38,14 @@ export interface ControlPlaneOptions {
   readonly flags?: Partial<ControlPlaneFlags>;
   readonly clock?: Clock;
   readonly logger?: Logger;
-  /** Called when the outcome of a write is unknown: the process must exit. */
+  /**
+   * Called when the control plane can no longer use its storage, for example because the outcome of a write is unknown, or
+   * because another control plane has taken its place (`FencedError`). The process must exit.
+   */
   readonly onFatal?: (error: Error) => void;
 }
 
+/** A running control plane, which serves until it is closed. */
 export interface ControlPlane {
   /** `https://127.0.0.1:6443`. */
   readonly url: string;

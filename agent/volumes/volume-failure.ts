@@ -1,5 +1,6 @@
 /** The failure of a step of mounting a volume, with the message of its event. */
 
+/** The step that failed, as the kubelet names it in events. */
 export type VolumeStep =
   | 'MountVolume.NodeAffinity check'
   | 'MountVolume.SetUp'

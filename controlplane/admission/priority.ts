@@ -5,6 +5,10 @@ import { podOf, refusal, type PodSpec } from './pod-attributes.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
 import type { Source, Sources } from '../readers/sources.ts';
 
+/**
+ * Refuses new pods with an unknown class, or with a priority or a preemption policy other than those of the class, and a second
+ * default class.
+ */
 export function priorityPlugin(sources: Sources): AdmissionPlugin {
   const source = sources.of(priorityClasses);
   return {

@@ -14,6 +14,7 @@ import { type QueueObserver, runWorkers, WorkQueue } from '../../api/machinery/w
 import type { ResourceCatalog } from '../model/rest.ts';
 import type { ControllerOptions } from './options.ts';
 
+/** What `start.ts` passes to a controller. */
 export interface ControllerEnvironment {
   /** The controller's name, as in `--controllers`. */
   readonly name: string;

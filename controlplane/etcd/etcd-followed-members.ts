@@ -10,6 +10,7 @@ import type { EtcdServers } from '../storage/etcd/etcd-servers.ts';
 import { type EtcdPaths, type MemberRecord, readMember } from './etcd-files.ts';
 import { withFirst } from './etcd-membership.ts';
 
+/** Members that are asked for the list of all members, and the own member. */
 interface AskedMembers {
   /** The URLs of members, of which the first one that answers is used. */
   readonly asked: readonly string[];
@@ -26,6 +27,7 @@ export async function memberServers(local: string, { asked, member, tls }: Asked
   return [local, ...others.flatMap(({ clientUrls }) => clientUrls.slice(0, 1))];
 }
 
+/** The connections whose list of members is kept current. */
 interface FollowedMembers {
   /** Its first URL is that of the own member. */
   readonly servers: EtcdServers;

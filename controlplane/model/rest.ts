@@ -45,6 +45,7 @@ export interface RequestContext {
 /** How unknown and duplicate fields are treated (`?fieldValidation=`). */
 export type FieldValidation = 'Ignore' | 'Warn' | 'Strict';
 
+/** The options of a get. */
 export interface GetOptions {
   /** Empty for the newest state, `'0'` for any state, and otherwise a revision: the state must not be older than it. */
   readonly resourceVersion: string;
@@ -156,6 +157,7 @@ export interface Written {
   readonly created: boolean;
 }
 
+/** The outcome of a delete. */
 export type Deleted =
   /** The object still exists (finalizers, grace period). The code is 200, or 202 for `orphanDependents: false`. */
   | { readonly state: 'marked'; readonly entry: Entry }

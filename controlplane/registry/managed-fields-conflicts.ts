@@ -5,6 +5,7 @@ import { quote } from '../../api/meta/field-error.ts';
 import { newStatusError, type StatusError } from '../../api/meta/status-error.ts';
 import { type Owner, ownerKey } from './managed-fields-entries.ts';
 
+/** A manager with whose fields an apply request conflicts. */
 export interface OwnerConflict {
   readonly owner: Owner;
   /** The fields that the manager owns and the applier would change. */

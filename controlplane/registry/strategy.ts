@@ -69,6 +69,7 @@ export interface Elapsed {
 /** A value of a Table row. Elapsed times become text when the row is sent. */
 export type Cell = string | number | bigint | boolean | null | Elapsed;
 
+/** A condition of a whole row, such as `Completed` of a pod that has terminated. */
 export interface TableRowCondition {
   readonly type: string;
   readonly status: 'True' | 'False' | 'Unknown';

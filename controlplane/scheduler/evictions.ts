@@ -20,6 +20,7 @@ interface EvictionsOptions {
   readonly onWritten: (pod: PodInfo) => void;
 }
 
+/** The evictions that are running. */
 export class Evictions {
   readonly #options: EvictionsOptions;
   /** The UIDs of the pods whose victims are being evicted. The value is whether the pod was held back meanwhile. */

@@ -3,6 +3,7 @@
 import type { TimedRevision } from './storage.ts';
 import type { LogPage, RecordMark } from './stored-log.ts';
 
+/** One write of one key, as it is stored. */
 export interface LogRecord {
   readonly revision: number;
   readonly key: string;
@@ -34,6 +35,7 @@ export function marksAfterLeap(lastRevision: number): LogMarks {
   return { compactedRevision: revision, lastRevision: revision, lastCompaction: undefined };
 }
 
+/** Stores the records of a log durably. */
 export interface LogBackend {
   /**
    * Appends all records or none. They are durable when the promise resolves. Rejects with `full` or `refused` if nothing was

@@ -16,6 +16,7 @@ import { seatsOf, type StoredObjects } from '../flowcontrol/work-estimate.ts';
 import { isLongRunning } from '../long-running.ts';
 import type { ApiRequest, Filter, Handler, MaybePromise, ReadCounted, RequestPlace } from '../request.ts';
 
+/** The flows of requests, and what they are measured with. */
 export interface PriorityAndFairnessOptions extends StoredObjects {
   readonly control: FlowControl;
   readonly metrics: FlowMetrics;
@@ -28,6 +29,7 @@ const READ_WHOLE: ReadonlySet<string> = new Set(['create', 'update', 'patch', 'd
 
 const READS: ReadonlySet<string> = new Set(['get', 'list', 'watch', 'head', 'options']);
 
+/** Answers 429 if a request gets no seat in time, or if its queue is full. */
 export function priorityAndFairnessFilter(options: PriorityAndFairnessOptions): Filter {
   return (request, next) => {
     const { info } = request;

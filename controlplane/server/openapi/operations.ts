@@ -28,6 +28,7 @@ export type TypeRef =
   | { readonly group: string; readonly version: string; readonly kind: string }
   | { readonly name: string };
 
+/** An operation of a path, in the terms that both OpenAPI versions have. */
 export interface Operation {
   readonly method: Method;
   readonly id: string;
@@ -49,6 +50,7 @@ export interface Operation {
   readonly streams: boolean;
 }
 
+/** A path of the API with its operations. */
 export interface PathOperations {
   readonly path: string;
   /** The parameters of the path. */

@@ -31,6 +31,7 @@ const VERSIONS: Readonly<Record<string, string>> = {
   'storagemigration.k8s.io': 'v1beta1',
 };
 
+/** A row for each group and version of the table above. */
 export const REGISTERED_VERSIONS: readonly { readonly group: string; readonly version: string }[] = Object.entries(
   VERSIONS,
 ).flatMap(([group, versions]) => versions.split(' ').map((version) => ({ group, version })));

@@ -49,6 +49,7 @@ function webhookServiceErrors(field: string, service: WebhookService): FieldErro
   return [...errors, ...servicePortErrors(field, service), ...pathErrors(`${field}.path`, path)];
 }
 
+/** Validates the port of a service. An absent port is 0, which is invalid. */
 export function servicePortErrors(field: string, { port = 0 }: WebhookService): FieldError[] {
   const errors = portNumberErrors(port);
   return errors.length === 0 ? [] : [invalid(`${field}.port`, port, `port is not valid: ${errors.join(',')}`)];
