@@ -1,7 +1,7 @@
 /**
  * Exits the process when it can no longer use its storage. After a failure of the storage, the outcome of the last write is
- * unknown, so nothing in memory is reliable. systemd (`Restart=always` or `on-failure`) starts it again, and recovery reads what
- * is on the disk. The process also exits when another control plane has taken its place.
+ * unknown, so nothing in memory is reliable. systemd (`Restart=always` or `on-failure`) starts it again, and recovery reads
+ * what is on the disk. The process also exits when another control plane has taken its place.
  */
 import type { Logger } from '../api/component/logger.ts';
 import { systemClock } from '../api/machinery/clock.ts';

@@ -1,6 +1,6 @@
 /**
- * Ensures that a persistent volume with the access mode ReadWriteOncePod belongs to one pod of the node at a time. The scheduler
- * ensures it too, but does not see a pod that names its node itself.
+ * Ensures that a persistent volume with the access mode ReadWriteOncePod belongs to one pod of the node at a time. The
+ * scheduler ensures it too, but does not see a pod that names its node itself.
  *
  * A directory of the pod, `exclusive-volumes/<volume>`, records it, so that an agent that was restarted knows which of two pods
  * has the volume, whichever comes first.

@@ -53,8 +53,8 @@ type Judge = Pick<
 >;
 
 /**
- * Returns the functions of a strategy that validate by the schema and the rules of the served version. If that is not the stored version, a
- * webhook may convert the object first.
+ * Returns the functions of a strategy that validate by the schema and the rules of the served version. If that is not the
+ * stored version, a webhook may convert the object first.
  */
 function judgeOf({ version, schema, conversion }: CustomStrategyOptions, statusOnly = false): Judge {
   const { rules } = compileRules(schema, '');

@@ -13,7 +13,6 @@ import type { CacheEvent } from './cache-event.ts';
 import type { CacheEntry, ExistingObjects } from './cache-entry.ts';
 import type { Selection } from './selection.ts';
 
-/** What a watch of a cache shows. */
 export interface CacheWatchOptions {
   readonly selection: Selection;
   /** Events after this revision. If `undefined`, the existing objects come first as ADDED. */
@@ -26,7 +25,6 @@ export interface CacheWatchOptions {
   readonly initialEventsEnd: boolean;
 }
 
-/** An open watch of a cache. */
 export interface CacheWatchHandle extends WatchHandle {
   /**
    * Sends a bookmark if the watch takes bookmarks, is not behind, and has not shown the newest revision yet. The server calls
@@ -90,7 +88,6 @@ interface FanoutSource {
   watchFailed(error: unknown): void;
 }
 
-/** The watches of one cache. */
 export class WatchFanout {
   readonly #source: FanoutSource;
   /** The groups by the text of their selections. */
