@@ -1,6 +1,6 @@
 /**
- * Validates updates of existing pods: of the pod itself, its status, its ephemeral containers, and by resize. The pod
- * strategies call it.
+ * Validates updates of existing pods: of the pod itself, its status and its ephemeral containers. The pod strategies
+ * call it.
  */
 import { stringifyJson } from '../codec/json.ts';
 import { forbidden, invalid, required, type FieldError } from '../meta/field-error.ts';
@@ -13,8 +13,7 @@ import { imageSpaceErrors } from './container-validation.ts';
 import { podAnnotationErrors, podAnnotationUpdateErrors } from './pod-annotation-validation.ts';
 import { podReportErrors } from './pod-status-validation.ts';
 import { podOnlyErrors, podSpecErrors } from './pod-validation.ts';
-import { qosClassOf } from './pod-qos.ts';
-import type { Container, EphemeralContainer, Pod, PodSpec, Quantities, Toleration } from './pod-types.ts';
+import type { Container, EphemeralContainer, Pod, PodSpec, Toleration } from './pod-types.ts';
 import { tolerationErrors } from './scheduling-validation.ts';
 import { each } from './validation-rules.ts';
 
@@ -52,7 +51,7 @@ export function podUpdateErrors(pod: Pod, old: Pod): FieldError[] {
 }
 
 /** Validates the rules that hold on create and on update. */
-function podErrors(pod: Pod): FieldError[] {
+export function podErrors(pod: Pod): FieldError[] {
   const spec = pod.spec ?? {};
   return [
     ...podAnnotationErrors(pod.metadata.annotations, spec, 'metadata.annotations'),
@@ -262,8 +261,8 @@ function terminationErrors(
 }
 
 /** The path of an error of the whole pod. */
-const WHOLE = '[]';
-const isMirror = (pod: Pod): boolean => pod.metadata.annotations?.['kubernetes.io/config.mirror'] !== undefined;
+export const WHOLE = '[]';
+export const isMirror = (pod: Pod): boolean => pod.metadata.annotations?.['kubernetes.io/config.mirror'] !== undefined;
 
 /** Validates an update of the subresource `ephemeralcontainers`, which only adds containers. */
 export function ephemeralContainerUpdateErrors(pod: Pod, old: Pod): FieldError[] {
@@ -293,56 +292,3 @@ const EPHEMERAL = 'io.k8s.api.core.v1.EphemeralContainer';
 
 const changed = (old: EphemeralContainer, now: EphemeralContainer): string =>
   `existing ephemeral containers ${stringifyJson(old.name)} may not be changed` + typeDiff(EPHEMERAL, old, now);
-
-const RESIZABLE: ReadonlySet<string> = new Set(['cpu', 'memory']);
-
-const RESOURCE_LISTS = ['limits', 'requests'] as const;
-
-/** Validates an update of the subresource `resize`, which only changes CPU and memory. */
-export function podResizeErrors(pod: Pod, old: Pod): FieldError[] {
-  const spec = pod.spec ?? {};
-  const before = old.spec ?? {};
-  if (isMirror(old)) return [forbidden(WHOLE, 'static pods cannot be resized')];
-  if (before.os?.name === 'windows') return [forbidden(WHOLE, 'windows pods cannot be resized')];
-  const errors = podErrors(pod);
-  const qos = old.status?.qosClass ?? qosClassOf(before);
-  if (qosClassOf(spec) !== qos)
-    errors.push(invalid('spec', qos, 'Pod QOS Class may not change as a result of resizing'));
-  // A kubelet that supports resize reports the resources of running containers.
-  const running = (old.status?.containerStatuses ?? []).find(({ state }) => state?.running !== undefined);
-  if (running !== undefined && running.resources === undefined)
-    errors.push(forbidden('spec', 'Pod running on node without support for resize'));
-  errors.push(...removedResources(spec.resources, before.resources, 'spec.resources'));
-  for (const list of ['initContainers', 'containers'] as const) {
-    for (const [index, container] of (spec[list] ?? []).entries()) {
-      const path = `spec.${list}[${index}].resources`;
-      errors.push(...removedResources(container.resources, before[list]?.[index]?.resources, path));
-    }
-  }
-  if (!equalAs(POD_SPEC, withoutResizable(spec), withoutResizable(before)))
-    errors.push(forbidden('spec', 'only cpu and memory resources are mutable'));
-  return errors;
-}
-
-type Resizable = Pick<PodSpec, 'resources'>;
-
-/** Reports each list that has lost a quantity, because a resize can only change quantities. */
-function removedResources(now: Resizable['resources'], was: Resizable['resources'], path: string): FieldError[] {
-  return RESOURCE_LISTS.filter((kind) => {
-    const left = (now?.[kind] ?? {}) as Quantities;
-    return Object.keys(was?.[kind] ?? {}).some((name) => left[name] === undefined);
-  }).map((kind) => forbidden(`${path}.${kind}`, `resource ${kind} cannot be removed`));
-}
-
-function withoutResizable(spec: PodSpec): PodSpec {
-  const copy = cloneJson(spec);
-  for (const owner of [copy, ...(copy.containers ?? []), ...(copy.initContainers ?? [])] as Resizable[]) {
-    for (const kind of RESOURCE_LISTS) {
-      const list = owner.resources?.[kind];
-      for (const name of RESIZABLE) delete list?.[name];
-      if (list !== undefined && Object.keys(list).length === 0) delete owner.resources?.[kind];
-    }
-    if (Object.keys(owner.resources ?? {}).length === 0) delete owner.resources;
-  }
-  return copy;
-}

@@ -6,9 +6,9 @@ import { applyPodDefaults } from '../../../../api/kinds/pod-defaults.ts';
 import { dropDisabledPodFields } from '../../../../api/kinds/disabled-fields.ts';
 import { APP_ARMOR_ANNOTATION, containersOf } from '../../../../api/kinds/pod-annotation-validation.ts';
 import { qosClassOf } from '../../../../api/kinds/pod-qos.ts';
-import type { Pod, PodSpec } from '../../../../api/kinds/pod-types.ts';
+import { hasSameNames, podResizeErrors } from '../../../../api/kinds/pod-resize-validation.ts';
+import type { Container, Pod, PodSpec } from '../../../../api/kinds/pod-types.ts';
 import {
-  podResizeErrors,
   podStatusUpdateErrors,
   podUpdateErrors,
   ephemeralContainerUpdateErrors,
@@ -174,21 +174,24 @@ const ephemeralStrategy: UpdateStrategy<Pod> = {
   resetFields: [['status']],
 };
 
+/** Restores containers except for their resources. A list with other names stays as it is, and validation refuses it. */
+function resized(asked: Container[] = [], old: readonly Container[] = []): Container[] {
+  if (!hasSameNames(asked, old)) return asked;
+  return old.map(({ resources: _resources, resizePolicy: _policy, ...container }, index) => {
+    const { resources, resizePolicy } = asked[index] ?? {};
+    return { ...container, ...(resources && { resources }), ...(resizePolicy && { resizePolicy }) };
+  });
+}
+
 const resizeStrategy: UpdateStrategy<Pod> = {
   prepareForUpdate(pod, old) {
+    const lengths = ({ spec }: Pod): string => `${spec?.containers?.length ?? 0} ${spec?.initContainers?.length ?? 0}`;
+    if (lengths(pod) !== lengths(old)) return;
     keepAllBut(pod, old, (spec, asked) => {
       if (asked.resources === undefined) delete spec.resources;
       else spec.resources = asked.resources;
-      for (const list of ['containers', 'initContainers'] as const) {
-        for (const container of spec[list] ?? []) {
-          const wanted = asked[list]?.find((one) => one.name === container.name);
-          if (wanted === undefined) continue;
-          if (wanted.resources === undefined) delete container.resources;
-          else container.resources = wanted.resources;
-          if (wanted.resizePolicy === undefined) delete container.resizePolicy;
-          else container.resizePolicy = wanted.resizePolicy;
-        }
-      }
+      for (const list of ['containers', 'initContainers'] as const)
+        if (spec[list] !== undefined) spec[list] = resized(asked[list], spec[list]);
     });
   },
   changesGeneration: specChanged,

@@ -24,7 +24,7 @@ test('a resize changes the resources of a pod as a whole, and nothing beside res
 test('the resources of a pod as a whole cannot be removed by a resize', () =>
   assert.ok(
     update(pod(half), pod({ requests: { cpu: '500m' } })).errors.includes(
-      'spec.resources.limits: Forbidden: resource limits cannot be removed',
+      'spec.resources.limits: Forbidden: pod-level resource limits cannot be removed',
     ),
   ));
 
@@ -35,7 +35,7 @@ test('a resize changes no other resources of a pod as a whole', () => {
   };
   assert.ok(
     update(pod(pages('2Mi')), pod(pages('4Mi'))).errors.includes(
-      'spec: Forbidden: only cpu and memory resources are mutable',
+      'spec: Forbidden: only cpu and memory resources are mutable at pod-level',
     ),
   );
 });
@@ -55,6 +55,43 @@ test('a resize removes no amounts, whatever the resource, and init containers ar
       'spec.initContainers[0].resources.requests: Forbidden: resource requests cannot be removed',
       'spec.containers[0].resources.requests: Forbidden: resource requests cannot be removed',
       'spec: Forbidden: only cpu and memory resources are mutable',
+      'spec.initContainers[0]: Forbidden: only cpu and memory resources for init or sidecar containers are mutable',
     ],
+  );
+});
+
+const withContainers = (...names: string[]): Record<string, unknown> => ({
+  spec: { containers: names.map((name) => ({ name, image: 'i', resources: half })) },
+});
+const specErrors = (errors: readonly string[]): string[] => errors.filter((error) => error.startsWith('spec'));
+const [first, second] = [0, 1].map(
+  (index) => `spec.containers[${index}].name: Forbidden: containers may not be renamed or reordered on resize`,
+);
+
+test('a resize neither reorders nor renames containers', () => {
+  assert.deepEqual(specErrors(update(withContainers('a', 'b'), withContainers('b', 'a')).errors), [first, second]);
+  assert.deepEqual(specErrors(update(withContainers('a', 'b'), withContainers('a', 'c')).errors), [second]);
+});
+
+test('a resize neither adds nor removes containers', () => {
+  const refused = ['spec.containers: Forbidden: containers may not be added or removed on resize'];
+  assert.deepEqual(specErrors(update(withContainers('a'), withContainers('a', 'b')).errors), refused);
+  assert.deepEqual(specErrors(update(withContainers('a', 'b'), withContainers('a')).errors), refused);
+});
+
+test('a resize removes no resources of a pod as a whole, and an init container that restarts for a resize gets none', () => {
+  assert.deepEqual(specErrors(update(pod(half), { spec: { containers: [{ name: 'c', image: 'i' }] } }).errors), [
+    'spec: Invalid value: "Burstable": Pod QOS Class may not change as a result of resizing',
+    'spec.resources: Forbidden: pod-level resources cannot be removed',
+  ]);
+  const initial = (cpu: string): Record<string, unknown> => {
+    const resizePolicy = [{ resourceName: 'cpu', restartPolicy: 'RestartContainer' }];
+    const container = { name: 'i', image: 'i', resources: { requests: { cpu } }, resizePolicy };
+    return { spec: { containers: [{ name: 'c', image: 'i' }], initContainers: [container] } };
+  };
+  assert.ok(
+    update(initial('1'), initial('2')).errors.includes(
+      'spec.initContainers[0]: Forbidden: non-sidecar init containers with a resize policy of RestartContainer cannot be resized',
+    ),
   );
 });
