@@ -76,6 +76,7 @@ export function installPrivate(app: FastifyInstance, options: RoutesOptions): vo
     if (verbosity === undefined) installDisabled(app, ['/debug/flags/v'], 'flags endpoint is disabled.');
     else app.all('/debug/flags/v', (request, reply) => changeVerbosity(verbosity, request, reply));
     if (checkpoint !== undefined) installCheckpoint(app, host, checkpoint);
+    installRedirects(app, ['/runningpods/', '/logs/', '/debug/pprof/']);
     installZpages(app, options.zpages, ['/configz', '/debug', '/healthz', '/metrics']);
   } else installDebuggingDisabled(app);
   const { explainEviction } = options;
@@ -105,6 +106,19 @@ const DEBUGGING_PATHS = [
 /** Installs responses that debugging is disabled, for the read-only port and without `--enable-debugging-handlers`. */
 export function installDebuggingDisabled(app: FastifyInstance): void {
   installDisabled(app, DEBUGGING_PATHS, 'Debug endpoints are disabled.');
+  installRedirects(app, DEBUGGING_PATHS);
+}
+
+/** Redirects from these paths without their last slash, as the server of the kubelet does. */
+function installRedirects(app: FastifyInstance, paths: readonly string[]): void {
+  for (const path of paths)
+    app.all(path.slice(0, -1), (request, reply) => {
+      const start = request.url.indexOf('?');
+      const query = start < 0 ? '' : request.url.slice(start);
+      reply.code(307).header('location', `${path}${query}`);
+      if (request.method !== 'GET') return reply.send();
+      return reply.type('text/html; charset=utf-8').send(`<a href="${path}">Temporary Redirect</a>.\n\n`);
+    });
 }
 
 function installDisabled(app: FastifyInstance, paths: readonly string[], message: string): void {

@@ -88,6 +88,8 @@ describe("the agent's paths", () => {
     ['GET /pods', 200, JSON_TYPE, emptyList],
     ['GET /pods/', 200, JSON_TYPE, emptyList],
     ['GET /runningpods/', 200, JSON_TYPE, emptyList],
+    ['GET /runningpods', 307, 'text/html; charset=utf-8', '<a href="/runningpods/">Temporary Redirect</a>.\n\n'],
+    ['GET /logs?query=a', 307, 'text/html; charset=utf-8', '<a href="/logs/">Temporary Redirect</a>.\n\n'],
     ['POST /pods', 405, TEXT, '405: Method Not Allowed'],
     ['DELETE /runningpods/', 405, TEXT, '405: Method Not Allowed'],
     ['GET /stats/summary', 200, JSON_TYPE, '{"only":false}'],
