@@ -16,7 +16,10 @@ import { asServed } from './version-conversion.ts';
 interface CustomStrategyOptions {
   readonly version: DefinitionVersion;
   readonly schema: JsonSchema;
-  /** The store passes objects in the stored version, and this strategy validates them in the served version. */
+  /**
+   * The strategy validates objects in the served version. The store passes them in the stored version, except for those that a
+   * webhook converts.
+   */
   readonly conversion: Conversion;
 }
 
@@ -47,15 +50,9 @@ export function customStrategy({ version, schema, conversion }: CustomStrategyOp
   };
 }
 
-type Judge = Pick<
-  Strategy,
-  'validateCreate' | 'validateUpdate' | 'validateServed' | 'warningsOnCreate' | 'warningsOnUpdate'
->;
+type Judge = Pick<Strategy, 'validateCreate' | 'validateUpdate' | 'warningsOnCreate' | 'warningsOnUpdate'>;
 
-/**
- * Returns the functions of a strategy that validate by the schema and the rules of the served version. If that is not the
- * stored version, a webhook may convert the object first.
- */
+/** Returns the functions of a strategy that validate by the schema and the rules of the served version. */
 function judgeOf({ version, schema, conversion }: CustomStrategyOptions, statusOnly = false): Judge {
   const { rules } = compileRules(schema, '');
   const hasStatus = version.subresources?.status !== undefined;
@@ -77,16 +74,8 @@ function judgeOf({ version, schema, conversion }: CustomStrategyOptions, statusO
     ...finalizerWarnings(object.metadata.finalizers, old.metadata.finalizers),
   ];
   const warningsOnCreate = ({ metadata }: KubeObject): string[] => finalizerWarnings(metadata.finalizers, []);
-  const { convertAll } = conversion;
-  if (convertAll !== undefined) {
-    return {
-      async validateServed(object, old) {
-        const [served = object, was] = await convertAll(old === undefined ? [object] : [object, old], 'served');
-        return validate(served, was, object);
-      },
-    };
-  }
-  const view = (object: KubeObject): KubeObject => writtenView(conversion, object, { hasStatus, statusOnly });
+  const view = (object: KubeObject): KubeObject =>
+    conversion.convertAll === undefined ? writtenView(conversion, object, { hasStatus, statusOnly }) : object;
   return {
     validateCreate: (object, { metadataErrors }) => validate(view(object), undefined, object, metadataErrors),
     validateUpdate: (object, old, { metadataErrors }) => validate(view(object), view(old), object, metadataErrors),

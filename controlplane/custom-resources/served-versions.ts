@@ -9,7 +9,7 @@ import { createResourceRest, createSubresourceRest } from '../registry/resource-
 import type { ServedVersion } from '../registry/version-codec.ts';
 import type { Rest } from '../model/rest.ts';
 import { createScaleRest } from '../registry/scale-rest.ts';
-import type { Store } from '../registry/store.ts';
+import type { StorageForm, Store } from '../registry/store.ts';
 import type { Conversion, Strategy } from '../registry/strategy.ts';
 import { customDecoder } from './custom-decoder.ts';
 import { customScale } from './custom-scale.ts';
@@ -19,7 +19,7 @@ import type { JsonSchema } from './json-schema.ts';
 import { createSchemaReader } from './schema-reader.ts';
 import { structTypeOf } from './schema-type.ts';
 import { renamingConversion, type VersionSchema } from './version-conversion.ts';
-import { type CallConversion, webhookConversion } from './webhook-conversion.ts';
+import { type CallConversion, type WebhookConversion, webhookConversion } from './webhook-conversion.ts';
 
 /** What the endpoints of all custom resources share. */
 export interface ServingParts {
@@ -88,7 +88,7 @@ function servedVersion(
   };
   const conversion = conversionOf(definition, versions, parts);
   const strategy = customStrategy({ version, schema, conversion });
-  const store: Store = { ...base, info, strategy };
+  const store: Store = { ...base, info, strategy, storageForm: storageFormOf(conversion) };
   const expected: ExpectedKind = {
     group,
     version: version.name,
@@ -98,7 +98,11 @@ function servedVersion(
     applyDefaults: undefined,
   };
   const decoder = customDecoder(parts.decoder);
-  const fieldManagement = parts.fieldManagement(expected, decoder, otherVersions(definition, version, parts.metadata));
+  const fieldManagement = parts.fieldManagement(
+    expected,
+    decoder,
+    otherVersions(definition, version, parts.metadata, conversion.convertTo),
+  );
   const served: ServedVersion = { store, info, expected, conversion, decoder, fieldManagement };
   const main = createResourceRest(served);
   const rests: Rest[] = [terminating ? refusingCreates(main) : main];
@@ -113,27 +117,30 @@ function servedVersion(
   return { info, strategy, schema, struct: expected.struct, revision: `${uid}/${generation}`, conversion, rests };
 }
 
-/**
- * The versions in which other owners of fields wrote. A renaming conversion keeps all members, and a webhook cannot be called
- * here, so ownership is then compared in the version of the request.
- */
-export function otherVersions(definition: Definition, own: DefinitionVersion, metadata: StructType): VersionLookup {
-  const { group, names, versions, conversion } = definition.spec;
+/** The versions in which other owners wrote fields. Without a webhook (`convertTo`), only the name of the version changes. */
+export function otherVersions(
+  definition: Definition,
+  own: DefinitionVersion,
+  metadata: StructType,
+  convertTo?: WebhookConversion['convertTo'],
+): VersionLookup {
+  const { group, names, versions } = definition.spec;
   const found = new Map<string, OtherVersion>();
   return (apiVersion) => {
     const known = found.get(apiVersion);
     if (known !== undefined) return known;
     const other = versions.find(({ name }) => apiVersionOf({ group, version: name }) === apiVersion);
     if (other === undefined) return 'refused';
-    if (other.name === own.name || conversion?.strategy === 'Webhook') return undefined;
+    if (other.name === own.name) return undefined;
     const struct = structTypeOf({ group, version: other.name, kind: names.kind }, schemaOf(other), metadata);
-    const renamed =
-      (to: string) =>
-      (object: KubeObject): KubeObject => ({ ...object, apiVersion: to });
+    const to = (version: string): OtherVersion['convert'] =>
+      convertTo === undefined
+        ? (object) => ({ ...object, apiVersion: apiVersionOf({ group, version }) })
+        : onceFor((object) => convertTo(object, version));
     const lookup: OtherVersion = {
       struct,
-      convert: renamed(apiVersion),
-      restore: renamed(apiVersionOf({ group, version: own.name })),
+      convert: to(other.name),
+      restore: to(own.name),
       keepsUndeclared: true,
     };
     found.set(apiVersion, lookup);
@@ -141,18 +148,37 @@ export function otherVersions(definition: Definition, own: DefinitionVersion, me
   };
 }
 
+/** Calls the function once for each object, as long as the object exists. */
+function onceFor(convert: (object: KubeObject) => Promise<KubeObject>): (object: KubeObject) => Promise<KubeObject> {
+  const converted = new WeakMap<KubeObject, Promise<KubeObject>>();
+  return (object) => {
+    const result = converted.get(object) ?? convert(object);
+    converted.set(object, result);
+    return result;
+  };
+}
+
 function conversionOf(
   { spec }: Definition,
   versions: { readonly stored: VersionSchema; readonly served: VersionSchema },
   { callConversion }: ServingParts,
-): Conversion {
-  const rename = (from: VersionSchema, to: VersionSchema): Conversion => renamingConversion(spec.group, from, to);
+): Conversion & Partial<WebhookConversion> {
   const { webhook, strategy } = spec.conversion ?? { strategy: 'None' };
-  if (strategy !== 'Webhook' || webhook?.clientConfig === undefined) return rename(versions.stored, versions.served);
+  if (strategy !== 'Webhook' || webhook?.clientConfig === undefined)
+    return renamingConversion(spec.group, versions.stored, versions.served);
   const reviewVersions = webhook.conversionReviewVersions ?? ['v1'];
   const { group, names } = spec;
   const options = { group, kind: names.kind, config: webhook.clientConfig, reviewVersions, call: callConversion };
-  return webhookConversion(options, versions, rename);
+  const all = spec.versions.map((version) => ({ name: version.name, schema: schemaOf(version) }));
+  return webhookConversion(options, { ...versions, all });
+}
+
+/** A webhook converts objects when they are read and stored. Other conversions are made on the way to the store. */
+function storageFormOf({ convertAll }: Conversion): StorageForm | undefined {
+  if (convertAll === undefined) return undefined;
+  const through = async (object: KubeObject, to: 'stored' | 'served'): Promise<KubeObject> =>
+    (await convertAll([object], to))[0] ?? object;
+  return { fromStorage: (stored) => through(stored, 'served'), toStorage: (object) => through(object, 'stored') };
 }
 
 /** Refuses creates while the objects of a definition are being deleted. */

@@ -2,19 +2,23 @@
  * Converts between versions of a custom resource by the webhook of its definition. Of the metadata in the response, only labels
  * and annotations are used.
  */
-import { quoteText } from '../../api/meta/quote.ts';
 import { randomUUID } from 'node:crypto';
 import { stringifyJson } from '../../api/codec/json.ts';
-import { cloneJson } from '../../api/meta/json-equality.ts';
+import type { FieldError } from '../../api/meta/field-error.ts';
+import { cloneJson, jsonEqual } from '../../api/meta/json-equality.ts';
 import { goType } from '../../api/meta/go-text.ts';
 import { isJsonObject } from '../../api/meta/json-object.ts';
 import { apiVersionOf, type JsonObject, type JsonValue, type KubeObject } from '../../api/meta/object.ts';
 import { validateLabels } from '../../api/meta/selector.ts';
 import { newStatusError } from '../../api/meta/status-error.ts';
-import { checkReviewKind } from '../admission/webhook/webhook-answer.ts';
+import { validateAnnotations } from '../../api/meta/validation.ts';
 import type { Conversion } from '../registry/strategy.ts';
+import { convertedObjects, readObject } from './conversion-answer.ts';
 import type { WebhookClientConfig } from './definition.ts';
-import type { VersionSchema } from './version-conversion.ts';
+import { dropNulls } from './defaulting.ts';
+import type { JsonSchema } from './json-schema.ts';
+import { prune } from './pruning.ts';
+import { asServed, renamingConversion, type VersionSchema } from './version-conversion.ts';
 
 /** Calls the webhook and returns its response as JSON. Rejects with the reason of a failure. */
 export type CallConversion = (config: WebhookClientConfig, body: string) => Promise<unknown>;
@@ -30,15 +34,34 @@ interface WebhookConversionOptions {
 const GROUP = 'apiextensions.k8s.io';
 const SUPPORTED = ['v1', 'v1beta1'];
 
-/** `base` converts the objects to the schemas of the versions after the webhook has converted them. */
+/** The versions of one served resource. */
+interface ConvertedVersions {
+  readonly stored: VersionSchema;
+  readonly served: VersionSchema;
+  /** All versions of the definition, because objects may have been stored in any of them. */
+  readonly all: readonly VersionSchema[];
+}
+
+export interface WebhookConversion extends Conversion {
+  /** Converts one object to a version of this name, and returns all that the webhook sent. */
+  convertTo(object: KubeObject, version: string): Promise<KubeObject>;
+}
+
+/**
+ * A stored object gets the defaults of the version in which it was stored, and the webhook gets it with them. The response is
+ * pruned by the schema of the version to which it was converted, and gets no defaults, as in kube-apiserver.
+ */
 export function webhookConversion(
   { group, kind, config, reviewVersions, call }: WebhookConversionOptions,
-  versions: { readonly stored: VersionSchema; readonly served: VersionSchema },
-  base: (from: VersionSchema, to: VersionSchema) => Conversion,
-): Conversion {
-  const { stored, served } = versions;
-  const same = base(stored, stored);
-  const shown = base(served, served);
+  { stored, served, all }: ConvertedVersions,
+): WebhookConversion {
+  const readers = new Map(
+    all.map((version) => [apiVersionOf({ group, version: version.name }), renamingConversion(group, version, version)]),
+  );
+  const read = (object: KubeObject): KubeObject => {
+    const reader = readers.get(object.apiVersion ?? '');
+    return reader === undefined ? object : asServed(reader, object);
+  };
   const review = reviewVersions.find((version) => SUPPORTED.includes(version)) ?? 'v1';
 
   async function ask(objects: readonly KubeObject[], version: string): Promise<KubeObject[]> {
@@ -49,63 +72,64 @@ export function webhookConversion(
     const body = {
       kind: 'ConversionReview',
       apiVersion: `${GROUP}/${review}`,
-      request: { uid, desiredAPIVersion, objects },
+      request: { uid, desiredAPIVersion, objects: objects.map(unversioned) },
       // Kubernetes encodes the empty response as well.
       response: { uid: '', convertedObjects: null, result: { metadata: {} } },
     };
-    let answer: unknown;
+    let converted: readonly JsonValue[];
     try {
-      answer = await call(config, stringifyJson(body));
-      checkReviewKind(isJsonObject(answer) ? answer : {}, { group: GROUP, version: review, kind: 'ConversionReview' });
+      converted = convertedObjects(await call(config, stringifyJson(body)), { uid, version: review });
     } catch (error) {
       throw fail(error instanceof Error ? error.message : String(error));
     }
-    const response =
-      isJsonObject(answer) && isJsonObject(answer['response']) ? (answer['response'] as ConversionResponse) : undefined;
-    if (response === undefined) throw fail('no response provided');
-    if (response.uid !== uid)
-      throw fail(`expected response.uid=${quoteText(uid)}, got ${quoteText(response.uid ?? '')}`);
-    const { status = '', message = '' } = response.result ?? {};
-    if (status !== 'Success') {
-      throw fail(message === '' ? `response.result.status was '${status}', not 'Success'` : message);
-    }
-    const converted = response.convertedObjects ?? [];
     if (converted.length !== objects.length) {
       throw newStatusError(500, '', `${webhook} returned ${converted.length} objects, expected ${objects.length}`);
     }
     return objects.map((object, index) =>
-      taken(object, converted[index] ?? {}, { apiVersion: desiredAPIVersion, index, webhook }),
+      taken(object, readObject(converted[index]), { apiVersion: desiredAPIVersion, index, webhook }),
     );
   }
 
+  /** Only the objects that do not have the version already are sent to the webhook. */
+  async function convert(objects: readonly KubeObject[], { name, schema }: VersionSchema): Promise<KubeObject[]> {
+    const wanted = apiVersionOf({ group, version: name });
+    const others = objects.filter(({ apiVersion }) => apiVersion !== wanted);
+    const answered = others.length === 0 ? [] : await ask(others, name);
+    let next = 0;
+    return objects.map((object) => {
+      if (object.apiVersion === wanted) return object;
+      const found = answered[next++] ?? object;
+      return fitted(found, schema);
+    });
+  }
+
   return {
-    ...same,
-    async convertAll(objects, to) {
-      if (to === 'stored') {
-        const asked = stored.name === served.name ? objects : await ask(objects, stored.name);
-        return asked.map((object) => same.fromStored(cloneJson(object)));
-      }
-      // Objects may have been stored in a previous storage version.
-      const wanted = apiVersionOf({ group, version: served.name });
-      const others = objects.filter(({ apiVersion }) => apiVersion !== wanted).map((object) => cloneJson(object));
-      const asked = others.length === 0 ? [] : await ask(others, served.name);
-      let next = 0;
-      return objects.map((object) => {
-        const found = object.apiVersion === wanted ? object : (asked[next++] ?? object);
-        return shown.isServed?.(found) === true ? found : shown.fromStored(cloneJson(found));
-      });
-    },
+    ...renamingConversion(group, stored, stored),
+    convertTo: async (object, version) => (await ask([object], version))[0] ?? object,
+    convertAll: (objects, to) => (to === 'stored' ? convert(objects, stored) : convert(objects.map(read), served)),
   };
+}
+
+/** The revision is no part of what is stored. */
+function unversioned(object: KubeObject): KubeObject {
+  const { resourceVersion: _, ...metadata } = object.metadata;
+  return { ...object, metadata };
+}
+
+/** Modifies nothing that the webhook did not send. */
+function fitted(converted: KubeObject, schema: JsonSchema): KubeObject {
+  const { value } = prune(converted as unknown as JsonObject, schema);
+  dropNulls(value, schema);
+  return value as unknown as KubeObject;
 }
 
 /** Merges the response into the object. The identity of the object does not change. */
 function taken(
   object: KubeObject,
-  converted: JsonObject,
+  next: KubeObject,
   { apiVersion, index, webhook }: { readonly apiVersion: string; readonly index: number; readonly webhook: string },
 ): KubeObject {
   const refuse = (why: string): Error => newStatusError(500, '', `${webhook} returned invalid ${why}`);
-  const next = converted as unknown as KubeObject;
   if (next.apiVersion !== apiVersion) {
     const why = `invalid groupVersion (expected ${apiVersion}, received ${next.apiVersion ?? ''})`;
     throw refuse(`object at index ${index}: ${why}`);
@@ -113,8 +137,8 @@ function taken(
   if (next.kind !== object.kind) {
     throw refuse(`object at index ${index}: invalid kind (expected ${object.kind ?? ''}, received ${next.kind ?? ''})`);
   }
-  const metadata: unknown = next.metadata ?? {};
-  if (!isJsonObject(metadata)) throw refuse('metadata: it is not an object');
+  const given: unknown = next.metadata;
+  const metadata = isJsonObject(given) ? given : {};
   for (const name of ['name', 'namespace', 'uid'] as const) {
     const [before, after] = [object.metadata[name] ?? '', metadata[name] ?? ''];
     if (before !== after) {
@@ -129,21 +153,30 @@ function taken(
   for (const name of ['labels', 'annotations'] as const) {
     const texts = metadata[name] ?? {};
     // Typed clients could not decode the object, nor any list that contains it.
-    if (!isJsonObject(texts)) throw refuse(`metadata: metadata.${name} is not a map`);
+    if (!isJsonObject(texts))
+      throw refuse(`metadata: invalid metadata.${name} of type ${goType(texts)} in converted object`);
     const wrong = Object.entries(texts).find(([, text]) => typeof text !== 'string');
     if (wrong !== undefined) {
       const why = `metadata.${name}[${wrong[0]}] must be a string, but is ${goType(wrong[1] as JsonValue)} in converted object`;
       throw refuse(`metadata: ${why}`);
     }
-    if (Object.keys(texts).length > 0) kept[name] = texts as Record<string, string>;
+    const errors = jsonEqual(texts, object.metadata[name] ?? {}) ? [] : VALIDATE[name](texts as Texts);
+    if (errors.length > 0) throw refuse(`metadata: ${aggregated(errors)}`);
+    if (Object.keys(texts).length > 0) kept[name] = texts as Texts;
   }
-  const [error] = validateLabels(kept.labels, 'metadata.labels');
-  if (error !== undefined) throw refuse(`metadata: ${String(error)}`);
   return { ...next, metadata: kept };
 }
 
-interface ConversionResponse {
-  readonly uid?: string;
-  readonly result?: { readonly status?: string; readonly message?: string };
-  readonly convertedObjects?: readonly JsonObject[];
+type Texts = Record<string, string>;
+
+/** The paths are those of kube-apiserver. */
+const VALIDATE = {
+  labels: (texts: Texts): FieldError[] => validateLabels(texts, 'metadata.labels'),
+  annotations: (texts: Texts): FieldError[] => validateAnnotations(texts, 'metadata.annotation'),
+};
+
+/** Writes errors as Go's aggregate of them does. */
+function aggregated(errors: readonly FieldError[]): string {
+  const texts = [...new Set(errors.map(String))];
+  return texts.length === 1 ? (texts[0] ?? '') : `[${texts.join(', ')}]`;
 }

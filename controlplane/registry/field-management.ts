@@ -28,13 +28,13 @@ export interface ApplyWrite extends ManagedWrite {
   warn(text: string): void;
 }
 
-/** Another served version of the kind. */
+/** Another served version of the kind. If a conversion returns a promise, only the functions that work in turns can use it. */
 export interface OtherVersion {
   readonly struct: StructType;
   /** Converts from the version of the request. `object` is not modified. */
-  convert(object: KubeObject): KubeObject;
+  convert(object: KubeObject): KubeObject | Promise<KubeObject>;
   /** Converts to the version of the request. `object` is not modified. */
-  restore(object: KubeObject): KubeObject;
+  restore(object: KubeObject): KubeObject | Promise<KubeObject>;
   /** Whether the conversion keeps members that the struct does not declare. Then no owned fields can be compared. */
   readonly keepsUndeclared?: boolean;
 }

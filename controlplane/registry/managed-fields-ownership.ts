@@ -64,10 +64,21 @@ function otherView({ apiVersion, others }: Writer, version: string): View | unde
   return view === 'unknown' ? undefined : view;
 }
 
-/** Adapts the owners to a schema in which other objects and lists are owned as a whole than when they wrote. */
-export function adaptToSchema(owners: Owners, type: MergeType, writer: Writer): void {
+/**
+ * Adapts the owners to a schema in which other objects and lists are owned as a whole than when they wrote. The fields of
+ * `live` must be known in the versions of all owners.
+ */
+export function* adaptToSchema(
+  owners: Owners,
+  { type, live }: { readonly type: MergeType; readonly live: JsonObject },
+  writer: Writer,
+): Pausing<void> {
+  const converted = new Set<string>();
   for (const [key, owner] of owners) {
-    const written = owner.apiVersion === writer.apiVersion ? type : otherView(writer, owner.apiVersion)?.type;
+    const view = owner.apiVersion === writer.apiVersion ? undefined : otherView(writer, owner.apiVersion);
+    if (view !== undefined && !converted.has(owner.apiVersion)) yield* view.convert(live);
+    converted.add(owner.apiVersion);
+    const written = owner.apiVersion === writer.apiVersion ? type : view?.type;
     const fields = written === undefined ? owner.fields : withWholes(written, owner.fields);
     if (fields !== owner.fields) owners.set(key, { ...owner, fields });
   }
@@ -84,9 +95,15 @@ function withUnions({ added, removed, modified }: Comparison): Changes {
   return { added, removed, modified, written, touched: isEmptySet(removed) ? written : union(written, removed) };
 }
 
+/** The conversion to the version that an object has. */
+// eslint-disable-next-line require-yield
+function* unchanged(object: JsonObject): Pausing<JsonObject> {
+  return object;
+}
+
 /** Returns the versions of owners. */
 function viewsFor(type: MergeType, writer: Writer): (apiVersion: string) => View {
-  const own: View = { type, convert: (object) => object, restore: (object) => object };
+  const own: View = { type, convert: unchanged, restore: unchanged };
   const found = new Map<string, View>();
   return (apiVersion) => {
     const view = found.get(apiVersion) ?? otherView(writer, apiVersion) ?? own;
@@ -101,15 +118,15 @@ function changesIn(
   old: JsonObject,
   next: JsonObject,
   writer: Writer,
-): { readonly own: Changes; readonly seenBy: (owner: Owner) => Changes } {
+): { readonly own: Changes; readonly seenBy: SeenBy } {
   const { ignored } = writer;
   const own = withUnions(changesOf(type, old, next, ignored));
   const found = new Map([[writer.apiVersion, own]]);
-  const seenBy = (owner: Owner): Changes => {
+  const seenBy: SeenBy = function* (owner) {
     let changes = found.get(owner.apiVersion);
     if (changes === undefined) {
       const other = otherView(writer, owner.apiVersion);
-      changes = other === undefined ? own : withUnions(changesInOther(other, old, next, ignored));
+      changes = other === undefined ? own : withUnions(yield* changesInOther(other, old, next, ignored));
       found.set(owner.apiVersion, changes);
     }
     return changes;
@@ -117,10 +134,13 @@ function changesIn(
   return { own, seenBy };
 }
 
-function changesInOther(other: View, old: JsonObject, next: JsonObject, ignored: FieldSet): Comparison {
-  const before = other.convert(old);
+/** Returns the changes of a write in the version of an owner. */
+type SeenBy = (owner: Owner) => Pausing<Changes>;
+
+function* changesInOther(other: View, old: JsonObject, next: JsonObject, ignored: FieldSet): Pausing<Comparison> {
+  const before = yield* other.convert(old);
   try {
-    return changesOf(other.type, before, other.convert(next), ignored);
+    return changesOf(other.type, before, yield* other.convert(next), ignored);
   } catch (error) {
     if (!(error instanceof UntypedVersionError)) throw error;
     throw new UntypedVersionError(`failed to convert new object: ${error.message}`, { cause: error });
@@ -139,9 +159,9 @@ function changesOf(type: MergeType, old: JsonObject, next: JsonObject, ignored: 
 }
 
 /** Removes the changed fields from every owner except one. Owners without fields are removed. */
-function takeFrom(owners: Owners, seenBy: (owner: Owner) => Changes, except: string | undefined): void {
+function* takeFrom(owners: Owners, seenBy: SeenBy, except: string | undefined): Pausing<void> {
   for (const [key, owner] of owners) {
-    const left = key === except ? owner.fields : difference(owner.fields, seenBy(owner).touched);
+    const left = key === except ? owner.fields : difference(owner.fields, (yield* seenBy(owner)).touched);
     if (isEmptySet(left)) owners.delete(key);
     else if (left !== owner.fields) owners.set(key, { ...owner, fields: left });
   }
@@ -160,7 +180,7 @@ export function* ownUpdate(
   const { own, seenBy } = changesIn(type, old, next, writer);
   const { written, removed } = own;
   yield;
-  takeFrom(owners, seenBy, undefined);
+  yield* takeFrom(owners, seenBy, undefined);
   const owned = difference(written, UNOWNED);
   const changed = !isEmptySet(owned) || !isEmptySet(difference(removed, UNOWNED));
   if (!isEmptySet(owned)) {
@@ -213,10 +233,10 @@ export function* ownApply(
   const conflicts: OwnerConflict[] = [];
   for (const [other, owner] of owners) {
     if (other === key) continue;
-    const fields = intersection(owner.fields, seenBy(owner).written);
+    const fields = intersection(owner.fields, (yield* seenBy(owner)).written);
     if (!isEmptySet(fields)) conflicts.push({ owner, fields });
   }
-  takeFrom(owners, seenBy, key);
+  yield* takeFrom(owners, seenBy, key);
   const own = difference(config, UNOWNED);
   if (isEmptySet(own)) owners.delete(key);
   else owners.set(key, { ...identity, time: before?.time, fields: own });

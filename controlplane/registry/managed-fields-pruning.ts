@@ -16,8 +16,8 @@ import type { Pausing } from './pausing.ts';
 /** A version of the kind. Its functions convert from and to the version of the request. */
 export interface View {
   readonly type: MergeType;
-  convert(object: JsonObject): JsonObject;
-  restore(object: JsonObject): JsonObject;
+  convert(object: JsonObject): Pausing<JsonObject>;
+  restore(object: JsonObject): Pausing<JsonObject>;
 }
 
 /** Returns an empty object for an absent value and for null. */
@@ -34,7 +34,7 @@ export function* prune(
   const view = viewOf(last.apiVersion);
   const { type } = view;
   const lastNamed = withNamedMembers(type, last.fields);
-  const seen = view.convert(merged);
+  const seen = yield* view.convert(merged);
   const owned = new Map<View, FieldSet>([[view, emptySet]]);
   for (const owner of owners.values()) {
     const its = viewOf(owner.apiVersion);
@@ -44,16 +44,16 @@ export function* prune(
   let kept = asObject(removePaths(type, seen, lastNamed));
   let at = view;
   for (const [next, fields] of owned) {
-    if (next !== at) kept = next.convert(at.restore(kept));
+    if (next !== at) kept = yield* next.convert(yield* at.restore(kept));
     at = next;
-    kept = yield* withOwned(next.type, next === view ? seen : next.convert(merged), kept, fields);
+    kept = yield* withOwned(next.type, next === view ? seen : yield* next.convert(merged), kept, fields);
   }
-  if (at !== view) kept = view.convert(at.restore(kept));
+  if (at !== view) kept = yield* view.convert(yield* at.restore(kept));
   yield;
   // Keeps a field that was removed only because it was below a removed one, if the applier did not own it.
   const before = withNamedMembers(type, fieldSetOf(type, seen));
   const keptSet = withNamedMembers(type, fieldSetOf(type, kept));
-  return view.restore(asObject(removePaths(type, seen, intersection(difference(before, keptSet), lastNamed))));
+  return yield* view.restore(asObject(removePaths(type, seen, intersection(difference(before, keptSet), lastNamed))));
 }
 
 /** Adds back what has an owner. */

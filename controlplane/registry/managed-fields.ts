@@ -26,7 +26,7 @@ import {
   type KubeObject,
   type ManagedFieldsEntry,
 } from '../../api/meta/object.ts';
-import { newBadRequest, newStatusError, type StatusError } from '../../api/meta/status-error.ts';
+import { isStatusError, newBadRequest, newStatusError, type StatusError } from '../../api/meta/status-error.ts';
 import { DecodeError } from '../../api/schema/decode.ts';
 import { withoutEmpties } from '../../api/schema/empty-values.ts';
 import type { StructType } from '../../api/schema/schema.ts';
@@ -36,7 +36,7 @@ import { readOwners, sameOwnership, writeOwners, type Owner, type Owners } from 
 import { allowedByLastApplied, withLastApplied } from './managed-fields-last-applied.ts';
 import { adaptToSchema, ownApply, ownUpdate, UntypedVersionError, type Writer } from './managed-fields-ownership.ts';
 import { builtInReader, type ExpectedKind } from './object-decoding.ts';
-import { atOnce, inTurns, type Pausing } from './pausing.ts';
+import { atOnce, inTurns, type Pausing, waitFor } from './pausing.ts';
 import type { ResetFields } from './strategy.ts';
 
 /** The manager of the fields that existed before the first apply. */
@@ -73,17 +73,27 @@ function otherVersions(lookup: VersionLookup): NonNullable<Writer['others']> {
     if (other === 'refused')
       throw new UntypedVersionError(`request to convert CR to an invalid group/version: ${apiVersion}`);
     const type = mergeTypeOf(other.struct);
-    const convert = (object: JsonObject): JsonObject => {
+    const convert = function* (object: JsonObject): Pausing<JsonObject> {
       if (object['kind'] === undefined) return object;
-      const converted = other.convert(object as unknown as KubeObject) as unknown as JsonObject;
+      const converted = yield* outcomeOf(other.convert(object as unknown as KubeObject));
       const [error] = other.keepsUndeclared === true ? typeErrors(type, converted) : [];
       if (error !== undefined) throw new UntypedVersionError(error);
       return converted;
     };
-    const restore = (object: JsonObject): JsonObject =>
-      other.restore(object as unknown as KubeObject) as unknown as JsonObject;
+    const restore = (object: JsonObject): Pausing<JsonObject> =>
+      outcomeOf(other.restore(object as unknown as KubeObject));
     return { type, convert, restore };
   };
+}
+
+/** Waits for a conversion. A failure of a webhook concerns the ownership of fields only, so it is an error of its own. */
+function* outcomeOf(converted: KubeObject | Promise<KubeObject>): Pausing<JsonObject> {
+  if (!(converted instanceof Promise)) return converted as unknown as JsonObject;
+  try {
+    return (yield* waitFor(converted)) as unknown as JsonObject;
+  } catch (error) {
+    throw isStatusError(error) ? new UntypedVersionError(error.message, { cause: error }) : error;
+  }
 }
 
 const ignoredSets = new WeakMap<ResetFields, FieldSet>();
@@ -138,12 +148,13 @@ function* updateManaged(
   if (owners.size === 0 && live?.metadata.uid !== undefined) return withManagedFields(object, undefined);
   try {
     dropForeign(owners, writer);
-    if (writer.mayChangeSchema) adaptToSchema(owners, type, writer);
+    const before = withoutManagedFields(live ?? NOTHING);
+    if (writer.mayChangeSchema) yield* adaptToSchema(owners, { type, live: before }, writer);
     if (live !== undefined && writer.subresource === 'scale' && isUnowned(type, live, object, owners))
       return withManagedFields(object, writeOwners(owners));
     const next = withoutEmpties(struct, withoutManagedFields(object));
     yield;
-    yield* ownUpdate(type, { old: withoutManagedFields(live ?? NOTHING), next }, owners, writer);
+    yield* ownUpdate(type, { old: before, next }, owners, writer);
   } catch (error) {
     if (!(error instanceof PathElementError || error instanceof UntypedVersionError)) throw error;
     return withManagedFields(object, undefined);
@@ -202,18 +213,15 @@ function* applyManaged(request: ApplyRequest): Pausing<KubeObject> {
   yield;
   const owners = readOwners(live?.metadata.managedFields);
   if (owners === undefined) throw failure('failed to decode managed fields');
-  asFailure(() => {
-    dropForeign(owners, writer);
-    if (writer.mayChangeSchema) adaptToSchema(owners, type, writer);
-  });
-  yield;
   const current = withoutManagedFields(live ?? emptyOf(expected));
+  yield* asFailure(adaptedOwners(owners, { type, live: current }, writer));
+  yield;
   if (owners.size === 0 && live !== undefined) {
     refuseUntyped(request, current);
     const first = { old: withoutManagedFields(NOTHING), next: current };
     yield* ownUpdate(type, first, owners, { ...writer, manager: BEFORE_FIRST_APPLY });
   }
-  const { object, conflicts } = yield* appliedBy(type, { live: current, applied: config }, owners, writer);
+  const { object, conflicts } = yield* asFailure(ownApply(type, { live: current, applied: config }, owners, writer));
   yield;
   const forced = request.patch.force || conflicts.length === 0;
   const left = forced ? [] : writer.manager === 'kubectl' ? allowedByLastApplied(type, live, conflicts) : conflicts;
@@ -245,17 +253,14 @@ function refuseUntyped({ type, expected }: ApplyRequest, current: JsonObject): v
   );
 }
 
-function* appliedBy(...args: Parameters<typeof ownApply>): ReturnType<typeof ownApply> {
-  try {
-    return yield* ownApply(...args);
-  } catch (error) {
-    throw error instanceof UntypedVersionError ? failure(error.message) : error;
-  }
+function* adaptedOwners(owners: Owners, seen: Parameters<typeof adaptToSchema>[1], writer: Writer): Pausing<void> {
+  dropForeign(owners, writer);
+  if (writer.mayChangeSchema) yield* adaptToSchema(owners, seen, writer);
 }
 
-function asFailure(work: () => void): void {
+function* asFailure<Result>(work: Pausing<Result>): Pausing<Result> {
   try {
-    work();
+    return yield* work;
   } catch (error) {
     throw error instanceof UntypedVersionError ? failure(error.message) : error;
   }

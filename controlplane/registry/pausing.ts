@@ -5,28 +5,41 @@
 import { setImmediate } from 'node:timers/promises';
 import { inOneSlice } from '../../api/machinery/time-slice.ts';
 
-/** A generator that returns its result and may yield in between. */
-export type Pausing<Result> = Generator<undefined, Result>;
+/** A generator that returns its result. In between, it may yield for a pause, or yield a promise for which it waits. */
+export type Pausing<Result> = Generator<Promise<void> | undefined, Result>;
 
-/** Runs the work without pauses. */
-export const atOnce = <Result>(work: Pausing<Result>): Result => inOneSlice(work);
+/** Runs the work without pauses. The work must not wait for a promise. */
+export const atOnce = <Result>(work: Pausing<Result>): Result => inOneSlice(work as Generator<void, Result, undefined>);
+
+/** Waits for a promise inside of work that only `inTurns` runs. A rejection is thrown into the work. */
+export function* waitFor<Result>(promise: Promise<Result>): Pausing<Result> {
+  let settled: PromiseSettledResult<Result> | undefined;
+  yield Promise.allSettled([promise]).then(([result]) => {
+    settled = result;
+  });
+  const result = settled as PromiseSettledResult<Result> | undefined;
+  if (result === undefined) throw new Error('work that waits for a promise cannot run at once');
+  if (result.status === 'rejected') throw result.reason;
+  return result.value;
+}
 
 /** Yields to the event loop at each pause. */
 export function inTurns<Result>(work: Pausing<Result>): Result | Promise<Result> {
-  const { done, value } = work.next();
-  return done === true ? value : rest(work);
+  const step = work.next();
+  return step.done === true ? step.value : rest(work, step.value);
 }
 
 /** Yields at each pause if the work is large, and otherwise runs it at once. */
 export const inTurnsIf = <Result>(isLarge: boolean | undefined, work: Pausing<Result>): Result | Promise<Result> =>
   isLarge === true ? inTurns(work) : atOnce(work);
 
-async function rest<Result>(work: Pausing<Result>): Promise<Result> {
+async function rest<Result>(work: Pausing<Result>, first: Promise<void> | undefined): Promise<Result> {
   // The first `setImmediate` may still run in the turn of the input that started the work.
   await setImmediate();
-  for (;;) {
-    await setImmediate();
-    const { done, value } = work.next();
-    if (done === true) return value;
+  for (let pause = first; ;) {
+    await (pause ?? setImmediate());
+    const step = work.next();
+    if (step.done === true) return step.value;
+    pause = step.value;
   }
 }

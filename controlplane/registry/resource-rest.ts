@@ -192,7 +192,7 @@ async function create(request: WriteRequest, body: Body): Promise<Entry> {
   wipeSystemFields(object);
   dropRepeatedOwners(object, context, false);
   if (context.isLarge === true) await nextTurn();
-  const manage = context.isLarge === true ? 'updateInTurns' : 'update';
+  const manage = manageBy(path, 'update', context.isLarge === true);
   const managed = await version.fieldManagement[manage](undefined, object, managedWrite(request));
   if (context.isLarge === true) await nextTurn();
   const target = {
@@ -202,7 +202,7 @@ async function create(request: WriteRequest, body: Body): Promise<Entry> {
     options,
     optionsObject: writeOptionsObject('CreateOptions', options),
   };
-  return await codec.later(await createEntry(version.store, context, target, await codec.toStored(managed)));
+  return await codec.later(await createEntry(version.store, context, target, codec.toWritten(managed)));
 }
 
 /** The endpoints whose PUT creates a missing object, if the strategy allows it. */
@@ -231,9 +231,9 @@ async function update(request: WriteRequest, body: Body): Promise<Written> {
       const object = first ?? (await decode());
       first = undefined;
       if (context.isLarge === true) await nextTurn();
-      const live = current === undefined ? undefined : await codec.live(current);
-      const manage = isLarge ? 'updateInTurns' : 'update';
-      return await codec.toStored(await version.fieldManagement[manage](live, object, managedWrite(request)));
+      const live = current === undefined ? undefined : codec.live(current);
+      const manage = manageBy(path, 'update', isLarge);
+      return codec.toWritten(await version.fieldManagement[manage](live, object, managedWrite(request)));
     },
     ...(uid === undefined || uid === '' ? {} : { uid }),
   };
@@ -249,10 +249,10 @@ async function applyPatch(request: WriteRequest, patch: Patch): Promise<Written>
     creates: apply && path.endpoint.subresource === '',
     authorizeCreate: () => authorizeCreate(request),
     async compute(current, { isLarge }) {
-      const live = current === undefined ? undefined : await codec.live(current);
+      const live = current === undefined ? undefined : codec.live(current);
       let object: KubeObject;
       if (patch.type === 'apply') {
-        object = await fieldManagement[isLarge ? 'applyInTurns' : 'apply'](live, patch, {
+        object = await fieldManagement[manageBy(path, 'apply', isLarge)](live, patch, {
           ...managedWrite(request),
           target: { namespace, name },
           validation: options.fieldValidation,
@@ -267,9 +267,9 @@ async function applyPatch(request: WriteRequest, patch: Patch): Promise<Written>
       matchNamespace(object, version.info, namespace);
       dropRepeatedOwners(object, context, false);
       if (isLarge) await nextTurn();
-      const manage = isLarge ? 'updateInTurns' : 'update';
+      const manage = manageBy(path, 'update', isLarge);
       if (!apply) object = await fieldManagement[manage](live, object, managedWrite(request));
-      return await codec.toStored(object);
+      return codec.toWritten(object);
     },
   };
   return await writeChange(request, writeOptionsObject('PatchOptions', options), change);
@@ -292,6 +292,15 @@ async function authorizeCreate({ path, context, namespace, name }: WriteRequest)
   const who = quoteText(context.user.name);
   const what = `cannot create resource ${quoteText(info.resource)} in API group ${quoteText(info.group)} ${where}`;
   throw newForbidden(subjectOf({ info }), name, `User ${who} ${what}`);
+}
+
+/** Large objects are managed in turns, and so are those whose versions a webhook converts. */
+export function manageBy<Verb extends 'update' | 'apply'>(
+  { version }: { readonly version: ReadVersion },
+  verb: Verb,
+  isLarge: boolean,
+): Verb | `${Verb}InTurns` {
+  return isLarge || version.conversion?.convertAll !== undefined ? `${verb}InTurns` : verb;
 }
 
 function managedWrite({ path, context }: WriteRequest): ManagedWrite {

@@ -9,8 +9,8 @@ import type { Schema, SubresourceInfo } from '../../api/schema/schema.ts';
 import { builtInReader, type ExpectedKind } from './object-decoding.ts';
 import { patchObject } from './object-patching.ts';
 import { atOnce } from './pausing.ts';
-import { writeOptionsObject } from './resource-rest.ts';
-import type { ServedVersion } from './version-codec.ts';
+import { manageBy, writeOptionsObject } from './resource-rest.ts';
+import { type ServedVersion, VersionCodec } from './version-codec.ts';
 import type { Body, Entry, Patch, RequestContext, Rest, WriteOptions } from '../model/rest.ts';
 import { workloadScale, type Scale, type ScaleView } from './scale-view.ts';
 import { getEntry } from './store-read.ts';
@@ -82,7 +82,8 @@ class ScaleWrites {
       const live = cloneJson(object);
       this.#shape.setReplicas(object, scale.spec?.replicas ?? 0);
       setVersion(object, scale.metadata.resourceVersion);
-      return this.#version.fieldManagement.update(live, object, this.#managedWrite(context));
+      const manage = manageBy({ version: this.#version }, 'update', false);
+      return this.#version.fieldManagement[manage](live, object, this.#managedWrite(context));
     };
   }
 
@@ -104,8 +105,8 @@ class ScaleWrites {
     this.#check(scale);
     const applied: KubeObject = { apiVersion: this.#apiVersion, kind: info.kind, metadata: { name: target.name } };
     if (scale.spec?.replicas !== undefined) this.#shape.setReplicas(applied, scale.spec.replicas);
-    return (current) => {
-      const object = fieldManagement.apply(
+    return async (current) => {
+      const object = await fieldManagement[manageBy({ version: this.#version }, 'apply', false)](
         current,
         { ...patch, body: applied, duplicates: [] },
         {
@@ -160,15 +161,20 @@ export function createScaleRest(
   shape: ScaleView = workloadScale,
 ): Rest {
   const { store, decoder } = version;
+  const codec = new VersionCodec(version);
   const writes = new ScaleWrites(version, subresource, schema, shape);
   const views = new WeakMap<Entry, Entry>();
-  const view = (entry: Entry): Entry => {
+  const shownAs = (entry: Entry): Entry => {
     let shown = views.get(entry);
     if (shown === undefined) {
       shown = unstoredEntry(shape.scaleOf(entry.object));
       views.set(entry, shown);
     }
     return shown;
+  };
+  const view = (stored: Entry): Entry | Promise<Entry> => {
+    const served = codec.later(stored);
+    return served instanceof Promise ? served.then(shownAs) : shownAs(served);
   };
 
   return {
@@ -187,7 +193,7 @@ export function createScaleRest(
         compute: writes.rescale(context, () => scale),
         ...(uid === '' ? {} : { uid }),
       });
-      return { entry: view(entry), created: false };
+      return { entry: await view(entry), created: false };
     },
     async patch(context, namespace, name, patch, options) {
       const target = { namespace, name };
@@ -199,7 +205,7 @@ export function createScaleRest(
               return atOnce(decoder.decodePatched(context, patched, writes.expected, options.fieldValidation)) as Scale;
             });
       const entry = await writes.write(context, { ...target, options }, 'PatchOptions', { compute });
-      return { entry: view(entry), created: false };
+      return { entry: await view(entry), created: false };
     },
   };
 }

@@ -81,8 +81,6 @@ async function createAdmitted(write: Write, object: KubeObject): Promise<Entry> 
     const validated = strategy.validateCreate?.(object, { ...forStrategy, metadataErrors: ofMetadata }) ?? [];
     const errors = [...ofMetadata, ...(validated instanceof Promise ? await validated : validated)];
     if (errors.length > 0) throw newInvalid(kindSubjectOf(info), metadata.name ?? '', errors);
-    const servedErrors = (await strategy.validateServed?.(object, undefined)) ?? [];
-    if (servedErrors.length > 0) throw newInvalid(kindSubjectOf(info), metadata.name ?? '', servedErrors);
     if (context.isLarge === true) await nextTurn();
     for (const text of strategy.warningsOnCreate?.(object, forStrategy) ?? []) context.warn(text);
     if (context.isLarge === true) await nextTurn();
@@ -128,7 +126,8 @@ function metadataErrors(store: Store, object: KubeObject, group: string): FieldE
   });
 }
 
-async function putNew(store: Store, target: WriteTarget, object: KubeObject): Promise<Entry> {
+async function putNew(store: Store, target: WriteTarget, written: KubeObject): Promise<Entry> {
+  const object = await storageFormOf(store, written);
   const name = object.metadata.name ?? '';
   const key = store.cache.keyOf(target.namespace, name);
   if (target.options.dryRun) {
@@ -139,6 +138,13 @@ async function putNew(store: Store, target: WriteTarget, object: KubeObject): Pr
     store.storage.create(key, encodeBounded(object), { ...lifeOf(store, object), transactionWrites }),
   );
   return store.cache.entryOf(stored);
+}
+
+/** The stored form has no resourceVersion of its own: that is the revision of its key. */
+async function storageFormOf({ storageForm }: Store, object: KubeObject): Promise<KubeObject> {
+  if (storageForm === undefined) return object;
+  const { resourceVersion: _, ...metadata } = object.metadata;
+  return await storageForm.toStorage({ ...object, metadata });
 }
 
 function lifeOf(store: Store, object: KubeObject): StorageWriteOptions {
@@ -218,7 +224,7 @@ async function changeOnce(
 ): Promise<Entry> {
   const { store, context, target } = write;
   const isLarge = context.isLarge === true || current.bytes.length > LARGE_BYTES;
-  const old = current.object;
+  const old = (await store.storageForm?.fromStorage(current.object)) ?? current.object;
   if (change.uid !== undefined && change.uid !== old.metadata.uid) {
     throw uidConflict(store, target, change.uid, old.metadata.uid ?? '');
   }
@@ -231,8 +237,6 @@ async function changeOnce(
   try {
     if (isLarge) await nextTurn();
     await prepareChange(write, object, old, forStrategy);
-    const servedErrors = (await target.endpoint.strategy.validateServed?.(object, old)) ?? [];
-    if (servedErrors.length > 0) throw newInvalid(kindSubjectOf(store.info), target.name, servedErrors);
     if (isLarge) await nextTurn();
     const entry = await writeAdmitted(write, { object, old }, () => putChanged(write, object, current));
     settle(reservation, target);
@@ -305,13 +309,14 @@ function keepIdentity(object: KubeObject, old: KubeObject): void {
 
 async function putChanged(
   { store, target }: Write,
-  object: KubeObject,
+  written: KubeObject,
   current: Entry & { readonly revision: number },
 ): Promise<Entry> {
   const old = current.object;
-  if (deletedByUpdate(store, object, old)) {
-    return await finishDeletion(store, { ...target, object, revision: current.revision });
+  if (deletedByUpdate(store, written, old)) {
+    return await finishDeletion(store, { ...target, object: written, revision: current.revision });
   }
+  const object = await storageFormOf(store, written);
   object.metadata.resourceVersion = String(current.revision);
   if (jsonEqual(object, old)) return current;
   if (target.options.dryRun) return unstoredEntry(object);

@@ -39,6 +39,14 @@ export interface StoredResource {
 /** The dependencies of reads and writes. */
 export interface Store extends StoredResource {
   readonly admission: AdmissionChain;
+  /** If present, writes see objects in the version of the request. If absent, they see the stored version. */
+  readonly storageForm?: StorageForm | undefined;
+}
+
+/** Converts objects by requests to another server, right after they are read and right before they are stored. */
+export interface StorageForm {
+  fromStorage(stored: KubeObject): Promise<KubeObject>;
+  toStorage(object: KubeObject): Promise<KubeObject>;
 }
 
 /** The path through which an object is written. */

@@ -2,7 +2,8 @@
  * Defines the strategy of a kind. The generic store (`store-write.ts`) calls its functions in a fixed order, and implements
  * everything that all kinds share (names, UID, resourceVersion, finalizers, admission, managed fields).
  *
- * Functions get objects in the stored version, already decoded and defaulted by the schema table. Functions whose name says so
+ * Functions get objects in the stored version, already decoded and defaulted by the schema table. Those of a custom resource
+ * that a webhook converts are in the version of the request. Functions whose name says so
  * may modify `object`. `old` is shared with the cache and is never modified. Validation returns all errors and never throws.
  * The comment of a member describes the default for kinds that omit it.
  */
@@ -117,11 +118,6 @@ export interface UpdateStrategy<Object extends KubeObject = KubeObject> {
   readonly uncheckedGroup?: string;
   /** The metadata has already been validated. Returns a promise if it yields to the event loop. */
   validateUpdate?(object: Object, old: Object, context: StrategyContext): FieldError[] | Promise<FieldError[]>;
-  /**
-   * Validates in the version of the request, after all other validation, on creates (`old` is undefined) and updates. May call
-   * a webhook.
-   */
-  validateServed?(object: Object, old: Object | undefined): Promise<FieldError[]>;
   warningsOnUpdate?(object: Object, old: Object, context: StrategyContext): string[];
   readonly resetFields?: ResetFields;
 }
@@ -203,7 +199,7 @@ export interface Conversion {
    * What was asked for is judged by it.
    */
   asWritten?(stored: KubeObject): KubeObject | undefined;
-  /** Converts many objects by a request to another server (a webhook). It replaces `toStored` and `fromStored`. */
+  /** Converts many objects by a request to another server (a webhook). It replaces the functions above. */
   convertAll?(objects: readonly KubeObject[], to: 'stored' | 'served'): Promise<readonly KubeObject[]>;
   /** Sets defaults of the served version that the schema does not have. Those of the strategy apply after `toStored`. */
   readonly applyDefaults?: (object: KubeObject) => void;

@@ -165,20 +165,20 @@ export class VersionCodec {
     return served;
   }
 
-  async toStored(object: KubeObject): Promise<KubeObject> {
+  /** Returns the object in the version in which the store writes it. */
+  toWritten(object: KubeObject): KubeObject {
     const { conversion, store } = this.#version;
-    if (conversion === undefined) return object;
-    if (conversion.convertAll !== undefined) return (await conversion.convertAll([object], 'stored'))[0] ?? object;
+    if (conversion === undefined || conversion.convertAll !== undefined) return object;
     const stored = conversion.toStored(object);
     store.strategy.applyDefaults?.(stored);
     return stored;
   }
 
-  /** Returns the current object in the served version. It is shared and must not be modified. */
-  async live(stored: KubeObject): Promise<KubeObject> {
+  /** Returns the current object of a write in the served version. It is shared and must not be modified. */
+  live(current: KubeObject): KubeObject {
     const { conversion } = this.#version;
-    if (conversion?.convertAll !== undefined) return (await conversion.convertAll([stored], 'served'))[0] ?? stored;
-    if (conversion === undefined || conversion.isServed?.(stored) === true) return stored;
-    return conversion.fromStored(cloneJson(stored));
+    if (conversion === undefined || conversion.convertAll !== undefined) return current;
+    if (conversion.isServed?.(current) === true) return current;
+    return conversion.fromStored(cloneJson(current));
   }
 }

@@ -1,7 +1,7 @@
 /** Calls of other servers: aggregated API servers, and webhooks that convert custom resources. */
 import { clientMetrics } from '../../api/component/client-metrics.ts';
 import { apiServices, customResourceDefinitions, endpointSlices, services } from '../../api/machinery/resources.ts';
-import { endpointOf } from '../admission/webhook/endpoint.ts';
+import { endpointOf, failedCall } from '../admission/webhook/endpoint.ts';
 import { answerFault, decodedReview } from '../admission/webhook/webhook-answer.ts';
 import { aggregationMetrics } from '../aggregation/aggregation-metrics.ts';
 import { Aggregator } from '../aggregation/aggregator.ts';
@@ -24,9 +24,14 @@ export function conversionCalls({ sources, dialer, metrics, clock }: Parts): Cal
     measured: { observer: clientMetrics(metrics), clock },
   });
   return async (config, body) => {
-    const endpoint = await endpointOf(config, CONVERSION_TIMEOUT_SECONDS, found);
     const signal = AbortSignal.timeout(CONVERSION_TIMEOUT_SECONDS * 1000);
-    const answer = await client.call(endpoint, { method: 'POST', body, signal });
+    let answer;
+    try {
+      const endpoint = await endpointOf(config, CONVERSION_TIMEOUT_SECONDS, found);
+      answer = await client.call(endpoint, { method: 'POST', body, signal });
+    } catch (error) {
+      throw new Error(failedCall(config, CONVERSION_TIMEOUT_SECONDS, error, signal.aborted), { cause: error });
+    }
     const fault = answerFault(answer);
     if (fault !== undefined) throw new Error(fault);
     return decodedReview(answer.body);

@@ -8,15 +8,13 @@ import type { ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { after, before, describe, test } from 'node:test';
 import type { JsonObject } from '../../api/meta/object.ts';
-import { certificatePem, createCertificate } from '../../api/pki/certificate.ts';
-import { generateKey, privateKeyPem } from '../../api/pki/signing.ts';
 import type { Answer } from '../hostile/send.ts';
 import { until } from '../until.ts';
 import { TestedPlane } from './tested-plane.ts';
+import { webhookCertificate } from './webhook-certificate.ts';
 
 const THINGS = '/apis/hooks.example.com/v1/namespaces/default/things';
 const OTHERS = '/apis/versions.example.com/v2/others';
-const DAY = 86_400_000;
 
 let tested: TestedPlane;
 let server: Server;
@@ -102,22 +100,8 @@ async function created(): Promise<readonly [number, string, JsonObject]> {
 }
 
 before(async () => {
-  const keys = await generateKey('ecdsa');
-  const certificate = createCertificate(
-    {
-      subject: { commonName: 'webhook' },
-      publicKey: keys.publicKey,
-      notBeforeMs: Date.now() - DAY,
-      notAfterMs: Date.now() + DAY,
-      keyUsages: ['cert sign', 'digital signature'],
-      extendedKeyUsages: ['server auth'],
-      basicConstraints: { isCa: true },
-      names: { ip: ['127.0.0.1'] },
-    },
-    { privateKey: keys.privateKey },
-  );
-  const ca = certificatePem(certificate);
-  server = createServer({ cert: ca, key: privateKeyPem(keys.privateKey) }, (message, response) => {
+  const { cert: ca, key } = await webhookCertificate();
+  server = createServer({ cert: ca, key }, (message, response) => {
     const chunks: Buffer[] = [];
     message.on('data', (chunk: Buffer) => chunks.push(chunk));
     message.on('end', () => {

@@ -6,7 +6,7 @@ import { quoteText } from '../../../api/meta/quote.ts';
 import { newBadRequest, newForbidden, newInternalError, type StatusError } from '../../../api/meta/status-error.ts';
 import { withTimeout, type WebhookClient } from '../../authentication/webhook-client.ts';
 import type { AdmissionAttributes } from '../admission.ts';
-import { endpointOf, shownUrl, type EndpointOptions } from './endpoint.ts';
+import { endpointOf, failedCall, type EndpointOptions } from './endpoint.ts';
 import type { RegisteredWebhook, Webhook } from './matching.ts';
 import { answerFault } from './webhook-answer.ts';
 import { deniedError, readAnswer, REVIEW_VERSIONS, reviewOf, type ReviewResult, type ReviewView } from './review.ts';
@@ -159,14 +159,8 @@ export class Dispatcher {
       const endpoint = await endpointOf(webhook.clientConfig, seconds, this.#options);
       answer = await this.#options.client.call(endpoint, { method: 'POST', body: review.body, signal: deadline });
     } catch (error) {
-      const why =
-        deadline.aborted && !signal.aborted
-          ? 'context deadline exceeded'
-          : error instanceof Error
-            ? error.message
-            : String(error);
-      const url = quoteText(shownUrl(webhook.clientConfig, seconds));
-      throw new CallFailure(`failed to call webhook: Post ${url}: ${why}`, 503, { cause: error });
+      const why = failedCall(webhook.clientConfig, seconds, error, deadline.aborted && !signal.aborted);
+      throw new CallFailure(`failed to call webhook: ${why}`, 503, { cause: error });
     }
     const fault = answerFault(answer);
     if (fault !== undefined)

@@ -26,8 +26,14 @@ class EndpointError extends Error {
   override readonly name = 'EndpointError';
 }
 
+/** Returns why a call had no response, in the words of Go's HTTP client. */
+export function failedCall(config: ClientConfig, timeoutSeconds: number, error: unknown, isLate: boolean): string {
+  const reason = error instanceof Error ? error.message : String(error);
+  return `Post ${quoteText(shownUrl(config, timeoutSeconds))}: ${isLate ? 'context deadline exceeded' : reason}`;
+}
+
 /** The URL as in error messages: with the port of a service, and without the default port of its scheme. */
-export function shownUrl({ url, service }: ClientConfig, timeoutSeconds: number): string {
+function shownUrl({ url, service }: ClientConfig, timeoutSeconds: number): string {
   const query = `timeout=${timeoutSeconds}s`;
   if (url !== undefined && url !== null && url !== '') {
     const { protocol, hostname, port, pathname } = new URL(url);

@@ -31,11 +31,23 @@ function statusMessage(body: Buffer): string | undefined {
   }
 }
 
+/** The messages of client-go for a response that is no Status. */
+const STATUS_TEXTS: ReadonlyMap<number, string> = new Map([
+  [400, 'the server rejected our request for an unknown reason'],
+  [401, 'the server has asked for the client to provide credentials'],
+  [403, 'forbidden'],
+  [404, 'the server could not find the requested resource'],
+  [405, 'the server does not allow this method on the requested resource'],
+  [409, 'the server reported a conflict'],
+  [422, 'the server rejected our request due to an error in our request'],
+  [429, 'the server has received too many requests and has asked us to try again later'],
+  [503, 'the server is currently unable to handle the request'],
+  [504, 'the server was unable to return a response in the time allotted, but may still be processing the request'],
+]);
+
 function statusText(status: number, bytes: Buffer): string {
-  if (status === 400) return 'the server rejected our request for an unknown reason';
-  if (status === 404) return 'the server could not find the requested resource';
-  if (status === 401) return 'the server has asked for the client to provide credentials';
-  if (status === 403) return 'forbidden';
+  const known = STATUS_TEXTS.get(status);
+  if (known !== undefined) return known;
   const body = bytes.toString('utf8').trim();
   if (status >= 500)
     return `an error on the server (${quoteText(body === '' ? 'unknown' : body)}) has prevented the request from succeeding`;

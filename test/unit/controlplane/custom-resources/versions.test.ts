@@ -79,17 +79,29 @@ describe('versions without a webhook', () => {
 });
 
 describe('versions with a webhook', () => {
-  const versions = { stored: version('v1', 'a'), served: version('v2', 'b') };
-  const rename = (from: VersionSchema, to: VersionSchema) => renamingConversion('g.io', from, to);
+  const [stored, served] = [version('v1', 'a'), version('v2', 'b')];
   const object: KubeObject = { apiVersion: 'g.io/v1', kind: 'T', metadata: { name: 'x', uid: 'u' }, spec: { a: '1' } };
   const conversionWith = (call: CallConversion) =>
-    webhookConversion({ group: 'g.io', kind: 'T', config: {}, reviewVersions: ['v1'], call }, versions, rename);
+    webhookConversion(
+      { group: 'g.io', kind: 'T', config: {}, reviewVersions: ['v1'], call },
+      { stored, served, all: [stored, served] },
+    );
   const answering =
     (change: (object: KubeObject) => object, result: object = { status: 'Success' }): CallConversion =>
     (_config, body) => {
-      const { request } = JSON.parse(body) as { request: { uid: string; objects: KubeObject[] } };
-      return Promise.resolve({ response: { uid: request.uid, result, convertedObjects: request.objects.map(change) } });
+      const { apiVersion, kind, request } = JSON.parse(body) as ConversionReview;
+      return Promise.resolve({
+        apiVersion,
+        kind,
+        response: { uid: request.uid, result, convertedObjects: request.objects.map(change) },
+      });
     };
+
+  interface ConversionReview {
+    readonly apiVersion: string;
+    readonly kind: string;
+    readonly request: { readonly uid: string; readonly objects: KubeObject[] };
+  }
 
   test('take labels of metadata from the answer, and nothing else', async () => {
     const call = answering((one) => ({
@@ -112,9 +124,9 @@ describe('versions with a webhook', () => {
       sent = body;
       return answering((one) => ({ ...one, apiVersion: 'g.io/v2' }))(config, body);
     };
-    const large = { ...object, spec: { n: 9_007_199_254_740_993n } };
+    const large = { ...object, spec: { a: 9_007_199_254_740_993n } };
     await conversionWith(call).convertAll?.([large], 'served');
-    assert.match(sent, /"n":9007199254740993[},]/);
+    assert.match(sent, /"a":9007199254740993[},]/);
   });
   test('refuse an answer that is another object', async () => {
     const call = answering((one) => ({ ...one, apiVersion: 'g.io/v2', metadata: { name: 'y', uid: 'u' } }));
@@ -140,7 +152,8 @@ describe('versions with a webhook', () => {
     });
   }
   test('refuse an answer whose response is null', async () => {
-    const call: CallConversion = () => Promise.resolve({ response: null });
+    const call: CallConversion = (_config, body) =>
+      Promise.resolve({ ...(JSON.parse(body) as ConversionReview), response: null });
     await assert.rejects(
       async () => await conversionWith(call).convertAll?.([object], 'served'),
       /no response provided/,
