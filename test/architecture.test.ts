@@ -647,8 +647,17 @@ interface Finding {
   readonly message: string;
 }
 
+/** Files with functions that have more than five parameters, and why they may. */
+const MANY_PARAMETERS: ReadonlyMap<string, string> = new Map([
+  ['api/machinery/http-client.ts', '`patch` of the client has the order of parameters that the patch of client-go has'],
+  ['controlplane/server/direct-client.ts', 'the same'],
+  ['controlplane/audit/audited-client.ts', 'the same'],
+  ['agent/pods/checkpoints/last-known-client.ts', 'the same'],
+  ['api/cel/lexer.ts', 'a replacing function gets each group of the pattern as a parameter'],
+]);
+
 /** `test/size-limits.json` has the numbers. */
-test('no file is over 400 lines and no function over 70', () => {
+test('no file is over 400 lines, and no function over 70 or with more than five parameters', () => {
   const folders = [...new Set(sources.map(({ path }) => folderOf(path)))];
   const { stdout, stderr } = spawnSync(
     process.execPath,
@@ -658,8 +667,13 @@ test('no file is over 400 lines and no function over 70', () => {
   assert.ok(stdout.startsWith('{'), stderr);
   const report: { readonly diagnostics: readonly Finding[]; readonly number_of_files: number } = JSON.parse(stdout);
   assert.equal(report.number_of_files, sources.length);
-  const long = report.diagnostics.map(({ filename, code, message }) =>
-    code === 'eslint(max-lines)' ? filename : `${filename}: ${/`([^`]+)`/.exec(message)?.[1] ?? 'anonymous'}`,
-  );
+  const crowded = report.diagnostics.filter(({ code }) => code === 'eslint(max-params)');
+  const long = report.diagnostics
+    .filter((finding) => !crowded.includes(finding))
+    .map(({ filename, code, message }) =>
+      code === 'eslint(max-lines)' ? filename : `${filename}: ${/`([^`]+)`/.exec(message)?.[1] ?? 'anonymous'}`,
+    );
   assert.deepEqual(long, []);
+  const files = new Set(crowded.map(({ filename }) => filename));
+  assert.deepEqual([...files].toSorted(), [...MANY_PARAMETERS.keys()].toSorted());
 });
