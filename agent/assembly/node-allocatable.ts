@@ -19,7 +19,7 @@ export interface EnforcedAllocatable extends Part {
   run(signal: AbortSignal): Promise<void>;
 }
 
-/** Creates no cgroup yet. A failure to write one is reported as an event of the node and retried. */
+/** Creates no cgroup yet. The first time that the limits of all pods are set, it records an event of the node. */
 export function enforceAllocatable(
   { flags, clock, logger }: Base,
   manager: CgroupManager,
@@ -35,14 +35,7 @@ export function enforceAllocatable(
   const isEnforced = (name: string): boolean => flags.enforceNodeAllocatable.includes(name);
   let isReported = false;
   const enforcePods = async (): Promise<void> => {
-    const amounts = limits();
-    try {
-      await cgroups.enforcePods(amounts);
-    } catch (error) {
-      const message = `Failed to update Node Allocatable Limits ${JSON.stringify(cgroups.podsCgroup)}: ${(error as Error).message}`;
-      aboutNode('FailedNodeAllocatableEnforcement', message, 'Warning');
-      throw error;
-    }
+    await cgroups.enforcePods(limits());
     if (!isReported) aboutNode('NodeAllocatableEnforced', 'Updated Node Allocatable limit across pods', 'Normal');
     isReported = true;
   };

@@ -5,7 +5,7 @@ import { applyProcessSettings, checkHost, setKernelParameters } from '../host/pr
 import type { Base } from './base.ts';
 import type { Part } from './lifecycle.ts';
 
-/** Waits for the lock file, then applies the settings of the process. The part releases the lock file. */
+/** Waits for the lock file, then applies the settings of the process, as far as it may. The part releases the lock file. */
 export async function takeProcess({ flags, clock, logger, signal }: Base, onContention: () => void): Promise<Part> {
   const release =
     flags.lockFile === ''
@@ -17,12 +17,7 @@ export async function takeProcess({ flags, clock, logger, signal }: Base, onCont
           signal,
           onContention: flags.exitOnLockContention ? onContention : undefined,
         });
-  try {
-    await applyProcessSettings({ oomScoreAdj: flags.oomScoreAdj, maxOpenFiles: flags.maxOpenFiles, logger });
-  } catch (error) {
-    await release?.();
-    throw error;
-  }
+  await applyProcessSettings({ oomScoreAdj: flags.oomScoreAdj, maxOpenFiles: flags.maxOpenFiles, logger });
   return { close: () => release?.() };
 }
 

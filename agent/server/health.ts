@@ -32,15 +32,15 @@ export function installHealth(app: FastifyInstance, host: PodHost, results: Heal
     const excluded = new Set([query.exclude ?? []].flat());
     const lines: string[] = [];
     let failed = false;
-    for (const [name, look] of checks) {
+    for (const [name, check] of checks) {
       if (excluded.delete(name)) {
         lines.push(`[+]${name} excluded: ok`);
         continue;
       }
-      const isWell = look() === '';
-      results.observe(name, 'healthz', isWell);
-      lines.push(isWell ? `[+]${name} ok` : `[-]${name} failed: reason withheld`);
-      failed ||= !isWell;
+      const isHealthy = check() === '';
+      results.observe(name, 'healthz', isHealthy);
+      lines.push(isHealthy ? `[+]${name} ok` : `[-]${name} failed: reason withheld`);
+      failed ||= !isHealthy;
     }
     if (excluded.size > 0) {
       const names = [...excluded].map((name) => JSON.stringify(name)).join(', ');
@@ -50,9 +50,9 @@ export function installHealth(app: FastifyInstance, host: PodHost, results: Heal
     if (failed) return reply.code(500).send(`${lines.join('\n')}\nhealthz check failed\n`);
     return reply.send(query.verbose === undefined ? 'ok' : `${lines.join('\n')}\nhealthz check passed\n`);
   });
-  for (const [name, look] of checks) {
+  for (const [name, check] of checks) {
     app.all(`/healthz/${name}`, (_request: FastifyRequest, reply: FastifyReply) => {
-      const problem = look();
+      const problem = check();
       reply.type(TEXT_TYPE).header('X-Content-Type-Options', 'nosniff');
       return problem === '' ? reply.send('ok') : reply.code(500).send(`internal server error: ${problem}\n`);
     });

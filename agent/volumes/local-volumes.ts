@@ -1,6 +1,6 @@
 /**
  * The local volumes of this node: one folder for each below the agent's own root of volumes. The control plane asks for them by
- * name, never by path, and each step goes by descriptors, so that nothing outside of the root is made or removed.
+ * name, never by path, and each step uses descriptors, so that nothing outside of the root is created or removed.
  *
  * A folder that is removed gets another name at once. Its content follows in the background, after restarts as well.
  *
@@ -40,9 +40,9 @@ interface LocalVolume {
   readonly unlimited: string;
 }
 
-/** Owns the folders below the root. A name that is no valid directory name is refused. */
+/** Owns the folders below the root. A name that is no DNS subdomain is refused with a 400. */
 export class LocalVolumes {
-  /** A project is chosen among those that no other folder has. */
+  /** Limits one folder at a time, because each gets a project that no other folder has. */
   readonly #limiting = new SerialQueue();
   readonly #options: LocalVolumesOptions;
   readonly #loop: WakeableLoop;

@@ -37,7 +37,7 @@ export function keyOf(value: CelValue): string | bigint | boolean {
   throw new CelError(`unsupported key type: ${typeNameOf(value)}`);
 }
 
-/** Values of other extents are not equal. */
+/** Returns the length of a text, a list or bytes, and 1 for other values. Values of different extents are not equal. */
 export function extent(value: CelValue): number {
   if (typeof value === 'string' || Array.isArray(value) || value instanceof Uint8Array) return value.length;
   return 1;

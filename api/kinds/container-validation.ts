@@ -152,16 +152,12 @@ export function containerListErrors(
       ...lifecycleErrors(container.lifecycle, graceSeconds, `${at}.lifecycle`, os),
       ...livenessErrors(container.livenessProbe, graceSeconds, `${at}.livenessProbe`),
       ...readinessErrors(container.readinessProbe, graceSeconds, `${at}.readinessProbe`),
-      ...startupErrors(container, graceSeconds, at),
+      ...livenessErrors(container.startupProbe, graceSeconds, `${at}.startupProbe`),
       ...restartPolicyErrors(container, at),
     );
   }
   errors.push(...hostPortConflicts(containers, path));
   return errors;
-}
-
-function startupErrors(container: Container, graceSeconds: number | undefined, at: string): FieldError[] {
-  return livenessErrors(container.startupProbe, graceSeconds, `${at}.startupProbe`);
 }
 
 /** Two containers of a pod cannot use the same host port. */
@@ -202,7 +198,7 @@ export function initContainerErrors(
         ...lifecycleErrors(container.lifecycle, graceSeconds, `${at}.lifecycle`, os),
         ...livenessErrors(container.livenessProbe, graceSeconds, `${at}.livenessProbe`),
         ...readinessErrors(container.readinessProbe, graceSeconds, `${at}.readinessProbe`),
-        ...startupErrors(container, graceSeconds, at),
+        ...livenessErrors(container.startupProbe, graceSeconds, `${at}.startupProbe`),
       );
       continue;
     }

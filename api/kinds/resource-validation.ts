@@ -1,6 +1,6 @@
 /** Validates the compute resources of containers and pods: the names and the amounts. */
 import { quoteText } from '../meta/quote.ts';
-import { duplicate, FieldError, forbidden, invalid, required, type FieldError as Error } from '../meta/field-error.ts';
+import { duplicate, FieldError, forbidden, invalid, required } from '../meta/field-error.ts';
 import { dnsLabelErrors, qualifiedNameErrors } from '../meta/names.ts';
 import { ownMember } from '../meta/own-member.ts';
 import { compareQuantities, parseQuantity, QuantityError, wholeUnits, type Quantity } from '../meta/quantity.ts';
@@ -53,7 +53,7 @@ const isIntegerResource = (name: string): boolean => INTEGER.has(name) || isExte
 export const isOvercommitAllowed = (name: string): boolean => isNativeResource(name) && !isHugePage(name);
 
 /** Validates the name of a resource for any use. */
-export function resourceNameErrors(field: string, name: string): Error[] {
+export function resourceNameErrors(field: string, name: string): FieldError[] {
   const errors = each(field, name, qualifiedNameErrors(name));
   if (errors.length > 0) return errors;
   if (!name.includes('/') && !isStandardResource(name)) {
@@ -63,7 +63,7 @@ export function resourceNameErrors(field: string, name: string): Error[] {
 }
 
 /** Validates the name of a resource of a container. */
-export function containerResourceNameErrors(field: string, name: string): Error[] {
+export function containerResourceNameErrors(field: string, name: string): FieldError[] {
   const errors = resourceNameErrors(field, name);
   if (!name.includes('/')) {
     if (!isStandardContainerResource(name))
@@ -74,12 +74,12 @@ export function containerResourceNameErrors(field: string, name: string): Error[
   return errors;
 }
 
-function nonNegativeQuantity(field: string, text: string): Error[] {
+function nonNegativeQuantity(field: string, text: string): FieldError[] {
   return parseQuantity(text).nano < 0n ? [invalid(field, text, 'must be greater than or equal to 0')] : [];
 }
 
 /** Amounts must not be negative, and countable resources must be whole numbers. */
-export function resourceValueErrors(field: string, name: string, text: string): Error[] {
+export function resourceValueErrors(field: string, name: string, text: string): FieldError[] {
   const errors = nonNegativeQuantity(field, text);
   if (isIntegerResource(name) && parseQuantity(text).nano % WHOLE !== 0n)
     errors.push(invalid(field, text, 'must be an integer'));
@@ -100,11 +100,11 @@ export function resourceRequirementErrors(
   requirements: ResourceRequirements | undefined,
   path: string,
   options: ResourceOptions,
-): Error[] {
+): FieldError[] {
   if (requirements === undefined) return [];
   const limits = (requirements.limits ?? {}) as Quantities;
   const requests = (requirements.requests ?? {}) as Quantities;
-  const errors: Error[] = [];
+  const errors: FieldError[] = [];
   if (options.podLevel === true && requirements.claims !== undefined)
     errors.push(forbidden(`${path}.claims`, 'claims may not be set for Resources at pod-level'));
   const check = (list: Quantities, kind: 'limits' | 'requests'): { huge: boolean; basic: boolean } => {
@@ -133,7 +133,7 @@ export function resourceRequirementErrors(
   return errors;
 }
 
-function podResourceNameErrors(field: string, name: string): Error[] {
+function podResourceNameErrors(field: string, name: string): FieldError[] {
   const errors = resourceNameErrors(field, name);
   if (errors.length > 0) return errors;
   if (!POD_LEVEL.has(name) && !isHugePage(name)) {
@@ -143,7 +143,7 @@ function podResourceNameErrors(field: string, name: string): Error[] {
   return errors;
 }
 
-function hugePageErrors(field: string, name: string, value: string): Error[] {
+function hugePageErrors(field: string, name: string, value: string): FieldError[] {
   const page = pageSize(name.slice(HUGE_PAGES.length));
   if (page !== undefined && wholeUnits(parseQuantity(value)) % page === 0n) return [];
   return [invalid(field, value, `${value} is not positive integer multiple of ${name}`)];
@@ -160,14 +160,12 @@ function pageSize(text: string): bigint | undefined {
   }
 }
 
-function requestErrors(field: string, name: string, value: string, limits: Quantities): Error[] {
+function requestErrors(field: string, name: string, value: string, limits: Quantities): FieldError[] {
   const limit = ownMember(limits, name);
   if (limit === undefined) {
-    return isOvercommitAllowed(name)
-      ? []
-      : [required('limits', 'Limit must be set for non overcommitable resources')].map((error) =>
-          relocate(error, field),
-        );
+    if (isOvercommitAllowed(name)) return [];
+    const limitsField = base(field).replace(/requests$/, 'limits');
+    return [required(limitsField, 'Limit must be set for non overcommitable resources')];
   }
   const order = compareQuantities(quantity(value), quantity(limit));
   if (order !== 0 && !isOvercommitAllowed(name))
@@ -180,11 +178,9 @@ function requestErrors(field: string, name: string, value: string, limits: Quant
 const quantity = (text: string): Quantity => parseQuantity(text);
 /** Errors that compare a request with its limit have the path of the list, without the resource. */
 const base = (field: string): string => field.slice(0, field.indexOf('.requests[') + '.requests'.length);
-const relocate = (error: Error, field: string): Error =>
-  new FieldError(error.type, base(field).replace(/requests$/, 'limits'), error.value, error.detail);
 
-function claimErrors(requirements: ResourceRequirements, path: string, options: ResourceOptions): Error[] {
-  const errors: Error[] = [];
+function claimErrors(requirements: ResourceRequirements, path: string, options: ResourceOptions): FieldError[] {
+  const errors: FieldError[] = [];
   const seen = new Set<string>();
   for (const [index, { name = '', request = '' }] of (requirements.claims ?? []).entries()) {
     const field = `${path}.claims[${index}]`;
@@ -203,7 +199,7 @@ function claimErrors(requirements: ResourceRequirements, path: string, options: 
 }
 
 /** A claim is referenced once as a whole, or once for each of its requests. `seen` collects the references. */
-function repeatedClaimErrors(field: string, name: string, request: string, seen: Set<string>): Error[] {
+function repeatedClaimErrors(field: string, name: string, request: string, seen: Set<string>): FieldError[] {
   if (seen.has(name)) return [duplicate(field, name)];
   const key = request === '' ? name : `${name}/${request}`;
   const errors = request === '' ? [] : each(`${field}.request`, request, dnsLabelErrors(request));

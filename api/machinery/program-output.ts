@@ -1,6 +1,7 @@
 /**
  * Runs a program that prints an answer and exits, such as one that prints credentials. Its output and its time are bounded, and
- * a process that it leaves behind with its output open holds up nobody. Credentials of kubeconfigs and of registries use it.
+ * the caller does not wait for a process that it leaves behind with its output open. Credentials of kubeconfigs and of
+ * registries use it.
  */
 import { spawn } from 'node:child_process';
 import type { Clock, Timer } from './clock.ts';

@@ -39,7 +39,7 @@ export function writeName(name: DistinguishedName): Buffer {
   return der.sequence(...rdns);
 }
 
-/** Throws a `DerError` for anything else. */
+/** Parses a name. Throws a `DerError` for what is none. */
 export function readName(element: der.DerElement): ParsedName {
   const attributes: { oid: string; value: string }[] = [];
   for (const rdn of der.readAll(der.expect(element, der.TAG.sequence).content)) {
@@ -90,7 +90,7 @@ export function ipText(bytes: Buffer): string {
   return new URL(`http://[${words.join(':')}]/`).hostname.slice(1, -1);
 }
 
-/** Encodes the value of the extension. */
+/** Encodes the value of the extension subjectAltName. */
 export function writeAlternativeNames(names: AlternativeNames): Buffer {
   const text = (n: number, value: string): Buffer => der.tlv(der.contextTag(n, true), Buffer.from(value, 'latin1'));
   return der.sequence(
@@ -101,7 +101,7 @@ export function writeAlternativeNames(names: AlternativeNames): Buffer {
   );
 }
 
-/** Names of other types are ignored. */
+/** Parses the value of the extension subjectAltName. Names of other types are ignored. Throws a `DerError`. */
 export function readAlternativeNames(value: Buffer): Required<AlternativeNames> {
   const names = { dns: [] as string[], ip: [] as string[], email: [] as string[], uri: [] as string[] };
   for (const element of der.readAll(der.readOnly(value, der.TAG.sequence).content)) {

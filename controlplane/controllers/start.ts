@@ -26,7 +26,7 @@ export async function loadControllers({
 }: {
   readonly keys: ControllerKeys;
   readonly enabled: readonly string[];
-  /** Whether nobody will start them any more. */
+  /** Whether the control plane is closing, so that the controllers will not be started. */
   readonly isOver: () => boolean;
 }): Promise<void> {
   for (const row of controllerTable(keys).filter((one) => isEnabled(one, enabled))) {

@@ -27,7 +27,7 @@ interface RevisionHistoryOptions {
 /** The number of revisions that are dropped in one turn of the event loop, which takes a few milliseconds. */
 const STEP_REVISIONS = 5000;
 
-/** Everything in it is synchronous: who reads in one turn of the event loop sees one state. */
+/** Reads and changes are synchronous, so all reads in one turn of the event loop see one state. */
 export class RevisionHistory {
   readonly #versions = new VersionStore();
   readonly #watches: LogWatches;

@@ -15,7 +15,7 @@ export interface CgroupLimits {
   readonly pids: number;
 }
 
-/** Writes the limits of `--enforce-node-allocatable`. Methods reject with the error of the cgroup manager. */
+/** Writes the limits of `--enforce-node-allocatable`. Never throws: the cgroup manager logs what it cannot set. */
 export class NodeAllocatable {
   readonly #manager: CgroupManager;
   readonly #logger: Logger;

@@ -50,7 +50,7 @@ export async function checkHost(demands: HostDemands): Promise<void> {
 async function swaps(root: string): Promise<boolean> {
   // A kernel without swap has no such file.
   const text = await readFile(join(root, 'proc/swaps'), 'utf8').catch(() => '');
-  // Swap on a RAM disk is of no harm; the first line is the heading.
+  // Swap on a RAM disk is allowed, as in the kubelet. The first line is the heading.
   return text
     .split('\n')
     .slice(1)
@@ -90,7 +90,7 @@ async function checkKernelParameters(root: string): Promise<void> {
   if (wrong.length > 0) throw new Error(`[${wrong.join(', ')}]`);
 }
 
-/** Sets the parameters that differ. For the owner of the host's agent process, once it is certain that it starts. */
+/** Sets the parameters that differ. To be called by an agent that has checked the host and starts. */
 export async function setKernelParameters({
   protectKernelDefaults,
   logger,
@@ -113,7 +113,7 @@ interface ProcessSettings {
   readonly logger: Logger;
 }
 
-/** Sets what the agent's own process shall have. Never throws. */
+/** Sets the OOM score and the limit of open files of this process. Never throws: what is not permitted is logged. */
 export async function applyProcessSettings({ oomScoreAdj, maxOpenFiles, logger }: ProcessSettings): Promise<void> {
   try {
     await writeFile('/proc/self/oom_score_adj', String(oomScoreAdj));

@@ -2,7 +2,7 @@
  * Reads the ConfigMap `kube-system/kube-dns`, in the form that kube-dns has: `stubDomains` maps domains to the name servers
  * that know them, `upstreamNameservers` replaces the name servers of the host. Pure.
  *
- * What is invalid is left out and reported: one wrong entry must not take the names of the whole cluster.
+ * What is invalid is left out and reported, so that one wrong entry does not stop the name server.
  */
 import { isIP } from 'node:net';
 import { parseUpstream } from './upstream.ts';

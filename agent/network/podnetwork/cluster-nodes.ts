@@ -2,9 +2,9 @@
  * Decides which nodes of the cluster become peers of this node's pod network. Pure.
  *
  * A node object is written by its node, so a compromised node may claim ranges and addresses that are not its own. Each claim
- * is checked against those of this node and of other nodes. Of two nodes with the same address or key, the one has it whose
- * claim the control plane recorded first (`controlplane/admission/node-claims.ts`): it saw the requests of that node come from
- * the address. Without a record the older node has it. The control plane assigns the ranges.
+ * is checked against those of this node and of other nodes. If two nodes claim the same address or key, it belongs to the one
+ * whose claim the control plane recorded first (`controlplane/admission/node-claims.ts`), because requests of that node came
+ * from the address. Without a record it belongs to the older node. The control plane assigns the ranges.
  */
 import type { Node } from '../../../api/machinery/kinds.ts';
 import {

@@ -159,7 +159,7 @@ export class SpdyConnection {
     if (this.#heldBytes <= MOST_HELD_BYTES) this.#hasRoom?.();
   }
 
-  /** Resolves when the streams hold little enough to take more. A thousand streams that nobody reads hold no more than one. */
+  /** Resolves when more may be read. The bytes that wait in streams are limited for all streams of the connection together. */
   async #roomForMore(): Promise<void> {
     if (this.#heldBytes <= MOST_HELD_BYTES) return;
     await new Promise<void>((resolve) => {
@@ -176,7 +176,7 @@ export class SpdyConnection {
       return;
     }
     const stream = new SpdyStream(this, id, headers);
-    // Readers of the stream get its failure. Without readers it matters to nobody.
+    // Readers of the stream get its failure. Without readers it needs no handling.
     stream.on('error', () => undefined);
     this.#streams.set(id, stream);
     await this.#reply(id);
@@ -190,7 +190,7 @@ export class SpdyConnection {
     const id = this.#nextId;
     this.#nextId += 2;
     const stream = new SpdyStream(this, id, headers);
-    // Readers of the stream get its failure. Without readers it matters to nobody.
+    // Readers of the stream get its failure. Without readers it needs no handling.
     stream.on('error', () => undefined);
     this.#streams.set(id, stream);
     try {

@@ -36,7 +36,7 @@ export async function terminationMessage(status: ContainerStatus): Promise<strin
   const mount = status.mounts.find((entry) => entry.containerPath === path);
   let message = '';
   if (mount !== undefined) {
-    // Without a readable log the container has no termination message.
+    // As in the kubelet, an error of reading is the message.
     message = await tailOf(() => openRegularFile(mount.hostPath), MAX_FILE_BYTES).catch(
       (error: unknown) => `Error on reading termination log ${mount.hostPath}: ${(error as Error).message}`,
     );

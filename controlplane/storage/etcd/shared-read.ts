@@ -1,4 +1,5 @@
 /** Shares one read between concurrent callers, so that a linearizable read for each request costs only a few calls of etcd. */
+
 /** A caller never gets a read that began before its call. */
 export class SharedRead<T> {
   readonly #read: () => Promise<T>;

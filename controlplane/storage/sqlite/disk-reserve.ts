@@ -48,10 +48,10 @@ export class DiskReserve {
     return true;
   }
 
-  /** Whether the disk has room for the reserve and for `moreBytes` besides. */
-  fits(moreBytes: number): boolean {
+  /** Whether the disk has room for the reserve and a quarter more, once `freedBytes` are freed. */
+  fits(freedBytes: number): boolean {
     const { bavail, bsize } = statfsSync(dirname(this.#file));
-    return bavail * bsize + moreBytes >= this.#sizeBytes * 1.25;
+    return bavail * bsize + freedBytes >= this.#sizeBytes * 1.25;
   }
 
   /** Restores the reserve if the disk has room for it and for some more data. */
