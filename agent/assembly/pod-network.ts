@@ -33,7 +33,7 @@ interface PodNetworkDeps {
   readonly runtime: Pick<Runtime, 'cniPlaces'>;
   /** Whether the nodes of this cluster provide its services. Rejects with the signal's reason. */
   readonly nodesProvideServices: (signal: AbortSignal) => Promise<boolean>;
-  /** The mode that the control plane publishes for its agents; empty if it publishes none. */
+  /** Returns what the control plane publishes for agents under this key: the mode, or the ranges of pods. Empty without it. */
   readonly annotation: (key: string) => string;
 }
 

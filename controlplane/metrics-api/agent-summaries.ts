@@ -92,12 +92,12 @@ export function parseSummary(answer: unknown): NodeSummary {
   const found = new Map<string, PodSummary>();
   for (const { podRef, containers } of itemsOf(pods)) {
     const { uid } = membersOf(podRef);
-    const figures = itemsOf(containers).map((one) => ({ name: one['name'], usage: measuredUsage(one) }));
-    const complete = figures.flatMap(({ name, usage }) =>
+    const measured = itemsOf(containers).map((one) => ({ name: one['name'], usage: measuredUsage(one) }));
+    const complete = measured.flatMap(({ name, usage }) =>
       usage === undefined || typeof name !== 'string' ? [] : [{ name, ...usage }],
     );
     // A sum of only some containers would be wrong.
-    if (typeof uid === 'string' && complete.length === figures.length && complete.length > 0)
+    if (typeof uid === 'string' && complete.length === measured.length && complete.length > 0)
       found.set(uid, { containers: complete });
   }
   return { node: measuredUsage(membersOf(node)), pods: found };
