@@ -2,7 +2,7 @@
  * Puts the parts of the agent together. Each part gets the parts that it uses, so the order of the lines is the order of
  * dependencies: first what holds state and uses nothing, the server last.
  */
-import { resolve } from 'node:path';
+import { join, resolve } from 'node:path';
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import type { Client } from '../../api/machinery/client.ts';
 import { approximate, parseQuantity } from '../../api/meta/quantity.ts';
@@ -85,7 +85,12 @@ export async function assembleAgent(base: Base, outside: Outside, lifecycle: Lif
   const { submitted, state } = stateParts;
   const { pods, shutdown, eviction } = podParts;
   const { runtime, registries } = outside;
-  const host = createPodHost({ runtime, table: state.table, pleg: pods.pleg, clock: base.clock });
+  const host = createPodHost({
+    ...{ runtime, table: state.table, pleg: pods.pleg, clock: base.clock },
+    devicePluginSocket: base.effective.gates.enabled('DevicePlugins')
+      ? join(base.rootDirectory, 'device-plugins/kubelet.sock')
+      : undefined,
+  });
   const cgroupDriver = await runtime.cgroupDriver();
   const detected = cgroupDriver === undefined ? {} : { cgroupDriver };
   const localVolumes = createLocalVolumes(base);

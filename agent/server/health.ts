@@ -1,14 +1,13 @@
 /**
- * Serves `/healthz` and its checks: ping, log and syncloop. `?verbose` lists the checks, as every failure does, and `?exclude=`
- * omits some. All three ports share one count of the results, which `/metrics/slis` shows.
+ * Serves `/healthz` and its checks: ping, log, syncloop and device-plugin. `?verbose` lists the checks, as every failure does,
+ * and `?exclude=` omits some. All three ports share one count of the results, which `/metrics/slis` shows.
  */
+import { METRICS_TYPE } from '../../api/component/metrics.ts';
 import type { HealthResults } from '../../api/component/health-results.ts';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { PodHost } from './pod-host.ts';
 
 const TEXT_TYPE = 'text/plain; charset=utf-8';
-/** The content type of metrics pages: version 0.0.4 of the text format of Prometheus. */
-export const METRICS_TYPE = 'text/plain; version=0.0.4; charset=utf-8';
 
 /** Serves the results of the health checks: the last one and the counts. DELETE resets them. */
 export function installHealthResults(app: FastifyInstance, results: HealthResults): void {
@@ -26,6 +25,7 @@ export function installHealth(app: FastifyInstance, host: PodHost, results: Heal
     ['ping', () => ''],
     ['log', () => ''],
     ['syncloop', () => host.syncLoopHealth()],
+    ['device-plugin', () => host.devicePluginHealth()],
   ];
   app.all('/healthz', (request: FastifyRequest, reply: FastifyReply) => {
     const query = request.query as { readonly exclude?: string | readonly string[]; readonly verbose?: unknown };

@@ -2,6 +2,7 @@
  * Implements the operations on pods for the agent's server: the list of pods, logs, and the ids of containers and sandboxes to
  * connect to.
  */
+import { existsSync } from 'node:fs';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { newBadRequest, newNotFound, newStatusError } from '../../api/meta/status-error.ts';
 import type { ContainerStatusJson, Pod } from '../model/pod.ts';
@@ -35,6 +36,8 @@ export interface PodHost {
   portForward(id: SandboxId, port: number, signal: AbortSignal): Promise<NodeJS.ReadWriteStream>;
   /** Returns the problem of the sync loop or the PLEG, or an empty string, for `/healthz/syncloop`. */
   syncLoopHealth(): string;
+  /** Returns the problem of the socket where device plugins register, or an empty string, for `/healthz/device-plugin`. */
+  devicePluginHealth(): string;
 }
 
 /** The container whose log is read, by names. */
@@ -49,10 +52,12 @@ interface PodHostOptions {
   readonly table: PodTable;
   readonly pleg: Pick<Pleg, 'health'>;
   readonly clock: Clock;
+  /** Where device plugins register. Absent without the feature gate DevicePlugins. */
+  readonly devicePluginSocket: string | undefined;
 }
 
 /** The operations throw `StatusError`s with the kubelet's messages. */
-export function createPodHost({ runtime, table, pleg, clock }: PodHostOptions): PodHost {
+export function createPodHost({ runtime, table, pleg, clock, devicePluginSocket }: PodHostOptions): PodHost {
   const runtimeStatus = ({ metadata: { uid, name, namespace } }: Pod): Promise<RuntimePodStatus> =>
     readRuntimeStatus(runtime, { uid, name, namespace });
   const find = (namespace: string, name: string, uid: string): Pod => {
@@ -95,7 +100,9 @@ export function createPodHost({ runtime, table, pleg, clock }: PodHostOptions): 
       return found.id;
     },
     async resolveSandbox(namespace, podName, uid) {
-      const { sandboxes } = await runtimeStatus(find(namespace, podName, uid));
+      const pod = find(namespace, podName, '');
+      if (uid !== '' && pod.metadata.uid !== uid) throw newStatusError(404, 'NotFound', 'pod not found');
+      const { sandboxes } = await runtimeStatus(pod);
       const ready = sandboxes.find(({ state }) => state === 'ready');
       if (ready === undefined) throw newNotFound(PODS, podName);
       return ready.id;
@@ -104,6 +111,10 @@ export function createPodHost({ runtime, table, pleg, clock }: PodHostOptions): 
     attach: (id, io) => runtime.attach(id, io),
     portForward: (id, port, signal) => runtime.portForward(id, port, signal),
     syncLoopHealth: () => pleg.health(),
+    devicePluginHealth: () =>
+      devicePluginSocket === undefined || existsSync(devicePluginSocket)
+        ? ''
+        : `device registration error: ${devicePluginSocket} is gone and no device plugins can register`,
   };
 }
 
@@ -124,7 +135,7 @@ function chooseFrom(
   throw newBadRequest(
     options.previous
       ? `previous terminated container "${container}" in pod "${name}" not found`
-      : `container "${container}" in pod "${name}" is waiting to start: ${whyNoLog(status)}`,
+      : `container "${container}" in pod "${name}" is ${status === undefined ? 'not available' : `waiting to start: ${whyNoLog(status)}`}`,
   );
 }
 

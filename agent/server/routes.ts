@@ -5,6 +5,8 @@
 import type { StatisticsPages } from '../resources/statistics/statistics-pages.ts';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Verbosity } from '../../api/component/logging.ts';
+import { METRICS_TYPE } from '../../api/component/metrics.ts';
+import { splitTarget } from '../../api/machinery/request-path.ts';
 import { newBadRequest, newStatusError } from '../../api/meta/status-error.ts';
 import type { Pod } from '../model/pod.ts';
 import type { PodHost } from './pod-host.ts';
@@ -13,8 +15,8 @@ import type { LocalVolumes } from '../volumes/local-volumes.ts';
 import type { SubmittedPods } from '../sources/submitted-source.ts';
 import { type CheckpointOptions, installCheckpoint } from './checkpoint.ts';
 import { installContainerLogs } from './container-logs.ts';
-import { METRICS_TYPE } from './health.ts';
 import { installLocalVolumes } from './local-volumes.ts';
+import { wantedStreams } from './streaming/upgrade.ts';
 import { installSystemLogs, type SystemLogsOptions } from './system-logs.ts';
 import { installZpages, type Zpages } from './zpages.ts';
 
@@ -61,7 +63,7 @@ export function installReading(app: FastifyInstance, options: RoutesOptions): vo
 /** Installs the routes for authorized clients. */
 export function installPrivate(app: FastifyInstance, options: RoutesOptions): void {
   const { host, checkpoint, systemLogs, verbosity } = options;
-  app.get('/configz', (_request, reply) => reply.send(options.config()));
+  app.all('/configz', (_request, reply) => reply.send(options.config()));
   if (options.debugHandlers) {
     app.get('/runningpods/', async (_request, reply) => reply.send(podList(await host.runningPods())));
     installContainerLogs(app, options);
@@ -129,24 +131,29 @@ function installDisabled(app: FastifyInstance, paths: readonly string[], message
 
 /** Sets the verbosity from the body of the request. */
 function changeVerbosity(verbosity: Verbosity, request: FastifyRequest, reply: FastifyReply): FastifyReply {
-  reply.type(TEXT_TYPE).header('X-Content-Type-Options', 'nosniff');
-  if (request.method !== 'PUT') return reply.code(406).send('unacceptable http method\n');
+  // The framework would add a charset to a type that it knows.
+  reply.header('Content-Type', 'text/plain').header('X-Content-Type-Options', 'nosniff');
+  if (request.method !== 'PUT') return reply.code(406).send('unsupported http method\n');
   const text = (request.body as Buffer | undefined)?.toString('utf8') ?? '';
-  if (!/^[+-]?\d{1,9}$/.test(text))
-    return reply.code(400).send(`failed set klog.logging.verbosity ${text}: it is no whole number\n`);
+  if (!/^\d{1,9}$/.test(text))
+    return reply.code(400).send(`strconv.ParseUint: parsing ${JSON.stringify(text)}: invalid syntax\n`);
   verbosity.level = Number(text);
   return reply.send(`successfully set klog.logging.verbosity to ${text}\n`);
 }
 
-/** Installs the responses to streaming requests without an upgrade. A missing pod or container is reported first. */
+/**
+ * Installs the responses to streaming requests without an upgrade. A request for no stream, and a missing pod or container, are
+ * reported first.
+ */
 function installStreams(app: FastifyInstance, host: PodHost): void {
   type Params = Readonly<Record<'namespace' | 'pod' | 'uid' | 'container', string | undefined>>;
   const method = ['GET', 'POST'];
   const refuse = (): never => {
-    throw newStatusError(500, 'InternalError', 'Upgrade request required');
+    throw newStatusError(500, 'InternalError', 'Upgrade request required\n');
   };
   const command = async (request: FastifyRequest): Promise<never> => {
     const { namespace = '', pod = '', uid = '', container = '' } = request.params as Params;
+    wantedStreams(new URLSearchParams(splitTarget(request.url).query));
     await host.resolveContainer(namespace, pod, uid, container);
     return refuse();
   };
@@ -169,21 +176,47 @@ const READING_METHODS: readonly (readonly [RegExp, string])[] = [
 ];
 const METHODS: typeof READING_METHODS = [
   ...READING_METHODS,
-  [/^\/(runningpods\/|logs\/.*|configz)$/, 'GET'],
+  [/^\/(runningpods\/|logs\/.*)$/, 'GET'],
   [/^\/containerLogs(\/[^/]+){3}$/, 'GET'],
   [/^\/run(\/[^/]+){3,4}$/, 'POST'],
   [/^\/checkpoint(\/[^/]+){3}$/, 'POST'],
   [/^\/localVolumes\/[^/]+$/, 'DELETE, PUT'],
   [/^\/((exec|attach)(\/[^/]+){3,4}|portForward(\/[^/]+){2,3})$/, 'GET, POST'],
 ];
+/** Paths that exist with a slash at the end only. */
+const WITH_SLASH: ReadonlySet<string> = new Set(['/stats', '/runningpods', '/logs', '/debug/pprof']);
+const READING_ROOTS = /^\/(pods|stats)(\/|$)/;
+const ROOTS = /^\/(pods|stats|runningpods|containerLogs|run|checkpoint|exec|attach|portForward)(\/|$)/;
+
+interface PlainAnswer {
+  readonly code: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string | undefined;
+}
+
+const plain = (code: number, body: string, headers: PlainAnswer['headers'] = {}): PlainAnswer => ({
+  ...{ code, body },
+  headers: { 'Content-Type': TEXT_TYPE, ...headers },
+});
 
 /**
- * Returns the allowed methods of a path if the request has another method, else `undefined`. Called for requests without a
- * route.
+ * Returns what the kubelet answers to a request without a route: the allowed methods of its path, the path with a slash at the
+ * end, or one of two texts, because the kubelet has two routers.
  */
-export function allowedMethods(method: string, path: string, isReadOnly: boolean): string | undefined {
+export function answerToUnknown(request: FastifyRequest, path: string, isReadOnly: boolean): PlainAnswer {
+  const { method } = request;
   const allowed = (isReadOnly ? READING_METHODS : METHODS).find(([pattern]) => pattern.test(path))?.[1];
-  return allowed === undefined || allowed.split(', ').includes(method) ? undefined : allowed;
+  if (allowed !== undefined && !allowed.split(', ').includes(method))
+    return plain(405, '405: Method Not Allowed', { Allow: allowed });
+  if (WITH_SLASH.has(path)) {
+    const Location = `${path}/${splitTarget(request.url).query.replace(/^(?=.)/, '?')}`;
+    if (method !== 'GET' && method !== 'HEAD') return { code: 307, headers: { Location }, body: undefined };
+    const body = `<a href="${path}/">Temporary Redirect</a>.\n\n`;
+    return { code: 307, headers: { Location, 'Content-Type': 'text/html; charset=utf-8' }, body };
+  }
+  return (isReadOnly ? READING_ROOTS : ROOTS).test(path)
+    ? plain(404, '404: Page Not Found')
+    : plain(404, '404 page not found\n', { 'X-Content-Type-Options': 'nosniff' });
 }
 
 /** The items of a list do not repeat its version and kind. */

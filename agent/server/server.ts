@@ -18,7 +18,7 @@ import { newStatusError, StatusError } from '../../api/meta/status-error.ts';
 import { type Access, ANONYMOUS } from './access.ts';
 import { installHealth, installHealthResults } from './health.ts';
 import {
-  allowedMethods,
+  answerToUnknown,
   installDebuggingDisabled,
   installPrivate,
   installReading,
@@ -237,21 +237,19 @@ function createApp(
     return payload;
   });
   app.setNotFoundHandler((request, reply) => {
-    reply.type('text/plain; charset=utf-8');
-    const allowed = allowedMethods(request.method, parseTarget(request.url).path.decoded, isReadOnly);
-    if (allowed === undefined) return reply.code(404).send('404 page not found\n');
-    return reply.code(405).header('Allow', allowed).send('405: Method Not Allowed');
+    const { code, headers: fields, body } = answerToUnknown(request, parseTarget(request.url).path.decoded, isReadOnly);
+    return reply.code(code).headers(fields).send(body);
   });
   app.setErrorHandler((error, _request, reply) => {
     if (error instanceof StatusError)
-      return reply.code(error.code).type('text/plain; charset=utf-8').send(`${error.message}\n`);
+      return reply.code(error.code).type('text/plain; charset=utf-8').send(error.message);
     const { statusCode, message } = error as { statusCode?: number; message: string };
     if (statusCode === undefined || statusCode >= 500)
       options.logger.error({ err: error }, 'A request to the agent failed');
     return reply
       .code(statusCode ?? 500)
       .type('text/plain; charset=utf-8')
-      .send(`${message}\n`);
+      .send(message);
   });
   return app;
 }
@@ -298,10 +296,10 @@ function serveUpgrades(server: HttpsServer, { limit, headers }: Intake, options:
     socket.on('error', () => socket.destroy());
     const serve = async (): Promise<void> => {
       const target = streamTarget(parseTarget(request.url));
-      if (target === undefined) throw newStatusError(404, 'NotFound', '404 page not found');
+      if (target === undefined) throw newStatusError(404, 'NotFound', '404 page not found\n');
       // WebSocket clients open a stream by GET: the permission to read alone must not run commands.
       await authorize({ ...options, limit }, request, [...new Set([request.method ?? 'GET', 'POST'])]);
-      if (!options.debugHandlers) throw newStatusError(405, 'MethodNotAllowed', 'Debug endpoints are disabled.');
+      if (!options.debugHandlers) throw newStatusError(405, 'MethodNotAllowed', 'Debug endpoints are disabled.\n');
       await upgrade(request, socket, head, target);
     };
     serve().catch((error: unknown) => refuseUpgrade(socket, error));

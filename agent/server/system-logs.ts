@@ -11,7 +11,7 @@ import { pipeline } from 'node:stream/promises';
 import { createGzip } from 'node:zlib';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { FieldError } from '../../api/meta/field-error.ts';
-import { newNotFound } from '../../api/meta/status-error.ts';
+import { newStatusError } from '../../api/meta/status-error.ts';
 import { Directory, ifMissing, inDirectory, IrregularFileError } from '../files/beneath.ts';
 import { type LogQuery, parseLogQuery, validateLogQuery } from './log-query.ts';
 import { parseTarget } from './request-target.ts';
@@ -86,7 +86,7 @@ async function openFound(directory: string, parts: readonly string[]): Promise<F
 async function serveFile(directory: string, path: string, reply: FastifyReply): Promise<FastifyReply> {
   const parts = await findFile(directory, path);
   const found = parts === undefined ? undefined : await openFound(directory, parts).catch(ifNoLog);
-  if (found === undefined) throw newNotFound({ group: '', resource: 'logs' }, path);
+  if (found === undefined) throw newStatusError(404, 'NotFound', '404 page not found\n');
   if ('fd' in found) return reply.type(TEXT_TYPE).send(found.createReadStream());
   const rows = found.map((entry) => {
     const name = `${entry.name}${entry.isDirectory() ? '/' : ''}`;

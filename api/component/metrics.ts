@@ -6,6 +6,9 @@
  */
 import { ByLabels } from './by-labels.ts';
 
+/** The content type of metrics pages: version 0.0.4 of the text format of Prometheus, with escaped names. */
+export const METRICS_TYPE = 'text/plain; version=0.0.4; charset=utf-8; escaping=underscores';
+
 /** A series that only grows. */
 export interface Counter {
   inc(by?: number): void;

@@ -5,7 +5,7 @@
 import { quoteText } from '../../api/meta/quote.ts';
 import { HealthResults } from '../../api/component/health-results.ts';
 import type { Logger } from '../../api/component/logger.ts';
-import { METRICS_TYPE } from './request-metrics.ts';
+import { METRICS_TYPE } from '../../api/component/metrics.ts';
 import { type PathHandler, type PathHandlers, sendText, TEXT_TYPE } from './path-handlers.ts';
 import type { ApiRequest } from './request.ts';
 

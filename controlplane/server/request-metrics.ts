@@ -4,7 +4,13 @@
  * Series are looked up by resource and verb, so that an observation on the hot path is two map lookups and a few additions.
  */
 import type { Clock } from '../../api/machinery/clock.ts';
-import type { Counter, Gauge, Histogram, MetricsRegistry } from '../../api/component/metrics.ts';
+import {
+  type Counter,
+  type Gauge,
+  type Histogram,
+  METRICS_TYPE,
+  type MetricsRegistry,
+} from '../../api/component/metrics.ts';
 import type { Rest } from '../model/rest.ts';
 import { isLongRunning } from './long-running.ts';
 import { reading, type PathHandlers } from './path-handlers.ts';
@@ -235,9 +241,6 @@ function scopeOf(request: ApiRequest): string {
   if (info.name !== '' || info.verb === 'create') return 'resource';
   return info.namespace === '' ? 'cluster' : 'namespace';
 }
-
-/** The media type of Prometheus' text format. */
-export const METRICS_TYPE = 'text/plain; version=0.0.4; charset=utf-8; escaping=underscores';
 
 /** Serves the text format of Prometheus. */
 export function installMetrics(paths: PathHandlers, registry: MetricsRegistry): void {

@@ -4,12 +4,11 @@
  */
 import type { AddressInfo } from 'node:net';
 import type { Logger } from '../../api/component/logger.ts';
-import type { MetricsRegistry } from '../../api/component/metrics.ts';
+import { METRICS_TYPE, type MetricsRegistry } from '../../api/component/metrics.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Exchange } from '../server/exchange.ts';
 import { Listener, type ServingCertificate, type TlsOptions } from '../server/listener.ts';
 import { TEXT_TYPE } from '../server/path-handlers.ts';
-import { METRICS_TYPE } from '../server/request-metrics.ts';
 import type { PeerCheck } from './identity.ts';
 import { peerPaths, type PeerRoute, sendUnavailable } from './peer-paths.ts';
 

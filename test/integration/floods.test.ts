@@ -26,6 +26,7 @@ const MAX_GROWTH_BYTES = 300 << 20;
 const inputs: Readable[] = [];
 const host = {
   syncLoopHealth: () => '',
+  devicePluginHealth: () => '',
   resolveContainer: async () => 'id',
   async exec(_id: string, _command: readonly string[], { stdin, signal }: StreamIo): Promise<number> {
     inputs.push(stdin as Readable);

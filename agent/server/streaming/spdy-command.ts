@@ -5,6 +5,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { Clock } from '../../../api/machinery/clock.ts';
+import { newBadRequest, newStatusError } from '../../../api/meta/status-error.ts';
 import { SpdyConnection } from '../../protocols/spdy/connection.ts';
 import type { SpdyStream } from '../../protocols/spdy/stream.ts';
 import {
@@ -21,14 +22,20 @@ const STREAMS_WITHIN_MS = 30_000;
 const STREAM_TYPES: ReadonlySet<string> = new Set(['error', 'stdin', 'stdout', 'stderr', 'resize']);
 
 /**
- * Returns the protocol to use, from those that the client offers in order of preference, or `undefined` if none is supported.
+ * Returns the first known one of the protocols that the client offers, with the answers of the kubelet to other offers: throws
+ * a `StatusError` with code 400 for none, and with code 403 for unknown ones.
  */
-function chooseProtocol(offered: readonly string[], known: readonly string[]): string | undefined {
-  return offered.find((protocol) => known.includes(protocol));
+export function negotiateProtocol(request: IncomingMessage, known: readonly string[]): string {
+  const offered = offeredProtocols(request);
+  if (offered.length === 0) throw newBadRequest('unable to upgrade: X-Stream-Protocol-Version is required\n');
+  const chosen = offered.find((protocol) => known.includes(protocol));
+  if (chosen !== undefined) return chosen;
+  const problem = `unable to negotiate protocol: client supports [${offered.join(' ')}], server accepts [${known.join(' ')}]`;
+  throw newStatusError(403, 'Forbidden', `unable to upgrade: ${problem}\n`);
 }
 
 /** The values of `X-Stream-Protocol-Version`, in the order of the client's preference. */
-export function offeredProtocols(request: IncomingMessage): string[] {
+function offeredProtocols(request: IncomingMessage): string[] {
   const header = request.headers['x-stream-protocol-version'];
   const text = Array.isArray(header) ? header.join(',') : (header ?? '');
   return text
@@ -50,14 +57,7 @@ export async function acceptSpdyCommand(
   wanted: WantedStreams,
   clock: Clock,
 ): Promise<RemoteCommand> {
-  const offered = offeredProtocols(request);
-  const protocol = offered.length === 0 ? 'channel.k8s.io' : chooseProtocol(offered, PROTOCOLS);
-  if (protocol === undefined) {
-    socket.end(
-      `HTTP/1.1 403 Forbidden\r\nX-Accept-Stream-Protocol-Versions: ${PROTOCOLS.join(', ')}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`,
-    );
-    throw new Error(`none of the protocols ${offered.join(', ')} is known`);
-  }
+  const protocol = negotiateProtocol(request, PROTOCOLS);
   socket.write(
     `HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: ${protocol}\r\n\r\n`,
   );

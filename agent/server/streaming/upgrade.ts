@@ -16,7 +16,7 @@ import {
   TUNNEL_PROTOCOL,
 } from './port-forward.ts';
 import type { CommandOutcome, RemoteCommand, WantedStreams } from './remote-command.ts';
-import { acceptSpdyCommand, offeredProtocols, type UpgradeRequest } from './spdy-command.ts';
+import { acceptSpdyCommand, negotiateProtocol, type UpgradeRequest } from './spdy-command.ts';
 import { acceptWebSocketCommand, WEBSOCKET_PROTOCOLS } from './websocket-command.ts';
 import type { RequestTarget } from '../request-target.ts';
 
@@ -138,9 +138,16 @@ function openWebSocket(server: WebSocketServer, { request, socket, head }: Upgra
   });
 }
 
-function wantedStreams(query: URLSearchParams): WantedStreams {
-  const on = (...names: string[]): boolean => names.some((name) => ['1', 'true'].includes(query.get(name) ?? ''));
-  return { stdin: on('input', 'stdin'), stdout: on('output', 'stdout'), stderr: on('error', 'stderr'), tty: on('tty') };
+/**
+ * Returns the streams that the query of an exec or attach asks for, by the parameters that the API server sends. Throws a
+ * `StatusError` with code 400 for none.
+ */
+export function wantedStreams(query: URLSearchParams): WantedStreams {
+  const on = (name: string): boolean => query.get(name) === '1';
+  const wanted = { stdin: on('input'), stdout: on('output'), stderr: on('error'), tty: on('tty') };
+  if (!wanted.stdin && !wanted.stdout && !wanted.stderr)
+    throw newBadRequest('you must specify at least 1 of stdin, stdout, stderr');
+  return wanted;
 }
 
 async function serveCommand(
@@ -151,8 +158,6 @@ async function serveCommand(
   const { target } = upgrade;
   const { host, clock, logger } = options;
   const wanted = wantedStreams(target.query);
-  if (!wanted.stdin && !wanted.stdout && !wanted.stderr)
-    throw newBadRequest('you must specify at least 1 of stdin, stdout, stderr');
   // This runs before the upgrade, so that a missing pod or container is reported by a status code.
   const id = await host.resolveContainer(target.namespace, target.pod, target.uid, target.container);
   const command: RemoteCommand =
@@ -212,13 +217,7 @@ async function serveForward(
     forwardOverChannels(await openWebSocket(sockets, upgrade), ports, forwarding);
     return;
   }
-  const offered = offeredProtocols(request);
-  if (offered.length > 0 && !offered.includes(PORT_FORWARD_PROTOCOL)) {
-    socket.end(
-      `HTTP/1.1 403 Forbidden\r\nX-Accept-Stream-Protocol-Versions: ${PORT_FORWARD_PROTOCOL}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`,
-    );
-    return;
-  }
+  negotiateProtocol(request, [PORT_FORWARD_PROTOCOL]);
   socket.write(
     `HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: ${PORT_FORWARD_PROTOCOL}\r\n\r\n`,
   );
@@ -253,8 +252,7 @@ const STATUS_TEXTS: Readonly<Record<number, string>> = {
 export function refuseUpgrade(socket: Duplex, error: unknown): void {
   if (socket.destroyed || !socket.writable) return;
   const code = error instanceof StatusError ? error.code : 500;
-  const message = error instanceof Error ? error.message : String(error);
-  const body = `${message}\n`;
+  const body = error instanceof Error ? error.message : String(error);
   socket.end(
     `HTTP/1.1 ${code} ${STATUS_TEXTS[code] ?? 'Error'}\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
   );

@@ -13,7 +13,8 @@ import { readLog } from '../../../agent/runtime/logs/log-reader.ts';
 import { EntryParser, lastPosition } from '../../../agent/runtime/docker/log-writer.ts';
 import { readFrames } from '../../../agent/runtime/docker/stream-frames.ts';
 import { parseLogQuery } from '../../../agent/server/log-query.ts';
-import { offeredProtocols } from '../../../agent/server/streaming/spdy-command.ts';
+import { StatusError } from '../../../api/meta/status-error.ts';
+import { negotiateProtocol } from '../../../agent/server/streaming/spdy-command.ts';
 import { bearerAuthenticator } from '../../../controlplane/authentication/bearer.ts';
 import { unescapeKey } from '../../../controlplane/authentication/request-header.ts';
 import { AuthenticationError } from '../../../controlplane/authentication/union.ts';
@@ -88,7 +89,7 @@ export const headers: Target = {
     return [
       acceptClauses(text).length > 1,
       acceptsGzip(text),
-      offeredProtocols(request).length > 1,
+      outcome(() => negotiateProtocol(request, ['v4.channel.k8s.io']), [StatusError]),
       unescapeKey(text) === text,
       parseDuration(text) === undefined,
       Array.isArray(parseLogQuery(new URLSearchParams({ query: text, sinceTime: text, boot: text }))),

@@ -24,6 +24,7 @@ const pod = {
 let problem = '';
 const host = {
   syncLoopHealth: () => problem,
+  devicePluginHealth: () => '',
   podByName: (namespace: string, name: string) => (namespace === 'ns' && name === 'p' ? pod : undefined),
   resolveContainer: async (_namespace: string, _pod: string, _uid: string, container: string) => {
     if (container === 'dead') throw newStatusError(500, 'InternalError', 'container not found ("dead")');
@@ -129,7 +130,7 @@ it('/metrics/slis counts the results of the health checks, until DELETE', async 
     await server.ask('GET /healthz?exclude=log');
     problem = '';
     const { type, text } = await server.ask('GET /metrics/slis');
-    assert.equal(type, 'text/plain; version=0.0.4; charset=utf-8');
+    assert.equal(type, 'text/plain; version=0.0.4; charset=utf-8; escaping=underscores');
     assert.match(text, /^kubernetes_healthcheck\{name="ping",type="healthz"\} 1$/m);
     assert.match(text, /^kubernetes_healthcheck\{name="syncloop",type="healthz"\} 0$/m);
     assert.match(text, /^kubernetes_healthchecks_total\{name="ping",status="success",type="healthz"\} 2$/m);
@@ -195,10 +196,10 @@ describe('/checkpoint', () => {
   });
 
   for (const [request, status, text] of [
-    ['POST /checkpoint/ns/none/c', 404, 'pod does not exist\n'],
-    ['POST /checkpoint/ns/p/none', 404, 'container none does not exist\n'],
-    ['POST /checkpoint/ns/p/c?timeout=soon', 404, 'cannot parse value of timeout parameter\n'],
-    ['POST /checkpoint/ns/p/dead', 500, 'checkpointing of ns/p/dead failed (container not found ("dead"))\n'],
+    ['POST /checkpoint/ns/none/c', 404, 'pod does not exist'],
+    ['POST /checkpoint/ns/p/none', 404, 'container none does not exist'],
+    ['POST /checkpoint/ns/p/c?timeout=soon', 404, 'cannot parse value of timeout parameter'],
+    ['POST /checkpoint/ns/p/dead', 500, 'checkpointing of ns/p/dead failed (container not found ("dead"))'],
     ['GET /checkpoint/ns/p/c', 405, '405: Method Not Allowed'],
   ] as const)
     it(`answers ${request} with ${status}`, async () => {
@@ -209,7 +210,7 @@ describe('/checkpoint', () => {
   it('reports that the runtime does not support it', async () => {
     refusal = new RuntimeError('unsupported', 'method CheckpointContainer not implemented');
     const answer = await server.ask('POST /checkpoint/ns/p/c');
-    const why = 'checkpointing of ns/p/c failed (method CheckpointContainer not implemented)\n';
+    const why = 'checkpointing of ns/p/c failed (method CheckpointContainer not implemented)';
     assert.deepEqual([answer.status, answer.text], [500, why]);
   });
 });

@@ -17,6 +17,7 @@ let problem = '';
 let logged: LogOptions | undefined;
 const host = {
   syncLoopHealth: () => problem,
+  devicePluginHealth: () => '',
   pods: () => [],
   runningPods: async () => [],
   resolveContainer: async (_namespace: string, pod: string) => {
@@ -70,7 +71,7 @@ describe("the agent's paths", () => {
 
   const JSON_TYPE = 'application/json';
   const TEXT = 'text/plain; charset=utf-8';
-  const METRICS = 'text/plain; version=0.0.4; charset=utf-8';
+  const METRICS = 'text/plain; version=0.0.4; charset=utf-8; escaping=underscores';
   const emptyList = '{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[]}';
   for (const [request, status, type, body] of [
     ['GET /healthz', 200, TEXT, 'ok'],
@@ -78,12 +79,17 @@ describe("the agent's paths", () => {
     ['GET /healthz/ping', 200, TEXT, 'ok'],
     ['GET /healthz/log', 200, TEXT, 'ok'],
     ['GET /healthz/syncloop', 200, TEXT, 'ok'],
-    ['GET /healthz?verbose', 200, TEXT, '[+]ping ok\n[+]log ok\n[+]syncloop ok\nhealthz check passed\n'],
+    [
+      'GET /healthz?verbose',
+      200,
+      TEXT,
+      '[+]ping ok\n[+]log ok\n[+]syncloop ok\n[+]device-plugin ok\nhealthz check passed\n',
+    ],
     [
       'GET /healthz?verbose&exclude=log&exclude=x',
       200,
       TEXT,
-      '[+]ping ok\n[+]log excluded: ok\n[+]syncloop ok\nwarn: some health checks cannot be excluded: no matches for "x"\nhealthz check passed\n',
+      '[+]ping ok\n[+]log excluded: ok\n[+]syncloop ok\n[+]device-plugin ok\nwarn: some health checks cannot be excluded: no matches for "x"\nhealthz check passed\n',
     ],
     ['GET /pods', 200, JSON_TYPE, emptyList],
     ['GET /pods/', 200, JSON_TYPE, emptyList],
@@ -100,16 +106,16 @@ describe("the agent's paths", () => {
     ['GET /metrics/probes', 200, METRICS, 'probes'],
     ['GET /configz', 200, JSON_TYPE, '{"kubeletconfig":{}}'],
     ['GET /containerLogs/ns/p/c', 200, TEXT, 'a line\n'],
-    ['GET /containerLogs/ns/none/c', 404, TEXT, 'pod "none" does not exist\n'],
-    ['GET /containerLogs/ns/p/c?tailLines=x', 400, TEXT, '{"message": "Unable to decode query."}\n'],
-    ['GET /containerLogs/ns/p/c?tailLines=-1', 422, TEXT, '{"message": "Invalid request."}\n'],
+    ['GET /containerLogs/ns/none/c', 404, TEXT, 'pod "none" does not exist'],
+    ['GET /containerLogs/ns/p/c?tailLines=x', 400, TEXT, '{"message": "Unable to decode query."}'],
+    ['GET /containerLogs/ns/p/c?tailLines=-1', 422, TEXT, '{"message": "Invalid request."}'],
     ['POST /containerLogs/ns/p/c', 405, TEXT, '405: Method Not Allowed'],
     ['POST /run/ns/p/c?cmd=echo%20x', 200, JSON_TYPE, 'ran echo|x\noops\n'],
     ['POST /run/ns/p/uid/c?cmd=true', 200, JSON_TYPE, 'ran true\noops\n'],
-    ['POST /run/ns/p/c?cmd=false', 500, TEXT, "command 'false' exited with 7: oops\n\n"],
-    ['POST /run/ns/none/c?cmd=true', 404, TEXT, 'pod does not exist\n'],
+    ['POST /run/ns/p/c?cmd=false', 500, TEXT, "command 'false' exited with 7: oops\n"],
+    ['POST /run/ns/none/c?cmd=true', 404, TEXT, 'pod does not exist'],
     ['GET /run/ns/p/c?cmd=true', 405, TEXT, '405: Method Not Allowed'],
-    ['GET /exec/ns/none/c?command=x&output=1', 404, TEXT, 'pod does not exist\n'],
+    ['GET /exec/ns/none/c?command=x&output=1', 404, TEXT, 'pod does not exist'],
     ['POST /exec/ns/p/c?command=x&output=1', 500, TEXT, 'Upgrade request required\n'],
     ['GET /attach/ns/p/uid/c?output=1', 500, TEXT, 'Upgrade request required\n'],
     ['POST /portForward/ns/p', 500, TEXT, 'Upgrade request required\n'],
@@ -119,7 +125,7 @@ describe("the agent's paths", () => {
       'GET /containerLogs/ns/p/c?stream=Stdout',
       400,
       TEXT,
-      'unable to return the given log stream: "Stdout". Please enable PodLogsQuerySplitStreams feature gate in kubelet\n',
+      'unable to return the given log stream: "Stdout". Please enable PodLogsQuerySplitStreams feature gate in kubelet',
     ],
     ['GET /logs/?query=kubelet', 200, 'text/html; charset=utf-8', '<pre>\n<a href="syslog">syslog</a>\n</pre>\n'],
     ['GET /logs/syslog', 200, TEXT, 'hello\n'],
@@ -128,6 +134,15 @@ describe("the agent's paths", () => {
     ['GET /debug/pprof/heap', 405, TEXT, 'profiling endpoint is disabled.\n'],
     ['PUT /debug/flags/v', 405, TEXT, 'flags endpoint is disabled.\n'],
     ['GET /nowhere', 404, TEXT, '404 page not found\n'],
+    ['GET /logs/none', 404, TEXT, '404 page not found\n'],
+    ['GET /stats/none', 404, TEXT, '404: Page Not Found'],
+    ['DELETE /containerLogs/ns/p', 404, TEXT, '404: Page Not Found'],
+    ['GET /stats', 307, 'text/html; charset=utf-8', '<a href="/stats/">Temporary Redirect</a>.\n\n'],
+    ['POST /runningpods', 307, '', ''],
+    ['GET /exec/ns/none/c?command=x', 400, TEXT, 'you must specify at least 1 of stdin, stdout, stderr'],
+    ['GET /exec/ns/p/c?command=x&stdout=true', 400, TEXT, 'you must specify at least 1 of stdin, stdout, stderr'],
+    ['GET /healthz/device-plugin', 200, TEXT, 'ok'],
+    ['POST /configz', 200, JSON_TYPE, '{"kubeletconfig":{}}'],
   ] as const) {
     it(`answer ${request} with ${status}`, async () => {
       const answer = await open.ask(request);
@@ -152,7 +167,8 @@ describe("the agent's paths", () => {
     problem = 'PLEG is not healthy';
     try {
       const whole = await open.ask('GET /healthz');
-      const listed = '[+]ping ok\n[+]log ok\n[-]syncloop failed: reason withheld\nhealthz check failed\n';
+      const listed =
+        '[+]ping ok\n[+]log ok\n[-]syncloop failed: reason withheld\n[+]device-plugin ok\nhealthz check failed\n';
       assert.deepEqual([whole.status, whole.text], [500, listed]);
       const part = await open.ask('GET /healthz/syncloop');
       assert.deepEqual([part.status, part.text], [500, 'internal server error: PLEG is not healthy\n']);

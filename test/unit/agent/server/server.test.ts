@@ -17,7 +17,12 @@ async function setUp(
   const away = (): never => {
     throw newStatusError(403, 'Forbidden', 'the agent may not ask that');
   };
-  const host = { syncLoopHealth: () => '', pods: () => [], resolveContainer: async () => 'id' } as unknown as PodHost;
+  const host = {
+    syncLoopHealth: () => '',
+    devicePluginHealth: () => '',
+    pods: () => [],
+    resolveContainer: async () => 'id',
+  } as unknown as PodHost;
   const server = await startServerUnderTest({
     host,
     clock: new FakeClock(),
@@ -72,14 +77,14 @@ describe("the agent's server", () => {
   });
 
   it('closes connections that send headers without an end, and serves others', async (t) => {
-    const host = { syncLoopHealth: () => '' } as unknown as PodHost;
+    const host = { syncLoopHealth: () => '', devicePluginHealth: () => '' } as unknown as PodHost;
     const server = await startServerUnderTest({ host, headersBudgetBytes: 500_000 });
     t.after(() => server.close());
     await assertLimitsHeaders(server.port);
   });
 
   it('holds no more connections than it may, those of its API server longest', async (t) => {
-    const host = { syncLoopHealth: () => '' } as unknown as PodHost;
+    const host = { syncLoopHealth: () => '', devicePluginHealth: () => '' } as unknown as PodHost;
     const server = await startServerUnderTest({ host, maxConnections: 5 });
     t.after(() => server.close());
     const client = connect({ host: '127.0.0.1', port: server.port, rejectUnauthorized: false });

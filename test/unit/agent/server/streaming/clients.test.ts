@@ -34,6 +34,7 @@ let abandoned = Promise.withResolvers<void>();
 
 const host = {
   syncLoopHealth: () => '',
+  devicePluginHealth: () => '',
   pods: () => [],
   resolveContainer: async () => 'id',
   resolveSandbox: async () => 'sandbox',
