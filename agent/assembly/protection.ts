@@ -148,8 +148,9 @@ export function createEviction({ nodeName, clock, logger }: Base, deps: Eviction
     usage: (maxAgeMs) => usage.collector.snapshot(maxAgeMs),
     storage: (maxAgeMs) => usage.storage.pods(maxAgeMs),
     activePods: () => table.active(),
-    evict: async (pod, { gracePeriodSeconds, message }) => {
-      await workers.kill(pod, { gracePeriodSeconds, status: { reason: 'Evicted', message } });
+    evict: async (pod, { gracePeriodSeconds, message, isDisruption }) => {
+      const status = { reason: 'Evicted', message, ...(isDisruption ? { disruption: message } : {}) };
+      await workers.kill(pod, { gracePeriodSeconds, status });
       // The data of the pod, also in memory, is freed when its volumes are removed.
       await workers.finished(pod.metadata.uid);
     },

@@ -24,7 +24,11 @@ export interface Preemption {
   preempt(critical: Pod, victims: readonly Pod[], resource: string): Promise<void>;
 }
 
-const STATUS = { reason: 'Preempting', message: 'Preempted in order to admit critical pod' };
+const STATUS = {
+  reason: 'Preempting',
+  message: 'Preempted in order to admit critical pod',
+  disruption: 'Pod was preempted by Kubelet to accommodate a critical pod.',
+};
 const DEFAULT_GRACE_SECONDS = 30;
 const SHORTEST_LIMIT_MS = 10_000;
 

@@ -74,15 +74,17 @@ export function hugePageSize(pod: Pod, medium: string): string {
   }
   const wanted = medium === 'HugePages' ? '' : medium.slice('HugePages-'.length);
   if (wanted !== '') {
-    if (!asked.has(wanted))
-      throw new Error(`medium "${medium}" requires a container that requests hugepages-${wanted}`);
+    if (!asked.has(wanted)) throw noHugePages(medium);
     return wanted;
   }
   const [only = ''] = asked;
-  if (asked.size === 0) throw new Error('medium "HugePages" requires a container that requests huge pages');
-  if (asked.size > 1)
-    throw new Error('medium "HugePages" is not enough where containers request pages of several sizes');
+  if (asked.size === 0) throw noHugePages(medium);
+  if (asked.size > 1) throw new Error(`medium: ${medium} can't be used if container requests multiple huge page sizes`);
   return only;
+}
+
+function noHugePages(medium: string): Error {
+  return new Error(`medium ${medium}: hugePages storage requested, but there is no resource request for huge pages`);
 }
 
 function bytesOf(quantity: string | number): number {

@@ -169,7 +169,15 @@ class HostVolumes implements VolumeManager {
     await this.#within(work, pending, signal);
     if (failures.size > 0) {
       state.failures += 1;
-      throw unmounted(pending, failures, state.failures);
+      const failed = unmounted(pending, failures, state.failures);
+      if (!signal.aborted && [...failures.values()].some((error) => error instanceof VolumeNotProcessedError))
+        this.#options.events.event(
+          pod,
+          'Warning',
+          'FailedMount',
+          `Unable to attach or mount volumes: ${failed.message}`,
+        );
+      throw failed;
     }
     state.failures = 0;
     this.#scheduleRefresh(state);
@@ -189,7 +197,7 @@ class HostVolumes implements VolumeManager {
   }
 
   #reportFailure(pod: Pod, volume: Volume, error: unknown): void {
-    // Nothing was attempted, so the pod's error is the only report.
+    // Nothing was attempted. The event of the whole pod reports it.
     if (error instanceof VolumeNotProcessedError) return;
     const [step, name] =
       error instanceof VolumeStepError ? [error.step, error.volume] : ['MountVolume.SetUp', volume.name];

@@ -27,7 +27,7 @@ import {
   reportGrown,
 } from './persistent.ts';
 import type { PodMounts } from './pod-mounts.ts';
-import { VolumeStepError } from './volume-failure.ts';
+import { VolumeNotProcessedError, VolumeStepError } from './volume-failure.ts';
 
 /** The path is '' for image volumes. */
 export interface ReadyVolume extends PodVolume {
@@ -45,6 +45,14 @@ export interface CsiMounts {
   mount(request: CsiMountRequest): Promise<CsiMount>;
   usage(podUid: string, path: string): Promise<VolumeMeasure | undefined>;
 }
+
+const NO_GIT =
+  'git-repo volume plugin has been disabled; if necessary, it may be re-enabled by enabling the feature-gate `GitRepoVolumeDriver`';
+
+const noPlugin = (volume: string): VolumeNotProcessedError =>
+  new VolumeNotProcessedError(
+    `failed to get Plugin from volumeSpec for volume "${volume}" err=no volume plugin matched`,
+  );
 
 interface VolumeSetUpOptions {
   /** The value of `--root-dir`. */
@@ -110,7 +118,8 @@ export class VolumeSetUp {
         ephemeral: false,
         image: { reference: volume.image.reference ?? '' },
       });
-    return Promise.reject(new Error('no volume plugin matched'));
+    const { gitRepo } = volume as { readonly gitRepo?: unknown };
+    return Promise.reject(gitRepo === undefined ? noPlugin(volume.name) : new Error(NO_GIT));
   }
 
   #at(pod: Pod, plugin: string, name: string): string {
@@ -216,7 +225,7 @@ export class VolumeSetUp {
       return { ...base, path };
     }
     if (spec.csi !== undefined) return { ...base, ...(await this.#persistentCsi(request, bound)) };
-    throw new Error('no volume plugin matched');
+    throw noPlugin(request.volume.name);
   }
 
   /**

@@ -79,7 +79,7 @@ export class CoreEventRecorder implements EventRecorder {
   async #record(report: Report): Promise<void> {
     const combined = this.#combine(report);
     const subject = subjectOf(report.regarding);
-    if (!this.#limitOf(subject).tryAccept()) return;
+    if (!this.#limitOf(`${subject}\u0000${report.type}`).tryAccept()) return;
     const message = combined ? `(combined from similar events): ${report.message}` : report.message;
     const key = [subject, report.type, report.reason, combined ? '' : report.message].join('\u0000');
     for (let attempt = 1; ; attempt++) {

@@ -180,7 +180,10 @@ export class NodeShutdown {
 
   async #end(pod: Pod, gracePeriodSeconds: number): Promise<void> {
     try {
-      await this.#options.kill(pod, { gracePeriodSeconds, status: { reason: REASON, message: MESSAGE } });
+      await this.#options.kill(pod, {
+        gracePeriodSeconds,
+        status: { reason: REASON, message: MESSAGE, disruption: MESSAGE },
+      });
     } catch (error) {
       this.#options.logger.warn({ err: error, pod: formatPod(pod) }, 'A pod did not terminate before the shutdown');
     }

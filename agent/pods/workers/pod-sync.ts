@@ -16,6 +16,7 @@ import type { StatusManager } from '../status/status-manager.ts';
 import type { NodeInfo } from './node-info.ts';
 import type { PodCgroups } from '../../host/cgroups/pod-cgroups.ts';
 import { missingPullSecrets } from '../../runtime/images/pull-credentials.ts';
+import type { PodEnd } from '../../runtime/kuberuntime/api-conditions.ts';
 import { apiPodStatus } from '../../runtime/kuberuntime/api-status.ts';
 import type { KubeRuntime } from '../../runtime/kuberuntime/kube-runtime.ts';
 import { formatPod } from '../../runtime/kuberuntime/pod-containers.ts';
@@ -200,7 +201,7 @@ export class PodSync implements PodSyncer {
   async #apiStatus(
     pod: Pod,
     runtime: RuntimePodStatus,
-    options: { readonly terminal: boolean; readonly ended?: { readonly reason: string; readonly message: string } },
+    options: { readonly terminal: boolean; readonly ended?: PodEnd },
   ): Promise<PodStatus> {
     for (const container of runtime.containers) {
       if (container.state !== 'exited' || this.#messages.has(container.id)) continue;

@@ -8,6 +8,7 @@ import type { Logger } from '../../../api/component/logger.ts';
 import { Backoff } from '../../../api/machinery/backoff.ts';
 import { type Clock, type Timer, whenAborted, pause } from '../../../api/machinery/clock.ts';
 import type { Pod, PodStatus } from '../../model/pod.ts';
+import type { PodEnd } from '../../runtime/kuberuntime/api-conditions.ts';
 import { formatPod, podFullName } from '../../runtime/kuberuntime/pod-containers.ts';
 import { isStaticPod } from '../../model/pod-kinds.ts';
 
@@ -15,8 +16,7 @@ import { isStaticPod } from '../../model/pod-kinds.ts';
 export interface Ending {
   /** Overrides the pod's grace period. */
   readonly gracePeriodSeconds: number | undefined;
-  /** Reason and message of the pod's final status (eviction, deadline). */
-  readonly status: { readonly reason: string; readonly message: string } | undefined;
+  readonly status: PodEnd | undefined;
 }
 
 /** The state of a worker. `waiting` is that of a static pod whose predecessor `forUid` has not finished. */

@@ -16,7 +16,7 @@ import type { PodStorage } from '../statistics/storage-usage.ts';
 import type { UsageSnapshot } from '../statistics/usage.ts';
 import { consumptionFrom, partsOn } from './consumption.ts';
 import { explainEviction, type EvictionReport, type SupposedPressure } from './explain.ts';
-import { exceededStorage, hasStorageLimits } from './local-storage.ts';
+import { exceededStorage, type ExceededLimit, hasStorageLimits } from './local-storage.ts';
 import { evictionMessage } from './messages.ts';
 import type { NodePressure } from './node-pressure.ts';
 import { advance, CALM, type PressureState } from './pressure-state.ts';
@@ -44,7 +44,7 @@ interface EvictionDeps {
   /** Resolves when the pod has released its resources: nothing of it runs, and its volumes are removed. */
   readonly evict: (
     pod: Pod,
-    ending: { readonly gracePeriodSeconds: number; readonly message: string },
+    ending: { readonly gracePeriodSeconds: number; readonly message: string; readonly isDisruption: boolean },
   ) => Promise<void>;
   readonly events: PodEventRecorder;
   readonly aboutNode: (reason: string, message: string) => void;
@@ -54,7 +54,7 @@ interface EvictionDeps {
   readonly deleteUnusedImages: () => Promise<void>;
   /** Called when a pressure condition of the node changes. */
   readonly onConditionsChange: () => void;
-  readonly onEviction?: (signal: Signal) => void;
+  readonly onEviction?: (signal: Signal | ExceededLimit['signal']) => void;
 }
 
 const CALM_POLL_MS = 10_000;
@@ -206,15 +206,17 @@ export class EvictionManager {
     let evicted = false;
     for (const pod of limited) {
       const measured = storage.get(pod.metadata.uid);
-      const why =
+      const exceeded =
         measured === undefined || isCriticalPod(pod) ? undefined : exceededStorage(pod, measured, { dedicatedImages });
-      if (why === undefined) continue;
-      await this.#evict(pod, IMMEDIATE_GRACE_SECONDS, why, undefined);
+      if (exceeded === undefined) continue;
+      this.#deps.onEviction?.(exceeded.signal);
+      await this.#evict(pod, IMMEDIATE_GRACE_SECONDS, exceeded.message, undefined);
       evicted = true;
     }
     return evicted;
   }
 
+  /** `annotations` belong to the event of an eviction because of the node. A pod that exceeds a limit of its own has none. */
   async #evict(
     pod: Pod,
     gracePeriodSeconds: number,
@@ -224,7 +226,7 @@ export class EvictionManager {
     const { clock, events, evict, logger } = this.#deps;
     logger.info({ pod: formatPod(pod), reason: message.trim() }, 'Evicting a pod');
     events.event(pod, 'Warning', 'Evicted', message, annotations === undefined ? {} : { annotations });
-    const ended = evict(pod, { gracePeriodSeconds, message });
+    const ended = evict(pod, { gracePeriodSeconds, message, isDisruption: annotations !== undefined });
     background(ended, { logger, what: 'Terminating an evicted pod', fields: { pod: formatPod(pod) } });
     // The next reading of the signals makes sense only after the pod has released its resources.
     const limit = new AbortController();

@@ -20,27 +20,39 @@ export function hasStorageLimits(pod: Pod): boolean {
   );
 }
 
-/** Returns the reason to evict the pod, or `undefined` while it keeps its limits. */
+/** A limit that a pod exceeds: the signal of the metric `kubelet_evictions`, and the message of the eviction. */
+export interface ExceededLimit {
+  readonly signal: 'emptydirfs.limit' | 'ephemeralpodfs.limit' | 'ephemeralcontainerfs.limit';
+  readonly message: string;
+}
+
+/** Returns the limit for which the pod is evicted, or `undefined` while it keeps all of them. */
 export function exceededStorage(
   pod: Pod,
   storage: PodStorage,
   { dedicatedImages }: StorageLimitOptions,
-): string | undefined {
+): ExceededLimit | undefined {
   for (const volume of pod.spec.volumes ?? []) {
     const limit = volume.emptyDir?.sizeLimit;
     if (limit === undefined || compareQuantities(parseQuantity(limit), parseQuantity('0')) <= 0) continue;
     const used = storage.volumes.find((entry) => entry.name === volume.name)?.usage.usedBytes ?? 0;
-    if (used > bytesOf(limit)) return evictionWords.emptyDir(volume.name, formatQuantity(parseQuantity(limit)));
+    if (used > bytesOf(limit)) {
+      const message = evictionWords.emptyDir(volume.name, formatQuantity(parseQuantity(limit)));
+      return { signal: 'emptydirfs.limit', message };
+    }
   }
   const total = podResources(pod, limitsOf)['ephemeral-storage'];
-  if (total !== undefined && storage.ephemeral.usedBytes > bytesOf(total)) return evictionWords.podStorage(total);
+  if (total !== undefined && storage.ephemeral.usedBytes > bytesOf(total))
+    return { signal: 'ephemeralpodfs.limit', message: evictionWords.podStorage(total) };
   for (const container of pod.spec.containers) {
     const limit = limitsOf(container)['ephemeral-storage'];
     const used = storage.containers.get(container.name);
     if (limit === undefined || used === undefined) continue;
     const bytes = used.logs.usedBytes + (dedicatedImages ? 0 : used.layer.usedBytes);
-    if (bytes > bytesOf(limit))
-      return evictionWords.containerStorage(container.name, formatQuantity(parseQuantity(limit)));
+    if (bytes > bytesOf(limit)) {
+      const message = evictionWords.containerStorage(container.name, formatQuantity(parseQuantity(limit)));
+      return { signal: 'ephemeralcontainerfs.limit', message };
+    }
   }
   return undefined;
 }

@@ -44,6 +44,16 @@ const CONTAINER_TYPES: Readonly<Record<ContainerConfig['kind'], string>> = {
   ephemeral: 'ephemeral_container',
 };
 
+/** Counts starts of containers that failed, by the reason that the container's status shows. */
+export function startErrorMetrics(metrics: MetricsRegistry): (kind: ContainerConfig['kind'], reason: string) => void {
+  const errors = metrics.counter({
+    name: 'kubelet_started_containers_errors_total',
+    help: 'Cumulative number of errors when starting containers',
+    labels: ['container_type', 'code'],
+  });
+  return (kind, reason) => errors.with(CONTAINER_TYPES[kind], reason).inc();
+}
+
 /** Returns a runtime with the same behaviour, whose operations have the kubelet's names in the metrics. */
 export function instrumentRuntime(runtime: Runtime, metrics: MetricsRegistry, clock: Clock): Runtime {
   const total = metrics.counter({
@@ -108,6 +118,11 @@ function startMetrics(metrics: MetricsRegistry): StartMetrics {
     help: 'Duration in seconds of the run_podsandbox operations. Broken down by RuntimeClass.Handler.',
     labels: ['runtime_handler'],
   });
+  const sandboxErrors = metrics.counter({
+    name: 'kubelet_run_podsandbox_errors_total',
+    help: 'Cumulative number of the run_podsandbox operation errors by RuntimeClass.Handler.',
+    labels: ['runtime_handler'],
+  });
   const pods = metrics
     .counter({ name: 'kubelet_started_pods_total', help: 'Cumulative number of pods started' })
     .with();
@@ -133,6 +148,7 @@ function startMetrics(metrics: MetricsRegistry): StartMetrics {
   const failed: StartMetrics['failed'] = (name, args) => {
     if (name !== 'runSandbox') return;
     podErrors.inc();
+    sandboxErrors.with((args as [SandboxConfig])[0].runtimeHandler).inc();
     if (hasUsers(args)) ofUsersErrors.inc();
   };
   const done: StartMetrics['done'] = (name, args, seconds, answer) => {

@@ -126,9 +126,7 @@ export function containerCreateOptions(
     AttachStderr: false,
     ...(config.stopSignal === '' ? {} : { StopSignal: config.stopSignal }),
     Healthcheck: { Test: ['NONE'] },
-    ...(security.runAsUserName !== undefined && security.runAsUserName !== ''
-      ? { User: security.runAsUserName }
-      : userOption(security.runAsUser, security.runAsGroup)),
+    ...userOption(security.runAsUserName ?? security.runAsUser, security.runAsGroup),
     HostConfig: {
       NetworkMode: `container:${options.sandboxId}`,
       ...(facts.isPodman ? { UTSMode: `container:${options.sandboxId}` } : {}),
@@ -179,9 +177,9 @@ export function resourceOptions(resources: LinuxResources, facts: EngineFacts): 
   };
 }
 
-function userOption(uid: number | undefined, gid: number | undefined): { User?: string } {
-  if (uid === undefined) return {};
-  return { User: gid === undefined ? String(uid) : `${uid}:${gid}` };
+function userOption(user: number | string | undefined, gid: number | undefined): { User?: string } {
+  if (user === undefined) return {};
+  return { User: gid === undefined ? String(user) : `${user}:${gid}` };
 }
 
 function pidMode(security: ContainerSecurity, sandboxId: string): { PidMode?: string } {

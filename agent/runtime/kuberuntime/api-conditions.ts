@@ -11,6 +11,17 @@ import { containersWith, readyVerdicts, type Verdict, verdict } from './readines
 import type { ResizeConditions } from './resize.ts';
 import type { RuntimePodStatus } from './runtime-status.ts';
 
+/** Why the agent terminated a pod: the reason and message of its final status. */
+export interface PodEnd {
+  readonly reason: string;
+  readonly message: string;
+  /**
+   * The message of the condition `DisruptionTarget`, by which controllers distinguish a disruption (pressure on the node, its
+   * shutdown, preemption) from a failure of the pod. A pod that exceeds a limit of its own has none.
+   */
+  readonly disruption?: string;
+}
+
 /** The inputs of the conditions. */
 export interface ConditionsInput {
   readonly pod: Pod;
@@ -21,9 +32,11 @@ export interface ConditionsInput {
   /** The pod has terminated: its containers are not restarted. */
   readonly terminal: boolean;
   /** The reason for which the agent terminated the pod (eviction, deadline). */
-  readonly ended?: { readonly reason: string; readonly message: string };
+  readonly ended?: PodEnd;
   readonly resize: ResizeConditions;
 }
+
+const RESTARTING = 'AllContainersRestarting';
 
 const OWN_CONDITIONS = [
   'PodReadyToStartContainers',
@@ -33,7 +46,7 @@ const OWN_CONDITIONS = [
   'PodScheduled',
   'PodResizePending',
   'PodResizeInProgress',
-  'AllContainersRestarting',
+  RESTARTING,
 ];
 
 interface MadeCondition {
@@ -59,10 +72,11 @@ export function podConditions(input: ConditionsInput, status: PodStatus): PodCon
     ...(mayRestartAll(pod) ? [restartingAll(input, status)] : []),
   ];
   const now = formatTime(input.nowMs);
+  const { generation } = pod.metadata;
   const own = made.map((condition) => {
     const before = previous?.conditions?.find((entry) => entry.type === condition.type);
     return {
-      ...(pod.metadata.generation === undefined ? {} : { observedGeneration: pod.metadata.generation }),
+      ...(generation === undefined || condition.type === RESTARTING ? {} : { observedGeneration: generation }),
       ...condition,
       lastProbeTime: null,
       lastTransitionTime:
@@ -79,8 +93,7 @@ export function podConditions(input: ConditionsInput, status: PodStatus): PodCon
     .flatMap((status) => status?.conditions ?? [])
     .find(({ type }) => type === 'DisruptionTarget');
   if (disrupted !== undefined) foreign.push(disrupted);
-  const { ended } = input;
-  const message = ended === undefined ? undefined : DISRUPTIONS.get(ended.reason)?.(ended.message);
+  const message = input.ended?.disruption;
   if (message === undefined || disrupted !== undefined) return [...own, ...foreign];
   // Controllers such as the job controller use it to distinguish a disruption from a failure of the pod.
   const disruption = {
@@ -88,7 +101,7 @@ export function podConditions(input: ConditionsInput, status: PodStatus): PodCon
     status: 'True',
     reason: 'TerminationByKubelet',
     message,
-    ...(pod.metadata.generation === undefined ? {} : { observedGeneration: pod.metadata.generation }),
+    ...(generation === undefined ? {} : { observedGeneration: generation }),
     lastProbeTime: null,
     lastTransitionTime: now,
   } as unknown as PodCondition;
@@ -96,12 +109,14 @@ export function podConditions(input: ConditionsInput, status: PodStatus): PodCon
 }
 
 function restartingAll({ pod, runtime, terminal }: ConditionsInput, { phase }: PodStatus): MadeCondition {
-  const type = 'AllContainersRestarting';
+  const type = RESTARTING;
   if (phase === 'Succeeded') return { type, status: 'False', reason: 'PodCompleted' };
   if (phase === 'Failed') return { type, status: 'False', reason: 'PodFailed' };
   const [sandbox] = runtime.sandboxes;
   const isUnderWay = !terminal && restartAllTrigger(pod, runtime, sandbox?.id) !== undefined;
-  return { type, status: isUnderWay ? 'True' : 'False' };
+  if (!isUnderWay) return { type, status: 'False' };
+  const why = { reason: 'RestartAllContainersStarted', message: 'container exited with restart policy rule' };
+  return { type, status: 'True', ...why };
 }
 
 function resizeConditions({ resize: { pending, inProgress }, terminal }: ConditionsInput): readonly MadeCondition[] {
@@ -130,16 +145,6 @@ function resizeConditions({ resize: { pending, inProgress }, terminal }: Conditi
         ]),
   ];
 }
-
-/**
- * The reasons for which the agent terminates a pod because of the node: it lacks a resource, its host shuts down, or a
- * critical pod needs the room. Each has the message of the condition, computed from that of the status.
- */
-const DISRUPTIONS: ReadonlyMap<string, (message: string) => string> = new Map([
-  ['Evicted', (message: string) => message],
-  ['Terminated', (message: string) => message],
-  ['Preempting', () => 'Pod was preempted by Kubelet to accommodate a critical pod.'],
-]);
 
 function initialized(pod: Pod, status: PodStatus): Verdict {
   if (status.phase === 'Succeeded') return { status: 'True', reason: 'PodCompleted' };

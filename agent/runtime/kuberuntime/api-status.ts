@@ -237,7 +237,8 @@ function missingContainer(
   const base = absentContainer(container, old, mounts);
   const waiting = { waiting: { reason: initializing ? 'PodInitializing' : 'ContainerCreating' } } as State;
   if (old !== undefined && old.state?.waiting === undefined && kind !== 'ephemeral' && isRestartingAll(input))
-    return { ...base, ...removedToRestart(old) } as ContainerStatusJson;
+    // One that had terminated keeps what was known of it.
+    return { ...(old.state?.terminated === undefined ? base : old), ...removedToRestart(old) } as ContainerStatusJson;
   if (old?.state?.terminated !== undefined) return { ...old, ...mounts } as ContainerStatusJson;
   if (old?.state?.running !== undefined) {
     const lost = {

@@ -133,8 +133,8 @@ interface ContainerRequest {
   readonly podIps: readonly string[];
   /** The container that an ephemeral container targets. */
   readonly target?: ContainerId;
-  /** Resolves to the id of the image of a volume. */
-  readonly volumeImage: (reference: string) => Promise<string>;
+  /** The ids of the images that the container mounts, by their references. */
+  readonly volumeImages: ReadonlyMap<string, string>;
 }
 
 /** Throws `ContainerConfigError` if the specification refers to something that is missing or forbidden. */
@@ -183,6 +183,7 @@ export async function containerConfig(request: ContainerRequest, deps: ConfigDep
       target: request.target,
       userNamespace: await deps.userNamespaces.mapping(pod),
       extraGroups: deps.volumes.extraSupplementalGroups(pod),
+      image: request.imageInfo,
     }),
     stopSignal: container.lifecycle?.stopSignal ?? '',
   };
@@ -218,11 +219,12 @@ async function preparedMounts(
   } catch (error) {
     throw new ContainerConfigError(error instanceof Error ? error.message : String(error), { cause: error });
   }
-  const mounts = await Promise.all(
-    prepared.mounts.map(async (mount): Promise<Mount> =>
-      mount.image === undefined ? mount : { ...mount, image: await request.volumeImage(mount.image) },
-    ),
-  );
+  const mounts = prepared.mounts.map((mount): Mount => {
+    if (mount.image === undefined) return mount;
+    const image = request.volumeImages.get(mount.image);
+    if (image === undefined) throw new ContainerConfigError(`the image ${mount.image} of a volume was not pulled`);
+    return { ...mount, image };
+  });
   return { mounts, devices: prepared.devices };
 }
 

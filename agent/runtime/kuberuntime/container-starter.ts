@@ -49,6 +49,14 @@ export interface Session {
   readonly signal: AbortSignal;
 }
 
+/** A container whose images are present. */
+interface Prepared {
+  readonly container: Container;
+  readonly kind: ContainerKind;
+  readonly image: ImageInfo;
+  readonly volumeImages: ReadonlyMap<string, string>;
+}
+
 /** The runtime, the images and the configuration of containers. */
 export interface ContainerStarterOptions {
   readonly runtime: Runtime;
@@ -62,6 +70,8 @@ export interface ContainerStarterOptions {
   /** The delays between restarts of a container that crashes; 10 s to 5 min by default. */
   readonly backOff?: { readonly initialMs: number; readonly maxMs: number };
   readonly observeHook?: HookObserver | undefined;
+  /** Called when a container does not start, with the reason in its status. Waiting for a back-off is no failed start. */
+  readonly onStartError?: (kind: ContainerKind, reason: string) => void;
 }
 
 type Last = Pick<Session, 'pod' | 'status'>;
@@ -90,20 +100,6 @@ export class ContainerStarter {
     this.#backOff.collect();
   }
 
-  /** Returns the error if the container waits for its back-off; notes it as the container's waiting reason. */
-  delay(last: Last, container: Container, kind: ContainerKind): StartError | undefined {
-    const key = `${last.pod.metadata.uid}_${container.name}`;
-    try {
-      this.#checkBackOff(last, container, kind);
-      this.#waiting.delete(key);
-      return undefined;
-    } catch (error) {
-      if (!(error instanceof StartError)) throw error;
-      this.#waiting.set(key, { reason: error.reason, message: error.message });
-      return error;
-    }
-  }
-
   /** Starts the container, or returns the error that its status shows as the waiting reason. */
   async start(session: Session, container: Container, kind: ContainerKind): Promise<StartError | undefined> {
     const { pod } = session;
@@ -120,6 +116,7 @@ export class ContainerStarter {
           ? error
           : new StartError('RunContainerError', (error as Error).message, { cause: error });
       this.#waiting.set(key, { reason: failed.reason, message: failed.message });
+      if (failed.reason !== 'CrashLoopBackOff') this.#options.onStartError?.(kind, failed.reason);
       this.#options.logger.debug(
         { pod: formatPod(pod), container: container.name, reason: failed.reason, err: failed },
         'A container cannot start yet',
@@ -153,8 +150,11 @@ export class ContainerStarter {
     const fieldPath = fieldPathOf(kind, container.name);
     const failed = (message: string): void =>
       events.event(pod, 'Warning', 'Failed', `Error: ${message}`, { fieldPath });
-    const image = await this.#ensureImage(session, container, kind, failed);
-    const config = await this.#containerConfig(session, container, kind, image, failed);
+    const volumeImages = await this.#ensureVolumeImages(session, container, failed);
+    const image = await this.#ensureImage(failed, () =>
+      this.#options.images.ensure(pod, container, kind, session.signal),
+    );
+    const config = await this.#containerConfig(session, { container, kind, image, volumeImages }, failed);
     await mkdir(this.#logDirectory(pod, container), { recursive: true, mode: 0o755 });
     const step = async <T>(reason: string, work: Promise<T>): Promise<T> => {
       try {
@@ -172,14 +172,26 @@ export class ContainerStarter {
     await this.#postStart(session, container, kind, id);
   }
 
-  async #ensureImage(
+  /** Returns the ids of the images that the container mounts as volumes, by their references. */
+  async #ensureVolumeImages(
     { pod, signal }: Session,
     container: Container,
-    kind: ContainerKind,
     failed: (message: string) => void,
-  ): Promise<ImageInfo> {
+  ): Promise<ReadonlyMap<string, string>> {
+    const mounted = new Set((container.volumeMounts ?? []).map(({ name }) => name));
+    const ids = new Map<string, string>();
+    for (const { name, image } of pod.spec.volumes ?? []) {
+      const reference = image?.reference ?? '';
+      if (image === undefined || !mounted.has(name) || ids.has(reference)) continue;
+      const ensure = (): Promise<string> => this.#options.images.ensureVolumeImage(pod, reference, signal);
+      ids.set(reference, await this.#ensureImage(failed, ensure));
+    }
+    return ids;
+  }
+
+  async #ensureImage<T>(failed: (message: string) => void, ensure: () => Promise<T>): Promise<T> {
     try {
-      return await this.#options.images.ensure(pod, container, kind, signal);
+      return await ensure();
     } catch (error) {
       if (!(error instanceof ImageError)) throw error;
       failed(error.reason);
@@ -188,10 +200,8 @@ export class ContainerStarter {
   }
 
   async #containerConfig(
-    { pod, status, ips, signal }: Session,
-    container: Container,
-    kind: ContainerKind,
-    image: ImageInfo,
+    { pod, status, ips }: Session,
+    { container, kind, image, volumeImages }: Prepared,
     failed: (message: string) => void,
   ): Promise<ContainerConfig> {
     const last = findContainer(status, container.name);
@@ -211,7 +221,7 @@ export class ContainerStarter {
           imageInfo: image,
           podIps: ips,
           ...(target === undefined ? {} : { target }),
-          volumeImage: (reference) => this.#options.images.ensureVolumeImage(pod, reference, signal),
+          volumeImages,
         },
         this.#options.config,
       );

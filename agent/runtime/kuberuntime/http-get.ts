@@ -67,8 +67,10 @@ function fetchOnce(
   signal: AbortSignal,
 ): Promise<{ status: number; body: string; location: string | undefined }> {
   return new Promise((resolve, reject) => {
+    // As the client of Go: Host is first and has the port, also that of the scheme.
+    const given = target.headers.find(({ name }) => name.toLowerCase() === 'host')?.value;
     const headers: Record<string, string[]> = {};
-    for (const { name, value } of target.headers) (headers[name] ??= []).push(value);
+    for (const { name, value } of target.headers) if (name.toLowerCase() !== 'host') (headers[name] ??= []).push(value);
     // An empty header in the probe removes the default header.
     const dropped = Object.keys(headers).filter(
       (name) => /^(accept|user-agent)$/i.test(name) && headers[name]?.every((value) => value === '') === true,
@@ -77,7 +79,6 @@ function fetchOnce(
     if (!has('user-agent')) headers['User-Agent'] = [`kube-${target.purpose}/${RELEASE}`];
     if (!has('accept')) headers['Accept'] = ['*/*'];
     for (const name of dropped) delete headers[name];
-    const host = Object.entries(headers).find(([key]) => key.toLowerCase() === 'host')?.[1][0];
     const options = {
       purpose: 'probe' as const,
       secure: target.scheme === 'https',
@@ -85,11 +86,12 @@ function fetchOnce(
       port: target.port,
       path: target.path,
       method: 'GET',
-      headers: headers as Record<string, string[] | string>,
+      headers: { Host: given ?? hostPort(target.host, target.port), ...headers },
       agent: false as const,
       signal,
       rejectUnauthorized: false,
-      ...(host === undefined ? {} : { setHost: false, servername: serverName(host) }),
+      setHost: false,
+      ...(given === undefined ? {} : { servername: serverName(given) }),
     };
     const onResponse = (response: IncomingMessage): void => {
       const chunks: Buffer[] = [];
@@ -147,10 +149,18 @@ const REASONS: ReadonlyMap<string, string> = new Map(
   }),
 );
 
+/** The characters of a response that is not HTTP that a message shows. */
+const MOST_SHOWN = 256;
+
 /** Returns the message of Go's net package for a failed connection, which events of the kubelet have. */
 export function dialMessage(error: unknown, host: string, port: number): string {
   const code = (error as NodeJS.ErrnoException).code ?? '';
   if (code === 'ECONNRESET' && error instanceof Error && error.message === 'socket hang up') return 'EOF';
+  if (code.startsWith('HPE_')) {
+    const [line = ''] = String((error as { rawPacket?: Buffer }).rawPacket ?? '').split(/\r?\n/, 1);
+    const shown = JSON.stringify(line.slice(0, MOST_SHOWN));
+    return `net/http: HTTP/1.x transport connection broken: malformed HTTP response ${shown}`;
+  }
   const reason = REASONS.get(code);
   if (reason !== undefined) return `dial tcp ${hostPort(host, port)}: ${reason}`;
   return error instanceof Error ? error.message : String(error);

@@ -144,8 +144,9 @@ export class KubeRuntime {
   }
 
   /**
-   * Restarts all containers of the pod in its sandbox, init containers included, without running hooks. Removes the container
-   * that triggered the restart last, so that the next sync continues an interrupted restart.
+   * Kills and removes all containers of the pod, init containers included, without running hooks; the next sync starts them
+   * again, without a back-off. Removes the container that triggered the restart last, so that the next sync continues an
+   * interrupted restart.
    */
   async #restartAll(pod: Pod, status: RuntimePodStatus, trigger: Container, signal: AbortSignal): Promise<SyncResult> {
     const { runtime, clock } = this.#options;
@@ -159,15 +160,11 @@ export class KubeRuntime {
         id: container.id,
         name: container.name,
         podIp: status.ips[0] ?? '',
-        message: `Container ${container.name} is restarted with all others of its pod`,
+        message: 'killing',
         gracePeriodSeconds: 0,
         signal,
       });
     }
-    // The next sync reports how they terminated before it removes them.
-    if (running.length > 0) return { errors: [], retryAtMs: clock.now() };
-    const delayed = this.#starter.delay({ pod, status }, trigger, findKinded(pod, trigger.name)?.kind ?? 'regular');
-    if (delayed !== undefined) return { errors: [delayed], retryAtMs: delayed.retryAtMs };
     const last = own.filter(({ name }) => name === trigger.name);
     for (const { id } of [...own.filter(({ name }) => name !== trigger.name), ...last])
       await runtime.removeContainer(id);

@@ -255,17 +255,16 @@ function sidecarAction(
   };
   if (container.startupProbe !== undefined) {
     const startup = probes('startup', last.id);
-    if (startup === 'failure')
-      restart('startup-probe', `Init container ${container.name} failed startup probe, will be restarted`);
+    if (startup === 'failure') restart('startup-probe', `Init container ${container.name} failed startup probe`);
     if (startup !== 'success') return 'waiting';
   }
   if (
     last.annotations[HASH_ANNOTATION] !== undefined &&
     last.annotations[HASH_ANNOTATION] !== containerHash(container)
   ) {
-    restart('definition-changed', `Init container ${container.name} definition changed, will be restarted`);
+    restart('definition-changed', `Init container ${container.name} definition changed`);
   } else if (probes('liveness', last.id) === 'failure') {
-    restart('liveness-probe', `Init container ${container.name} failed liveness probe, will be restarted`);
+    restart('liveness-probe', `Init container ${container.name} failed liveness probe`);
   } else if (resize(container, last) === 'restart') {
     restart('resize', `Init container ${container.name} resize requires restart`);
   }

@@ -101,6 +101,20 @@ interface ContainerSecurityOptions {
   readonly target?: ContainerId | undefined;
   readonly userNamespace: UserNamespace | undefined;
   readonly extraGroups: readonly number[];
+  readonly image: Pick<ImageInfo, 'user'> | undefined;
+}
+
+/**
+ * Returns the user of an image: a uid, or a name that only the runtime can resolve. Without a user it is root. A group that
+ * the image has beside it does not count, as with the kubelet.
+ */
+function imageUser(image: Pick<ImageInfo, 'user'> | undefined): Pick<ContainerSecurity, 'runAsUser' | 'runAsUserName'> {
+  const user = userPart(image);
+  return /^\d*$/.test(user) ? { runAsUser: Number(user) } : { runAsUserName: user };
+}
+
+function userPart(image: Pick<ImageInfo, 'user'> | undefined): string {
+  return (image?.user ?? '').split(':')[0] ?? '';
 }
 
 /** The complete security settings of a container. */
@@ -125,7 +139,7 @@ export function containerSecurity(
     dropCapabilities: own?.capabilities?.drop ?? [],
     privileged,
     namespaces: namespaceOptions(pod, options),
-    ...(user === undefined ? {} : { runAsUser: user }),
+    ...(user === undefined ? imageUser(options.image) : { runAsUser: user }),
     ...(group === undefined ? {} : { runAsGroup: group }),
     supplementalGroups: [...new Set(groups)],
     supplementalGroupsPolicy: shared?.supplementalGroupsPolicy === 'Strict' ? 'Strict' : 'Merge',
@@ -152,17 +166,17 @@ export function verifyNonRoot(pod: Pod, container: Container, image: ImageInfo |
     if (user === 0) throw new ContainerConfigError(`container's runAsUser breaks non-root policy ${where}`);
     return;
   }
-  const imageUser = (image?.user ?? '').split(':')[0] ?? '';
+  const userOfImage = userPart(image);
   // A user id may be spelled with zeros before it: `00` is root as well.
-  if (/^0*$/.test(imageUser))
+  if (/^0*$/.test(userOfImage))
     throw new ContainerConfigError(`container has runAsNonRoot and image will run as root ${where}`);
-  if (!/^\d+$/.test(imageUser)) {
+  if (!/^\d+$/.test(userOfImage)) {
     throw new ContainerConfigError(
-      `container has runAsNonRoot and image has non-numeric user (${imageUser}), cannot verify user is non-root ${where}`,
+      `container has runAsNonRoot and image has non-numeric user (${userOfImage}), cannot verify user is non-root ${where}`,
     );
   }
   // A runtime that keeps 32 bits of the id runs such a user as another one, root included.
-  if (Number(imageUser) > LARGEST_USER_ID)
+  if (Number(userOfImage) > LARGEST_USER_ID)
     throw new ContainerConfigError(
       `container has runAsNonRoot and image has a user id out of range, cannot verify user is non-root ${where}`,
     );

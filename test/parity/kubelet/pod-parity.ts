@@ -19,8 +19,8 @@ export interface RecordedPod {
   readonly name: string;
   readonly labels?: Readonly<Record<string, string>>;
   readonly spec: unknown;
-  /** The columns READY and STATUS of `kubectl get pods`. */
-  readonly columns: readonly [string, string];
+  /** The columns READY and STATUS of `kubectl get pods`, where they were recorded. */
+  readonly columns?: readonly [string, string];
   readonly status: unknown;
   readonly events: readonly RecordedEvent[];
 }

@@ -68,11 +68,12 @@ describe('the page size of a volume of huge pages', () => {
     assert.equal(hugePageSize(asking('2Mi', '2Mi'), 'HugePages'), '2Mi');
   });
   it('must be the only one that a container requests', () => {
-    assert.throws(
-      () => hugePageSize(asking('2Mi'), 'HugePages-1Gi'),
-      /requires a container that requests hugepages-1Gi/,
-    );
-    assert.throws(() => hugePageSize(asking(), 'HugePages'), /requires a container that requests huge pages/);
-    assert.throws(() => hugePageSize(asking('2Mi', '1Gi'), 'HugePages'), /several sizes/);
+    const none = 'hugePages storage requested, but there is no resource request for huge pages';
+    const several = "can't be used if container requests multiple huge page sizes";
+    const refused = (medium: string, message: string, ...sizes: string[]): void =>
+      assert.throws(() => hugePageSize(asking(...sizes), medium), { message });
+    refused('HugePages-1Gi', `medium HugePages-1Gi: ${none}`, '2Mi');
+    refused('HugePages', `medium HugePages: ${none}`);
+    refused('HugePages', `medium: HugePages ${several}`, '2Mi', '1Gi');
   });
 });

@@ -415,7 +415,9 @@ describe('the volume manager', () => {
       claimed(client, { hostPath: { path: '/' }, volumeMode });
       const pod = podOf('p', [byClaim], { containers: [{ name: 'main', ...container }] });
       await assert.rejects(manager.mount(pod, never), message);
-      assert.deepEqual(events, []);
+      assert.equal(events.length, 1);
+      assert.match(events[0] ?? '', /FailedMount Unable to attach or mount volumes: unmounted volumes=\[d\]/);
+      assert.match(events[0] ?? '', message);
     }
   });
 

@@ -108,6 +108,10 @@ test('events: an object that causes too many is throttled', async () => {
   for (let at = 0; at < 100; at++) recorder.event({ kind: 'Pod', name: 'p' }, 'Normal', `Reason${at}`, 'm');
   await recorder.flush();
   assert.equal(client.peekAll(events).length, 25);
+  // Warnings do not hide what else happens to it.
+  recorder.event({ kind: 'Pod', name: 'p' }, 'Warning', 'Failed', 'm');
+  await recorder.flush();
+  assert.equal(client.peekAll(events).length, 26);
 });
 
 test('metrics: text of counters, gauges and histograms with labels', () => {

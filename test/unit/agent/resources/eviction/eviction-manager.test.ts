@@ -27,6 +27,8 @@ interface World {
   readonly memory: Map<string, number>;
   readonly storage: Map<string, PodStorage>;
   readonly done: string[];
+  readonly disruptions: boolean[];
+  readonly signals: string[];
   readonly manager: EvictionManager;
   readonly clock: FakeClock;
   readonly pressure: NodePressure;
@@ -43,6 +45,8 @@ function world(hard: Record<string, string>, soft: Record<string, string> = {}):
     memory: new Map(),
     storage: new Map(),
     done: [],
+    disruptions: [],
+    signals: [],
     clock,
     onImagesDeleted: () => undefined,
     isQuick: true,
@@ -97,12 +101,14 @@ function world(hard: Record<string, string>, soft: Record<string, string> = {}):
     usage: () => Promise.resolve(snapshot()),
     storage: () => Promise.resolve(made.storage),
     activePods: () => made.pods,
-    evict(one, { gracePeriodSeconds, message }) {
+    evict(one, { gracePeriodSeconds, message, isDisruption }) {
       made.done.push(`evict ${one.metadata.name} within ${gracePeriodSeconds}s: ${message}`);
+      made.disruptions.push(isDisruption);
       made.pods.splice(made.pods.indexOf(one), 1);
       return made.isQuick ? Promise.resolve() : new Promise(() => undefined);
     },
     events: { event: (one, type, reason) => void made.done.push(`${type} ${reason} ${one.metadata.name}`) },
+    onEviction: (signal) => void made.signals.push(signal),
     aboutNode: (reason, message) => void made.done.push(`node ${reason}: ${message}`),
     deleteDeadContainers: say('delete dead containers'),
     deleteUnusedImages: () => {
@@ -135,6 +141,7 @@ describe('the eviction manager', () => {
       stop.abort();
       await running;
       assert.ok(it_.done.some((line) => line.startsWith('evict a')));
+      assert.deepEqual(it_.disruptions, [true]);
       assert.equal(it_.clock.pendingTimers, 0);
     }
   });
@@ -194,7 +201,7 @@ describe('the eviction manager', () => {
     );
   });
 
-  for (const [name, shape, storage, message] of [
+  for (const [name, shape, storage, message, signal] of [
     [
       'an emptyDir above its limit',
       { emptyDirLimit: '5Mi' },
@@ -212,12 +219,14 @@ describe('the eviction manager', () => {
         ephemeral: nothing,
       },
       'Usage of EmptyDir volume "scratch" exceeds the limit "5Mi". ',
+      'emptydirfs.limit',
     ],
     [
       'a pod above the sum of its limits',
       { storageLimit: '10Mi' },
       { volumes: [], ephemeral: { usedBytes: 11 * MI, inodesUsed: 1 } },
       'Pod ephemeral local storage usage exceeds the total limit of containers 10Mi. ',
+      'ephemeralpodfs.limit',
     ],
   ] as const) {
     it(`evicts a pod for ${name}, whatever the node has left`, async () => {
@@ -226,6 +235,8 @@ describe('the eviction manager', () => {
       it_.storage.set('uid-a', { containers: new Map(), ...storage });
       assert.equal(await it_.manager.synchronize(), true);
       assert.deepEqual(it_.done, ['Warning Evicted a', `evict a within 1s: ${message}`]);
+      assert.deepEqual(it_.disruptions, [false]);
+      assert.deepEqual(it_.signals, [signal]);
     });
   }
 

@@ -71,7 +71,7 @@ describe('a pod is ranked by', () => {
 describe('the limits of a pod for storage', () => {
   const exceeded = (limited: Pod, dedicatedImages = false): string | undefined => {
     assert.ok(hasStorageLimits(limited));
-    return exceededStorage(limited, written, { dedicatedImages });
+    return exceededStorage(limited, written, { dedicatedImages })?.message;
   };
 
   it('need no measurement where there are none', () => {

@@ -7,7 +7,10 @@ import type {
   SandboxConfig,
   SandboxId,
 } from '../../../../../agent/runtime/runtime.ts';
-import { instrumentRuntime } from '../../../../../agent/resources/statistics/instrumented-runtime.ts';
+import {
+  instrumentRuntime,
+  startErrorMetrics,
+} from '../../../../../agent/resources/statistics/instrumented-runtime.ts';
 import { MetricsRegistry } from '../../../../../api/component/metrics.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
 
@@ -31,5 +34,23 @@ test('started containers are counted by their type', async () => {
     'kubelet_started_containers_total{container_type="container"} 1',
     'kubelet_started_containers_total{container_type="ephemeral_container"} 1',
     'kubelet_started_containers_total{container_type="init_container"} 2',
+  ]);
+});
+
+test('failed starts are counted by their reason, failed sandboxes by their handler', async () => {
+  const metrics = new MetricsRegistry();
+  const failed = startErrorMetrics(metrics);
+  for (const reason of ['ErrImagePull', 'ErrImagePull', 'RunContainerError']) failed('init', reason);
+  const runtime = instrumentRuntime(
+    { runSandbox: () => Promise.reject(new Error('no network')) } as unknown as Runtime,
+    metrics,
+    new FakeClock(),
+  );
+  await assert.rejects(runtime.runSandbox({ runtimeHandler: 'kata', namespaces: {} } as SandboxConfig));
+  const lines = metrics.text().match(/^kubelet_(started_containers|run_podsandbox)_errors_total\{.*$/gm);
+  assert.deepEqual(lines?.toSorted(), [
+    'kubelet_run_podsandbox_errors_total{runtime_handler="kata"} 1',
+    'kubelet_started_containers_errors_total{container_type="init_container",code="ErrImagePull"} 2',
+    'kubelet_started_containers_errors_total{container_type="init_container",code="RunContainerError"} 1',
   ]);
 });

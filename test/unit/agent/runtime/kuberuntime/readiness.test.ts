@@ -125,7 +125,11 @@ describe('readiness gates', () => {
       {
         ...{ pod, nowMs: 0, terminal: false, resize: {}, previous: undefined },
         runtime: assembleRuntimeStatus({ uid: 'u', name: 'p', namespace: 'ns' }, [], []),
-        ended: { reason: 'Preempting', message: 'Preempted in order to admit critical pod' },
+        ended: {
+          reason: 'Preempting',
+          message: 'Preempted in order to admit critical pod',
+          disruption: 'Pod was preempted by Kubelet to accommodate a critical pod.',
+        },
       },
       { containerStatuses: [] },
     );
@@ -133,6 +137,21 @@ describe('readiness gates', () => {
     assert.deepEqual(
       [status, reason, message],
       ['True', 'TerminationByKubelet', 'Pod was preempted by Kubelet to accommodate a critical pod.'],
+    );
+  });
+
+  it('call only a termination because of the node a disruption', () => {
+    const conditions = podConditions(
+      {
+        ...{ pod: podOf({}), nowMs: 0, terminal: false, resize: {}, previous: undefined },
+        runtime: assembleRuntimeStatus({ uid: 'u', name: 'p', namespace: 'ns' }, [], []),
+        ended: { reason: 'Evicted', message: 'Usage of EmptyDir volume "v" exceeds the limit "4Mi". ' },
+      },
+      { containerStatuses: [] },
+    );
+    assert.equal(
+      conditions.find(({ type }) => type === 'DisruptionTarget'),
+      undefined,
     );
   });
 

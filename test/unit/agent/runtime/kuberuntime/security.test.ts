@@ -14,15 +14,27 @@ const podOf = (spec: object = {}): Pod =>
 const containerOf = (securityContext?: object): Container => ({ name: 'c', securityContext }) as Container;
 const settings = { seccompDirectory: '/root/seccomp', seccompDefault: false };
 
-function security(own?: object, shared?: object, changes: Partial<typeof settings> = {}): ContainerSecurity {
+function security(own?: object, shared?: object, changes: Partial<typeof settings> = {}, user = ''): ContainerSecurity {
   return containerSecurity(podOf({ securityContext: shared }), containerOf(own), {
     settings: { ...settings, ...changes },
     userNamespace: undefined,
     extraGroups: [7],
+    image: { user },
   });
 }
 
 describe('the confinement of a container', () => {
+  it('names the user of the image, because a runtime refuses a group without a user', () => {
+    const userOf = (user: string, own = {}): unknown[] => {
+      const { runAsUser, runAsUserName, runAsGroup } = security({ runAsGroup: 5, ...own }, {}, {}, user);
+      return [runAsUser, runAsUserName, runAsGroup];
+    };
+    assert.deepEqual(userOf(''), [0, undefined, 5]);
+    assert.deepEqual(userOf('1000:2000'), [1000, undefined, 5]);
+    assert.deepEqual(userOf('app:staff'), [undefined, 'app', 5]);
+    assert.deepEqual(userOf('app', { runAsUser: 7 }), [7, undefined, 5]);
+  });
+
   it("is its own, else its pod's", () => {
     const shared = { runAsUser: 1, runAsGroup: 2, seLinuxOptions: { level: 's0:c1' } };
     const { runAsUser, runAsGroup, seLinux } = security({ runAsUser: 3, seLinuxOptions: { type: 't' } }, shared);
