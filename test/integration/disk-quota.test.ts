@@ -37,6 +37,13 @@ describe('an exhausted disk quota', { skip, timeout: 120_000 }, () => {
     assert.deepEqual({ pid: plane.pid, failures: plane.storageFailures }, { pid, failures: 0 });
   });
 
+  it('counts as a full disk also if it is raised before the cause of the failed write is known', async () => {
+    const { pid } = plane;
+    plane.fault('quotaOnce');
+    assert.equal((await create('raised')).status, 201);
+    assert.deepEqual({ pid: plane.pid, failures: plane.storageFailures }, { pid, failures: 0 });
+  });
+
   it('does not prevent the next process from starting and serving reads', async () => {
     plane.fault('quota');
     const { pid } = plane;

@@ -12,6 +12,7 @@ export const DISK_FAULTS = {
   writeFails: 4,
   shortWrite: 5,
   quota: 6,
+  quotaOnce: 7,
 } as const;
 
 const SOURCE = join(import.meta.dirname, 'faults.c');

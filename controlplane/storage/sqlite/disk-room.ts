@@ -150,16 +150,23 @@ export class DiskRoom {
     return Number(this.#database.pragma(pragma, { simple: true }));
   }
 
-  /** Runs the work. Returns the error if the disk was full, or `undefined` on success. Throws other errors. */
+  /**
+   * Runs the work, which a failed write has undone. Returns the error if the disk was full, or `undefined` on success. Throws
+   * other errors.
+   */
   #fullError(work: () => unknown): unknown {
-    try {
-      work();
-      return undefined;
-    } catch (error) {
-      if (isStorageError(error, 'full') || outcomeOf(codeOf(error)) === 'full') return error;
-      // SQLite has undone a transaction of which a write failed, whatever the cause was.
-      if (codeOf(error) !== 'SQLITE_IOERR_WRITE' || !isOutOfRoom(this.#probeFile)) throw error;
-      return new StorageError('full', 'the disk is full: its quota is exhausted', { cause: error });
+    for (let isRepeated = false; ; isRepeated = true) {
+      try {
+        work();
+        return undefined;
+      } catch (error) {
+        if (isStorageError(error, 'full') || outcomeOf(codeOf(error)) === 'full') return error;
+        if (codeOf(error) !== 'SQLITE_IOERR_WRITE') throw error;
+        if (isOutOfRoom(this.#probeFile))
+          return new StorageError('full', 'the disk is full: its quota is exhausted', { cause: error });
+        // The quota may have been raised since. On a disk that failed, the same write fails again.
+        if (isRepeated) throw error;
+      }
     }
   }
 }

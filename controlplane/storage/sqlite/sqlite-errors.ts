@@ -20,7 +20,7 @@ const OUTCOMES: ReadonlyMap<string, WriteOutcome> = new Map(
     SQLITE_LOCKED: 'refused',
     SQLITE_INTERRUPT: 'refused',
     // fsync, write, truncate or read failed. After a failed fsync the kernel may have dropped pages that it reports as written.
-    // `disk-room.ts` recognizes a write that an exhausted disk quota refused.
+    // `disk-room.ts` repeats a failed write once, because SQLite has undone it, and recognizes an exhausted disk quota.
     SQLITE_IOERR: 'unknown',
     SQLITE_CORRUPT: 'unknown',
     SQLITE_NOTADB: 'unknown',
