@@ -72,6 +72,8 @@ export class Listener {
   /** All connections, also during their handshake. */
   readonly #sockets = new Set<Socket>();
   readonly #connections = new Map<Duplex, ClientConnection>();
+  /** The response of the newest request of a connection. */
+  readonly #newest = new WeakMap<Duplex, ServerResponse>();
   readonly #unread = new UnreadBodies();
   readonly #headers: IncompleteHeaders;
   readonly #limit: ConnectionLimit;
@@ -199,8 +201,15 @@ export class Listener {
       const arrival = { connection, unread: this.#unread, ...(upgrade && { upgrade }) };
       const exchange = new Http1Exchange(request, response, arrival);
       this.#headers.received(request, upgrade !== undefined);
+      this.#newest.set(request.socket, response);
       this.#options.onExchange(exchange);
     }
+  }
+
+  /** Whether the response of a request that was read completely is not sent yet. */
+  #isAnswering(socket: Duplex): boolean {
+    const last = this.#newest.get(socket);
+    return last !== undefined && last.req.complete && !last.writableFinished;
   }
 
   #createHttp1(): HttpServer {
@@ -228,7 +237,8 @@ export class Listener {
     });
     server.on('clientError', (error: Error, socket: Duplex) => {
       this.#options.logger.debug({ err: error }, 'A request could not be read');
-      if (socket.writable)
+      // A client would take the response for that of its request before, which may have been executed.
+      if (socket.writable && !this.#isAnswering(socket))
         socket.end(
           'HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n400 Bad Request',
         );

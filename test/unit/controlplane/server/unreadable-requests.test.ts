@@ -1,0 +1,53 @@
+/** What a client gets for bytes that are no request. */
+import assert from 'node:assert/strict';
+import { text } from 'node:stream/consumers';
+import { after, before, test } from 'node:test';
+import { connect } from 'node:tls';
+import { silentLogger } from '../../../../api/component/logger.ts';
+import { systemClock } from '../../../../api/machinery/clock.ts';
+import { createCertificate, certificatePem } from '../../../../api/pki/certificate.ts';
+import { generateKey, privateKeyPem } from '../../../../api/pki/signing.ts';
+import type { Exchange } from '../../../../controlplane/server/exchange.ts';
+import { Listener } from '../../../../controlplane/server/listener.ts';
+
+const GARBAGE = '{"kind":"DeleteOptions"}';
+const exchanges: Exchange[] = [];
+let listener: Listener;
+let port = 0;
+
+before(async () => {
+  const keys = await generateKey('ecdsa');
+  const window = { notBeforeMs: Date.now() - 1000, notAfterMs: Date.now() + 3_600_000 };
+  const certificate = createCertificate(
+    { subject: { commonName: 'a' }, publicKey: keys.publicKey, ...window },
+    { privateKey: keys.privateKey },
+  );
+  listener = new Listener({
+    tls: { cert: certificatePem(certificate), key: privateKeyPem(keys.privateKey) },
+    clock: systemClock,
+    logger: silentLogger,
+    onExchange: (exchange) => void exchanges.push(exchange),
+  });
+  ({ port } = await listener.listen(0, '127.0.0.1'));
+});
+after(() => listener.close(0));
+
+/** Resolves to everything that the server sends until it closes the connection. */
+function sent(bytes: string): Promise<string> {
+  const socket = connect({ port, host: '127.0.0.1', rejectUnauthorized: false }, () => socket.write(bytes));
+  return text(socket);
+}
+
+test('bytes that are no request are answered with 400', async () => {
+  assert.match(await sent(`${GARBAGE}\r\n\r\n`), /^HTTP\/1\.1 400 /);
+  assert.equal(exchanges.length, 0);
+});
+
+test('a request that is processed gets no response of what follows it, which would say that it was refused', async () => {
+  const answer = sent(`DELETE /api/v1/nodes/a HTTP/1.1\r\nhost: a\r\n\r\n${GARBAGE}\r\n\r\n`);
+  assert.equal(await answer.catch((error: NodeJS.ErrnoException) => `lost: ${error.code}`), '');
+  assert.deepEqual(
+    exchanges.map(({ method }) => method),
+    ['DELETE'],
+  );
+});
