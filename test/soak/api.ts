@@ -6,6 +6,8 @@ export interface Answer {
   /** 0 means that there was no response, so the outcome is unknown. */
   readonly status: number;
   readonly body: ApiObject;
+  /** The number of the server that answered, if the test has several and tells them apart. */
+  readonly server?: number;
 }
 
 export interface ApiObject {
@@ -36,27 +38,32 @@ export class Api {
   readonly #agent = new Agent({ keepAlive: true, maxSockets: 64 });
   readonly #port: number;
   readonly #token: string;
+  readonly #host: string;
 
-  constructor(port: number, token: string) {
+  constructor(port: number, token: string, host = '127.0.0.1') {
     this.#port = port;
     this.#token = token;
+    this.#host = host;
   }
 
-  #open(method: string, path: string): ClientRequest {
+  #open(method: string, path: string, more: Readonly<Record<string, string | number>> = {}): ClientRequest {
     return request({
-      host: '127.0.0.1',
+      host: this.#host,
       port: this.#port,
       method,
       path,
       agent: this.#agent,
       rejectUnauthorized: false,
-      headers: { authorization: `Bearer ${this.#token}`, 'content-type': 'application/json' },
+      headers: { authorization: `Bearer ${this.#token}`, 'content-type': 'application/json', ...more },
     });
   }
 
   call(method: string, path: string, body?: unknown, timeoutMs = 30_000): Promise<Answer> {
     const { promise, resolve } = Promise.withResolvers<Answer>();
-    const asked = this.#open(method, path);
+    const sent = body === undefined ? undefined : JSON.stringify(body);
+    // Without the length, Node.js would send the body of a deletion as if it were another request.
+    const length = sent === undefined ? {} : { 'content-length': Buffer.byteLength(sent) };
+    const asked = this.#open(method, path, length);
     const lost = (): void => resolve({ status: 0, body: {} });
     asked.setTimeout(timeoutMs, () => asked.destroy());
     asked.on('error', lost);
@@ -71,7 +78,7 @@ export class Api {
         resolve({ status: response.statusCode ?? 0, body: parsed(text) });
       });
     });
-    asked.end(body === undefined ? undefined : JSON.stringify(body));
+    asked.end(sent);
     return promise;
   }
 
