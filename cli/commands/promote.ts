@@ -5,9 +5,8 @@ import { flag } from '../../api/component/flags.ts';
 import { formatTime } from '../../api/machinery/clock.ts';
 import { isStatusError } from '../../api/meta/status-error.ts';
 import { STORAGE_FILE } from '../../controlplane/backup/backup.ts';
-import type { FirstReport } from '../../controlplane/standby/first.ts';
 import { peerClient, readClusterKeys } from '../../controlplane/standby/identity.ts';
-import { FIRST_PATH, PROMOTE_PATH, STANDBY_PATH } from '../../controlplane/standby/peer-paths.ts';
+import { FIRST_PATH, type FirstReport, PROMOTE_PATH, STANDBY_PATH } from '../../controlplane/standby/peer-paths.ts';
 import { lossOf, type Promotion } from '../../controlplane/standby/promotion.ts';
 import { readRole, type Role, writeRole } from '../../controlplane/standby/role.ts';
 import type { StandbyReport } from '../../controlplane/standby/standby.ts';
@@ -131,11 +130,14 @@ async function promoteStopped(
     else if (role.role === 'standby' && role.completeAtMs === 0)
       throw new CommandError('the copy was never complete: there is nothing to promote');
     else {
+      // The revisions after one leap are those of the control plane that took the place of this one.
+      if (role.role === 'fenced') await copy.leap();
+      const { lastRevision: revision } = copy;
       await copy.leap();
       await writeRole(directory, {
         role: 'promoted',
         from: other,
-        revision: lastRevision,
+        revision,
         atMs: nowMs,
         isFenced: false,
       });

@@ -13,7 +13,7 @@ type Complete = Extract<Frame, { type: 'complete' }>;
 /** Frames that became durable together, in the order in which they arrived. */
 export interface WrittenGroup {
   readonly records: readonly Records[];
-  /** The last such frame of the group, and the wall-clock time at which it arrived. `undefined` if the group has none. */
+  /** The last such frame of the group, and the wall-clock time at which it was sent. `undefined` if the group has none. */
   readonly complete: { readonly frame: Complete; readonly atMs: number } | undefined;
 }
 
@@ -38,9 +38,9 @@ export class CopyWriter {
 
   /**
    * Resolves when more may be added: at once, or when everything is durable if 4 MiB are waiting. `atMs` is the wall-clock time
-   * of arrival. Rejects if an earlier group could not be written.
+   * at which a frame `complete` was sent. Rejects if an earlier group could not be written.
    */
-  async add(frame: Written, atMs: number): Promise<void> {
+  async add(frame: Written, atMs = 0): Promise<void> {
     if (this.#failure !== undefined) throw this.#failure.error;
     this.#waiting.push({ frame, atMs });
     this.#bytes += sizeOf(frame);

@@ -9,9 +9,19 @@ import { type Clock, formatTime } from '../../api/machinery/clock.ts';
 import { newBadRequest, newServiceUnavailable, newStatusError } from '../../api/meta/status-error.ts';
 import type { Exchange } from '../server/exchange.ts';
 import type { Storage } from '../storage/storage.ts';
+import { FreezeGuard } from './freeze-guard.ts';
 import { FrameWriter } from './frame-writer.ts';
 import { type CopyPosition, streamLog } from './log-stream.ts';
-import { FENCE_PATH, FIRST_PATH, LOG_PATH, type PeerRoute, sendJson } from './peer-paths.ts';
+import {
+  FENCE_PATH,
+  FIRST_PATH,
+  type FirstReport,
+  isPeerUrl,
+  LOG_PATH,
+  type PeerRoute,
+  sendJson,
+} from './peer-paths.ts';
+import { findSuccessor, rememberStandby } from './successor.ts';
 import { FencedError, fencedMessage, readRole, type Role, writeRole } from './role.ts';
 
 /** What the first control plane serves its standby from. */
@@ -25,14 +35,6 @@ interface FirstOptions {
   readonly signal: AbortSignal;
   /** Called when another control plane has taken the place of this one: the process must exit. */
   readonly onFatal: ((error: Error) => void) | undefined;
-}
-
-/** The state of a first control plane, as `FIRST_PATH` answers it. */
-export interface FirstReport {
-  /** The newest revision of the storage. */
-  readonly revision: number;
-  /** What it had copied when it was promoted, if it was. */
-  readonly promotion: { readonly from: string; readonly revision: number; readonly atMs: number } | undefined;
 }
 
 const MOST_STREAMS = 4;
@@ -49,7 +51,7 @@ const MAX_BODY_BYTES = 4096;
 export function firstRoutes(options: FirstOptions): readonly PeerRoute[] {
   const first = new First(options);
   return [
-    { method: 'GET', path: LOG_PATH, handle: ({ exchange, query }) => first.follow(exchange, positionOf(query)) },
+    { method: 'GET', path: LOG_PATH, handle: ({ exchange, query }) => first.follow(exchange, query) },
     { method: 'GET', path: FIRST_PATH, handle: async ({ exchange }) => sendJson(exchange, 200, first.report()) },
     { method: 'POST', path: FENCE_PATH, handle: ({ exchange }) => first.fence(exchange) },
   ];
@@ -68,11 +70,16 @@ class First {
       help: 'Number of standbys that follow this control plane.',
     });
     options.metrics.collect(() => standbys.with().set(this.#streams));
+    const guard = new FreezeGuard({ ...options, check: () => this.#stopForSuccessor() });
+    options.storage.guard?.(() => guard.before());
   }
 
-  async follow(exchange: Exchange, from: CopyPosition): Promise<void> {
-    const { storage, logger, clock, signal } = this.#options;
+  async follow(exchange: Exchange, query: URLSearchParams): Promise<void> {
+    const { storage, logger, clock, signal, dataDirectory } = this.#options;
     const { log } = storage;
+    const from = positionOf(query);
+    const url = query.get('url');
+    if (!isPeerUrl(url)) throw newBadRequest('url must be the URL of the standby');
     if (log === undefined) throw notSqlite();
     if (this.#streams >= MOST_STREAMS)
       throw newServiceUnavailable(`${MOST_STREAMS} standbys follow this control plane`);
@@ -80,8 +87,9 @@ class First {
     exchange.onClose(() => gone.abort());
     const standby = exchange.connection.remoteAddress;
     this.#streams += 1;
-    logger.info({ standby, revision: from.lastRevision }, 'A standby follows this control plane');
+    logger.info({ standby, url, revision: from.lastRevision }, 'A standby follows this control plane');
     try {
+      await rememberStandby(dataDirectory, url);
       exchange.start(200, { 'content-type': 'application/octet-stream' });
       const sink = new FrameWriter(exchange, clock);
       await streamLog({ ...this.#options, log }, from, sink, AbortSignal.any([gone.signal, signal]));
@@ -106,11 +114,25 @@ class First {
 
   /** Answers when the running writes are done, and the role is on the disk. */
   async fence(exchange: Exchange): Promise<void> {
-    const { by, promotedAtMs } = successorOf(await exchange.readBody(MAX_BODY_BYTES));
-    this.#refuseOlder(by, promotedAtMs);
+    const { by, promotedAt } = successorOf(await exchange.readBody(MAX_BODY_BYTES));
+    this.#refuseOlder(by, promotedAt);
+    sendJson(exchange, 200, { revision: await this.#stopFor(by) });
+  }
+
+  /** After a time in which this process did not run: takes no more writes if a standby was promoted meanwhile. */
+  async #stopForSuccessor(): Promise<void> {
+    const by = await findSuccessor(this.#options);
+    if (by === undefined) return;
+    const { storage, dataDirectory, clock } = this.#options;
+    // Also if there is no room for the role: the next start asks again.
+    await storage.fence?.(fencedMessage(dataDirectory, { role: 'fenced', by, atMs: clock.now() }));
+    await this.#stopFor(by);
+  }
+
+  async #stopFor(by: string): Promise<number> {
     this.#fence ??= this.#fenceFor(by);
     try {
-      sendJson(exchange, 200, { revision: await this.#fence });
+      return await this.#fence;
     } catch (error) {
       this.#fence = undefined;
       throw error;
@@ -121,10 +143,10 @@ class First {
    * Of two that were promoted, the one whose promotion is the newest is the first. An address that moves between the hosts can
    * also lead a request of this control plane back to it.
    */
-  #refuseOlder(by: string, promotedAtMs: number | undefined): void {
-    if (promotedAtMs === undefined) return;
+  #refuseOlder(by: string, promotedAt: number | undefined): void {
+    if (promotedAt === undefined) return;
     const { promotion } = this.report();
-    if (promotion === undefined || promotedAtMs > promotion.atMs) return;
+    if (promotion === undefined || promotedAt > promotion.revision) return;
     throw newStatusError(
       409,
       'Conflict',
@@ -180,20 +202,18 @@ function positionOf(query: URLSearchParams): CopyPosition {
 
 interface Successor {
   readonly by: string;
-  readonly promotedAtMs: number | undefined;
+  readonly promotedAt: number | undefined;
 }
 
 function successorOf(body: Buffer): Successor {
   let by: unknown;
-  let promotedAtMs: unknown;
+  let promotedAt: unknown;
   try {
-    ({ by, promotedAtMs } = (parseJson(body).value ?? {}) as Record<string, unknown>);
+    ({ by, promotedAt } = (parseJson(body).value ?? {}) as Record<string, unknown>);
   } catch (error) {
     throw newBadRequest(`the body must be JSON: ${error instanceof Error ? error.message : String(error)}`);
   }
-  if (typeof by !== 'string' || !/^https:\/\/[^\s/]{1,300}$/.test(by))
-    throw newBadRequest('by must be the URL of the control plane that takes over');
-  if (promotedAtMs !== undefined && typeof promotedAtMs !== 'number')
-    throw newBadRequest('promotedAtMs must be a number');
-  return { by, promotedAtMs };
+  if (!isPeerUrl(by)) throw newBadRequest('by must be the URL of the control plane that takes over');
+  if (promotedAt !== undefined && typeof promotedAt !== 'number') throw newBadRequest('promotedAt must be a number');
+  return { by, promotedAt };
 }

@@ -11,6 +11,7 @@ import { LogCopy } from '../storage/sqlite/log-copy.ts';
 import { isStorageError } from '../storage/storage.ts';
 import { type RecordColumns, storedValues } from '../storage/stored-log.ts';
 import { isSealed } from '../storage/value-transformer.ts';
+import { FrameDelay } from './frame-delay.ts';
 import { type Frame, FrameError, framesOf } from './frames.ts';
 import { LOG_PATH } from './peer-paths.ts';
 import { CopyWriter, type WrittenGroup } from './copy-writer.ts';
@@ -20,6 +21,8 @@ import { SnapshotFile } from './snapshot-file.ts';
 interface FollowerOptions {
   /** The directory of the database. */
   readonly directory: string;
+  /** The URL of this standby, by which the first asks it later whether it was promoted. */
+  readonly url: string;
   readonly client: HttpClient;
   readonly clock: Clock;
   readonly logger: Logger;
@@ -71,10 +74,12 @@ export class Follower {
   #snapshot: SnapshotFile | undefined;
   #state: CopyState;
   #running: Promise<void> = Promise.resolve();
+  #delay: FrameDelay;
   #onProgress: () => void = () => undefined;
 
   private constructor(options: FollowerOptions, copy: LogCopy | undefined) {
     this.#options = options;
+    this.#delay = new FrameDelay(options.clock);
     this.#state = { ...NO_COPY, completeAtMs: copy === undefined ? 0 : options.completeAtMs };
     this.#take(copy);
   }
@@ -158,6 +163,7 @@ export class Follower {
       // A writer that failed on the connection before takes no more records.
       this.#take(this.#copy);
       this.#state = { ...this.#state, isConnected: true, problem: undefined };
+      this.#delay = new FrameDelay(this.#options.clock);
       logger.info({ revision: this.#state.revision }, 'Following the first control plane');
       for await (const frame of framesOf(this.#heard(body, silent))) {
         if (frame.type === 'compacted') return 0;
@@ -174,9 +180,10 @@ export class Follower {
 
   #path(): string {
     const copy = this.#copy;
-    if (copy?.newest === undefined) return LOG_PATH;
+    const url = `${LOG_PATH}?url=${encodeURIComponent(this.#options.url)}`;
+    if (copy?.newest === undefined) return url;
     const { revision, checksum } = copy.newest;
-    return `${LOG_PATH}?after=${copy.lastRevision}&newest=${revision}&checksum=${checksum}`;
+    return `${url}&after=${copy.lastRevision}&newest=${revision}&checksum=${checksum}`;
   }
 
   /** Passes the chunks on, and aborts when none comes for too long. Time in which a chunk is processed does not count. */
@@ -210,8 +217,10 @@ export class Follower {
         if (this.#snapshot.isComplete) await this.#install(this.#snapshot);
         return;
       case 'records':
+        await this.#writerOf().add(frame);
+        return;
       case 'complete':
-        await this.#writerOf().add(frame, this.#options.clock.now());
+        await this.#writerOf().add(frame, this.#delay.sentAtMs(frame.sentAtMs));
         return;
       case 'preparing':
       case 'compacted':

@@ -16,8 +16,11 @@ export type Frame =
   | { readonly type: 'part'; readonly bytes: Buffer }
   /** `newestRevision` is that of the storage at that time. */
   | { readonly type: 'records'; readonly records: RecordColumns; readonly newestRevision: number }
-  /** The standby has received everything up to `lastRevision`. It is repeated as a sign of life. */
-  | { readonly type: 'complete'; readonly marks: LogMarks }
+  /**
+   * The standby has received everything up to `lastRevision`. It is repeated as a sign of life. `sentAtMs` is monotonic time of
+   * the sender, by which the standby notices a frame that was on the way for longer than others.
+   */
+  | { readonly type: 'complete'; readonly marks: LogMarks; readonly sentAtMs: number }
   /** Records that the standby lacks were compacted: it needs another snapshot. */
   | { readonly type: 'compacted' };
 
@@ -116,7 +119,8 @@ function frameOf(header: Record<string, unknown>, body: Buffer): Frame | undefin
     }
     case 'complete': {
       const marks = marksOf(header['marks']);
-      return marks === undefined ? undefined : { type: 'complete', marks };
+      const { sentAtMs } = header;
+      return marks === undefined || typeof sentAtMs !== 'number' ? undefined : { type: 'complete', marks, sentAtMs };
     }
     case 'preparing':
     case 'compacted':

@@ -73,7 +73,7 @@ export async function streamLog(
       release();
       after = Math.max(after, newestRevision);
       const marks = { compactedRevision, lastRevision: after, lastCompaction: storage.lastCompaction() };
-      await sink.write({ type: 'complete', marks });
+      await sink.write({ type: 'complete', marks, sentAtMs: clock.monotonic() });
       await changes.next(after, SIGN_EVERY_MS, signal);
     }
   } finally {

@@ -13,12 +13,13 @@ import type { PeerCheck } from './identity.ts';
 export const PEER_PREFIX = '/orchlet/control-plane/';
 /**
  * GET: the stream of the log (`frames.ts`). The query has the position of the copy: `after` is its last revision, and `newest`
- * and `checksum` identify its newest record. Without them, a snapshot is sent.
+ * and `checksum` identify its newest record. Without them, a snapshot is sent. `url` is the URL of the standby.
  */
 export const LOG_PATH = `${PEER_PREFIX}log`;
 /**
  * POST with the successor, as JSON: this control plane takes no more writes, and answers with its last revision. `by` is the
- * URL of the successor. With `promotedAtMs`, the time of its promotion, a control plane that was promoted later refuses (409).
+ * URL of the successor. With `promotedAt`, the last revision that it had copied when it was promoted, a control plane that was
+ * promoted later refuses (409).
  */
 export const FENCE_PATH = `${PEER_PREFIX}fence`;
 /** GET: the state of a first control plane. */
@@ -28,9 +29,21 @@ export const STANDBY_PATH = `${PEER_PREFIX}standby`;
 /** POST: makes a standby the first. With `force=true` in the query, also if the former first does not answer. */
 export const PROMOTE_PATH = `${PEER_PREFIX}promote`;
 
+/** The state of a first control plane, as `FIRST_PATH` answers it. */
+export interface FirstReport {
+  /** The newest revision of the storage. */
+  readonly revision: number;
+  /** What it had copied when it was promoted, if it was. */
+  readonly promotion: { readonly from: string; readonly revision: number; readonly atMs: number } | undefined;
+}
+
 /** Returns the URL of a server. `host` is a name or an address, that of IPv6 without brackets. */
 export const peerUrl = (host: string, port: number): string =>
   `https://${host.includes(':') ? `[${host}]` : host}:${port}`;
+
+/** Whether a value is the URL of a control plane. */
+export const isPeerUrl = (value: unknown): value is string =>
+  typeof value === 'string' && /^https:\/\/[^\s/]{1,300}$/.test(value);
 
 /** A request of a control plane, which has been identified. */
 interface PeerRequest {

@@ -86,7 +86,7 @@ async function stopFirst(options: PromotionOptions, force: boolean): Promise<num
  */
 export async function askToStop(
   client: HttpClient,
-  successor: { readonly by: string; readonly promotedAtMs?: number },
+  successor: { readonly by: string; readonly promotedAt?: number },
   signal?: AbortSignal,
 ): Promise<number> {
   const answer = await client.json({

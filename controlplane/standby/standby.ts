@@ -118,6 +118,7 @@ class RunningStandby implements Standby {
       await removeIncoming(directory);
       this.#follower = await Follower.start({
         directory,
+        url: peerUrl(this.#options.advertised(), this.port),
         client,
         clock,
         logger,

@@ -7,13 +7,11 @@ import { mkdir, mkdtemp, rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from '../../api/component/logger.ts';
 import { type Clock, formatTime } from '../../api/machinery/clock.ts';
-import { isNotFound } from '../../api/meta/status-error.ts';
 import { StartError } from '../model/start-error.ts';
 import { LOG_FILE } from '../storage/sqlite/log-copy.ts';
-import type { FirstReport } from './first.ts';
-import { type ClusterKeys, peerClient } from './identity.ts';
-import { FIRST_PATH } from './peer-paths.ts';
+import type { ClusterKeys } from './identity.ts';
 import { readRole, writeRole } from './role.ts';
+import { ANSWER_MS, promotionOf, reportOf } from './successor.ts';
 
 /** The two control planes of a pair. */
 interface StartRoleOptions {
@@ -43,38 +41,24 @@ export async function startRole(options: StartRoleOptions): Promise<StartRole> {
     await keepAside(options, storage);
     return { role: 'standby', completeAtMs: 0 };
   }
-  const report = await reportOf(options);
-  const ownMs = role.role === 'promoted' ? role.atMs : 0;
-  const otherMs = report?.promotion?.atMs ?? 0;
-  if (otherMs > ownMs) {
+  const report = await reportOf({ ...options, url: other }, ANSWER_MS);
+  const own = promotionOf(role);
+  const promotion = report?.promotion;
+  if (promotion !== undefined && promotion.revision > own) {
     logger.warn(
-      { successor: other, at: formatTime(otherMs) },
+      { successor: other, at: formatTime(promotion.atMs) },
       'The other control plane was promoted later than this one',
     );
     await writeRole(dataDirectory, { role: 'fenced', by: other, atMs: clock.now() });
     await keepAside(options, storage);
     return { role: 'standby', completeAtMs: 0 };
   }
-  if (report !== undefined && ownMs === 0)
+  if (report !== undefined && own === 0)
     throw new StartError(
       `${dataDirectory} has the data of a first control plane, and ${other} is one as well: to keep the data of ${other}, give this one an empty --data-dir with the keys of the cluster`,
     );
   logger.info({ other }, 'This control plane is the first, so --standby-of has no effect');
   return { role: 'first' };
-}
-
-/** Returns `undefined` if the other one is a standby, or does not answer. */
-async function reportOf({ other, keys, clock, logger }: StartRoleOptions): Promise<FirstReport | undefined> {
-  const client = peerClient(other, keys, clock);
-  try {
-    return (await client.json({ method: 'GET', path: FIRST_PATH })) as FirstReport;
-  } catch (error) {
-    if (!isNotFound(error))
-      logger.warn({ err: error, other }, 'The other control plane does not say whether it is the first');
-    return undefined;
-  } finally {
-    client.close();
-  }
 }
 
 /** Moves the database of a former first out of the way of the copy. */

@@ -34,7 +34,7 @@ export function stopFormerFirst({ flags, directory, security, clock, logger, sig
   const host = new PublishedAddress(flags.advertiseAddress).current() ?? '127.0.0.1';
   const work = async (): Promise<void> => {
     // A standby has no such path: the former first has become one.
-    const successor = { by: peerUrl(host, port), promotedAtMs: role.atMs };
+    const successor = { by: peerUrl(host, port), promotedAt: role.revision };
     const revision = await tolerate(askToStop(client, successor, signal), isNotFound);
     await writeRole(directory, { ...role, isFenced: true });
     logger.warn(

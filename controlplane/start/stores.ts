@@ -13,6 +13,7 @@ import { startCompactor } from '../storage/compactor.ts';
 import { openMemoryStorage } from '../storage/memory.ts';
 import { stampRevision } from '../storage/object-bytes.ts';
 import { refuseOtherRole } from '../standby/role.ts';
+import { refuseSuccessor } from '../standby/successor.ts';
 import { openSqliteStorage } from '../storage/sqlite/sqlite-storage.ts';
 import type { Storage } from '../storage/storage.ts';
 import type { Setting } from './setting.ts';
@@ -67,7 +68,7 @@ async function openEncryption({ flags, clock, logger, metrics, onClose }: Settin
 }
 
 /** Creates a missing data directory. With storage in memory, it is a temporary directory that is removed at the end. */
-async function prepareDirectory({ flags, onClose }: Setting): Promise<string> {
+async function prepareDirectory({ flags, clock, logger, onClose }: Setting): Promise<string> {
   if (storageBackendOf(flags) === 'memory') {
     const directory = await mkdtemp(join(tmpdir(), 'orchlet-'));
     onClose(() => rm(directory, { recursive: true, force: true }));
@@ -77,7 +78,10 @@ async function prepareDirectory({ flags, onClose }: Setting): Promise<string> {
   await mkdir(directory, { recursive: true, mode: 0o700 });
   await access(directory, constants.W_OK);
   refuseUnfinishedRestore(directory);
-  if (storageBackendOf(flags) === 'sqlite') refuseOtherRole(directory);
+  if (storageBackendOf(flags) === 'sqlite') {
+    refuseOtherRole(directory);
+    await refuseSuccessor({ dataDirectory: directory, clock, logger });
+  }
   return directory;
 }
 

@@ -59,6 +59,7 @@ export class RevisionLog extends HistoryStorage implements Storage {
   #closed: Promise<void> | undefined;
   /** The reason why no more writes are accepted. */
   #fence: string | undefined;
+  #guard: () => Promise<void> | undefined = () => undefined;
 
   constructor(options: RevisionLogOptions) {
     super(options, FIRST_REVISION);
@@ -225,6 +226,10 @@ export class RevisionLog extends HistoryStorage implements Storage {
     return this.history.revision;
   }
 
+  guard(before: () => Promise<void> | undefined): void {
+    this.#guard = before;
+  }
+
   close(): Promise<void> {
     this.#closed ??= this.#close();
     return this.#closed;
@@ -245,6 +250,8 @@ export class RevisionLog extends HistoryStorage implements Storage {
     transactionWrites: readonly TransactionWrite[] = [],
     write: (joined: () => readonly RequestedWrite[]) => Promise<T>,
   ): Promise<T> {
+    const guarded = this.#guard();
+    if (guarded !== undefined) await guarded;
     this.#assertWritable();
     const keys = [key, ...transactionWrites.map((one) => one.key)];
     for (let before = this.#commits.pendingOf(keys); before !== undefined; before = this.#commits.pendingOf(keys)) {

@@ -120,6 +120,8 @@ export interface Storage {
    * are done. Absent if other processes write as well.
    */
   fence?(reason: string): Promise<number>;
+  /** Each write first waits for what `before` returns. Present where `fence` is. */
+  guard?(before: () => Promise<void> | undefined): void;
   /**
    * Throws the reason why the storage does not work. With `writes`, also throws the reason why it accepts no writes now (the
    * disk is full).

@@ -311,8 +311,11 @@ describe('a warm standby', { timeout: 300_000 }, () => {
     assert.equal((await second.api.call('GET', `${MAPS}/in-the-break`)).status, 200);
   });
 
-  it('stops the former first when it comes back, which says what to do then', async () => {
+  it('does not let the former first take a write when it comes back, which says what to do then', async () => {
     first.launch();
+    const statuses = new Set<number>();
+    while (first.isRunning) statuses.add((await first.api.call('POST', MAPS, { metadata: { name: 'late' } })).status);
+    assert.deepEqual([...statuses], [0]);
     await first.exited();
     assert.equal(readRole(first.directory).role, 'fenced');
     first.launch();

@@ -119,12 +119,12 @@ export class Writer {
     send: () => Promise<Answer>,
   ): Promise<boolean> {
     const startMs = performance.now();
-    const { status, body } = await send();
+    const { status, body, server } = await send();
     const endMs = performance.now();
     const isFull = status === 500 && NO_ROOM.test(body.message ?? '');
     const outcome = status === 200 || status === 201 ? 'done' : REFUSED.has(status) || isFull ? 'refused' : 'unknown';
     const revision = outcome === 'done' && value !== undefined ? versionOf(body).revision : undefined;
-    this.#recording.operations.push({ kind: 'write', key, value, expected, outcome, revision, startMs, endMs });
+    this.#recording.operations.push({ kind: 'write', key, value, expected, outcome, revision, startMs, endMs, server });
     count(this.#recording, isFull ? 'writes that found no room' : `writes ${outcome}`);
     if (revision !== undefined) this.#seen.set(key, revision);
     else if (value === undefined && outcome === 'done') this.#seen.delete(key);
@@ -134,11 +134,11 @@ export class Writer {
 
   async #read(key: string): Promise<void> {
     const startMs = performance.now();
-    const { status, body } = await this.#api.call('GET', `${PATH}/${key}`);
+    const { status, body, server } = await this.#api.call('GET', `${PATH}/${key}`);
     const endMs = performance.now();
     if (status !== 200 && status !== 404) return count(this.#recording, 'reads without an answer');
     const found = status === 200 ? versionOf(body) : undefined;
-    this.#recording.operations.push({ kind: 'read', key, found, startMs, endMs });
+    this.#recording.operations.push({ kind: 'read', key, found, startMs, endMs, server });
     count(this.#recording, 'reads');
     if (found === undefined) this.#seen.delete(key);
     else this.#seen.set(key, found.revision);
@@ -153,8 +153,11 @@ export async function list(api: Api, recording: Recording, limit: number): Promi
   const items = new Map<string, SeenVersion>();
   let next = '';
   let revision: number | undefined;
+  let server: number | undefined;
   do {
-    const { status, body } = await api.call('GET', `${PATH}?limit=${limit}&continue=${encodeURIComponent(next)}`);
+    const answer = await api.call('GET', `${PATH}?limit=${limit}&continue=${encodeURIComponent(next)}`);
+    const { status, body } = answer;
+    server = answer.server;
     if (status !== 200) {
       count(recording, status === 410 ? 'lists that expired' : 'lists without an answer');
       return undefined;
@@ -163,7 +166,7 @@ export async function list(api: Api, recording: Recording, limit: number): Promi
     for (const item of body.items ?? []) if (isOurs(item)) items.set(item.metadata?.name ?? '', versionOf(item));
     next = body.metadata?.continue ?? '';
   } while (next !== '');
-  recording.operations.push({ kind: 'list', revision, items, startMs, endMs: performance.now() });
+  recording.operations.push({ kind: 'list', revision, items, startMs, endMs: performance.now(), server });
   count(recording, limit === 0 ? 'lists' : 'paged lists');
   return revision;
 }

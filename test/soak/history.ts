@@ -14,6 +14,8 @@ export interface SeenVersion {
 interface Timed {
   readonly startMs: number;
   readonly endMs: number;
+  /** The number of the server that answered, if the test tells its servers apart. */
+  readonly server?: number | undefined;
 }
 
 export type Operation =

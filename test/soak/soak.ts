@@ -7,18 +7,22 @@ import { ETCD_FAULTS } from './etcd/faults.ts';
 import { soakEtcd } from './etcd/run.ts';
 import { violations } from './history.ts';
 import { keepRecording, readRecording } from './recording.ts';
+import { PAIR_FAULTS } from './standby/faults.ts';
+import { soakPair } from './standby/run.ts';
 import { FAULTS, soak, type SoakReport } from './run.ts';
 
 const USAGE = `usage: npm run soak -- [--minutes N] [--seed S] [--only FAULT,FAULT] [--disk MIB]
        npm run soak -- --agent docker|containerd [--minutes N] [--seed S]
        npm run soak -- --etcd [--minutes N] [--seed S] [--only FAULT,FAULT] [--servers N] [--members N]
+       npm run soak -- --standby [--minutes N] [--seed S] [--only FAULT,FAULT]
        npm run soak -- --judge FILE
 
 Without --agent, clients write, read, list and watch while the control plane meets faults of its process and its
 disk; what the clients saw is judged. With --agent, the agent is killed at one step after the other while pods
 are created, deleted, crashed and resized on a private runtime; the host, the API server and what the
 containers recorded are judged. With --etcd, several control planes share an etcd cluster, and
-both meet faults; what the clients of all servers saw is judged. Exits with 1 where a promise was broken. Needs a C compiler, or root.
+both meet faults; what the clients of all servers saw is judged. With --standby, a first control plane and its standby meet
+faults, the network between them is cut, and the standby is promoted. Exits with 1 where a promise was broken. Needs a C compiler, or root.
 What the clients saw is kept in a file where a promise was broken; --judge judges such a file again.
 
   --agent RUNTIME  soak the agent on a private Docker or containerd
@@ -26,6 +30,8 @@ What the clients saw is kept in a file where a promise was broken; --judge judge
                    ${Object.keys(ETCD_FAULTS).join(' ')}
   --servers N      how many control planes share etcd (default 3)
   --members N      how many members etcd has (default 3)
+  --standby        soak a first control plane and its standby, with the faults
+                   ${Object.keys(PAIR_FAULTS).join(' ')}
   --minutes N      how long (default 1)
   --seed S         the same seed draws the same program (default: random)
   --only FAULTS    of the control plane, these alone: ${Object.keys(FAULTS).join(' ')}
@@ -38,6 +44,7 @@ const { values } = parseArgs({
   options: {
     agent: { type: 'string' },
     etcd: { type: 'boolean', default: false },
+    standby: { type: 'boolean', default: false },
     servers: { type: 'string', default: '3' },
     members: { type: 'string', default: '3' },
     minutes: { type: 'string', default: '1' },
@@ -108,6 +115,7 @@ else if (values.judge !== undefined) {
   const only = values.only === '' ? [] : values.only.split(',');
   const run = (): Promise<SoakReport> => {
     if (agent !== undefined) return soakOn(agent);
+    if (values.standby) return soakPair({ seconds, seed, only, onProgress });
     if (!values.etcd) return soak({ seconds, seed, only, diskMib: Number(values.disk), onProgress });
     const sizes = { servers: Number(values.servers), members: Number(values.members) };
     return soakEtcd({ seconds, seed, only, ...sizes, onProgress });

@@ -79,6 +79,7 @@ export class LogCopy {
   async leap(): Promise<void> {
     const marks = marksAfterLeap(this.#lastRevision);
     await this.#thread.ask((id) => ({ type: 'remove', id, marks, revisions: [] }));
+    this.#lastRevision = marks.lastRevision;
   }
 
   close(): Promise<void> {

@@ -10,6 +10,7 @@ import { up } from '../../../../cli/commands/up.ts';
 import { standBy } from '../../../../cli/stand-by.ts';
 import { REVISION_LEAP } from '../../../../controlplane/storage/log-backend.ts';
 import { readRole, writeRole } from '../../../../controlplane/standby/role.ts';
+import { LogCopy } from '../../../../controlplane/storage/sqlite/log-copy.ts';
 import { openSqliteStorage } from '../../../../controlplane/storage/sqlite/sqlite-storage.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 import { orchlet, type Ran } from '../command-run.ts';
@@ -84,12 +85,17 @@ test('a copy that was never complete is not promoted, even by force', async (t) 
   assert.match(stderr, /never complete/);
 });
 
-test('a former first is made the first again by force, which says what is lost', async (t) => {
-  const { directory } = await dataOf(t);
+test('a former first is made the first again by force, which says what is lost, with revisions that its successor did not use', async (t) => {
+  const { directory, revision } = await dataOf(t);
   await writeRole(directory, { role: 'fenced', by: OTHER, atMs: 1 });
   assert.match((await promoted(directory)).stderr, /took its place at .*; what was written there is lost/);
   assert.equal((await promoted(directory, '--force')).code, 0);
-  assert.equal(readRole(directory).role, 'promoted');
+  const role = readRole(directory);
+  // The successor was promoted with a revision that is not higher, and wrote above one leap.
+  assert.ok(role.role === 'promoted' && role.revision === revision + REVISION_LEAP);
+  const copy = await LogCopy.open(join(directory, 'storage'));
+  assert.equal(copy.lastRevision, revision + 2 * REVISION_LEAP);
+  await copy.close();
 });
 
 test('demoting needs the data of a first, and the other control plane', async (t) => {

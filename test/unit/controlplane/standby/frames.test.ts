@@ -53,7 +53,7 @@ const frame: fc.Arbitrary<Frame> = fc.oneof(
   fc.constantFrom<Frame>({ type: 'compacted' }, { type: 'preparing' }),
   fc.nat().map((lastRevision): Frame => {
     const lastCompaction = lastRevision % 2 === 0 ? undefined : { revision: lastRevision, atMs: 5 };
-    return { type: 'complete', marks: { compactedRevision: 2, lastRevision, lastCompaction } };
+    return { type: 'complete', marks: { compactedRevision: 2, lastRevision, lastCompaction }, sentAtMs: 1.5 };
   }),
 );
 

@@ -13,13 +13,14 @@ import { isStatusError } from '../../../../api/meta/status-error.ts';
 import { type ControlPlaneFlags, controlPlaneFlags } from '../../../../controlplane/options/controlplane-options.ts';
 import { ensurePki, type Pki } from '../../../../controlplane/pki/pki.ts';
 import { Listener } from '../../../../controlplane/server/listener.ts';
-import { type FirstReport, firstRoutes } from '../../../../controlplane/standby/first.ts';
+import { firstRoutes } from '../../../../controlplane/standby/first.ts';
 import { Follower } from '../../../../controlplane/standby/follower.ts';
 import { FrameWriter } from '../../../../controlplane/standby/frame-writer.ts';
 import { peerCheck, peerClient } from '../../../../controlplane/standby/identity.ts';
 import {
   FENCE_PATH,
   FIRST_PATH,
+  type FirstReport,
   LOG_PATH,
   PEER_PREFIX,
   peerPaths,
@@ -172,7 +173,7 @@ test('the first answers peers alone, by method and path, and refuses positions a
     [400, 'POST', FENCE_PATH, 'no json'],
     [400, 'POST', FENCE_PATH, '{"by":"http://plain"}'],
     [400, 'POST', FENCE_PATH, '{"by":"https://a/path"}'],
-    [400, 'POST', FENCE_PATH, '{"by":"https://a","promotedAtMs":"1"}'],
+    [400, 'POST', FENCE_PATH, '{"by":"https://a","promotedAt":"1"}'],
     [413, 'POST', FENCE_PATH, `{"by":"${'x'.repeat(5000)}"}`],
   ];
   for (const [code, method, path, body] of cases)
@@ -258,10 +259,10 @@ test('a first that accepts the connection and does not answer is not waited for'
 
 test('a first that was promoted does not stop for one that was promoted before it, nor for itself', async (t) => {
   const pair = await Pair.open(t);
-  await writeRole(pair.directory, { role: 'promoted', from: pair.url, revision: 3, atMs: 20, isFenced: false });
+  await writeRole(pair.directory, { role: 'promoted', from: pair.url, revision: 20, atMs: 40, isFenced: false });
   const client = pair.client(t);
-  const stopFor = (promotedAtMs: number): Promise<number> =>
-    codeOf(askToStop(client, { by: 'https://10.0.0.2:6443', promotedAtMs }));
+  const stopFor = (promotedAt: number): Promise<number> =>
+    codeOf(askToStop(client, { by: 'https://10.0.0.2:6443', promotedAt }));
   assert.deepEqual([await stopFor(10), await stopFor(20)], [409, 409]);
   await pair.storage.create('/core/x/a', Buffer.from('a'));
   assert.equal(readRole(pair.directory).role, 'promoted');
@@ -269,7 +270,7 @@ test('a first that was promoted does not stop for one that was promoted before i
   assert.equal(readRole(pair.directory).role, 'fenced');
 });
 
-test('of two that have data, the one that was promoted last is the first', async (t) => {
+test('of two that have data, the one that was promoted last is the first, whatever their clocks say', async (t) => {
   const pair = await Pair.open(t);
   const { ca, frontProxyCa } = pair.pki.material();
   const directory = temporaryFolder();
@@ -280,10 +281,22 @@ test('of two that have data, the one that was promoted last is the first', async
   const keys = { ca: ca.certificatePem, frontProxyCa };
   const options = { dataDirectory: directory, other: pair.url, keys, clock, logger };
   await assert.rejects(startRole(options), /has the data of a first control plane, and .* is one as well/);
-  await writeRole(directory, { role: 'promoted', from: pair.url, revision: 3, atMs: 20, isFenced: false });
-  await writeRole(pair.directory, { role: 'promoted', from: 'https://other:1', revision: 3, atMs: 10, isFenced: true });
+  await writeRole(directory, { role: 'promoted', from: pair.url, revision: 20, atMs: 20, isFenced: false });
+  await writeRole(pair.directory, {
+    role: 'promoted',
+    from: 'https://other:1',
+    revision: 10,
+    atMs: 30,
+    isFenced: true,
+  });
   assert.deepEqual(await startRole(options), { role: 'first' });
-  await writeRole(pair.directory, { role: 'promoted', from: 'https://other:1', revision: 3, atMs: 30, isFenced: true });
+  await writeRole(pair.directory, {
+    role: 'promoted',
+    from: 'https://other:1',
+    revision: 30,
+    atMs: 10,
+    isFenced: true,
+  });
   assert.deepEqual(await startRole(options), { role: 'standby', completeAtMs: 0 });
   assert.equal(readRole(directory).role, 'fenced');
 });
@@ -295,6 +308,7 @@ test('a follower says why it is not connected, and an unreachable first costs no
   t.after(() => rm(directory, { recursive: true, force: true }));
   const follower = await Follower.start({
     directory,
+    url: 'https://127.0.0.1:1',
     client: pair.client(t),
     clock,
     logger,
@@ -322,6 +336,7 @@ test('a snapshot that cannot take the place of the copy leaves no file behind', 
   t.after(() => rm(directory, { recursive: true, force: true }));
   const follower = await Follower.start({
     directory,
+    url: 'https://127.0.0.1:1',
     client: pair.client(t),
     clock,
     logger,
