@@ -3,9 +3,9 @@
  * archive. The files are only opened for reading. `commands/doctor.ts` calls it.
  */
 import { existsSync } from 'node:fs';
-import { mkdtemp, rename, rm } from 'node:fs/promises';
+import { mkdtemp, rm } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
-import { syncFolder } from '../api/machinery/replace-file.ts';
+import { moveFile } from '../api/machinery/replace-file.ts';
 import { STORAGE_FILE } from '../controlplane/backup/backup.ts';
 import { salvage, type Salvage, writeSalvaged } from '../controlplane/storage/sqlite/salvage.ts';
 import { verifyArchive, writeArchive } from './backup-file.ts';
@@ -51,8 +51,7 @@ async function exportSalvaged(
     const draft = join(scratch, 'archive.tgz');
     await writeArchive(draft, { directory, storage, scratch });
     const { objects } = await verifyArchive(draft, scratch);
-    await rename(draft, file);
-    await syncFolder(dirname(file));
+    await moveFile(draft, file);
     return { file, objects };
   } finally {
     await rm(scratch, { recursive: true, force: true });

@@ -1,9 +1,9 @@
 /** Replaces the data of a stopped control plane by that of a backup, or of another storage. */
 import { existsSync } from 'node:fs';
-import { mkdtemp, open, readdir, rename, rm, stat } from 'node:fs/promises';
+import { mkdtemp, rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { formatTime, systemClock } from '../api/machinery/clock.ts';
-import { replaceFile, syncFolder } from '../api/machinery/replace-file.ts';
+import { replaceFile, syncFolder, syncTree } from '../api/machinery/replace-file.ts';
 import { BACKED_UP, STORAGE_FILE } from '../controlplane/backup/backup.ts';
 import { UNFINISHED_RESTORE } from '../controlplane/backup/unfinished-restore.ts';
 
@@ -33,21 +33,8 @@ async function moveAside(directory: string, names: readonly string[]): Promise<s
   if (there.length === 0) return undefined;
   const time = formatTime(systemClock.now()).replaceAll(':', '');
   const old = await mkdtemp(join(directory, `before-restore-${time}-`));
+  await syncFolder(directory);
   for (const name of there) await rename(join(directory, name), join(old, name));
   await syncFolder(old);
   return old;
-}
-
-async function syncTree(path: string): Promise<void> {
-  if ((await stat(path)).isDirectory()) {
-    for (const name of await readdir(path)) await syncTree(join(path, name));
-    await syncFolder(path);
-    return;
-  }
-  const file = await open(path, 'r');
-  try {
-    await file.sync();
-  } finally {
-    await file.close();
-  }
 }

@@ -626,6 +626,25 @@ test('the agent reaches what containers can write only through files/beneath.ts'
 });
 
 /** Comments are read beside the code in narrow windows; only data and messages may be longer than this. */
+/** Files that rename by themselves, with the reason why that need not survive a power failure, or does. */
+const RENAMING = new Map([
+  ['api/machinery/replace-file.ts', 'it is the primitive'],
+  [
+    'agent/files/beneath.ts',
+    'it renames by descriptors; its callers sync what has to last, or write it again at a start',
+  ],
+  ['cli/backup-file.ts', 'the name is that of a scratch file'],
+  ['cli/commands/backup.ts', 'the name is that of a scratch file'],
+  ['cli/exchange-data.ts', 'it syncs the folders once for many names, behind the mark of an unfinished restore'],
+  ['controlplane/audit/log-sink.ts', 'a log whose rotation is lost is rotated again'],
+]);
+
+test('files are renamed durably, by replaceFile and moveFile, except where a reason is given', () => {
+  const renames = /^import\s+\{[^}]*\brename(Sync)?\b[^}]*\}\s+from\s+'node:fs(\/promises)?';/m;
+  const found = sources.filter(({ path, text }) => !path.startsWith('scripts/') && renames.test(text));
+  assert.deepEqual(found.map(({ path }) => path).toSorted(), [...RENAMING.keys()].toSorted());
+});
+
 const COMMENT_COLUMNS = 128;
 
 test('no line of a comment is longer than 128 columns', () => {

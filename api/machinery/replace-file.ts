@@ -3,8 +3,8 @@
  * a crash. The draft is in the same folder under a random name with the suffix `.tmp`, and it is removed on failure.
  */
 import { randomBytes } from 'node:crypto';
-import { open, rename, rm, type FileHandle } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import { type FileHandle, lstat, open, readdir, rename, rm } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 
 /** Matches the end of the name of a draft. The path of the file precedes it. */
 export const DRAFT_SUFFIX = /\.[0-9a-f]{12}\.tmp$/;
@@ -36,6 +36,25 @@ export async function replaceFile(path: string, data: string | Uint8Array, optio
     throw error;
   }
   if (sync === 'durable') await syncFolder(dirname(path));
+}
+
+/**
+ * Renames a file or folder. The new name survives a power failure once the promise has resolved; the content does if it was
+ * synced before (`syncTree`).
+ */
+export async function moveFile(from: string, to: string): Promise<void> {
+  await rename(from, to);
+  const folders = new Set([dirname(to), dirname(from)]);
+  for (const folder of folders) await syncFolder(folder);
+}
+
+/** Makes the content of a file, or of a folder and everything below it, survive a power failure. Links are not followed. */
+export async function syncTree(path: string): Promise<void> {
+  const found = await lstat(path);
+  if (found.isDirectory()) {
+    for (const name of await readdir(path)) await syncTree(join(path, name));
+    await syncFolder(path);
+  } else if (found.isFile()) await withHandle(await open(path, 'r'), (file) => file.sync());
 }
 
 /** Makes renames, new names and removals in the folder survive a power failure, if the file system can sync folders. */

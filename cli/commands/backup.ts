@@ -7,7 +7,7 @@ import { json } from 'node:stream/consumers';
 import { pipeline } from 'node:stream/promises';
 import { type FlagTable, type ParsedFlags, UsageError } from '../../api/component/flags.ts';
 import { silentLogger } from '../../api/component/logger.ts';
-import { syncFolder } from '../../api/machinery/replace-file.ts';
+import { moveFile } from '../../api/machinery/replace-file.ts';
 import { copyStorage, leapAhead, STORAGE_FILE } from '../../controlplane/backup/backup.ts';
 import { BACKUP_PATH } from '../../controlplane/backup/backup-endpoint.ts';
 import { storageFlags } from '../../controlplane/options/storage.ts';
@@ -52,7 +52,7 @@ export const backup: Command = {
     try {
       await writeArchive(partial, { directory, storage: await copyOfStorage(directory, scratch, io), scratch });
       const { objects, revision } = await verifyArchive(partial, scratch);
-      await (upload === undefined ? moveInPlace(partial, file) : uploadArchive(partial, upload));
+      await (upload === undefined ? moveFile(partial, file) : uploadArchive(partial, upload));
       const name = upload === undefined ? file : place;
       io.stdout.write(`${name} holds the control plane of ${directory}: ${objects} objects at revision ${revision}\n`);
     } finally {
@@ -91,11 +91,6 @@ const statOf = (path: string): Promise<Stats | undefined> =>
     if (error.code === 'ENOENT' || error.code === 'ENOTDIR') return undefined;
     throw error;
   });
-
-async function moveInPlace(partial: string, file: string): Promise<void> {
-  await rename(partial, file);
-  await syncFolder(dirname(file));
-}
 
 interface S3Object {
   readonly bucket: S3Bucket;

@@ -3,7 +3,8 @@
  * `orchlet join --control-plane`.
  */
 import { randomBytes } from 'node:crypto';
-import { closeSync, fsyncSync, openSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { closeSync, fsyncSync, openSync, rmSync, writeFileSync } from 'node:fs';
+import { moveFile } from '../../api/machinery/replace-file.ts';
 import { quoteText } from '../../api/meta/quote.ts';
 import {
   findMember,
@@ -50,7 +51,7 @@ async function saveSnapshot({ ownUrl, tls }: OwnEtcd, place: string): Promise<nu
   try {
     const bytes = await withMembers(ownUrl, tls, (one) => one.snapshot((part) => writeFileSync(file, part)));
     fsyncSync(file);
-    renameSync(partial, place);
+    await moveFile(partial, place);
     return bytes;
   } finally {
     closeSync(file);

@@ -6,7 +6,7 @@ import { readPem } from '../../api/pki/pem.ts';
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { mkdir, readFile } from 'node:fs/promises';
 import { join as joinPath } from 'node:path';
 import { parseYaml } from '../../api/codec/yaml.ts';
 import { flag, UsageError } from '../../api/component/flags.ts';
@@ -14,6 +14,7 @@ import { printable, quoteText } from '../../api/meta/quote.ts';
 import { type Clock, systemClock } from '../../api/machinery/clock.ts';
 import { HttpClient } from '../../api/machinery/http-client.ts';
 import { newKubeconfig, writeKubeconfig } from '../../api/machinery/kubeconfig.ts';
+import { replaceFile } from '../../api/machinery/replace-file.ts';
 import { configMaps } from '../../api/machinery/resources.ts';
 import { CA_BUNDLE_KEY, verifyCaBundle } from '../../api/pki/ca-bundle.ts';
 import { certificateKeyHash } from '../../api/pki/public-key-hash.ts';
@@ -322,7 +323,7 @@ async function becomeNode({ url, ca, servers }: VerifiedCluster, values: JoinVal
     }),
   );
   const caFile = joinPath(values.configDir, 'ca.crt');
-  await writeFile(caFile, ca, { mode: 0o644 });
+  await replaceFile(caFile, ca, { mode: 0o644 });
   const agentFlags = [
     `--client-ca-file ${caFile}`,
     '--anonymous-auth=false',
@@ -331,7 +332,7 @@ async function becomeNode({ url, ca, servers }: VerifiedCluster, values: JoinVal
     ...(values.nodeName === '' ? [] : [`--hostname-override ${values.nodeName}`]),
   ];
   // The flags are not written to agent.env, which is the administrator's own file.
-  await writeFile(joinPath(values.configDir, 'join.env'), `ORCHLET_JOIN_FLAGS=${agentFlags.join(' ')}\n`, {
+  await replaceFile(joinPath(values.configDir, 'join.env'), `ORCHLET_JOIN_FLAGS=${agentFlags.join(' ')}\n`, {
     mode: 0o644,
   });
   io.stdout.write(`Verified the cluster at ${url}, and wrote ${bootstrap}.\n`);

@@ -3,8 +3,8 @@ import type { Clock } from '../../api/machinery/clock.ts';
 
 /**
  * Frames wait in buffers while the receiver is stopped or busy. How long one waited is the difference to the frame that came
- * fastest, because the monotonic clocks of two hosts have nothing in common. The time in which a whole host was suspended is not
- * noticed.
+ * fastest, because the monotonic clocks of two hosts have nothing in common. The time in which a whole host was suspended is
+ * not noticed.
  */
 export class FrameDelay {
   readonly #clock: Clock;

@@ -1,8 +1,8 @@
 /** Receives the file of a database and puts it into the place of the copy of a standby. */
 import { existsSync } from 'node:fs';
-import { type FileHandle, mkdir, open, rename, rm } from 'node:fs/promises';
+import { type FileHandle, mkdir, open, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { syncFolder } from '../../api/machinery/replace-file.ts';
+import { moveFile } from '../../api/machinery/replace-file.ts';
 import { LOG_FILE } from '../storage/sqlite/log-copy.ts';
 import { FrameError } from './frames.ts';
 
@@ -50,8 +50,7 @@ export class SnapshotFile {
     const target = join(this.#directory, LOG_FILE);
     // A copy that was closed has no write-ahead log. That of a damaged one would be applied to the new file.
     for (const suffix of ['-wal', '-shm']) if (existsSync(target + suffix)) await rm(target + suffix);
-    await rename(join(this.#directory, INCOMING), target);
-    await syncFolder(this.#directory);
+    await moveFile(join(this.#directory, INCOMING), target);
   }
 
   async discard(): Promise<void> {

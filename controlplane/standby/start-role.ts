@@ -3,10 +3,11 @@
  * one: the one whose promotion is the newest is the first.
  */
 import { existsSync } from 'node:fs';
-import { mkdir, mkdtemp, rename } from 'node:fs/promises';
+import { mkdir, mkdtemp } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from '../../api/component/logger.ts';
 import { type Clock, formatTime } from '../../api/machinery/clock.ts';
+import { moveFile, syncFolder } from '../../api/machinery/replace-file.ts';
 import { StartError } from '../model/start-error.ts';
 import { LOG_FILE } from '../storage/sqlite/log-copy.ts';
 import type { ClusterKeys } from './identity.ts';
@@ -69,6 +70,7 @@ async function keepAside({ dataDirectory, clock, logger }: StartRoleOptions, sto
   if (files.length === 0) return;
   const time = formatTime(clock.now()).replaceAll(':', '');
   const kept = await mkdtemp(join(dataDirectory, `before-standby-${time}-`));
-  for (const name of files) await rename(join(storage, name), join(kept, name));
+  await syncFolder(dataDirectory);
+  for (const name of files) await moveFile(join(storage, name), join(kept, name));
   logger.warn({ directory: kept }, 'What this control plane had as the first is kept there');
 }

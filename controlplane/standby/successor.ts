@@ -18,7 +18,10 @@ import { fencedMessage, readRole, type Role, writeRole } from './role.ts';
 
 /** The newest ones are remembered. */
 const MOST_STANDBYS = 4;
-/** How long a start, or a write after a pause, waits for the answers of standbys. One that was just promoted does not listen for a moment. */
+/**
+ * How long a start, or a write after a pause, waits for the answers of standbys. One that was just promoted does not listen for
+ * a moment.
+ */
 export const ANSWER_MS = 3000;
 const ASK_EVERY_MS = 200;
 

@@ -314,7 +314,10 @@ describe('a warm standby', { timeout: 300_000 }, () => {
   it('does not let the former first take a write when it comes back, which says what to do then', async () => {
     first.launch();
     const statuses = new Set<number>();
-    while (first.isRunning) statuses.add((await first.api.call('POST', MAPS, { metadata: { name: 'late' } })).status);
+    while (first.isRunning) {
+      statuses.add((await first.api.call('POST', MAPS, { metadata: { name: 'late' } })).status);
+      await systemClock.sleep(20);
+    }
     assert.deepEqual([...statuses], [0]);
     await first.exited();
     assert.equal(readRole(first.directory).role, 'fenced');

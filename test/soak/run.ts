@@ -96,7 +96,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
       const answers = async (): Promise<boolean> =>
         (await plane.api.call('GET', '/livez', undefined, 5000)).status === 200;
       await sleep(200);
-      await until('a live control plane on a full disk', answers, 30_000);
+      await until('a live control plane on a full disk', answers);
     } catch (error) {
       problems.push(String(error));
     } finally {
@@ -144,7 +144,7 @@ async function restarts({ plane, problems }: Scene, fail: () => void): Promise<v
   const { pid, storageFailures } = plane;
   fail();
   try {
-    await until('the exit of the process', () => plane.pid !== pid, 15_000);
+    await until('the exit of the process', () => plane.pid !== pid, 60_000);
     if (plane.storageFailures === storageFailures) problems.push('the process exited with another code');
   } catch (error) {
     problems.push(`the process does not exit: ${String(error)}`);
@@ -227,7 +227,7 @@ async function disturb(
 /** Makes a last write that every watch has to receive. */
 async function conclude(scene: Scene, writer: Writer, watchers: readonly Watcher[]): Promise<void> {
   await scene.plane.ready();
-  await until('the last write', () => writer.create(END), 30_000);
+  await until('the last write', () => writer.create(END));
   for (const [at, watcher] of watchers.entries()) {
     await until(`the last write in watch ${at}`, () => watcher.hasSeen(END), 60_000);
   }

@@ -4,9 +4,9 @@
  */
 import { readPem } from '../../../api/pki/pem.ts';
 import { createPrivateKey } from 'node:crypto';
-import { mkdir, readlink, rename, rm, symlink, open } from 'node:fs/promises';
+import { mkdir, readlink, rm, symlink, open } from 'node:fs/promises';
 import { join } from 'node:path';
-import { syncFolder } from '../../../api/machinery/replace-file.ts';
+import { moveFile } from '../../../api/machinery/replace-file.ts';
 import { readRegularFile } from '../../files/regular-file.ts';
 import { type Certificate, parseCertificates } from '../../../api/pki/certificate.ts';
 
@@ -79,6 +79,5 @@ export async function writePair(
   const link = `${currentPath(directory, name)}.new`;
   await rm(link, { force: true });
   await symlink(file, link);
-  await rename(link, currentPath(directory, name));
-  await syncFolder(directory);
+  await moveFile(link, currentPath(directory, name));
 }

@@ -5,9 +5,10 @@
  */
 import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { access, mkdir, realpath, rename, rm } from 'node:fs/promises';
+import { access, mkdir, realpath, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
+import { moveFile, syncTree } from '../../../api/machinery/replace-file.ts';
 import { LABEL_INSTANCE } from '../instance.ts';
 import { type Mount, RuntimeError } from '../runtime.ts';
 import { isCode, type DockerClient } from './docker-client.ts';
@@ -69,7 +70,9 @@ export class ImageVolumes {
     await rm(partial, { recursive: true, force: true });
     await mkdir(partial);
     await this.#export(image, partial);
-    await rename(partial, directory);
+    // A folder that is there counts as complete, also after a power failure.
+    await syncTree(partial);
+    await moveFile(partial, directory);
     return directory;
   }
 
