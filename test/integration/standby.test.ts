@@ -329,15 +329,15 @@ describe('a warm standby', { timeout: 300_000 }, () => {
         `the control plane ${second.url} took the place of this one .* start it with --standby-of ${second.url}`,
       ),
     );
-    await until('the confirmation', () => {
-      const role = readRole(second.directory);
-      return role.role === 'promoted' && role.isFenced;
-    });
   });
 
   it('makes the former first the standby, keeps what it had aside, and follows after a restart of the first', async () => {
     first.launch('--standby-of', second.url);
     assert.equal((await first.following()).snapshots, 1);
+    await until('the confirmation', () => {
+      const role = readRole(second.directory);
+      return role.role === 'promoted' && role.isFenced;
+    });
     const [kept = ''] = readdirSync(first.directory).filter((name) => name.startsWith('before-standby-'));
     assert.ok(readdirSync(join(first.directory, kept)).includes('orchlet.db'));
     await second.end('SIGTERM');

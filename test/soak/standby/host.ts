@@ -140,7 +140,7 @@ export class PairHost {
     this.#isFailing = true;
     this.#faults.disk(fault);
     try {
-      await until('the exit of a process whose disk fails', () => this.storageFailures > storageFailures, 30_000);
+      await until('the exit of a process whose disk fails', () => this.storageFailures > storageFailures);
     } finally {
       this.#faults.disk('none');
       this.#isFailing = false;
@@ -158,13 +158,13 @@ export class PairHost {
     rmSync(join(this.dataDirectory, 'storage'), { recursive: true, force: true });
   }
 
-  async ready(timeoutMs = 90_000): Promise<void> {
+  async ready(timeoutMs = 120_000): Promise<void> {
     const ok = async (): Promise<boolean> => (await this.api.call('GET', '/readyz', undefined, 5000)).status === 200;
     await this.#until('a ready control plane', ok, timeoutMs);
   }
 
   /** Resolves when this standby has everything that the first has at some time after the call. */
-  async following(timeoutMs = 90_000): Promise<void> {
+  async following(timeoutMs = 120_000): Promise<void> {
     const sinceMs = Date.now() + this.aheadMs;
     await this.#until(
       'a complete copy',

@@ -7,9 +7,6 @@ import type { PairHost } from './host.ts';
 import type { Term } from './lineage.ts';
 import type { PairNetwork } from './network.ts';
 
-/** The page says that the new first asks the former one every 5 seconds or more often. The rest is for a busy machine. */
-const FENCED_WITHIN_MS = 40_000;
-
 export class Pair {
   readonly hosts: readonly [PairHost, PairHost];
   readonly network: PairNetwork;
@@ -79,34 +76,43 @@ export class Pair {
   /** Resolves when the first has confirmed that the former one takes no more writes. */
   async fenced(): Promise<void> {
     const { first } = this;
-    await until(
-      'the end of the former first',
-      () => first.role.role === 'promoted' && first.role.isFenced,
-      FENCED_WITHIN_MS,
-    ).catch((error: unknown) => {
-      throw new Error(
-        `${String(error)}: ${JSON.stringify(first.role)}, other ${JSON.stringify(this.second.role)}\n${first.log.slice(-2000)}`,
-        { cause: error },
-      );
-    });
+    await until('the end of the former first', () => first.role.role === 'promoted' && first.role.isFenced).catch(
+      (error: unknown) => {
+        throw new Error(
+          `${String(error)}: ${JSON.stringify(first.role)}, other ${JSON.stringify(this.second.role)}\n${first.log.slice(-2000)}`,
+          { cause: error },
+        );
+      },
+    );
     this.isWithoutFormer();
+  }
+
+  /** A promotion that was refused has stopped the first, which does not start again: its operator goes on by force. */
+  async #replaceStopped(): Promise<void> {
+    await this.first.down();
+    const refused = await until('an answer of the standby', async () => {
+      const answer = await this.promote({ force: true });
+      return answer === undefined ? 'promoted' : /does not answer|standby starts/.test(answer) ? undefined : answer;
+    });
+    if (refused !== 'promoted') throw new Error(`the standby of a stopped first is not promoted: ${refused}`);
   }
 
   /** Resolves when one host is the first and the other one its standby, whatever happened to them before. */
   async settle(): Promise<void> {
-    const { first, second } = this;
     this.network.heal();
     for (const host of this.hosts) {
       host.thaw();
       host.fill('none');
     }
+    if (this.first.role.role === 'fenced') await this.#replaceStopped();
+    const { first, second } = this;
     this.start(first);
-    if (this.terms.length > 1 && !second.isDown) await this.fenced();
     if (second.isStandbyOf === undefined && !second.isDown) {
       // A former first without the flag refuses to start, until it gets the flag.
-      await until('a former first that was stopped', () => second.role.role === 'fenced', FENCED_WITHIN_MS);
+      await until('a former first that was stopped', () => second.role.role === 'fenced');
       await second.down();
-    }
+      this.isWithoutFormer();
+    } else if (this.terms.length > 1 && !second.isDown) await this.fenced();
     this.start(second);
     await first.ready();
     await second.following();

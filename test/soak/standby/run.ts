@@ -60,9 +60,9 @@ export async function soakPair(options: PairSoakOptions): Promise<SoakReport> {
     await disturb({ pair, random: new Random(seed), recording, problems }, options);
     stop.writing.abort();
     const last = new Writer('end', pair.first.api, new Random(seed + 2), recording, seen);
-    await until('the last write', () => last.create(END), 30_000);
+    await until('the last write', () => last.create(END));
     for (const [at, watcher] of watchers.entries())
-      await until(`the last write in watch ${at}`, () => watcher.hasSeen(END), 90_000);
+      await until(`the last write in watch ${at}`, () => watcher.hasSeen(END));
     await list(api, recording, 0);
   } catch (error) {
     problems.push(`${String(error)}\n${hosts.map(({ log }) => log.slice(-2000)).join('\n')}`);
