@@ -21,7 +21,7 @@ import {
   type PeerRoute,
   sendJson,
 } from './peer-paths.ts';
-import { findSuccessor, rememberStandby } from './successor.ts';
+import { findSuccessor, readStandbys, rememberStandby } from './successor.ts';
 import { FencedError, fencedMessage, readRole, type Role, writeRole } from './role.ts';
 
 /** What the first control plane serves its standby from. */
@@ -61,6 +61,7 @@ class First {
   readonly #options: FirstOptions;
   #streams = 0;
   #fence: Promise<number> | undefined;
+  #guard: FreezeGuard | undefined;
   #leave: (() => void) | undefined;
 
   constructor(options: FirstOptions) {
@@ -70,8 +71,7 @@ class First {
       help: 'Number of standbys that follow this control plane.',
     });
     options.metrics.collect(() => standbys.with().set(this.#streams));
-    const guard = new FreezeGuard({ ...options, check: () => this.#stopForSuccessor() });
-    options.storage.guard?.(() => guard.before());
+    if (readStandbys(options.dataDirectory).length > 0) this.#watchForFreezes();
   }
 
   async follow(exchange: Exchange, query: URLSearchParams): Promise<void> {
@@ -90,6 +90,7 @@ class First {
     logger.info({ standby, url, revision: from.lastRevision }, 'A standby follows this control plane');
     try {
       await rememberStandby(dataDirectory, url);
+      this.#watchForFreezes();
       exchange.start(200, { 'content-type': 'application/octet-stream' });
       const sink = new FrameWriter(exchange, clock);
       await streamLog({ ...this.#options, log }, from, sink, AbortSignal.any([gone.signal, signal]));
@@ -117,6 +118,14 @@ class First {
     const { by, promotedAt } = successorOf(await exchange.readBody(MAX_BODY_BYTES));
     this.#refuseOlder(by, promotedAt);
     sendJson(exchange, 200, { revision: await this.#stopFor(by) });
+  }
+
+  /** A first control plane that never had a standby need not watch. */
+  #watchForFreezes(): void {
+    if (this.#guard !== undefined) return;
+    const guard = new FreezeGuard({ ...this.#options, check: () => this.#stopForSuccessor() });
+    this.#guard = guard;
+    this.#options.storage.guard?.(() => guard.before());
   }
 
   /** After a time in which this process did not run: takes no more writes if a standby was promoted meanwhile. */

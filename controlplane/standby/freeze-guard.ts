@@ -6,7 +6,7 @@ import { background } from '../../api/machinery/background.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Logger } from '../../api/component/logger.ts';
 
-export interface FreezeGuardOptions {
+interface FreezeGuardOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   /** Aborts when the control plane closes. */

@@ -57,7 +57,7 @@ export function readStandbys(dataDirectory: string): readonly string[] {
 }
 
 /** The other control planes that may have taken the place of this one. */
-export interface SuccessorOptions {
+interface SuccessorOptions {
   readonly dataDirectory: string;
   readonly clock: Clock;
   readonly logger: Logger;

@@ -12,7 +12,7 @@ const FAULTS = ['first-killed-promoted', 'first-frozen-promoted', 'cut-promoted'
 
 test(
   'a pair loses only what may be lost, and a former first acknowledges nothing once it was stopped',
-  { skip, timeout: 300_000 },
+  { skip, timeout: 600_000 },
   async () => {
     const seed = Math.floor(Math.random() * 2 ** 31);
     const { violations, counts } = await soakPair({ seconds: 25, seed, only: FAULTS });

@@ -180,7 +180,7 @@ class Load {
   }
 }
 
-describe('a warm standby', { timeout: 300_000 }, () => {
+describe('a warm standby', { timeout: 900_000 }, () => {
   const scratch = temporaryFolder();
   const alive = keepAlive();
   let first: Plane;

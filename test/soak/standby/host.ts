@@ -24,8 +24,8 @@ const DISK_MIB = 64;
 /** How far the clocks of the hosts are apart. */
 const CLOCKS_SECONDS = 60;
 const STORAGE_FAILED = 74;
-/** What a control plane prints that does not start because another one has taken its place. */
-const FENCED = /took the place of this one/;
+/** What a control plane prints that exits, or does not start, because another one has taken its place. */
+const FENCED = /(took|has taken) the place of this one/;
 
 /** The API of one host. Each answer says whose it is. */
 class HostApi extends Api {
