@@ -1,5 +1,6 @@
 /** The image calls of the runtime boundary over CRI's image service. */
 import type { Clock } from '../../../api/machinery/clock.ts';
+import { faultyImage, imageFault } from '../image-faults.ts';
 import type { FilesystemUsage, ImageInfo, RegistryAuth, Runtime } from '../runtime.ts';
 import { type CriClient, unlessGone } from './cri-client.ts';
 import { filesystemOf } from './cri-stats.ts';
@@ -52,6 +53,13 @@ export class CriImages {
       },
       { timeoutMs: 0, signal: options.signal },
     );
+    // Each list of images has their users.
+    const image = await this.status(imageRef);
+    const fault = image === undefined ? '' : imageFault(image);
+    if (fault !== '') {
+      await this.remove(imageRef);
+      throw faultyImage(reference, fault);
+    }
     return imageRef;
   }
 

@@ -14,6 +14,7 @@ import {
 } from '../runtime.ts';
 import { containerCreateOptions, type EngineFacts, sandboxCreateOptions } from './container-options.ts';
 import { type DockerClient, isCode, unlessGone } from './docker-client.ts';
+import type { DockerImages } from './images.ts';
 import type { ImageVolumes } from './image-volumes.ts';
 import { containerLabels, dockerName, sandboxLabels } from './labels.ts';
 import type { SandboxImage } from './sandbox-image.ts';
@@ -27,6 +28,7 @@ interface ContainerCreationOptions {
   readonly instance: string;
   readonly rootDirectory: string;
   readonly sandboxImage: SandboxImage;
+  readonly images: Pick<DockerImages, 'emptiedLabels'>;
   readonly imageVolumes: ImageVolumes;
   readonly facts: () => EngineFacts;
 }
@@ -57,14 +59,10 @@ export class ContainerCreation {
 
   /** Creates a container in a sandbox and does not start it. */
   async container(sandbox: SandboxId, sandboxConfig: SandboxConfig, config: ContainerConfig): Promise<ContainerId> {
-    const { instance, clock, imageVolumes, facts } = this.#options;
+    const { instance, clock, images, imageVolumes, facts } = this.#options;
     const name = dockerName(config.name, sandboxConfig.pod, config.attempt, instance);
-    const labels = containerLabels(config, {
-      instance,
-      sandboxId: sandbox,
-      sandbox: sandboxConfig,
-      nowMs: clock.now(),
-    });
+    const origin = { instance, sandboxId: sandbox, sandbox: sandboxConfig, nowMs: clock.now() };
+    const labels = { ...(await images.emptiedLabels(config.image)), ...containerLabels(config, origin) };
     const { seccomp } = config.security;
     const seccompProfile =
       seccomp.type === 'Localhost' ? await this.#seccompProfile(seccomp.localhost ?? '') : undefined;

@@ -6,6 +6,7 @@
 import './dockerode-parts.ts';
 import Docker from 'dockerode';
 import type { Clock } from '../../../api/machinery/clock.ts';
+import { boundResponses } from './bounded-responses.ts';
 import { RuntimeError, type RuntimeErrorCode } from '../runtime.ts';
 
 /** The length to which messages are cut, because registries write parts of them, and logs, events and statuses show them. */
@@ -23,6 +24,7 @@ export interface DockerClient {
 /** Accepts `unix:///path`, a path, or `tcp://host:port`. */
 export function createDockerClient(endpoint: string, clock: Clock): DockerClient {
   const docker = new Docker(connectOptions(endpoint));
+  boundResponses(docker);
   return {
     docker,
     async call(what, run, options = {}) {

@@ -95,13 +95,14 @@ class DockerRuntime implements Runtime {
     });
     this.#logs = new ContainerLogs({ client: this.#client, clock: options.clock, logger: options.logger });
     this.#images = new DockerImages(this.#client);
-    this.#imageVolumes = new ImageVolumes(this.#client, options.rootDirectory);
+    this.#imageVolumes = new ImageVolumes(this.#client, this.#images, options.rootDirectory);
     this.#creation = new ContainerCreation({
       client: this.#client,
       clock: options.clock,
       instance: this.#instance,
       rootDirectory: options.rootDirectory,
       sandboxImage: new SandboxImage(this.#images, options.sandboxImage, options.logger),
+      images: this.#images,
       imageVolumes: this.#imageVolumes,
       facts: () => this.#facts,
     });

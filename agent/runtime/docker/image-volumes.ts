@@ -11,16 +11,19 @@ import { pipeline } from 'node:stream/promises';
 import { moveFile, syncTree } from '../../../api/machinery/replace-file.ts';
 import { LABEL_INSTANCE } from '../instance.ts';
 import { type Mount, RuntimeError } from '../runtime.ts';
+import type { DockerImages } from './images.ts';
 import { isCode, type DockerClient } from './docker-client.ts';
 
 /** Owns the extracted images. Callers that need the same image meanwhile share one extraction. */
 export class ImageVolumes {
   readonly #client: DockerClient;
+  readonly #images: Pick<DockerImages, 'emptiedLabels'>;
   readonly #directory: string;
   readonly #running = new Map<string, Promise<string>>();
 
-  constructor(client: DockerClient, rootDirectory: string) {
+  constructor(client: DockerClient, images: Pick<DockerImages, 'emptiedLabels'>, rootDirectory: string) {
     this.#client = client;
+    this.#images = images;
     this.#directory = join(rootDirectory, 'image-volumes');
   }
 
@@ -91,6 +94,7 @@ export class ImageVolumes {
       }
     };
     await remove();
+    const emptied = await this.#images.emptiedLabels(image);
     const container = await this.#client.call('create container', () =>
       docker.createContainer({
         name,
@@ -98,7 +102,7 @@ export class ImageVolumes {
         Entrypoint: ['-'],
         NetworkDisabled: true,
         // A container has the labels of its image. Those of this image must not make it a container of a pod.
-        Labels: { [LABEL_INSTANCE]: '' },
+        Labels: { ...emptied, [LABEL_INSTANCE]: '' },
       }),
     );
     try {

@@ -4,9 +4,15 @@
  */
 import { createReadStream } from 'node:fs';
 import { createInterface } from 'node:readline';
+import type { ImageInspectInfo } from 'dockerode';
 import { archiveReferences } from '../images/archive-check.ts';
+import { faultyImage, imageFault } from '../image-faults.ts';
 import { type ImageInfo, type RegistryAuth, RuntimeError } from '../runtime.ts';
+import { ResponseTooLong } from './bounded-responses.ts';
 import { isCode, toRuntimeError, type DockerClient } from './docker-client.ts';
+
+/** The labels that a container may have of its image, in characters. */
+const LONGEST_LABELS = 64 << 10;
 
 /** Images of the engine. Methods throw `RuntimeError`s. */
 export class DockerImages {
@@ -31,20 +37,49 @@ export class DockerImages {
   }
 
   async status(reference: string): Promise<ImageInfo | undefined> {
+    const image = await this.#inspect(reference);
+    return image === undefined ? undefined : imageOf(image);
+  }
+
+  /**
+   * Returns the labels of an image with empty values, from the first one on that does not fit: a container has the labels of
+   * its image, and each list of containers has all of their labels. Throws for an image that the agent does not use, which
+   * another client may have pulled.
+   */
+  async emptiedLabels(reference: string): Promise<Readonly<Record<string, string>>> {
+    const image = await this.#inspect(reference);
+    const labels = Object.entries(image?.Config?.Labels ?? {});
+    const fault = image === undefined ? '' : faultOf(image);
+    if (fault !== '') throw faultyImage(reference, fault);
+    if (labels.reduce((sum, [key]) => sum + key.length, 0) > LONGEST_LABELS)
+      throw faultyImage(reference, `the names of its labels have more than ${LONGEST_LABELS} characters`);
+    let left = LONGEST_LABELS;
+    return Object.fromEntries(
+      labels.flatMap(([key, value]) => ((left -= key.length + value.length) < 0 ? [[key, ''] as const] : [])),
+    );
+  }
+
+  async #inspect(reference: string): Promise<ImageInspectInfo | undefined> {
     try {
-      const image = await this.#client.call('inspect image', () => this.#client.docker.getImage(reference).inspect());
-      return {
-        id: image.Id,
-        repoTags: image.RepoTags ?? [],
-        repoDigests: image.RepoDigests ?? [],
-        sizeBytes: image.Size,
-        user: image.Config?.User ?? '',
-        pinned: false,
-      };
+      return await this.#client.call('inspect image', () => this.#client.docker.getImage(reference).inspect());
     } catch (error) {
       if (isCode(error, 'not-found', 'image-not-found')) return undefined;
       throw error;
     }
+  }
+
+  /** Returns the id of an image that was pulled. Removes an image that the agent does not use, and throws. */
+  async #pulled(reference: string): Promise<string> {
+    const image = await this.#inspect(reference).catch((error: unknown) => {
+      if (error instanceof ResponseTooLong) return 'its configuration is too large';
+      throw error;
+    });
+    if (image === undefined)
+      throw new RuntimeError('image-not-found', `image "${reference}" does not exist after the pull`);
+    const fault = typeof image === 'string' ? image : faultOf(image);
+    if (typeof image !== 'string' && fault === '') return image.Id;
+    await this.remove(reference);
+    throw faultyImage(reference, fault);
   }
 
   /** Returns `repo@sha256:…` if the engine knows the digest, else the image id. */
@@ -76,10 +111,7 @@ export class DockerImages {
       throw toRuntimeError(error);
     }
     this.#refs.clear();
-    const image = await this.status(reference);
-    if (image === undefined)
-      throw new RuntimeError('image-not-found', `image "${reference}" does not exist after the pull`);
-    return image.id;
+    return this.#pulled(reference);
   }
 
   async remove(reference: string): Promise<void> {
@@ -150,6 +182,24 @@ export class DockerImages {
         onText(entry.id === undefined ? entry.status : `${entry.id}: ${entry.status}`);
     }
   }
+}
+
+const faultOf = ({ Config: config }: ImageInspectInfo): string =>
+  imageFault({
+    user: config?.User ?? '',
+    configBytes: Buffer.byteLength(JSON.stringify(config ?? {})),
+    volumes: Object.keys(config?.Volumes ?? {}).length,
+  });
+
+function imageOf(image: ImageInspectInfo): ImageInfo {
+  return {
+    id: image.Id,
+    repoTags: image.RepoTags ?? [],
+    repoDigests: image.RepoDigests ?? [],
+    sizeBytes: image.Size,
+    user: image.Config?.User ?? '',
+    pinned: false,
+  };
 }
 
 function splitReference(reference: string): { fromImage: string; tag: string } {

@@ -154,6 +154,8 @@ export function containerSecurity(
   };
 }
 
+/** An image may name a user of any length, and the error becomes part of a status. */
+const LONGEST_USER = 256;
 const LARGEST_USER_ID = 2 ** 31 - 1;
 
 /** Throws if `runAsNonRoot` is set and the container would run as root. */
@@ -172,7 +174,7 @@ export function verifyNonRoot(pod: Pod, container: Container, image: ImageInfo |
     throw new ContainerConfigError(`container has runAsNonRoot and image will run as root ${where}`);
   if (!/^\d+$/.test(userOfImage)) {
     throw new ContainerConfigError(
-      `container has runAsNonRoot and image has non-numeric user (${userOfImage}), cannot verify user is non-root ${where}`,
+      `container has runAsNonRoot and image has non-numeric user (${userOfImage.slice(0, LONGEST_USER)}), cannot verify user is non-root ${where}`,
     );
   }
   // A runtime that keeps 32 bits of the id runs such a user as another one, root included.

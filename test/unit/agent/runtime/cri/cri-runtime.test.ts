@@ -391,6 +391,7 @@ describe('images', () => {
         seen.push({ ...auth });
         return { imageRef: 'sha256:1' };
       },
+      imageStatus: () => ({ image: { id: 'sha256:1' } }),
       removeImage: gone,
     });
     const { signal } = new AbortController();
@@ -399,6 +400,21 @@ describe('images', () => {
     assert.equal((seen[0] as { username: string }).username, 'ann');
     assert.equal((seen[0] as { serverAddress: string }).serverAddress, '');
     await runtime.removeImage('web:1');
+  });
+
+  it('are removed after the pull if their user is so long that lists of images would be too long', async (t) => {
+    const removed: unknown[] = [];
+    const { runtime } = await start(t, {
+      pullImage: () => ({ imageRef: 'sha256:1' }),
+      imageStatus: () => ({ image: { id: 'sha256:1', username: 'u'.repeat(10_000) } }),
+      removeImage: ({ image }: { image: { image: string } }) => {
+        removed.push(image.image);
+        return {};
+      },
+    });
+    const pull = runtime.pullImage('web:1', undefined, { signal: new AbortController().signal });
+    await assert.rejects(pull, /image "web:1" is not used: its user has 10000 characters/);
+    assert.deepEqual(removed, ['sha256:1']);
   });
 
   it('have a filesystem, which is that of containers too unless they have another', async (t) => {

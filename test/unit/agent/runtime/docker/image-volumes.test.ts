@@ -35,7 +35,7 @@ it('an image whose labels are those of a container of a pod makes no such contai
     },
   };
   const client = { docker, call: (_what: string, work: () => Promise<unknown>) => work() } as unknown as DockerClient;
-  const bound = await new ImageVolumes(client, directory).bind(mount);
+  const bound = await new ImageVolumes(client, { emptiedLabels: async () => ({}) }, directory).bind(mount);
   assert.ok(bound.hostPath.startsWith(directory));
   assert.equal(labels[LABEL_INSTANCE], '');
   // The volumes that the image declares are removed with the container.

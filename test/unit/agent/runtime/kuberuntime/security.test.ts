@@ -153,4 +153,9 @@ describe('a container that must not be root', () => {
     it(`is refused as ${JSON.stringify(own)} of an image of user "${user}"`, () =>
       assert.throws(() => verify(own, user), { name: 'ContainerConfigError', message }));
   }
+  it('names a long user of an image in part', () =>
+    assert.throws(
+      () => verify({}, 'u'.repeat(1 << 20)),
+      (error: Error) => error.message.length < 1000,
+    ));
 });

@@ -1,0 +1,83 @@
+/**
+ * Bounds the responses of the engine: docker-modem, the HTTP client of dockerode, gathers whatever comes, also beyond the
+ * longest string of JavaScript, at which the process would exit. Responses that are streams pass unchanged.
+ */
+import type { IncomingMessage } from 'node:http';
+import type Docker from 'dockerode';
+import { GatheredBytes } from '../../../api/machinery/gathered-bytes.ts';
+import { RuntimeError } from '../runtime.ts';
+
+/** The list of a thousand containers has some megabytes. */
+const LONGEST_RESPONSE_BYTES = 64 << 20;
+
+/** How docker-modem describes a request. */
+interface RequestContext {
+  readonly isStream?: boolean;
+  readonly hijack?: boolean;
+  readonly openStdin?: boolean;
+  /** The codes that are no errors have the value `true`. */
+  readonly statusCodes: Readonly<Record<number, true | string>>;
+}
+
+/** The response has more bytes than the agent reads. */
+export class ResponseTooLong extends RuntimeError {}
+
+type Callback = (error: unknown, result: unknown) => void;
+
+/** The methods of docker-modem that are replaced and used. */
+interface Modem {
+  buildRequest(options: object, context: RequestContext, data: unknown, callback: Callback): void;
+  buildPayload(
+    error: null,
+    isStream: false,
+    codes: RequestContext['statusCodes'],
+    openStdin: false,
+    request: null,
+    response: IncomingMessage,
+    body: unknown,
+    callback: Callback,
+  ): void;
+}
+
+const EVERY_CODE = Object.fromEntries(Array.from({ length: 500 }, (_, at) => [at + 100, true as const]));
+
+/** Changes the client: calls with a longer response fail, and their connection is closed. */
+export function boundResponses(docker: Docker, longestBytes = LONGEST_RESPONSE_BYTES): void {
+  const modem = docker.modem as unknown as Modem;
+  const buildRequest = modem.buildRequest.bind(modem);
+  modem.buildRequest = (options, context, data, callback) => {
+    if (context.hijack === true || context.openStdin === true) {
+      buildRequest(options, context, data, callback);
+      return;
+    }
+    buildRequest(options, { ...context, isStream: true, statusCodes: EVERY_CODE }, data, (error, result) => {
+      const response = result as IncomingMessage | null;
+      if (response === null || (context.isStream === true && context.statusCodes[response.statusCode ?? 0] === true)) {
+        callback(error, result);
+        return;
+      }
+      bodyOf(response, longestBytes).then(
+        (body) => modem.buildPayload(null, false, context.statusCodes, false, null, response, body, callback),
+        (reason: unknown) => callback(reason, null),
+      );
+    });
+  };
+}
+
+/** Resolves to the value of the JSON, or to the bytes of anything else, as docker-modem passes them. */
+async function bodyOf(response: IncomingMessage, longestBytes: number): Promise<unknown> {
+  const gathered = new GatheredBytes();
+  // Leaving the loop closes the connection.
+  for await (const chunk of response as AsyncIterable<Buffer>) {
+    if (gathered.size + chunk.length > longestBytes)
+      throw new ResponseTooLong('unknown', `the container runtime answered with more than ${longestBytes} bytes`);
+    gathered.push(chunk);
+  }
+  const bytes = gathered.take();
+  try {
+    return JSON.parse(bytes.toString('utf8')) as unknown;
+  } catch {
+    // Not JSON, such as the answer to a ping.
+    return bytes;
+  }
+}

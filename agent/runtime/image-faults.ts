@@ -1,0 +1,32 @@
+/**
+ * Bounds what an image states about itself. Runtimes accept images whose configuration has hundreds of megabytes, and return
+ * parts of it with every list of images and containers: one such image would keep an agent from its work. Both runtimes
+ * remove a pulled image that has a fault.
+ */
+import { RuntimeError } from './runtime.ts';
+
+/** The largest configurations in use, those of buildpacks, have some hundred kilobytes. */
+const MOST_CONFIG_BYTES = 1 << 20;
+const LONGEST_USER = 4096;
+/** Docker creates a volume of its own for each, also for a container that it cannot create in the end. */
+const MOST_VOLUMES = 128;
+
+/** What a runtime reports of an image. */
+interface ImageFacts {
+  readonly user: string;
+  /** The size of its configuration, and the number of volumes that it declares. Absent if the runtime reports neither. */
+  readonly configBytes?: number;
+  readonly volumes?: number;
+}
+
+/** Returns an empty string if an image may be used, else the reason why not. */
+export function imageFault({ user, configBytes = 0, volumes = 0 }: ImageFacts): string {
+  if (configBytes > MOST_CONFIG_BYTES)
+    return `its configuration has ${configBytes} bytes, more than ${MOST_CONFIG_BYTES}`;
+  if (volumes > MOST_VOLUMES) return `it declares ${volumes} volumes, more than ${MOST_VOLUMES}`;
+  return user.length > LONGEST_USER ? `its user has ${user.length} characters, more than ${LONGEST_USER}` : '';
+}
+
+/** The error for an image with this fault. */
+export const faultyImage = (reference: string, fault: string): RuntimeError =>
+  new RuntimeError('invalid', `image "${reference}" is not used: ${fault}`);
