@@ -46,20 +46,31 @@ export async function filesystemOf(path: string): Promise<Filesystem | undefined
   }
 }
 
-/** The usage of a path that does not exist is zero. */
-export async function diskUsage(path: string): Promise<DiskUsage> {
+/** A usage that grows while it is measured. */
+export type GrowingUsage = { -readonly [Key in keyof DiskUsage]: DiskUsage[Key] };
+
+/** The usage of a path that does not exist is zero. What is found is added to `soFar` at once. */
+export async function diskUsage(path: string, soFar?: GrowingUsage): Promise<DiskUsage> {
   try {
     const [own, parent] = await Promise.all([lstat(path), lstat(dirname(path))]);
     if (own.isDirectory() && own.dev !== parent.dev) {
       const space = await statfs(path);
-      return { usedBytes: (space.blocks - space.bfree) * space.bsize, inodesUsed: space.files - space.ffree };
+      const usage = { usedBytes: (space.blocks - space.bfree) * space.bsize, inodesUsed: space.files - space.ffree };
+      add(soFar, usage);
+      return usage;
     }
-    const { usedBytes, inodesUsed } = await walk(path, own.dev);
+    const { usedBytes, inodesUsed } = await walk(path, own.dev, soFar);
     return { usedBytes, inodesUsed };
   } catch {
     // The directory was removed.
     return NOTHING;
   }
+}
+
+function add(to: GrowingUsage | undefined, { usedBytes, inodesUsed }: DiskUsage): void {
+  if (to === undefined) return;
+  to.usedBytes += usedBytes;
+  to.inodesUsed += inodesUsed;
 }
 
 /** The maximum depth at which directories stay open while their contents are measured. */
@@ -78,8 +89,8 @@ interface Level {
  * each directory only the names of its subdirectories are in memory. Deep down, the walk returns by `..`. If a container has
  * moved the directory meanwhile, the walk continues in the deepest directory that is open.
  */
-async function walk(root: string, device: number): Promise<DiskUsage> {
-  const tally = new Tally(device);
+async function walk(root: string, device: number, soFar: GrowingUsage | undefined): Promise<DiskUsage> {
+  const tally = new Tally(device, soFar);
   const top = await lstat(root);
   if (!top.isDirectory()) {
     tally.add(top);
@@ -141,10 +152,12 @@ class Tally implements DiskUsage {
   usedBytes = 0;
   inodesUsed = 0;
   readonly #device: number;
+  readonly #soFar: GrowingUsage | undefined;
   readonly #linked = new Set<number>();
 
-  constructor(device: number) {
+  constructor(device: number, soFar: GrowingUsage | undefined) {
     this.#device = device;
+    this.#soFar = soFar;
   }
 
   add(entry: Stats): void {
@@ -152,8 +165,9 @@ class Tally implements DiskUsage {
       if (this.#linked.has(entry.ino)) return;
       this.#linked.add(entry.ino);
     }
-    this.usedBytes += entry.blocks * 512;
-    this.inodesUsed += 1;
+    const usage = { usedBytes: entry.blocks * 512, inodesUsed: 1 };
+    add(this, usage);
+    add(this.#soFar, usage);
   }
 
   /** Counts all entries except directories, and returns the names of the directories. */

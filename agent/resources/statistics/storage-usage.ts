@@ -1,16 +1,16 @@
 /**
  * Measures the usage of the node's file systems, and what each pod has written: logs, writable layers and volumes. A
- * measurement walks directories, so results are cached for a minute, walks run one after the other, and only on
- * request.
+ * measurement walks directories, so results are cached for a minute, and walks run on request only (`pod-walks.ts`).
  */
 import { join } from 'node:path';
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type { Pod } from '../../model/pod.ts';
 import type { PodVolume, VolumeManager } from '../../volumes/pod-volumes.ts';
-import { allContainers } from '../../runtime/kuberuntime/pod-containers.ts';
+import { allContainers, formatPod } from '../../runtime/kuberuntime/pod-containers.ts';
 import type { Runtime } from '../../runtime/runtime.ts';
-import { type DiskUsage, diskUsage, type Filesystem, filesystemOf } from './disk-usage.ts';
+import { type DiskUsage, diskUsage, type Filesystem, filesystemOf, type GrowingUsage } from './disk-usage.ts';
+import { PodWalks } from './pod-walks.ts';
 
 /** The usage of one volume of a pod. */
 export interface VolumeUsage {
@@ -61,17 +61,27 @@ interface StorageUsageOptions {
 const NOTHING: DiskUsage = { usedBytes: 0, inodesUsed: 0 };
 /** The runtime walks directories to report its file systems, and they change slowly. */
 const RUNTIME_TTL_MS = 60_000;
+/** Pods that are measured one after the other share one reading. */
+const LAYERS_TTL_MS = 2_000;
 
 /** Owns the measurements. Callers that ask for the same measurement meanwhile share it. */
 export class StorageUsage {
   readonly #options: StorageUsageOptions;
-  #pods: { readonly atMs: number; readonly byUid: Promise<Map<string, PodStorage>> } | undefined;
+  readonly #walks: PodWalks<PodStorage>;
+  #layersRead: { readonly atMs: number; readonly answer: ReturnType<Runtime['containerStats']> } | undefined;
   #runtime:
     | { readonly atMs: number; readonly answer: Promise<Awaited<ReturnType<Runtime['imageFilesystems']>>> }
     | undefined;
 
   constructor(options: StorageUsageOptions) {
     this.#options = options;
+    const { clock, logger } = options;
+    this.#walks = new PodWalks({
+      clock,
+      measure: (pod, soFar) => this.#measurePod(pod, soFar),
+      onError: (pod, error) =>
+        logger.warn({ pod: formatPod(pod), err: error }, 'Cannot measure what a pod has written'),
+    });
   }
 
   /** Free space is read at each call. The size of images may be a minute old. */
@@ -98,20 +108,20 @@ export class StorageUsage {
     };
   }
 
-  pods(maxAgeMs: number = this.#options.periodMs): Promise<ReadonlyMap<string, PodStorage>> {
-    const { clock, periodMs, pods } = this.#options;
-    if (periodMs <= 0) return Promise.resolve(new Map());
-    const atMs = clock.monotonic();
-    const known = this.#pods;
-    if (known !== undefined && atMs - known.atMs <= maxAgeMs) return this.#withNew(known.byUid);
-    const byUid = this.#measure(pods());
-    const entry = { atMs, byUid };
-    this.#pods = entry;
-    // The caller gets the failure. The next call measures again.
-    byUid.catch(() => {
-      if (this.#pods === entry) this.#pods = undefined;
-    });
-    return byUid;
+  /**
+   * Resolves to the usage of the pods that have been measured. A measurement may be older than `maxAgeMs` where it takes long.
+   * Until it has ended, the ephemeral usage of such a pod is at least what was found so far.
+   */
+  async pods(maxAgeMs: number = this.#options.periodMs): Promise<ReadonlyMap<string, PodStorage>> {
+    const { periodMs, pods } = this.#options;
+    if (periodMs <= 0) return new Map();
+    const known = await this.#walks.measured(pods(), maxAgeMs);
+    return new Map(
+      [...known].flatMap(([uid, { whole, soFar }]) => {
+        const storage = soFar === undefined ? whole : withAtLeast(whole, soFar);
+        return storage === undefined ? [] : [[uid, storage] as const];
+      }),
+    );
   }
 
   async #runtimeFilesystems(): Promise<Awaited<ReturnType<Runtime['imageFilesystems']>>> {
@@ -128,27 +138,19 @@ export class StorageUsage {
     }
   }
 
-  /** Measures the pods that are newer than the last walk, one by one. */
-  async #withNew(known: Promise<Map<string, PodStorage>>): Promise<ReadonlyMap<string, PodStorage>> {
-    const measured = await known;
-    const missing = this.#options.pods().filter((pod) => !measured.has(pod.metadata.uid));
-    if (missing.length > 0) for (const [uid, storage] of await this.#measure(missing)) measured.set(uid, storage);
-    return measured;
-  }
-
-  async #measure(pods: readonly Pod[]): Promise<Map<string, PodStorage>> {
-    const { runtime } = this.#options;
-    const layers = new Map<string, DiskUsage>();
-    // Without statistics of the runtime, the writable layers count as empty.
-    for (const stats of await runtime.containerStats().catch(() => [])) {
-      layers.set(
+  /** The writable layers, by the uid of the pod and the name of the container. */
+  async #layers(): Promise<ReadonlyMap<string, DiskUsage>> {
+    const { clock, runtime } = this.#options;
+    const atMs = clock.monotonic();
+    if (this.#layersRead === undefined || atMs - this.#layersRead.atMs > LAYERS_TTL_MS)
+      // Without statistics of the runtime, the writable layers count as empty.
+      this.#layersRead = { atMs, answer: runtime.containerStats().catch(() => []) };
+    return new Map(
+      (await this.#layersRead.answer).map((stats) => [
         `${stats.labels['io.kubernetes.pod.uid'] ?? ''}/${stats.labels['io.kubernetes.container.name'] ?? ''}`,
         { usedBytes: stats.writableLayerBytes, inodesUsed: stats.writableLayerInodes },
-      );
-    }
-    const measured = new Map<string, PodStorage>();
-    for (const pod of pods) measured.set(pod.metadata.uid, await this.#measurePod(pod, layers));
-    return measured;
+      ]),
+    );
   }
 
   /** Measures a driver's volume without a walk, because it may contain any number of files and be remote. */
@@ -167,19 +169,23 @@ export class StorageUsage {
   }
 
   /** The containers can write any amount to their termination logs and to the pod's `/etc/hosts`. */
-  async #madeFiles(uid: string): Promise<readonly DiskUsage[]> {
+  async #madeFiles(uid: string, soFar: GrowingUsage): Promise<readonly DiskUsage[]> {
     const directory = join(this.#options.rootDirectory, 'pods', uid);
-    return [await diskUsage(join(directory, 'etc-hosts')), await diskUsage(join(directory, 'containers'))];
+    return [
+      await diskUsage(join(directory, 'etc-hosts'), soFar),
+      await diskUsage(join(directory, 'containers'), soFar),
+    ];
   }
 
-  async #measurePod(pod: Pod, layers: ReadonlyMap<string, DiskUsage>): Promise<PodStorage> {
+  async #measurePod(pod: Pod, soFar: GrowingUsage): Promise<PodStorage> {
+    const layers = await this.#layers();
     const { podLogsDirectory, volumes: manager } = this.#options;
     const { name, namespace, uid } = pod.metadata;
     const containers = new Map<string, ContainerStorage>();
     for (const { container } of allContainers(pod)) {
       containers.set(container.name, {
         layer: layers.get(`${uid}/${container.name}`) ?? NOTHING,
-        logs: await diskUsage(join(podLogsDirectory, `${namespace}_${name}_${uid}`, container.name)),
+        logs: await diskUsage(join(podLogsDirectory, `${namespace}_${name}_${uid}`, container.name), soFar),
       });
     }
     const volumes: VolumeUsage[] = [];
@@ -194,18 +200,19 @@ export class StorageUsage {
       }
       // A host path is not charged to the pod, because any process may write to it.
       if (volume.path === '' || (!volume.ephemeral && claim === '')) continue;
+      const memory = spec?.emptyDir?.medium === 'Memory' || spec?.secret !== undefined || spec?.projected !== undefined;
       volumes.push({
         name: volume.name,
-        usage: await diskUsage(volume.path),
+        usage: await diskUsage(volume.path, volume.ephemeral && !memory ? soFar : undefined),
         filesystem: await filesystemOf(volume.path),
         ephemeral: volume.ephemeral,
-        memory: spec?.emptyDir?.medium === 'Memory' || spec?.secret !== undefined || spec?.projected !== undefined,
+        memory,
         claim,
       });
     }
     const parts = [
       ...[...containers.values()].flatMap(({ layer, logs }) => [layer, logs]),
-      ...(await this.#madeFiles(uid)),
+      ...(await this.#madeFiles(uid, soFar)),
       ...volumes.filter((volume) => volume.ephemeral && !volume.memory).map((volume) => volume.usage),
     ];
     return {
@@ -217,4 +224,16 @@ export class StorageUsage {
       },
     };
   }
+}
+
+function withAtLeast(whole: PodStorage | undefined, soFar: DiskUsage): PodStorage {
+  const { containers = new Map(), volumes = [], ephemeral = NOTHING } = whole ?? {};
+  return {
+    containers,
+    volumes,
+    ephemeral: {
+      usedBytes: Math.max(ephemeral.usedBytes, soFar.usedBytes),
+      inodesUsed: Math.max(ephemeral.inodesUsed, soFar.inodesUsed),
+    },
+  };
 }

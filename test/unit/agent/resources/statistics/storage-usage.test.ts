@@ -46,3 +46,29 @@ for (const [what, file] of [
     const bytes = await ephemeralBytes([file]);
     assert.ok(bytes >= MEGABYTE && bytes < 1.1 * MEGABYTE, `${bytes} bytes`);
   });
+
+it('a volume that its driver never measures keeps no other pod from being measured', async () => {
+  const root = temporaryFolder();
+  await mkdir(join(root, 'pods/quick/containers'), { recursive: true });
+  await writeFile(join(root, 'pods/quick/containers/log'), Buffer.alloc(MEGABYTE, 1));
+  const podOf = (uid: string): Pod =>
+    ({ metadata: { name: uid, namespace: 'ns', uid }, spec: { containers: [] } }) as unknown as Pod;
+  const clock = new FakeClock();
+  const hanging = { name: 'v', path: '/v', ephemeral: false, measure: () => new Promise<never>(() => undefined) };
+  const usage = new StorageUsage({
+    runtime: {
+      containerStats: () => Promise.resolve([]),
+      imageFilesystems: () => Promise.resolve({ images: [], containers: [] }),
+    },
+    clock,
+    logger: silentLogger,
+    rootDirectory: root,
+    podLogsDirectory: join(root, 'logs'),
+    volumes: { podVolumes: (uid: string) => (uid === 'slow' ? [hanging] : []) } as never,
+    pods: () => [podOf('slow'), podOf('quick')],
+    periodMs: 60_000,
+  });
+  const measured = usage.pods();
+  await clock.advance(5000);
+  assert.ok(((await measured).get('quick')?.ephemeral.usedBytes ?? 0) >= MEGABYTE);
+});

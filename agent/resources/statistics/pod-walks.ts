@@ -1,0 +1,111 @@
+/**
+ * Measures pods one after the other, and waits for each for a limited time: a pod may have millions of files, or a volume
+ * whose server does not answer. Its measurement then continues beside those of other pods, and is not started again before it
+ * has ended. `StorageUsage` calls it.
+ */
+import { type Clock, pause } from '../../../api/machinery/clock.ts';
+import type { Pod } from '../../model/pod.ts';
+import type { DiskUsage, GrowingUsage } from './disk-usage.ts';
+
+interface PodWalksOptions<T> {
+  readonly clock: Clock;
+  /** Measures a pod. Adds to `soFar` what is found meanwhile. */
+  readonly measure: (pod: Pod, soFar: GrowingUsage) => Promise<T>;
+  readonly onError: (pod: Pod, error: unknown) => void;
+}
+
+/** What is known of a pod. */
+interface Measured<T> {
+  /** The last complete measurement. */
+  readonly whole: T | undefined;
+  /** What a measurement has found that has not ended. */
+  readonly soFar: DiskUsage | undefined;
+}
+
+interface Walk<T> {
+  startedMs: number;
+  /** How long the last complete measurement took. */
+  tookMs: number;
+  running: Promise<void> | undefined;
+  soFar: GrowingUsage;
+  whole: T | undefined;
+}
+
+/** How long to wait for one pod. */
+const PATIENCE_MS = 5_000;
+/** How long to wait for all pods. The next call goes on with the others. */
+const WHOLE_PATIENCE_MS = 20_000;
+/** A pod is measured again after this many times the duration of its last measurement: many files keep the agent busy. */
+const REST = 3;
+
+/** Owns the measurements of the pods of this node. Callers share those that run. */
+export class PodWalks<T> {
+  readonly #options: PodWalksOptions<T>;
+  readonly #walks = new Map<string, Walk<T>>();
+
+  constructor(options: PodWalksOptions<T>) {
+    this.#options = options;
+  }
+
+  /**
+   * Measures the pods whose measurement is older than `maxAgeMs`. Resolves to what is known of each pod when all of them have
+   * been measured, or the time for that is over.
+   */
+  async measured(pods: readonly Pod[], maxAgeMs: number): Promise<ReadonlyMap<string, Measured<T>>> {
+    const { clock } = this.#options;
+    const present = new Set(pods.map(({ metadata }) => metadata.uid));
+    for (const uid of this.#walks.keys()) if (!present.has(uid)) this.#walks.delete(uid);
+    const untilMs = clock.monotonic() + WHOLE_PATIENCE_MS;
+    for (const pod of pods) {
+      if (clock.monotonic() >= untilMs) break;
+      const walk = this.#walkOf(pod, maxAgeMs);
+      if (walk.running === undefined) continue;
+      await soon(clock, walk.running, walk.startedMs + PATIENCE_MS - clock.monotonic());
+    }
+    const found = [...this.#walks].filter(([uid]) => present.has(uid));
+    return new Map(
+      found.map(([uid, { whole, running, soFar }]) => [
+        uid,
+        { whole, soFar: running === undefined ? undefined : { ...soFar } },
+      ]),
+    );
+  }
+
+  #walkOf(pod: Pod, maxAgeMs: number): Walk<T> {
+    const { clock, measure, onError } = this.#options;
+    const { uid } = pod.metadata;
+    const nowMs = clock.monotonic();
+    const known = this.#walks.get(uid);
+    if (known !== undefined) {
+      const dueMs = known.startedMs + Math.max(maxAgeMs, REST * known.tookMs);
+      if (known.running !== undefined || nowMs <= dueMs) return known;
+    }
+    const walk: Walk<T> = known ?? { startedMs: 0, tookMs: 0, running: undefined, soFar: NOTHING(), whole: undefined };
+    this.#walks.set(uid, walk);
+    walk.startedMs = nowMs;
+    walk.soFar = NOTHING();
+    walk.running = measure(pod, walk.soFar).then(
+      (whole) => {
+        walk.whole = whole;
+        walk.running = undefined;
+        walk.tookMs = clock.monotonic() - nowMs;
+      },
+      // The pod keeps what was measured before, and is measured again.
+      (error: unknown) => {
+        walk.running = undefined;
+        onError(pod, error);
+      },
+    );
+    return walk;
+  }
+}
+
+const NOTHING = (): GrowingUsage => ({ usedBytes: 0, inodesUsed: 0 });
+
+/** Resolves when the work has ended, or the time is over. */
+async function soon(clock: Clock, work: Promise<void>, patienceMs: number): Promise<void> {
+  if (patienceMs <= 0) return;
+  const done = new AbortController();
+  await Promise.race([work, pause(clock, patienceMs, done.signal)]);
+  done.abort();
+}
