@@ -44,6 +44,8 @@ interface ExecPluginOptions {
 const GROUP = 'client.authentication.k8s.io';
 const VERSIONS = [`${GROUP}/v1`, `${GROUP}/v1beta1`];
 const LARGEST_OUTPUT_BYTES = 1 << 20;
+/** For a plugin that nobody can answer. Requests wait for it, and the next one runs it again. client-go waits without end. */
+const TIMEOUT_MS = 120_000;
 
 interface ExecCredential {
   readonly kind?: string;
@@ -160,6 +162,7 @@ async function run(options: ExecPluginOptions, info: string, interactive: boolea
     env: { ...env, ...added, KUBERNETES_EXEC_INFO: info },
     input: interactive ? 'inherit' : 'ignore',
     largestOutputBytes: LARGEST_OUTPUT_BYTES,
+    ...(interactive ? {} : { timeoutMs: TIMEOUT_MS }),
   }).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== 'ENOENT') throw error;
     const hint = config.installHint === undefined ? '' : `\n\n${config.installHint}`;

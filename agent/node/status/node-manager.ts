@@ -9,6 +9,7 @@ import { type Clock, formatTime, whenAborted } from '../../../api/machinery/cloc
 import { Informers } from '../../../api/machinery/informer.ts';
 import { nodes } from '../../../api/machinery/resources.ts';
 import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
+import { formatCidr, parseCidr } from '../../../api/meta/ip-addresses.ts';
 import { jsonEqual } from '../../../api/meta/json-equality.ts';
 import type { JsonValue } from '../../../api/meta/object.ts';
 import { isNotFound } from '../../../api/meta/status-error.ts';
@@ -291,8 +292,7 @@ export class NodeManager implements NodeInfo {
     this.#node = node;
     if (node.status?.conditions?.some(({ type, status }) => type === 'Ready' && status === 'True') === true)
       this.#options.onStep?.('ready');
-    const spec = node.spec as { podCIDR?: string; podCIDRs?: string[] } | undefined;
-    const cidrs = spec?.podCIDRs ?? (spec?.podCIDR === undefined ? [] : [spec.podCIDR]);
+    const cidrs = podRanges(node);
     if (cidrs.length === 0 || jsonEqual(cidrs, this.#cidrs as string[])) return;
     this.#cidrs = cidrs;
     for (const listener of this.#cidrListeners) listener(cidrs);
@@ -345,4 +345,14 @@ export class NodeManager implements NodeInfo {
     if (annotationChanges(node, facts) !== undefined) return true;
     return !jsonEqual(statusChanges(node.status, withStatus(node, facts).status), this.#droppedChanges);
   }
+}
+
+/**
+ * Returns the pod ranges of a node in their canonical form, because they become part of packet rules: API servers also accept
+ * leading zeros and bits after the prefix. What is no range is left out.
+ */
+function podRanges({ spec }: NodeObject): string[] {
+  const { podCIDR, podCIDRs } = (spec ?? {}) as { readonly podCIDR?: string; readonly podCIDRs?: readonly string[] };
+  const ranges = podCIDRs ?? (podCIDR === undefined ? [] : [podCIDR]);
+  return ranges.flatMap((text) => parseCidr(text) ?? []).map(formatCidr);
 }

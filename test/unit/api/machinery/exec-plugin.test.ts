@@ -131,3 +131,16 @@ test('a command that prints without an end, and does not care for signals to ter
   chmodSync(endless, 0o755);
   await assert.rejects(async () => make({ command: endless }).current(), /printed more than 1048576 bytes/);
 });
+
+test('a command that nobody can answer and that does not exit is left after two minutes, and run again', async () => {
+  const hanging = join(directory, 'hanging');
+  writeFileSync(hanging, "#!/bin/sh\ntrap '' TERM\nexec sleep 1000\n");
+  chmodSync(hanging, 0o755);
+  const clock = new FakeClock();
+  const credentials = make({ command: hanging }, { clock });
+  for (let tries = 0; tries < 2; tries += 1) {
+    const refused = assert.rejects(async () => credentials.current(), /did not exit within 120 s/);
+    await clock.advance(120_000);
+    await refused;
+  }
+});

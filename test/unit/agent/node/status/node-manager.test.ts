@@ -294,3 +294,11 @@ test('a node publishes the keys of its serving certificate, also those of a new 
   await settled(rig, () => published() === undefined);
   await rig.stop();
 });
+
+test('takes pod ranges in their canonical form, and no text that would be another packet rule', async () => {
+  const podCIDRs = ['010.2.0.9/24', '10.3.0.0/24 return; flush ruleset', 'fd00:0::7/64'];
+  const rig = setUp({}, { apiVersion: 'v1', kind: 'Node', metadata: { name: 'n1' }, spec: { podCIDRs } });
+  await settled(rig, () => rig.manager.registered);
+  assert.deepEqual(rig.manager.podCidrs(), ['10.2.0.0/24', 'fd00::/64']);
+  await rig.stop();
+});
