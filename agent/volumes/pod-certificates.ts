@@ -5,9 +5,9 @@
  */
 import { generateKeyPair, type KeyObject } from 'node:crypto';
 import { promisify } from 'node:util';
-import type { Client, Resource } from '../../api/machinery/client.ts';
+import type { Client } from '../../api/machinery/client.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
-import { serviceAccounts } from '../../api/machinery/resources.ts';
+import { podCertificateRequests, serviceAccounts } from '../../api/machinery/resources.ts';
 import { SerialQueue } from '../../api/machinery/serial-queue.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { isNotFound } from '../../api/meta/status-error.ts';
@@ -64,14 +64,6 @@ interface RequestStatus {
   readonly beginRefreshAt?: string;
   readonly notAfter?: string;
 }
-
-const podCertificateRequests: Resource = {
-  group: 'certificates.k8s.io',
-  version: 'v1beta1',
-  resource: 'podcertificaterequests',
-  kind: 'PodCertificateRequest',
-  namespaced: true,
-};
 
 const DEFAULT_SECONDS = 86_400;
 const JITTER_MS = 5 * 60_000;

@@ -71,6 +71,7 @@ import type {
   V1VolumeAttachment,
   V1VolumeAttributesClass,
   V2HorizontalPodAutoscaler,
+  V1beta1PodCertificateRequest,
 } from '@kubernetes/client-node';
 import type { KubeObject, ObjectMeta } from '../meta/object.ts';
 
@@ -129,6 +130,7 @@ export type Node = WireObject<V1Node>;
 export type PersistentVolume = WireObject<V1PersistentVolume>;
 export type PersistentVolumeClaim = WireObject<V1PersistentVolumeClaim>;
 export type Pod = WireObject<V1Pod>;
+export type PodCertificateRequest = WireObject<V1beta1PodCertificateRequest>;
 export type PodDisruptionBudget = WireObject<V1PodDisruptionBudget>;
 export type PodTemplate = WireObject<V1PodTemplate>;
 export type PriorityClass = WireObject<V1PriorityClass>;

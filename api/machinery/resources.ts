@@ -124,6 +124,11 @@ export const certificateSigningRequests = certificates.clusterScoped<kinds.Certi
   'CertificateSigningRequest',
 );
 
+export const podCertificateRequests = groupVersion(
+  'certificates.k8s.io',
+  'v1beta1',
+).namespaced<kinds.PodCertificateRequest>('podcertificaterequests', 'PodCertificateRequest');
+
 const coordination = groupVersion('coordination.k8s.io', 'v1');
 export const leases = coordination.namespaced<kinds.Lease>('leases', 'Lease');
 

@@ -14,6 +14,7 @@ import { podReferences } from '../authorization/pod-references.ts';
 import { requestOf } from './certificates.ts';
 import type { NodeClaims } from './node-claims.ts';
 import { refusal } from './pod-attributes.ts';
+import { podCertificateCheck } from './node-pod-certificates.ts';
 import { podAudiences } from './pod-audiences.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
 import type { Sources } from '../readers/sources.ts';
@@ -29,6 +30,7 @@ export function nodeRestriction(sources: Sources, authorizer: Authorizer, claims
   const podSource = sources.of(pods);
   const nodeSource = sources.of(nodes);
   const uses = podAudiences(sources);
+  const checkCertificate = podCertificateCheck(sources);
   const livePod = async (attributes: AdmissionAttributes, name: string): Promise<Pod> => {
     const pod = podSource.get(attributes.namespace, name) ?? (await podSource.live(attributes.namespace, name));
     if (pod === undefined) throw newNotFound({ group: '', resource: 'pods' }, name);
@@ -67,7 +69,7 @@ export function nodeRestriction(sources: Sources, authorizer: Authorizer, claims
         case 'certificatesigningrequests.certificates.k8s.io':
           return certificateRequest(attributes);
         case 'podcertificaterequests.certificates.k8s.io':
-          return podCertificateRequest(attributes, node, livePod, (name) => nodeSource.live('', name));
+          return checkCertificate(attributes, node);
         case 'csinodes.storage.k8s.io':
           if (attributes.operation === 'CREATE' && objectName(attributes) === node) return undefined;
           if (attributes.name === node) return undefined;
@@ -139,37 +141,6 @@ async function mainPod(
     throw refusal(attributes, `node ${q(node)} can not create pods that reference persistentvolumeclaims`);
   if ((pod.spec.resourceClaims?.length ?? 0) > 0)
     throw refusal(attributes, `node ${q(node)} can not create pods that reference resourceclaims`);
-}
-
-/** A node may request a pod's certificate only for a pod that runs on it, with the pod's service account. */
-async function podCertificateRequest(
-  attributes: AdmissionAttributes,
-  node: string,
-  findPod: FindPod,
-  findNode: FindNode,
-): Promise<void> {
-  if (attributes.operation !== 'CREATE' || attributes.subresource !== '')
-    throw refusal(attributes, `node ${q(node)} can only create pod certificate requests`);
-  const spec = (attributes.object?.['spec'] ?? {}) as Partial<Record<string, string>>;
-  const own = await findNode(node);
-  if (spec['nodeName'] !== node || spec['nodeUID'] !== own?.metadata.uid)
-    throw refusal(
-      attributes,
-      `node ${q(node)} can only request certificates with spec.nodeName and spec.nodeUID set to itself`,
-    );
-  const pod = await findPod(attributes, spec['podName'] ?? '');
-  if (pod.metadata.uid !== spec['podUID'] || pod.spec?.nodeName !== node)
-    throw refusal(
-      attributes,
-      `node ${q(node)} can only request certificates for pods with spec.nodeName set to itself`,
-    );
-  if (pod.metadata.annotations?.[MIRROR] !== undefined)
-    throw refusal(attributes, `node ${q(node)} can not request certificates for mirror pods`);
-  if (pod.spec.serviceAccountName !== spec['serviceAccountName'])
-    throw refusal(
-      attributes,
-      `pod ${q(pod.metadata.name ?? '')} has another service account than its certificate request`,
-    );
 }
 
 function podStatus(attributes: AdmissionAttributes, node: string): void {

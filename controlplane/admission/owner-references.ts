@@ -5,6 +5,7 @@
 import type { AuthorizationAttributes, Authorizer, Decision } from '../authorization/authorization.ts';
 import { jsonEqual } from '../../api/meta/json-equality.ts';
 import { parseApiVersion, type OwnerReference } from '../../api/meta/object.ts';
+import { quoteText } from '../../api/meta/quote.ts';
 import type { ResourceInfo } from '../../api/schema/schema.ts';
 import { isPod, nameOf, refusal } from './pod-attributes.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
@@ -40,7 +41,7 @@ export function ownerReferencesPermissionEnforcement(
         if (served === undefined) {
           throw refusal(
             attributes,
-            `cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion ${owner.apiVersion} Kind ${owner.kind}`,
+            `cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion ${owner.apiVersion} Kind ${owner.kind}: no matches for kind ${quoteText(owner.kind)} in version ${quoteText(owner.apiVersion)}`,
           );
         }
         const { group, version, resource } = served;

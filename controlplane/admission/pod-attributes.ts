@@ -1,4 +1,7 @@
-/** Functions that plugins about pods share: they find the pod of a request, and refuse it in kube-apiserver's words. */
+/**
+ * Functions that plugins share: they find the pod, the name and the namespace of a request, and refuse it in kube-apiserver's
+ * words.
+ */
 import type { Pod } from '../../api/machinery/kinds.ts';
 import { newForbidden, type StatusError } from '../../api/meta/status-error.ts';
 import type { AdmissionAttributes } from './admission.ts';
@@ -23,7 +26,15 @@ export function refusal(attributes: AdmissionAttributes, why: string): StatusErr
   return newForbidden({ group, resource }, nameOf(attributes), why);
 }
 
-/** The namespace of the request, or that of the object if the request has none. */
+/** The name of the request, or that of the object if the request has none. */
 export function nameOf(attributes: AdmissionAttributes): string {
   return attributes.name !== '' ? attributes.name : (attributes.object?.metadata.name ?? '');
+}
+
+/**
+ * The namespace that webhooks and expressions see. A Namespace is in the one of its own name, like its path `/namespaces/NAME`.
+ */
+export function namespaceOf(attributes: AdmissionAttributes): string {
+  const { group, resource } = attributes.resource;
+  return group === '' && resource === 'namespaces' ? nameOf(attributes) : attributes.namespace;
 }

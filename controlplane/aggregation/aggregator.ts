@@ -16,6 +16,7 @@ import { isConflict, isNotFound, isStatusError, newStatusError } from '../../api
 import type { ResourceInfo } from '../../api/schema/schema.ts';
 import type { Source } from '../readers/sources.ts';
 import type { UserInfo } from '../authentication/authentication.ts';
+import { encodedHeaderValue } from '../authentication/header-values.ts';
 import type { AggregationMetrics } from './aggregation-metrics.ts';
 import {
   type Backend,
@@ -101,6 +102,8 @@ interface Known {
   readonly openApi: BackendOpenApi | undefined;
 }
 
+/** Always served by this server: an administrator could not change back an APIService that sent it elsewhere. */
+const OWN_GROUP = 'apiregistration.k8s.io';
 const CHECK_MS = 30_000;
 const MEGABYTE = 1024 * 1024;
 const MAX_DISCOVERY_BYTES = MEGABYTE;
@@ -192,7 +195,7 @@ export class Aggregator {
     const name = (current ?? previous)?.metadata.name ?? '';
     const service = current as ApiService | undefined;
     if (service === undefined) this.#options.metrics.removed(name);
-    if (service?.spec?.service === undefined) {
+    if (service?.spec?.service === undefined || service.spec.group === OWN_GROUP) {
       if (service !== undefined) this.#options.metrics.observed(name, undefined);
       this.#known.delete(name);
       if (this.#remote.delete(name)) this.#announce();
@@ -326,7 +329,7 @@ export class Aggregator {
 
 const DISCOVERER: UserInfo = { name: 'system:kube-aggregator', groups: ['system:masters'] };
 
-/** The headers that pass the user to an aggregated server. */
+/** The headers that pass the user to an aggregated server, as Node.js sends them. */
 export function userHeaders(user: UserInfo): [string, string][] {
   const headers: [string, string][] = [['x-remote-user', user.name]];
   if (user.uid !== undefined && user.uid !== '') headers.push(['x-remote-uid', user.uid]);
@@ -334,7 +337,7 @@ export function userHeaders(user: UserInfo): [string, string][] {
   for (const [key, values] of Object.entries(user.extra ?? {})) {
     for (const value of values) headers.push([`x-remote-extra-${encodeURIComponent(key).toLowerCase()}`, value]);
   }
-  return headers;
+  return headers.map(([name, value]) => [name, encodedHeaderValue(value)]);
 }
 
 const pathOf = ({ spec = {} }: ApiService): string => `/apis/${spec.group ?? ''}/${spec.version ?? ''}`;

@@ -2,6 +2,7 @@
  * The authenticating proxy: reads the identity from headers, but only from a peer with a certificate of the front-proxy CA and
  * an allowed common name. Header names are compared exactly: `_` never matches `-`.
  */
+import { headerValues } from './header-values.ts';
 import { AuthenticationError } from './union.ts';
 import type { PeerVerifier } from './client-certificate.ts';
 import type { Authenticated, Authenticator, Credentials } from './authentication.ts';
@@ -40,7 +41,7 @@ export function requestHeaderAuthenticator(options: RequestHeaderOptions): Authe
         throw new AuthenticationError([`x509: subject with cn=${commonName} is not in the allowed list`]);
       }
       const uid = first(credentials, uidHeaders);
-      const groups = groupHeaders.flatMap((header) => valuesOf(credentials, header));
+      const groups = groupHeaders.flatMap((header) => headerValues(credentials, header));
       const extra = extraOf(credentials, prefixes);
       return {
         user: {
@@ -54,29 +55,11 @@ export function requestHeaderAuthenticator(options: RequestHeaderOptions): Authe
   };
 }
 
-const NONE: readonly string[] = [];
-
 const lower = (text: string): string => text.toLowerCase();
-
-/**
- * Returns the values of a header one by one. A joined value is never split: a client that can choose the name of a group could
- * add another group after a comma.
- */
-function valuesOf(credentials: Credentials, header: string): readonly string[] {
-  const { rawHeaders } = credentials;
-  const value = credentials.headers[header];
-  if (value === undefined) return NONE;
-  if (rawHeaders === undefined) return Array.isArray(value) ? value : [value];
-  const values: string[] = [];
-  for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
-    if (rawHeaders[i]?.toLowerCase() === header) values.push(rawHeaders[i + 1] ?? '');
-  }
-  return values;
-}
 
 function first(credentials: Credentials, headers: readonly string[]): string {
   for (const header of headers) {
-    const [text] = valuesOf(credentials, header);
+    const [text] = headerValues(credentials, header);
     if (text !== undefined && text !== '') return text;
   }
   return '';
@@ -88,7 +71,7 @@ function extraOf(credentials: Credentials, prefixes: readonly string[]): Record<
     for (const header of Object.keys(credentials.headers)) {
       if (!header.startsWith(prefix)) continue;
       const key = unescapeKey(header.slice(prefix.length));
-      (extra[key] ??= []).push(...valuesOf(credentials, header));
+      (extra[key] ??= []).push(...headerValues(credentials, header));
     }
   }
   return { ...extra };

@@ -9,10 +9,10 @@ import { parseDuration } from '../../api/component/duration.ts';
 /** A compiled CEL condition of a webhook. All conditions must match for the webhook to be called. */
 export interface MatchCondition {
   /**
-   * Evaluates the condition. The SubjectAccessReview's `spec` is the variable `request`. Throws if the evaluation
-   * fails.
+   * Evaluates the condition. The variable `request` has the fields of the `spec` of a SubjectAccessReview of version v1.
+   * Throws if the evaluation fails.
    */
-  matches(review: Readonly<Record<string, unknown>>): boolean;
+  matches(request: Readonly<Record<string, unknown>>): boolean;
 }
 
 /** Throws an error with the reason if the expression does not compile. */

@@ -4,19 +4,32 @@
  * It counts the references from each node to each object and updates the counts when pods change, so that a decision is
  * a lookup. The secrets of a PersistentVolume are reachable through the claim that is bound to it.
  */
-import type { PersistentVolume, Pod, ResourceSlice, VolumeAttachment } from '../../api/machinery/kinds.ts';
-import { persistentVolumes, pods, resourceSlices, volumeAttachments } from '../../api/machinery/resources.ts';
+import type {
+  PersistentVolume,
+  Pod,
+  PodCertificateRequest,
+  ResourceSlice,
+  VolumeAttachment,
+} from '../../api/machinery/kinds.ts';
+import {
+  persistentVolumes,
+  podCertificateRequests,
+  pods,
+  resourceSlices,
+  volumeAttachments,
+} from '../../api/machinery/resources.ts';
+import type { KubeObject } from '../../api/meta/object.ts';
 import { quote } from '../../api/meta/field-error.ts';
 import type { SourceChange, Sources } from '../readers/sources.ts';
 import type { UserInfo } from '../authentication/authentication.ts';
 import { rule } from './bootstrap-rules.ts';
+import { ALLOW, csiNode, lease, no, nodeObject, selects } from './node-objects.ts';
 import { podReferences } from './pod-references.ts';
 import { ruleAllows, ruleQuery, type PolicyRule } from './rbac-rules.ts';
 import type { AuthorizationAttributes, Authorizer, Decision, RuleResolver } from './authorization.ts';
 
 const USER_PREFIX = 'system:node:';
 const GROUP = 'system:nodes';
-const LEASES_NAMESPACE = 'kube-node-lease';
 
 /** Returns `undefined` if the user is not a node, and an empty string for a node without a name. */
 export function nodeNameOf(user: UserInfo): string | undefined {
@@ -25,8 +38,8 @@ export function nodeNameOf(user: UserInfo): string | undefined {
     : undefined;
 }
 
-const ALLOW: Decision = { decision: 'allow', reason: '' };
-const no = (reason: string): Decision => ({ decision: 'no-opinion', reason });
+/** An object that belongs to a node. */
+type OfNode = KubeObject & { readonly spec?: { readonly nodeName?: string } };
 
 /** The permissions of every node that do not depend on the object. */
 const RULES: readonly PolicyRule[] = [
@@ -36,7 +49,6 @@ const RULES: readonly PolicyRule[] = [
   rule('create patch update', ',events.k8s.io', 'events'),
   rule('get', '', 'endpoints'),
   rule('create get list watch', 'certificates.k8s.io', 'certificatesigningrequests'),
-  rule('create get list watch', 'certificates.k8s.io', 'podcertificaterequests'),
   rule('get list watch', 'storage.k8s.io', 'csidrivers'),
   rule('get list watch', 'node.k8s.io', 'runtimeclasses'),
   rule('create', 'authentication.k8s.io', 'selfsubjectreviews'),
@@ -78,8 +90,13 @@ export class NodeAuthorizer implements Authorizer, RuleResolver {
   constructor(sources: Sources) {
     sources.of(pods).subscribe((change) => this.#takePod(change));
     sources.of(persistentVolumes).subscribe((change) => this.#takeVolume(change));
-    sources.of(volumeAttachments).subscribe((change) => this.#takeAttachment(change));
-    sources.of(resourceSlices).subscribe((change) => this.#takeSlice(change));
+    sources
+      .of(volumeAttachments)
+      .subscribe((change) => this.#takeOfNode<VolumeAttachment>('volumeattachments', change));
+    sources.of(resourceSlices).subscribe((change) => this.#takeOfNode<ResourceSlice>('resourceslices', change));
+    sources
+      .of(podCertificateRequests)
+      .subscribe((change) => this.#takeOfNode<PodCertificateRequest>('podcertificaterequests', change));
   }
 
   #takePod({ current, previous }: SourceChange<Pod>): void {
@@ -110,16 +127,12 @@ export class NodeAuthorizer implements Authorizer, RuleResolver {
     }
   }
 
-  #takeAttachment({ current, previous }: SourceChange<VolumeAttachment>): void {
-    if (previous !== undefined)
-      this.#reach.remove(`volumeattachments//${previous.metadata.name}`, previous.spec.nodeName);
-    if (current !== undefined) this.#reach.add(`volumeattachments//${current.metadata.name}`, current.spec.nodeName);
-  }
-
-  #takeSlice({ current, previous }: SourceChange<ResourceSlice>): void {
-    const change = (slice: ResourceSlice | undefined, how: 'add' | 'remove'): void => {
-      const node = slice?.spec.nodeName ?? '';
-      if (slice !== undefined && node !== '') this.#reach[how](`resourceslices//${slice.metadata.name}`, node);
+  /** Takes a change of a resource whose objects name the node that they belong to. */
+  #takeOfNode<T extends OfNode>(resource: string, { current, previous }: SourceChange<T>): void {
+    const change = (object: T | undefined, how: 'add' | 'remove'): void => {
+      const node = object?.spec?.nodeName ?? '';
+      if (object === undefined || node === '') return;
+      this.#reach[how](`${resource}/${object.metadata.namespace ?? ''}/${object.metadata.name}`, node);
     };
     change(previous, 'remove');
     change(current, 'add');
@@ -174,6 +187,8 @@ export class NodeAuthorizer implements Authorizer, RuleResolver {
         return csiNode(node, attributes);
       case 'resourceslices.resource.k8s.io':
         return this.#slice(node, attributes);
+      case 'podcertificaterequests.certificates.k8s.io':
+        return this.#podCertificate(node, attributes);
       case 'nodes':
         return nodeObject(node, attributes);
       case 'pods':
@@ -239,6 +254,18 @@ export class NodeAuthorizer implements Authorizer, RuleResolver {
     }
   }
 
+  #podCertificate(node: string, attributes: AuthorizationAttributes): Decision {
+    const { verb, subresource } = attributes;
+    if (subresource !== '') return no('nodes may not access the status subresource of PodCertificateRequests');
+    // The NodeRestriction admission plugin checks what a node creates.
+    if (verb === 'create') return ALLOW;
+    if (verb === 'get') return this.#related(node, attributes);
+    if (verb !== 'list' && verb !== 'watch') return no(`nodes may not ${verb} podcertificaterequests`);
+    return selects(attributes, 'spec.nodeName', node)
+      ? ALLOW
+      : no('can only list/watch podcertificaterequests with nodeName field selector');
+  }
+
   #pod(node: string, attributes: AuthorizationAttributes): Decision {
     const { verb, subresource } = attributes;
     if (subresource === 'status') return verb === 'update' || verb === 'patch' ? ALLOW : no('');
@@ -261,52 +288,6 @@ export class NodeAuthorizer implements Authorizer, RuleResolver {
       evaluationError: 'node authorizer does not support user rule resolution',
     };
   }
-}
-
-function lease(node: string, attributes: AuthorizationAttributes): Decision {
-  if (!['get', 'create', 'update', 'patch', 'delete'].includes(attributes.verb)) {
-    return no('can only get, create, update, patch, or delete a node lease');
-  }
-  if (attributes.namespace !== LEASES_NAMESPACE)
-    return no(`can only access leases in the ${quote(LEASES_NAMESPACE)} system namespace`);
-  // The name of a new object is not known at authorization. The NodeRestriction admission plugin checks it.
-  if (attributes.verb !== 'create' && attributes.name !== node) {
-    return no('can only access node lease with the same name as the requesting node');
-  }
-  return ALLOW;
-}
-
-function csiNode(node: string, attributes: AuthorizationAttributes): Decision {
-  if (!['get', 'create', 'update', 'patch', 'delete'].includes(attributes.verb)) {
-    return no('can only get, create, update, patch, or delete a CSINode');
-  }
-  if (attributes.subresource !== '') return no('cannot authorize CSINode subresources');
-  if (attributes.verb !== 'create' && attributes.name !== node) {
-    return no('can only access CSINode with the same name as the requesting node');
-  }
-  return ALLOW;
-}
-
-function nodeObject(node: string, attributes: AuthorizationAttributes): Decision {
-  const { verb, subresource, name } = attributes;
-  if (subresource === 'status') return verb === 'update' || verb === 'patch' ? ALLOW : no('');
-  if (subresource !== '') return no('');
-  if (verb === 'create' || verb === 'update' || verb === 'patch') return ALLOW;
-  if (verb !== 'get' && verb !== 'list' && verb !== 'watch') return no('');
-  if (name === node) return ALLOW;
-  return no(`node '${node}' cannot read ${name === '' ? 'all nodes' : `'${name}'`}, only its own Node object`);
-}
-
-function selects(attributes: AuthorizationAttributes, field: string, value: string): boolean {
-  return (
-    attributes.fieldSelector?.some(
-      (one) =>
-        one.key === field &&
-        ['In', '=', '=='].includes(one.operator) &&
-        one.values.length === 1 &&
-        one.values[0] === value,
-    ) ?? false
-  );
 }
 
 function sameReferences(a: Pod, b: Pod): boolean {

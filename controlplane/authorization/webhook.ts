@@ -43,14 +43,12 @@ export function webhookAuthorizer(options: WebhookAuthorizerOptions): Authorizer
   });
   return {
     authorize(attributes): Decision | Promise<Decision> {
-      const review = reviewOf(attributes, options.version);
       try {
-        if (!(options.matchConditions ?? []).every((condition) => condition.matches(review)))
-          return { decision: 'no-opinion', reason: '' };
+        if (!allMatch(options.matchConditions ?? [], attributes)) return { decision: 'no-opinion', reason: '' };
       } catch (error) {
         return failed(error);
       }
-      const body = stringifyJson(review);
+      const body = stringifyJson(reviewOf(attributes, options.version));
       const known = cache.get(body);
       if (known !== undefined) return known.value;
       return ask(body, options).then((decision) => {
@@ -66,6 +64,42 @@ export function webhookAuthorizer(options: WebhookAuthorizerOptions): Authorizer
       evaluationError: 'webhook authorizer does not support user rule resolution',
     }),
   };
+}
+
+/**
+ * Whether all conditions match. One that evaluates to false decides, whatever errors the others have; otherwise the errors are
+ * thrown as one.
+ */
+function allMatch(conditions: readonly MatchCondition[], attributes: AuthorizationAttributes): boolean {
+  if (conditions.length === 0) return true;
+  const request = requestOf(attributes);
+  const errors: string[] = [];
+  for (const condition of conditions) {
+    try {
+      if (!condition.matches(request)) return false;
+    } catch (error) {
+      errors.push(error instanceof Error ? error.message : String(error));
+    }
+  }
+  if (errors.length > 0) throw new Error(`cel evaluation error: ${errors.join(', ')}`);
+  return true;
+}
+
+/** Returns the variable `request` of match conditions. It has every field that is a text, also where the text is empty. */
+function requestOf(attributes: AuthorizationAttributes): Record<string, unknown> {
+  const { user, path, verb, isResourceRequest, namespace, group, version, resource, subresource, name } = attributes;
+  const selector = (requirements: AuthorizationAttributes['fieldSelector'], field: string): object =>
+    requirements === undefined || requirements.length === 0 ? {} : { [field]: { requirements } };
+  const target = isResourceRequest
+    ? {
+        resourceAttributes: {
+          ...{ namespace, verb, group, version, resource, subresource, name },
+          ...selector(attributes.fieldSelector, 'fieldSelector'),
+          ...selector(attributes.labelSelector, 'labelSelector'),
+        },
+      }
+    : { nonResourceAttributes: { path, verb } };
+  return { user: user.name, groups: user.groups, uid: user.uid ?? '', extra: user.extra ?? {}, ...target };
 }
 
 async function ask(body: string, options: WebhookAuthorizerOptions): Promise<Decision> {

@@ -24,6 +24,7 @@ import type { GroupVersionKind, GroupVersionResource, KubeObject } from '../../.
 import type { UserInfo } from '../../authentication/authentication.ts';
 import type { Authorizer } from '../../authorization/authorization.ts';
 import type { AdmissionAttributes } from '../admission.ts';
+import { namespaceOf } from '../pod-attributes.ts';
 
 /** The cost limit of all expressions of one request together. */
 export const REQUEST_BUDGET = 10_000_000;
@@ -151,6 +152,7 @@ export class LazyVariables extends OpaqueValue {
 /** `request`. */
 export function requestValue(attributes: AdmissionAttributes, view: RequestView): object {
   const { user, kind, resource, subresource } = attributes;
+  const namespace = namespaceOf(attributes);
   return {
     kind: { ...view.kind },
     resource: { ...view.resource },
@@ -158,7 +160,7 @@ export function requestValue(attributes: AdmissionAttributes, view: RequestView)
     requestKind: { ...kind },
     requestResource: { ...resource },
     ...(attributes.name === '' ? {} : { name: attributes.name }),
-    ...(attributes.namespace === '' ? {} : { namespace: attributes.namespace }),
+    ...(namespace === '' ? {} : { namespace }),
     operation: attributes.operation,
     userInfo: {
       username: user.name,
@@ -173,13 +175,13 @@ export function requestValue(attributes: AdmissionAttributes, view: RequestView)
 
 /** `authorizer` calls the server's authorizers for the user of the request. */
 export function authorizerFor(authorizer: Authorizer, attributes: AdmissionAttributes): CelValue {
-  const { resource, subresource, namespace, name } = attributes;
+  const { resource, subresource, name } = attributes;
   return authorizerValue((check) => decide(authorizer, attributes.user, check), {
     group: resource.group,
     version: resource.version,
     resource: resource.resource,
     subresource,
-    namespace,
+    namespace: namespaceOf(attributes),
     name,
   });
 }

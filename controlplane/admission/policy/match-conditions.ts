@@ -86,5 +86,5 @@ export const authorizationCondition: MatchConditionCompiler = (expression) => {
     throw error;
   }
   if (program.type.kind !== bool.kind) throw new Error(`must evaluate to bool but got ${showType(program.type)}`);
-  return { matches: (review) => program.run(() => review) === true };
+  return { matches: (request) => program.run(() => request) === true };
 };

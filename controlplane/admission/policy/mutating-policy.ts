@@ -16,6 +16,7 @@ import { type GroupVersionKind, type JsonValue, type KubeObject, parseApiVersion
 import { newStatusError, type StatusError } from '../../../api/meta/status-error.ts';
 import type { StructType } from '../../../api/schema/schema.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from '../admission.ts';
+import { namespaceOf } from '../pod-attributes.ts';
 import { configurationOf } from './apply-configuration.ts';
 import { type CompiledMutation, compiledPolicy } from './compiled-policy.ts';
 import { conditionsMatch, ExpressionError } from './expressions.ts';
@@ -80,7 +81,7 @@ async function applied(judge: Judge, one: Case): Promise<boolean> {
   const { attributes, options } = one;
   let changed = false;
   try {
-    for (const param of await one.source.params(judge, attributes.namespace)) {
+    for (const param of await one.source.params(judge, namespaceOf(attributes))) {
       for (const [index, mutation] of policy.mutations.entries()) {
         const view = await viewOf(attributes, judge.as, options.conversion);
         const bindings = policyBindings(policy, { ...one, view, param });

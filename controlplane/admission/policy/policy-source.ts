@@ -5,7 +5,7 @@ import { type GroupVersionResource, type KubeObject, parseApiVersion } from '../
 import type { ResourceInfo } from '../../../api/schema/schema.ts';
 import type { AdmissionAttributes } from '../admission.ts';
 import type { Source, Sources } from '../../readers/sources.ts';
-import { isExempt, isReview, type MatchInput, matchWebhook, type Webhook } from '../webhook/matching.ts';
+import { isPolicy, isReview, type MatchInput, matchWebhook, type Webhook } from '../webhook/matching.ts';
 import type { VersionConversion } from './request-view.ts';
 import type { MatchResources, Policy, PolicyBinding } from './policy-types.ts';
 
@@ -80,7 +80,7 @@ export class PolicySource {
 
   async judges(attributes: AdmissionAttributes): Promise<Judge[]> {
     const all = this.#all();
-    if (all.length === 0 || isExempt(attributes) || isReview(attributes)) return [];
+    if (all.length === 0 || isPolicy(attributes) || isReview(attributes)) return [];
     const input = await this.#input(attributes);
     return all.flatMap(({ policy, bindings }) => {
       const as = matches(policy.spec?.matchConstraints, input);

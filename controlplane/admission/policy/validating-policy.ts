@@ -13,6 +13,7 @@ import type { KubeObject } from '../../../api/meta/object.ts';
 import { typeNameOf } from '../../../api/cel/values.ts';
 import type { Authorizer } from '../../authorization/authorization.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from '../admission.ts';
+import { namespaceOf } from '../pod-attributes.ts';
 import { type CompiledPolicy, type CompiledValidation, compiledPolicy, variablesOf } from './compiled-policy.ts';
 import {
   authorizerFor,
@@ -100,7 +101,7 @@ async function judged(judge: Judge, one: Case): Promise<Refusal[]> {
   const policy = compiledPolicy(judge.policy);
   const base = { policy: policy.name, binding: judge.binding.metadata.name ?? '', reason: 'Invalid', index: 0 };
   try {
-    const params = await one.source.params(judge, one.attributes.namespace);
+    const params = await one.source.params(judge, namespaceOf(one.attributes));
     const refusals: Refusal[] = [];
     for (const param of params) {
       for (const { message, validation, always = false } of await evaluated(policy, judge, param, one)) {

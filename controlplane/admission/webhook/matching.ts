@@ -34,19 +34,24 @@ const REVIEWS = new Set([
   'authorization.k8s.io/selfsubjectrulesreviews',
   'authorization.k8s.io/subjectaccessreviews',
 ]);
-/** Webhooks are not called for objects that configure webhooks, because a broken one could not be removed. */
-const EXEMPT = new Set([
-  'validatingwebhookconfigurations',
-  'mutatingwebhookconfigurations',
+const ADMISSION_GROUP = 'admissionregistration.k8s.io';
+const POLICIES = new Set([
   'validatingadmissionpolicies',
   'validatingadmissionpolicybindings',
   'mutatingadmissionpolicies',
   'mutatingadmissionpolicybindings',
 ]);
+const WEBHOOKS = new Set(['validatingwebhookconfigurations', 'mutatingwebhookconfigurations']);
+
+/** Whether the resource is an admission policy or a binding. No policy judges it, so that a broken policy can be repaired. */
+export function isPolicy({ resource }: AdmissionAttributes): boolean {
+  return resource.group === ADMISSION_GROUP && POLICIES.has(resource.resource);
+}
 
 /** Webhooks are not called for their own configurations and for policies, so that a broken webhook can be repaired. */
-export function isExempt({ resource }: AdmissionAttributes): boolean {
-  return resource.group === 'admissionregistration.k8s.io' && EXEMPT.has(resource.resource);
+export function isExempt(attributes: AdmissionAttributes): boolean {
+  const { group, resource } = attributes.resource;
+  return isPolicy(attributes) || (group === ADMISSION_GROUP && WEBHOOKS.has(resource));
 }
 
 /** Whether the resource is a review, such as SubjectAccessReview, which is answered and not stored. */

@@ -7,6 +7,7 @@ import { isJsonObject } from '../../../api/meta/json-object.ts';
 import type { GroupVersionResource, KubeObject, GroupVersionKind } from '../../../api/meta/object.ts';
 import { userInfoJson } from '../../model/user-info.ts';
 import type { AdmissionAttributes } from '../admission.ts';
+import { namespaceOf } from '../pod-attributes.ts';
 import { checkReviewKind, decodedReview, jsonKind } from './webhook-answer.ts';
 
 const GROUP = 'admission.k8s.io';
@@ -39,6 +40,7 @@ export function reviewOf(attributes: AdmissionAttributes, view: ReviewView, vers
       ? {}
       : { subResource: attributes.subresource, requestSubResource: attributes.subresource };
   const isConnect = attributes.operation === 'CONNECT';
+  const namespace = namespaceOf(attributes);
   const body = stringifyJson({
     kind: 'AdmissionReview',
     apiVersion: `${GROUP}/${version}`,
@@ -54,7 +56,7 @@ export function reviewOf(attributes: AdmissionAttributes, view: ReviewView, vers
       },
       ...sub,
       ...(attributes.name === '' ? {} : { name: attributes.name }),
-      ...(attributes.namespace === '' ? {} : { namespace: attributes.namespace }),
+      ...(namespace === '' ? {} : { namespace }),
       operation: attributes.operation,
       userInfo: userInfoJson(attributes.user),
       object: isConnect ? withoutMetadata(view.object) : (view.object ?? null),

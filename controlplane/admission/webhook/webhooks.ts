@@ -17,7 +17,7 @@ import type { AdmissionAttributes, AdmissionPlugin } from '../admission.ts';
 import type { Source, Sources } from '../../readers/sources.ts';
 import { Dispatcher, type DispatchOptions, type MatchConditions, type WebhookMetrics } from './dispatcher.ts';
 import type { WebhookCredentials } from './endpoint.ts';
-import { isExempt, isReview, matchWebhook, type RegisteredWebhook, type Webhook } from './matching.ts';
+import { isExempt, matchWebhook, type RegisteredWebhook, type Webhook } from './matching.ts';
 import { viewOf, type VersionConversion } from '../policy/request-view.ts';
 import type { ReviewView } from './review.ts';
 
@@ -123,7 +123,7 @@ export abstract class WebhookPlugin {
   /** All registered webhooks, for a request that any of them may match. */
   protected candidates(attributes: AdmissionAttributes): readonly RegisteredWebhook[] {
     const all = this.#registered.all();
-    return all.length === 0 || isExempt(attributes) || isReview(attributes) ? [] : all;
+    return all.length === 0 || isExempt(attributes) ? [] : all;
   }
 
   protected views(attributes: AdmissionAttributes): Views {

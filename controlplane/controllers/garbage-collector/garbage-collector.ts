@@ -13,6 +13,7 @@ import {
   decide,
   FOREGROUND,
   groupOf,
+  canOwn,
   matchesReference,
   ORPHAN,
   OwnerGraph,
@@ -205,16 +206,13 @@ class GarbageCollector {
       if (known.namespace !== '' && known.namespace !== dependent.namespace)
         this.#reportNamespace(reference, dependent);
       if (known.namespace !== '' && dependent.namespace === '') throw new NamespacedOwner(reference);
+      if (matchesReference(known, reference, dependent)) return known.deletingDependents ? 'waiting' : 'solid';
       // A reference with the wrong kind, name or namespace refers to no object.
-      if (!matchesReference(known, reference, dependent)) return 'dangling';
-      return known.deletingDependents ? 'waiting' : 'solid';
+      this.#servedOwner(reference);
+      return 'dangling';
     }
     if (this.#absent.has(absentKey(reference, dependent))) return 'dangling';
-    const resource = [...this.#followed.values()].find(
-      ({ resource: { group, kind } }) => group === groupOf(reference.apiVersion) && kind === reference.kind,
-    )?.resource;
-    if (resource === undefined)
-      throw new Error(`no resource is served for owner ${reference.apiVersion} ${reference.kind} "${reference.name}"`);
+    const resource = this.#servedOwner(reference);
     if (resource.namespaced && dependent.namespace === '') {
       this.#reportNamespace(reference, dependent);
       throw new NamespacedOwner(reference);
@@ -227,6 +225,22 @@ class GarbageCollector {
     const waiting =
       owner.metadata.deletionTimestamp !== undefined && (owner.metadata.finalizers ?? []).includes(FOREGROUND);
     return waiting ? 'waiting' : 'solid';
+  }
+
+  /**
+   * Throws if the kind is not served in the version of the reference. The dependent stays then: its owner may be the same
+   * object in another group or version, as after an upgrade that removed the one of the reference.
+   */
+  #servedOwner({ apiVersion, kind, name }: OwnerReference): ServedResource {
+    const group = groupOf(apiVersion);
+    const version = apiVersion.slice(apiVersion.indexOf('/') + 1);
+    const { catalog } = this.#environment;
+    for (const { resource } of this.#followed.values()) {
+      if (resource.group !== group || resource.kind !== kind) continue;
+      if (resource.version === version || catalog.find(group, version, resource.resource, '') !== undefined)
+        return resource;
+    }
+    throw new Error(`no resource is served for owner ${apiVersion} ${kind} "${name}"`);
   }
 
   /** An owner is in the namespace of its dependent, or in none. */
@@ -273,7 +287,8 @@ class GarbageCollector {
   async #orphan(uid: string): Promise<void> {
     const node = this.#graph.get(uid);
     if (node?.resource === undefined) return;
-    for (const dependent of Array.from(node.dependents)) {
+    // An object elsewhere may name the UID, too. It is no dependent, and whoever writes it all the time would hold this up.
+    for (const dependent of [...node.dependents].filter((one) => canOwn(node, one))) {
       if (dependent.resource === undefined) continue;
       const live = await this.#read(dependent.resource, dependent.namespace, dependent.name);
       if (live !== undefined && live.metadata.uid === dependent.uid)

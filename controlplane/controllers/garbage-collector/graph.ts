@@ -164,8 +164,12 @@ export class OwnerGraph {
 /** Whether the owner matches the reference. A namespaced owner must be in the namespace of the dependent. */
 export function matchesReference(owner: GraphNode, reference: OwnerReference, dependent: GraphNode): boolean {
   const sameGroup = groupOf(owner.apiVersion) === groupOf(reference.apiVersion);
-  const reachable = owner.namespace === '' || owner.namespace === dependent.namespace;
-  return sameGroup && owner.kind === reference.kind && owner.name === reference.name && reachable;
+  return sameGroup && owner.kind === reference.kind && owner.name === reference.name && canOwn(owner, dependent);
+}
+
+/** Whether the owner is where it can own the dependent: in its namespace, or in none. */
+export function canOwn(owner: GraphNode, dependent: GraphNode): boolean {
+  return owner.namespace === '' || owner.namespace === dependent.namespace;
 }
 
 function refersTo(dependent: GraphNode, resource: Resource, object: KubeObject): boolean {

@@ -6,9 +6,11 @@
  * caller's next request. A refusal has the message of the first mode.
  */
 import { stringifyJson } from '../../../api/codec/json.ts';
+import { domainPrefixedPathErrors, dnsSubdomainErrors } from '../../../api/meta/names.ts';
 import { quoteText } from '../../../api/meta/quote.ts';
 import { newBadRequest } from '../../../api/meta/status-error.ts';
 import type { UserInfo } from '../../authentication/authentication.ts';
+import { headerValues } from '../../authentication/header-values.ts';
 import type { AuthorizationAttributes, Authorizer } from '../../authorization/authorization.ts';
 import type { Exchange } from '../exchange.ts';
 import type { ApiRequest, Filter, Handler } from '../request.ts';
@@ -44,6 +46,8 @@ interface Check {
   readonly subresource?: string;
   readonly namespace?: string;
   readonly name: string;
+  /** Why nobody may have the part, whatever the permissions of the caller are. */
+  readonly fault?: string;
 }
 
 interface Mode {
@@ -63,7 +67,8 @@ const MODES: readonly Mode[] = [
       const node = nodeOf(wanted);
       // Only the token of a pod's service account proves the node; extra fields of other users can come from anywhere.
       if (node === undefined || accountOf(caller.name) === undefined) return undefined;
-      if (caller.extra?.[NODE_NAME_EXTRA]?.[0] !== node) return undefined;
+      const [associated, ...others] = caller.extra?.[NODE_NAME_EXTRA] ?? [];
+      if (associated !== node || others.length > 0) return undefined;
       return [{ group: AUTHENTICATION_GROUP, resource: 'nodes', name: '*' }];
     },
   },
@@ -86,11 +91,14 @@ const MODES: readonly Mode[] = [
   {
     name: 'user-info',
     checks(wanted) {
-      if (accountOf(wanted.name) !== undefined || wanted.name.startsWith(NODE_PREFIX)) return undefined;
-      if (wanted.groups.includes(MASTERS)) return undefined;
+      if (accountOf(wanted.name) !== undefined || nodeNameIn(wanted.name) !== undefined) return undefined;
       return [
         { group: AUTHENTICATION_GROUP, resource: 'users', name: wanted.name },
-        ...partChecks(wanted, AUTHENTICATION_GROUP),
+        ...uidChecks(wanted),
+        ...groupFaults(wanted),
+        ...groupChecks(wanted, AUTHENTICATION_GROUP),
+        ...extraFaults(wanted),
+        ...extraChecks(wanted),
       ];
     },
   },
@@ -102,25 +110,64 @@ const MODES: readonly Mode[] = [
         account === undefined
           ? { group: '', resource: 'users', name: wanted.name }
           : { group: '', resource: 'serviceaccounts', ...account };
-      return [who, ...partChecks(wanted, '')];
+      return [who, ...uidChecks(wanted), ...groupChecks(wanted, ''), ...extraChecks(wanted)];
     },
   },
 ];
 
-function partChecks(wanted: Wanted, groupsGroup: string): Check[] {
-  const checks: Check[] = wanted.groups.map((name) => ({ group: groupsGroup, resource: 'groups', name }));
-  for (const [key, values] of wanted.extra) {
-    for (const name of values)
-      checks.push({ group: AUTHENTICATION_GROUP, resource: 'userextras', subresource: key, name });
+function uidChecks({ uid }: Wanted): readonly Check[] {
+  return uid === '' ? [] : [{ group: AUTHENTICATION_GROUP, resource: 'uids', name: uid }];
+}
+
+function groupChecks({ groups }: Wanted, group: string): readonly Check[] {
+  return groups.map((name) => ({ group, resource: 'groups', name }));
+}
+
+function extraChecks({ extra }: Wanted): readonly Check[] {
+  return [...extra].flatMap(([subresource, values]) =>
+    values.map((name) => ({ group: AUTHENTICATION_GROUP, resource: 'userextras', subresource, name })),
+  );
+}
+
+/** Groups that the constrained modes never grant. */
+function groupFaults({ groups }: Wanted): readonly Check[] {
+  const fault = (name: string, what: string): readonly Check[] => [
+    { group: AUTHENTICATION_GROUP, resource: 'groups', name, fault: `impersonating the ${what} is not allowed` },
+  ];
+  if (groups.includes('')) return fault('', 'empty string group');
+  return groups.includes(MASTERS) ? fault(MASTERS, `${MASTERS} group`) : [];
+}
+
+/** Extra fields that the constrained modes never grant. */
+function extraFaults({ extra }: Wanted): readonly Check[] {
+  for (const [key, values] of extra) {
+    const what = extraFault(key, values);
+    if (what === undefined) continue;
+    const fault = `impersonating ${what}`;
+    return [{ group: AUTHENTICATION_GROUP, resource: 'userextras', name: '', fault }];
   }
-  if (wanted.uid !== '') checks.push({ group: AUTHENTICATION_GROUP, resource: 'uids', name: wanted.uid });
-  return checks;
+  return [];
+}
+
+function extraFault(key: string, values: readonly string[]): string | undefined {
+  if (key === '') return 'the empty string key in extra is not allowed';
+  const [error] = domainPrefixedPathErrors('extra.key', key);
+  if (error !== undefined) return `an invalid key in extra is not allowed: ${error.toString()}`;
+  if (key !== key.toLowerCase()) return `a non-lowercase key in extra is not allowed: ${quoteText(key)}`;
+  if (values.length === 0) return 'empty values in extra is not allowed';
+  return values.includes('') ? 'the empty string value in extra is not allowed' : undefined;
 }
 
 const isBare = (wanted: Wanted): boolean => wanted.groups.length === 0 && wanted.uid === '' && wanted.extra.size === 0;
 
 function nodeOf(wanted: Wanted): string | undefined {
-  return wanted.name.startsWith(NODE_PREFIX) && isBare(wanted) ? wanted.name.slice(NODE_PREFIX.length) : undefined;
+  return isBare(wanted) ? nodeNameIn(wanted.name) : undefined;
+}
+
+/** Returns `undefined` if the name is not that of a node's user. */
+function nodeNameIn(user: string): string | undefined {
+  const name = user.slice(NODE_PREFIX.length);
+  return user.startsWith(NODE_PREFIX) && dnsSubdomainErrors(name).length === 0 ? name : undefined;
 }
 
 function accountOf(name: string): { namespace: string; name: string } | undefined {
@@ -187,22 +234,19 @@ async function refusalOf(
 ): Promise<Error | undefined> {
   const own = attributesOf(request);
   const verb = mode.name === '' ? 'impersonate' : `impersonate:${mode.name}`;
-  const asked: AuthorizationAttributes[] = checks.map((check) => ({
-    user: request.user,
-    verb,
-    isResourceRequest: true,
-    group: check.group,
-    version: 'v1',
-    resource: check.resource,
-    subresource: check.subresource ?? '',
-    namespace: check.namespace ?? '',
-    name: check.name,
-    path: own.path,
-  }));
-  if (mode.name !== '') asked.unshift({ ...own, verb: `impersonate-on:${mode.name}:${own.verb}` });
-  for (const attributes of asked) {
-    const decision = await authorizer.authorize(attributes);
-    if (decision.decision !== 'allow') return forbiddenError(attributes, decision.reason);
+  const refusal = async (attributes: AuthorizationAttributes): Promise<Error | undefined> => {
+    const { decision, reason } = await authorizer.authorize(attributes);
+    return decision === 'allow' ? undefined : forbiddenError(attributes, reason);
+  };
+  if (mode.name !== '') {
+    const error = await refusal({ ...own, verb: `impersonate-on:${mode.name}:${own.verb}` });
+    if (error !== undefined) return error;
+  }
+  for (const { group, resource, subresource = '', namespace = '', name, fault } of checks) {
+    const user = { user: request.user, verb, isResourceRequest: true, version: 'v1', path: own.path };
+    const attributes: AuthorizationAttributes = { ...user, group, resource, subresource, namespace, name };
+    const error = fault === undefined ? await refusal(attributes) : forbiddenError(attributes, fault);
+    if (error !== undefined) return error;
   }
   return undefined;
 }
@@ -217,37 +261,25 @@ function mentionsImpersonation({ rawHeaders }: Exchange): boolean {
   return false;
 }
 
-/** Returns `undefined` without impersonation. Throws a 400 if headers of a user are present without its name. */
+/**
+ * Returns `undefined` without impersonation. Throws a 400 if headers of a user are present without its name. Of several names
+ * or uids the first one counts. An empty group or value of an extra field counts too, and needs a permission as others do.
+ */
 function readHeaders(request: ApiRequest): Wanted | undefined {
   const { headers } = request.exchange;
-  const name = request.header(USER_HEADER) ?? '';
-  const groups = valuesOf(request.exchange, GROUP_HEADER);
-  const uid = request.header(UID_HEADER) ?? '';
+  const [name = ''] = headerValues(request.exchange, USER_HEADER);
+  const groups = headerValues(request.exchange, GROUP_HEADER);
+  const [uid = ''] = headerValues(request.exchange, UID_HEADER);
   let extra: Map<string, string[]> | undefined;
   for (const header in headers) {
     if (!header.startsWith(EXTRA_PREFIX)) continue;
     extra ??= new Map();
     const key = unescapeKey(header.slice(EXTRA_PREFIX.length));
-    extra.set(key, [...(extra.get(key) ?? []), ...valuesOf(request.exchange, header)]);
+    extra.set(key, [...(extra.get(key) ?? []), ...headerValues(request.exchange, header)]);
   }
   if (name !== '') return { name, uid, groups, extra: extra ?? new Map() };
   if (groups.length === 0 && uid === '' && extra === undefined) return undefined;
   throw newBadRequest(`requested ${describe(uid, groups, extra ?? new Map())} without impersonating a user name`);
-}
-
-/**
- * Returns every value separately, because a joined header is ambiguous if a value contains a comma. An empty value is one too,
- * which needs a permission as others do.
- */
-function valuesOf({ headers, rawHeaders }: Exchange, header: string): string[] {
-  const value = headers[header];
-  if (value === undefined) return [];
-  if (rawHeaders === undefined) return Array.isArray(value) ? value : [value];
-  const values: string[] = [];
-  for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
-    if (rawHeaders[i]?.toLowerCase() === header) values.push(rawHeaders[i + 1] ?? '');
-  }
-  return values;
 }
 
 /** Keys are percent-encoded if a header name cannot contain them. An invalid encoding is kept unchanged. */

@@ -7,6 +7,7 @@ import {
   persistentVolumeClaims,
   persistentVolumes,
   pods,
+  serviceAccounts,
 } from '../../../../api/machinery/resources.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { createCsr } from '../../../../api/pki/certificate-request.ts';
@@ -22,6 +23,7 @@ const own = object(
   'own',
   {
     nodeName: 'a',
+    serviceAccountName: 'sa',
     volumes: [
       { name: 't', projected: { sources: [{ serviceAccountToken: { audience: 'vault', path: 't' } }] } },
       { name: 'i', csi: { driver: 'inline.example.com' } },
@@ -37,6 +39,7 @@ const plugin = nodeRestriction(
     { resource: pods, object: own },
     { resource: pods, object: other },
     { resource: nodes, object: { metadata: { name: 'a', uid: 'n1' } } },
+    { resource: serviceAccounts, object: object('sa', {}, { uid: 's1' }) },
     ...['inline', 'bound', 'other'].map((name) => ({
       resource: csiDrivers,
       object: { metadata: { name: `${name}.example.com` }, spec: { tokenRequests: [{ audience: `of-${name}` }] } },
@@ -139,7 +142,17 @@ const certificateOf = (spec: object, operation = 'CREATE'): Asked => ({
   operation,
   resource: 'podcertificaterequests',
   group: 'certificates.k8s.io',
-  object: object('r', { nodeName: 'a', nodeUID: 'n1', podName: 'own', podUID: 'u1', ...spec }),
+  object: object('r', {
+    ...{
+      nodeName: 'a',
+      nodeUID: 'n1',
+      podName: 'own',
+      podUID: 'u1',
+      serviceAccountName: 'sa',
+      serviceAccountUID: 's1',
+    },
+    ...spec,
+  }),
 });
 const NODE_SIGNER = 'kubernetes.io/kube-apiserver-client-kubelet';
 
@@ -214,6 +227,10 @@ const refused: Readonly<Record<string, readonly [Asked, string]>> = {
   'a certificate for another service account': [
     certificateOf({ serviceAccountName: 'admin' }),
     'pod "own" has another service account than its certificate request',
+  ],
+  'a certificate for an earlier service account': [
+    certificateOf({ serviceAccountUID: 's0' }),
+    'the service account of pod "own" has another UID than in its certificate request',
   ],
   'another end of a certificate request': [
     certificateOf({}, 'DELETE'),

@@ -2,6 +2,7 @@
  * APIServices: the addresses of their backends, the resources that they serve, and the headers with the user that they receive.
  */
 import assert from 'node:assert/strict';
+import { validateHeaderValue } from 'node:http';
 import { describe, test } from 'node:test';
 import type { EndpointSlice, Service } from '../../../../api/machinery/kinds.ts';
 import { apiServices, endpointSlices, services } from '../../../../api/machinery/resources.ts';
@@ -94,30 +95,15 @@ test('null in discovery is an empty list, as servers in Go send it', () => {
   assert.deepEqual([row?.shortNames, row?.categories, row?.verbs], [[], [], []]);
 });
 
-test('a backend gets the user, the groups and the extra fields', () => {
-  const user = { name: 'ann', uid: '7', groups: ['a', 'b'], extra: { 'x.io/Y': ['1'] } };
-  assert.deepEqual(userHeaders(user), [
-    ['x-remote-user', 'ann'],
-    ['x-remote-uid', '7'],
-    ['x-remote-group', 'a'],
-    ['x-remote-group', 'b'],
-    ['x-remote-extra-x.io%2fy', '1'],
-  ]);
-});
+type FetchJson = ConstructorParameters<typeof Aggregator>[0]['fetchJson'];
 
-test('controllers read what a backend serves as themselves, and hear why where they cannot', async () => {
-  const definition = {
-    metadata: { name: 'v1beta2.custom.metrics.k8s.io' },
-    spec: { group: 'custom.metrics.k8s.io', version: 'v1beta2', service: reference },
-  };
+function aggregatorOf(definition: KubeObject, fetchJson: FetchJson) {
   const sources = fixedSources([
     { resource: apiServices, object: definition },
     { resource: services, object: service as KubeObject },
     { resource: endpointSlices, object: slice(true) as KubeObject },
   ]);
   const clock = new FakeClock();
-  const asked: string[] = [];
-  let answer: () => Promise<unknown> = () => Promise.resolve({ items: [] });
   const stop = new AbortController();
   const aggregator = new Aggregator({
     definitions: sources.of(apiServices),
@@ -131,10 +117,51 @@ test('controllers read what a backend serves as themselves, and hear why where t
     metrics: { observed: () => undefined, removed: () => undefined },
     frontProxy: () => ({ cert: '', key: '' }),
     checkOpenApi: () => undefined,
-    fetchJson: (target, path, headers) => {
-      if (path === METRICS) asked.push(`${target.host} ${headers.map(([name, value]) => `${name}=${value}`).join()}`);
-      return answer();
-    },
+    fetchJson,
+  });
+  return { aggregator, stop };
+}
+
+test('a backend gets the user, the groups and the extra fields', () => {
+  const user = { name: 'ann', uid: '7', groups: ['a', 'b'], extra: { 'x.io/Y': ['1'] } };
+  assert.deepEqual(userHeaders(user), [
+    ['x-remote-user', 'ann'],
+    ['x-remote-uid', '7'],
+    ['x-remote-group', 'a'],
+    ['x-remote-group', 'b'],
+    ['x-remote-extra-x.io%2fy', '1'],
+  ]);
+});
+
+test('a backend gets names of other alphabets as UTF-8', () => {
+  const sent = userHeaders({ name: 'jürgen', groups: ['名'] }).map(([, value]) =>
+    Buffer.from(value, 'latin1').toString(),
+  );
+  assert.deepEqual(sent, ['jürgen', '名']);
+  for (const [name, value] of userHeaders({ name: '名', groups: [] })) validateHeaderValue(name, value);
+});
+
+test('the group of APIServices is served here, so that what sends it elsewhere can be changed back', () => {
+  const definition = {
+    metadata: { name: 'v1.apiregistration.k8s.io' },
+    spec: { group: 'apiregistration.k8s.io', version: 'v1', service: reference },
+  };
+  const { aggregator, stop } = aggregatorOf(definition, () => Promise.resolve({}));
+  assert.equal(aggregator.find('apiregistration.k8s.io', 'v1'), undefined);
+  assert.deepEqual(aggregator.versions(), []);
+  stop.abort();
+});
+
+test('controllers read what a backend serves as themselves, and hear why where they cannot', async () => {
+  const definition = {
+    metadata: { name: 'v1beta2.custom.metrics.k8s.io' },
+    spec: { group: 'custom.metrics.k8s.io', version: 'v1beta2', service: reference },
+  };
+  const asked: string[] = [];
+  let answer: () => Promise<unknown> = () => Promise.resolve({ items: [] });
+  const { aggregator, stop } = aggregatorOf(definition, (target, path, headers) => {
+    if (path === METRICS) asked.push(`${target.host} ${headers.map(([name, value]) => `${name}=${value}`).join()}`);
+    return answer();
   });
   const user = { name: 'hpa', groups: ['g'] };
   assert.deepEqual(await aggregator.get(METRICS, user), { items: [] });

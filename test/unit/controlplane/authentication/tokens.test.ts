@@ -291,6 +291,14 @@ test('proxy headers count only behind the proxy certificate', () => {
   assert.throws(() => proxy(peer, ['other']).authenticate(credentials(headers)), /not in the allowed list/);
 });
 
+test('proxy headers are UTF-8, and of several names the first one counts', async () => {
+  const bytes = (text: string): string => Buffer.from(text, 'utf8').toString('latin1');
+  const raw = ['X-Remote-User', bytes('名'), 'X-Remote-User', 'root', 'X-Remote-Group', bytes('größen')];
+  const headers = { 'x-remote-user': `${bytes('名')}, root`, 'x-remote-group': bytes('größen') };
+  const found = await proxy(peer).authenticate({ ...credentials(headers), rawHeaders: raw });
+  assert.deepEqual(found?.user, { name: '名', groups: ['größen'] });
+});
+
 test('proxy headers are never split, and underscores are no hyphens', async () => {
   const raw = [
     'X-Remote-User',

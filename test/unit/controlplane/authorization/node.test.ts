@@ -4,6 +4,7 @@ import { describe, it } from 'node:test';
 import type { Resource } from '../../../../api/machinery/client.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import type { SourceChange, Sources } from '../../../../controlplane/readers/sources.ts';
+import type { AuthorizationAttributes } from '../../../../controlplane/authorization/authorization.ts';
 import { NodeAuthorizer } from '../../../../controlplane/authorization/node.ts';
 
 /** Listers that notify about the objects that the test adds. */
@@ -41,7 +42,22 @@ function setUp() {
       name,
       path: '',
     }).decision === 'allow';
-  return { sources, reads };
+  /** Decides on a request for PodCertificateRequests. */
+  const certificates = (verb: string, name: string, more: Partial<AuthorizationAttributes> = {}) =>
+    authorizer.authorize({
+      user: { name: 'system:node:n1', groups: ['system:nodes'] },
+      verb,
+      isResourceRequest: true,
+      group: 'certificates.k8s.io',
+      version: 'v1beta1',
+      resource: 'podcertificaterequests',
+      subresource: '',
+      namespace: 'ns',
+      name,
+      path: '',
+      ...more,
+    });
+  return { sources, reads, certificates };
 }
 
 const pod = (name: string, spec: object, annotations: Record<string, string> = {}, status: object = {}): KubeObject =>
@@ -99,5 +115,35 @@ describe('a node', () => {
     ] as const)
       assert.equal(reads(resource, namespace, name), false, `${resource}/${name}`);
     assert.equal(reads('pods', 'ns', 'data'), true);
+  });
+});
+
+describe('certificate requests of pods', () => {
+  const { sources, certificates } = setUp();
+  for (const name of ['n1', 'n2'])
+    sources.put('podcertificaterequests', {
+      metadata: { name: `of-${name}`, namespace: 'ns' },
+      spec: { nodeName: name },
+    } as KubeObject);
+  const selecting = (value: string) => ({
+    namespace: '',
+    fieldSelector: [{ key: 'spec.nodeName', operator: 'In', values: [value] }],
+  });
+
+  it('are read by the node that they name alone', () => {
+    assert.equal(certificates('get', 'of-n1').decision, 'allow');
+    assert.match(certificates('get', 'of-n2').reason, /^no relationship found between node 'n1' and this object$/);
+    assert.equal(certificates('list', '', selecting('n1')).decision, 'allow');
+    for (const verb of ['list', 'watch']) {
+      const reason = 'can only list/watch podcertificaterequests with nodeName field selector';
+      assert.equal(certificates(verb, '', selecting('n2')).reason, reason);
+      assert.equal(certificates(verb, '').reason, reason);
+    }
+  });
+
+  it('are created by nodes, which change none of them', () => {
+    assert.equal(certificates('create', '').decision, 'allow');
+    assert.equal(certificates('delete', 'of-n1').reason, 'nodes may not delete podcertificaterequests');
+    assert.match(certificates('update', 'of-n1', { subresource: 'status' }).reason, /^nodes may not access the status/);
   });
 });

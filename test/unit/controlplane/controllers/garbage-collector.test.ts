@@ -97,6 +97,23 @@ test('dependents of an owner that is deleted with orphan stay, without the refer
   await t.stop();
 });
 
+test('objects of another namespace that claim an owner do not hold up its deletion with orphan, though they cannot be changed', async () => {
+  const foreign = object('claims-it', [owner('ReplicaSet', 'web-1')], {
+    namespace: 'evil',
+    finalizers: ['evil.example.com/for-ever'],
+  });
+  const t = controllerTest({ objects: [...tree(), [configMaps, foreign]] });
+  await t.start(runGarbageCollector);
+  t.client.intercept(({ verb, namespace }) => {
+    if (verb === 'patch' && namespace === 'evil') throw new Error('changed all the time');
+    return undefined;
+  });
+  await t.client.delete(replicaSets, 'shop', 'web-1', { propagationPolicy: 'Orphan' });
+  await t.advance(200);
+  assert.equal(t.client.peekAll(replicaSets).length, 0);
+  await t.stop();
+});
+
 test('an object with another existing owner only loses the reference to the deleted one', async () => {
   const two = object('both', [owner('Deployment', 'web'), owner('Deployment', 'other', { controller: false })]);
   const t = controllerTest({
@@ -134,6 +151,24 @@ test('an owner of a kind that is not served keeps its dependents', async () => {
   await t.start(runGarbageCollector);
   await t.advance(5000);
   assert.notEqual(t.client.peek(configMaps, 'shop', 'kept'), undefined);
+  await t.stop();
+});
+
+test('an owner in a group or version that is not served keeps its dependents, though the graph has an object of its UID', async () => {
+  const old = object('old', [owner('Deployment', 'web', { apiVersion: 'extensions/v1beta1' })]);
+  const renamed = object('renamed', [owner('Deployment', 'other', { apiVersion: 'apps/v1beta2', uid: 'web-uid' })]);
+  const wrong = object('wrong', [owner('Deployment', 'other', { uid: 'web-uid' })]);
+  const objects = [old, renamed, wrong].map((one) => [configMaps, one] as const);
+  const t = controllerTest({ objects: [[deployments, object('web')], ...objects] });
+  await t.start(runGarbageCollector);
+  await t.advance(5000);
+  assert.deepEqual(
+    t.client
+      .peekAll(configMaps)
+      .map(({ metadata }) => metadata.name)
+      .sort(),
+    ['old', 'renamed'],
+  );
   await t.stop();
 });
 

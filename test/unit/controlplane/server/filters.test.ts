@@ -140,17 +140,76 @@ test('the legacy verb gives no groups of nodes', async () => {
   });
 });
 
-test('a constrained mode grants nobody the group system:masters', async () => {
-  const allowed = [
-    'impersonate-on:user-info:get configmaps a',
-    'impersonate:user-info users kim',
-    'impersonate:user-info groups system:masters',
-    'get configmaps',
-  ];
-  await withServer({ authorizer: allowing(...allowed) }, async (fake) => {
-    const headers = { authorization: 'Bearer ann', 'impersonate-user': 'kim', 'impersonate-group': 'system:masters' };
-    const answer = await fake.request('GET', PATH, headers);
-    assert.match(messageOf(answer.text), /User "ann" cannot impersonate resource "users"/);
+/** What a caller may do who may impersonate every user in the mode `user-info`, and one of those users by the legacy verb. */
+const USER_INFO = [
+  'impersonate-on:user-info:get configmaps a',
+  ...['users', 'groups', 'uids', 'userextras/', 'userextras/scopes', 'userextras/a.io/B', 'userextras/a.io/b'].map(
+    (what) => `impersonate:user-info ${what}`,
+  ),
+  'get configmaps',
+];
+const neverGranted: readonly (readonly [string, string, RegExp])[] = [
+  [
+    'impersonate-group',
+    'system:masters',
+    /groups\.\S+ "system:masters" is .*: impersonating the system:masters group is/,
+  ],
+  ['impersonate-group', '', /impersonating the empty string group is not allowed/],
+  ['impersonate-extra-scopes', 'x', /impersonating an invalid key in extra is not allowed: .*domain-prefixed path/],
+  ['impersonate-extra-', 'x', /impersonating the empty string key in extra is not allowed/],
+  ['impersonate-extra-a.io%2f%42', 'x', /impersonating a non-lowercase key in extra is not allowed: "a.io\/B"/],
+  ['impersonate-extra-a.io%2fb', '', /impersonating the empty string value in extra is not allowed/],
+];
+for (const [header, value, message] of neverGranted) {
+  test(`a constrained mode grants nobody ${header} ${JSON.stringify(value)}`, async () => {
+    await withServer({ authorizer: allowing(...USER_INFO) }, async (fake) => {
+      const kim = { authorization: 'Bearer ann', 'impersonate-user': 'kim' };
+      const answer = await fake.request('GET', PATH, { ...kim, [header]: value });
+      assert.equal(answer.status, 403);
+      assert.match(messageOf(answer.text), message);
+      const others = { 'impersonate-group': 'devs', 'impersonate-uid': '7', 'impersonate-extra-a.io%2fb': 'x' };
+      assert.equal((await fake.request('GET', PATH, { ...kim, ...others })).status, 200);
+    });
+  });
+}
+
+test('a user that is named like a node without being one is impersonated as other users are', async () => {
+  for (const [name, status] of [
+    ['system:node:', 200],
+    ['system:node:N_1', 200],
+    ['system:node:n1', 403],
+  ] as const) {
+    await withServer({ authorizer: allowing(...USER_INFO) }, async (fake) => {
+      const answer = await fake.request('GET', PATH, { authorization: 'Bearer ann', 'impersonate-user': name });
+      assert.equal(answer.status, status, name);
+    });
+    const asNode = ['impersonate-on:arbitrary-node:get configmaps a', 'impersonate:arbitrary-node nodes'];
+    await withServer({ authorizer: allowing(...asNode, 'get configmaps') }, async (fake) => {
+      const answer = await fake.request('GET', PATH, { authorization: 'Bearer ann', 'impersonate-user': name });
+      assert.equal(answer.status, status === 200 ? 403 : 200, name);
+    });
+  }
+});
+
+test('the headers of impersonation are UTF-8, and of several users the first one counts', async () => {
+  const seen: object[] = [];
+  const authorizer: Authorizer = {
+    authorize({ verb, user }: AuthorizationAttributes) {
+      if (verb === 'get') seen.push(user);
+      return { decision: 'allow', reason: '' };
+    },
+  };
+  const bytes = (text: string): string => Buffer.from(text, 'utf8').toString('latin1');
+  await withServer({ authorizer }, async (fake) => {
+    const headers = {
+      'impersonate-user': [bytes('jürgen'), 'root'],
+      'impersonate-group': [bytes('größen'), 'a, b'],
+      'impersonate-uid': ['7', '8'],
+      'impersonate-extra-a.io%2fb': bytes('名'),
+    };
+    assert.equal((await fake.request1('GET', PATH, headers)).status, 200);
+    const extra = { 'a.io/b': ['名'] };
+    assert.deepEqual(seen, [{ name: 'jürgen', groups: ['größen', 'a, b', 'system:authenticated'], uid: '7', extra }]);
   });
 });
 

@@ -103,19 +103,41 @@ describe('a validating policy', () => {
     assert.deepEqual(await refusal(spec, configMap('x')), { code: 403, message: deny('no x') });
     assert.equal(await refusal(spec, configMap('y')), undefined);
   });
-  test('judges custom resources that are named like reviews, but no reviews', async () => {
+  test('sees a Namespace in the namespace of its own name, which has no namespace object', async () => {
+    const resource = { group: '', version: 'v1', resource: 'namespaces' };
+    const rule = { apiGroups: [''], apiVersions: ['v1'], operations: ['*'], resources: ['namespaces'] };
+    const message = "request.namespace + ' ' + string(namespaceObject == null)";
+    const spec = {
+      matchConstraints: { resourceRules: [rule] },
+      validations: [{ expression: 'false', messageExpression: message }],
+    };
+    const { attributes } = attributesOf({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'prod' } });
+    for (const name of ['prod', '']) {
+      const asked = { ...attributes, resource, name } as AdmissionAttributes;
+      await assert.rejects(async () => validating(spec).validate?.(asked, signal), /denied request: prod true/);
+    }
+  });
+  const judgesAll = async (group: string, resource: string): Promise<void> => {
     const rule = { apiGroups: ['*'], apiVersions: ['*'], operations: ['*'], resources: ['*'] };
     const spec = {
       matchConstraints: { resourceRules: [rule] },
       validations: [{ expression: 'false', message: 'nothing' }],
     };
-    const judge = (group: string) => async (): Promise<void> => {
-      const { attributes } = attributesOf(configMap('x'));
-      const resource = { group, version: 'v1', resource: 'tokenreviews' };
-      await validating(spec).validate?.({ ...attributes, resource } as AdmissionAttributes, signal);
-    };
-    await judge('authentication.k8s.io')();
-    await assert.rejects(judge('example.com'), /denied request: nothing/);
+    const { attributes } = attributesOf(configMap('x'));
+    const asked = { ...attributes, resource: { group, version: 'v1', resource } } as AdmissionAttributes;
+    await validating(spec).validate?.(asked, signal);
+  };
+  test('judges custom resources that are named like reviews, but no reviews', async () => {
+    await judgesAll('authentication.k8s.io', 'tokenreviews');
+    await assert.rejects(judgesAll('example.com', 'tokenreviews'), /denied request: nothing/);
+  });
+  test('judges the configurations of webhooks, but no policies', async () => {
+    const group = 'admissionregistration.k8s.io';
+    for (const kind of ['validating', 'mutating']) {
+      await judgesAll(group, `${kind}admissionpolicies`);
+      await judgesAll(group, `${kind}admissionpolicybindings`);
+      await assert.rejects(judgesAll(group, `${kind}webhookconfigurations`), /denied request: nothing/);
+    }
   });
   test('refuses a request that it cannot evaluate unless its failurePolicy is Ignore', async () => {
     const validations = [{ expression: "object.data['a'] == 'b'" }];

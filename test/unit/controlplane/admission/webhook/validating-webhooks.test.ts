@@ -8,17 +8,17 @@ import { fixedSources } from '../../../../fakes/fixed-sources.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
 import { attributesOf } from '../attributes.ts';
 
-test('a match condition that fails refuses the request before any webhook is called', async () => {
-  const hook = (name: string, more: object): object => ({
-    name,
-    clientConfig: { url: 'http://127.0.0.1:9/' },
-    rules: [{ apiGroups: ['g'], apiVersions: ['v1'], operations: ['*'], resources: ['things'] }],
-    sideEffects: 'None',
-    admissionReviewVersions: ['v1'],
-    failurePolicy: 'Fail',
-    ...more,
-  });
-  const webhooks = [hook('first', {}), hook('second', { matchConditions: [{ name: 'c', expression: 'e' }] })];
+const hook = (name: string, more: object): object => ({
+  name,
+  clientConfig: { url: 'http://127.0.0.1:9/' },
+  rules: [{ apiGroups: ['*'], apiVersions: ['v1'], operations: ['*'], resources: ['*'] }],
+  sideEffects: 'None',
+  admissionReviewVersions: ['v1'],
+  failurePolicy: 'Fail',
+  ...more,
+});
+
+function pluginOf(webhooks: readonly object[]) {
   const client = new WebhookClient('test');
   const plugin = validatingWebhooks({
     sources: fixedSources([
@@ -36,11 +36,35 @@ test('a match condition that fails refuses the request before any webhook is cal
       convert: (object) => object,
     },
   });
+  return { plugin, client };
+}
+
+test('a match condition that fails refuses the request before any webhook is called', async () => {
+  const webhooks = [hook('first', {}), hook('second', { matchConditions: [{ name: 'c', expression: 'e' }] })];
+  const { plugin, client } = pluginOf(webhooks);
   const attributes = attributesOf({ apiVersion: 'g/v1', kind: 'Thing', metadata: { name: 't' } });
   // Without that order, the first webhook would fail, because nothing listens at its address.
   await assert.rejects(
     async () => plugin.validate?.(attributes, new AbortController().signal),
     /things\.g "t" is forbidden: no such key/,
   );
+  client.close();
+});
+
+test('reviews of tokens and access are sent to webhooks, but no configurations of webhooks', async () => {
+  const { plugin, client } = pluginOf([hook('guard', {})]);
+  const judge = async (group: string, resource: string): Promise<void> => {
+    const attributes = attributesOf({ apiVersion: `${group}/v1`, kind: 'Thing', metadata: { name: 't' } });
+    await plugin.validate?.(
+      { ...attributes, resource: { group, version: 'v1', resource } },
+      new AbortController().signal,
+    );
+  };
+  for (const [group, resource] of [
+    ['authentication.k8s.io', 'tokenreviews'],
+    ['authorization.k8s.io', 'subjectaccessreviews'],
+  ] as const)
+    await assert.rejects(judge(group, resource), /failed calling webhook "guard"/);
+  await judge('admissionregistration.k8s.io', 'validatingwebhookconfigurations');
   client.close();
 });
