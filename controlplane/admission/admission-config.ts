@@ -5,9 +5,9 @@
 import { isJsonObject } from '../../api/meta/json-object.ts';
 import { readFile } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
-import { parseYaml } from '../../api/codec/yaml.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { loadKubeconfig, userCredentials } from '../../api/machinery/kubeconfig.ts';
+import { parseConfigFile, shapeFault, type ConfigShape } from '../model/config-shape.ts';
 import { presentedOf } from '../authentication/webhook-file.ts';
 import type { PodSecurityConfiguration } from './pod-security/pod-security.ts';
 import type { PodTolerationRestrictionOptions } from './pod-toleration-restriction.ts';
@@ -35,6 +35,34 @@ const VERSIONS = new Set([
 ]);
 /** The newer and the older form of the same configuration. */
 const WEBHOOK_KINDS = new Set(['WebhookAdmissionConfiguration', 'WebhookAdmission']);
+const SHAPE: ConfigShape = {
+  apiVersion: 'text',
+  kind: 'text',
+  plugins: [{ name: 'text', path: 'text', configuration: 'any' }],
+};
+const POD_SECURITY: ConfigShape = {
+  apiVersion: 'text',
+  kind: 'text',
+  defaults: Object.fromEntries(
+    ['enforce', 'audit', 'warn'].flatMap((mode) => [
+      [mode, 'text'],
+      [`${mode}-version`, 'text'],
+    ]),
+  ) as ConfigShape,
+  exemptions: { usernames: ['text'], namespaces: ['text'], runtimeClasses: ['text'] },
+};
+const RESOURCE_QUOTA: ConfigShape = {
+  apiVersion: 'text',
+  kind: 'text',
+  limitedResources: [
+    {
+      apiGroup: 'text',
+      resource: 'text',
+      matchContains: ['text'],
+      matchScopes: [{ scopeName: 'text', operator: 'text', values: ['text'] }],
+    },
+  ],
+};
 const NOTHING: AdmissionConfiguration = { ignored: [] };
 
 type Refuse = (why: string) => never;
@@ -45,12 +73,14 @@ type Refuse = (why: string) => never;
  */
 export async function loadAdmissionConfiguration(path: string, clock: Clock): Promise<AdmissionConfiguration> {
   if (path === '') return NOTHING;
-  const { value } = parseYaml(await readFile(path, 'utf8'));
+  const value = parseConfigFile(await readFile(path, 'utf8'), path);
   const refuse: Refuse = (why) => {
     throw new Error(`${path}: ${why}`);
   };
   if (!isJsonObject(value) || value['kind'] !== 'AdmissionConfiguration' || !VERSIONS.has(String(value['apiVersion'])))
     return refuse('not an AdmissionConfiguration of apiserver.config.k8s.io');
+  const fault = shapeFault(value, SHAPE);
+  if (fault !== undefined) return refuse(fault);
   let configuration = NOTHING;
   const plugins: unknown[] = Array.isArray(value['plugins']) ? value['plugins'] : [];
   for (const [i, plugin] of plugins.entries()) {
@@ -69,7 +99,8 @@ async function contentOf(plugin: Record<string, unknown>, directory: string): Pr
   const { configuration, path } = plugin;
   if (configuration !== undefined && configuration !== null) return configuration;
   if (typeof path !== 'string' || path === '') return undefined;
-  return parseYaml(await readFile(resolve(directory, path), 'utf8')).value;
+  const file = resolve(directory, path);
+  return parseConfigFile(await readFile(file, 'utf8'), file);
 }
 
 interface Reading {
@@ -144,6 +175,8 @@ const texts = (value: unknown): string[] =>
 function podSecurityOf(own: unknown, refuse: Refuse): PodSecurityConfiguration {
   if (!isJsonObject(own) || own['kind'] !== 'PodSecurityConfiguration')
     return refuse('PodSecurity: not a PodSecurityConfiguration of pod-security.admission.config.k8s.io');
+  const fault = shapeFault(own, POD_SECURITY);
+  if (fault !== undefined) return refuse(`PodSecurity: ${fault}`);
   const defaults = isJsonObject(own['defaults']) ? own['defaults'] : {};
   const exemptions = isJsonObject(own['exemptions']) ? own['exemptions'] : {};
   return {
@@ -178,6 +211,8 @@ function limitedResourcesOf(own: unknown, refuse: Refuse): readonly LimitedResou
   const kinds = ['ResourceQuotaConfiguration', 'Configuration'];
   if (!isJsonObject(own) || !kinds.includes(String(own['kind'])))
     return refuse('ResourceQuota: not a ResourceQuotaConfiguration of apiserver.config.k8s.io');
+  const fault = shapeFault(own, RESOURCE_QUOTA);
+  if (fault !== undefined) return refuse(`ResourceQuota: ${fault}`);
   const rows: unknown[] = Array.isArray(own['limitedResources']) ? own['limitedResources'] : [];
   return rows.filter(isJsonObject).map((row) => ({
     group: typeof row['apiGroup'] === 'string' ? row['apiGroup'] : '',

@@ -4,7 +4,7 @@
  */
 import { isJsonObject } from '../../api/meta/json-object.ts';
 import { trimEnd } from '../../api/component/trim.ts';
-import { parseYaml } from '../../api/codec/yaml.ts';
+import { parseConfigFile, shapeFault, type ConfigShape } from '../model/config-shape.ts';
 import { claimRules } from './claim-rules.ts';
 import type { OidcOptions } from './oidc.ts';
 
@@ -22,6 +22,32 @@ export interface AuthenticationConfig {
 type OwnIssuers = readonly string[];
 
 const VERSIONS = new Set(['v1', 'v1beta1', 'v1alpha1'].map((version) => `apiserver.config.k8s.io/${version}`));
+const MAPPING = { claim: 'text', prefix: 'text', expression: 'text' } as const;
+const SHAPE: ConfigShape = {
+  apiVersion: 'text',
+  kind: 'text',
+  jwt: [
+    {
+      issuer: {
+        url: 'text',
+        discoveryURL: 'text',
+        certificateAuthority: 'text',
+        audiences: ['text'],
+        audienceMatchPolicy: 'text',
+        egressSelectorType: 'text',
+      },
+      claimValidationRules: [{ claim: 'text', requiredValue: 'text', expression: 'text', message: 'text' }],
+      claimMappings: {
+        username: MAPPING,
+        groups: MAPPING,
+        uid: { claim: 'text', expression: 'text' },
+        extra: [{ key: 'text', valueExpression: 'text' }],
+      },
+      userValidationRules: [{ expression: 'text', message: 'text' }],
+    },
+  ],
+  anonymous: { enabled: 'boolean', conditions: [{ path: 'text' }] },
+};
 const ALGORITHMS = ['RS256', 'RS384', 'RS512', 'ES256', 'ES384', 'ES512', 'PS256', 'PS384', 'PS512'];
 
 /** Throws an error with the file name and the reason. */
@@ -29,14 +55,17 @@ export function loadAuthenticationConfig(text: string, path: string, own: OwnIss
   const refuse = (why: string): never => {
     throw new Error(`${path}: ${why}`);
   };
-  const { value } = parseYaml(text);
+  const value = parseConfigFile(text, path);
   if (
     !isJsonObject(value) ||
     value['kind'] !== 'AuthenticationConfiguration' ||
     !VERSIONS.has(String(value['apiVersion']))
   )
     return refuse('not an AuthenticationConfiguration of apiserver.config.k8s.io');
-  const { jwt = [], anonymous } = value;
+  const fault = shapeFault(value, SHAPE);
+  if (fault !== undefined) return refuse(fault);
+  const { anonymous } = value;
+  const jwt = value['jwt'] ?? [];
   if (!Array.isArray(jwt)) return refuse('jwt is no list');
   const issuers = new Set<string>();
   const settings = jwt.map((item: unknown, i): JwtSettings => {

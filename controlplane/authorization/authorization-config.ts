@@ -3,8 +3,8 @@
  * webhooks.
  */
 import { isJsonObject } from '../../api/meta/json-object.ts';
-import { parseYaml } from '../../api/codec/yaml.ts';
 import { parseDuration } from '../../api/component/duration.ts';
+import { parseConfigFile, shapeFault, type ConfigShape } from '../model/config-shape.ts';
 
 /** A compiled CEL condition of a webhook. All conditions must match for the webhook to be called. */
 export interface MatchCondition {
@@ -37,6 +37,28 @@ export interface AuthorizerEntry {
 }
 
 const VERSIONS = new Set(['v1', 'v1beta1', 'v1alpha1'].map((version) => `apiserver.config.k8s.io/${version}`));
+const SHAPE: ConfigShape = {
+  apiVersion: 'text',
+  kind: 'text',
+  authorizers: [
+    {
+      type: 'text',
+      name: 'text',
+      webhook: {
+        authorizedTTL: 'text',
+        cacheAuthorizedRequests: 'boolean',
+        unauthorizedTTL: 'text',
+        cacheUnauthorizedRequests: 'boolean',
+        timeout: 'text',
+        subjectAccessReviewVersion: 'text',
+        matchConditionSubjectAccessReviewVersion: 'text',
+        failurePolicy: 'text',
+        connectionInfo: { type: 'text', kubeConfigFile: 'text' },
+        matchConditions: [{ expression: 'text' }],
+      },
+    },
+  ],
+};
 const UNIQUE = new Set(['Node', 'RBAC', 'ABAC', 'AlwaysAllow', 'AlwaysDeny']);
 const MAX_TIMEOUT_MS = 30_000;
 
@@ -46,7 +68,7 @@ export function loadAuthorizationConfig(
   path: string,
   compile?: MatchConditionCompiler,
 ): AuthorizerEntry[] {
-  const { value } = parseYaml(text);
+  const value = parseConfigFile(text, path);
   const refuse = (why: string): never => {
     throw new Error(`${path}: ${why}`);
   };
@@ -57,6 +79,8 @@ export function loadAuthorizationConfig(
   ) {
     return refuse('not an AuthorizationConfiguration of apiserver.config.k8s.io');
   }
+  const fault = shapeFault(value, SHAPE);
+  if (fault !== undefined) return refuse(fault);
   const { authorizers } = value;
   if (!Array.isArray(authorizers) || authorizers.length === 0)
     return refuse('at least one authorization mode must be defined');

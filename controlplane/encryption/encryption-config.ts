@@ -1,7 +1,7 @@
 /** Parses the `--encryption-provider-config` file, which assigns encryption providers to resources. */
 import { isJsonObject } from '../../api/meta/json-object.ts';
-import { parseYaml } from '../../api/codec/yaml.ts';
 import { parseDuration } from '../../api/component/duration.ts';
+import { parseConfigFile, shapeFault, type ConfigShape } from '../model/config-shape.ts';
 import { CIPHER_NAMES, type EncryptionProvider, identityProvider, keyProviders, type NamedKey } from './provider.ts';
 
 /** One entry of `resources` of the file. */
@@ -22,6 +22,19 @@ export interface KmsOptions {
 
 type KmsFactory = (options: KmsOptions) => Promise<EncryptionProvider>;
 
+const KEYS = { keys: [{ name: 'text', secret: 'text' }] } as const;
+const SHAPE: ConfigShape = {
+  apiVersion: 'text',
+  kind: 'text',
+  // A provider is checked by its name.
+  resources: [{ resources: ['text'], providers: ['any'] }],
+};
+const PROVIDERS: ConfigShape = {
+  identity: {},
+  kms: { apiVersion: 'text', name: 'text', cachesize: 'number', endpoint: 'text', timeout: 'text' },
+  ...Object.fromEntries(CIPHER_NAMES.map((name) => [name, KEYS])),
+};
+const PROVIDER_NAMES = ['identity', 'kms', ...CIPHER_NAMES];
 const DEFAULT_TIMEOUT_MS = 3000;
 
 /** Throws an error with the file name and the reason. The message never contains a key. */
@@ -33,9 +46,11 @@ export async function parseEncryptionConfig(
   const refuse = (why: string): never => {
     throw new Error(`${path}: ${why}`);
   };
-  const { value } = parseYaml(text);
+  const value = parseConfigFile(text, path);
   if (!isJsonObject(value) || value['kind'] !== 'EncryptionConfiguration')
     return refuse('not an EncryptionConfiguration of apiserver.config.k8s.io/v1');
+  const fault = shapeFault(value, SHAPE);
+  if (fault !== undefined) return refuse(fault);
   const { resources } = value;
   if (!Array.isArray(resources) || resources.length === 0) return refuse('resources are missing');
   const rows: ResourceProviders[] = [];
@@ -65,6 +80,8 @@ async function providersOf(
   const [name = '', ...others] = isJsonObject(provider) ? Object.keys(provider) : [];
   if (!isJsonObject(provider) || name === '' || others.length > 0)
     return refuse(`${at} must name exactly one provider`);
+  const fault = PROVIDER_NAMES.includes(name) ? shapeFault(provider, PROVIDERS, at) : undefined;
+  if (fault !== undefined) return refuse(fault);
   const settings = isJsonObject(provider[name]) ? provider[name] : {};
   if (name === 'identity') return [identityProvider];
   if (name === 'kms') return [await connectKms(kmsOptions(settings, at, refuse))];

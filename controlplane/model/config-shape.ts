@@ -1,0 +1,64 @@
+/**
+ * Checks the form of configuration files: a field with a misspelled name, or of another type, would be left out without a word,
+ * and with it the rule of authentication, authorization or admission that it states. kube-apiserver decodes these files in the
+ * same strict way.
+ */
+import { parseYaml } from '../../api/codec/yaml.ts';
+import { isJsonObject } from '../../api/meta/json-object.ts';
+import { quoteText } from '../../api/meta/quote.ts';
+
+/** The form of a value: a scalar, a list of one form, or an object by its fields, each of which may be absent or null. */
+export type ConfigShape =
+  | 'text'
+  | 'number'
+  | 'boolean'
+  | 'any'
+  | readonly [ConfigShape]
+  | { readonly [field: string]: ConfigShape };
+
+const SCALARS = {
+  text: { types: ['string'], what: 'a text' },
+  number: { types: ['number', 'bigint'], what: 'a number' },
+  boolean: { types: ['boolean'], what: 'true or false' },
+} as const;
+
+/** Parses the YAML or JSON of a file. Throws an error that begins with the path for a key that occurs twice. */
+export function parseConfigFile(text: string, path: string): unknown {
+  const { value, duplicates } = parseYaml(text);
+  const [duplicate] = duplicates;
+  if (duplicate !== undefined) throw new Error(`${path}: ${duplicate}`);
+  return value;
+}
+
+/**
+ * Returns the first fault of the value, with the path of its field, and `undefined` if it has the shape. `at` is the path of
+ * the value, and empty for the whole file. The text shows no values, because they can be secrets.
+ */
+export function shapeFault(value: unknown, shape: ConfigShape, at = ''): string | undefined {
+  if (value === undefined || value === null || shape === 'any') return undefined;
+  const where = at === '' ? 'the file' : at;
+  if (typeof shape === 'string') {
+    const { types, what } = SCALARS[shape];
+    return types.some((type) => type === typeof value) ? undefined : `${where} must be ${what}`;
+  }
+  if (isList(shape)) {
+    if (!Array.isArray(value)) return `${where} must be a list`;
+    return first(value.entries(), ([index, item]) => shapeFault(item, shape[0], `${at}[${index}]`));
+  }
+  if (!isJsonObject(value)) return `${where} must be an object`;
+  return first(Object.entries(value), ([field, item]) => {
+    const path = at === '' ? field : `${at}.${field}`;
+    const known = Object.hasOwn(shape, field) ? shape[field] : undefined;
+    return known === undefined ? `unknown field ${quoteText(path)}` : shapeFault(item, known, path);
+  });
+}
+
+const isList = (shape: object): shape is readonly [ConfigShape] => Array.isArray(shape);
+
+function first<T>(items: Iterable<T>, faultOf: (item: T) => string | undefined): string | undefined {
+  for (const item of items) {
+    const fault = faultOf(item);
+    if (fault !== undefined) return fault;
+  }
+  return undefined;
+}
