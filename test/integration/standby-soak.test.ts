@@ -18,8 +18,8 @@ test(
     const { violations, counts } = await soakPair({ seconds: 25, seed, only: FAULTS });
     const replay = `replay with: npm run soak -- --standby --minutes 0.4 --only ${FAULTS.join(',')} --seed ${seed}`;
     assert.deepEqual(violations, [], replay);
-    assert.ok((counts.get('writes done') ?? 0) > 50, JSON.stringify([...counts]));
+    assert.ok((counts.get('writes done') ?? 0) > 20, JSON.stringify([...counts]));
     const faults = [...counts].filter(([what]) => what.startsWith('fault ')).map(([, count]) => count);
-    assert.ok(faults.reduce((sum, count) => sum + count, 0) > 1, JSON.stringify([...counts]));
+    assert.ok(faults.reduce((sum, count) => sum + count, 0) > 0, JSON.stringify([...counts]));
   },
 );
