@@ -82,7 +82,7 @@ function runTests(
 ): Promise<Outcome> {
   if (files.length === 0) return Promise.resolve({ code: 0, failed: [] });
   const reporter = join(ROOT, 'test/failed-files-reporter.ts');
-  const list = join(mkdtempSync(join(tmpdir(), 'orchlet-test-')), 'failed');
+  const list = join(mkdtempSync(join(tmpdir(), `orchlet-test-${process.pid}-`)), 'failed');
   const args = [
     '--disable-warning=ExperimentalWarning',
     `--import=${join(ROOT, 'test/property-seed.ts')}`,
