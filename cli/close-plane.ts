@@ -1,6 +1,6 @@
 /**
  * Closes the control plane of a process that exits. Parts of it release their Leases and addresses first, each of which may
- * wait for a storage that does not answer. systemd kills the process after 30 s, so that it stops waiting before.
+ * wait for a storage that does not answer. systemd kills the process after 30 s, so this stops waiting before that.
  */
 import type { Logger } from '../api/component/logger.ts';
 import { type Clock, systemClock } from '../api/machinery/clock.ts';

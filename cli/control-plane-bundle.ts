@@ -49,10 +49,10 @@ const FILES: ReadonlyMap<string, { readonly path: string; readonly isOptional?: 
   ['flags', { path: 'joined-flags', isOptional: true }],
 ]);
 
-/** The files by their paths in the data directory. */
+/** The contents of the files by their names in the bundle. */
 export type BundleFiles = ReadonlyMap<string, Buffer>;
 
-/** The flags of a control plane whose files a bundle takes along, and the name of each file in it. */
+/** The flags of a control plane that a further one needs as well. A bundle contains the files that they name. */
 export interface BundleSettings {
   readonly encryptionProviderConfig: string;
   readonly etcdServers: readonly string[];

@@ -25,7 +25,10 @@ export interface OwnPlane {
 
 const TOKEN_LIFE_MS = 3_600_000;
 
-/** The agent's two kubeconfigs. */
+/**
+ * Returns the paths of the agent's two kubeconfigs. If the agent needs a certificate, it writes the second one, with a new
+ * bootstrap token.
+ */
 export async function admitOwnNode(
   agentDirectory: string,
   plane: OwnPlane,
@@ -50,7 +53,7 @@ export async function admitOwnNode(
   return { kubeconfig, bootstrapKubeconfig };
 }
 
-/** A token is only created if the agent has no certificate, or one that expires soon or is issued by another CA. */
+/** Whether the agent has a certificate of this CA that is valid for another hour. */
 async function hasCertificate(kubeconfig: string, directory: string, ca: string): Promise<boolean> {
   if (!existsSync(kubeconfig)) return false;
   const pair = await readPair(directory, CLIENT_PAIR);
@@ -58,7 +61,7 @@ async function hasCertificate(kubeconfig: string, directory: string, ca: string)
   return parseCertificates(ca).some(({ publicKey }) => verifySigned(pair.leaf.parts, publicKey));
 }
 
-/** Rewrites the kubeconfig of the node if the port or the CA changed since the last start. */
+/** Removes the kubeconfig if the port or the CA changed since the last start. The bootstrap then writes a new one. */
 async function forgetOtherServer(path: string, server: string, ca: string): Promise<void> {
   const text = await readFile(path, 'utf8').catch(() => '');
   const isSame = text.includes(`server: ${server}\n`) && text.includes(Buffer.from(ca).toString('base64'));

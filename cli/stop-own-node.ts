@@ -9,7 +9,7 @@ import { nodes, pods } from '../api/machinery/resources.ts';
 import type { KubeObject } from '../api/meta/object.ts';
 import { isNotFound, tolerate } from '../api/meta/status-error.ts';
 
-/** Together with closing everything, and a private Docker daemon, 15 s; sidecars terminate after the other containers. */
+/** Leaves time to close everything, and a private Docker daemon, within 15 s. */
 const STOP_WITHIN_MS = 8000;
 const STOP_GRACE_SECONDS = 3;
 
@@ -71,7 +71,7 @@ async function closeNode(client: Client, name: string): Promise<void> {
   await client.patch(nodes, '', name, 'strategic', { spec: { unschedulable: true, taints: [...others, taint] } });
 }
 
-/** Also called at the start, because the last stop may have been interrupted. */
+/** Uncordons the node, unless it was cordoned before the stop. Also called at the start, since a stop may be interrupted. */
 export async function openNode(client: Client, name: string): Promise<void> {
   const { taints = [] } = await nodeSpec(client, name);
   const taint = taints.find(({ key }) => key === STOPPING_TAINT);
