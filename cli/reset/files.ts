@@ -62,7 +62,7 @@ export const hostFiles: ResetStep = {
   },
 };
 
-/** The directories themselves. */
+/** With `--purge`: the directories of control plane and agent, and what `orchlet join` wrote. */
 export const data: ResetStep = {
   name: 'data',
   async find({ dataDirectory, rootDirectory }: ResetTarget) {

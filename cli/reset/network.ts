@@ -20,7 +20,7 @@ import type { ResetStep, ResetTarget } from './target.ts';
 
 const hasCommand = (name: string): boolean => spawnSync('sh', ['-c', `command -v ${name}`]).status === 0;
 
-/** Stay while another agent of this namespace runs the service proxy. */
+/** The rules of services. They stay while another agent of this namespace runs the service proxy. */
 export const serviceRules: ResetStep = {
   name: 'rules of services',
   async find() {
@@ -54,7 +54,7 @@ export const serviceRules: ResetStep = {
   },
 };
 
-/** The table of the agent with this root directory. */
+/** The table with the network policies of the agent of this root directory. */
 export const policyRules: ResetStep = {
   name: 'rules of network policies',
   async find({ rootDirectory }: ResetTarget) {
@@ -67,7 +67,7 @@ export const policyRules: ResetStep = {
   },
 };
 
-/** The table and the stored bindings. */
+/** The table that binds pods to their addresses, and the stored bindings. */
 export const boundAddresses: ResetStep = {
   name: 'addresses of pods',
   async find({ rootDirectory }: ResetTarget) {
@@ -99,7 +99,7 @@ export const podNetwork: ResetStep = {
   },
 };
 
-/** Docker removes the bridge with the network; without its daemon it stays. */
+/** The bridge of the agent's network in Docker. Docker removes it with the network; without its daemon it stays. */
 export const links: ResetStep = {
   name: 'links',
   find({ instance }: ResetTarget) {
