@@ -38,8 +38,10 @@ export function restartingRequests(container: Container): string | undefined {
 export function resizeOf(pod: Pod, container: Container, status: ContainerStatus, facts: ResourceFacts): Resize {
   const has = status.resources;
   if (status.state !== 'running' || has === undefined) return 'none';
-  const requested = status.annotations[REQUESTS_ANNOTATION];
-  if (requested !== undefined && requested !== restartingRequests(container)) return 'restart';
+  const requests = restartingRequests(container);
+  // On Docker, labels of an image may look like annotations. Where requests count, the annotation is the agent's own.
+  const requested = requests === undefined ? undefined : status.annotations[REQUESTS_ANNOTATION];
+  if (requested !== undefined && requested !== requests) return 'restart';
   const wanted = linuxResources(pod, container, facts);
   const memory = has.memoryLimitBytes !== undefined && has.memoryLimitBytes !== wanted.memoryLimitBytes;
   const cpu =

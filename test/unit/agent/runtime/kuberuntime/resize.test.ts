@@ -38,6 +38,13 @@ describe('a resize', () => {
       assert.equal(resizeOf(resized.pod, resized.container, started(podOf(before, policy)), facts), expected);
     });
 
+  it('restarts no container over and over because its image has a label that looks like the annotation', () => {
+    const { pod, container } = podOf(before);
+    const status = started({ pod, container });
+    const annotations = { ...status.annotations, [REQUESTS_ANNOTATION]: 'cpu=7' };
+    assert.equal(resizeOf(pod, container, { ...status, annotations }, facts), 'none');
+  });
+
   it('of a container that another agent started compares what the runtime reports', () => {
     const { annotations, ...status } = started(podOf(before, 'memory'));
     const { [REQUESTS_ANNOTATION]: _absent, ...others } = annotations;
