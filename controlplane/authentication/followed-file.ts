@@ -4,7 +4,8 @@
  * encryption use it.
  */
 import { createHash } from 'node:crypto';
-import { readFile } from 'node:fs/promises';
+import { constants } from 'node:fs';
+import { open } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import type { Logger } from '../../api/component/logger.ts';
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
@@ -34,12 +35,27 @@ export interface FollowedFile {
 }
 
 const CHECK_EVERY_MS = 2000;
+/** More than any configuration has. */
+const MOST_BYTES = 16 * 1024 * 1024;
 
 const sha256 = (text: string): string => `sha256:${createHash('sha256').update(text).digest('hex')}`;
 
 /** Distinguishes the servers of a cluster in metrics without revealing their names. */
 function serverIdHash(host = hostname()): string {
   return sha256(`apiserver-${createHash('sha256').update(host).digest('hex').slice(0, 26)}`);
+}
+
+/** Opens without waiting, because nothing may ever write to a FIFO that has taken the place of the file. */
+async function contentOf(path: string): Promise<string> {
+  const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
+  try {
+    const stats = await file.stat();
+    if (!stats.isFile()) throw new Error('it is no regular file');
+    if (stats.size > MOST_BYTES) throw new Error(`it has more than ${MOST_BYTES} bytes`);
+    return await file.readFile('utf8');
+  } finally {
+    await file.close();
+  }
 }
 
 /** Starts to check the file. The first version, `text`, counts as applied. */
@@ -53,7 +69,7 @@ export function followFile(options: FollowOptions): FollowedFile {
 
   const look = async (): Promise<boolean> => {
     try {
-      const text = await readFile(path, 'utf8');
+      const text = await contentOf(path);
       if (text === seen || stop.signal.aborted) return false;
       seen = text;
       await take(text, stop.signal);
