@@ -9,6 +9,7 @@ import { createRequire, isBuiltin } from 'node:module';
 import { dirname, join } from 'node:path';
 import { build, type Metafile, type Plugin } from 'esbuild';
 import { UNUSED, unused } from '../agent/runtime/docker/dockerode-parts.ts';
+import { OPERATIONS_FILE } from '../api/schema/parameter-texts.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 const ADDON = 'better-sqlite3';
@@ -113,6 +114,7 @@ function copyModels(target: string): void {
   mkdirSync(target);
   for (const file of readdirSync(source).filter((name) => name.endsWith('.d.ts')))
     cpSync(join(source, file), join(target, file));
+  cpSync(join(source, '../apis', OPERATIONS_FILE), join(target, OPERATIONS_FILE));
 }
 
 /** The names of the packages whose files are in the bundle. */

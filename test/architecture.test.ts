@@ -560,7 +560,6 @@ const LOSSY_JSON: Readonly<Record<string, string>> = {
   'controlplane/authentication/webhook-token.ts': 'a TokenReview has no numbers',
   'controlplane/authorization/abac.ts': 'a policy has no numbers',
   'controlplane/authorization/webhook.ts': 'a SubjectAccessReview has no numbers',
-  'controlplane/registry/continue-token.ts': 'a token of this server; its revision is a safe integer',
   'controlplane/registry/kinds/core/agent-request.ts': 'measurements are doubles',
   'api/schema/spec-diff.ts': 'a message that shows a difference',
   'controlplane/storage/cached-object.ts': 'labels are texts',

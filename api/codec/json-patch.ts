@@ -67,12 +67,18 @@ export function jsonTypeName(value: unknown): string {
 const undecodable = (text: string): StatusError =>
   newBadRequest(`error decoding patch: json: cannot unmarshal ${text}`);
 
-/** As in kube-apiserver, the status does not name the failed operation. */
+/** As in kube-apiserver, the status does not name the failed operation. The cause does, in the words of its library. */
 function inapplicable(why: string): StatusError {
   return newStatusError(422, 'Invalid', 'the server rejected our request due to an error in our request', {
     details: {},
     cause: new Error(why),
   });
+}
+
+/** Returns why `applyJsonPatch` failed. A client of the API does not see it, but the author of a webhook or a policy does. */
+export function patchFailure(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  return error.cause instanceof Error ? error.cause.message : error.message;
 }
 
 interface Root {
@@ -84,33 +90,34 @@ function applyOperation(root: Root, { op, path, from, value }: Operation): void 
   if (path === undefined) throw inapplicable('missing path');
   switch (op) {
     case 'add':
-      add(target(root, path), cloneJson(value));
+      add(target(root, path, missing('add', `path: "${path}"`)), cloneJson(value));
       return;
     case 'remove':
-      remove(target(root, path));
+      remove(target(root, path, missing('remove', `path: "${path}"`)), path);
       return;
     case 'replace':
       replace(root, path, cloneJson(value));
       return;
     case 'move': {
-      const source = target(root, from);
+      const source = target(root, from, missing('move', `from path: ${from}`));
       const moved = read(source) ?? null;
-      remove(source);
-      add(target(root, path), moved);
+      remove(source, from ?? '');
+      add(target(root, path, missing('move', `destination path: ${path}`)), moved);
       return;
     }
     case 'copy': {
-      const copied = read(target(root, from)) ?? null;
+      const copied = read(target(root, from, missing('copy', `from path: ${from}`))) ?? null;
       root.copiedBytes += jsonSize(copied, MAX_COPIED_BYTES - root.copiedBytes);
       if (root.copiedBytes > MAX_COPIED_BYTES) {
         throw inapplicable(`copies add ${root.copiedBytes} bytes, the limit is ${MAX_COPIED_BYTES}`);
       }
-      add(target(root, path), cloneJson(copied));
+      add(target(root, path, missing('copy', `destination path: ${path}`)), cloneJson(copied));
       return;
     }
     case 'test': {
-      const found = path === '' ? root.document : (read(target(root, path)) ?? null);
-      if (!jsonEqual(found, value)) throw inapplicable(`testing value ${path} failed`);
+      const absent = `test operation does not apply: is missing path: ${path}`;
+      const found = path === '' ? root.document : (read(target(root, path, absent)) ?? null);
+      if (!jsonEqual(found, value)) throw inapplicable(`testing value ${path} failed: test failed`);
       return;
     }
     default:
@@ -124,7 +131,7 @@ function replace(root: Root, path: string, value: JsonValue): void {
     root.document = value;
     return;
   }
-  const { container, key } = target(root, path);
+  const { container, key } = target(root, path, missing('replace', `path: ${path}`));
   if (Array.isArray(container)) container[indexIn(key, container.length)] = value;
   else defineMember(container, key, value);
 }
@@ -159,18 +166,20 @@ export function pointerNames(pointer: string): string[] {
   return parts.map((part) => part.replaceAll('~1', '/').replaceAll('~0', '~'));
 }
 
-/** Returns the container of the last part of a pointer. */
-function target(root: Root, pointer: string | undefined): Target {
+const missing = (op: string, what: string): string => `${op} operation does not apply: doc is missing ${what}`;
+
+/** Returns the container of the last part of a pointer. Throws a 422 with the reason `absent` if there is none. */
+function target(root: Root, pointer: string | undefined, absent: string): Target {
   const names = pointerNames(pointer ?? '');
   const key = names.pop();
-  if (key === undefined) throw inapplicable(`missing path: ${pointer}`);
-  let container = asContainer(root.document, pointer);
-  for (const name of names) container = asContainer(read({ container, key: name }), pointer);
+  if (key === undefined) throw inapplicable(`${absent}: missing value`);
+  let container = asContainer(root.document, absent);
+  for (const name of names) container = asContainer(read({ container, key: name }), absent);
   return { container, key };
 }
 
-function asContainer(value: JsonValue | undefined, pointer: string | undefined): Container {
-  if (typeof value !== 'object' || value === null) throw inapplicable(`doc is missing path: ${pointer}`);
+function asContainer(value: JsonValue | undefined, absent: string): Container {
+  if (typeof value !== 'object' || value === null) throw inapplicable(`${absent}: missing value`);
   return value;
 }
 
@@ -185,10 +194,13 @@ function add({ container, key }: Target, value: JsonValue): void {
   else container.splice(indexIn(key, container.length + 1), 0, value);
 }
 
-function remove({ container, key }: Target): void {
+function remove({ container, key }: Target, pointer: string): void {
   if (Array.isArray(container)) container.splice(indexIn(key, container.length), 1);
   else if (Object.hasOwn(container, key)) delete container[key];
-  else throw inapplicable(`Unable to remove nonexistent key: ${key}`);
+  else {
+    const why = `Unable to remove nonexistent key: ${key}: missing value`;
+    throw inapplicable(`error in remove for path: '${pointer}': ${why}`);
+  }
 }
 
 /** A negative index counts from the end of the places: an item that is added at -1 becomes the last one. */
@@ -196,6 +208,7 @@ function indexIn(key: string, places: number): number {
   if (!/^[+-]?[0-9]+$/.test(key)) throw inapplicable(`value was not a proper array index: '${key}'`);
   const index = Number(key);
   const fromStart = index < 0 ? index + places : index;
-  if (fromStart < 0 || fromStart >= places) throw inapplicable(`Unable to access invalid index: ${key}`);
+  if (fromStart < 0 || fromStart >= places)
+    throw inapplicable(`Unable to access invalid index: ${key}: invalid index referenced`);
   return fromStart;
 }

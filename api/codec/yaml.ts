@@ -197,6 +197,9 @@ function refuseTooMany(events: readonly Event[]): void {
 /** Returns the message of kube-apiserver's parser if it is known. */
 function messageOf(error: YAMLException): string {
   const reason = error.reason;
+  // An alias is resolved after parsing, without a position.
+  const alias = /^unidentified alias "(.*)"$/.exec(reason)?.[1];
+  if (alias !== undefined) return `yaml: unknown anchor '${alias}' referenced`;
   let text = reason;
   if (reason.includes('tab characters') || reason.includes('bad indentation of a mapping entry')) {
     text = reason.includes('tab')
@@ -206,8 +209,6 @@ function messageOf(error: YAMLException): string {
     text = 'did not find expected node content';
   } else if (/deficient indentation|missed comma|within a flow collection/.test(reason))
     text = "did not find expected ',' or '}'";
-  else if (reason.includes('unidentified alias'))
-    text = reason.replace(/^unidentified alias "(.*)"$/, "unknown anchor '$1' referenced");
   const line = error.mark?.line;
   if (error.mark?.buffer?.startsWith('\t') === true && line === 0)
     return 'yaml: found character that cannot start any token';

@@ -77,11 +77,18 @@ function parse(source: string, hasParagraphs: boolean): Texts {
       .map((line) => line.replace(/^[ \t]*\*[ ]?/, ''))
       .join('\n')
       .trim()
-      .replaceAll("\\'", "'")
-      .replaceAll('\\"', '"');
+      .replaceAll(/\\(['"\\])/g, '$1')
+      // The generator keeps comments from beginning and ending within a text.
+      .replaceAll('*_/', '*/')
+      .replaceAll('/_*', '/*');
     const shown = hasParagraphs && field !== ONE_PARAGRAPH ? text.replaceAll('  ', '\n\n') : text;
     if (field === undefined) type = shown;
-    else fields.set(field, shown);
+    else fields.set(nameOf(field), shown);
   }
   return { type, fields };
+}
+
+/** Returns the name of a field in JSON. The generator changes those that are words of the language or contain dashes. */
+function nameOf(field: string): string {
+  return field.startsWith('x_kubernetes_') ? field.replaceAll('_', '-') : field.replace(/^_/, '');
 }

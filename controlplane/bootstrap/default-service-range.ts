@@ -10,6 +10,10 @@ import { tolerateRaces } from '../../api/meta/status-error.ts';
 import { findObject } from './existing-objects.ts';
 import { DEFAULT_RANGE } from '../registry/kinds/core/service-ranges.ts';
 
+const API_VERSION = 'networking.k8s.io/v1';
+/** The name of kube-apiserver's controller of this object, in managed fields. */
+const STATUS_MANAGER = 'kubernetes-service-cidr-controller';
+
 /** It is safe to call it again and beside another server: a write that loses a race is repeated at the next call. */
 export function ensureDefaultRange(client: Client, cidrs: readonly string[]): Promise<void> {
   return tolerateRaces(updateDefaultRange(client, cidrs));
@@ -19,7 +23,7 @@ async function updateDefaultRange(client: Client, cidrs: readonly string[]): Pro
   const typed = typedClient(client);
   let range = await findObject<ServiceCIDR>(client, serviceCIDRs, '', DEFAULT_RANGE);
   range ??= await typed.create<ServiceCIDR>(serviceCIDRs, '', {
-    apiVersion: 'networking.k8s.io/v1',
+    apiVersion: API_VERSION,
     kind: 'ServiceCIDR',
     metadata: { name: DEFAULT_RANGE },
     spec: { cidrs: [...cidrs] },
@@ -38,10 +42,12 @@ async function updateDefaultRange(client: Client, cidrs: readonly string[]): Pro
     message: 'Kubernetes default Service CIDR is ready',
     lastTransitionTime: range.metadata.creationTimestamp ?? '',
   };
-  const others = conditions.filter(({ type }) => type !== 'Ready');
-  await typed.update(
-    serviceCIDRs,
-    { ...range, status: { ...range.status, conditions: [...others, ready] } },
-    { subresource: 'status' },
-  );
+  const patch = {
+    apiVersion: API_VERSION,
+    kind: 'ServiceCIDR',
+    metadata: { name: DEFAULT_RANGE },
+    status: { conditions: [ready] },
+  };
+  const options = { subresource: 'status', fieldManager: STATUS_MANAGER, force: true };
+  await client.patch(serviceCIDRs, '', DEFAULT_RANGE, 'apply', patch, options);
 }

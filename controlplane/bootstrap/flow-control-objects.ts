@@ -25,6 +25,9 @@ import type { FlowSchema } from '../registry/kinds/flowcontrol/flowcontrol-types
 const AUTOUPDATE = 'apf.kubernetes.io/autoupdate-spec';
 const API_VERSION = 'flowcontrol.apiserver.k8s.io/v1';
 
+/** The name of kube-apiserver's part that writes these objects, in managed fields. */
+const BY_PRODUCER = { fieldManager: 'api-priority-and-fairness-config-producer-v1' };
+
 type Specs = Readonly<Record<string, object>>;
 
 /**
@@ -48,7 +51,7 @@ async function ensure<T extends KubeObject>(
   if (existing === undefined) return;
   const writes = Object.entries({ ...suggested, ...mandatory }).flatMap(([name, spec]) => {
     const found = existing.get(name);
-    if (found === undefined) return [client.create(resource, '', created(resource, name, spec))];
+    if (found === undefined) return [client.create(resource, '', created(resource, name, spec), BY_PRODUCER)];
     const isKept = Object.hasOwn(mandatory, name) || followsDefinition(found);
     // An administrator may set the shares of the level `exempt`.
     const isRight = (name === 'exempt' && hasLimits(spec)) || semanticEqual(found['spec'], spec);
@@ -56,7 +59,7 @@ async function ensure<T extends KubeObject>(
     const { metadata } = found;
     const annotations = { ...metadata.annotations, [AUTOUPDATE]: 'true' };
     const right = isRight ? found['spec'] : structuredClone(spec);
-    return [client.update(resource, { ...found, metadata: { ...metadata, annotations }, spec: right })];
+    return [client.update(resource, { ...found, metadata: { ...metadata, annotations }, spec: right }, BY_PRODUCER)];
   });
   const wanted = (name: string): boolean => Object.hasOwn(mandatory, name) || Object.hasOwn(suggested, name);
   const deletions = [...existing]

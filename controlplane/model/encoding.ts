@@ -22,6 +22,9 @@ export interface Encodings {
   /** Whether the kind has a protobuf form (custom resources have none). `kind` may be a kind without a resource (`Scale`). */
   hasProtobuf(group: string, version: string, kind: string): boolean;
 
+  /** Whether the resource's Table has columns of its own, beside the default ones. */
+  hasColumns(info: ResourceInfo): boolean;
+
   /** Returns the column definitions of the resource's Table as a JSON array. */
   tableColumns(info: ResourceInfo): Buffer;
   /** Returns one row as JSON: `{"cells":[…],"object":…}`. Ages are relative to `nowMs`. */

@@ -3,7 +3,7 @@
  * starts. The encoding is that of kube-apiserver, and it is opaque to clients. The server keeps no state for a token, so it
  * survives restarts. It is valid as long as the history of the storage contains its revision.
  */
-import { stringifyJson } from '../../api/codec/json.ts';
+import { JsonSyntaxError, parseJson, stringifyJson } from '../../api/codec/json.ts';
 import { newBadRequest, newStatusError, type StatusError } from '../../api/meta/status-error.ts';
 
 /** Where the next page begins. */
@@ -45,16 +45,16 @@ export function decodeContinue(text: string): ContinueToken {
 
 function parse(raw: Buffer, text: string): { v?: unknown; rv?: unknown; start?: unknown } {
   try {
-    const value: unknown = JSON.parse(text);
+    const { value } = parseJson(text);
     if (value === null) return {};
     if (typeof value === 'object' && !Array.isArray(value)) return value;
     throw refuse(`json: cannot unmarshal ${goKind(value)} into Go value of type storage.continueToken`);
   } catch (error) {
-    if (!(error instanceof SyntaxError)) throw error;
-    const first = raw[0];
-    if (first === undefined) throw refuse('unexpected end of JSON input');
-    const shown = first < 0x80 ? String.fromCharCode(first) : `\\u${first.toString(16).padStart(4, '0')}`;
-    throw refuse(`invalid character '${shown}' looking for beginning of value`);
+    if (!(error instanceof JsonSyntaxError)) throw error;
+    const first = raw[0] ?? 0;
+    if (first < 0x80) throw refuse(error.message);
+    // Go shows the byte, which may be none of UTF-8.
+    throw refuse(`invalid character '\\u${first.toString(16).padStart(4, '0')}' looking for beginning of value`);
   }
 }
 

@@ -125,6 +125,10 @@ class KeptEncodings implements Encodings {
     return rowOrder === undefined ? entries : entries.toSorted((a, b) => rowOrder(a.object, b.object));
   }
 
+  hasColumns(info: ResourceInfo): boolean {
+    return this.#options.columnsOf(info) !== undefined;
+  }
+
   tableColumns(info: ResourceInfo): Buffer {
     let bytes = this.#tables.get(info);
     if (bytes === undefined) {

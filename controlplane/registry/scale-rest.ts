@@ -4,7 +4,7 @@
  */
 import { cloneJson } from '../../api/meta/json-equality.ts';
 import { apiVersionOf, type JsonObject, type KubeObject } from '../../api/meta/object.ts';
-import { newInvalid, newStatusError, type StatusError } from '../../api/meta/status-error.ts';
+import { newConflict, newInvalid, newStatusError, type StatusError } from '../../api/meta/status-error.ts';
 import type { Schema, SubresourceInfo } from '../../api/schema/schema.ts';
 import { builtInReader, type ExpectedKind } from './object-decoding.ts';
 import { patchObject } from './object-patching.ts';
@@ -12,7 +12,7 @@ import { atOnce } from './pausing.ts';
 import { manageBy, writeOptionsObject } from './resource-rest.ts';
 import { type ServedVersion, VersionCodec } from './version-codec.ts';
 import type { Body, Entry, Patch, RequestContext, Rest, WriteOptions } from '../model/rest.ts';
-import { workloadScale, type Scale, type ScaleView } from './scale-view.ts';
+import { withOwners, workloadScale, type Scale, type ScaleView } from './scale-view.ts';
 import { getEntry } from './store-read.ts';
 import { changeEntry, type Change } from './store-write.ts';
 import type { AdmissionView } from './write-admission.ts';
@@ -77,7 +77,7 @@ class ScaleWrites {
   rescale(context: RequestContext, scaleFrom: (current: Scale) => Scale): Change['compute'] {
     return (current) => {
       const object = cloneJson(current ?? { metadata: {} });
-      const scale = scaleFrom(this.#shape.scaleBefore?.(object) ?? this.#shape.scaleOf(object));
+      const scale = scaleFrom(withOwners(this.#shape.scaleBefore?.(object) ?? this.#shape.scaleOf(object), object));
       this.#check(scale);
       const live = cloneJson(object);
       this.#shape.setReplicas(object, scale.spec?.replicas ?? 0);
@@ -130,6 +130,18 @@ class ScaleWrites {
     matchName(scale, target.name);
     matchNamespace(scale, info, target.namespace);
     return scale;
+  }
+
+  /** Returns a patched Scale. Throws if the patch has changed what identifies the object. */
+  sameObject(scale: Scale, target: Target, uid: string | undefined): Scale {
+    const { info } = this.#version;
+    matchName(scale, target.name);
+    matchNamespace(scale, info, target.namespace);
+    const given = scale.metadata.uid ?? '';
+    if (given === '' || given === uid) return scale;
+    const subject = { group: info.group, resource: `${info.resource}/scale` };
+    const why = `Precondition failed: UID in precondition: ${given}, UID in object meta: ${uid ?? ''}`;
+    throw newConflict(subject, target.name, why);
   }
 
   #replicasOf(object: KubeObject | undefined): number | undefined {
@@ -202,7 +214,10 @@ export function createScaleRest(
           ? writes.apply(context, target, patch, options)
           : writes.rescale(context, (current) => {
               const patched = patchObject(current, patch, writes.expected);
-              return atOnce(decoder.decodePatched(context, patched, writes.expected, options.fieldValidation)) as Scale;
+              const scale = atOnce(
+                decoder.decodePatched(context, patched, writes.expected, options.fieldValidation),
+              ) as Scale;
+              return writes.sameObject(scale, target, current.metadata.uid);
             });
       const entry = await writes.write(context, { ...target, options }, 'PatchOptions', { compute });
       return { entry: await view(entry), created: false };

@@ -3,6 +3,7 @@ import type { V1LabelSelector, V1Scale } from '@kubernetes/client-node';
 import type { Kind } from '../../api/kinds/wire.ts';
 import { invalid, type FieldError } from '../../api/meta/field-error.ts';
 import { nameIsSubdomain } from '../../api/meta/names.ts';
+import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { formatLabelSelector } from '../../api/meta/selector.ts';
 import { validateMetadata } from '../../api/meta/validation.ts';
@@ -53,6 +54,21 @@ function selectorText(selector: unknown): string {
   if ('matchLabels' in selector || 'matchExpressions' in selector)
     return formatLabelSelector(selector as V1LabelSelector);
   return formatLabelSelector({ matchLabels: selector as Record<string, string> });
+}
+
+/** Adds the managers that own the replicas of the workload. A patch of the Scale sees them, and a read does not. */
+export function withOwners(scale: Scale, { metadata }: KubeObject): Scale {
+  const owners = (metadata.managedFields ?? []).filter(({ fieldsV1 }) => {
+    const spec = fieldsV1?.['f:spec'];
+    return isJsonObject(spec) && spec['f:replicas'] !== undefined;
+  });
+  if (owners.length === 0) return scale;
+  const managedFields = owners.map((owner) => ({
+    ...owner,
+    apiVersion: 'autoscaling/v1',
+    fieldsV1: { 'f:spec': { 'f:replicas': {} } },
+  }));
+  return { ...scale, metadata: { ...scale.metadata, managedFields } };
 }
 
 /** Maps a workload to its Scale and back. */

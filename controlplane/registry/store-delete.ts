@@ -19,6 +19,7 @@ import {
   kindSubjectOf,
   unstoredEntry,
   strategyContext,
+  subjectOf,
   type Endpoint,
   type Store,
 } from './store.ts';
@@ -189,7 +190,8 @@ function checkPreconditions(
   const { preconditions } = options;
   if (preconditions === undefined) return;
   const { metadata } = object;
-  const subject = { group: store.info.group, resource: store.info.kind };
+  if (store.strategy.markTerminating !== undefined) return checkBeforeMark(store, object, preconditions, withVersion);
+  const subject = kindSubjectOf(store.info);
   if (preconditions.uid !== undefined && preconditions.uid !== metadata.uid) {
     throw newConflict(
       subject,
@@ -200,11 +202,27 @@ function checkPreconditions(
   const { resourceVersion } = preconditions;
   if (withVersion && resourceVersion !== undefined && resourceVersion !== metadata.resourceVersion) {
     throw newConflict(
-      kindSubjectOf(store.info),
+      subject,
       metadata.name ?? '',
       `the ResourceVersion in the precondition (${resourceVersion}) does not match the ResourceVersion in record (${metadata.resourceVersion ?? ''}). The object might have been modified`,
     );
   }
+}
+
+/** The messages of kinds that are marked as terminating first. */
+function checkBeforeMark(
+  store: Store,
+  { metadata }: KubeObject,
+  { uid, resourceVersion }: NonNullable<DeleteOptions['preconditions']>,
+  withVersion: boolean,
+): void {
+  const refuse = (field: string, wanted: string, found = ''): never => {
+    const why = `Precondition failed: ${field} in precondition: ${wanted}, ${field} in object meta: ${found}`;
+    throw newConflict(subjectOf(store), metadata.name ?? '', why);
+  };
+  if (uid !== undefined && uid !== metadata.uid) refuse('UID', uid, metadata.uid);
+  if (withVersion && resourceVersion !== undefined && resourceVersion !== metadata.resourceVersion)
+    refuse('ResourceVersion', resourceVersion, metadata.resourceVersion);
 }
 
 type Plan =

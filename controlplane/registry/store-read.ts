@@ -4,6 +4,7 @@
  */
 import { quoteText } from '../../api/meta/quote.ts';
 import type { FieldSelector } from '../../api/meta/field-selector.ts';
+import { pathSegmentErrors } from '../../api/meta/names.ts';
 import { newBadRequest, newExpired, newStatusError, type StatusError } from '../../api/meta/status-error.ts';
 import { isStorageError } from '../storage/storage.ts';
 import { selectionOf, type Selection } from '../storage/selection.ts';
@@ -32,11 +33,18 @@ export function getEntry(
   return waitFor(store, revision, context.signal).then(() => currentEntry(store, target.namespace, target.name));
 }
 
-/** Returns the object that the cache has now. Throws 404. */
+/** Returns the object that the cache has now. Throws 404, or 400 for a name that no object can have. */
 export function currentEntry(store: StoredResource, namespace: string, name: string): CacheEntry {
   const entry = store.cache.get(namespace, name);
-  if (entry === undefined) throw notFoundIn(store, name);
+  if (entry === undefined) throw missing(store, name);
   return entry;
+}
+
+/** Returns the error for an object that does not exist: a 400 for a name that no object can have, else a 404. */
+export function missing(store: StoredResource, name: string): StatusError {
+  const [error] = pathSegmentErrors(name);
+  if (error !== undefined) return newBadRequest(`Name parameter invalid: ${quoteText(name)}: ${error}`);
+  return notFoundIn(store, name);
 }
 
 const MAX_VERSION = 2n ** 64n - 1n;
@@ -93,9 +101,7 @@ function wanted(options: ListOptions): Wanted {
     if (resourceVersion !== '' && resourceVersion !== '0') {
       throw newBadRequest('specifying resource version is not allowed when using continue');
     }
-    // As for a first page, any version means all that is left.
-    const most = resourceVersion === '0' ? 0 : limit;
-    return { exact: token.revision < 0 ? undefined : token.revision, notOlderThan: 0, limit: most, token };
+    return { exact: token.revision < 0 ? undefined : token.revision, notOlderThan: 0, limit, token };
   }
   if (resourceVersion === '') return { exact: undefined, notOlderThan: 0, limit, token: undefined };
   if (!isVersion(resourceVersion)) {

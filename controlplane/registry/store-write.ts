@@ -23,7 +23,6 @@ import {
   kindSubjectOf,
   unstoredEntry,
   MODIFIED,
-  notFoundIn,
   strategyContext,
   subjectOf,
   unexplained,
@@ -31,6 +30,7 @@ import {
 } from './store.ts';
 import type { Reservation, StrategyContext } from './strategy.ts';
 import { finishDeletion } from './store-delete.ts';
+import { missing } from './store-read.ts';
 import { changedMetadataErrors, checksFinalizerNames } from './changed-metadata.ts';
 import { admitChange, admitCreate, writeAdmitted, type Write, type WriteTarget } from './write-admission.ts';
 import { alreadyExists, nameNotGenerated, uidConflict, uidWithoutObject } from './write-conflicts.ts';
@@ -203,8 +203,8 @@ function newest(store: Store, target: WriteTarget, current: StoredValue | undefi
 }
 
 async function createInstead({ store, context, target }: Write, change: Change): Promise<Written> {
-  if (change.uid !== undefined && change.creates) throw uidConflict(store, target, change.uid, '');
-  if (!change.creates) throw notFoundIn(store, target.name);
+  if (change.uid !== undefined && change.creates) throw uidConflict(store, target, { wanted: change.uid, found: '' });
+  if (!change.creates) throw missing(store, target.name);
   const object = await change.compute(undefined, { isLarge: context.isLarge === true });
   const uid = object.metadata.uid ?? '';
   if (uid !== '') throw uidWithoutObject(store, target.name, uid);
@@ -226,7 +226,7 @@ async function changeOnce(
   const isLarge = context.isLarge === true || current.bytes.length > LARGE_BYTES;
   const old = (await store.storageForm?.fromStorage(current.object)) ?? current.object;
   if (change.uid !== undefined && change.uid !== old.metadata.uid) {
-    throw uidConflict(store, target, change.uid, old.metadata.uid ?? '');
+    throw uidConflict(store, target, { wanted: change.uid, found: old.metadata.uid ?? '' });
   }
   if (isLarge) await nextTurn();
   const object = await admitChange(write, await change.compute(old, { isLarge }), old);

@@ -2,6 +2,7 @@
 import { newAlreadyExists, newConflict, newStatusError } from '../../api/meta/status-error.ts';
 import { builtInPath } from '../storage/etcd/keys.ts';
 import { subjectOf, type Store } from './store.ts';
+import type { WriteTarget } from './write-admission.ts';
 
 /** Returns a 409. Its message reports whether the existing object is being deleted. */
 export function alreadyExists(store: Store, namespace: string, name: string): Error {
@@ -33,17 +34,18 @@ export function uidWithoutObject(store: Store, name: string, uid: string): Error
 /** A 409 for a body whose UID is not that of the stored object. It names the key of the object in kube-apiserver's etcd. */
 export function uidConflict(
   store: Store,
-  target: { readonly namespace: string; readonly name: string },
-  wanted: string,
-  found: string,
+  { namespace, name, options }: Pick<WriteTarget, 'namespace' | 'name' | 'options'>,
+  { wanted, found }: { readonly wanted: string; readonly found: string },
 ): Error {
-  const path = target.namespace === '' ? target.name : `${target.namespace}/${target.name}`;
+  const path = namespace === '' ? name : `${namespace}/${name}`;
   const { group, resource } = store.info;
   const prefix = store.builtIn ? builtInPath(group, resource) : `${group}/${resource}`;
+  // A dry run does not reach etcd, which adds its prefix.
+  const root = options.dryRun ? '' : '/registry';
   return newConflict(
     subjectOf(store),
-    target.name,
-    `StorageError: invalid object, Code: 4, Key: /registry/${prefix}/${path}, ResourceVersion: 0, ` +
+    name,
+    `StorageError: invalid object, Code: 4, Key: ${root}/${prefix}/${path}, ResourceVersion: 0, ` +
       `AdditionalErrorMsg: Precondition failed: UID in precondition: ${wanted}, UID in object meta: ${found}`,
   );
 }

@@ -27,7 +27,7 @@ const KIND = { group: 'authorization.k8s.io', resource: '' };
 export function subjectAccessReviewer(authorizer: Authorizer): Reviewer {
   return async ({ object }) => {
     const { spec } = object as KubeObject as SubjectAccessReview;
-    check([...subjectErrors(spec), ...targetErrors(spec), ...metadataErrors(object)]);
+    check([...targetErrors(spec), ...subjectErrors(spec), ...selectorsErrors(spec), ...metadataErrors(object)]);
     return decide(authorizer, object, spec, subjectOf(spec));
   };
 }
@@ -36,7 +36,7 @@ export function subjectAccessReviewer(authorizer: Authorizer): Reviewer {
 export function selfSubjectAccessReviewer(authorizer: Authorizer): Reviewer {
   return async ({ object, user }) => {
     const { spec } = object as KubeObject as SelfSubjectAccessReview;
-    check([...targetErrors(spec), ...metadataErrors(object)]);
+    check([...targetErrors(spec), ...selectorsErrors(spec), ...metadataErrors(object)]);
     return decide(authorizer, object, spec, user);
   };
 }
@@ -45,7 +45,7 @@ export function selfSubjectAccessReviewer(authorizer: Authorizer): Reviewer {
 export function localSubjectAccessReviewer(authorizer: Authorizer): Reviewer {
   return async ({ object, namespace }) => {
     const { spec } = object as KubeObject as LocalSubjectAccessReview;
-    const errors = [...subjectErrors(spec), ...targetErrors(spec), ...metadataErrors(object)];
+    const errors = [...targetErrors(spec), ...subjectErrors(spec), ...selectorsErrors(spec), ...metadataErrors(object)];
     const own = spec.resourceAttributes;
     if (own !== undefined && own !== null && (own.namespace ?? '') !== namespace) {
       errors.push(invalid('spec.resourceAttributes.namespace', own.namespace ?? '', 'must match metadata.namespace'));
@@ -108,6 +108,11 @@ function targetErrors(spec: Pick<Spec, 'resourceAttributes' | 'nonResourceAttrib
       ),
     ];
   }
+  return [];
+}
+
+function selectorsErrors({ resourceAttributes }: Pick<Spec, 'resourceAttributes'>): FieldError[] {
+  const resource = resourceAttributes ?? undefined;
   if (resource === undefined) return [];
   const at = 'spec.resourceAttributes';
   return [
@@ -161,9 +166,6 @@ function fieldRequirementErrors(requirement: Requirement, at: string): FieldErro
 
 function labelRequirementErrors(requirement: Requirement, at: string): FieldError[] {
   const errors = valueCountErrors(requirement, at);
-  if (!['In', 'NotIn', 'Exists', 'DoesNotExist'].includes(requirement.operator)) {
-    errors.push(invalid(`${at}.operator`, requirement.operator, 'not a valid selector operator'));
-  }
   for (const why of qualifiedNameErrors(requirement.key ?? ''))
     errors.push(invalid(`${at}.key`, requirement.key ?? '', why));
   for (const [i, value] of (requirement.values ?? []).entries()) {
@@ -272,11 +274,16 @@ function askedFields(selector: SelectorAttributes | undefined, errors: string[])
   return known;
 }
 
+/** A client that knows more operators than these is answered without their requirements. */
+const LABEL_OPERATORS: ReadonlySet<string> = new Set(['In', 'NotIn', 'Exists', 'DoesNotExist']);
+
 function askedLabels(selector: SelectorAttributes | undefined, errors: string[]): SelectorRequirement[] {
   if (selector === undefined) return [];
   const raw = selector.rawSelector ?? '';
   if (raw !== '') return parsed(() => labelRequirements(raw), 'labelSelector', errors);
-  return (selector.requirements ?? []).map(({ key, operator, values }) => ({ key, operator, values: values ?? [] }));
+  const known = (selector.requirements ?? []).filter(({ operator }) => LABEL_OPERATORS.has(operator));
+  if (known.length < (selector.requirements ?? []).length) errors.push(ignored('labelSelector'));
+  return known.map(({ key, operator, values }) => ({ key, operator, values: values ?? [] }));
 }
 
 /** Omits a selector that cannot be parsed. The review then covers more objects, never fewer. */

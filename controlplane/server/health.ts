@@ -22,10 +22,10 @@ export interface HealthCheck {
  */
 export interface HealthOptions {
   readonly logger: Logger;
-  /** The checks of all three paths, in this order, after `ping`. */
-  readonly checks: readonly HealthCheck[];
-  /** The checks of `/readyz` only: events that must have happened once, and the shutdown of the server. */
-  readonly readiness: readonly HealthCheck[];
+  /** The checks of `/healthz` and `/livez`, in this order, after `ping`. */
+  readonly live: readonly HealthCheck[];
+  /** The checks of `/readyz`, in this order, after `ping`. */
+  readonly ready: readonly HealthCheck[];
 }
 
 const PING: HealthCheck = { name: 'ping', check: () => undefined };
@@ -35,12 +35,12 @@ const PING: HealthCheck = { name: 'ping', check: () => undefined };
  * of the checks.
  */
 export function installHealth(paths: PathHandlers, options: HealthOptions): void {
-  const live = [PING, ...options.checks];
+  const live = [PING, ...options.live];
   const { logger } = options;
   const results = new HealthResults();
   install(paths, { name: 'healthz', checks: live, logger, results });
   install(paths, { name: 'livez', checks: live, logger, results });
-  install(paths, { name: 'readyz', checks: [...live, ...options.readiness], logger, results });
+  install(paths, { name: 'readyz', checks: [PING, ...options.ready], logger, results });
   paths.exact('/metrics/slis', (request) => {
     if (request.exchange.method !== 'DELETE') return request.send(200, METRICS_TYPE, results.text());
     results.reset();

@@ -1,20 +1,17 @@
 /** `/`: lists the served paths. */
 import { stringifyJson } from '../../api/codec/json.ts';
 import type { ResourceCatalog } from '../model/rest.ts';
-import { reading, type PathHandlers } from './path-handlers.ts';
+import type { PathHandlers } from './path-handlers.ts';
 
-/** The list is computed at each request. */
+/** The list is computed at each request. kube-apiserver answers every method with it. */
 export function installIndex(paths: PathHandlers, catalog: ResourceCatalog): void {
-  paths.exact(
-    '/',
-    reading((request) => {
-      const all = new Set(paths.paths());
-      for (const { group, version } of catalog.resources()) {
-        if (group === '') all.add('/api').add(`/api/${version}`);
-        else all.add('/apis').add(`/apis/${group}`).add(`/apis/${group}/${version}`);
-      }
-      all.delete('/');
-      request.send(200, 'application/json', `${stringifyJson({ paths: [...all].sort() }, 2)}\n`);
-    }),
-  );
+  paths.exact('/', (request) => {
+    const all = new Set(paths.paths());
+    for (const { group, version } of catalog.resources()) {
+      if (group === '') all.add('/api').add(`/api/${version}`);
+      else all.add('/apis').add('/apis/').add(`/apis/${group}`).add(`/apis/${group}/${version}`);
+    }
+    all.delete('/');
+    request.send(200, 'application/json', `${stringifyJson({ paths: [...all].sort() }, 2)}\n`);
+  });
 }

@@ -1,4 +1,5 @@
 /** Serves the issuer's discovery document and its keys, with which other programs verify service account tokens. */
+import { checkProduced } from './media-type.ts';
 import { type PathHandler, type PathHandlers, reading } from './path-handlers.ts';
 
 interface IssuerDocuments {
@@ -24,6 +25,7 @@ export function installIssuer(paths: PathHandlers, issuer: IssuerDocuments): voi
 
 function document(type: string, text: () => string): PathHandler {
   return reading((request) => {
+    checkProduced(request.header('accept'), [type]);
     const body = text();
     request.status = 200;
     request.responseBytes = body.length;

@@ -4,7 +4,7 @@
  */
 import { parseFieldSelector } from '../../api/meta/field-selector.ts';
 import type { RequestPath } from '../../api/machinery/request-path.ts';
-import { isStatusError, newBadRequest } from '../../api/meta/status-error.ts';
+import { isStatusError } from '../../api/meta/status-error.ts';
 
 /** What a request is about. For other paths than those of resources, the group and so on are empty. */
 export interface RequestInfo {
@@ -37,7 +37,12 @@ const METHOD_VERBS: ReadonlyMap<string, string> = new Map([
   ['DELETE', 'delete'],
 ]);
 
-/** Throws a 400 if the path ends after `/watch`. */
+/** The error for a path of the API that names no resource. */
+export class RequestInfoError extends Error {
+  override readonly name = 'RequestInfoError';
+}
+
+/** Throws a `RequestInfoError` if the path ends after `/watch`. */
 export function parseRequestInfo(method: string, from: RequestPath, query: () => URLSearchParams): RequestInfo {
   const { decoded: path, segments } = from;
   const prefix = segments[0];
@@ -50,7 +55,7 @@ export function parseRequestInfo(method: string, from: RequestPath, query: () =>
   let verb = METHOD_VERBS.get(method) ?? '';
   let watchPrefix = false;
   if (segments[at] === 'watch') {
-    if (segments.length - at < 2) throw newBadRequest(`unable to determine kind and namespace from url, ${from.raw}`);
+    if (segments.length - at < 2) throw new RequestInfoError('unable to determine kind and namespace from url');
     verb = 'watch';
     watchPrefix = true;
     at += 1;

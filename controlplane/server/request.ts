@@ -100,6 +100,8 @@ export class ApiRequest implements RequestContext {
   audited: RequestAudit | undefined;
   /** The handler chain has ended, so nothing waits for the signal. */
   hasEnded = false;
+  /** The response forbids browsers to guess another type, as kube-apiserver's refusals of its filters do. */
+  forbidsSniffing = false;
   #status = 0;
   readonly #authorizer: Authorizer;
   #path: RequestPath | undefined;
@@ -226,6 +228,7 @@ export class ApiRequest implements RequestContext {
       headers['x-kubernetes-pf-flowschema-uid'] = this.flow.uid;
       headers['x-kubernetes-pf-prioritylevel-uid'] = this.flow.level.uid;
     }
+    if (this.forbidsSniffing) headers['x-content-type-options'] = 'nosniff';
     if (this.#warnings !== undefined) headers['warning'] = warningHeaders([...this.#warnings]);
     return headers;
   }

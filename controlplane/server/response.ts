@@ -98,8 +98,8 @@ export function sendList(reply: Reply, rest: Rest, entries: readonly Entry[], me
     return;
   }
   if (media.as === 'Table') {
-    if (isFormatted(request, media)) {
-      const frame = Pieces.of([...tableFrame(encodings, info, metadata, media), CLOSE_LIST]);
+    if (isFormatted(request, media) && !hasNoRows(encodings, info, entries)) {
+      const frame = Pieces.of([...tableFrame(encodings, info, metadata, media), OPEN_LIST, CLOSE_LIST]);
       const items = rows(reply, info, entries);
       sendFormatted(reply, { frame, member: 'rows', items, omitted: [] });
     } else sendJson(reply, 200, table(reply, info, entries, metadata));
@@ -136,7 +136,7 @@ export function sendList(reply: Reply, rest: Rest, entries: readonly Entry[], me
   sendJson(reply, 200, pieces);
 }
 
-/** kube-apiserver converts an empty list to metadata with a nil slice. */
+/** kube-apiserver converts an empty list to metadata, and to a table of default columns, with a nil slice. */
 const NO_ITEMS = Buffer.from('null}\n');
 const OPEN_LIST = Buffer.from('[');
 const CLOSE_LIST = Buffer.from(']}\n');
@@ -210,6 +210,11 @@ export function includeObject(request: ApiRequest): IncludeObject {
 
 function table(reply: Reply, info: ResourceInfo, entries: readonly Entry[], metadata: ListMetadata): Pieces {
   const pieces = Pieces.of(tableFrame(reply.encodings, info, metadata, reply.media));
+  if (hasNoRows(reply.encodings, info, entries)) {
+    pieces.add(NO_ITEMS);
+    return pieces;
+  }
+  pieces.add(OPEN_LIST);
   let isFirst = true;
   for (const row of rows(reply, info, entries)) {
     if (!isFirst) pieces.add(COMMA);
@@ -232,9 +237,13 @@ function tableFrame(
       `{"kind":"Table","apiVersion":"meta.k8s.io/${version}","metadata":${listMetadata(metadata)},"columnDefinitions":`,
     ),
     encodings.tableColumns(info),
-    Buffer.from(',"rows":['),
+    Buffer.from(',"rows":'),
   ];
 }
+
+/** The empty table of a kind without columns of its own has `null` for its rows, as in kube-apiserver. */
+const hasNoRows = (encodings: Encodings, info: ResourceInfo, entries: readonly Entry[]): boolean =>
+  entries.length === 0 && !encodings.hasColumns(info);
 
 function rows(
   { request, encodings, media: { version } }: Reply,

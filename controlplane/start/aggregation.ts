@@ -41,7 +41,7 @@ export function conversionCalls({ sources, dialer, metrics, clock }: Parts): Cal
 /** Starts the registration of APIServices as well. Everything stops with the signal of the parts. */
 export function createAggregator(parts: Parts): Aggregator {
   const { sources, clients, clock, logger, security, metrics, dialer, signal } = parts;
-  const client = clients.as(SYSTEM_USER.name, { groups: [MASTERS], fieldManager: 'kube-aggregator' });
+  const client = clients.as(SYSTEM_USER.name, { groups: [MASTERS], fieldManager: 'kube-apiserver' });
   const definitions = sources.of(customResourceDefinitions);
   startAutoRegistration({ definitions, services: sources.of(apiServices), client, clock, logger, signal });
   return new Aggregator({

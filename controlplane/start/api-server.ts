@@ -11,6 +11,7 @@ import { startFlowControl } from './flow-control-loop.ts';
 import { primaryAddress } from './host-address.ts';
 import { peersOf } from './peers.ts';
 import type { ControlPlaneFlags } from '../options/controlplane-options.ts';
+import { flagz } from '../options/flagz.ts';
 import type { PkiMaterial } from '../pki/pki.ts';
 import { typeTexts } from '../server/openapi/source.ts';
 import { publishedSchema } from '../custom-resources/published-schema.ts';
@@ -20,7 +21,7 @@ import { createConnector } from '../server/connect/connector.ts';
 import { strippedHeaders } from '../server/connect/forwarded-headers.ts';
 import { installFlowControlDumps } from '../server/flowcontrol/flow-control-dumps.ts';
 import { installDiscovery } from '../server/discovery.ts';
-import { type HealthOptions, installHealth } from '../server/health.ts';
+import { type HealthCheck, type HealthOptions, installHealth } from '../server/health.ts';
 import { installIssuer } from '../server/issuer-paths.ts';
 import type { ServingCertificate } from '../server/listener.ts';
 import { installIndex } from '../server/index-page.ts';
@@ -30,6 +31,7 @@ import { createRequestMetrics, installMetrics } from '../server/request-metrics.
 import { type ApiServer, createServer } from '../server/server.ts';
 import { createTextDecoders } from '../server/text-decoders.ts';
 import { installVersion } from '../server/version.ts';
+import { installZpages } from '../server/zpages.ts';
 import type { AuditSink } from '../server/filters/audit.ts';
 import { registerServerMetrics } from './server-metrics.ts';
 import type { Parts } from './parts.ts';
@@ -116,7 +118,7 @@ interface PathParts {
 
 /** The paths beside those of resources. */
 function pathsOf(parts: Parts, aggregator: Aggregator, { protobuf, fairness }: PathParts): PathHandlers {
-  const { flags, logger, registry, security, schema, definitions } = parts;
+  const { flags, clock, logger, registry, security, schema, definitions } = parts;
   const { catalog } = registry;
   const paths = new PathHandlers();
   const texts = typeTexts(schema);
@@ -132,7 +134,9 @@ function pathsOf(parts: Parts, aggregator: Aggregator, { protobuf, fairness }: P
     aggregated: aggregator,
     schema,
     release: `${API_VERSION.major}.${API_VERSION.minor}`,
-    returnsDeleted: (info) => registry.storeOf(info)?.strategy.returnsDeleted === true,
+    // kube-apiserver documents a Status for namespaces, although it returns them.
+    returnsDeleted: (info) =>
+      info.resource !== 'namespaces' && registry.storeOf(info)?.strategy.returnsDeleted === true,
     customSchema(info) {
       const own = definitions.servedSet(info);
       if (own === undefined) return undefined;
@@ -146,6 +150,11 @@ function pathsOf(parts: Parts, aggregator: Aggregator, { protobuf, fairness }: P
   installBackup(paths, parts.storage, resolve(flags.dataDir));
   installMetrics(paths, parts.metrics);
   if (fairness !== undefined) installFlowControlDumps(paths, fairness.control);
+  const startedAtMs = clock.now() - process.uptime() * 1000;
+  installZpages(paths, {
+    statusz: () => ({ startedAtMs, nowMs: clock.now(), version: API_VERSION.gitVersion.slice(1) }),
+    flagz: () => flagz(flags),
+  });
   installIndex(paths, catalog);
   return paths;
 }
@@ -174,26 +183,24 @@ function healthChecks({
   encryption,
   startHooks,
   isClosing,
-}: Parts): Pick<HealthOptions, 'checks' | 'readiness'> {
+}: Parts): Pick<HealthOptions, 'live' | 'ready'> {
+  const first: readonly HealthCheck[] = [
+    { name: 'log', check: () => logger.check?.() },
+    { name: 'etcd', check: () => storage.check({ writes: false }) },
+    ...(encryption?.checks ?? []),
+  ];
+  const ready: readonly HealthCheck[] = [
+    { name: 'etcd-readiness', check: () => storage.check({ writes: true }) },
+    { name: 'informer-sync', check: () => sources.synced() },
+  ];
+  const shutdown: HealthCheck = {
+    name: 'shutdown',
+    check: () => {
+      if (isClosing()) throw new Error('process is shutting down');
+    },
+  };
   return {
-    checks: [
-      { name: 'log', check: () => logger.check?.() },
-      {
-        name: 'etcd',
-        check: () => storage.check({ writes: false }),
-      },
-      ...(encryption?.checks ?? []),
-      ...startHooks.checks,
-    ],
-    readiness: [
-      { name: 'etcd-readiness', check: () => storage.check({ writes: true }) },
-      { name: 'informer-sync', check: () => sources.synced() },
-      {
-        name: 'shutdown',
-        check: () => {
-          if (isClosing()) throw new Error('process is shutting down');
-        },
-      },
-    ],
+    live: [...first, ...startHooks.checks],
+    ready: [...first, ...ready, ...startHooks.checks, shutdown],
   };
 }

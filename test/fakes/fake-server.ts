@@ -16,6 +16,7 @@ import type { ResourceCatalog } from '../../controlplane/model/rest.ts';
 
 export const fakeEncodings: Encodings = {
   hasProtobuf: () => true,
+  hasColumns: () => true,
   tableColumns: () => Buffer.from('[{"name":"Name","type":"string"}]'),
   tableRow: (_info, entry) => Buffer.from(JSON.stringify({ cells: [entry.object.metadata.name] })),
   inRowOrder: (_info, entries) => entries,

@@ -3,7 +3,7 @@
  * `/configz` only.
  */
 import type { FlagType, FlagTypes } from '../../../api/component/flags.ts';
-import { formatDuration } from '../../../api/component/duration.ts';
+import { flagText } from '../../../api/component/flag-text.ts';
 import type { AnyOption } from '../option.ts';
 import { agentFlags } from '../agent-options.ts';
 import type { EffectiveOptions } from './effective-options.ts';
@@ -17,19 +17,7 @@ export function flagz({ flags, origins }: EffectiveOptions): Readonly<Record<str
   return Object.fromEntries(
     Object.entries<AnyOption>(agentFlags).map(([key, row]) => {
       const value = origins.get(key) === 'flag' ? (values[key] ?? row.default) : row.default;
-      return [row.name, SECRET.has(row.name) ? 'CLASSIFIED' : textOf(row.type, value)];
+      return [row.name, SECRET.has(row.name) ? 'CLASSIFIED' : flagText(row.type, value)];
     }),
   );
-}
-
-/** Formats a value as pflag does, the flag library of the kubelet. */
-function textOf(type: FlagType, value: FlagTypes[FlagType]): string {
-  if (type === 'duration' && typeof value === 'number') return formatDuration(value);
-  if (Array.isArray(value)) return `[${value.join(',')}]`;
-  if (typeof value === 'object')
-    return Object.entries(value)
-      .map(([name, text]) => (String(text).startsWith('<') ? `${name}${text}` : `${name}=${text}`))
-      .toSorted()
-      .join(',');
-  return String(value);
 }

@@ -4,7 +4,7 @@
  */
 import { stringifyJson } from '../../../api/codec/json.ts';
 import { quoteText } from '../../../api/meta/quote.ts';
-import { applyJsonPatch } from '../../../api/codec/json-patch.ts';
+import { applyJsonPatch, patchFailure } from '../../../api/codec/json-patch.ts';
 import { mutatingWebhookConfigurations } from '../../../api/machinery/resources.ts';
 import { jsonEqual } from '../../../api/meta/json-equality.ts';
 import type { JsonValue, KubeObject } from '../../../api/meta/object.ts';
@@ -110,7 +110,7 @@ class MutatingPlugin extends WebhookPlugin implements AdmissionPlugin {
     try {
       patched = applyJsonPatch(view.object as unknown as JsonValue, [...patch]) as unknown as KubeObject;
     } catch (error) {
-      throw newInternalError(patchMessage(error, patch), error);
+      throw newInternalError(patchFailure(error), error);
     }
     try {
       patched = conversion.conform?.(patched, view.kind) ?? patched;
@@ -124,20 +124,6 @@ class MutatingPlugin extends WebhookPlugin implements AdmissionPlugin {
     attributes.setObject(isOwn ? patched : await conversion.convert(patched, kindOfObject(own, attributes.kind)));
     return true;
   }
-}
-
-/** The message has the operation that failed and the reason, because the author of the webhook needs both. */
-function patchMessage(error: unknown, patch: JsonPatch): string {
-  const inner = error instanceof Error && error.cause instanceof Error ? error.cause : error;
-  const text = inner instanceof Error ? inner.message : String(inner);
-  if (text.startsWith('testing value ')) return `${text}: test failed`;
-  const key = /^Unable to remove nonexistent key: (.*)$/.exec(text)?.[1];
-  if (key === undefined) return text;
-  const paths = patch.flatMap((one) =>
-    typeof one === 'object' && one !== null && 'path' in one && typeof one.path === 'string' ? [one.path] : [],
-  );
-  const path = paths.find((one) => one.endsWith(`/${key}`)) ?? key;
-  return `error in remove for path: '${path}': ${text}: missing value`;
 }
 
 /** Builds the plugin, which has a mutating step alone. */

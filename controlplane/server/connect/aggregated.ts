@@ -9,6 +9,7 @@ import { type AggregatedTarget, type Aggregator, userHeaders } from '../../aggre
 import { BackendError } from '../../aggregation/api-service-target.ts';
 import { apiForwardingFault } from '../../../api/machinery/request-path.ts';
 import { newBadRequest, newStatusError } from '../../../api/meta/status-error.ts';
+import { sendText } from '../path-handlers.ts';
 import type { ApiRequest, MaybePromise } from '../request.ts';
 import { answerHeaders, forwardedHeaders, type StrippedHeaders } from './forwarded-headers.ts';
 import { passBody, requestTarget } from './passed-response.ts';
@@ -58,12 +59,7 @@ export function passAggregated(
 }
 
 function unavailable(request: ApiRequest): void {
-  request.status = 503;
-  request.exchange.send(
-    503,
-    request.responseHeaders('text/plain; charset=utf-8'),
-    Buffer.from('service unavailable\n'),
-  );
+  sendText(request, 503, 'service unavailable\n');
 }
 
 async function passed(

@@ -60,6 +60,7 @@ function decide(
     request.annotate('authorization.k8s.io/reason', decision.reason);
   }
   if (isAllowed) return next(request);
+  request.forbidsSniffing = true;
   throw forbiddenError(attributes, decision.reason);
 }
 

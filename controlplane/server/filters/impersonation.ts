@@ -214,6 +214,7 @@ async function become(
     }
     refusal ??= error;
   }
+  request.forbidsSniffing = true;
   throw refusal ?? newBadRequest('nobody to impersonate');
 }
 
@@ -279,6 +280,7 @@ function readHeaders(request: ApiRequest): Wanted | undefined {
   }
   if (name !== '') return { name, uid, groups, extra: extra ?? new Map() };
   if (groups.length === 0 && uid === '' && extra === undefined) return undefined;
+  request.forbidsSniffing = true;
   throw newBadRequest(`requested ${describe(uid, groups, extra ?? new Map())} without impersonating a user name`);
 }
 

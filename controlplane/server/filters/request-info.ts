@@ -3,13 +3,21 @@ import { quoteText } from '../../../api/meta/quote.ts';
 import { parseDuration } from '../../../api/component/duration.ts';
 import { newBadRequest } from '../../../api/meta/status-error.ts';
 import { isLongRunning } from '../long-running.ts';
-import { parseRequestInfo } from '../request-info.ts';
+import { sendText } from '../path-handlers.ts';
+import { parseRequestInfo, RequestInfoError } from '../request-info.ts';
 import type { Filter } from '../request.ts';
 
 /** Must run before every filter that reads `request.info`. */
 export function requestInfoFilter(): Filter {
   return (request, next) => {
-    request.info = parseRequestInfo(request.exchange.method, request.path, () => request.query);
+    const { method, target } = request.exchange;
+    try {
+      request.info = parseRequestInfo(method, request.path, () => request.query);
+    } catch (error) {
+      if (!(error instanceof RequestInfoError)) throw error;
+      const why = `failed to create RequestInfo: ${error.message}, ${target}`;
+      return sendText(request, 500, escaped(`Internal Server Error: ${quoteText(target)}: ${why}\n`));
+    }
     if (request.rawQuery !== '' && !isLongRunning(request.info)) {
       const timeout = request.query.get('timeout');
       if (timeout !== null && timeout !== '' && parseDuration(timeout) === undefined) {
@@ -21,3 +29,8 @@ export function requestInfoFilter(): Filter {
     return next(request);
   };
 }
+
+const ESCAPES: ReadonlyMap<string, string> = new Map(Object.entries({ '&': '&amp;', '<': '&lt;', '>': '&gt;' }));
+
+/** The text must not look like HTML. */
+const escaped = (text: string): string => text.replaceAll(/[&<>]/g, (char) => ESCAPES.get(char) ?? char);

@@ -102,7 +102,8 @@ const schemaOf = ({ answer }: PlainPath, writer: SchemaWriter): JsonObject =>
 export function plainItemV2(path: PlainPath, writer: SchemaWriter): JsonObject {
   return {
     get: {
-      consumes: [...path.produces],
+      // Handlers of plain text or of foreign documents declare no body.
+      ...(path.answer === undefined ? {} : { consumes: [...path.produces] }),
       description: path.description,
       operationId: path.id,
       produces: [...path.produces],

@@ -2,14 +2,16 @@
  * Builds the OpenAPI 2 document, which describes the whole API. `BaseV2` has the built-in kinds and the aggregated servers.
  * Each custom resource adds a part of its own, so that a change of one definition rebuilds only that part.
  *
- * Operations refer to shared parameters. The parameters of patches are written in place, because clients look there for the
- * features of a server (`dryRun`, `fieldValidation`), and old clients do not follow references.
+ * Operations refer to shared parameters, except for names, whose texts name a kind, and for `dryRun` and `fieldValidation`:
+ * clients look there for the features of a server, and old ones do not follow references. The name of a shared parameter
+ * contains a hash of it, as in kube-apiserver (k8s.io/kube-openapi/pkg/builder).
  */
 import { setImmediate } from 'node:timers/promises';
+import { stringifyJson } from '../../../api/codec/json.ts';
 import type { JsonObject } from '../../../api/meta/object.ts';
 import type { ResourceInfo } from '../../../api/schema/schema.ts';
 import { plainItemV2, plainPaths } from './discovery-paths.ts';
-import { pathsOf, type Operation, type PathOperations } from './operations.ts';
+import { pathsOf, type Operation, type PathOperations, type TypeRef } from './operations.ts';
 import type { ParameterInfo } from './parameters.ts';
 import { mergeOpenApi } from '../../aggregation/backend-openapi.ts';
 import { REGISTERED_VERSIONS } from './registered-versions.ts';
@@ -100,13 +102,11 @@ function pathItem(document: Document, row: ResourceInfo, { parameters, operation
 
 function operationOf({ source, writer, share }: Document, row: ResourceInfo, operation: Operation): JsonObject {
   const types = mediaTypesOf(source, row);
-  const parameters: JsonObject[] = [];
+  const parameters: JsonObject[] = operation.parameters.map((parameter) => referTo(parameter, share));
   if (operation.body !== undefined) {
     const schema = refer(source, writer, row, operation.body);
-    parameters.push({ name: 'body', in: 'body', ...(operation.bodyRequired ? { required: true } : {}), schema });
-  }
-  for (const parameter of operation.parameters) {
-    parameters.push(operation.patch ? parameterOf(parameter) : referTo(parameter, share));
+    const body = { name: 'body', in: 'body', ...(operation.bodyRequired ? { required: true } : {}), schema };
+    parameters.unshift(isGeneric(operation.body) ? share(body.name, body) : body);
   }
   const schema = operation.answer === undefined ? { type: 'string' } : refer(source, writer, row, operation.answer);
   const responses: JsonObject = {};
@@ -128,32 +128,66 @@ function operationOf({ source, writer, share }: Document, row: ResourceInfo, ope
 }
 
 function parameterOf({ name, in: place, type, description }: ParameterInfo): JsonObject {
-  return { uniqueItems: true, type, description, name, in: place, ...(place === 'path' ? { required: true } : {}) };
+  return {
+    uniqueItems: true,
+    type,
+    description: description(),
+    name,
+    in: place,
+    ...(place === 'path' ? { required: true } : {}),
+  };
 }
 
-/** Returns whether the document has this parameter as the shared parameter of the key. */
-type Share = (key: string, definition: JsonObject) => boolean;
+/** Whether the body has no kind of its own: a patch or options. */
+const isGeneric = (body: TypeRef): boolean => 'name' in body && body.name.startsWith('io.k8s.apimachinery.');
 
-const sameText = (known: JsonObject | undefined, definition: JsonObject): boolean =>
-  known !== undefined && known['description'] === definition['description'];
+/** Returns a reference to the shared parameter, or the parameter itself if the document does not share it. */
+type Share = (name: string, definition: JsonObject) => JsonObject;
 
 /** Adds shared parameters that the document does not have yet. */
 function shareIn(parameters: SharedParameters): Share {
-  return (key, definition) => {
+  return (name, definition) => {
+    const key = sharedName(name, definition);
     if (!parameters.has(key)) parameters.set(key, definition);
-    return sameText(parameters.get(key), definition);
+    return { $ref: `#/parameters/${key}` };
   };
 }
 
 const shareFrom =
   (parameters: SharedParameters): Share =>
-  (key, definition) =>
-    sameText(parameters.get(key), definition);
+  (name, definition) => {
+    const key = sharedName(name, definition);
+    return parameters.has(key) ? { $ref: `#/parameters/${key}` } : definition;
+  };
+
+const FNV_OFFSET = 0xcbf29ce484222325n;
+const FNV_PRIME = 0x100000001b3n;
+const HASH_BYTES = 6;
+
+/** The hashes by the definitions as JSON. There are about fifty. */
+const hashes = new Map<string, string>();
+
+function sharedName(name: string, definition: JsonObject): string {
+  const text = stringifyJson(definition);
+  let hash = hashes.get(text);
+  if (hash === undefined) hashes.set(text, (hash = hashOf(text)));
+  return `${name}-${hash}`;
+}
+
+/** Returns the first bytes of the 64-bit FNV-1 hash, as URL-safe base64. */
+function hashOf(json: string): string {
+  let hash = FNV_OFFSET;
+  // Go escapes what could be HTML.
+  const text = json.replaceAll(/[<>&]/g, (char) => `\\u00${char.charCodeAt(0).toString(16)}`);
+  for (const byte of Buffer.from(text)) hash = BigInt.asUintN(64, hash * FNV_PRIME) ^ BigInt(byte);
+  const bytes = Buffer.alloc(8);
+  bytes.writeBigUInt64BE(hash);
+  return bytes.subarray(0, HASH_BYTES).toString('base64url');
+}
+
+const IN_PLACE: ReadonlySet<string> = new Set(['name', 'dryRun', 'fieldValidation']);
 
 function referTo(parameter: ParameterInfo, share: Share): JsonObject {
-  // A name is not unique: `path` can be a segment or a query parameter, and the description of `name` contains the kind.
-  if (parameter.name === 'name') return parameterOf(parameter);
-  const key = parameter.in === 'path' ? `${parameter.name}-segment` : parameter.name;
   const definition = parameterOf(parameter);
-  return share(key, definition) ? { $ref: `#/parameters/${key}` } : definition;
+  return IN_PLACE.has(parameter.name) ? definition : share(parameter.name, definition);
 }

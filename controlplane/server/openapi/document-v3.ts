@@ -125,7 +125,7 @@ function parameterOf({ name, in: place, type, description }: ParameterInfo): Jso
   return {
     name,
     in: place,
-    description,
+    description: description(),
     ...(place === 'path' ? { required: true } : {}),
     schema: { type, uniqueItems: true },
   };

@@ -34,10 +34,7 @@ export function installOpenApi(paths: PathHandlers, source: OpenApiSource): void
     '/openapi/v3',
     reading((request) => openApi.serveIndex(request)),
   );
-  paths.tree(
-    '/openapi/v3/',
-    reading((request) => openApi.serveV3(request)),
-  );
+  paths.tree('/openapi/v3/', (request) => openApi.serveV3(request));
 }
 
 class OpenApiDocuments {
@@ -194,7 +191,7 @@ function empty(request: ApiRequest, status: number): void {
 }
 
 function redirect(request: ApiRequest, location: string): void {
-  const headers = request.responseHeaders(TEXT_TYPE);
+  const headers = request.responseHeaders(JSON_TYPE);
   headers['location'] = location;
   request.status = 301;
   request.exchange.send(301, headers, undefined);

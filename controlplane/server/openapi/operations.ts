@@ -170,7 +170,7 @@ class ResourcePaths {
 
   #list(id: string): Operation {
     // kube-apiserver does not mention watches of custom resources.
-    const verb = this.#row.custom === undefined ? 'list or watch' : 'list';
+    const verb = this.#row.custom === undefined && this.#has('watch') ? 'list or watch' : 'list';
     return this.#operation('get', `${verb} objects of kind`, {
       id,
       action: 'list',
@@ -321,7 +321,7 @@ class ResourcePaths {
   #connections(subresource: SubresourceInfo, path: string, parameters: readonly ParameterInfo[]): PathOperations[] {
     const { resource, kind } = this.#row;
     const { name, group, version } = subresource;
-    const query = SUBRESOURCE_PARAMETERS.get(`${resource}/${name}`) ?? SUBRESOURCE_PARAMETERS.get(name) ?? [];
+    const query = SUBRESOURCE_PARAMETERS.get(`${resource}/${name}`) ?? [];
     const at = (suffix: string): Operation[] =>
       (METHODS_OF_CONNECT.get(name) ?? ['get', 'post']).map((method) => ({
         ...this.#operation(method, `connect ${method.toUpperCase()} requests to ${name} of`, {

@@ -223,7 +223,9 @@ export class SchemaWriter {
     if (field.default !== undefined) return field.default;
     if (field.presence !== 'print') return undefined;
     if (field.type.kind === 'struct') return {};
-    const plain = field.type.kind === 'scalar' ? PLAIN[field.type.scalar]?.['type'] : undefined;
+    // Bytes are a slice in Go, which has no default value.
+    const plain =
+      field.type.kind === 'scalar' && field.type.scalar !== 'bytes' ? PLAIN[field.type.scalar]?.['type'] : undefined;
     return typeof plain === 'string' ? ZEROS.get(plain) : undefined;
   }
 
@@ -247,6 +249,13 @@ export class SchemaWriter {
 /** The required fields of Go types that stand in another order than their protobuf numbers. */
 const REQUIRED: ReadonlyMap<string, readonly string[]> = new Map([
   [`${META}APIResource`, ['name', 'singularName', 'namespaced', 'kind', 'verbs']],
+  [
+    'io.k8s.apimachinery.pkg.version.Info',
+    [
+      ...['major', 'minor', 'gitVersion', 'gitCommit', 'gitTreeState'],
+      ...['buildDate', 'goVersion', 'compiler', 'platform'],
+    ],
+  ],
   [`${META}OwnerReference`, ['apiVersion', 'kind', 'name', 'uid']],
   ['io.k8s.api.networking.v1.HTTPIngressPath', ['pathType', 'backend']],
 ]);

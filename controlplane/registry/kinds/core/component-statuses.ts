@@ -36,7 +36,7 @@ export function createComponentStatusRest(info: ResourceInfo): Rest {
     info,
     subresource: undefined,
     get(_context, _namespace, name) {
-      if (!COMPONENTS.includes(name)) throw newNotFound({ group: '', resource: 'componentstatuses' }, name);
+      if (!COMPONENTS.includes(name)) throw newNotFound({ group: '', resource: 'componentstatus' }, name);
       return unstoredEntry(statusOf(name));
     },
     list(_context, _namespace, { labelSelector, fieldSelector }) {

@@ -60,6 +60,8 @@ export function createBindingRest(
     async create(context, namespace, name, body, options) {
       const binding = atOnce(parts.decoder.decodeBody(context, body, expected, options.fieldValidation)) as Binding;
       matchNamespace(binding, parts.pods.info, namespace);
+      // Only the subresource takes the UID as a precondition.
+      if (subresource === undefined) delete binding.metadata.uid;
       const target = { namespace, name: subresource === undefined ? (binding.metadata.name ?? '') : name };
       const endpoint = endpointOf(info, subresource?.name ?? '', { group: '', version: 'v1', kind: 'Binding' });
       await admit(parts.pods, context, { endpoint, ...target, object: binding, options }, () => {

@@ -22,6 +22,7 @@ import { type ActionParts, type Target, done, expectedOf, endpointOf, admit } fr
 
 type Eviction = Kind<Pick<V1Eviction, 'deleteOptions'>>;
 type Budget = Kind<Pick<V1PodDisruptionBudget, 'spec' | 'status'>>;
+type BudgetStatus = NonNullable<Budget['status']>;
 
 const DONE: ReadonlySet<string> = new Set(['Succeeded', 'Failed']);
 const MAX_DISRUPTED = 2000;
@@ -220,6 +221,39 @@ async function takeDisruption(
   }
 }
 
+const ALLOWED = 'DisruptionAllowed';
+
+/** Returns why a budget that allows no disruption refuses an eviction. */
+function whyRefused(name: string, { conditions, currentHealthy = 0, desiredHealthy = 0 }: BudgetStatus): string {
+  const condition = conditions?.find(({ type }) => type === ALLOWED);
+  const hasReason = condition?.status === 'False' && condition.message !== '';
+  const refusal = `The disruption budget ${name} does not allow evicting pods currently`;
+  // The numbers of a failed sync cannot be trusted.
+  if (hasReason && condition.reason === 'SyncFailed') return `${refusal} because it failed sync: ${condition.message}`;
+  if (currentHealthy <= desiredHealthy)
+    return `The disruption budget ${name} needs ${desiredHealthy} healthy pods and has ${currentHealthy} currently`;
+  return hasReason ? `${refusal} (${condition.reason}): ${condition.message}` : refusal;
+}
+
+/** Sets the condition that the budget allows no more disruptions. */
+function setExhausted(status: BudgetStatus, nowMs: number): void {
+  const { conditions = [], observedGeneration } = status;
+  const before = conditions.find(({ type }) => type === ALLOWED);
+  const condition = {
+    type: ALLOWED,
+    status: 'False',
+    ...(observedGeneration === undefined ? {} : { observedGeneration }),
+    lastTransitionTime:
+      before?.status === 'False' && before.lastTransitionTime !== undefined
+        ? before.lastTransitionTime
+        : formatTime(nowMs),
+    reason: 'InsufficientPods',
+    message: '',
+  };
+  status.conditions =
+    before === undefined ? [...conditions, condition] : conditions.map((one) => (one === before ? condition : one));
+}
+
 function countDisruption(budget: Budget, pod: Pod, nowMs: number): void {
   const status = (budget.status ??= {});
   const { name = '' } = budget.metadata;
@@ -241,11 +275,8 @@ function countDisruption(budget: Budget, pod: Pod, nowMs: number): void {
       'Forbidden',
       'DisruptedPods map too big - too many evictions not confirmed by PDB controller',
     );
-  if ((status.disruptionsAllowed ?? 0) === 0) {
-    throw refuse(
-      `The disruption budget ${name} needs ${status.desiredHealthy ?? 0} healthy pods and has ${status.currentHealthy ?? 0} currently`,
-    );
-  }
+  if ((status.disruptionsAllowed ?? 0) === 0) throw refuse(whyRefused(name, status));
   status.disruptionsAllowed = (status.disruptionsAllowed ?? 0) - 1;
+  if (status.disruptionsAllowed === 0) setExhausted(status, nowMs);
   status.disruptedPods = { ...status.disruptedPods, [pod.metadata.name ?? '']: formatTime(nowMs) as never };
 }

@@ -171,7 +171,6 @@ const ephemeralStrategy: UpdateStrategy<Pod> = {
   },
   changesGeneration: specChanged,
   validateUpdate: ephemeralContainerUpdateErrors,
-  resetFields: [['status']],
 };
 
 /** Restores containers except for their resources. A list with other names stays as it is, and validation refuses it. */
@@ -196,7 +195,6 @@ const resizeStrategy: UpdateStrategy<Pod> = {
   },
   changesGeneration: specChanged,
   validateUpdate: podResizeErrors,
-  resetFields: [['status']],
 };
 
 const DONE: ReadonlySet<string> = new Set(['Succeeded', 'Failed']);

@@ -65,11 +65,10 @@ export class ServiceRanges {
   /** Allocates the address. Returns why that is impossible, or `undefined` on success. */
   take(address: string, family: string): string | undefined {
     const ip = parseIp(address);
-    const ranges = ip === undefined ? [] : this.#usable(family).filter(({ cidr }) => cidrContains(cidr, ip));
-    const [first] = ranges;
-    if (ip === undefined || first === undefined) return 'the provided network does not match the current range';
-    if (!ranges.some(({ cidr }) => isAssignable(cidr, ip.value)))
-      return `the provided IP (${canonical(address)}) is not in the valid range. The range of valid IPs is ${first.text}`;
+    const fits = ({ cidr }: Range): boolean =>
+      ip !== undefined && cidrContains(cidr, ip) && isAssignable(cidr, ip.value);
+    // The first and the last address of a range belong to none.
+    if (!this.#usable(family).some(fits)) return 'the provided network does not match the current range';
     if (this.#isTaken(canonical(address))) return 'provided IP is already allocated';
     this.#held.add(canonical(address));
     return undefined;

@@ -58,8 +58,10 @@ export const ingressClassColumns: TableColumns = {
     ageColumn,
   ],
   cells(object) {
-    const { spec } = object as IngressClass;
-    return [nameOf(object), spec?.controller ?? '', parametersText(spec?.parameters), age(object)];
+    const { metadata, spec } = object as IngressClass;
+    const isDefault = metadata.annotations?.['ingressclass.kubernetes.io/is-default-class'] === 'true';
+    const name = `${nameOf(object)}${isDefault ? ' (default)' : ''}`;
+    return [name, spec?.controller ?? '', parametersText(spec?.parameters), age(object)];
   },
 };
 

@@ -271,7 +271,7 @@ function allocatedDeviceErrors(device: AllocatedDevice, at: string, allocated: R
 function interfaceAddressErrors(field: string, text: string): FieldError[] {
   const cidr = parseCidr(text);
   if (cidr === undefined)
-    return [invalid(field, text, 'must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)')];
+    return [invalid(field, text, 'must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)')];
   const address = text.slice(0, text.indexOf('/'));
   const canonical = `${canonicalIp(address) ?? formatIp(cidr.address)}/${cidr.prefixLength}`;
   return text === canonical ? [] : [invalid(field, text, `must be in canonical form ("${canonical}")`)];

@@ -10,7 +10,7 @@ import { effectiveOptions } from '../../../../agent/options/config/effective-opt
 import { flagz } from '../../../../agent/options/config/flagz.ts';
 import type { PodHost } from '../../../../agent/server/pod-host.ts';
 import { type ContainerId, RuntimeError } from '../../../../agent/runtime/runtime.ts';
-import { negotiate } from '../../../../agent/server/zpages.ts';
+import { negotiate } from '../../../../api/component/zpages.ts';
 import { createLogger } from '../../../../api/component/logging.ts';
 import { newStatusError } from '../../../../api/meta/status-error.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';

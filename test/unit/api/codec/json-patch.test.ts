@@ -24,6 +24,40 @@ test('every operation follows RFC 6902', () => {
   assert.deepEqual(document, { data: { k: 'v', l: 'w' }, list: ['one', 'two'] });
 });
 
+test('the cause of a failure is in the words of the library of kube-apiserver', () => {
+  const why = (operation: JsonObject): string => {
+    try {
+      applyJsonPatch(document, [operation]);
+    } catch (error) {
+      return error instanceof Error && error.cause instanceof Error ? error.cause.message : '';
+    }
+    return '';
+  };
+  const missing = 'operation does not apply: doc is missing';
+  assert.deepEqual(
+    [
+      { op: 'add', path: '/no/x', value: 1 },
+      { op: 'replace', path: '/no/x', value: 1 },
+      { op: 'move', from: '/no/x', path: '/data/x' },
+      { op: 'copy', from: '/data/k', path: '/no/x' },
+      { op: 'test', path: '/no/x', value: 1 },
+      { op: 'test', path: '/data/k', value: 1 },
+      { op: 'remove', path: '/data/x' },
+      { op: 'remove', path: '/list/9' },
+    ].map(why),
+    [
+      `add ${missing} path: "/no/x": missing value`,
+      `replace ${missing} path: /no/x: missing value`,
+      `move ${missing} from path: /no/x: missing value`,
+      `copy ${missing} destination path: /no/x: missing value`,
+      'test operation does not apply: is missing path: /no/x: missing value',
+      'testing value /data/k failed: test failed',
+      "error in remove for path: '/data/x': Unable to remove nonexistent key: x: missing value",
+      'Unable to access invalid index: 9: invalid index referenced',
+    ],
+  );
+});
+
 test('replace and copy take a missing member for null', () => {
   assert.deepEqual(applyJsonPatch({ d: {} }, [{ op: 'replace', path: '/d/x', value: 1 }]), { d: { x: 1 } });
   assert.deepEqual(applyJsonPatch({ d: {} }, [{ op: 'copy', from: '/d/none', path: '/d/x' }]), { d: { x: null } });

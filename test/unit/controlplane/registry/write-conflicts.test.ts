@@ -18,8 +18,14 @@ const cases: readonly (readonly [string, string, boolean, string])[] = [
 for (const [group, resource, builtIn, key] of cases) {
   it(`a conflict of UIDs of ${resource} names the key that kube-apiserver stores them under`, () => {
     const store = { info: { group, resource }, builtIn } as unknown as Store;
-    const { message } = uidConflict(store, { namespace: 'ns', name: 'x' }, 'wanted', 'found');
-    assert.ok(message.includes(`Code: 4, Key: /registry${key}, ResourceVersion: 0, `), message);
-    assert.ok(message.endsWith('UID in precondition: wanted, UID in object meta: found'), message);
+    const conflict = (dryRun: boolean): string =>
+      uidConflict(
+        store,
+        { namespace: 'ns', name: 'x', options: { dryRun, fieldValidation: 'Ignore' } },
+        { wanted: 'wanted', found: 'found' },
+      ).message;
+    assert.ok(conflict(false).includes(`Code: 4, Key: /registry${key}, ResourceVersion: 0, `), conflict(false));
+    assert.ok(conflict(true).includes(`Code: 4, Key: ${key}, ResourceVersion: 0, `), conflict(true));
+    assert.ok(conflict(false).endsWith('UID in precondition: wanted, UID in object meta: found'), conflict(false));
   });
 }

@@ -43,6 +43,7 @@ test('a refusal names the user, the verb and the resource', async () => {
   await withServer({ authorizer: allowing() }, async (fake) => {
     const answer = await fake.request('GET', PATH, { authorization: 'Bearer ann' });
     assert.equal(answer.status, 403);
+    assert.equal(answer.headers['x-content-type-options'], 'nosniff');
     assert.equal(
       messageOf(answer.text),
       'configmaps "a" is forbidden: User "ann" cannot get resource "configmaps" in API group "" in the namespace "n"',
@@ -57,7 +58,7 @@ test('impersonation needs the permission for an empty value of a group or an ext
     for (const header of ['impersonate-extra-scopes', 'impersonate-group']) {
       const headers = { authorization: 'Bearer ann', 'impersonate-user': 'jane', [header]: '' };
       for (const answer of [await fake.request('GET', PATH, headers), await fake.request1('GET', PATH, headers)])
-        assert.equal(answer.status, 403, header);
+        assert.deepEqual([answer.status, answer.headers['x-content-type-options']], [403, 'nosniff'], header);
     }
   });
 });

@@ -17,10 +17,11 @@ test('checks say ok, or which of them failed', async () => {
       if (!isReady) throw new Error('not yet');
     },
   };
+  const storage = { name: 'storage', check: () => undefined };
   installHealth(paths, {
     logger: silentLogger,
-    checks: [{ name: 'storage', check: () => undefined }],
-    readiness: [readiness],
+    live: [storage],
+    ready: [storage, readiness],
   });
   const fake = await startFakeServer(new FakeCatalog([]), { paths });
   const text = async (path: string): Promise<string> => {
@@ -57,7 +58,7 @@ test('/metrics/slis shows the results of the checks for each path, until DELETE'
       throw new Error('no');
     },
   };
-  installHealth(paths, { logger: silentLogger, checks: [], readiness: [broken] });
+  installHealth(paths, { logger: silentLogger, live: [], ready: [broken] });
   const fake = await startFakeServer(new FakeCatalog([]), { paths });
   try {
     for (const path of ['/livez', '/livez', '/readyz']) await fake.request('GET', path);

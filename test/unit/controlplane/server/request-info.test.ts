@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { parseRequestPath, RequestPathError } from '../../../../api/machinery/request-path.ts';
 import { isStatusError } from '../../../../api/meta/status-error.ts';
-import { parseRequestInfo, type RequestInfo } from '../../../../controlplane/server/request-info.ts';
+import { parseRequestInfo, type RequestInfo, RequestInfoError } from '../../../../controlplane/server/request-info.ts';
 
 function read(method: string, target: string): RequestInfo {
   const [path = '', query = ''] = target.split('?');
@@ -49,11 +49,11 @@ for (const [method, target, want] of TABLE) {
   test(`${method} ${target} is ${want}`, () => assert.equal(short(read(method, target)), want));
 }
 
-test('a path that is no percent-encoding, or ends after watch, is a bad request', () => {
+test('a path that is no percent-encoding, or ends after watch, names no resource', () => {
   for (const path of ['/api/v1/pods/%zz', '/api/v1/watch']) {
     assert.throws(
       () => read('GET', path),
-      (error) => isStatusError(error, 'BadRequest') || error instanceof RequestPathError,
+      (error) => error instanceof RequestInfoError || error instanceof RequestPathError,
     );
   }
 });

@@ -99,7 +99,7 @@ describe('what a driver reports of a device', () => {
     const withIps = (...ips: string[]): string[] => reported({ networkData: { interfaceName: 'eth0', ips } });
     assert.deepEqual(withIps('10.9.8.7/24', '2001:db8::1/64'), []);
     assert.deepEqual(withIps('10.9.8.7'), [
-      'status.devices[0].networkData.ips[0]: must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)',
+      'status.devices[0].networkData.ips[0]: must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)',
     ]);
     assert.deepEqual(withIps('2001:DB8::1/64'), [
       'status.devices[0].networkData.ips[0]: must be in canonical form ("2001:db8::1/64")',
