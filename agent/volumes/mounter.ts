@@ -93,7 +93,11 @@ function run(command: string, args: readonly string[]): Promise<void> {
     child.on('error', (error) => reject(new Error(`${command} cannot be run: ${error.message}`, { cause: error })));
     child.on('close', (code) => {
       if (code === 0) resolve();
-      else reject(new Error(`${command} ${args.join(' ')} failed (exit status ${code}): ${stderr.trim()}`));
+      else {
+        const doing = command === 'mount' ? 'Mounting' : 'Unmounting';
+        const what = `${doing} command: ${command}\n${doing} arguments: ${args.join(' ')}`;
+        reject(new Error(`${command} failed: exit status ${code}\n${what}\nOutput: ${stderr}`));
+      }
     });
   });
 }

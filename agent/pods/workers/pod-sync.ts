@@ -127,8 +127,8 @@ export class PodSync implements PodSyncer {
     try {
       await this.#options.resources?.prepare(pod);
     } catch (error) {
-      const { message } = error as Error;
-      events.event(pod, 'Warning', 'FailedPrepareDynamicResources', `Failed to prepare dynamic resources: ${message}`);
+      const message = `Failed to prepare dynamic resources: prepare dynamic resources: ${(error as Error).message}`;
+      events.event(pod, 'Warning', 'FailedPrepareDynamicResources', message);
       return { ended: false, errors: [error as Error], retryAtMs: clock.now() + CLAIMS_RETRY_MS };
     }
     // 7. Report pull secrets that are missing: the image may be pulled without them.

@@ -82,10 +82,10 @@ export async function killContainer(deps: KillDeps, request: KillRequest): Promi
   }
 }
 
-/** A failed hook causes an event and does not delay the termination. */
+/** A hook that fails, or that the grace period ends, causes an event and does not delay the termination. */
 async function preStop(
   { clock, events, logger, runtime, observeHook: observe }: KillDeps,
-  { pod, container, id, podIp }: KillRequest,
+  { pod, container, id, podIp, signal: superseded }: KillRequest,
   hook: Hook,
   { fieldPath, signal }: { readonly fieldPath: string; readonly signal: AbortSignal },
 ): Promise<void> {
@@ -95,7 +95,7 @@ async function preStop(
     const target = { id, container, podIp, pod: formatPod(pod) };
     await runHook(hook, target, { runtime, clock, warn, observe }, signal);
   } catch (error) {
-    if (signal.aborted) return;
+    if (superseded.aborted) return;
     logger.warn(
       { err: error, pod: formatPod(pod), container: container.name },
       'The preStop hook of a container failed',

@@ -180,7 +180,9 @@ export class ClaimManager {
     const { client } = this.#options;
     const { uid, namespace } = pod.metadata;
     if (client === undefined) throw new Error(`cannot read ResourceClaim ${name} without an API server`);
-    const claim = (await client.get(resourceClaims, namespace, name)) as unknown as ClaimJson;
+    const claim = (await client.get(resourceClaims, namespace, name).catch((error: unknown) => {
+      throw new Error(`fetch ResourceClaim ${name}: ${(error as Error).message}`, { cause: error });
+    })) as unknown as ClaimJson;
     const { status } = claim;
     if (!(status?.reservedFor ?? []).some((entry) => entry.uid === uid))
       throw new Error(
