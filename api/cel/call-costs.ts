@@ -54,11 +54,11 @@ export const sizeOf = (node: CostNode | undefined): Range => node?.size ?? ANYTH
 const isText = ({ kind }: CelType): boolean => kind === 'string' || kind === 'bytes';
 const cheap: CallCost = () => ({ cost: ONE });
 
-/** Charges for the first argument as a string, whatever the receiver is. */
+/** Charges for the first argument as a string. */
 const reads =
   (factor: number): CallCost =>
-  (target, [text]) =>
-    target === undefined ? undefined : { cost: scaled(sizeOf(text), factor) };
+  (_target, [text]) =>
+    text === undefined ? undefined : { cost: scaled(sizeOf(text), factor) };
 
 const rewrites: CallCost = (target) =>
   target === undefined ? undefined : { cost: scaled(sizeOf(target), TEXT), size: sizeOf(target) };
@@ -157,8 +157,8 @@ const comparesSets =
 
 const containsAddress =
   (masked: boolean): CallCost =>
-  (target, [other]) => {
-    if (target === undefined || other === undefined) return undefined;
+  (_target, [other]) => {
+    if (other === undefined) return undefined;
     const compared = scaled(sum(ADDRESS, ADDRESS), TEXT);
     const mask = masked ? sum(scaled(ADDRESS, TEXT), ONE) : NOTHING;
     const parsed = other.type.kind === 'string' ? scaled(sizeOf(other), TEXT) : NOTHING;
@@ -239,16 +239,14 @@ const CALLS: ReadonlyMap<string, CallCost> = new Map([
   ...named('startsWith endsWith', (_target, [part]) => ({ cost: scaled(sizeOf(part), TEXT) })),
   ...named('format', (target) => (target === undefined ? undefined : { cost: scaled(sizeOf(target), TEXT) })),
   ...named('cidr isIP isCIDR quantity isQuantity semver isSemver', reads(TEXT)),
-  ...named('ip', (target, [text]) =>
-    target === undefined ? undefined : { cost: text === undefined ? ONE : scaled(sizeOf(text), TEXT) },
-  ),
+  ...named('ip', reads(TEXT)),
   ...named('ip.isCanonical', reads(2 * TEXT)),
   ...named('masked prefixLength family isUnspecified isLoopback', cheap),
   ...named('isLinkLocalMulticast isLinkLocalUnicast isGlobalUnicast', cheap),
   ...named('containsIP', containsAddress(false)),
   ...named('containsCIDR', containsAddress(true)),
-  ...named('validate', (target, [text]) =>
-    target === undefined ? undefined : { cost: scaled(scaled(sizeOf(text), TEXT), MAX_FORMAT_PATTERN * PATTERN) },
+  ...named('validate', (_target, [text]) =>
+    text === undefined ? undefined : { cost: scaled(scaled(sizeOf(text), TEXT), MAX_FORMAT_PATTERN * PATTERN) },
   ),
   ...named('format.named sign asInteger isInteger asApproximateFloat isGreaterThan isLessThan compareTo', cheap),
   ...named('add sub major minor patch getScheme getHostname getHost getPort getEscapedPath getQuery', cheap),

@@ -4,7 +4,7 @@
  * Validation returns every error it finds and never throws. `toString` returns the text that clients see in the message
  * of a 422 (`spec.replicas: Invalid value: -1: must be greater than or equal to 0`).
  */
-import { goNumber } from './go-number.ts';
+import { numberText } from './go-number.ts';
 import type { JsonValue } from './object.ts';
 import { ESCAPES } from './quote.ts';
 
@@ -81,8 +81,8 @@ export class FieldError {
 function showValue(value: unknown): string {
   if (value === undefined || value === null) return 'null';
   if (typeof value === 'string') return quote(value);
-  if (typeof value === 'number') return Number.isInteger(value) ? String(value) : goNumber(value);
-  if (typeof value === 'boolean' || typeof value === 'bigint') return String(value);
+  if (typeof value === 'number' || typeof value === 'bigint') return numberText(value);
+  if (typeof value === 'boolean') return String(value);
   const json = JSON.stringify(value as JsonValue, (_key, inner: unknown) =>
     typeof inner === 'bigint' ? Number(inner) : inner,
   );

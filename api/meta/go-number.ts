@@ -5,3 +5,14 @@ export function goNumber(value: number): string {
   if (!Number.isFinite(value)) return Number.isNaN(value) ? 'NaN' : value > 0 ? '+Inf' : '-Inf';
   return value.toExponential().replace(/e([+-])(\d)$/, 'e$10$2');
 }
+
+/** Whether Go's decoder of JSON reads the number as an int64. It reads any other number as a float64. */
+export function isInt64(value: number | bigint): boolean {
+  if (typeof value === 'number' && !Number.isInteger(value)) return false;
+  const exact = BigInt(value);
+  return BigInt.asIntN(64, exact) === exact;
+}
+
+/** Formats a number of JSON as Go's `%v` prints what its decoder made of it. */
+export const numberText = (value: number | bigint): string =>
+  isInt64(value) ? String(value) : goNumber(Number(value));

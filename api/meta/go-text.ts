@@ -1,4 +1,5 @@
 /** Formats decoded JSON values as the verbs of Go's `fmt` do, for messages of kube-apiserver that contain such a value. */
+import { isInt64, numberText } from './go-number.ts';
 import type { JsonValue } from './object.ts';
 import { quoteText } from './quote.ts';
 
@@ -6,6 +7,7 @@ import { quoteText } from './quote.ts';
 export function goValue(value: JsonValue | undefined): string {
   if (value === undefined || value === null) return '<nil>';
   if (Array.isArray(value)) return `[${value.map(goValue).join(' ')}]`;
+  if (typeof value === 'number' || typeof value === 'bigint') return numberText(value);
   if (typeof value !== 'object') return String(value);
   const members = Object.entries(value).toSorted(([one], [other]) => (one < other ? -1 : 1));
   return `map[${members.map(([name, member]) => `${name}:${goValue(member)}`).join(' ')}]`;
@@ -28,7 +30,7 @@ export function goType(value: JsonValue | undefined): string {
   if (typeof value === 'object') return 'map[string]interface {}';
   if (typeof value === 'string') return 'string';
   if (typeof value === 'boolean') return 'bool';
-  return typeof value === 'bigint' || Number.isInteger(value) ? 'int64' : 'float64';
+  return isInt64(value) ? 'int64' : 'float64';
 }
 
 /** The error of Go's JSON decoder for a value that is to have a kind and a version. `type` is its type in JSON. */

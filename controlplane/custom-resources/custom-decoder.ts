@@ -40,7 +40,9 @@ function checkKind(value: unknown, expected: ExpectedKind): void {
     );
   }
   if (version !== wanted) {
-    throw newBadRequest(`the API version in the data (${version}) does not match the expected API version (${wanted})`);
+    // A version without a group is shown without the slash.
+    const shown = version.startsWith('/') ? version.slice(1) : version;
+    throw newBadRequest(`the API version in the data (${shown}) does not match the expected API version (${wanted})`);
   }
   if (found !== expected.kind) throw otherKind(value as JsonObject, expected);
 }

@@ -31,8 +31,9 @@ type Spec = Definition['spec'];
 export function validateDefinition(definition: Definition): FieldError[] {
   const { spec, metadata } = definition;
   const errors: FieldError[] = [];
-  if (metadata.name !== `${spec.names.plural}.${spec.group}`) {
-    errors.push(invalid('metadata.name', metadata.name, 'must be spec.names.plural+"."+spec.group'));
+  const { name = '' } = metadata;
+  if (name !== '' && name !== `${spec.names.plural}.${spec.group}`) {
+    errors.push(invalid('metadata.name', name, 'must be spec.names.plural+"."+spec.group'));
   }
   errors.push(...validateSpec(spec, undefined), ...validateStatus(definition));
   return [...errors, ...validateApproval(definition, undefined), ...validatePreserving(spec, undefined)];

@@ -1,12 +1,13 @@
 /** Validates a number of a custom resource by its schema, with the rules of the OpenAPI library that kube-apiserver uses. */
 import { type FieldError, invalid } from '../../api/meta/field-error.ts';
-import { goNumber } from '../../api/meta/go-number.ts';
+import { goNumber, isInt64 } from '../../api/meta/go-number.ts';
 import { formatOf } from './formats.ts';
 import type { JsonSchema } from './json-schema.ts';
 import { JunctionError } from './junction-error.ts';
 
-/** Whether a number of a JSON text is read as an integer. */
-export const isWhole = (value: number | bigint): boolean => typeof value === 'bigint' || Number.isSafeInteger(value);
+/** Whether a number of a JSON text is read as an integer. One of more than 64 bits is read as a float64. */
+export const isWhole = (value: number | bigint): boolean =>
+  typeof value === 'bigint' ? isInt64(value) : Number.isSafeInteger(value);
 
 /**
  * A bound is compared with an integer as an integer, without its fraction. A bound that the type or format of the schema cannot
@@ -43,9 +44,9 @@ export function numberErrors(value: number | bigint, schema: JsonSchema, path: s
   return errors;
 }
 
+/** kube-apiserver keeps bounds as float64, so large ones are rounded. */
 function truncated(bound: number | bigint): number | bigint {
-  if (typeof bound === 'bigint') return bound;
-  const whole = Math.trunc(bound);
+  const whole = Math.trunc(Number(bound));
   return Number.isSafeInteger(whole) ? whole : BigInt(whole);
 }
 

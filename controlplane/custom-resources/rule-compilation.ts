@@ -89,7 +89,7 @@ interface At extends Place {
   readonly isRoot?: boolean;
   readonly isResource: boolean;
   readonly count: Count;
-  /** The list or atomic map whose items cannot be matched with those of the old object. */
+  /** The list whose items cannot be matched with those of the old object. */
   readonly uncorrelated?: string | undefined;
   /** Rules are not allowed inside `allOf` and similar keywords. */
   readonly nested?: boolean;
@@ -120,8 +120,7 @@ function nodeOf(schema: JsonSchema, at: At, walk: Walk): RuleNode | undefined {
   for (const [name, inner] of Object.entries(schema.properties ?? {})) {
     const ofObject = (at.isRoot === true || at.isResource) && OF_OBJECTS.has(name);
     const noDefault = ofObject && at.isRoot === true ? { noDefault: `in top-level ${name}` } : {};
-    const whole = schema['x-kubernetes-map-type'] === 'atomic' ? { uncorrelated: at.uncorrelated ?? path } : {};
-    const more = { ...whole, ...(ofObject ? { insideMetadata: true, ...noDefault } : {}) };
+    const more = ofObject ? { insideMetadata: true, ...noDefault } : {};
     const node = enter(inner, `properties[${name}]`, more);
     if (node !== undefined) properties.set(name, node);
   }
@@ -179,6 +178,7 @@ function ruleOf(text: RuleText, type: RuleType, schema: JsonSchema, at: At, walk
   const program = compiled(source, environment);
   if ('broken' in program) {
     refuse('rule', program.broken);
+    refuseUnusedOption(text, path, walk);
     return program;
   }
   const isKnown = walk.judge?.isKnown === true;
@@ -199,14 +199,17 @@ function ruleOf(text: RuleText, type: RuleType, schema: JsonSchema, at: At, walk
     if (isTransition && at.uncorrelated !== undefined) {
       const why = `oldSelf cannot be used on the uncorrelatable portion of the schema within ${at.uncorrelated}`;
       walk.faults.push(invalid(`${path}.rule`, source, why));
-    } else if (!isTransition && text.optionalOldSelf !== undefined) {
-      const why = 'may not be set if oldSelf is not used in rule';
-      walk.faults.push(invalid(`${path}.optionalOldSelf`, text.optionalOldSelf, why));
-    }
+    } else if (!isTransition) refuseUnusedOption(text, path, walk);
   }
   const named = fieldPath === '' ? undefined : readFieldPath(fieldPath, schema, { brackets: true });
   const field = named === undefined || 'error' in named ? '' : named.shown;
   return { source, message, reason, fieldPath: field, optionalOldSelf, isTransition, program, messageProgram };
+}
+
+/** A rule that does not compile uses no variable. */
+function refuseUnusedOption({ optionalOldSelf }: RuleText, path: string, { faults }: Walk): void {
+  if (optionalOldSelf === undefined) return;
+  faults.push(invalid(`${path}.optionalOldSelf`, optionalOldSelf, 'may not be set if oldSelf is not used in rule'));
 }
 
 function compiled(source: string, environment: CelEnvironment): Program | BrokenRule {

@@ -62,5 +62,8 @@ export function validateSchema(
   const defaults = readable && structural.length === 0 ? schemaDefaultErrors(schema, path) : [];
   errors.push(...defaults);
   const skipRules = !readable || structural.length > 0 || defaults.length > 0;
-  return [...errors, ...compileRules(schema, path, { judge: { isKnown, skipRules } }).errors];
+  errors.push(...compileRules(schema, path, { judge: { isKnown, skipRules } }).errors);
+  // Each other keyword that makes a schema unreadable has an error of its own.
+  if (!readable && errors.length === 0) errors.push(invalid(path, '', "OpenAPIV3Schema 'schema' is not supported"));
+  return errors;
 }

@@ -153,7 +153,8 @@ function validatePattern(pattern: string, path: string, errors: FieldError[]): v
     patternOf(pattern);
   } catch (error) {
     if (!(error instanceof RE2JSException)) throw error;
-    const text = `must be a valid regular expression, but isn't: ${error.message}`;
+    const shown = error.message.endsWith('trailing backslash at end of expression') ? ': ``' : '';
+    const text = `must be a valid regular expression, but isn't: ${error.message}${shown}`;
     errors.push(invalid(`${path}.pattern`, pattern, text));
   }
 }

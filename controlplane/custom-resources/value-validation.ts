@@ -7,6 +7,7 @@ import type { RE2JS } from 're2js';
 import {
   duplicate,
   invalid,
+  quote,
   required,
   tooLong,
   tooMany,
@@ -272,7 +273,7 @@ function checkText(value: string, schema: JsonSchema, path: string, errors: Fiel
     addError(errors, invalid(path, value, `${path} in body should match '${pattern}'`));
   }
   if (format !== '' && !fitsFormat(format, value)) {
-    addError(errors, typeInvalid(path, value, `${path} in body must be of type ${format}: "${value}"`));
+    addError(errors, typeInvalid(path, value, `${path} in body must be of type ${format}: ${quote(value)}`));
   }
   return format === '' || isNumberFormat(format) ? 1 : 2;
 }

@@ -20,6 +20,7 @@ import type { JsonObject } from '../../api/meta/object.ts';
 import type { OwnerConflict } from './managed-fields-conflicts.ts';
 import { asObject, prune, type View } from './managed-fields-pruning.ts';
 import type { Pausing } from './pausing.ts';
+import type { ResetFields } from './strategy.ts';
 import { capUpdaters, ownerKey, type Owner, type Owners } from './managed-fields-entries.ts';
 
 /** Fields that the server sets or the path determines have no owner. */
@@ -47,7 +48,8 @@ export interface Writer {
   readonly subresource: string;
   /** The time in RFC 3339. Absent for writes through a Scale. */
   readonly time: string | undefined;
-  /** The fields that this endpoint does not write. */
+  /** The fields that this endpoint does not write, as paths and as a set. */
+  readonly resetFields: ResetFields;
   readonly ignored: FieldSet;
   /** Whether the schema may have changed since the owners wrote, as that of a custom resource. */
   readonly mayChangeSchema: boolean;

@@ -51,6 +51,7 @@ export function createFieldManagement(clock: Clock, expected: ExpectedKind, othe
     apiVersion: write.apiVersion,
     subresource: write.subresource,
     time: write.isUntimed === true ? undefined : formatTime(clock.now()),
+    resetFields: write.resetFields,
     ignored: ignoredSet(write.resetFields),
     others: others === undefined ? undefined : otherVersions(others),
     mayChangeSchema: expected.reader !== builtInReader,
@@ -136,6 +137,16 @@ function startingOwners(live: KubeObject | undefined, object: KubeObject, subres
   return readOwners(live?.metadata.managedFields) ?? new Map();
 }
 
+/**
+ * Whether the fields that the endpoint does not write have the types of the schema. kube-apiserver computes ownership before it
+ * drops them. Validation checks all other fields.
+ */
+function fitsType(type: MergeType, object: KubeObject, resetFields: ResetFields): boolean {
+  const names = new Set(resetFields.flatMap(([name, inner]) => (inner === undefined ? [name] : [])));
+  const reset = Object.entries(object).filter(([name]) => name !== 'metadata' && names.has(name));
+  return typeErrors(type, Object.fromEntries(reset) as JsonObject).length === 0;
+}
+
 /** Yields after each step that visits the whole object. */
 function* updateManaged(
   struct: StructType,
@@ -146,6 +157,7 @@ function* updateManaged(
   const type = mergeTypeOf(struct);
   const owners = startingOwners(live, object, writer.subresource);
   if (owners.size === 0 && live?.metadata.uid !== undefined) return withManagedFields(object, undefined);
+  if (!fitsType(type, object, writer.resetFields)) return withManagedFields(object, undefined);
   try {
     dropForeign(owners, writer);
     const before = withoutManagedFields(live ?? NOTHING);

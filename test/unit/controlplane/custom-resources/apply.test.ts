@@ -133,3 +133,17 @@ describe('a schema in which a map and a list become one value', () => {
     assert.deepEqual(later?.['spec'], { m: { a: '1', b: '2' }, l: ['x', 'y'] });
   });
 });
+
+test('an object whose status has another type than the schema gets no managed fields, although the status is dropped', () => {
+  const members = { type: 'object', properties: { n: { type: 'integer' } } } as const;
+  const schema: JsonSchema = { type: 'object', properties: { spec: members, status: members } };
+  const struct = structTypeOf(gvk, schema, metadata);
+  const reader = createSchemaReader(schema, metadata);
+  const management = createFieldManagement(systemClock, { ...gvk, struct, reader, applyDefaults: undefined });
+  const write = { manager: 'm', apiVersion: 'example.com/v1', subresource: '', resetFields: [['status']] };
+  const object = { apiVersion: 'example.com/v1', kind: 'Thing', metadata: { name: 'a' }, spec: { n: 1 } };
+  const fieldsOf = (status: object): unknown =>
+    management.update(undefined, { ...object, status }, write).metadata.managedFields?.[0]?.fieldsV1;
+  assert.deepEqual(fieldsOf({ n: 2 }), { 'f:spec': { '.': {}, 'f:n': {} } });
+  assert.equal(fieldsOf({ n: 'text' }), undefined);
+});

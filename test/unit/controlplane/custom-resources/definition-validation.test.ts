@@ -84,7 +84,7 @@ test('a root that is not nullable may say so beside a status', () => {
   assert.deepEqual(faults([{ schema, subresources: { status: {} } }]), []);
 });
 
-test('the members of an atomic map cannot be compared with their old values', () => {
+test('the members of an atomic map are compared with their old values', () => {
   const openAPIV3Schema: JsonSchema = {
     type: 'object',
     properties: {
@@ -95,9 +95,22 @@ test('the members of an atomic map cannot be compared with their old values', ()
       },
     },
   };
-  const at = 'spec.validation.openAPIV3Schema.properties[spec]';
+  assert.deepEqual(faults([{ schema: { openAPIV3Schema } }]), []);
+});
+
+test('a rule that does not compile has no use for the option of its old value', () => {
+  const rules = [{ rule: 'self == oldSelf', optionalOldSelf: true }];
+  const spec = { type: 'string', 'x-kubernetes-validations': rules } as const;
+  const [first, second] = faults([{ schema: { openAPIV3Schema: { type: 'object', properties: { spec } } } }]);
+  const at = 'spec.validation.openAPIV3Schema.properties[spec].x-kubernetes-validations[0]';
+  assert.equal(first?.startsWith(`${at}.rule: Invalid value: `), true);
+  assert.equal(second, `${at}.optionalOldSelf: Invalid value: true: may not be set if oldSelf is not used in rule`);
+});
+
+test('a schema cannot name another schema by $schema', () => {
+  const openAPIV3Schema = { type: 'object', properties: { a: { type: 'string', $schema: 'x' } } } as JsonSchema;
   assert.deepEqual(faults([{ schema: { openAPIV3Schema } }]), [
-    `${at}.properties[a].x-kubernetes-validations[0].rule: Invalid value: "self >= oldSelf": oldSelf cannot be used on the uncorrelatable portion of the schema within ${at}`,
+    `spec.validation.openAPIV3Schema: Invalid value: "": OpenAPIV3Schema 'schema' is not supported`,
   ]);
 });
 

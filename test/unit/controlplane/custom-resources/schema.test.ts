@@ -422,3 +422,13 @@ test('a repeated item is reported once, null has no keys, and an item of a keyed
     'l[m][1]: Duplicate value: "a"',
   ]);
 });
+
+test('a bound is rounded as a float64 is, and a refused text is quoted', () => {
+  const most = 9_223_372_036_854_775_000n as unknown as number;
+  assert.deepEqual(faults(object({ n: { type: 'integer', maximum: most } }), { n: most }), [
+    'spec.n: Invalid value: 9223372036854775000: spec.n in body should be less than or equal to 9223372036854774784',
+  ]);
+  assert.deepEqual(faults(object({ d: { type: 'string', format: 'cidr' } }), { d: 'a\nb' }), [
+    'spec.d: Invalid value: "a\\nb": spec.d in body must be of type cidr: "a\\nb"',
+  ]);
+});
