@@ -298,7 +298,7 @@ describe('what a container sees', { skip: skipWithoutBoth, timeout: 290_000 }, (
         );
       // No server exists, so the host reports an error, whether its kernel supports the file system or not.
       await until('the failure of the mount', () =>
-        /FailedMount MountVolume.SetUp failed for volume "v" : mount .*127\.0\.0\.1:\/nowhere/.test(
+        /FailedMount MountVolume.SetUp failed for volume "v" : mount failed: exit status [^]*127\.0\.0\.1:\/nowhere/.test(
           nodes.events(`shared-disk-${on}`),
         ),
       );

@@ -103,10 +103,8 @@ describe('addresses of services', () => {
   it('are not the first and the last of the range, and are of the range', async () => {
     const refused = async (clusterIP: string): Promise<string> =>
       (await refusal(fixture.create(SERVICES, service('edge', { clusterIP })))).message;
-    const outside = 'is not in the valid range. The range of valid IPs is 10.96.0.0/24';
-    assert.ok((await refused('10.96.0.0')).endsWith(`the provided IP (10.96.0.0) ${outside}`));
-    assert.ok((await refused('10.96.0.255')).endsWith(`the provided IP (10.96.0.255) ${outside}`));
-    assert.match(await refused('192.0.2.1'), /the provided network does not match the current range$/);
+    for (const outside of ['10.96.0.0', '10.96.0.255', '192.0.2.1'])
+      assert.match(await refused(outside), /the provided network does not match the current range$/, outside);
   });
 });
 
