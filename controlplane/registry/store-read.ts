@@ -101,7 +101,9 @@ function wanted(options: ListOptions): Wanted {
     if (resourceVersion !== '' && resourceVersion !== '0') {
       throw newBadRequest('specifying resource version is not allowed when using continue');
     }
-    return { exact: token.revision < 0 ? undefined : token.revision, notOlderThan: 0, limit, token };
+    // As for a first page, any version means all that is left: the watch cache of kube-apiserver ignores the limit then.
+    const most = resourceVersion === '0' ? 0 : limit;
+    return { exact: token.revision < 0 ? undefined : token.revision, notOlderThan: 0, limit: most, token };
   }
   if (resourceVersion === '') return { exact: undefined, notOlderThan: 0, limit, token: undefined };
   if (!isVersion(resourceVersion)) {
