@@ -58,6 +58,7 @@ export function installReading(app: FastifyInstance, options: RoutesOptions): vo
   };
   app.get('/stats/summary', summary);
   app.post('/stats/summary', summary);
+  installRedirects(app, ['/stats/']);
 }
 
 /** Installs the routes for authorized clients. */
@@ -115,10 +116,9 @@ export function installDebuggingDisabled(app: FastifyInstance): void {
 function installRedirects(app: FastifyInstance, paths: readonly string[]): void {
   for (const path of paths)
     app.all(path.slice(0, -1), (request, reply) => {
-      const start = request.url.indexOf('?');
-      const query = start < 0 ? '' : request.url.slice(start);
-      reply.code(307).header('location', `${path}${query}`);
-      if (request.method !== 'GET') return reply.send();
+      const { query } = splitTarget(request.url);
+      reply.code(307).header('location', `${path}${query === '' ? '' : `?${query}`}`);
+      if (request.method !== 'GET' && request.method !== 'HEAD') return reply.send();
       return reply.type('text/html; charset=utf-8').send(`<a href="${path}">Temporary Redirect</a>.\n\n`);
     });
 }
@@ -183,15 +183,13 @@ const METHODS: typeof READING_METHODS = [
   [/^\/localVolumes\/[^/]+$/, 'DELETE, PUT'],
   [/^\/((exec|attach)(\/[^/]+){3,4}|portForward(\/[^/]+){2,3})$/, 'GET, POST'],
 ];
-/** Paths that exist with a slash at the end only. */
-const WITH_SLASH: ReadonlySet<string> = new Set(['/stats', '/runningpods', '/logs', '/debug/pprof']);
 const READING_ROOTS = /^\/(pods|stats)(\/|$)/;
 const ROOTS = /^\/(pods|stats|runningpods|containerLogs|run|checkpoint|exec|attach|portForward)(\/|$)/;
 
 interface PlainAnswer {
   readonly code: number;
   readonly headers: Readonly<Record<string, string>>;
-  readonly body: string | undefined;
+  readonly body: string;
 }
 
 const plain = (code: number, body: string, headers: PlainAnswer['headers'] = {}): PlainAnswer => ({
@@ -200,20 +198,13 @@ const plain = (code: number, body: string, headers: PlainAnswer['headers'] = {})
 });
 
 /**
- * Returns what the kubelet answers to a request without a route: the allowed methods of its path, the path with a slash at the
- * end, or one of two texts, because the kubelet has two routers.
+ * Returns what the kubelet answers to a request without a route: the allowed methods of its path, or one of two texts, because
+ * the kubelet has two routers.
  */
-export function answerToUnknown(request: FastifyRequest, path: string, isReadOnly: boolean): PlainAnswer {
-  const { method } = request;
+export function answerToUnknown(method: string, path: string, isReadOnly: boolean): PlainAnswer {
   const allowed = (isReadOnly ? READING_METHODS : METHODS).find(([pattern]) => pattern.test(path))?.[1];
   if (allowed !== undefined && !allowed.split(', ').includes(method))
     return plain(405, '405: Method Not Allowed', { Allow: allowed });
-  if (WITH_SLASH.has(path)) {
-    const Location = `${path}/${splitTarget(request.url).query.replace(/^(?=.)/, '?')}`;
-    if (method !== 'GET' && method !== 'HEAD') return { code: 307, headers: { Location }, body: undefined };
-    const body = `<a href="${path}/">Temporary Redirect</a>.\n\n`;
-    return { code: 307, headers: { Location, 'Content-Type': 'text/html; charset=utf-8' }, body };
-  }
   return (isReadOnly ? READING_ROOTS : ROOTS).test(path)
     ? plain(404, '404: Page Not Found')
     : plain(404, '404 page not found\n', { 'X-Content-Type-Options': 'nosniff' });

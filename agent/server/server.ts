@@ -237,7 +237,11 @@ function createApp(
     return payload;
   });
   app.setNotFoundHandler((request, reply) => {
-    const { code, headers: fields, body } = answerToUnknown(request, parseTarget(request.url).path.decoded, isReadOnly);
+    const {
+      code,
+      headers: fields,
+      body,
+    } = answerToUnknown(request.method, parseTarget(request.url).path.decoded, isReadOnly);
     return reply.code(code).headers(fields).send(body);
   });
   app.setErrorHandler((error, _request, reply) => {

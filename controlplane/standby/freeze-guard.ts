@@ -11,7 +11,7 @@ interface FreezeGuardOptions {
   readonly logger: Logger;
   /** Aborts when the control plane closes. */
   readonly signal: AbortSignal;
-  /** Called after a time without processor time. `before` waits for it. */
+  /** Called after such a pause. `before` waits for it. */
   readonly check: () => Promise<void>;
 }
 
@@ -19,6 +19,7 @@ const TICK_MS = 500;
 /** A process that does not run for longer is checked. */
 const LONGEST_PAUSE_MS = 3000;
 
+/** Looks at the clocks twice a second and before each write. */
 export class FreezeGuard {
   readonly #options: FreezeGuardOptions;
   #monotonicMs: number;

@@ -67,7 +67,7 @@ function fetchOnce(
   signal: AbortSignal,
 ): Promise<{ status: number; body: string; location: string | undefined }> {
   return new Promise((resolve, reject) => {
-    // As the client of Go: Host is first and has the port, also that of the scheme.
+    // Like Go's HTTP client: the Host header comes first, and has the port even if it is the default of the scheme.
     const given = target.headers.find(({ name }) => name.toLowerCase() === 'host')?.value;
     const headers: Record<string, string[]> = {};
     for (const { name, value } of target.headers) if (name.toLowerCase() !== 'host') (headers[name] ??= []).push(value);
