@@ -133,7 +133,7 @@ class First {
     const by = await findSuccessor(this.#options);
     if (by === undefined) return;
     const { storage, dataDirectory, clock } = this.#options;
-    // Also if there is no room for the role: the next start asks again.
+    // Writes stop even if the role cannot be written, because the next start asks again.
     await storage.fence?.(fencedMessage(dataDirectory, { role: 'fenced', by, atMs: clock.now() }));
     await this.#stopFor(by);
   }

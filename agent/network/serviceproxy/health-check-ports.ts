@@ -9,7 +9,7 @@ import type { Clock } from '../../../api/machinery/clock.ts';
 import { ConnectionLimit, connectionsWithin } from '../../../api/machinery/connection-limit.ts';
 import type { HealthCheckPort } from './service-ports.ts';
 
-/** Of all ports together: load balancers open few, and everybody who reaches the node can open more. */
+/** The limit for all health check ports together: load balancers need few connections, and anybody may open some. */
 const CONNECTIONS = { atMost: 500, share: 0.1 };
 
 interface HealthCheckPortsOptions {

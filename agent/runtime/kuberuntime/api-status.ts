@@ -237,7 +237,7 @@ function missingContainer(
   const base = absentContainer(container, old, mounts);
   const waiting = { waiting: { reason: initializing ? 'PodInitializing' : 'ContainerCreating' } } as State;
   if (old !== undefined && old.state?.waiting === undefined && kind !== 'ephemeral' && isRestartingAll(input))
-    // One that had terminated keeps what was known of it.
+    // The status of a container that had terminated keeps its ids and times.
     return { ...(old.state?.terminated === undefined ? base : old), ...removedToRestart(old) } as ContainerStatusJson;
   if (old?.state?.terminated !== undefined) return { ...old, ...mounts } as ContainerStatusJson;
   if (old?.state?.running !== undefined) {
