@@ -47,7 +47,8 @@ export class SmallDisk {
   }
 
   remove(): void {
-    if (this.isMounted) spawnSync('umount', [this.directory], { stdio: 'ignore' });
+    // Lazily: what failed on the full disk may still have a file open.
+    if (this.isMounted) spawnSync('umount', ['--lazy', this.directory], { stdio: 'ignore' });
     rmSync(this.directory, { recursive: true, force: true });
   }
 }
