@@ -17,6 +17,8 @@ import { type ClusterNames, clusterRecords, reverseRecords } from './records.ts'
 import type { ResponseCache } from './response-cache.ts';
 import {
   answerOf,
+  encodeMessage,
+  isEncodable,
   MOST_UDP_BYTES,
   reply,
   type Resolved,
@@ -221,6 +223,7 @@ export class ClusterDns {
     }
     const [question] = query.questions ?? [];
     if (query.type !== 'query' || question === undefined) return undefined;
+    if (!isEncodable(question.name)) return formatError(message);
     const startMs = this.#options.clock.monotonic();
     const response = await this.#respond(message, query, question, client);
     this.#options.observer?.answered({
@@ -266,7 +269,9 @@ export class ClusterDns {
     if (!isOurs && !isReverse) return undefined;
     if (isOurs && !synced()) return { code: SERVER_FAILURE, answers: [], additionals: [] };
     const most = Math.floor(MOST_BYTES[client.transport] / SHORTEST_RECORD_BYTES);
-    const found = isOurs ? clusterRecords(name, type, domain, names, most) : reverseRecords(name, type, domain, names);
+    const found = isOurs
+      ? clusterRecords(name, type, domain, names, most)
+      : reverseRecords(name, type, domain, names, most);
     // An address that is not in the cluster may belong to another zone.
     if (found === undefined) return isOurs ? { code: NO_SUCH_NAME, answers: [], additionals: [] } : undefined;
     if (name === domain && type === 'SOA')
@@ -281,7 +286,7 @@ export class ClusterDns {
   async #follow(next: Question, aliases: number, client: Client): Promise<readonly Answer[]> {
     const local = await this.#local(next, aliases, client);
     if (local !== undefined) return local.answers;
-    const question = dnsPacket.encode({
+    const question = encodeMessage({
       type: 'query',
       id: Math.floor(Math.random() * 65_536),
       flags: dnsPacket.RECURSION_DESIRED,

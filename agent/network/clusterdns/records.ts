@@ -221,11 +221,17 @@ function addressRecords(name: string, type: string, addresses: Iterable<string>,
   return { answers: [...ofType].map((data) => ({ type, name, data })), additionals: [] };
 }
 
-/** Returns the name of a cluster address, from a name under `in-addr.arpa` or `ip6.arpa`. */
-export function reverseRecords(name: string, type: string, domain: string, names: ClusterNames): Found | undefined {
+/** Returns the names of a cluster address, at most one more than `most`, for a name under `in-addr.arpa` or `ip6.arpa`. */
+export function reverseRecords(
+  name: string,
+  type: string,
+  domain: string,
+  names: ClusterNames,
+  most = Number.MAX_SAFE_INTEGER,
+): Found | undefined {
   const address = reversedAddress(name);
   if (address === undefined) return undefined;
-  const found = [...targetsAt(address, domain, names)];
+  const found = [...targetsAt(address, domain, names).take(most + 1)];
   if (found.length === 0) return undefined;
   return { answers: type === 'PTR' ? found.map((data) => ({ type: 'PTR', name, data })) : [], additionals: [] };
 }
@@ -240,13 +246,26 @@ function* targetsAt(address: string, domain: string, names: ClusterNames): Gener
     const { namespace = '', labels } = slice.metadata;
     const name = labels?.['kubernetes.io/service-name'] ?? '';
     if (name === '') continue;
-    const endpoint = slice.endpoints?.find(
-      ({ addresses, conditions }) => conditions?.ready !== false && addresses.includes(address),
-    );
-    if (endpoint === undefined) continue;
-    const label = endpoint.hostname === undefined || endpoint.hostname === '' ? dashed(address) : endpoint.hostname;
-    yield `${label}.${name}.${namespace}.svc.${domain}`;
+    const label = labelsOf(slice).get(address);
+    if (label !== undefined) yield `${label}.${name}.${namespace}.svc.${domain}`;
   }
+}
+
+/** The labels of the ready endpoints of slices by address, for the same reason as `hostsOfSlices`. */
+const labelsOfSlices = new WeakMap<EndpointSlice, ReadonlyMap<string, string>>();
+
+function labelsOf(slice: EndpointSlice): ReadonlyMap<string, string> {
+  const known = labelsOfSlices.get(slice);
+  if (known !== undefined) return known;
+  const labels = new Map<string, string>();
+  for (const { addresses, conditions, hostname } of slice.endpoints ?? []) {
+    if (conditions?.ready === false) continue;
+    for (const address of addresses)
+      if (!labels.has(address))
+        labels.set(address, hostname === undefined || hostname === '' ? dashed(address) : hostname);
+  }
+  labelsOfSlices.set(slice, labels);
+  return labels;
 }
 
 function reversedAddress(name: string): string | undefined {

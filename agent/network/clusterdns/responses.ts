@@ -1,5 +1,5 @@
 /** Builds DNS responses: truncated to what the client can take, and with an SOA record where they deny something. Pure. */
-import dnsPacket, { type Answer, type DecodedPacket } from 'dns-packet';
+import dnsPacket, { type Answer, type DecodedPacket, type Packet } from 'dns-packet';
 import type { DnsRecord } from './records.ts';
 import { LONGEST_MESSAGE_BYTES } from './upstream.ts';
 
@@ -21,6 +21,52 @@ export const MOST_UDP_BYTES = 1232;
 /** The shortest record in a response: the root as name, type, class, TTL, length and an IPv4 address. */
 export const SHORTEST_RECORD_BYTES = 15;
 
+/** The longest label and the longest name of a message (RFC 1035, section 2.3.4). */
+const LONGEST_LABEL_BYTES = 63;
+const LONGEST_NAME_BYTES = 255;
+/** The types whose data is a name, and the members of the data of other types that are names. */
+const NAMED_BY_DATA: ReadonlySet<string> = new Set(['CNAME', 'DNAME', 'NS', 'PTR']);
+const NAMES_IN_DATA = [
+  'target',
+  'exchange',
+  'mname',
+  'rname',
+  'mbox',
+  'txt',
+  'replacement',
+  'nextDomain',
+  'signersName',
+];
+
+/**
+ * Whether the name can stand in a message. The encoder writes the length of any label into one byte, in which the lengths from
+ * 64 on mean something else, and ends a name at an empty label. A Service may have an `externalName` with such labels.
+ */
+export function isEncodable(name: string): boolean {
+  // An escaped dot is part of a label.
+  const plain = name.replaceAll('\\.', '-').replace(/^\.|\.$/g, '');
+  if (plain === '') return true;
+  const isLabel = (label: string): boolean => label !== '' && Buffer.byteLength(label) <= LONGEST_LABEL_BYTES;
+  return Buffer.byteLength(plain) + 2 <= LONGEST_NAME_BYTES && plain.split('.').every(isLabel);
+}
+
+function namesOf(record: Answer): readonly string[] {
+  const data: unknown = 'data' in record ? record.data : undefined;
+  if (typeof data === 'string') return NAMED_BY_DATA.has(record.type) ? [record.name, data] : [record.name];
+  if (typeof data !== 'object' || data === null) return [record.name];
+  const members = new Map<string, unknown>(Object.entries(data));
+  return [record.name, ...NAMES_IN_DATA.map((name) => members.get(name)).filter((name) => typeof name === 'string')];
+}
+
+/** Encodes a message. Throws if it has a name that no message can have. */
+export function encodeMessage(message: Packet): Buffer {
+  const { questions = [], answers = [], authorities = [], additionals = [] } = message;
+  const names = [...questions.map(({ name }) => name), ...[answers, authorities, additionals].flat().flatMap(namesOf)];
+  const wrong = names.find((name) => !isEncodable(name));
+  if (wrong !== undefined) throw new Error(`no DNS message can have the name ${JSON.stringify(wrong)}`);
+  return dnsPacket.encode(message);
+}
+
 /**
  * Builds a response record with the name in the spelling of the query, because some clients use mixed case and verify
  * it.
@@ -33,7 +79,7 @@ export function answerOf(record: DnsRecord, asked: string = record.name): Answer
 
 /**
  * Encodes the response. Additional records are omitted if they do not fit; answers that do not fit set the flag TC. With
- * `domain` the response is authoritative, and a denial has an SOA record.
+ * `domain` the response is authoritative, and a denial has an SOA record. Throws if a name of a record cannot be encoded.
  */
 export function reply(
   query: DecodedPacket,
@@ -67,7 +113,7 @@ export function reply(
           },
         ];
   const encode = (parts: Partial<Resolved>, more: number): Buffer =>
-    dnsPacket.encode({
+    encodeMessage({
       type: 'response',
       id: query.id ?? 0,
       flags: flags | more,

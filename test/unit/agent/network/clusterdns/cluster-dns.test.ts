@@ -23,6 +23,8 @@ const services = [
   service('away', { type: 'ExternalName', externalName: 'shop.example.org' }),
   service('alias', { type: 'ExternalName', externalName: 'web.shop.svc.cluster.local' }),
   service('number', { type: 'ExternalName', externalName: '10.9.9.9' }),
+  service('long', { type: 'ExternalName', externalName: `${'l'.repeat(64)}.example.org` }),
+  service('pointer', { type: 'ExternalName', externalName: `${'p'.repeat(200)}.org` }),
   service('dotted', { type: 'ExternalName', externalName: 'shop.example.org.' }),
   service('idle', { clusterIP: 'None', clusterIPs: ['None'], ports: [{ name: 'http', port: 80 }] }),
   service('crowd', { clusterIP: 'None', clusterIPs: ['None'] }),
@@ -36,6 +38,7 @@ const slice = (name: string, endpoints: readonly object[]): EndpointSlice =>
   }) as unknown as EndpointSlice;
 const slices = [
   slice('web', [{ addresses: ['10.0.0.4'] }]),
+  slice('two..dots', [{ addresses: ['10.0.0.6'] }]),
   slice('idle', [{ addresses: ['10.0.0.5'], conditions: { ready: false } }]),
   slice('db', [
     { addresses: ['10.0.0.1'], hostname: 'db-0' },
@@ -282,6 +285,26 @@ describe('the cluster DNS server', () => {
     assert.deepEqual(await resolver.resolve4('web.shop.svc.cluster.local'), ['10.96.0.7']);
   });
 
+  it('sends no message with a name that no message can have, whatever services and slices contain', async () => {
+    const exchange = async (name: string, type: 'A' | 'CNAME' | 'PTR'): Promise<Buffer> => {
+      const socket = createSocket('udp4');
+      const questions = [{ type, name }] as const;
+      socket.send(dnsPacket.encode({ type: 'query', id: 7, questions: [...questions] }), dns.port, '127.0.0.1');
+      const [message] = (await once(socket, 'message')) as [Buffer];
+      socket.close();
+      return message;
+    };
+    for (const [name, type] of [
+      ['long.shop.svc.cluster.local', 'CNAME'],
+      ['long.shop.svc.cluster.local', 'A'],
+      ['pointer.shop.svc.cluster.local', 'CNAME'],
+      ['6.0.0.10.in-addr.arpa', 'PTR'],
+    ] as const) {
+      const response = dnsPacket.decode(await exchange(name, type));
+      assert.deepEqual([(response.flags ?? 0) & 0xf, response.answers], [2, []], `${type} ${name}`);
+    }
+    assert.equal(dnsPacket.decode(await exchange('alias.shop.svc.cluster.local', 'CNAME')).answers?.length, 1);
+  });
   it('decodes no message with thousands of questions that share one long name', async () => {
     const name = Buffer.concat([...Array<Buffer>(126).fill(Buffer.from([1, 97])), Buffer.from([0])]);
     const pointer = Buffer.from([0xc0, 12, 0, 1, 0, 1]);

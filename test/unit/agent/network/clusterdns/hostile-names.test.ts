@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { createServer, type AddressInfo } from 'node:net';
 import { it } from 'node:test';
-import { type ClusterNames, clusterRecords } from '../../../../../agent/network/clusterdns/records.ts';
+import { type ClusterNames, clusterRecords, reverseRecords } from '../../../../../agent/network/clusterdns/records.ts';
 import { askOverTcp } from '../../../../../agent/network/clusterdns/upstream.ts';
 import type { EndpointSlice, Service } from '../../../../../api/machinery/kinds.ts';
 
@@ -65,6 +65,26 @@ for (const [what, name, type] of [
     }
     assert.ok(read <= 4 * endpoints.length, `${read} names read`);
   });
+
+it('reverse queries for an address of thousands of slices visit each endpoint once at most', () => {
+  let read = 0;
+  const sliceAt = (at: number): EndpointSlice =>
+    ({
+      metadata: { namespace: 'shop', labels: { 'kubernetes.io/service-name': `s${at}` } },
+      endpoints: Array.from({ length: 20 }, (_, last) => ({
+        get addresses() {
+          read += 1;
+          return [last === 19 ? '10.0.0.7' : `10.1.0.${last}`];
+        },
+      })),
+    }) as unknown as EndpointSlice;
+  const slices = Array.from({ length: 500 }, (_, at) => sliceAt(at));
+  const names = { serviceAt: () => undefined, slicesAt: () => slices } as unknown as ClusterNames;
+  const name = '7.0.0.10.in-addr.arpa';
+  assert.equal(reverseRecords(name, 'PTR', 'cluster.local', names)?.answers.length, 500);
+  assert.equal(reverseRecords(name, 'PTR', 'cluster.local', names, 80)?.answers.length, 81);
+  assert.equal(read, 500 * 20);
+});
 
 it('a query to a name server that responds byte by byte fails at the timeout', async (t) => {
   const server = createServer((socket) => {
