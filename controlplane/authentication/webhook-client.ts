@@ -69,8 +69,21 @@ interface WebhookClientOptions {
   readonly measured?: { readonly observer: RequestObserver; readonly clock: Clock } | undefined;
 }
 
+/** The number of agents whose connections are kept alive. A cluster has few webhooks with credentials or CAs of their own. */
+const MAX_AGENTS = 64;
+
+/**
+ * Closes the idle connections of an agent, and each other one after its call. Destroying the agent would end the calls of other
+ * requests, and a webhook with the failure policy Ignore would not be heard.
+ */
+function retire(agent: HttpAgent | HttpsAgent): void {
+  agent.maxFreeSockets = 0;
+  for (const sockets of Object.values(agent.freeSockets)) for (const socket of sockets ?? []) socket.destroy();
+}
+
 /** Each part that calls webhooks has its own client; `close` closes its connections. */
 export class WebhookClient {
+  /** The agent that was used last is the last one. */
   readonly #agents = new Map<string, HttpAgent | HttpsAgent>();
   readonly #userAgent: string;
   readonly #dialer: Dialer;
@@ -159,7 +172,11 @@ export class WebhookClient {
       endpoint.insecureSkipVerify,
     ]);
     let agent = this.#agents.get(key);
-    if (agent !== undefined) return agent;
+    if (agent !== undefined) {
+      this.#agents.delete(key);
+      this.#agents.set(key, agent);
+      return agent;
+    }
     const keep = { keepAlive: true, maxSockets: 64, maxFreeSockets: 8, timeout: 60_000 };
     agent = isTls
       ? new HttpsAgent({
@@ -172,9 +189,12 @@ export class WebhookClient {
           rejectUnauthorized: endpoint.insecureSkipVerify !== true,
         })
       : new HttpAgent(keep);
-    // Configurations change rarely; unused connections are closed at the next sweep.
-    if (this.#agents.size >= 64) this.close();
     this.#agents.set(key, agent);
+    for (const [oldest, other] of this.#agents) {
+      if (this.#agents.size <= MAX_AGENTS) break;
+      this.#agents.delete(oldest);
+      retire(other);
+    }
     return agent;
   }
 

@@ -97,6 +97,9 @@ export class Expression {
 /** An expression that does not compile, fails, or exceeds its cost. The failure policy decides what follows. */
 export class ExpressionError extends Error {}
 
+/** What an evaluation costs beside its expression: its variables are prepared and its result is read. */
+const EVALUATION_COST = 500;
+
 /** All requests share the slice, because they share the event loop. */
 const slice = new CostSlice();
 
@@ -107,7 +110,7 @@ export async function runInTurns(program: Program, bindings: Bindings): Promise<
   try {
     return await runWaiting(program, (name) => bindings.read(name), bindings.budget);
   } finally {
-    slice.spend(before - bindings.budget.left);
+    slice.spend(EVALUATION_COST + before - bindings.budget.left);
   }
 }
 

@@ -70,7 +70,7 @@ export function validatingAdmissionPolicy(options: PolicyPluginOptions): Admissi
       const namespace = await source.namespace(attributes.namespace);
       const denied: Refusal[] = [];
       const audited: object[] = [];
-      const annotations = new Map<string, string[]>();
+      const annotations = new AuditAnnotations();
       for (const judge of judges) {
         const actions = judge.binding.spec?.validationActions ?? [];
         for (const refusal of await judged(judge, { source, attributes, namespace, options, annotations })) {
@@ -82,7 +82,7 @@ export function validatingAdmissionPolicy(options: PolicyPluginOptions): Admissi
       }
       // An audit annotation can be written once, so it has the first failure.
       if (audited.length > 0) attributes.annotate(FAILURES, stringifyJson(audited.slice(0, 1)));
-      for (const [key, values] of annotations) attributes.annotate(key, values.join(', '));
+      for (const [key, text] of annotations.texts()) attributes.annotate(key, text);
       const [first] = denied;
       if (first !== undefined) throw denial(attributes, first);
     },
@@ -94,7 +94,7 @@ interface Case {
   readonly attributes: AdmissionAttributes;
   readonly namespace: KubeObject | undefined;
   readonly options: PolicyPluginOptions;
-  readonly annotations: Map<string, string[]>;
+  readonly annotations: AuditAnnotations;
 }
 
 async function judged(judge: Judge, one: Case): Promise<Refusal[]> {
@@ -154,12 +154,34 @@ async function evaluated(
 }
 
 const MAX_ANNOTATION = 10 * 1024;
+/** The maximum of all audit annotations of a request together: a binding may select thousands of parameters. */
+const MAX_ANNOTATIONS = 256 * 1024;
+
+/** The audit annotations of one request: the distinct values of each key, as far as they fit. */
+class AuditAnnotations {
+  readonly #values = new Map<string, Set<string>>();
+  #left = MAX_ANNOTATIONS;
+
+  add(key: string, value: string): void {
+    const text = value.slice(0, MAX_ANNOTATION);
+    const known = this.#values.get(key);
+    if (known?.has(text) === true || text.length > this.#left) return;
+    this.#left -= text.length;
+    if (known === undefined) this.#values.set(key, new Set([text]));
+    else known.add(text);
+  }
+
+  /** Returns each key with its values as one text. */
+  texts(): [key: string, text: string][] {
+    return [...this.#values].map(([key, values]) => [key, [...values].join(', ')]);
+  }
+}
 
 /** Evaluates audit annotations. If one fails, the request is denied under the failurePolicy Fail. */
 async function annotated(
   policy: CompiledPolicy,
   bindings: Bindings,
-  annotations: Map<string, string[]>,
+  annotations: AuditAnnotations,
 ): Promise<Finding[]> {
   const findings: Finding[] = [];
   for (const { key, value } of policy.audits) {
@@ -173,10 +195,7 @@ async function annotated(
       }
       const text = (made ?? '').trim();
       if (text === '') continue;
-      const name = `${policy.name}/${key}`;
-      const known = annotations.get(name) ?? [];
-      if (!known.includes(text)) known.push(text.slice(0, MAX_ANNOTATION));
-      annotations.set(name, known);
+      annotations.add(`${policy.name}/${key}`, text);
     } catch (error) {
       if (!(error instanceof ExpressionError)) throw error;
       if (policy.failsClosed) findings.push({ message: error.message, always: true });

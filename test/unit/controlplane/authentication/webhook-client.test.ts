@@ -1,5 +1,6 @@
 /** Misbehaving webhooks, and webhooks that authenticate and authorize. */
 import assert from 'node:assert/strict';
+import { type EventEmitter, once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { after, before, test } from 'node:test';
@@ -62,6 +63,28 @@ test('a truncated response is an error', async () => {
     response.write('{"kind":', () => response.destroy());
   };
   await assert.rejects(call(), { code: 'unreachable' });
+});
+
+test('a call is not ended by calls of many other webhooks, and its connection closes after it', async () => {
+  const waiting = Promise.withResolvers<ServerResponse>();
+  const requests: IncomingMessage[] = [];
+  answer = (message, response) => {
+    requests.push(message);
+    if (message.url === '/slow') waiting.resolve(response);
+    else response.end('{}');
+  };
+  const body = { method: 'POST', body: '{}', signal: AbortSignal.timeout(60_000) } as const;
+  const many = new WebhookClient('test');
+  const slow = many.call({ ...endpoint(), url: new URL('/slow', endpoint().url) }, body);
+  const response = await waiting.promise;
+  for (let i = 0; i < 100; i++) await many.call({ ...endpoint(), serverName: `other-${i}.example.com` }, body);
+  const closed = once(response.socket as EventEmitter, 'close');
+  response.end('{"slow":true}');
+  assert.equal((await slow).body.toString(), '{"slow":true}');
+  await closed;
+  const open = new Set(requests.map(({ socket }) => socket).filter((socket) => !socket.destroyed));
+  assert.ok(open.size <= 64, `${open.size} connections`);
+  many.close();
 });
 
 test('a redirect is a response, and is not followed', async () => {

@@ -1,0 +1,145 @@
+/** Admission policies whose binding selects thousands of parameters. */
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import {
+  configMaps,
+  type ResourceOf,
+  secrets,
+  mutatingAdmissionPolicies,
+  mutatingAdmissionPolicyBindings,
+  validatingAdmissionPolicies,
+  validatingAdmissionPolicyBindings,
+} from '../../../../../api/machinery/resources.ts';
+import type { KubeObject } from '../../../../../api/meta/object.ts';
+import type { ResourceInfo } from '../../../../../api/schema/schema.ts';
+import type { AdmissionAttributes } from '../../../../../controlplane/admission/admission.ts';
+import { mutatingAdmissionPolicy } from '../../../../../controlplane/admission/policy/mutating-policy.ts';
+import { validatingAdmissionPolicy } from '../../../../../controlplane/admission/policy/validating-policy.ts';
+import type { Authorizer } from '../../../../../controlplane/authorization/authorization.ts';
+import { fixedSources } from '../../../../fakes/fixed-sources.ts';
+
+const MOST = 2000;
+const RULES = [{ apiGroups: [''], apiVersions: ['v1'], operations: ['CREATE'], resources: ['secrets'] }];
+const authorizer: Authorizer = { authorize: () => ({ decision: 'no-opinion', reason: '' }) };
+const conversion = {
+  isNamespaced: () => true,
+  equivalents: () => [],
+  kindOf: () => undefined,
+  convert: (object: KubeObject) => object,
+};
+
+function attributesOf() {
+  const annotations = new Map<string, string>();
+  const warnings: string[] = [];
+  const attributes = {
+    operation: 'CREATE' as const,
+    resource: secrets,
+    subresource: '',
+    kind: secrets,
+    namespace: 'shop',
+    name: 'x',
+    object: { apiVersion: 'v1', kind: 'Secret', metadata: { name: 'x' } } as KubeObject,
+    oldObject: undefined,
+    options: {},
+    dryRun: false,
+    user: { name: 'bob', groups: [] },
+    setObject: (next: KubeObject) => void (attributes.object = next),
+    warn: (text: string) => void warnings.push(text),
+    annotate: (key: string, value: string) => void annotations.set(key, value),
+  };
+  return { attributes: attributes as unknown as AdmissionAttributes, annotations, warnings };
+}
+
+/** The options of a plugin whose one policy gets all parameters. */
+function optionsOf(policies: ResourceOf<KubeObject>, bindings: ResourceOf<KubeObject>, spec: object) {
+  const selector = { matchLabels: { for: 'policy' } };
+  const paramRef = { namespace: 'shop', selector, parameterNotFoundAction: 'Deny' };
+  const policy = {
+    metadata: { name: 'p' },
+    spec: { paramKind: { apiVersion: 'v1', kind: 'ConfigMap' }, matchConstraints: { resourceRules: RULES }, ...spec },
+  };
+  const binding = {
+    metadata: { name: 'b' },
+    spec: { policyName: 'p', paramRef, validationActions: ['Deny', 'Audit', 'Warn'] },
+  };
+  const params = Array.from({ length: MOST }, (_, at) => ({
+    metadata: { name: `n${at}`, namespace: 'shop', labels: { for: 'policy' } },
+  }));
+  const sources = fixedSources([
+    { resource: policies, object: policy },
+    { resource: bindings, object: binding },
+    ...params.map((object) => ({ resource: configMaps, object })),
+  ]);
+  const info = { ...configMaps, kind: 'ConfigMap' } as unknown as ResourceInfo;
+  return { sources, authorizer, conversion, resources: () => [info] };
+}
+
+const validating = (spec: object) =>
+  validatingAdmissionPolicy(
+    optionsOf(
+      validatingAdmissionPolicies as ResourceOf<KubeObject>,
+      validatingAdmissionPolicyBindings as ResourceOf<KubeObject>,
+      spec,
+    ),
+  );
+
+/** Returns how often others got the event loop. */
+async function turnsOf(work: Promise<void> | undefined): Promise<number> {
+  let turns = 0;
+  let isDone = false;
+  const count = (): void => {
+    if (isDone) return;
+    turns += 1;
+    setImmediate(count);
+  };
+  setImmediate(count);
+  await work?.finally(() => (isDone = true));
+  return turns;
+}
+
+const signal = new AbortController().signal;
+
+describe('a binding with thousands of parameters', () => {
+  test('lets others have the event loop, however little each evaluation costs', async () => {
+    const { attributes } = attributesOf();
+    const plugin = validating({ validations: [{ expression: 'true' }] });
+    const turns = await turnsOf(plugin.validate?.(attributes, signal) as Promise<void>);
+    assert.ok(turns >= 5, `${turns} turns`);
+    const mutating = mutatingAdmissionPolicy({
+      ...optionsOf(
+        mutatingAdmissionPolicies as ResourceOf<KubeObject>,
+        mutatingAdmissionPolicyBindings as ResourceOf<KubeObject>,
+        { mutations: [{ patchType: 'JSONPatch', jsonPatch: { expression: '[]' } }] },
+      ),
+      structOf: () => undefined,
+      reinvoke: () => Promise.resolve(),
+    });
+    const mutatingTurns = await turnsOf(mutating.admit?.(attributes, signal) as Promise<void>);
+    assert.ok(mutatingTurns >= 5, `${mutatingTurns} turns`);
+  });
+
+  test('makes audit annotations that are bounded together', async () => {
+    const long = `'${'a'.repeat(4000)}'.replace('a', 'bbb')`;
+    const auditAnnotations = ['k1', 'k2', 'k3'].map((key) => ({
+      key,
+      valueExpression: `${long} + params.metadata.name`,
+    }));
+    const { attributes, annotations } = attributesOf();
+    await validating({ auditAnnotations }).validate?.(attributes, signal);
+    assert.deepEqual([...annotations.keys()], ['p/k1', 'p/k2', 'p/k3']);
+    const characters = [...annotations.values()].reduce((sum, text) => sum + text.length, 0);
+    assert.ok(characters <= 300_000, `${characters} characters`);
+  });
+
+  test('refuses with the first violation, and warns of each', async () => {
+    const { attributes, annotations, warnings } = attributesOf();
+    const message = "'a message of parameter ' + params.metadata.name";
+    const plugin = validating({ validations: [{ expression: 'false', messageExpression: message }] });
+    await assert.rejects(
+      async () => plugin.validate?.(attributes, signal),
+      /denied request: a message of parameter n0$/,
+    );
+    assert.match(annotations.get('validation.policy.admission.k8s.io/validation_failure') ?? '', /parameter n0"/);
+    assert.equal(warnings.length, MOST);
+  });
+});
