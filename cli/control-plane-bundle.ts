@@ -56,6 +56,7 @@ export type BundleFiles = ReadonlyMap<string, Buffer>;
 export interface BundleSettings {
   readonly encryptionProviderConfig: string;
   readonly etcdServers: readonly string[];
+  readonly etcdServersOverrides: readonly string[];
   readonly etcdPrefix: string;
   readonly etcdCafile: string;
   readonly etcdCertfile: string;
@@ -113,6 +114,7 @@ function flagsOf(settings: BundleSettings): readonly string[] {
   const given = (value: string, text: string): readonly string[] => (value === '' ? [] : [text]);
   return [
     ...given(settings.etcdServers.join(), `--etcd-servers=${settings.etcdServers.join()}`),
+    ...settings.etcdServersOverrides.map((override) => `--etcd-servers-overrides=${override}`),
     ...given(settings.etcdServers.join(), `--etcd-prefix=${settings.etcdPrefix}`),
     ...given(settings.etcdCafile, `--etcd-cafile=${path('etcd-ca.crt')}`),
     ...given(settings.etcdCertfile, `--etcd-certfile=${path('etcd-client.crt')}`),

@@ -18,6 +18,7 @@ import { bundleNameOf, type BundleFiles, type BundleSettings, openBundle, sealBu
 const GROUP = 'Control plane';
 const SETTINGS = [
   'etcdServers',
+  'etcdServersOverrides',
   'etcdPrefix',
   'etcdCafile',
   'etcdCertfile',

@@ -12,10 +12,15 @@ const PAGE = 500;
 const WRITERS = 16;
 
 /** Serves `POST` of `REENCRYPT_PATH`: writes all objects again that are to be encrypted, and answers with their number. */
-export function installReencrypt(paths: PathHandlers, storage: Storage, values: EncryptedValues | undefined): void {
+export function installReencrypt(
+  paths: PathHandlers,
+  storages: readonly Storage[],
+  values: EncryptedValues | undefined,
+): void {
   paths.exact(REENCRYPT_PATH, async (request) => {
     if (request.exchange.method !== 'POST') throw methodNotAllowed();
-    const rewritten = values === undefined ? 0 : await reencrypt(storage, values);
+    let rewritten = 0;
+    if (values !== undefined) for (const storage of storages) rewritten += await reencrypt(storage, values);
     request.send(200, 'application/json', stringifyJson({ rewritten, configured: values !== undefined }));
   });
 }

@@ -278,10 +278,11 @@ export interface ResourceCatalog {
   /** Calls the listener after each change of the set, until the returned function is called. */
   onChange(listener: () => void): () => void;
   /**
-   * Resolves when all resources show every write that was acknowledged before the call. Absent if they always do, because no
-   * other server writes. Requests for the newest state call it first.
+   * Resolves when this resource, and all that are not stored elsewhere (`--etcd-servers-overrides`), show every write that was
+   * acknowledged before the call. Absent if they always do, because no other server writes. Requests for the newest state call
+   * it first.
    */
-  readonly catchUp?: (() => Promise<void>) | undefined;
+  readonly catchUp?: ((group: string, resource: string) => Promise<void>) | undefined;
   /**
    * Resolves when the resource is served as its definition that `catchUp` showed says, because other servers serve it so
    * already. Returns `undefined` if it is, or if no other server writes definitions.

@@ -1,6 +1,7 @@
 /** Defines the flags of the storage. */
 import { isIP } from 'node:net';
 import { flag } from '../../api/component/flags.ts';
+import { checkEtcdOverrides } from './etcd-overrides.ts';
 
 const STORAGE = 'Storage';
 
@@ -84,9 +85,8 @@ export const storageFlags = {
     type: 'list',
     default: [],
     group: STORAGE,
-    check: () =>
-      'is not supported: all resources are in one etcd, so that one revision counts their writes; to take less room for events there, give a shorter --event-ttl',
-    help: 'Refused: all resources are in one etcd.',
+    check: checkEtcdOverrides,
+    help: 'Resources that are in another etcd, as group/resource#servers with semicolons between servers: /events#https://etcd-4:2379;https://etcd-5:2379. TLS files and prefix are those of --etcd-servers.',
   }),
   etcdPrefix: flag({
     name: 'etcd-prefix',

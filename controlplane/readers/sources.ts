@@ -49,7 +49,10 @@ interface SourcesOptions {
   readonly signal: AbortSignal;
 }
 
-interface InformerOptions extends SourcesOptions, Pick<ResourceCatalog, 'catchUp'> {}
+interface InformerOptions extends SourcesOptions {
+  /** `ResourceCatalog.catchUp` of the resource. */
+  readonly catchUp: () => Promise<void> | undefined;
+}
 
 const RETRY_MS = 1000;
 
@@ -65,7 +68,7 @@ export function sourcesFromCatalog(catalog: ResourceCatalog, options: SourcesOpt
           () => catalog.find(resource.group, resource.version, resource.resource, ''),
           {
             ...options,
-            catchUp: catalog.catchUp,
+            catchUp: () => catalog.catchUp?.(resource.group, resource.resource),
           },
         );
         informers.set(key, informer);
@@ -207,7 +210,7 @@ class CatalogInformer<T extends KubeObject> implements Source<T> {
   }
 
   async live(namespace: string, name: string): Promise<T | undefined> {
-    await this.#options.catchUp?.();
+    await this.#options.catchUp();
     try {
       const entry = await this.#find()?.get?.(this.#context, namespace, name, { resourceVersion: '' });
       return entry?.object as T | undefined;

@@ -12,6 +12,7 @@ import { completeStruct } from '../../api/schema/decode.ts';
 import { builtinResources } from '../../api/schema/resources.ts';
 import type { ResourceInfo, Schema, StructType } from '../../api/schema/schema.ts';
 import type { Storage } from '../storage/storage.ts';
+import { prefixOf, storageOf, type StorageOverride } from '../storage/storages.ts';
 import { openWatchCache, type WatchCache } from '../storage/watch-cache.ts';
 import { genericStrategy } from './generic-strategy.ts';
 import { kindRows } from './kinds.ts';
@@ -24,8 +25,9 @@ import { catchUp, type StoredResource } from './store.ts';
 import type { Conversion, KindRow, Strategy, TableColumns } from './strategy.ts';
 
 interface RegistryOptions extends Omit<KindOptions, 'stores'> {
-  /** The storage. It must be opened with `stamp: stampRevision`. */
+  /** The storage, and those of single resources. They must be opened with `stamp: stampRevision`. */
   readonly storage: Storage;
+  readonly overrides?: readonly StorageOverride[];
   readonly schema: Schema;
   readonly clock: Clock;
   readonly logger: Logger;
@@ -65,8 +67,10 @@ export interface Registry {
   close(): void;
 }
 
+type GroupResource = Pick<ResourceInfo, 'group' | 'resource'>;
+
 /** Returns the group and resource under which a resource is stored. The events of both groups are the same objects. */
-function storedUnder(info: ResourceInfo): { readonly group: string; readonly resource: string } {
+function storedUnder(info: GroupResource): GroupResource {
   return info.group === 'events.k8s.io'
     ? { group: '', resource: info.resource }
     : { group: info.group, resource: info.resource };
@@ -125,9 +129,10 @@ export async function openRegistry(options: RegistryOptions): Promise<Registry> 
       const row = rows.get(keyOf(info.group, info.resource));
       const struct = structOf(options.schema, info);
       const strategy = printing(row?.strategy ?? genericStrategy(struct), struct);
-      const cache = await openCache(options, info, strategy);
+      const storage = storageOfResource(options, info);
+      const cache = await openCache(options, storage, info, strategy);
       caches.push(cache);
-      const { storage, clock } = options;
+      const { clock } = options;
       stores.set(keyOf(info.group, info.resource), {
         info,
         strategy,
@@ -143,7 +148,7 @@ export async function openRegistry(options: RegistryOptions): Promise<Registry> 
     const { group, resource } = storedUnder(info);
     return store === undefined ? undefined : conversionOf(store, info, rows.get(keyOf(group, resource)));
   };
-  const catalog = createCatalog({ catchUp: catchUpOf(options.storage) });
+  const catalog = createCatalog({ catchUp: catchUpOf(options) });
   catalog.set(
     builtinResources().flatMap((info) => {
       const store = storeOf(stores, info);
@@ -167,8 +172,17 @@ export async function openRegistry(options: RegistryOptions): Promise<Registry> 
   };
 }
 
-function catchUpOf(storage: Storage): (() => Promise<void>) | undefined {
-  return storage.catchUp === undefined ? undefined : () => catchUp(storage);
+function storageOfResource({ storage, overrides = [] }: RegistryOptions, stored: GroupResource): Storage {
+  return storageOf({ storage, overrides }, prefixOf(stored.group, stored.resource));
+}
+
+function catchUpOf(options: RegistryOptions): MutableCatalog['catchUp'] {
+  const { storage } = options;
+  if (storage.catchUp === undefined) return undefined;
+  return async (group, resource) => {
+    const own = storageOfResource(options, storedUnder({ group, resource }));
+    await (own === storage ? catchUp(storage) : Promise.all([catchUp(storage), catchUp(own)]));
+  };
 }
 
 /** Resources that other kinds and the server read, whether or not they are served to clients. */
@@ -221,10 +235,15 @@ export function structOf(schema: Schema, info: ResourceInfo): StructType {
   return struct;
 }
 
-function openCache(options: RegistryOptions, info: ResourceInfo, strategy: Strategy): Promise<WatchCache> {
+function openCache(
+  options: RegistryOptions,
+  storage: Storage,
+  info: ResourceInfo,
+  strategy: Strategy,
+): Promise<WatchCache> {
   const fields = fieldReader(strategy);
   return openWatchCache({
-    storage: options.storage,
+    storage,
     resource: {
       group: info.group === '' ? 'core' : info.group,
       resource: info.resource,

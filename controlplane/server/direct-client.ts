@@ -244,7 +244,8 @@ class DirectClient implements Client {
   ): Promise<RequestContext> {
     const { authorizer, user, turns, catalog } = this.#options;
     await turns?.begin();
-    if (catalog.catchUp !== undefined && (options.resourceVersion ?? '') === '') await catalog.catchUp();
+    if (catalog.catchUp !== undefined && (options.resourceVersion ?? '') === '')
+      await catalog.catchUp(resource.group, resource.resource);
     options.signal?.throwIfAborted();
     const attributes = attributesOf(user, verb, {
       ...resource,

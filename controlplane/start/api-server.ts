@@ -34,6 +34,7 @@ import { installVersion } from '../server/version.ts';
 import { installZpages } from '../server/zpages.ts';
 import type { AuditSink } from '../server/filters/audit.ts';
 import { registerServerMetrics } from './server-metrics.ts';
+import { allStorages } from '../storage/storages.ts';
 import type { Parts } from './parts.ts';
 import { StartError } from '../model/start-error.ts';
 
@@ -146,7 +147,7 @@ function pathsOf(parts: Parts, aggregator: Aggregator, { protobuf, fairness }: P
   });
   installHealth(paths, { logger, ...healthChecks(parts) });
   installIssuer(paths, security.issuer);
-  installReencrypt(paths, parts.storage, parts.encryption?.values);
+  installReencrypt(paths, allStorages(parts), parts.encryption?.values);
   installBackup(paths, parts.storage, resolve(flags.dataDir));
   installMetrics(paths, parts.metrics);
   if (fairness !== undefined) installFlowControlDumps(paths, fairness.control);
@@ -179,6 +180,7 @@ function servingCertificate({ tlsCertFile, tlsPrivateKeyFile }: ControlPlaneFlag
 function healthChecks({
   logger,
   storage,
+  overrides,
   sources,
   encryption,
   startHooks,
@@ -187,10 +189,15 @@ function healthChecks({
   const first: readonly HealthCheck[] = [
     { name: 'log', check: () => logger.check?.() },
     { name: 'etcd', check: () => storage.check({ writes: false }) },
+    ...overrides.map((one, i) => ({ name: `etcd-override-${i}`, check: () => one.storage.check({ writes: false }) })),
     ...(encryption?.checks ?? []),
   ];
   const ready: readonly HealthCheck[] = [
     { name: 'etcd-readiness', check: () => storage.check({ writes: true }) },
+    ...overrides.map((one, i) => ({
+      name: `etcd-override-readiness-${i}`,
+      check: () => one.storage.check({ writes: true }),
+    })),
     { name: 'informer-sync', check: () => sources.synced() },
   ];
   const shutdown: HealthCheck = {

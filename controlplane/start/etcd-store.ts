@@ -1,11 +1,13 @@
-/** Opens the storage on the etcd cluster of `--etcd-servers`, in the keys and values of kube-apiserver. */
+/** Opens the storages on the etcd clusters of `--etcd-servers` and its overrides, in the keys and values of kube-apiserver. */
 import { resolve } from 'node:path';
 import { background } from '../../api/machinery/background.ts';
 import { etcdPaths } from '../etcd/etcd-files.ts';
 import { followMembers } from '../etcd/etcd-followed-members.ts';
 import { createProtobufCodec } from '../../api/codec/protobuf.ts';
+import type { GrpcTls } from '../../api/grpc/grpc-channel.ts';
 import type { Encryption } from '../encryption/build.ts';
 import { StartError } from '../model/start-error.ts';
+import { parseEtcdOverrides } from '../options/etcd-overrides.ts';
 import { EtcdMetrics } from '../storage/etcd/etcd-metrics.ts';
 import { EtcdServers } from '../storage/etcd/etcd-servers.ts';
 import { openEtcdStorage } from '../storage/etcd/etcd-storage.ts';
@@ -14,6 +16,7 @@ import { etcdKeys } from '../storage/etcd/keys.ts';
 import { etcdValues } from '../storage/etcd/values.ts';
 import { stampRevision } from '../storage/object-bytes.ts';
 import { isStorageError, type Storage } from '../storage/storage.ts';
+import type { StorageOverride, Storages } from '../storage/storages.ts';
 import { plainValues } from '../storage/value-transformer.ts';
 import type { Setting } from './setting.ts';
 
@@ -26,29 +29,61 @@ interface EtcdStoreParts {
   readonly onWatchFailed: (resource: string) => void;
 }
 
-/** Opens the storage of `--etcd-servers`. Throws `StartError` if the flags do not fit together, or `StorageError`. */
-export async function openEtcdStore(
-  { flags, clock, logger, metrics, schema, signal, onFatal }: Setting,
-  { encryption, onWatchFailed }: EtcdStoreParts,
-): Promise<Storage> {
+/**
+ * Opens the storages of `--etcd-servers` and `--etcd-servers-overrides`, which are closed with the control plane. Throws
+ * `StartError` if the flags do not fit together, or `StorageError`.
+ */
+export async function openEtcdStores(setting: Setting, parts: EtcdStoreParts): Promise<Storages> {
+  const { flags, clock, logger, signal } = setting;
   const problem = problemOf(flags);
   if (problem !== undefined) throw new StartError(problem);
+  const openStorage = storageOpener(setting, parts);
+  const elsewhere = parseEtcdOverrides(flags.etcdServersOverrides);
+  const { storage, servers, tls } = await openStorage(
+    flags.etcdServers,
+    (resource) => !elsewhere.some(({ resources }) => resources.has(resource)),
+  );
+  if (flags.etcd === 'embedded') {
+    const paths = etcdPaths(resolve(flags.dataDir));
+    background(followMembers({ servers, paths, tls, clock, logger, signal }), { logger, what: 'Following etcd' });
+  }
+  const overrides: StorageOverride[] = [];
+  for (const { servers: urls, resources } of elsewhere) {
+    const own = await openStorage(urls, (resource) => resources.has(resource));
+    overrides.push({ storage: own.storage, resources });
+  }
+  return { storage, overrides };
+}
+
+interface OpenStorage {
+  readonly storage: Storage;
+  readonly servers: EtcdServers;
+  readonly tls: GrpcTls;
+}
+
+/** Returns the function that opens the storage of one etcd, which has the objects of some resources (`/core/events/`). */
+function storageOpener(
+  { flags, clock, logger, metrics, schema, onFatal, onClose }: Setting,
+  { encryption, onWatchFailed }: EtcdStoreParts,
+): (urls: readonly string[], has: (resource: string) => boolean) => Promise<OpenStorage> {
   const unreadable = metrics.counter({
     name: 'apiserver_storage_decode_errors_total',
     help: 'Number of stored object decode errors split by object type',
     labels: ['group', 'resource'],
   });
-  const open = async (): Promise<Storage> => {
+  const etcdMetrics = new EtcdMetrics(metrics, clock);
+  const values = etcdValues(schema, createProtobufCodec(schema, { writesZeros: true }), {
+    isJson: flags.storageMediaType === 'application/json',
+  });
+  const open = async (urls: readonly string[], has: (resource: string) => boolean): Promise<OpenStorage> => {
     const tls = await readEtcdTls(flags);
-    const servers = await EtcdServers.open({ servers: flags.etcdServers, tls, clock });
+    const servers = await EtcdServers.open({ servers: urls, tls, clock });
     const storage = await openEtcdStorage({
       servers,
       layout: {
         prefix: flags.etcdPrefix,
-        keys: etcdKeys(flags.etcdPrefix),
-        values: etcdValues(schema, createProtobufCodec(schema, { writesZeros: true }), {
-          isJson: flags.storageMediaType === 'application/json',
-        }),
+        keys: etcdKeys(flags.etcdPrefix, has),
+        values,
         transformer: encryption?.values ?? plainValues,
       },
       clock,
@@ -58,7 +93,7 @@ export async function openEtcdStore(
       leaseReuseSeconds: flags.leaseReuseDurationSeconds,
       healthTimeoutMs: flags.etcdHealthcheckTimeout,
       readyTimeoutMs: flags.etcdReadycheckTimeout,
-      metrics: new EtcdMetrics(metrics, clock),
+      metrics: etcdMetrics,
       onFailure: onFatal,
       onWatchFailed,
       onUnreadable(resource) {
@@ -66,13 +101,10 @@ export async function openEtcdStore(
         unreadable.with(group === 'core' ? '' : group, name).inc();
       },
     });
-    if (flags.etcd === 'embedded') {
-      const paths = etcdPaths(resolve(flags.dataDir));
-      background(followMembers({ servers, paths, tls, clock, logger, signal }), { logger, what: 'Following etcd' });
-    }
-    return storage;
+    onClose(() => storage.close());
+    return { storage, servers, tls };
   };
-  return whenAvailable(open, { clock, logger });
+  return (urls, has) => whenAvailable(() => open(urls, has), { clock, logger });
 }
 
 /** After a power cut, control planes start before etcd has a leader again. A new process for each attempt would cost more. */

@@ -6,6 +6,7 @@ import { registerProcess } from '../../api/component/process-metrics.ts';
 import type { Parts } from './parts.ts';
 import { registerServiceMetrics } from './service-metrics.ts';
 import { storageBackendOf } from '../options/storage.ts';
+import { allStorages } from '../storage/storages.ts';
 import { servicePortsOf } from './stores.ts';
 import { registerStorageMetrics } from './storage-metrics.ts';
 
@@ -15,7 +16,7 @@ interface ServerMetrics {
 
 /** Registers the metrics of the process, the storage and the services. Returns those that other parts count. */
 export function registerServerMetrics(
-  { metrics, clock, storage, flags, directory, registry }: Parts,
+  { metrics, clock, storage, overrides, flags, directory, registry }: Parts,
   build: BuildInfo,
 ): ServerMetrics {
   registerProcess(metrics, clock.now());
@@ -28,7 +29,7 @@ export function registerServerMetrics(
     })
     .with();
   registerStorageMetrics(metrics, {
-    storage,
+    storages: allStorages({ storage, overrides }),
     file: storageBackendOf(flags) === 'sqlite' ? join(directory, 'storage', 'orchlet.db') : '',
   });
   registerServiceMetrics(metrics, {

@@ -4,13 +4,13 @@ import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import type { Storage } from '../storage/storage.ts';
 
 interface StorageFigures {
-  readonly storage: Pick<Storage, 'counts'>;
+  readonly storages: readonly Pick<Storage, 'counts'>[];
   /** Empty if nothing is kept on disk. */
   readonly file: string;
 }
 
 /** The names and help texts are those of kube-apiserver. */
-export function registerStorageMetrics(metrics: MetricsRegistry, { storage, file }: StorageFigures): void {
+export function registerStorageMetrics(metrics: MetricsRegistry, { storages, file }: StorageFigures): void {
   const stored = metrics.gauge({
     name: 'apiserver_storage_objects',
     help: 'Number of stored objects at the time of last check split by kind. In case of a fetching error, the value will be -1.',
@@ -27,7 +27,7 @@ export function registerStorageMetrics(metrics: MetricsRegistry, { storage, file
     labels: ['storage_cluster_id'],
   });
   metrics.collect(() => {
-    for (const [prefix, count] of storage.counts()) {
+    for (const [prefix, count] of storages.flatMap((storage) => [...storage.counts()])) {
       const [, storedGroup = '', resource = ''] = prefix.split('/');
       const group = storedGroup === 'core' ? '' : storedGroup;
       stored.with(group === '' ? resource : `${resource}.${group}`).set(count);

@@ -5,6 +5,7 @@ import { dirname, join, resolve } from 'node:path';
 import { refuseUnfinishedRestore } from '../backup/unfinished-restore.ts';
 import type { Encryption } from '../encryption/build.ts';
 import type { ControlPlaneFlags } from '../options/controlplane-options.ts';
+import { StartError } from '../model/start-error.ts';
 import { parsePortRange } from '../options/port-range.ts';
 import { storageBackendOf } from '../options/storage.ts';
 import { openRegistry, type Registry } from '../registry/registry.ts';
@@ -15,19 +16,18 @@ import { stampRevision } from '../storage/object-bytes.ts';
 import { refuseOtherRole } from '../standby/role.ts';
 import { refuseSuccessor } from '../standby/successor.ts';
 import { openSqliteStorage } from '../storage/sqlite/sqlite-storage.ts';
-import type { Storage } from '../storage/storage.ts';
+import type { Storages } from '../storage/storages.ts';
 import type { Setting } from './setting.ts';
 
 /** Twice the write-ahead log between two checkpoints. */
 const DISK_RESERVE_BYTES = 16 * 1024 * 1024;
 
 /** What this phase adds for the phases after it. */
-export interface StoresPhase {
+export interface StoresPhase extends Storages {
   /** The data directory. */
   readonly directory: string;
   /** `undefined` if values are stored unencrypted. */
   readonly encryption: Encryption | undefined;
-  readonly storage: Storage;
   readonly registry: Registry;
 }
 
@@ -37,9 +37,10 @@ export async function openStores(setting: Setting): Promise<StoresPhase> {
   const directory = await prepareDirectory(setting);
   const encryption = await openEncryption(setting);
   // The storage takes the lock of the data directory, without which nothing in it may be changed.
-  const storage = await openStorage(setting, directory, encryption);
+  const { storage, overrides } = await openStorages(setting, directory, encryption);
   const registry = await openRegistry({
     storage,
+    overrides,
     schema,
     clock,
     logger,
@@ -49,7 +50,7 @@ export async function openStores(setting: Setting): Promise<StoresPhase> {
     serves: servedResources(flags.runtimeConfig),
   });
   onClose(() => registry.close());
-  return { directory, encryption, storage, registry };
+  return { directory, encryption, storage, overrides, registry };
 }
 
 /** Encryption and the storage on etcd are loaded only where they are used. */
@@ -85,7 +86,11 @@ async function prepareDirectory({ flags, clock, logger, onClose }: Setting): Pro
   return directory;
 }
 
-async function openStorage(setting: Setting, directory: string, encryption: Encryption | undefined): Promise<Storage> {
+async function openStorages(
+  setting: Setting,
+  directory: string,
+  encryption: Encryption | undefined,
+): Promise<Storages> {
   const { flags, clock, logger, metrics, onFatal, onClose } = setting;
   const failedWatches = metrics.counter({
     name: 'orchlet_failed_watches_total',
@@ -95,12 +100,14 @@ async function openStorage(setting: Setting, directory: string, encryption: Encr
   const onWatchFailed = (resource: string): void => failedWatches.with(resource).inc();
   const backend = storageBackendOf(flags);
   if (backend === 'etcd3') {
-    const { openEtcdStore } = await import('./etcd-store.ts');
+    const { openEtcdStores } = await import('./etcd-store.ts');
     await announceProcess(directory, onClose);
-    const storage = await openEtcdStore(setting, { encryption, onWatchFailed });
-    onClose(() => storage.close());
-    return storage;
+    return openEtcdStores(setting, { encryption, onWatchFailed });
   }
+  if (flags.etcdServersOverrides.length > 0)
+    throw new StartError(
+      '--etcd-servers-overrides needs --etcd-servers: with SQLite and in memory, one storage has all',
+    );
   const storage =
     backend === 'memory'
       ? openMemoryStorage({ clock, logger, stamp: stampRevision, onWatchFailed })
@@ -119,7 +126,7 @@ async function openStorage(setting: Setting, directory: string, encryption: Encr
     const compactor = startCompactor({ storage, clock, logger, windowMs: flags.etcdCompactionInterval });
     onClose(() => compactor.stop());
   }
-  return storage;
+  return { storage, overrides: [] };
 }
 
 /** Writes the file by which commands of this host find the process. With SQLite, the lock of the database is that file. */

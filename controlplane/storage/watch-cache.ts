@@ -17,6 +17,7 @@ import { EntryIndexes } from './entry-indexes.ts';
 import type { Selection } from './selection.ts';
 import type { ResourceVersions, StoredVersion } from './resource-versions.ts';
 import { StorageError, type Storage, type StorageWatch, type StoredValue, type VersionChange } from './storage.ts';
+import { prefixOf } from './storages.ts';
 import { WatchFanout, type CacheWatchOptions, type CacheWatchHandle } from './watch-fanout.ts';
 import type { CacheEntry, CachedResource } from './cache-entry.ts';
 
@@ -78,12 +79,11 @@ interface WatchCacheOptions {
 
 /** Resolves when the cache contains what is stored. The storage must be opened with `stamp: stampRevision`. */
 export async function openWatchCache(options: WatchCacheOptions): Promise<WatchCache> {
-  const cache = new ResourceCache(options, await options.storage.open(prefixOf(options.resource)));
+  const { group, resource } = options.resource;
+  const cache = new ResourceCache(options, await options.storage.open(prefixOf(group, resource)));
   cache.follow();
   return cache;
 }
-
-const prefixOf = ({ group, resource }: CachedResource): string => `/${group === '' ? 'core' : group}/${resource}/`;
 
 const WAIT_MS = 3000;
 
@@ -111,7 +111,7 @@ class ResourceCache implements WatchCache {
     this.#storage = storage;
     this.#clock = clock;
     this.#logger = logger;
-    this.#prefix = prefixOf(resource);
+    this.#prefix = prefixOf(resource.group, resource.resource);
     this.#context = {
       resource,
       prefixLength: this.#prefix.length,

@@ -14,7 +14,7 @@ export function freshnessFilter({ catchUp, settled }: Pick<ResourceCatalog, 'cat
     const isRead = verb === 'get' || verb === 'list' || verb === 'watch';
     const acceptsOlder = isRead && (request.query.get('resourceVersion') ?? '') !== '';
     if (isResource && !acceptsOlder) {
-      await catchUp?.();
+      await catchUp?.(group, resource);
       await settled?.(group, resource);
     }
     return next(request);

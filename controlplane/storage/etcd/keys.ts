@@ -51,8 +51,11 @@ export interface EtcdKeys {
   fromEtcd(etcdKey: string): string | undefined;
 }
 
-/** `prefix` is that of `--etcd-prefix`: `/registry`. */
-export function etcdKeys(prefix: string): EtcdKeys {
+/**
+ * `prefix` is that of `--etcd-prefix`: `/registry`. `has` says of a resource (`/core/events/`) whether this etcd has its
+ * objects. Without it, the etcd has all.
+ */
+export function etcdKeys(prefix: string, has: (resource: string) => boolean = () => true): EtcdKeys {
   const root = prefix.endsWith('/') ? prefix.slice(0, -1) : prefix;
   const toPath = new Map<string, string>();
   const toResource = new Map<string, string>();
@@ -84,7 +87,7 @@ export function etcdKeys(prefix: string): EtcdKeys {
       const name = segments.slice(long !== undefined || !toResource.has(first) ? 2 : 1);
       if (own === undefined || name.length < 1 || name.length > 2 || name.includes(''))
         throw new Error(`${etcdKey} is of no resource that this version knows`);
-      return `/${own}/${name.join('/')}`;
+      return has(`/${own}/`) ? `/${own}/${name.join('/')}` : undefined;
     },
   };
 }

@@ -11,7 +11,7 @@ import { HttpClient } from '../../../../api/machinery/http-client.ts';
 import { isStatusError } from '../../../../api/meta/status-error.ts';
 import { startControlPlane } from '../../../../controlplane/main.ts';
 import { type ControlPlaneFlags, controlPlaneFlags } from '../../../../controlplane/options/controlplane-options.ts';
-import { storageBackendOf, storageFlags } from '../../../../controlplane/options/storage.ts';
+import { storageBackendOf } from '../../../../controlplane/options/storage.ts';
 import { issue, readAuthority } from '../../../../controlplane/pki/authority.ts';
 import { writeRole } from '../../../../controlplane/standby/role.ts';
 import { API_VERSION } from '../../../../controlplane/start/api-server.ts';
@@ -58,11 +58,6 @@ test('a control plane on etcd has no standby, and asks no former first', () => {
 test('node ports are those of the flag, or those of Kubernetes where it says none', () => {
   assert.deepEqual(servicePortsOf(flagsOf({ serviceNodePortRange: '31000-31010' })), { from: 31_000, to: 31_010 });
   assert.deepEqual(servicePortsOf(flagsOf({ serviceNodePortRange: '' })), { from: 30_000, to: 32_767 });
-});
-
-test('overrides of etcd servers are refused with the reason and what helps instead', () => {
-  const { check } = storageFlags.etcdServersOverrides;
-  assert.match(check?.(['/events#http://127.0.0.1:2379']) ?? '', /one revision counts their writes; .* --event-ttl/);
 });
 
 test('a control plane serves its log to peers beside the API, and does not start on the data of a former first', async (t) => {
