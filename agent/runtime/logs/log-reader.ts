@@ -61,7 +61,11 @@ export async function readLog(
 ): Promise<void> {
   const filter = lineFilter(options, deps.clock);
   let leftBytes = options.limitBytes ?? Number.POSITIVE_INFINITY;
+  // Lines that the container writes after the tail was found are shown only when the log is followed.
+  let leftLines = options.follow ? Number.POSITIVE_INFINITY : (options.tailLines ?? Number.POSITIVE_INFINITY);
   const emit = async (line: Buffer): Promise<boolean> => {
+    if (leftLines === 0) return false;
+    if (lineTag(line) !== 'P') leftLines--;
     const text = formatLine(line, filter);
     if (text === undefined) return true;
     const kept = text.subarray(0, leftBytes);

@@ -115,6 +115,24 @@ describe('reading a container log', () => {
     assert.equal(await read(many, { tailLines: 3 }), 'line 4997\nline 4998\nline 4999\n');
   });
 
+  it('shows no more lines than the tail has, although the container goes on writing', async () => {
+    const path = join(directory, 'growing.log');
+    await writeFile(path, three);
+    let text = '';
+    let added = 0;
+    // The reader waits for each write, during which the log grows.
+    const out = new Writable({
+      highWaterMark: 1,
+      write(chunk: Buffer, _encoding, done) {
+        text += chunk.toString();
+        void appendFile(path, added++ < 3 ? line(4, 'd') : '').then(() => done());
+      },
+    });
+    const deps = { clock: systemClock, isRunning: () => Promise.resolve(true) };
+    await readLog(path, { ...plain, tailLines: 2 }, out, deps, new AbortController().signal);
+    assert.equal(text, 'b\nc\n');
+  });
+
   it('shows a line of 64 MiB that the runtime wrote in parts, holding no more than a part of it', async () => {
     const part = 'x'.repeat(16 * 1024);
     const parts = 4096;
