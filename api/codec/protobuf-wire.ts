@@ -4,7 +4,7 @@
  */
 import { isUtf8 } from 'node:buffer';
 import { newBadRequest, type StatusError } from '../meta/status-error.ts';
-import { TOO_MANY_VALUES } from './limits.ts';
+import { tooManyValues } from './limits.ts';
 
 /** The wire types of the protobuf encoding. */
 export const VARINT = 0;
@@ -151,10 +151,12 @@ export class ProtobufReader {
   #at: number;
   #end: number;
   #depth = 0;
+  readonly #maxValues: number;
   #left: number;
 
   /** `maxValues` limits the number of values of a message from a client. */
   constructor(bytes: Uint8Array, maxValues = Infinity) {
+    this.#maxValues = maxValues;
     this.#left = READS_A_VALUE * maxValues;
     this.#bytes = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     this.#at = 0;
@@ -283,7 +285,7 @@ export class ProtobufReader {
 
   #count(): void {
     this.#left -= 1;
-    if (this.#left < 0) throw malformed(TOO_MANY_VALUES);
+    if (this.#left < 0) throw malformed(tooManyValues(this.#maxValues));
   }
 
   #length(): number {

@@ -11,7 +11,7 @@ export interface MessageCodec {
   encode(value: object): Buffer;
   /**
    * Skips fields that the table does not have, or that have another wire type there. Bytes are views of `bytes`. Throws for
-   * anything that is not a message.
+   * anything that is not a message, and for one with more than 150,000 values.
    */
   decode(bytes: Uint8Array): object;
 }
@@ -48,6 +48,11 @@ const WIRE_TYPES: Readonly<Record<Scalar, number>> = {
 };
 const KEY = tagOf(1, BYTES);
 const VALUE = tagOf(2, BYTES);
+/**
+ * The maximum number of values of a message. An object without members takes two bytes in a message, and a hundred times that
+ * in memory. The list of two thousand containers has some tens of thousands of values.
+ */
+const MOST_VALUES = 150_000;
 /** Field numbers begin at 1, and tags have 32 bits. */
 const FIRST_TAG = 8;
 const TAG_END = 2 ** 32;
@@ -87,7 +92,7 @@ export function buildCodecs(tables: MessageTables): (message: string) => Message
         writeFields(message, value as Members);
         return writer.take();
       },
-      decode: (bytes) => readFields(message, new ProtobufReader(bytes), emptyOf(message)),
+      decode: (bytes) => readFields(message, new ProtobufReader(bytes, MOST_VALUES), emptyOf(message)),
     };
   };
 }

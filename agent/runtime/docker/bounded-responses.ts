@@ -1,6 +1,7 @@
 /**
- * Bounds the responses of the engine: docker-modem, the HTTP client of dockerode, gathers whatever comes, also beyond the
- * longest string of JavaScript, at which the process would exit. Responses that are streams pass unchanged.
+ * Bounds the responses of the engine in size and time: docker-modem, the HTTP client of dockerode, gathers whatever comes, also
+ * beyond the longest string of JavaScript, at which the process would exit, and keeps requests that nobody waits for any more.
+ * Responses that are streams pass unchanged.
  */
 import type { IncomingMessage } from 'node:http';
 import type Docker from 'dockerode';
@@ -22,11 +23,16 @@ interface RequestContext {
 /** The response has more bytes than the agent reads. */
 export class ResponseTooLong extends RuntimeError {}
 
+/** The other members are those of `http.request`. */
+interface RequestOptions {
+  readonly signal?: AbortSignal;
+}
+
 type Callback = (error: unknown, result: unknown) => void;
 
 /** The methods of docker-modem that are replaced and used. */
 interface Modem {
-  buildRequest(options: object, context: RequestContext, data: unknown, callback: Callback): void;
+  buildRequest(options: RequestOptions, context: RequestContext, data: unknown, callback: Callback): void;
   buildPayload(
     error: null,
     isStream: false,
@@ -41,11 +47,19 @@ interface Modem {
 
 const EVERY_CODE = Object.fromEntries(Array.from({ length: 500 }, (_, at) => [at + 100, true as const]));
 
-/** Changes the client: calls with a longer response fail, and their connection is closed. */
-export function boundResponses(docker: Docker, longestBytes = LONGEST_RESPONSE_BYTES): void {
+interface Bounds {
+  readonly longestBytes?: number;
+  /** Returns the signal that ends the request which begins now. */
+  readonly expiry?: () => AbortSignal | undefined;
+}
+
+/** Changes the client: calls with a longer response fail, and their connection is closed, as that of an expired call. */
+export function boundResponses(docker: Docker, bounds: Bounds = {}): void {
+  const { longestBytes = LONGEST_RESPONSE_BYTES, expiry = () => undefined } = bounds;
   const modem = docker.modem as unknown as Modem;
   const buildRequest = modem.buildRequest.bind(modem);
-  modem.buildRequest = (options, context, data, callback) => {
+  modem.buildRequest = (request, context, data, callback) => {
+    const options = endedBy(request, expiry());
     if (context.hijack === true || context.openStdin === true) {
       buildRequest(options, context, data, callback);
       return;
@@ -62,6 +76,12 @@ export function boundResponses(docker: Docker, longestBytes = LONGEST_RESPONSE_B
       );
     });
   };
+}
+
+function endedBy(request: RequestOptions, expiry: AbortSignal | undefined): RequestOptions {
+  if (expiry === undefined) return request;
+  const signals = [request.signal, expiry].filter((signal) => signal !== undefined);
+  return { ...request, signal: AbortSignal.any(signals) };
 }
 
 /** Resolves to the value of the JSON, or to the bytes of anything else, as docker-modem passes them. */

@@ -7,6 +7,7 @@ import type Docker from 'dockerode';
 import type { ContainerId, ContainerStatus, LinuxResources, Mount, SandboxId, SandboxStatus } from '../runtime.ts';
 import { soonOr } from '../bounded-wait.ts';
 import { isCode, startMessage, type DockerClient } from './docker-client.ts';
+import { engineTime } from './engine-time.ts';
 import type { DockerImages } from './images.ts';
 import { LABEL_INSTANCE } from '../instance.ts';
 import { LABEL_POD_UID, LABEL_SANDBOX, LABEL_TYPE, readLabels } from './labels.ts';
@@ -195,10 +196,6 @@ function sandboxStatus(entry: Docker.ContainerInfo): SandboxStatus {
   };
 }
 
-function timeOf(text: string): number {
-  return text.startsWith('0001-') ? 0 : Date.parse(text);
-}
-
 /**
  * Builds a status from an inspection. A container that could not be started has exited with reason `StartError` and exit code
  * 128, as in CRI runtimes. Pure.
@@ -216,7 +213,7 @@ function containerStatus(
     sandboxId: facts.sandboxId as SandboxId,
     name: facts.container,
     attempt: facts.attempt,
-    createdAtMs: facts.createdAtMs === 0 ? Date.parse(inspected.Created) : facts.createdAtMs,
+    createdAtMs: facts.createdAtMs === 0 ? engineTime(inspected.Created) : facts.createdAtMs,
     image: facts.userImage,
     imageRef,
     imageId: inspected.Image,
@@ -242,7 +239,7 @@ function containerStatus(
     return {
       ...common,
       state: 'running',
-      startedAtMs: timeOf(State.StartedAt),
+      startedAtMs: engineTime(State.StartedAt),
       finishedAtMs: 0,
       exitCode: 0,
       reason: '',
@@ -253,8 +250,8 @@ function containerStatus(
   return {
     ...common,
     state: 'exited',
-    startedAtMs: timeOf(State.StartedAt),
-    finishedAtMs: timeOf(State.FinishedAt),
+    startedAtMs: engineTime(State.StartedAt),
+    finishedAtMs: engineTime(State.FinishedAt),
     exitCode: State.ExitCode,
     reason: endReason(State.OOMKilled, State.ExitCode),
     message: '',

@@ -2,6 +2,7 @@
  * Owns the dockerode client of the Docker Engine. Every call that returns at once has a time limit, and engine errors become a
  * `RuntimeError` here and nowhere else. All parts of the Docker runtime call the engine through it.
  */
+import { AsyncLocalStorage } from 'node:async_hooks';
 // This import must precede dockerode, because it keeps unused parts of dockerode from being loaded.
 import './dockerode-parts.ts';
 import Docker from 'dockerode';
@@ -11,7 +12,7 @@ import { RuntimeError, type RuntimeErrorCode } from '../runtime.ts';
 
 /** The length to which messages are cut, because registries write parts of them, and logs, events and statuses show them. */
 const LONGEST_MESSAGE = 8192;
-/** After this time a call fails with `timeout`. The engine may still execute it. */
+/** After this time a call fails with `timeout`, and its connection is closed. The engine may still execute it. */
 const CALL_TIMEOUT_MS = 120_000;
 
 /** The engine. Streams go through `docker` itself, since they last longer than any time limit. */
@@ -24,20 +25,23 @@ export interface DockerClient {
 /** Accepts `unix:///path`, a path, or `tcp://host:port`. */
 export function createDockerClient(endpoint: string, clock: Clock): DockerClient {
   const docker = new Docker(connectOptions(endpoint));
-  boundResponses(docker);
+  const expiry = new AsyncLocalStorage<AbortSignal>();
+  boundResponses(docker, { expiry: () => expiry.getStore() });
   return {
     docker,
     async call(what, run, options = {}) {
       const timeoutMs = options.timeoutMs ?? CALL_TIMEOUT_MS;
       let expire: (error: RuntimeError) => void = () => undefined;
       const expired = new Promise<never>((_resolve, reject) => (expire = reject));
-      const timer = clock.after(timeoutMs, () =>
+      const over = new AbortController();
+      const timer = clock.after(timeoutMs, () => {
         expire(
           new RuntimeError('timeout', `${what}: the container runtime did not answer within ${timeoutMs / 1000}s`),
-        ),
-      );
+        );
+        over.abort();
+      });
       try {
-        return await Promise.race([run(), expired]);
+        return await Promise.race([expiry.run(over.signal, run), expired]);
       } catch (error) {
         throw toRuntimeError(error);
       } finally {

@@ -2,12 +2,12 @@
  * Follows the engine's events about this agent's containers, and reconnects when the stream breaks. The Docker runtime passes
  * the events to the PLEG.
  */
-import { createInterface } from 'node:readline';
 import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
 import { type Clock, pause } from '../../../api/machinery/clock.ts';
 import type { RuntimeEvent } from '../runtime.ts';
 import type { DockerClient } from './docker-client.ts';
+import { responseLines } from './response-lines.ts';
 import { LABEL_INSTANCE } from '../instance.ts';
 import { LABEL_POD_UID, LABEL_SANDBOX, LABEL_TYPE } from './labels.ts';
 
@@ -34,8 +34,8 @@ export async function followEvents(
       const filters = { type: ['container'], label: [`${LABEL_INSTANCE}=${instance}`] };
       const stream = await client.docker.getEvents({ filters: JSON.stringify(filters), abortSignal: signal });
       onDisconnect();
-      for await (const line of createInterface({ input: stream })) {
-        const event = line === '' ? undefined : eventOf(JSON.parse(line) as EngineEvent);
+      for await (const line of responseLines(stream as AsyncIterable<Buffer>)) {
+        const event = eventOf(JSON.parse(line) as EngineEvent);
         if (event === undefined) continue;
         if (!event.ended) onEvent(event);
         else

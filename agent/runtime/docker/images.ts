@@ -3,13 +3,13 @@
  * fails the pull.
  */
 import { createReadStream } from 'node:fs';
-import { createInterface } from 'node:readline';
 import type { ImageInspectInfo } from 'dockerode';
 import { archiveReferences } from '../images/archive-check.ts';
 import { faultyImage, imageFault } from '../image-faults.ts';
 import { type ImageInfo, type RegistryAuth, RuntimeError } from '../runtime.ts';
 import { ResponseTooLong } from './bounded-responses.ts';
 import { isCode, toRuntimeError, type DockerClient } from './docker-client.ts';
+import { responseLines } from './response-lines.ts';
 
 /** The labels that a container may have of its image, in characters. */
 const LONGEST_LABELS = 64 << 10;
@@ -166,8 +166,7 @@ export class DockerImages {
   }
 
   async #progress(stream: NodeJS.ReadableStream, onText: ((text: string) => void) | undefined): Promise<void> {
-    for await (const line of createInterface({ input: stream })) {
-      if (line === '') continue;
+    for await (const line of responseLines(stream as AsyncIterable<Buffer>)) {
       const entry = JSON.parse(line) as {
         error?: string;
         stream?: string;

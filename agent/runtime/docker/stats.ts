@@ -6,6 +6,7 @@ import type Docker from 'dockerode';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type { ContainerId, SandboxId } from '../runtime.ts';
 import type { ContainerStats, NetworkInterfaceStats, SandboxStats } from '../runtime-stats.ts';
+import { engineTime } from './engine-time.ts';
 import { isCode, type DockerClient } from './docker-client.ts';
 import { LABEL_INSTANCE } from '../instance.ts';
 import { LABEL_POD_UID, LABEL_SANDBOX, LABEL_TYPE, readLabels } from './labels.ts';
@@ -84,7 +85,7 @@ export class DockerStats {
     return {
       id: entry.Id as ContainerId,
       labels: readLabels(entry.Labels).labels,
-      timestampMs: Date.parse(stats.read),
+      timestampMs: engineTime(stats.read),
       cpuUsageCoreNs: stats.cpu_stats.cpu_usage.total_usage,
       memoryUsageBytes: usage,
       memoryWorkingSetBytes: Math.max(0, usage - (memory['total_inactive_file'] ?? memory['inactive_file'] ?? 0)),

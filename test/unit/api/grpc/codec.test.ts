@@ -134,6 +134,13 @@ test('refuses a message that is nested 10,000 times, without exhausting the stac
   assert.throws(() => codec.decode(nested), /nested too deep/);
 });
 
+test('refuses megabytes of empty objects, which take a hundred times their bytes in memory', () => {
+  const lists = buildCodecs({ List: { items: '1 Item[]' }, Item: { name: '1 string', labels: '2 map' } })('List');
+  const empty = (count: number): Buffer => Buffer.alloc(2 * count, Buffer.from([10, 0]));
+  assert.equal((lists.decode(empty(100_000)) as { readonly items: unknown[] }).items.length, 100_000);
+  assert.throws(() => lists.decode(empty(2_000_000)), /exceeded the limit of 150000 values/);
+});
+
 function lengthOf({ length }: Buffer): Buffer {
   const bytes: number[] = [];
   let rest = length;

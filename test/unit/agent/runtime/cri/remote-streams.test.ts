@@ -59,6 +59,25 @@ const collect = (): { readonly stream: PassThrough; readonly text: () => string 
 describe('a command over the streams of a runtime', () => {
   const signal = AbortSignal.timeout(60_000);
 
+  it('fails if the runtime answers without an upgrade, and reads nothing of an answer without an end', async () => {
+    const { promise: closed, resolve } = Promise.withResolvers<void>();
+    server = createServer((_request, response) => {
+      const more = (): void => {
+        while (response.write(Buffer.alloc(1 << 16)));
+      };
+      response.on('close', () => resolve()).on('drain', more);
+      more();
+    });
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/exec/token`;
+    await assert.rejects(
+      runRemoteCommand(url, { stdout: new PassThrough(), tty: false, signal }, systemClock),
+      /responded with status 200/,
+    );
+    await closed;
+  });
+
   it('passes its whole input, and returns its output and exit code', async () => {
     const url = await serve(['error', 'stdin', 'stdout', 'stderr'], async (streams) => {
       let input = '';

@@ -99,7 +99,7 @@ it('a response of the engine that is too long fails its call, and others go on',
     engine.close();
   });
   const client = createDockerClient(`unix://${socket}`, new FakeClock());
-  boundResponses(client.docker, 1000);
+  boundResponses(client.docker, { longestBytes: 1000 });
   await assert.rejects(new DockerImages(client).list(), /more than 1000 bytes/);
   const { signal } = new AbortController();
   await assert.rejects(new DockerImages(client).pull('a', undefined, { signal }), /more than 1000 bytes/);
