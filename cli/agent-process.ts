@@ -3,8 +3,9 @@
  * directory in a record below `/run`. SIGUSR2 requests that it terminates its pods like at a shutdown of the host (`orchlet
  * stop --pods`).
  */
-import { mkdir, readFile } from 'node:fs/promises';
+import { mkdir } from 'node:fs/promises';
 import { isAbsolute, join, resolve } from 'node:path';
+import { readOwnFile } from '../agent/files/regular-file.ts';
 import type { Agent } from '../agent/main.ts';
 import type { FlagTable, ParsedFlags } from '../api/component/flags.ts';
 import type { Logger } from '../api/component/logger.ts';
@@ -50,7 +51,7 @@ export async function recordAgentDirectory(rootDirectory: string, recordDirector
 
 /** Returns the root directory of the agent that runs on this host, or by default that of the units. */
 export async function agentDirectory(recordDirectory = RECORD_DIRECTORY): Promise<string> {
-  const recorded = (await readFile(join(recordDirectory, RECORD), 'utf8').catch(() => '')).trim();
+  const recorded = (await readOwnFile(join(recordDirectory, RECORD)).catch(() => '')).trim();
   const isRunning = isAbsolute(recorded) && (await runningProcess(join(recorded, AGENT_PID_FILE))) !== undefined;
   return isRunning ? recorded : AGENT_DIRECTORY;
 }

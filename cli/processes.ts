@@ -1,12 +1,25 @@
 /** Finds running orchlet processes of this host by the files that contain their process ids. */
-import { readFile, writeFile } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { basename } from 'node:path';
+import { readOwnedFile } from '../agent/files/regular-file.ts';
+import { replaceFile } from '../api/machinery/replace-file.ts';
 
-/** Returns the process id in the file, if that process is alive and an orchlet: process ids are reused. */
+/**
+ * Returns the process id in the file, if that process is alive and an orchlet: process ids are reused. It must belong to the
+ * owner of the file, so that nobody makes root signal a process of another user.
+ */
 export async function runningProcess(pidFile: string): Promise<number | undefined> {
-  const pid = Number((await readFile(pidFile, 'utf8').catch(() => '')).trim());
+  const { text, uid } = await readOwnedFile(pidFile).catch(() => ({ text: '', uid: -1 }));
+  const pid = Number(text.trim());
   if (!Number.isInteger(pid) || pid <= 0 || pid === process.pid) return undefined;
-  return (await isOrchlet(pid)) ? pid : undefined;
+  return (await isOrchlet(pid)) && (await userOf(pid)) === uid ? pid : undefined;
+}
+
+/** Returns the effective user id of a process. */
+async function userOf(pid: number): Promise<number | undefined> {
+  const text = await readFile(`/proc/${pid}/status`, 'utf8').catch(() => '');
+  const found = /^Uid:\s+\d+\s+(\d+)/m.exec(text)?.[1];
+  return found === undefined ? undefined : Number(found);
 }
 
 /** The command, a checkout's entry, and that of a bundle. */
@@ -20,7 +33,7 @@ export async function isOrchlet(pid: number): Promise<boolean> {
   return /^(node|bash|sh)/.test(basename(program)) && args.some((arg) => PROGRAM.test(arg));
 }
 
-/** Overwrites the file of an earlier process. */
+/** Replaces the file of an earlier process. */
 export async function writePid(pidFile: string): Promise<void> {
-  await writeFile(pidFile, `${process.pid}\n`);
+  await replaceFile(pidFile, `${process.pid}\n`, { mode: 0o644, sync: 'none' });
 }

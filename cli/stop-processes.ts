@@ -1,7 +1,7 @@
 /** Terminates pods and stops processes of this host, for `orchlet stop` and `orchlet reset`. */
-import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { SHUTDOWN_STATE_FILE } from '../agent/assembly/node-shutdown.ts';
+import { readOwnFile } from '../agent/files/regular-file.ts';
 import { systemClock } from '../api/machinery/clock.ts';
 import { CommandError } from './command.ts';
 import { isOrchlet } from './processes.ts';
@@ -11,10 +11,10 @@ import { systemdHost, unitOf } from './systemd-units.ts';
 /** Makes the agent terminate its pods by priority, as at a shutdown of the host. Rejects if they are not terminated in time. */
 export async function endPods(pid: number, rootDirectory: string, timeoutMs: number): Promise<void> {
   const state = join(rootDirectory, SHUTDOWN_STATE_FILE);
-  const before = await readFile(state, 'utf8').catch(() => '');
+  const before = await readOwnFile(state).catch(() => '');
   process.kill(pid, 'SIGUSR2');
   await waitFor(`the pods of process ${pid}`, timeoutMs, async () => {
-    const text = await readFile(state, 'utf8').catch(() => '');
+    const text = await readOwnFile(state).catch(() => '');
     return text !== before && text.includes('"endTime"');
   });
 }

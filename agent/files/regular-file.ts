@@ -11,11 +11,22 @@ const O_PATH = 0o10000000;
 
 /** Rejects with `IrregularFileError` for anything but a regular file, and if the file is larger. Never blocks. */
 export async function readRegularFile(path: string, maxBytes: number): Promise<Buffer> {
+  return (await readWithOwner(path, maxBytes)).content;
+}
+
+async function readWithOwner(
+  path: string,
+  maxBytes: number,
+): Promise<{ readonly content: Buffer; readonly uid: number }> {
   // The descriptor refers to the file without opening it, so that nothing can take its place after the check.
   return using(await open(path, O_PATH), async (pinned) => {
-    if (!(await pinned.stat()).isFile()) throw new IrregularFileError(`${JSON.stringify(path)} is not a regular file`);
+    const found = await pinned.stat();
+    if (!found.isFile()) throw new IrregularFileError(`${JSON.stringify(path)} is not a regular file`);
     const flags = constants.O_RDONLY | constants.O_NONBLOCK;
-    return using(await open(descriptorPath(pinned), flags), (file) => readBounded(file, { name: path, maxBytes }));
+    const content = await using(await open(descriptorPath(pinned), flags), (file) =>
+      readBounded(file, { name: path, maxBytes }),
+    );
+    return { content, uid: found.uid };
   });
 }
 
@@ -25,6 +36,12 @@ const LONGEST_OWN_BYTES = 16 << 20;
 /** Resolves to the text of a small file that the agent itself has written. Rejects like `readRegularFile`. */
 export async function readOwnFile(path: string): Promise<string> {
   return (await readRegularFile(path, LONGEST_OWN_BYTES)).toString('utf8');
+}
+
+/** The same with the user id of the owner of the file. */
+export async function readOwnedFile(path: string): Promise<{ readonly text: string; readonly uid: number }> {
+  const { content, uid } = await readWithOwner(path, LONGEST_OWN_BYTES);
+  return { text: content.toString('utf8'), uid };
 }
 
 async function using<T>(file: FileHandle, work: (file: FileHandle) => Promise<T>): Promise<T> {

@@ -1,11 +1,12 @@
 /** What `orchlet reset` works on: the directories of one installation, and what its agent has recorded of the host. */
-import { readdir } from 'node:fs/promises';
+import { lstat, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { hostName } from '../../agent/host/host-facts.ts';
-import { type HostRecord, readHostRecord } from '../../agent/host/host-record.ts';
+import { HOST_RECORD_FILE, type HostRecord, readHostRecord } from '../../agent/host/host-record.ts';
 import { instanceOf } from '../../agent/runtime/instance.ts';
 import type { Leftover } from '../../agent/runtime/leftovers.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
+import { CommandError } from '../command.ts';
 
 /** What the steps read. It is computed once, before anything is removed. */
 export interface ResetTarget {
@@ -30,7 +31,7 @@ export interface ResetStep {
   find(target: ResetTarget): Promise<readonly Leftover[]>;
 }
 
-/** Without a record, the agent's defaults apply. */
+/** Without a record, the agent's defaults apply. Rejects with `CommandError` for a directory of another user. */
 export async function resetTarget(options: {
   readonly dataDirectory: string;
   readonly rootDirectory: string;
@@ -38,6 +39,7 @@ export async function resetTarget(options: {
   readonly clock: Clock;
 }): Promise<ResetTarget> {
   const { rootDirectory } = options;
+  for (const path of [rootDirectory, join(rootDirectory, HOST_RECORD_FILE)]) await refuseForeign(path);
   const found = await readHostRecord(rootDirectory);
   const record = found ?? {
     nodeName: hostName().trim().toLowerCase(),
@@ -54,6 +56,13 @@ export async function resetTarget(options: {
     instance: instanceOf({ nodeName: record.nodeName, rootDirectory }),
     podUids: new Set(await namesIn(join(rootDirectory, 'pods'))),
   };
+}
+
+/** What another user has recorded would name the files of others, which root then removes. Throws `CommandError`. */
+async function refuseForeign(path: string): Promise<void> {
+  const found = await lstat(path).catch(() => undefined);
+  if (found === undefined || [0, process.geteuid?.()].includes(found.uid)) return;
+  throw new CommandError(`${path} belongs to another user: the directory of an agent belongs to root`);
 }
 
 /** None if the directory does not exist, or is none. */

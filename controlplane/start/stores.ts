@@ -1,7 +1,8 @@
 /** The first phase of the start: the data directory, encryption at rest, the storage, and the registry, which serves reads. */
-import { access, constants, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { access, constants, mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
+import { replaceFile } from '../../api/machinery/replace-file.ts';
 import { refuseUnfinishedRestore } from '../backup/unfinished-restore.ts';
 import type { Encryption } from '../encryption/build.ts';
 import type { ControlPlaneFlags } from '../options/controlplane-options.ts';
@@ -133,7 +134,7 @@ async function openStorages(
 async function announceProcess(directory: string, onClose: Setting['onClose']): Promise<void> {
   const file = join(directory, 'storage', 'orchlet.db.pid');
   await mkdir(dirname(file), { recursive: true, mode: 0o700 });
-  await writeFile(file, `${process.pid}\n`, { mode: 0o600 });
+  await replaceFile(file, `${process.pid}\n`, { mode: 0o600, sync: 'none' });
   onClose(() => rm(file, { force: true }));
 }
 

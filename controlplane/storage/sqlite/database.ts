@@ -3,7 +3,7 @@
  * in the order of revisions and no index besides, so a small write changes one page. It runs in the worker.
  */
 import type { LogPage, RecordColumns, RecordMark } from '../stored-log.ts';
-import { chmodSync, closeSync, mkdirSync, openSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { chmodSync, closeSync, mkdirSync, openSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import Database from 'better-sqlite3';
 import { isDiskFull } from '../../../api/machinery/disk-full.ts';
@@ -142,7 +142,9 @@ function openError(error: unknown, options: DatabaseOptions): StorageError {
 
 function writeHolder(lockFile: string): void {
   try {
-    writeFileSync(lockFile, `${process.pid}\n`);
+    // The new file belongs to the user of this process, as commands that signal it demand, and is no link.
+    rmSync(lockFile, { force: true });
+    writeFileSync(lockFile, `${process.pid}\n`, { flag: 'wx' });
   } catch (error) {
     // The file only names this process in the error of another one. A full disk must not prevent the start.
     if (!isDiskFull(error)) throw error;

@@ -2,11 +2,11 @@
  * Commands that stop or query processes recognize them whether orchlet was started from a checkout, a bundle or the executable.
  */
 import assert from 'node:assert/strict';
-import { type ChildProcess, spawn } from 'node:child_process';
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { chownSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { after, describe, it } from 'node:test';
-import { isOrchlet, runningProcess } from '../../../cli/processes.ts';
+import { isOrchlet, runningProcess, writePid } from '../../../cli/processes.ts';
 import { until } from '../../until.ts';
 import { temporaryFolder } from '../../temporary-folder.ts';
 
@@ -47,6 +47,29 @@ describe('a process of orchlet', () => {
   it('is no other program with such a file name', async () => {
     assert.equal(await isOrchlet(await started('other/main.js')), false);
     assert.equal(await isOrchlet(await started('cli/main.ts.js')), false);
+  });
+
+  it('is not signalled for the file of another user', { skip: process.getuid?.() !== 0 && 'needs root' }, async () => {
+    const pid = await started('bin/orchlet');
+    const pidFile = join(directory, 'foreign-pid');
+    writeFileSync(pidFile, `${pid}\n`);
+    assert.equal(await runningProcess(pidFile), pid);
+    chownSync(pidFile, 65_534, 65_534);
+    assert.equal(await runningProcess(pidFile), undefined);
+  });
+
+  it('is not waited for where a FIFO takes the place of its file', async () => {
+    const fifo = join(directory, 'fifo');
+    assert.equal(spawnSync('mkfifo', [fifo]).status, 0);
+    assert.equal(await runningProcess(fifo), undefined);
+  });
+
+  it('writes its id to a new file, and nothing to where a link in its place leads', async () => {
+    const [link, other] = [join(directory, 'linked-pid'), join(directory, 'not-a-pid')];
+    writeFileSync(other, 'kept');
+    symlinkSync(other, link);
+    await writePid(link);
+    assert.deepEqual([readFileSync(other, 'utf8'), readFileSync(link, 'utf8')], ['kept', `${process.pid}\n`]);
   });
 
   it('is not one whose record is missing or damaged', async () => {

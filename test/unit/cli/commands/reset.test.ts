@@ -1,7 +1,7 @@
 /** `orchlet reset` removes only directories of orchlet, nothing through links and mounts, and nothing without consent. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { chownSync, existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { systemClock } from '../../../../api/machinery/clock.ts';
@@ -36,6 +36,23 @@ afterEach(() => {
 });
 
 describe('orchlet reset', () => {
+  it('removes nothing that another user has recorded', { skip: process.getuid?.() !== 0 && 'needs root' }, async () => {
+    const record = { nodeName: 'n', dockerEndpoint: '', criEndpoint: '', cgroupRoot: '', cgroupDriver: '' };
+    write('data/agent/host-record.json', JSON.stringify({ ...record, podLogsDirectory: at('precious') }));
+    write('data/agent/pods/files/x');
+    write('precious/files/x');
+    assert.deepEqual(
+      (await logs.find(await target())).map(({ text }) => text),
+      [at('precious/files')],
+    );
+    for (const path of ['data/agent', 'data/agent/host-record.json']) {
+      chownSync(at(path), 65_534, 65_534);
+      await assert.rejects(target(), /belongs to another user/);
+      chownSync(at(path), 0, 0);
+    }
+    await target();
+  });
+
   it('changes nothing without consent where nobody can answer', async () => {
     write('data/storage/orchlet.db');
     const { code, stderr } = await orchlet(['reset', '--purge', '--data-dir', at('data')]);
