@@ -7,8 +7,8 @@ const LONGEST_LINE_BYTES = 16 << 20;
 const LINE_END = 10;
 
 /**
- * Yields the lines without their ends, and no empty ones. Throws `ResponseTooLong` for a line of more than 16 MiB. A caller that
- * leaves the loop closes the response.
+ * Yields the lines without their ends, and no empty ones. Throws `ResponseTooLong` for a line of more than 16 MiB. A caller
+ * that leaves the loop closes the response.
  */
 export async function* responseLines(response: AsyncIterable<Buffer>): AsyncGenerator<string> {
   const line = new GatheredBytes();

@@ -56,6 +56,8 @@ interface PlegOptions {
 const UNHEALTHY_AFTER_MS = 180_000;
 /** Delays before a failed reading of a pod is repeated. */
 const RETRY = { baseDelayMs: 200, maxDelayMs: 10_000 };
+/** The maximum number of pods that are read at once, and of those that wait for it. */
+const MOST_READINGS = 250;
 
 /** Owns the last state of every pod. Its health is the age of the last relist. */
 export class Pleg {
@@ -73,7 +75,7 @@ export class Pleg {
   constructor(options: PlegOptions) {
     this.#options = options;
     this.#lastRelistMs = options.clock.monotonic();
-    this.#queue = new WorkQueue({ clock: options.clock, ...RETRY });
+    this.#queue = new WorkQueue({ clock: options.clock, maxLength: MOST_READINGS, ...RETRY });
     this.#relists = new WakeableLoop({
       clock: options.clock,
       onError: (error) => options.logger.error({ err: error }, 'Relisting the containers failed'),
@@ -101,11 +103,17 @@ export class Pleg {
         signal,
         (event) => {
           // The creation of a container changes nothing. Its start causes another event.
-          if (event.type !== 'created') this.#queue.add(event.podUid);
+          if (event.type !== 'created') this.#request(event.podUid);
         },
         () => this.#relists.wake(),
       ),
     ]);
+  }
+
+  /** Beyond the limit, a relist takes the place of the reading: it reads all pods by two calls. */
+  #request(podUid: string): void {
+    const isFull = this.#reading.size >= MOST_READINGS && !this.#reading.has(podUid);
+    if (isFull || !this.#queue.add(podUid)) this.#relists.wake();
   }
 
   /** Begins each reading at once, because the runtime may hang on a container of another pod. */

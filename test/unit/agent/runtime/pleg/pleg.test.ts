@@ -144,4 +144,38 @@ describe('the reading of a pod after an event', () => {
     assert.equal(runtime.lists.pod, 2);
     await stop();
   });
+
+  it('becomes one of all pods where thousands have events at once', async () => {
+    const clock = new FakeClock();
+    const seen: string[] = [];
+    const uids = Array.from({ length: 5_000 }, (_, at) => `u${at}`);
+    const containers = uids.map((uid) => ({ id: uid, state: 'running', labels: { 'io.kubernetes.pod.uid': uid } }));
+    let calls = 0;
+    let send: (event: RuntimeEvent) => void = () => undefined;
+    const runtime = {
+      listSandboxes: () => Promise.resolve([]),
+      listContainers: ({ podUid }: { podUid?: string } = {}) => {
+        calls += 1;
+        return Promise.resolve(
+          containers.filter(({ id }) => started && (podUid === undefined || id === podUid)) as never,
+        );
+      },
+      events: (signal: AbortSignal, onEvent: (event: RuntimeEvent) => void) => {
+        send = onEvent;
+        return new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve()));
+      },
+    };
+    let started = false;
+    const pleg = new Pleg({ runtime, clock, logger: silentLogger, onEvent: ({ id }) => seen.push(id) });
+    const abort = new AbortController();
+    const running = pleg.run(abort.signal);
+    await clock.advance(100);
+    started = true;
+    for (const podUid of uids) send({ type: 'started', podUid, containerId: podUid });
+    await clock.advance(100);
+    assert.deepEqual(new Set(seen), new Set(uids));
+    assert.ok(calls < 600, `${calls} calls`);
+    abort.abort();
+    await running;
+  });
 });
