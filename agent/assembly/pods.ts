@@ -18,7 +18,7 @@ import { PodSync } from '../pods/workers/pod-sync.ts';
 import type { PodCgroups } from '../host/cgroups/pod-cgroups.ts';
 import type { NodePressure } from '../resources/eviction/node-pressure.ts';
 import { measuredSyncer, relistMetrics } from '../resources/statistics/measured-syncer.ts';
-import { startErrorMetrics } from '../resources/statistics/instrumented-runtime.ts';
+import { startMetrics } from '../resources/statistics/instrumented-runtime.ts';
 import {
   hookMetrics,
   podEventMetrics,
@@ -174,7 +174,7 @@ async function createKubeRuntime(
     backOff: restartBackOff(base),
     containerLogsDirectory: containerLogsDirectory(base),
     observeHook: hookMetrics(registries.own),
-    onStartError: startErrorMetrics(registries.own),
+    starts: startMetrics(registries.own),
     config: {
       settings: {
         rootDirectory,

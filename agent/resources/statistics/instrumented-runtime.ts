@@ -1,10 +1,12 @@
 /**
- * Wraps the runtime to measure every request (`kubelet_runtime_operations_*`), and to count started pods and
- * containers.
+ * Wraps the runtime to measure every request (`kubelet_runtime_operations_*`), and counts the pods and containers that are
+ * started.
  */
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type { MetricsRegistry } from '../../../api/component/metrics.ts';
-import type { ContainerConfig, ContainerId, Runtime, SandboxConfig } from '../../runtime/runtime.ts';
+import type { Pod } from '../../model/pod.ts';
+import type { StartObserver } from '../../runtime/kuberuntime/container-starter.ts';
+import type { ContainerConfig, Runtime, SandboxConfig } from '../../runtime/runtime.ts';
 
 /** The metric's operation name by method. Methods that are absent (long-lived streams, close) are not measured. */
 const OPERATIONS: Readonly<Partial<Record<keyof Runtime, string>>> = {
@@ -44,15 +46,45 @@ const CONTAINER_TYPES: Readonly<Record<ContainerConfig['kind'], string>> = {
   ephemeral: 'ephemeral_container',
 };
 
-/** Counts starts of containers that failed, by the reason that the container's status shows. */
-export function startErrorMetrics(metrics: MetricsRegistry): (kind: ContainerConfig['kind'], reason: string) => void {
-  const errors = metrics.counter({
+/** Counts attempts to start pods and containers, and those that failed, also before the runtime was called. */
+export function startMetrics(metrics: MetricsRegistry): StartObserver {
+  const counter = (name: string, help: string) => metrics.counter({ name, help }).with();
+  const pods = counter('kubelet_started_pods_total', 'Cumulative number of pods started');
+  const podErrors = counter('kubelet_started_pods_errors_total', 'Cumulative number of errors when starting pods');
+  const ofUsers = counter(
+    'kubelet_started_user_namespaced_pods_total',
+    'Cumulative number of pods with user namespaces started. This will only be non-zero if UserNamespacesSupport feature gate is enabled.',
+  );
+  const ofUsersErrors = counter(
+    'kubelet_started_user_namespaced_pods_errors_total',
+    'Cumulative number of errors when starting pods with user namespaces. This will only be non-zero if UserNamespacesSupport feature gate is enabled.',
+  );
+  const containers = metrics.counter({
+    name: 'kubelet_started_containers_total',
+    help: 'Cumulative number of containers started',
+    labels: ['container_type'],
+  });
+  const containerErrors = metrics.counter({
     name: 'kubelet_started_containers_errors_total',
     help: 'Cumulative number of errors when starting containers',
     labels: ['container_type', 'code'],
   });
-  return (kind, reason) => errors.with(CONTAINER_TYPES[kind], reason).inc();
+  const hasUsers = (pod: Pod): boolean => pod.spec.hostUsers === false;
+  return {
+    pod(pod) {
+      pods.inc();
+      if (hasUsers(pod)) ofUsers.inc();
+    },
+    sandboxFailed: () => podErrors.inc(),
+    podFailed(pod) {
+      if (hasUsers(pod)) ofUsersErrors.inc();
+    },
+    container: (kind) => containers.with(CONTAINER_TYPES[kind]).inc(),
+    containerFailed: (kind, reason) => containerErrors.with(CONTAINER_TYPES[kind], reason).inc(),
+  };
 }
+
+const handlerOf = (args: readonly unknown[]): string => (args as [SandboxConfig])[0].runtimeHandler;
 
 /** Returns a runtime with the same behaviour, whose operations have the kubelet's names in the metrics. */
 export function instrumentRuntime(runtime: Runtime, metrics: MetricsRegistry, clock: Clock): Runtime {
@@ -72,7 +104,16 @@ export function instrumentRuntime(runtime: Runtime, metrics: MetricsRegistry, cl
     labels: ['operation_type'],
     buckets: OPERATION_BUCKETS,
   });
-  const starts = startMetrics(metrics);
+  const sandboxes = metrics.histogram({
+    name: 'kubelet_run_podsandbox_duration_seconds',
+    help: 'Duration in seconds of the run_podsandbox operations. Broken down by RuntimeClass.Handler.',
+    labels: ['runtime_handler'],
+  });
+  const sandboxErrors = metrics.counter({
+    name: 'kubelet_run_podsandbox_errors_total',
+    help: 'Cumulative number of the run_podsandbox operation errors by RuntimeClass.Handler.',
+    labels: ['runtime_handler'],
+  });
   const methods = new Map<PropertyKey, unknown>();
   const wrap = (name: keyof Runtime, method: (...args: unknown[]) => unknown): unknown => {
     const operation = OPERATIONS[name];
@@ -82,15 +123,15 @@ export function instrumentRuntime(runtime: Runtime, metrics: MetricsRegistry, cl
       count.inc();
       const from = clock.monotonic();
       try {
-        const answer = await method.apply(runtime, args);
-        starts.done(name, args, (clock.monotonic() - from) / 1000, answer);
-        return answer;
+        return await method.apply(runtime, args);
       } catch (error) {
         errors.with(operation).inc();
-        starts.failed(name, args);
+        if (name === 'runSandbox') sandboxErrors.with(handlerOf(args)).inc();
         throw error;
       } finally {
-        duration.observe((clock.monotonic() - from) / 1000);
+        const seconds = (clock.monotonic() - from) / 1000;
+        duration.observe(seconds);
+        if (name === 'runSandbox') sandboxes.with(handlerOf(args)).observe(seconds);
       }
     };
   };
@@ -105,68 +146,4 @@ export function instrumentRuntime(runtime: Runtime, metrics: MetricsRegistry, cl
       return wrapped;
     },
   });
-}
-
-interface StartMetrics {
-  done(name: keyof Runtime, args: readonly unknown[], seconds: number, answer: unknown): void;
-  failed(name: keyof Runtime, args: readonly unknown[]): void;
-}
-
-function startMetrics(metrics: MetricsRegistry): StartMetrics {
-  const sandboxes = metrics.histogram({
-    name: 'kubelet_run_podsandbox_duration_seconds',
-    help: 'Duration in seconds of the run_podsandbox operations. Broken down by RuntimeClass.Handler.',
-    labels: ['runtime_handler'],
-  });
-  const sandboxErrors = metrics.counter({
-    name: 'kubelet_run_podsandbox_errors_total',
-    help: 'Cumulative number of the run_podsandbox operation errors by RuntimeClass.Handler.',
-    labels: ['runtime_handler'],
-  });
-  const pods = metrics
-    .counter({ name: 'kubelet_started_pods_total', help: 'Cumulative number of pods started' })
-    .with();
-  const containers = metrics.counter({
-    name: 'kubelet_started_containers_total',
-    help: 'Cumulative number of containers started',
-    labels: ['container_type'],
-  });
-  const counter = (name: string, help: string) => metrics.counter({ name, help }).with();
-  const podErrors = counter('kubelet_started_pods_errors_total', 'Cumulative number of errors when starting pods');
-  const ofUsers = counter(
-    'kubelet_started_user_namespaced_pods_total',
-    'Cumulative number of pods with user namespaces started. This will only be non-zero if UserNamespacesSupport feature gate is enabled.',
-  );
-  const ofUsersErrors = counter(
-    'kubelet_started_user_namespaced_pods_errors_total',
-    'Cumulative number of errors when starting pods with user namespaces. This will only be non-zero if UserNamespacesSupport feature gate is enabled.',
-  );
-  const hasUsers = (args: readonly unknown[]): boolean =>
-    (args as [SandboxConfig])[0].namespaces.userNamespace !== undefined;
-  /** The types of containers that are created but not started. */
-  const types = new Map<ContainerId, string>();
-  const failed: StartMetrics['failed'] = (name, args) => {
-    if (name !== 'runSandbox') return;
-    podErrors.inc();
-    sandboxErrors.with((args as [SandboxConfig])[0].runtimeHandler).inc();
-    if (hasUsers(args)) ofUsersErrors.inc();
-  };
-  const done: StartMetrics['done'] = (name, args, seconds, answer) => {
-    if (name === 'runSandbox') {
-      const [config] = args as [SandboxConfig];
-      sandboxes.with(config.runtimeHandler).observe(seconds);
-      pods.inc();
-      if (hasUsers(args)) ofUsers.inc();
-    } else if (name === 'createContainer') {
-      const config = args[2] as ContainerConfig;
-      types.set(answer as ContainerId, CONTAINER_TYPES[config.kind]);
-    } else if (name === 'startContainer') {
-      const [id] = args as [ContainerId];
-      containers.with(types.get(id) ?? 'container').inc();
-      types.delete(id);
-    } else if (name === 'removeContainer') {
-      types.delete(args[0] as ContainerId);
-    }
-  };
-  return { done, failed };
 }

@@ -57,6 +57,19 @@ interface Prepared {
   readonly volumeImages: ReadonlyMap<string, string>;
 }
 
+/** Is told of attempts to start pods and containers. */
+export interface StartObserver {
+  /** A sandbox is about to be created. */
+  pod(pod: Pod): void;
+  sandboxFailed(): void;
+  /** Called at most once for each call of `pod`, if the sandbox or a container that should follow failed. */
+  podFailed(pod: Pod): void;
+  /** A container is about to be started. Waiting for a back-off is no start. */
+  container(kind: ContainerKind): void;
+  /** `reason`: why the container waits, in its status. */
+  containerFailed(kind: ContainerKind, reason: string): void;
+}
+
 /** The runtime, the images and the configuration of containers. */
 export interface ContainerStarterOptions {
   readonly runtime: Runtime;
@@ -70,8 +83,7 @@ export interface ContainerStarterOptions {
   /** The delays between restarts of a container that crashes; 10 s to 5 min by default. */
   readonly backOff?: { readonly initialMs: number; readonly maxMs: number };
   readonly observeHook?: HookObserver | undefined;
-  /** Called when a container does not start, with the reason in its status. Waiting for a back-off is no failed start. */
-  readonly onStartError?: (kind: ContainerKind, reason: string) => void;
+  readonly starts?: StartObserver | undefined;
 }
 
 type Last = Pick<Session, 'pod' | 'status'>;
@@ -106,6 +118,7 @@ export class ContainerStarter {
     const key = `${pod.metadata.uid}_${container.name}`;
     try {
       this.#checkBackOff(session, container, kind);
+      this.#options.starts?.container(kind);
       await this.#start(session, container, kind);
       this.#waiting.delete(key);
       return undefined;
@@ -116,7 +129,7 @@ export class ContainerStarter {
           ? error
           : new StartError('RunContainerError', (error as Error).message, { cause: error });
       this.#waiting.set(key, { reason: failed.reason, message: failed.message });
-      if (failed.reason !== 'CrashLoopBackOff') this.#options.onStartError?.(kind, failed.reason);
+      if (failed.reason !== 'CrashLoopBackOff') this.#options.starts?.containerFailed(kind, failed.reason);
       this.#options.logger.debug(
         { pod: formatPod(pod), container: container.name, reason: failed.reason, err: failed },
         'A container cannot start yet',

@@ -14,7 +14,7 @@ import {
 import { sandboxConfig } from './container-config.ts';
 import type { DnsWarning } from './dns.ts';
 import { killContainer, type KillDeps, killPodContainers } from './kill-containers.ts';
-import { computePodActions, type ContainerToKill, type ProbeLookup } from './pod-actions.ts';
+import { computePodActions, type ContainerToKill, type PodActions, type ProbeLookup } from './pod-actions.ts';
 import { allContainers, type ContainerKind, findKinded, podFullName } from './pod-containers.ts';
 import { memoryProblem, resizeOf } from './resize.ts';
 import { findContainer, type RuntimePodStatus } from './runtime-status.ts';
@@ -74,7 +74,6 @@ export class KubeRuntime {
 
   async syncPod(pod: Pod, status: RuntimePodStatus, signal: AbortSignal): Promise<SyncResult> {
     const { events } = this.#options;
-    const errors: Error[] = [];
     // 1. Compute the actions.
     const actions = computePodActions(pod, status, this.#options.probes, (container, last) =>
       resizeOf(pod, container, last, this.#options.config.settings.resources()),
@@ -86,11 +85,33 @@ export class KubeRuntime {
         events.event(pod, 'Normal', 'SandboxChanged', 'Pod sandbox changed, it will be killed and re-created.');
       }
       await this.killPod(pod, status, { signal });
-      if (!actions.createSandbox) return { errors, retryAtMs: undefined };
+      if (!actions.createSandbox) return { errors: [], retryAtMs: undefined };
     } else {
       // 3. Kill the containers that must not keep running.
       for (const kill of actions.containersToKill) await this.#kill(pod, status, kill, signal);
     }
+    if (!actions.createSandbox) return this.#ensureContainers(pod, status, actions, signal);
+    const { starts } = this.#options;
+    starts?.pod(pod);
+    let isStarted = false;
+    try {
+      const result = await this.#ensureContainers(pod, status, actions, signal);
+      isStarted = result.errors.length === 0;
+      return result;
+    } finally {
+      if (!isStarted && !signal.aborted) starts?.podFailed(pod);
+    }
+  }
+
+  /** Ensures the sandbox, and starts and resizes the containers. */
+  async #ensureContainers(
+    pod: Pod,
+    status: RuntimePodStatus,
+    actions: PodActions,
+    signal: AbortSignal,
+  ): Promise<SyncResult> {
+    const { events, starts } = this.#options;
+    const errors: Error[] = [];
     // 4. Ensure the sandbox.
     let { sandboxId } = actions;
     // An existing sandbox keeps its handler, because its RuntimeClass may have been deleted.
@@ -104,7 +125,10 @@ export class KubeRuntime {
       sandboxId = made.id;
       sandbox = made.config;
     } catch (error) {
+      // The sandbox of a pod that terminates meanwhile may fail to be created.
+      if (signal.aborted) throw error;
       const { message } = error as Error;
+      starts?.sandboxFailed();
       events.event(pod, 'Warning', 'FailedCreatePodSandBox', `Failed to create pod sandbox: ${message}`);
       const failure = `failed to "CreatePodSandbox" for "${podFullName(pod)}": ${message}`;
       return { errors: [new Error(failure, { cause: error })], retryAtMs: undefined };

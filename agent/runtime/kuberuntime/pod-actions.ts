@@ -31,7 +31,7 @@ export interface ContainerToKill {
   readonly reason: KillReason;
 }
 
-interface PodActions {
+export interface PodActions {
   /** Whether to kill all running containers and the sandbox. */
   readonly killPod: boolean;
   readonly createSandbox: boolean;
