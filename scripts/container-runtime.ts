@@ -138,8 +138,13 @@ function startPrivate(directory: string): FoundRuntime {
   return docker(started.stdout.trim(), () => void spawnSync(script, ['stop', directory], { stdio: 'ignore' }));
 }
 
-/** A containerd with CRI and a pod network of its own, for tests; `archive` holds its sandbox image. */
-export function startPrivateContainerd(directory: string, archive: string, say: (text: string) => void): FoundRuntime {
+/** Installs what private runtimes need, so that several can be started at the same time. */
+export function installRuntimes(say: (text: string) => void): void {
+  ensureInstalled(say);
+  ensureContainerdInstalled(say);
+}
+
+function ensureContainerdInstalled(say: (text: string) => void): void {
   const wanted = [
     ...(has('containerd') && has('ctr') ? [] : ['containerd']),
     ...(has('runc') ? [] : ['runc']),
@@ -147,10 +152,14 @@ export function startPrivateContainerd(directory: string, archive: string, say: 
     ...(has('iptables') ? [] : ['iptables']),
     ...(has('ip') ? [] : ['iproute2']),
   ];
-  if (wanted.length > 0) {
-    say(`installing ${wanted.join(', ')} with apt`);
-    installPackages(wanted, 'the tests need a containerd');
-  }
+  if (wanted.length === 0) return;
+  say(`installing ${wanted.join(', ')} with apt`);
+  installPackages(wanted, 'the tests need a containerd');
+}
+
+/** A containerd with CRI and a pod network of its own, for tests; `archive` holds its sandbox image. */
+export function startPrivateContainerd(directory: string, archive: string, say: (text: string) => void): FoundRuntime {
+  ensureContainerdInstalled(say);
   const script = join(SCRIPTS, 'containerd-private');
   const started = spawnSync(script, ['start', directory, archive], {
     encoding: 'utf8',

@@ -1,42 +1,35 @@
 /**
- * `scripts/test` runs types, format and lint, then every test file. Integration tests get a private Docker daemon, a private
- * containerd and images that are built here. The files with property tests run a second time with a random seed. A file
- * that fails runs again alone; if it passes then, the last lines of the output count and name it as flaky.
- * Integration tests on the container runtimes run one at a time because clusters of one host share its network. Those that
- * need no runtime run beside them, and their output follows.
+ * `scripts/test` runs types, format and lint, then every test file. The files with property tests run a second time with a
+ * random seed. Integration tests run in several lanes, each with its own network, Docker daemon and containerd, on images that
+ * are built here. A file that fails runs again alone; if it passes then, the last lines of the output count and name it as
+ * flaky. The last lines also name each file that failed, with its errors.
  */
-import { spawn, spawnSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { randomInt } from 'node:crypto';
-import { existsSync, globSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { globSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
-import { basename, dirname, join, relative } from 'node:path';
+import { basename, join } from 'node:path';
 import { parseArgs, styleText } from 'node:util';
-import {
-  ensureImages,
-  ensureTestTools,
-  findRuntime,
-  type FoundRuntime,
-  startPrivateContainerd,
-} from './container-runtime.ts';
+import { ensureImages, ensureTestTools, installRuntimes } from './container-runtime.ts';
+import { Lane, runLane, usesGivenRuntime } from './test-lane.ts';
+import { closingLines, failedFiles, merged } from './test-report.ts';
+import { type Outcome, ROOT, runTests } from './test-run.ts';
 
-const ROOT = join(import.meta.dirname, '..');
 const USAGE = `usage: scripts/test [--unit] [--no-checks] [--coverage] [FILE…]
 
-Runs the checks (types, format, lint) and the tests. Integration tests run on a Docker daemon and a
-containerd of their own; or on those whose sockets ORCHLET_TEST_DOCKER_SOCKET (Docker, Podman) and
-ORCHLET_TEST_CONTAINERD_SOCKET (any CRI runtime) name: a private one of another version is started by
-PATH=…/bin:$PATH scripts/containerd-private start DIR.
+Runs the checks (types, format, lint) and the tests. Integration tests run in lanes, each in a network
+of its own with a Docker daemon and a containerd; or one at a time on those whose sockets
+ORCHLET_TEST_DOCKER_SOCKET (Docker, Podman) and ORCHLET_TEST_CONTAINERD_SOCKET (any CRI runtime) name: a
+private one of another version is started by PATH=…/bin:$PATH scripts/containerd-private start DIR.
 
   --unit       leave out the integration tests
   --no-checks  leave out types, format and lint
   --coverage   print the share of executed lines of each half; with integration tests, once for each part
+  --lanes N    run N integration tests at a time (3)
   FILE…        these test files only
 `;
 
-interface Outcome {
-  readonly code: number;
-  readonly failed: readonly string[];
-}
+const COMPILE_CACHE = { NODE_COMPILE_CACHE: join(ROOT, '.cache/compile') };
 
 function say(text: string): void {
   console.log(styleText('bold', `==> ${text}`));
@@ -59,204 +52,234 @@ function checks(): boolean {
   return results.every(Boolean);
 }
 
-interface RunOptions {
-  readonly env: NodeJS.ProcessEnv;
-  readonly concurrency: number;
-  readonly coverage?: boolean;
-  /** Prints the output when the run has ended. */
-  readonly later?: boolean;
-}
-
-/** The share of executed lines is that of the processes of the tests, and not of programs that they start. */
-const COVERAGE = [
-  '--experimental-test-coverage',
-  '--test-coverage-exclude=test/**',
-  '--test-coverage-exclude=scripts/**',
-  `--test-reporter=${join(ROOT, 'test/coverage-reporter.ts')}`,
-  '--test-reporter-destination=stdout',
-];
-
-function runTests(
-  files: readonly string[],
-  { env, concurrency, coverage = false, later = false }: RunOptions,
-): Promise<Outcome> {
-  if (files.length === 0) return Promise.resolve({ code: 0, failed: [] });
-  const reporter = join(ROOT, 'test/failed-files-reporter.ts');
-  const list = join(mkdtempSync(join(tmpdir(), `orchlet-test-${process.pid}-`)), 'failed');
-  const args = [
-    '--disable-warning=ExperimentalWarning',
-    `--import=${join(ROOT, 'test/property-seed.ts')}`,
-    '--test',
-    `--test-concurrency=${concurrency}`,
-    '--test-timeout=300000',
-    '--test-reporter=spec',
-    '--test-reporter-destination=stdout',
-    `--test-reporter=${reporter}`,
-    `--test-reporter-destination=${list}`,
-    ...(coverage ? COVERAGE : []),
-    ...files,
-  ];
-  return new Promise((resolve) => {
-    const child = spawn(join(ROOT, 'bin/node'), args, {
-      cwd: ROOT,
-      stdio: later ? ['ignore', 'pipe', 'pipe'] : 'inherit',
-      env: { ...process.env, ...env },
-    });
-    const output: Buffer[] = [];
-    for (const stream of [child.stdout, child.stderr]) stream?.on('data', (chunk: Buffer) => output.push(chunk));
-    child.on('close', (code) => {
-      process.stdout.write(Buffer.concat(output));
-      const text = existsSync(list) ? readFileSync(list, 'utf8') : '';
-      rmSync(join(list, '..'), { recursive: true, force: true });
-      resolve({ code: code ?? 1, failed: [...new Set(text.split('\n').filter((line) => line !== ''))] });
-    });
-  });
-}
-
-function both(left: Outcome, right: Outcome): Outcome {
-  return { code: left.code === 0 ? right.code : left.code, failed: [...left.failed, ...right.failed] };
-}
-
-/**
- * Whether a test file uses the container runtimes that all tests share and the host's network, itself or through what it
- * imports. Nodes in network namespaces have runtimes of their own.
- */
-function usesRuntimes(file: string, seen = new Set<string>()): boolean {
-  if (basename(file) === 'namespaced-nodes.ts') return false;
-  if (basename(file) === 'container-runtimes.ts') return true;
-  if (seen.has(file) || !file.includes('test/integration/')) return false;
-  seen.add(file);
-  const imports = readFileSync(join(ROOT, file), 'utf8').matchAll(/from '(\.\/[^']+)'/g);
-  return [...imports].some(([, path = '']) => usesRuntimes(join(dirname(file), path), seen));
-}
-
 /** How often files that failed run again. */
 const MOST_REPEATS = 2;
 /** If more files than this fail, the tests are not flaky, but there is a defect. */
 const MOST_REPEATED_FILES = 5;
-
-/** The test files to repeat: a failed test of a shared suite is repeated through the files that use the suite. */
-function testFilesOf(failed: readonly string[], all: readonly string[]): string[] {
-  const files = failed.flatMap((file) => {
-    if (file.endsWith('.test.ts')) return [file];
-    const name = basename(file);
-    return all.filter((candidate) => readFileSync(join(ROOT, candidate), 'utf8').includes(`/${name}'`));
-  });
-  return [...new Set(files)];
-}
 
 /** The test files whose properties are checked with random values. */
 function propertyTests(files: readonly string[]): string[] {
   return files.filter((file) => readFileSync(join(ROOT, file), 'utf8').includes("from 'fast-check'"));
 }
 
-/** Starts what integration tests need, adds it to `runtimes`, and sets the variables by which the tests find it. */
-async function startRuntimes(directory: string, env: NodeJS.ProcessEnv, runtimes: FoundRuntime[]): Promise<void> {
-  say('container runtimes and images for the integration tests');
+/**
+ * The integration tests that take the longest, which start first, so that no lane waits for one of them at the end. The closing
+ * lines of a run name the slowest.
+ */
+const LONGEST = [
+  'pod-network',
+  'power',
+  'eviction',
+  'several-control-planes',
+  'pod-parity-docker',
+  'network-doctor',
+  'authority-rotation',
+  'etcd-control-planes',
+  'cluster-init',
+  'hostile-containers',
+  'pod-ends-containerd',
+  'agent-soak',
+  'network-policies',
+];
+
+function longestFirst(files: readonly string[]): string[] {
+  const isLong = (file: string): boolean => LONGEST.includes(basename(file, '.test.ts'));
+  const place = (file: string): number => LONGEST.indexOf(basename(file, '.test.ts'));
+  const long = files.filter(isLong).toSorted((a, b) => place(a) - place(b));
+  return [...long, ...files.filter((file) => !isLong(file))];
+}
+
+/** The lanes of the integration tests, and where they have their files. */
+interface Lanes {
+  readonly started: Promise<readonly Lane[]>;
+  stop(): Promise<void>;
+}
+
+function startLanes(count: number, directory: string): Lanes {
+  say('images and container runtimes for the integration tests');
   const archive = ensureImages(join(directory, 'images'), say);
-  env['ORCHLET_TEST_IMAGES'] = archive;
-  const use = async (variable: string, start: () => FoundRuntime | Promise<FoundRuntime>): Promise<void> => {
-    if ((process.env[variable] ?? '') !== '') return say(`${variable}: ${process.env[variable]}`);
-    const runtime = await start();
-    runtimes.push(runtime);
-    env[variable] = runtime.endpoint.replace('unix://', '');
-  };
-  await use('ORCHLET_TEST_DOCKER_SOCKET', () =>
-    findRuntime({ directory: join(directory, 'docker'), say, privately: true }),
-  );
-  await use('ORCHLET_TEST_CONTAINERD_SOCKET', () =>
-    startPrivateContainerd(join(directory, 'containerd'), archive, say),
-  );
+  installRuntimes(say);
   ensureTestTools(say);
-  env['ORCHLET_TEST_REGISTRY'] = 'docker-registry';
+  const env = { ...COMPILE_CACHE, ORCHLET_TEST_IMAGES: archive, ORCHLET_TEST_REGISTRY: 'docker-registry' };
+  const starting = Array.from({ length: count }, (_, number) => Lane.start(join(directory, `${number}`), archive, env));
+  const started = Promise.all(starting);
+  // Whoever waits for the lanes gets the error.
+  started.catch(() => undefined);
+  return {
+    started,
+    async stop() {
+      for (const lane of await Promise.allSettled(starting)) if (lane.status === 'fulfilled') await lane.value.stop();
+    },
+  };
+}
+
+/** Runs the files one at a time in each lane, and prints the output of each file when it has finished. */
+async function runInLanes(
+  lanes: readonly Lane[],
+  files: readonly string[],
+  { coverage = false }: { readonly coverage?: boolean } = {},
+): Promise<Outcome> {
+  const left = coverage ? [files] : longestFirst(files).map((file) => [file]);
+  let all: Outcome = { code: 0, results: [] };
+  const work = async (lane: Lane): Promise<void> => {
+    for (let next = left.shift(); next !== undefined; next = left.shift()) {
+      const { outcome, output } = await lane.run({ files: next, coverage });
+      // The counts follow at the end, for all files together.
+      process.stdout.write(
+        output.replaceAll(/^ℹ (?:tests|suites|pass|fail|cancelled|skipped|todo|duration_ms) .*\n/gm, ''),
+      );
+      all = merged(all, outcome);
+    }
+  };
+  await Promise.all(lanes.map(work));
+  return all;
 }
 
 /** Runs failed files again, alone, if they are few. Those that pass then are flaky. */
 async function repeatFailed(
   first: Outcome,
-  all: readonly string[],
-  env: NodeJS.ProcessEnv,
+  run: (files: readonly string[]) => Promise<Outcome>,
 ): Promise<{ readonly outcome: Outcome; readonly flaky: readonly string[] }> {
   let outcome = first;
-  let flaky: readonly string[] = [];
-  const worthRepeating = (): boolean =>
-    outcome.code !== 0 && outcome.failed.length > 0 && outcome.failed.length <= MOST_REPEATED_FILES;
-  for (let round = 0; round < MOST_REPEATS && worthRepeating(); round += 1) {
-    const failed = outcome.failed.map((file) => relative(ROOT, file));
-    const files = testFilesOf(failed, all);
+  let repeated: readonly string[] = [];
+  for (let round = 0; round < MOST_REPEATS; round += 1) {
+    const files = failedFiles(outcome);
+    if (files.length === 0 || files.length > MOST_REPEATED_FILES) break;
     say(`once more, one at a time: ${files.join(', ')}`);
-    outcome = await runTests(files, { env, concurrency: 1 });
-    flaky = [...new Set([...flaky, ...files])];
+    const again = await run(files);
+    outcome = { code: again.code, results: merged(outcome, again).results };
+    repeated = [...new Set([...repeated, ...files])];
   }
-  return { outcome, flaky };
+  const failed = new Set(failedFiles(outcome));
+  return { outcome, flaky: repeated.filter((file) => !failed.has(file)) };
 }
 
-async function main(): Promise<number> {
-  const { values, positionals } = parseArgs({
-    allowPositionals: true,
-    options: {
-      unit: { type: 'boolean' },
-      'no-checks': { type: 'boolean' },
-      coverage: { type: 'boolean' },
-      help: { type: 'boolean' },
-    },
-  });
-  if (values.help === true) {
-    process.stdout.write(USAGE);
-    return 0;
-  }
-  const coverage = values.coverage === true;
-  const started = performance.now();
-  const checked = values['no-checks'] === true || checks();
-  const all = positionals.length > 0 ? positionals : globSync('test/**/*.test.ts', { cwd: ROOT }).sort();
-  const integration = values.unit === true ? [] : all.filter((file) => file.includes('test/integration/'));
-  const units = all.filter((file) => !file.includes('test/integration/'));
-  const runtimes: FoundRuntime[] = [];
-  const env: NodeJS.ProcessEnv = { NODE_COMPILE_CACHE: join(ROOT, '.cache/compile') };
-  const directory = mkdtempSync(join(tmpdir(), 'orch-'));
-  const stop = (): void => {
-    for (const runtime of runtimes) runtime.stop();
-    rmSync(directory, { recursive: true, force: true });
+/** Test files that run together. */
+interface Part {
+  readonly name: string;
+  readonly files: readonly string[];
+  readonly inLanes: boolean;
+  readonly run: (files: readonly string[]) => Promise<Outcome>;
+  /** Runs failed files, alone. */
+  readonly repeat: (files: readonly string[]) => Promise<Outcome>;
+}
+
+function unitPart(name: string, files: readonly string[], env: NodeJS.ProcessEnv, coverage = false): Part {
+  return {
+    name,
+    files,
+    inLanes: false,
+    run: (all) => runTests(all, { env, coverage, concurrency: Math.max(2, availableParallelism()), isModest: true }),
+    repeat: (failed) => runTests(failed, { env, concurrency: 1 }),
   };
-  for (const signal of ['SIGINT', 'SIGTERM'] as const) {
-    process.on(signal, () => {
-      stop();
-      process.exit(130);
+}
+
+function partsOf(files: readonly string[], lanes: Lanes | undefined, coverage: boolean): Part[] {
+  const integration = files.filter((file) => file.includes('test/integration/'));
+  const units = files.filter((file) => !integration.includes(file));
+  const properties = propertyTests(units);
+  const seed = { ORCHLET_TEST_SEED: String(randomInt(2 ** 31 - 1)) };
+  const parts = [
+    unitPart('test files', units, COMPILE_CACHE, coverage),
+    unitPart(`files with property tests once more, ORCHLET_TEST_SEED=${seed.ORCHLET_TEST_SEED}`, properties, {
+      ...COMPILE_CACHE,
+      ...seed,
+    }),
+  ];
+  if (lanes !== undefined)
+    parts.push({
+      name: 'files with integration tests',
+      files: integration,
+      inLanes: true,
+      run: async (all) => runInLanes(await lanes.started, all, { coverage }),
+      repeat: async (failed) => runInLanes((await lanes.started).slice(0, 1), failed),
     });
+  return parts.filter((part) => part.files.length > 0);
+}
+
+async function runPart({ name, files, run }: Part): Promise<Outcome> {
+  say(`${files.length} ${name}`);
+  return run(files);
+}
+
+/** Integration tests wait most of the time, so unit tests run beside them. Repeated files run when the others have finished. */
+async function runAll(parts: readonly Part[]): Promise<{ readonly outcome: Outcome; readonly flaky: string[] }> {
+  const firsts = new Map<Part, Outcome>();
+  const inTurn = async (some: readonly Part[]): Promise<void> => {
+    for (const part of some) firsts.set(part, await runPart(part));
+  };
+  await Promise.all([inTurn(parts.filter(({ inLanes }) => inLanes)), inTurn(parts.filter(({ inLanes }) => !inLanes))]);
+  const all: Outcome[] = [];
+  const flaky: string[] = [];
+  for (const [part, first] of firsts) {
+    const repeated = await repeatFailed(first, part.repeat);
+    all.push(repeated.outcome);
+    flaky.push(...repeated.flaky);
   }
+  const code = all.find((outcome) => outcome.code !== 0)?.code ?? 0;
+  return { outcome: { code, results: all.flatMap(({ results }) => results) }, flaky };
+}
+
+interface Choice {
+  readonly unit: boolean;
+  readonly checks: boolean;
+  readonly coverage: boolean;
+  readonly lanes: number;
+  readonly files: readonly string[];
+}
+
+async function test({ unit, checks: withChecks, coverage, lanes: count, files }: Choice): Promise<number> {
+  const started = performance.now();
+  const checked = !withChecks || checks();
+  const all = files.length > 0 ? files : globSync('test/**/*.test.ts', { cwd: ROOT }).sort();
+  const integration = all.filter((file) => file.includes('test/integration/'));
+  const chosen = unit ? all.filter((file) => !integration.includes(file)) : all;
+  const directory = mkdtempSync(join(tmpdir(), `orcl-${process.pid}-`));
+  process.on('exit', () => rmSync(directory, { recursive: true, force: true }));
+  let lanes: Lanes | undefined;
+  for (const signal of ['SIGINT', 'SIGTERM'] as const)
+    process.on(signal, () => void (lanes?.stop() ?? Promise.resolve()).finally(() => process.exit(130)));
   try {
-    if (integration.length > 0) await startRuntimes(directory, env, runtimes);
-    say(`${units.length + integration.length} test files`);
-    let outcome: Outcome = { code: 0, failed: [] };
-    if (units.length > 0)
-      outcome = await runTests(units, { env, coverage, concurrency: Math.max(2, availableParallelism()) });
-    const properties = propertyTests(units);
-    if (properties.length > 0) {
-      const seed = String(randomInt(2 ** 31 - 1));
-      say(`${properties.length} files with property tests once more, ORCHLET_TEST_SEED=${seed}`);
-      outcome = both(outcome, await runTests(properties, { env: { ...env, ORCHLET_TEST_SEED: seed }, concurrency: 2 }));
-    }
-    const onRuntimes = integration.filter((file) => usesRuntimes(file));
-    const others = integration.filter((file) => !onRuntimes.includes(file));
-    const parts = await Promise.all([
-      runTests(onRuntimes, { env, coverage, concurrency: 1 }),
-      runTests(others, { env, coverage, concurrency: 1, later: onRuntimes.length > 0 }),
-    ]);
-    for (const part of parts) outcome = both(outcome, part);
-    const repeated = await repeatFailed(outcome, all, env);
-    outcome = repeated.outcome;
-    const { flaky } = repeated;
-    const seconds = ((performance.now() - started) / 1000).toFixed(1);
+    const most = coverage || usesGivenRuntime() ? 1 : Math.min(count, integration.length);
+    if (!unit && most > 0) lanes = startLanes(most, directory);
+    const { outcome, flaky } = await runAll(partsOf(chosen, lanes, coverage));
+    const durationMs = performance.now() - started;
+    for (const line of closingLines(outcome, flaky, durationMs)) console.log(line);
+    const seconds = (durationMs / 1000).toFixed(1);
     if (outcome.code === 0 && checked) {
-      if (flaky.length > 0) say(`${flaky.length} flaky, passed only when repeated: ${flaky.join(', ')}`);
       say(`all passed in ${seconds} s, ${flaky.length} flaky`);
       return 0;
     }
     say(`${checked ? 'tests' : 'checks'} failed after ${seconds} s`);
     return 1;
   } finally {
-    stop();
+    await lanes?.stop();
   }
+}
+
+async function main(): Promise<number> {
+  const { values, positionals } = parseArgs({
+    allowPositionals: true,
+    options: {
+      unit: { type: 'boolean', default: false },
+      'no-checks': { type: 'boolean', default: false },
+      coverage: { type: 'boolean', default: false },
+      lanes: { type: 'string', default: '3' },
+      /** For the process of a lane: its folder; the archive of images follows. */
+      lane: { type: 'string' },
+      help: { type: 'boolean' },
+    },
+  });
+  if (values.lane !== undefined) {
+    await runLane(values.lane, positionals[0] ?? '');
+    return 0;
+  }
+  if (values.help === true) {
+    process.stdout.write(USAGE);
+    return 0;
+  }
+  const { unit, coverage } = values;
+  return test({ unit, coverage, checks: !values['no-checks'], lanes: Number(values.lanes), files: positionals });
 }
 
 process.exitCode = await main();

@@ -1,6 +1,7 @@
 /**
- * The runtimes and images that `scripts/test` started. Test files that import this one, directly or indirectly, share the
- * network, the cgroups and the daemons of the host, so `scripts/test` runs them one at a time.
+ * The runtimes and images that `scripts/test` started. Each of its lanes has runtimes and a network of its own, and runs one
+ * test file at a time. Files in several lanes share the host's processors, memory, disk and cgroups, so the names of what they
+ * create there differ.
  */
 
 export const dockerSocket = process.env['ORCHLET_TEST_DOCKER_SOCKET'];

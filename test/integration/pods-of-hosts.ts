@@ -232,7 +232,7 @@ export class PodsOfHosts {
   }
 
   async withLogs<T>(what: string, attempt: () => Promise<T | undefined | false> | T | undefined | false): Promise<T> {
-    return until(what, attempt, 90_000).catch((error: unknown) => {
+    return until(what, attempt).catch((error: unknown) => {
       const logs = this.host.nodes.map((node) => `${node.name}:\n${node.lastWords()}`);
       throw new Error(logs.join('\n'), { cause: error });
     });
