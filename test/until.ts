@@ -7,7 +7,15 @@ import { systemClock } from '../api/machinery/clock.ts';
 /** Thrown by a check whose condition can no longer become true. It ends the wait at once. */
 export class Ended extends Error {}
 
-const LONGEST_PAUSE_MS = 100;
+/** Many checks start a program such as kubectl: a long wait must not use the processor that it waits for. */
+const LONGEST_PAUSE_MS = 400;
+const PAUSE_OF_ELAPSED = 0.1;
+const PAUSE_AT_FIRST_MS = 100;
+
+function nextPause(pauseMs: number, elapsedMs: number): number {
+  const longest = Math.max(PAUSE_AT_FIRST_MS, elapsedMs * PAUSE_OF_ELAPSED);
+  return Math.min(pauseMs * 2, longest, LONGEST_PAUSE_MS);
+}
 
 /**
  * Resolves to the first result of `look` that is neither `undefined` nor `false`. An error of `look` counts as "not yet". After
@@ -18,9 +26,10 @@ export async function until<T>(
   look: () => Promise<T | undefined | false> | T | undefined | false,
   timeoutMs = 120_000,
 ): Promise<T> {
-  const deadline = performance.now() + timeoutMs;
+  const started = performance.now();
+  const deadline = started + timeoutMs;
   let last: unknown;
-  for (let pauseMs = 5; performance.now() < deadline; pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS)) {
+  for (let pauseMs = 5; performance.now() < deadline; pauseMs = nextPause(pauseMs, performance.now() - started)) {
     try {
       const found = await look();
       if (found !== undefined && found !== false) return found;
