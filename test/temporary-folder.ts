@@ -10,7 +10,7 @@ import { isDead } from './dead-process.ts';
 import { unmountBelow } from './mounts.ts';
 
 const root = realpathSync(tmpdir());
-const NAME = /^orchlet-test-(\d+)-/;
+const NAME = /^(?:orchlet-test|orc[a-z]?)-(\d+)-/;
 const folders: string[] = [];
 
 process.on('exit', () => folders.forEach(remove));
@@ -22,9 +22,12 @@ function remove(folder: string): void {
   rmSync(folder, { recursive: true, force: true, maxRetries: 3 });
 }
 
-/** Creates an empty folder and returns its path, in which no part is a link. */
-export function temporaryFolder(): string {
-  const folder = mkdtempSync(join(root, `orchlet-test-${process.pid}-`));
+/**
+ * Creates an empty folder and returns its path, in which no part is a link. `prefix` is the beginning of its name: a short one
+ * (`orc` or with one more letter) is for folders that contain sockets, whose paths may have 107 characters.
+ */
+export function temporaryFolder(prefix = 'orchlet-test'): string {
+  const folder = mkdtempSync(join(root, `${prefix}-${process.pid}-`));
   folders.push(folder);
   return folder;
 }

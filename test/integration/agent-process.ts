@@ -1,7 +1,6 @@
 /** Runs `orchlet agent` as a separate process on a real container runtime. Tests kill it and inspect the runtime. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
-import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { copyFileSync, existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { hostNftables } from '../../agent/network/nftables.ts';
 import { addressTable, removeAddressTable } from '../../agent/network/podaddresses/address-binder.ts';
@@ -15,6 +14,7 @@ import { freePort } from './free-port.ts';
 import { unmountBelow } from '../mounts.ts';
 import { run } from './running-cluster.ts';
 import { Ended, until } from '../until.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const ORCHLET = join(import.meta.dirname, '../../bin/orchlet');
 
@@ -63,7 +63,7 @@ export class AgentProcess {
 
   /** Prepares the agent without starting it. */
   static async prepare(on: RuntimeName, flags: readonly string[]): Promise<AgentProcess> {
-    const directory = mkdtempSync(join(tmpdir(), 'orchlet-agent-'));
+    const directory = temporaryFolder('orca');
     mkdirSync(join(directory, 'images'));
     copyFileSync(imageArchive ?? '', join(directory, 'images', 'images.tar'));
     return new AgentProcess(on, directory, [await freePort(), await freePort()], flags);

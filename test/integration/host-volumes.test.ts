@@ -1,8 +1,7 @@
 /** Tests what a container sees of its host on both runtimes: paths of every type, disks, devices and huge pages. */
 import assert from 'node:assert/strict';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { hostMounter } from '../../agent/volumes/mounter.ts';
@@ -10,6 +9,7 @@ import type { RuntimeName } from './agent-process.ts';
 import { run as runOnHost } from './running-cluster.ts';
 import { RUNTIMES, skipWithoutBoth, TwoRuntimes } from './two-runtimes.ts';
 import { until } from '../until.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const HUGE_PAGES = '/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages';
 
@@ -24,7 +24,7 @@ describe('what a container sees of its host', { skip: skipWithoutBoth, timeout: 
     // Huge pages belong to the whole host, so the number is restored at the end.
     pagesBefore = readFileSync(HUGE_PAGES, 'utf8').trim();
     writeFileSync(HUGE_PAGES, String(Number(pagesBefore) + 8));
-    host = mkdtempSync(join(tmpdir(), 'orchlet-host-'));
+    host = temporaryFolder();
     mkdirSync(join(host, 'directory'));
     writeFileSync(join(host, 'file'), 'of the host');
     socket = createServer().listen(join(host, 'socket'));

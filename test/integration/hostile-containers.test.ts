@@ -5,22 +5,13 @@
  * running.
  */
 import assert from 'node:assert/strict';
-import {
-  type BigIntStats,
-  existsSync,
-  lstatSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs';
-import { tmpdir } from 'node:os';
+import { type BigIntStats, existsSync, lstatSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, afterEach, before, describe, test } from 'node:test';
 import type { RuntimeName } from './agent-process.ts';
 import { IMAGE, type PodOptions, RUNTIMES, skipWithoutBoth, TwoRuntimes } from './two-runtimes.ts';
 import { until } from '../until.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const SECRET = 'of the host alone';
 
@@ -41,7 +32,7 @@ describe('a hostile container', { skip: skipWithoutBoth, timeout: 290_000 }, () 
   const tree = (): string => join(host, 'tree');
 
   before(async () => {
-    host = mkdtempSync(join(tmpdir(), 'orchlet-hostile-'));
+    host = temporaryFolder();
     mkdirSync(join(tree(), 'inner'), { recursive: true });
     for (const name of ['secret', 'key', 'inner/kept']) writeFileSync(join(tree(), name), SECRET, { mode: 0o600 });
     untouched = snapshot(tree());

@@ -3,23 +3,14 @@
  * that joined with `orchlet join`. The test removes them, also after a failure.
  */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
-import {
-  closeSync,
-  copyFileSync,
-  mkdirSync,
-  mkdtempSync,
-  openSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs';
-import { tmpdir } from 'node:os';
+import { closeSync, copyFileSync, mkdirSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ControlPlaneProcess } from './controlplane-process.ts';
 import { imageArchive } from './container-runtimes.ts';
 import { unmountBelow } from '../mounts.ts';
 import { run } from './running-cluster.ts';
 import { namespacePrefix } from './test-namespaces.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const ORCHLET = join(ROOT, 'bin/orchlet');
@@ -256,7 +247,7 @@ export class NodesOfOneHost {
     planeFlags: readonly string[],
     settings: NodeSettings = WITH_DOCKER,
   ): Promise<NodesOfOneHost> {
-    const directory = mkdtempSync(join(tmpdir(), 'orcn-'));
+    const directory = temporaryFolder('orcn');
     const nodes = names.map((name, number) => new NamespacedNode(name, number, directory, settings));
     let plane: ControlPlaneProcess | undefined;
     try {

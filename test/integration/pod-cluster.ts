@@ -4,13 +4,13 @@
  */
 import assert from 'node:assert/strict';
 import type { ChildProcess } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { AgentProcess, type RuntimeName } from './agent-process.ts';
 import { ControlPlaneProcess } from './controlplane-process.ts';
 import type { KubectlResult } from './kubectl.ts';
 import { until } from '../until.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 export const IMAGE = 'orchlet.local/demo:1';
 
@@ -56,7 +56,7 @@ export class PodCluster {
   static async start(options: PodClusterOptions): Promise<PodCluster> {
     const { on, cidr, flags = [], configuration = '', prepare } = options;
     const plane = await ControlPlaneProcess.start(['--cluster-cidr', cidr]);
-    const file = join(mkdtempSync(join(tmpdir(), 'orchlet-config-')), 'config.yaml');
+    const file = join(temporaryFolder(), 'config.yaml');
     writeFileSync(file, `apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n${configuration}`);
     const agent = await AgentProcess.prepare(on, [
       ...['--kubeconfig', plane.kubeconfig, '--client-ca-file', join(plane.directory, 'pki', 'ca.crt')],

@@ -4,17 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
-import {
-  copyFileSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs';
-import { tmpdir } from 'node:os';
+import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { imageArchive, skipWithoutContainerd, skipWithoutDocker } from './container-runtimes.ts';
@@ -24,6 +14,7 @@ import { skipWithoutNamespaces } from './namespaced-nodes.ts';
 import { run } from './running-cluster.ts';
 import { namespacePrefix } from './test-namespaces.ts';
 import { until } from '../until.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const ORCHLET = join(ROOT, 'bin/orchlet');
@@ -199,7 +190,7 @@ for (const [on, why] of RUNTIMES)
     }
 
     before(async () => {
-      directory = mkdtempSync(join(tmpdir(), 'orcr-'));
+      directory = temporaryFolder('orcr');
       dataDirectory = join(directory, 'data');
       mkdirSync(join(dataDirectory, 'images'), { recursive: true });
       mkdirSync(join(directory, 'logs'));

@@ -1,13 +1,13 @@
 /** Runs `orchlet up` like a user, on the Docker daemon that `scripts/test` started, and kubectl. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
-import { copyFileSync, existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { copyFileSync, existsSync, mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { dockerSocket, imageArchive, containerdSocket } from './container-runtimes.ts';
 import { freePort } from './free-port.ts';
 import type { KubectlResult } from './kubectl.ts';
 import { unmountBelow } from '../mounts.ts';
 import { Ended, until } from '../until.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 
@@ -69,7 +69,7 @@ export class RunningCluster {
     on: 'docker' | 'containerd' = 'docker',
     { prepare = () => undefined, program = join(ROOT, 'bin/orchlet') }: ClusterOptions = {},
   ): Promise<RunningCluster> {
-    const directory = mkdtempSync(join(tmpdir(), 'orchlet-cluster-'));
+    const directory = temporaryFolder('orcc');
     mkdirSync(join(directory, 'images'));
     prepare(directory);
     copyFileSync(imageArchive ?? '', join(directory, 'images', 'images.tar'));

@@ -12,17 +12,17 @@ const MODULE = join(import.meta.dirname, '../temporary-folder.ts');
 const place = temporaryFolder();
 
 /** Runs a process that makes a folder, prints its path and then ends as the statement says. */
-function folderOf(statement: string): string {
+function folderOf(statement: string, prefix = 'orchlet-test'): string {
   const program = `
     import { writeSync } from 'node:fs';
     import { temporaryFolder } from '${MODULE}';
-    writeSync(1, temporaryFolder());
+    writeSync(1, temporaryFolder('${prefix}'));
     ${statement}`;
   const { stdout } = spawnSync(process.execPath, ['--input-type=module-typescript', '-e', program], {
     encoding: 'utf8',
     env: { ...process.env, TMPDIR: place },
   });
-  assert.match(stdout, /orchlet-test-/);
+  assert.ok(stdout.includes(`/${prefix}-`), stdout);
   return stdout;
 }
 
@@ -39,4 +39,11 @@ test('the folders of a killed process are removed by the next one, and those of 
   folderOf('');
   assert.equal(existsSync(left), false);
   assert.equal(existsSync(own), true);
+});
+
+test('so are those with a short name, which contain sockets', () => {
+  const left = folderOf("process.kill(process.pid, 'SIGKILL');", 'orcn');
+  assert.equal(existsSync(left), true);
+  folderOf('');
+  assert.equal(existsSync(left), false);
 });
