@@ -4,7 +4,7 @@
  */
 import { untilAborted } from '../../../api/machinery/clock.ts';
 import type { Container, Pod } from '../../model/pod.ts';
-import type { SandboxConfig, SandboxId } from '../runtime.ts';
+import type { SandboxConfig, SandboxId, SandboxStatus } from '../runtime.ts';
 import {
   ContainerStarter,
   type ContainerStarterOptions,
@@ -133,7 +133,7 @@ export class KubeRuntime {
       const failure = `failed to "CreatePodSandbox" for "${podFullName(pod)}": ${message}`;
       return { errors: [new Error(failure, { cause: error })], retryAtMs: undefined };
     }
-    const { ips } = found ?? (await this.#options.runtime.sandboxStatus(sandboxId));
+    const { ips } = found ?? (await this.#newSandboxStatus(pod, sandboxId));
     try {
       await this.#options.network.admit(pod, { id: sandboxId, ips }, signal);
     } catch (error) {
@@ -214,6 +214,17 @@ export class KubeRuntime {
       events.event(pod, 'Warning', reason, message),
     );
     return { id: await runtime.runSandbox(made), config: made };
+  }
+
+  async #newSandboxStatus(pod: Pod, id: SandboxId): Promise<SandboxStatus> {
+    const { runtime, events } = this.#options;
+    try {
+      return await runtime.sandboxStatus(id);
+    } catch (error) {
+      const message = `Unable to get pod sandbox status: ${(error as Error).message}`;
+      events.event(pod, 'Warning', 'FailedStatusPodSandBox', message);
+      throw error;
+    }
   }
 
   #sandboxConfig(pod: Pod, attempt: number, runtimeHandler: string, warn?: DnsWarning): Promise<SandboxConfig> {

@@ -15,12 +15,18 @@ const pod = {
 const nothing = { sandboxes: [], containers: [], ips: [] } as unknown as RuntimePodStatus;
 
 /** Syncs a new pod whose image is missing. Resolves to what the observer was told. */
-async function observed(runSandbox: () => Promise<string>, signal = new AbortController().signal): Promise<string[]> {
+async function observed(
+  runSandbox: () => Promise<string>,
+  {
+    signal = new AbortController().signal,
+    sandboxStatus = (): Promise<object> => Promise.resolve({ ips: ['10.1.0.2'] }),
+  } = {},
+): Promise<string[]> {
   const told: string[] = [];
   const directory = temporaryFolder();
   const events: string[] = [];
   const options = {
-    runtime: { runSandbox, sandboxStatus: () => Promise.resolve({ ips: ['10.1.0.2'] }) },
+    runtime: { runSandbox, sandboxStatus },
     clock: new FakeClock(),
     logger: silentLogger,
     events: { event: (_pod: Pod, _type: string, reason: string) => void events.push(reason) },
@@ -75,5 +81,15 @@ it('counts no failure of a pod that terminates while its sandbox is created', as
     terminated.abort();
     return Promise.reject(new Error('the pod is gone'));
   };
-  assert.deepEqual(await observed(run, terminated.signal), ['pod p', 'the pod is gone']);
+  assert.deepEqual(await observed(run, terminated), ['pod p', 'the pod is gone']);
+});
+
+it('reports that the status of a new sandbox cannot be read', async () => {
+  const sandboxStatus = (): Promise<object> => Promise.reject(new Error('no answer'));
+  assert.deepEqual(await observed(() => Promise.resolve('s1'), { sandboxStatus }), [
+    'pod p',
+    'pod p failed',
+    'no answer',
+    'FailedStatusPodSandBox',
+  ]);
 });
