@@ -279,7 +279,9 @@ async function main(): Promise<number> {
     return 0;
   }
   const { unit, coverage } = values;
-  return test({ unit, coverage, checks: !values['no-checks'], lanes: Number(values.lanes), files: positionals });
+  const lanes = Number(values.lanes);
+  if (!Number.isInteger(lanes) || lanes < 1) throw new Error(`--lanes ${values.lanes} is not a number of lanes`);
+  return test({ unit, coverage, checks: !values['no-checks'], lanes, files: positionals });
 }
 
 process.exitCode = await main();
