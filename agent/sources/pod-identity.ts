@@ -1,6 +1,7 @@
 /**
- * Checks the identity of pods. The name, namespace and uid become names of directories, files and containers, and a manifest
- * may have any text as uid. The mux calls it for the pods of all sources before they reach the sync loop.
+ * Checks the identity of pods. The name, namespace and uid, and the names of containers and volumes, become names of
+ * directories, files and containers, and a manifest may have any text as uid. The mux calls it for the pods of all sources
+ * before they reach the sync loop.
  */
 import type { Pod } from '../model/pod.ts';
 
@@ -10,10 +11,24 @@ import type { Pod } from '../model/pod.ts';
  */
 const SEGMENT = /^[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$/;
 
-/** Returns an empty string if the pod's identity is usable, else the reason to reject it. */
-export function identityFault({ metadata }: Pod): string {
-  const wrong = (['name', 'namespace', 'uid'] as const).find((field) => !SEGMENT.test(metadata[field]));
-  return wrong === undefined
-    ? ''
-    : `metadata.${wrong}: ${JSON.stringify(metadata[wrong])} must consist of at most 253 letters, digits, '-' and '.', and start and end with a letter or digit`;
+const RULE = "must consist of at most 253 letters, digits, '-' and '.', and start and end with a letter or digit";
+/** The lists of a pod whose members have names that are parts of paths, such as those of volumes and logs. */
+const NAMED = ['containers', 'initContainers', 'ephemeralContainers', 'volumes'] as const;
+
+/** Returns an empty string if the pod's identity and the names in it are usable, else the reason to reject it. */
+export function identityFault({ metadata, spec }: Pod): string {
+  for (const field of ['name', 'namespace', 'uid'] as const)
+    if (!isSegment(metadata[field])) return faultOf(`metadata.${field}`, metadata[field]);
+  for (const field of NAMED) {
+    // A server that does not validate its objects must not stop the agent's work on other pods.
+    const members: unknown = spec[field] ?? [];
+    if (!Array.isArray(members)) return `spec.${field}: must be a list`;
+    for (const [at, member] of (members as readonly ({ readonly name?: unknown } | null | undefined)[]).entries())
+      if (!isSegment(member?.name)) return faultOf(`spec.${field}[${at}].name`, member?.name);
+  }
+  return '';
 }
+
+const isSegment = (value: unknown): boolean => typeof value === 'string' && SEGMENT.test(value);
+
+const faultOf = (path: string, value: unknown): string => `${path}: ${JSON.stringify(value) ?? 'undefined'} ${RULE}`;

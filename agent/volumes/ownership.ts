@@ -38,7 +38,12 @@ async function give(directory: Directory, options: OwnershipOptions, level: numb
   const { mode, uid } = await directory.stat();
   await directory.chown(uid, options.gid);
   await directory.chmod((mode & 0o7777) | modeFor(true, options.readonly));
-  for (const name of await directory.names()) await giveEntry(directory, name, options, level);
+  // A volume may have millions of files. Only the names of directories wait, because a directory stays open while it is read.
+  const inner: string[] = [];
+  for await (const entry of directory.scan())
+    if (entry.isDirectory()) inner.push(entry.name);
+    else await giveEntry(directory, entry.name, options, level);
+  for (const name of inner) await giveEntry(directory, name, options, level);
 }
 
 /** Ignores an entry that a container removes meanwhile. */

@@ -5,6 +5,8 @@ import { GatheredBytes } from './gathered-bytes.ts';
 
 /** A longer line is not a response of the API. */
 const LARGEST_LINE_BYTES = 512 << 20;
+const LINE_END = 10;
+const FRAME_HEADER_BYTES = 4;
 
 /** Throws, and closes the body, as soon as it has more than `largestBytes`. */
 export async function readAll(body: Readable, largestBytes = LARGEST_LINE_BYTES): Promise<Buffer> {
@@ -16,44 +18,53 @@ export async function readAll(body: Readable, largestBytes = LARGEST_LINE_BYTES)
   return gathered.take();
 }
 
-/** Reading pauses while the consumer is busy, so that the back-pressure reaches the server. */
-export async function* linesOf(body: Readable): AsyncIterable<string> {
-  let pending: Buffer[] = [];
-  let pendingBytes = 0;
+interface LinesOptions {
+  readonly largestBytes?: number;
+  /** Whether the text after the last line end is a line. In a watch, it is an event that was cut off. */
+  readonly takesRest?: boolean;
+}
+
+/**
+ * Yields the lines without their ends, and no empty ones. Throws, and closes the body, for a line of more than `largestBytes`.
+ * Reading pauses while the consumer is busy, so that the back-pressure reaches the server.
+ */
+export async function* linesOf(
+  body: Readable,
+  { largestBytes = LARGEST_LINE_BYTES, takesRest = false }: LinesOptions = {},
+): AsyncIterable<string> {
+  const line = new GatheredBytes();
   for await (const part of body) {
-    let chunk = part as Buffer;
-    for (let end = chunk.indexOf(10); end >= 0; end = chunk.indexOf(10)) {
-      const head = chunk.subarray(0, end);
-      const line = pending.length === 0 ? head : Buffer.concat([...pending, head]);
-      pending = [];
-      pendingBytes = 0;
-      chunk = chunk.subarray(end + 1);
-      if (line.length > 0) yield line.toString('utf8');
+    const chunk = part as Buffer;
+    let from = 0;
+    for (let end = chunk.indexOf(LINE_END); end >= 0; end = chunk.indexOf(LINE_END, from)) {
+      line.push(chunk.subarray(from, end));
+      from = end + 1;
+      const bytes = line.take();
+      if (bytes.length > 0) yield bytes.toString('utf8');
     }
-    if (chunk.length === 0) continue;
-    pending.push(chunk);
-    pendingBytes += chunk.length;
-    if (pendingBytes > LARGEST_LINE_BYTES) throw new Error('a watch event is too large');
+    line.push(chunk.subarray(from));
+    if (line.size > largestBytes) throw new Error(`a line of the response has more than ${largestBytes} bytes`);
   }
+  if (takesRest && line.size > 0) yield line.take().toString('utf8');
 }
 
 /** Each frame has its length before it, in four bytes. */
 export async function* framesOf(body: Readable): AsyncIterable<Buffer> {
-  let pending: Buffer[] = [];
-  let pendingBytes = 0;
+  const gathered = new GatheredBytes();
+  let wanted = FRAME_HEADER_BYTES;
   for await (const chunk of body) {
-    pending.push(chunk as Buffer);
-    pendingBytes += (chunk as Buffer).length;
-    while (pendingBytes >= 4) {
-      const bytes = Buffer.concat(pending);
+    gathered.push(chunk as Buffer);
+    if (gathered.size < wanted) continue;
+    let bytes = gathered.take();
+    for (wanted = FRAME_HEADER_BYTES; bytes.length >= wanted; wanted = FRAME_HEADER_BYTES) {
       const size = bytes.readUInt32BE(0);
       if (size > LARGEST_LINE_BYTES) throw new Error('a watch event is too large');
-      pending = [bytes];
-      if (pendingBytes < 4 + size) break;
-      yield bytes.subarray(4, 4 + size);
-      pending = [bytes.subarray(4 + size)];
-      pendingBytes -= 4 + size;
+      wanted += size;
+      if (bytes.length < wanted) break;
+      yield bytes.subarray(FRAME_HEADER_BYTES, wanted);
+      bytes = bytes.subarray(wanted);
     }
+    gathered.push(bytes);
   }
 }
 

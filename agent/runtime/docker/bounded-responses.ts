@@ -4,12 +4,17 @@
  * Responses that are streams pass unchanged.
  */
 import type { IncomingMessage } from 'node:http';
+import type { Readable } from 'node:stream';
 import type Docker from 'dockerode';
 import { GatheredBytes } from '../../../api/machinery/gathered-bytes.ts';
+import { linesOf } from '../../../api/machinery/response-body.ts';
 import { RuntimeError } from '../runtime.ts';
 
 /** The list of a thousand containers has some megabytes. */
 const LONGEST_RESPONSE_BYTES = 64 << 20;
+
+/** A line of progress may have the message of a registry, of some megabytes. */
+const LONGEST_LINE_BYTES = 16 << 20;
 
 /** How docker-modem describes a request. */
 interface RequestContext {
@@ -100,4 +105,10 @@ async function bodyOf(response: IncomingMessage, longestBytes: number): Promise<
     // Not JSON, such as the answer to a ping.
     return bytes;
   }
+}
+
+/** Yields the values of a response that is a stream, such as progress and events: each is a line of JSON. */
+export async function* valuesOf(response: NodeJS.ReadableStream): AsyncIterable<unknown> {
+  const bounds = { largestBytes: LONGEST_LINE_BYTES, takesRest: true };
+  for await (const line of linesOf(response as Readable, bounds)) if (line.trim() !== '') yield JSON.parse(line);
 }

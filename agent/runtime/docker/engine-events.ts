@@ -6,8 +6,8 @@ import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
 import { type Clock, pause } from '../../../api/machinery/clock.ts';
 import type { RuntimeEvent } from '../runtime.ts';
+import { valuesOf } from './bounded-responses.ts';
 import type { DockerClient } from './docker-client.ts';
-import { responseLines } from './response-lines.ts';
 import { LABEL_INSTANCE } from '../instance.ts';
 import { LABEL_POD_UID, LABEL_SANDBOX, LABEL_TYPE } from './labels.ts';
 
@@ -34,8 +34,8 @@ export async function followEvents(
       const filters = { type: ['container'], label: [`${LABEL_INSTANCE}=${instance}`] };
       const stream = await client.docker.getEvents({ filters: JSON.stringify(filters), abortSignal: signal });
       onDisconnect();
-      for await (const line of responseLines(stream as AsyncIterable<Buffer>)) {
-        const event = eventOf(JSON.parse(line) as EngineEvent);
+      for await (const value of valuesOf(stream)) {
+        const event = eventOf(value as EngineEvent);
         if (event === undefined) continue;
         if (!event.ended) onEvent(event);
         else

@@ -7,9 +7,8 @@ import type { ImageInspectInfo } from 'dockerode';
 import { archiveReferences } from '../images/archive-check.ts';
 import { faultyImage, imageFault } from '../image-faults.ts';
 import { type ImageInfo, type RegistryAuth, RuntimeError } from '../runtime.ts';
-import { ResponseTooLong } from './bounded-responses.ts';
+import { ResponseTooLong, valuesOf } from './bounded-responses.ts';
 import { isCode, toRuntimeError, type DockerClient } from './docker-client.ts';
-import { responseLines } from './response-lines.ts';
 
 /** The labels that a container may have of its image, in characters. */
 const LONGEST_LABELS = 64 << 10;
@@ -166,14 +165,8 @@ export class DockerImages {
   }
 
   async #progress(stream: NodeJS.ReadableStream, onText: ((text: string) => void) | undefined): Promise<void> {
-    for await (const line of responseLines(stream as AsyncIterable<Buffer>)) {
-      const entry = JSON.parse(line) as {
-        error?: string;
-        stream?: string;
-        status?: string;
-        id?: string;
-        progressDetail?: object;
-      };
+    for await (const value of valuesOf(stream)) {
+      const entry = value as ProgressEntry;
       if (entry.error !== undefined) throw toRuntimeError(Object.assign(new Error(entry.error), { statusCode: 500 }));
       if (onText === undefined) continue;
       if (entry.stream !== undefined) onText(entry.stream);
@@ -181,6 +174,13 @@ export class DockerImages {
         onText(entry.id === undefined ? entry.status : `${entry.id}: ${entry.status}`);
     }
   }
+}
+
+interface ProgressEntry {
+  readonly error?: string;
+  readonly stream?: string;
+  readonly status?: string;
+  readonly id?: string;
 }
 
 const faultOf = ({ Config: config }: ImageInspectInfo): string =>

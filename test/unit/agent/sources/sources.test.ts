@@ -425,15 +425,20 @@ describe('the mux of sources', () => {
     ]);
   });
 
-  it('accepts no pod of any source whose uid would be a path', async () => {
+  it('accepts no pod of any source whose uid, or name of a container or volume, would be a path', async () => {
     const seen: string[] = [];
     const stop = new AbortController();
-    const pod = (uid: string): Pod =>
-      ({ metadata: { name: 'a', namespace: 'n', uid }, spec: { containers: [] } }) as unknown as Pod;
+    const pod = (uid: string, spec: object = {}): Pod =>
+      ({ metadata: { name: 'a', namespace: 'n', uid }, spec: { containers: [], ...spec } }) as unknown as Pod;
+    const path = { name: '../../x' };
+    const bad = [
+      ...['containers', 'initContainers', 'ephemeralContainers', 'volumes'].map((field) => ({ [field]: [path] })),
+      ...[{ containers: 'x' }, { volumes: [null] }, { containers: [{ name: 7 }] }],
+    ].map((spec, at) => pod(`bad${at}`, spec));
     const source: PodSource = {
       name: 'api',
       run: async (_signal, onPods) => {
-        onPods([pod('../x'), pod('good')]);
+        onPods([pod('../x'), ...bad, pod('good', { containers: [{ name: 'c' }], volumes: [{ name: 'v' }] })]);
         stop.abort();
       },
     };

@@ -3,6 +3,7 @@ import { readdirSync } from 'node:fs';
 import { chmod, lstat, mkdir, rename, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
+import { Directory } from '../../../../agent/files/beneath.ts';
 import { setVolumeOwnership } from '../../../../agent/volumes/ownership.ts';
 import { temporaryFolder } from '../../../temporary-folder.ts';
 
@@ -25,6 +26,14 @@ describe('the ownership of a volume', { skip: !isRoot }, () => {
     assert.equal((await lstat(join(volume, 'link'))).gid, 4321);
     const host = await stat(join(outside, 'file'));
     assert.deepEqual([host.gid, host.mode & 0o7777], [0, 0o600]);
+  });
+
+  it('changes files as their names are read, because the names of millions do not fit into memory', async (t) => {
+    const volume = temporaryFolder();
+    for (const name of ['a', 'b']) await writeFile(join(volume, name), 'x', { mode: 0o600 });
+    t.mock.method(Directory.prototype, 'names', () => assert.fail('all names are read at once'));
+    await setVolumeOwnership(volume, GROUP);
+    for (const name of ['a', 'b']) assert.equal((await stat(join(volume, name))).gid, 4321);
   });
 
   it('holds one descriptor open for each level', async () => {
