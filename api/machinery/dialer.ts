@@ -11,7 +11,9 @@ import { type LookupAddress, type LookupAllOptions, lookup } from 'node:dns';
 import type { ClientRequest, IncomingMessage, RequestOptions } from 'node:http';
 import { type RequestOptions as TlsRequestOptions, request as httpsRequest } from 'node:https';
 import { connect as connectTcp, isIP, type LookupFunction, type Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
 import { TLSSocket } from 'node:tls';
+import { quoteText } from '../meta/quote.ts';
 import { publicKeyHash } from '../pki/public-key-hash.ts';
 import { type AddressClass, addressClasses, bareAddress } from './address-class.ts';
 import { request as httpRequest } from './node-http.ts';
@@ -97,6 +99,15 @@ class ServingKeyError extends Error {
   override readonly name = 'ServingKeyError';
 }
 
+/** The error for a server that answers a plain request with an upgrade of the connection. */
+export class UnaskedUpgradeError extends Error {
+  override readonly name = 'UnaskedUpgradeError';
+
+  constructor(protocol: string) {
+    super(`backend tried to switch protocol ${quoteText(protocol)} when "" was requested`);
+  }
+}
+
 /** The error for an address that must not be dialed for the purpose. */
 export class DialRefusedError extends Error {
   override readonly name = 'DialRefusedError';
@@ -179,6 +190,7 @@ export function createDialer({
       const request = secure ? httpsRequest(common, onResponse) : httpRequest(common, onResponse);
       request.once('socket', (socket) => {
         limitConnecting(socket, secure ? 'secureConnect' : 'connect', limitOf(purpose));
+        if (request.listenerCount('upgrade') === 0) refuseUpgrade(request);
         if (servingKeys !== undefined && socket instanceof TLSSocket) requireKey(socket, servingKeys, options);
       });
       return request;
@@ -189,6 +201,17 @@ export function createDialer({
       return socket;
     },
   };
+}
+
+/**
+ * Reports an upgrade that the caller did not ask for as an error. Node.js would close the connection without any event but
+ * `close`, so that the caller would wait for a response for ever.
+ */
+function refuseUpgrade(request: ClientRequest): void {
+  request.once('upgrade', ({ headers }: IncomingMessage, socket: Duplex) => {
+    socket.destroy();
+    request.emit('error', new UnaskedUpgradeError(headers.upgrade ?? ''));
+  });
 }
 
 /** Destroys the connection before any of the request is sent: Node.js holds writes back until this event has passed. */

@@ -6,6 +6,25 @@ import { IncomingBody, incomingBody } from './incoming-body.ts';
 import type { UnreadBodies } from './unread-bodies.ts';
 import type { Exchange, RequestHeaders, ResponseHeaders, Upgrade } from './exchange.ts';
 
+/** A request that is answered without being handled. */
+export interface Refusal {
+  readonly status: 400 | 501 | 505;
+  readonly text: string;
+}
+
+/**
+ * Returns why a request is refused whose framing or host another server on its way may read in another way (RFC 9112, sections
+ * 2.3, 3.2 and 6.1): a transfer coding beside `chunked`, which the parser accepts and does not decode, several `Host` headers,
+ * and other versions of HTTP.
+ */
+export function refusalOf({ httpVersion, headers, rawHeaders }: IncomingMessage): Refusal | undefined {
+  if (httpVersion !== '1.1' && httpVersion !== '1.0') return { status: 505, text: 'HTTP Version Not Supported' };
+  const coding = headers['transfer-encoding'];
+  if (coding !== undefined && coding.toLowerCase() !== 'chunked') return { status: 501, text: 'Not Implemented' };
+  const isHost = (name: string, at: number): boolean => at % 2 === 0 && name.toLowerCase() === 'host';
+  return rawHeaders.filter(isHost).length > 1 ? { status: 400, text: 'Bad Request' } : undefined;
+}
+
 interface Http1Arrival {
   readonly connection: ClientConnection;
   readonly unread: UnreadBodies;

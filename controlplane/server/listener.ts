@@ -16,7 +16,7 @@ import type { ClientConnection } from '../authentication/authentication.ts';
 import { TlsConnection } from './connection.ts';
 import { UnreadBodies } from './unread-bodies.ts';
 import type { Exchange, Upgrade } from './exchange.ts';
-import { Http1Exchange } from './http1.ts';
+import { Http1Exchange, refusalOf, type Refusal } from './http1.ts';
 import { Http2Exchange } from './http2.ts';
 
 /** A certificate with its chain, and its key. */
@@ -74,6 +74,8 @@ export class Listener {
   readonly #connections = new Map<Duplex, ClientConnection>();
   /** The response of the newest request of a connection. */
   readonly #newest = new WeakMap<Duplex, ServerResponse>();
+  /** The connections that close because a request was refused. */
+  readonly #refused = new WeakSet<Duplex>();
   readonly #unread = new UnreadBodies();
   readonly #headers: IncompleteHeaders;
   readonly #limit: ConnectionLimit;
@@ -195,9 +197,15 @@ export class Listener {
 
   #acceptHttp1(request: IncomingMessage, response: ServerResponse, upgrade?: Upgrade): void {
     const connection = this.#connections.get(request.socket);
+    // What follows a refused request is not read as a request.
+    if (this.#refused.has(request.socket)) return;
+    const refusal = refusalOf(request);
     // A client can be disconnected before its request is read.
     if (connection === undefined) request.socket.destroy();
-    else {
+    else if (refusal !== undefined) {
+      this.#refused.add(request.socket);
+      refuse(response, refusal);
+    } else {
       const arrival = { connection, unread: this.#unread, ...(upgrade && { upgrade }) };
       const exchange = new Http1Exchange(request, response, arrival);
       this.#headers.received(request, upgrade !== undefined);
@@ -237,6 +245,7 @@ export class Listener {
     });
     server.on('clientError', (error: Error, socket: Duplex) => {
       this.#options.logger.debug({ err: error }, 'A request could not be read');
+      if (this.#refused.has(socket)) return;
       // A client would take the response for that of its request before, which may have been executed.
       if (socket.writable && !this.#isAnswering(socket))
         socket.end(
@@ -246,6 +255,12 @@ export class Listener {
     });
     return server;
   }
+}
+
+/** The connection ends with the response, because it is unclear where the request ends. */
+function refuse(response: ServerResponse, { status, text }: Refusal): void {
+  response.writeHead(status, { 'content-type': 'text/plain; charset=utf-8', connection: 'close' });
+  response.end(`${status} ${text}`);
 }
 
 function isUpgrade(request: IncomingMessage): boolean {

@@ -2,9 +2,9 @@
 import type { ClientRequest, IncomingMessage } from 'node:http';
 import type { Readable } from 'node:stream';
 import { writeOut } from '../../../api/machinery/back-pressure.ts';
-import { type Dialer, DialRefusedError, type Purpose } from '../../../api/machinery/dialer.ts';
+import { type Dialer, DialRefusedError, type Purpose, UnaskedUpgradeError } from '../../../api/machinery/dialer.ts';
 import { GatheredBytes } from '../../../api/machinery/gathered-bytes.ts';
-import { newBadRequest, newServiceUnavailable } from '../../../api/meta/status-error.ts';
+import { newBadRequest, newServiceUnavailable, newStatusError } from '../../../api/meta/status-error.ts';
 import type { ConnectTarget, Origin } from '../../model/rest.ts';
 import type { Exchange } from '../exchange.ts';
 
@@ -58,7 +58,7 @@ export function dialedTls({ verifiesHost = false, ...tls }: TargetTls) {
 /** The address alone: what else is known of the target is in its TLS settings. */
 export const addressOf = ({ secure, host, port }: Origin): Origin => ({ secure, host, port });
 
-/** Throws a 503 if the target is unreachable, and a 400 if its address is refused. */
+/** Throws a 503 if the target is unreachable, a 500 if it answers with an upgrade, and a 400 if its address is refused. */
 export function requestTarget(options: TargetRequest): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
     const { origin, dialer, purpose, name } = options;
@@ -67,6 +67,8 @@ export function requestTarget(options: TargetRequest): Promise<IncomingMessage> 
       const earlier = headers[name];
       headers[name] = earlier === undefined ? value : [...(Array.isArray(earlier) ? earlier : [earlier]), value];
     }
+    // The target would wait for the body of a read, which is not passed on.
+    if (options.body === undefined) delete headers['content-length'];
     const rest = {
       ...addressOf(origin),
       purpose,
@@ -94,6 +96,7 @@ export function requestTarget(options: TargetRequest): Promise<IncomingMessage> 
 
 function reachError(error: Error): Error {
   if (error instanceof DialRefusedError) return newBadRequest(error.message);
+  if (error instanceof UnaskedUpgradeError) return newStatusError(500, '', error.message);
   return newServiceUnavailable(`error trying to reach service: ${error.message}`);
 }
 

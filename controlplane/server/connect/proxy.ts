@@ -10,6 +10,9 @@ import { answerHeaders, forwardedHeaders, hostOf, type StrippedHeaders } from '.
 import { HtmlLinks, type ProxiedPlace, throughProxy } from './html-links.ts';
 import { passBody, requestTarget, type OpenTarget } from './passed-response.ts';
 
+/** The headers that state where a request came from: a target must not read those of the client. */
+const OWN_HEADERS: ReadonlySet<string> = new Set(['x-forwarded-uri', 'x-forwarded-proto', 'x-forwarded-host']);
+
 /** Resolves when the response has been sent. Headers that identify the client to this server are stripped. */
 export async function proxyRequest(request: ApiRequest, target: OpenTarget, stripped: StrippedHeaders): Promise<void> {
   const { exchange } = request;
@@ -18,7 +21,7 @@ export async function proxyRequest(request: ApiRequest, target: OpenTarget, stri
     redirectToSlash(request);
     return;
   }
-  const headers = forwardedHeaders(request, stripped);
+  const headers = forwardedHeaders(request, stripped).filter(([name]) => !OWN_HEADERS.has(name));
   headers.push(['host', hostOf(target.origin)], ['x-forwarded-uri', request.rawPath], ['x-forwarded-proto', 'https']);
   const host = request.header('host') ?? request.header(':authority');
   if (host !== undefined) headers.push(['x-forwarded-host', host]);

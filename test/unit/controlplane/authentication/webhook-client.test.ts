@@ -87,6 +87,13 @@ test('a call is not ended by calls of many other webhooks, and its connection cl
   many.close();
 });
 
+test('an answer that switches protocols fails at once, and is not waited for beyond the timeout', async () => {
+  answer = (_message, response) => {
+    response.socket?.end('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: odd\r\n\r\n');
+  };
+  await assert.rejects(call(), { code: 'unreachable' });
+});
+
 test('a redirect is a response, and is not followed', async () => {
   let followed = false;
   answer = (message, response) => {

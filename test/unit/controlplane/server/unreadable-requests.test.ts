@@ -51,3 +51,21 @@ test('a request that is processed gets no response of what follows it, which wou
     ['DELETE'],
   );
 });
+
+for (const [what, head, status] of [
+  ['a transfer coding that is not decoded', 'POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: gzip, chunked', 501],
+  [
+    'identity before chunks',
+    'POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: identity\r\ntransfer-encoding: chunked',
+    501,
+  ],
+  ['two hosts', 'POST / HTTP/1.1\r\nhost: a\r\nhost: b\r\ntransfer-encoding: chunked', 400],
+  ['another version', 'POST / HTTP/2.0\r\nhost: a\r\ntransfer-encoding: chunked', 505],
+] as const)
+  test(`a request with ${what}, which servers read differently, is refused, and nothing after it is read`, async () => {
+    const before = exchanges.length;
+    const answer = await sent(`${head}\r\n\r\n2\r\n{}\r\n0\r\n\r\nGET / HTTP/1.1\r\nhost: a\r\n\r\n`);
+    assert.match(answer, new RegExp(`^HTTP/1\\.1 ${status} `));
+    assert.equal(answer.match(/HTTP\/1\.1 /g)?.length, 1);
+    assert.equal(exchanges.length, before);
+  });

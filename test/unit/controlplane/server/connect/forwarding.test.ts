@@ -152,6 +152,35 @@ describe('a proxied pod', () => {
     assert.match(received[0] ?? '', /^GET \/a%2Fb%3Fc\/ HTTP\/1.1\r\n/);
     socket.destroy();
   });
+
+  it('that answers a plain request with an upgrade gets a 500 to its client, who would wait for ever', async () => {
+    answer = 'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: odd\r\n\r\n';
+    for (const target of ['/api/v1/namespaces/n/pods/p/proxy/', '/apis/ext.example.com/v1/pods']) {
+      const { socket, text } = await sending(head(target));
+      await until('the answer', () => text().includes('HTTP/1.1 500 '));
+      await until('its text', () =>
+        text().includes('backend tried to switch protocol \\"odd\\" when \\"\\" was requested'),
+      );
+      socket.destroy();
+    }
+  });
+
+  it('gets no origin of the request by the headers of its client', async () => {
+    const forged = ['X-Forwarded-Uri: /evil', 'X-Forwarded-Host: evil', 'X-Forwarded-Proto: evil'];
+    const { socket, text } = await sending(head('/api/v1/namespaces/n/pods/p/proxy/', ...forged));
+    await until('the answer', () => text().includes('200 OK'));
+    assert.doesNotMatch(received[0] ?? '', /evil/);
+    assert.match(received[0] ?? '', /x-forwarded-uri: \/api\/v1\/namespaces\/n\/pods\/p\/proxy\/\r\n/);
+    socket.destroy();
+  });
+
+  it('gets no length of a body that a read does not pass on, for which it would wait', async () => {
+    const request = head('/api/v1/namespaces/n/pods/p/proxy/', 'Content-Length: 5');
+    const { socket, text } = await sending(`${request}hello`);
+    await until('the answer', () => text().includes('200 OK'));
+    assert.doesNotMatch((received[0] ?? '').toLowerCase(), /content-length|hello/);
+    socket.destroy();
+  });
 });
 
 describe('a tunnel', () => {
