@@ -34,8 +34,8 @@ const HEADER = Buffer.from([0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff]);
 /** An empty last block. */
 const LAST_BLOCK = Buffer.from([3, 0]);
 
-/** A complete gzip file (RFC 1952) of the runs in their order. */
-export function gzipOf(runs: readonly Run[]): Buffer {
+/** Returns the parts of a complete gzip file (RFC 1952) of the runs in their order. They share the memory of the runs. */
+export function gzipOf(runs: readonly Run[]): readonly Buffer[] {
   let crc = 0;
   let sizeBytes = 0;
   for (const run of runs) {
@@ -45,7 +45,7 @@ export function gzipOf(runs: readonly Run[]): Buffer {
   const trailer = Buffer.alloc(8);
   trailer.writeUInt32LE(crc, 0);
   trailer.writeUInt32LE(sizeBytes >>> 0, 4);
-  return Buffer.concat([HEADER, ...runs.map(({ deflated }) => deflated), LAST_BLOCK, trailer]);
+  return [HEADER, ...runs.map(({ deflated }) => deflated), LAST_BLOCK, trailer];
 }
 
 /** Yields the uncompressed bytes, run by run. */

@@ -19,7 +19,8 @@ export interface SendableDocument {
   /** Upper-case hexadecimal SHA-512 of the content. */
   readonly hash: string;
   readonly sizeBytes: number;
-  zipped(): Promise<Buffer> | Buffer;
+  /** Returns the compressed content, whole or in parts. */
+  zipped(): Promise<Buffer> | readonly Buffer[];
   /** Returns the uncompressed content, whole or in parts. */
   plain(): Buffer | AsyncIterable<Buffer>;
 }
@@ -69,7 +70,7 @@ export class RunDocument implements SendableDocument {
     this.sizeBytes = runs.reduce((sum, run) => sum + run.sizeBytes, 0);
   }
 
-  zipped(): Buffer {
+  zipped(): readonly Buffer[] {
     return gzipOf(this.#runs);
   }
 
@@ -113,8 +114,14 @@ export async function sendDocument(
   if (document.sizeBytes >= GZIP_FROM_BYTES && acceptsGzip(request.header('accept-encoding'))) {
     const body = await document.zipped();
     headers['content-encoding'] = 'gzip';
-    request.responseBytes = body.length;
-    request.exchange.send(200, headers, body);
+    if (Buffer.isBuffer(body)) {
+      request.responseBytes = body.length;
+      request.exchange.send(200, headers, body);
+      return;
+    }
+    request.responseBytes = body.reduce((sum, part) => sum + part.length, 0);
+    headers['content-length'] = request.responseBytes;
+    await sendInOrder(request.exchange, headers, body);
     return;
   }
   request.responseBytes = document.sizeBytes;
@@ -125,7 +132,11 @@ export async function sendDocument(
 }
 
 /** Writes no faster than the client reads. */
-async function sendInOrder(exchange: Exchange, headers: ResponseHeaders, parts: AsyncIterable<Buffer>): Promise<void> {
+async function sendInOrder(
+  exchange: Exchange,
+  headers: ResponseHeaders,
+  parts: AsyncIterable<Buffer> | Iterable<Buffer>,
+): Promise<void> {
   let wake = (): void => undefined;
   exchange.onDrain(() => wake());
   exchange.onClose(() => wake());

@@ -14,6 +14,9 @@ export type RequestHeaders = Readonly<Record<string, string | string[] | undefin
 /** The names are in lower case. */
 export type ResponseHeaders = Record<string, string | string[] | number>;
 
+/** How much of a response may wait for its client without being counted. */
+export const LITTLE_BYTES = 16 * 1024;
+
 /** One request with its response. */
 export interface Exchange {
   readonly method: string;
@@ -30,6 +33,8 @@ export interface Exchange {
   readonly answered: boolean;
   /** Whether the response is complete or the client is disconnected. */
   readonly closed: boolean;
+  /** Whether the response is complete and the client has taken all of it but `LITTLE_BYTES`, or is disconnected. */
+  readonly isTaken: boolean;
   /** Rejects with a 413 if the body is longer than `limit` bytes. `count` receives the size of each part. */
   readBody(limit: number, count?: (bytes: number) => void): Promise<Buffer>;
   /** Returns the body as a stream, for forwarding. */

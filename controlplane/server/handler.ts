@@ -17,6 +17,7 @@ import { authenticationFilter } from './filters/authentication.ts';
 import { authorizationFilter } from './filters/authorization.ts';
 import { chain } from './filters/chain.ts';
 import { freshnessFilter } from './filters/freshness.ts';
+import { deliveryFilter } from './filters/delivery.ts';
 import { guardFilter } from './filters/guard.ts';
 import { impersonationFilter } from './filters/impersonation.ts';
 import { InFlight, type InFlightOptions } from './filters/in-flight.ts';
@@ -73,6 +74,7 @@ export function createHandler(options: HandlerOptions): Handler {
         ? new InFlight(options.inFlight).filter
         : priorityAndFairnessFilter(options.fairness),
       authorizationFilter(authorizer),
+      deliveryFilter(options),
     ],
     dispatcher(options),
   );

@@ -4,7 +4,7 @@ import { hasBody } from '../../api/machinery/incomplete-headers.ts';
 import type { ClientConnection } from '../authentication/authentication.ts';
 import { IncomingBody, incomingBody } from './incoming-body.ts';
 import type { UnreadBodies } from './unread-bodies.ts';
-import type { Exchange, RequestHeaders, ResponseHeaders, Upgrade } from './exchange.ts';
+import { type Exchange, LITTLE_BYTES, type RequestHeaders, type ResponseHeaders, type Upgrade } from './exchange.ts';
 
 /** A request that is answered without being handled. */
 export interface Refusal {
@@ -66,6 +66,11 @@ export class Http1Exchange implements Exchange {
 
   get closed(): boolean {
     return this.#response.destroyed || this.#response.writableEnded || this.#request.socket.destroyed;
+  }
+
+  get isTaken(): boolean {
+    if (this.#taken || this.#request.socket.destroyed) return true;
+    return this.#response.writableEnded && this.#response.writableLength <= LITTLE_BYTES;
   }
 
   readBody(limit: number, count?: (bytes: number) => void): Promise<Buffer> {

@@ -6,7 +6,7 @@ import { constants, sensitiveHeaders, type ServerHttp2Stream, type IncomingHttpH
 import type { ClientConnection } from '../authentication/authentication.ts';
 import { IncomingBody, incomingBody } from './incoming-body.ts';
 import type { UnreadBodies } from './unread-bodies.ts';
-import type { Exchange, RequestHeaders, ResponseHeaders, Upgrade } from './exchange.ts';
+import { type Exchange, LITTLE_BYTES, type RequestHeaders, type ResponseHeaders, type Upgrade } from './exchange.ts';
 
 /**
  * These headers differ in every response. They are kept out of the compression table, because they would fill it and never
@@ -57,6 +57,10 @@ export class Http2Exchange implements Exchange {
 
   get closed(): boolean {
     return this.#stream.closed || this.#stream.destroyed;
+  }
+
+  get isTaken(): boolean {
+    return this.closed || (this.#stream.writableEnded && this.#stream.writableLength <= LITTLE_BYTES);
   }
 
   readBody(limit: number, count?: (bytes: number) => void): Promise<Buffer> {

@@ -12,6 +12,7 @@ export function fakeExchange(): Exchange {
     canUpgrade: false,
     answered: false,
     closed: false,
+    isTaken: true,
     readBody: () => Promise.resolve(Buffer.alloc(0)),
     async *bodyStream() {
       // A GET has no body.

@@ -19,7 +19,8 @@ import type { ApiRequest, Filter } from '../request.ts';
 import { sendStatus } from '../response.ts';
 import { isLongRunning } from '../long-running.ts';
 
-interface GuardOptions {
+/** What answers need, and the limits of requests. */
+export interface GuardOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly encodings: Encodings;
@@ -84,7 +85,8 @@ function answer(request: ApiRequest, status: Status, { encodings, logger }: Guar
   }
 }
 
-function fail(request: ApiRequest, error: unknown, options: GuardOptions): void {
+/** Answers with the error, or breaks the connection if the response has begun. Never throws. */
+export function fail(request: ApiRequest, error: unknown, options: GuardOptions): void {
   if (!isStatusError(error) && request.exchange.closed) return;
   if (error instanceof TooManyRequests) {
     if (request.exchange.answered) request.exchange.abort();

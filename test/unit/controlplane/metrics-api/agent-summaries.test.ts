@@ -63,7 +63,7 @@ describe("an agent's summary", () => {
 });
 
 describe('a hostile agent', () => {
-  const summaryFrom = async (answer: (response: ServerResponse) => void, t: TestContext) => {
+  const summaryFrom = async (answer: (response: ServerResponse) => void, t: TestContext, timeoutMs = 300) => {
     const server = createServer((_request, response) => answer(response)).listen(0, '127.0.0.1');
     await once(server, 'listening');
     t.after(() => server.close().closeAllConnections());
@@ -73,7 +73,7 @@ describe('a hostile agent', () => {
       dialer: { request } as unknown as Dialer,
       onFailure: (_node, error) => void failures.push(error),
       credentials: () => ({ cert: '', key: '' }),
-      timeoutMs: 300,
+      timeoutMs,
     });
     const { port } = server.address() as AddressInfo;
     const summary = await summaries.of('n', { secure: false, host: '127.0.0.1', port });
@@ -90,7 +90,11 @@ describe('a hostile agent', () => {
   });
 
   it('that sends a summary of many megabytes has none', async (t) => {
-    const { summary, failure } = await summaryFrom((response) => response.end(`[${'[],'.repeat(2_000_000)}[]]`), t);
+    const { summary, failure } = await summaryFrom(
+      (response) => response.end(`[${'[],'.repeat(2_000_000)}[]]`),
+      t,
+      60_000,
+    );
     assert.equal(summary, undefined);
     assert.match(failure, /more than 4194304 bytes/);
   });
