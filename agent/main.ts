@@ -2,7 +2,6 @@
  * The entry of the node agent: starts it from options and stops it. A stopped agent leaves every container running; the next
  * start finds them again.
  */
-import { mkdir } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { clientMetrics } from '../api/component/client-metrics.ts';
 import { type Logger, silentLogger } from '../api/component/logger.ts';
@@ -26,6 +25,7 @@ import { type EffectiveOptions, effectiveOptions } from './options/config/effect
 import { instrumentRuntime } from './resources/statistics/instrumented-runtime.ts';
 import { loadPreloadedImages } from './runtime/images/imported-images.ts';
 import type { Runtime } from './runtime/runtime.ts';
+import { makeFolder } from '../api/machinery/replace-file.ts';
 import { selectRuntime } from './runtime/select-runtime.ts';
 
 /** The Kubernetes release of the kubelet that this agent replaces. */
@@ -117,7 +117,7 @@ async function start(
   await demands.check();
   if (flags.kubeconfig !== '' && flags.bootstrapKubeconfig === '' && !flags.runonce)
     await loadKubeconfig(flags.kubeconfig);
-  await mkdir(rootDirectory, { recursive: true, mode: 0o750 });
+  await makeFolder(rootDirectory, 0o750);
   const connected = replacement ?? lifecycle.add(await connectRuntime(base));
   // Follows the checks of kubeconfig and runtime: an agent that cannot start leaves the host as it is.
   if (ownsProcess) await demands.setKernelParameters();

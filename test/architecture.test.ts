@@ -596,7 +596,6 @@ const BARE_FILE_ACCESS: Readonly<Record<string, string>> = {
     'lists the folders of logs and removes dead links, which it does not follow',
   'agent/runtime/kuberuntime/dns.ts': 'reads the resolver configuration of the host',
   'agent/runtime/kuberuntime/etc-hosts.ts': 'reads the hosts file of the host',
-  'agent/runtime/kuberuntime/user-namespaces.ts': 'keeps its own state in the pod directory, which no container mounts',
   'agent/runtime/logs/log-reader.ts': 'watches the folder of a log; the file is opened by log-files.ts',
   'agent/volumes/empty-dir.ts': 'creates the volume and its marker in folders of the agent, before a container has it',
   'agent/volumes/exclusive-volumes.ts': 'creates and lists directories of pods, which no container mounts',

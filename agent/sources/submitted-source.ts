@@ -1,13 +1,13 @@
 /**
  * The source of pods that were submitted to the agent's own server. Each is stored as a manifest in a directory below the root
- * directory and survives a restart. Writes are atomic.
+ * directory and survives a restart. Writes are atomic, and like removals they survive a power failure.
  */
-import { mkdir, readdir, rm } from 'node:fs/promises';
+import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { YamlParser } from '../../api/codec/yaml-thread.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import { type Clock, whenAborted } from '../../api/machinery/clock.ts';
-import { replaceFile } from '../../api/machinery/replace-file.ts';
+import { makeFolder, removeFile, replaceFile } from '../../api/machinery/replace-file.ts';
 import { newBadRequest, newNotFound } from '../../api/meta/status-error.ts';
 import { readRegularFile } from '../files/regular-file.ts';
 import type { Pod } from '../model/pod.ts';
@@ -53,7 +53,7 @@ export function createSubmittedPods(options: SubmittedPodsOptions): SubmittedPod
     name: 'submitted',
     async run(signal, onPods) {
       notify = onPods;
-      await mkdir(options.directory, { recursive: true, mode: 0o700 });
+      await makeFolder(options.directory, 0o700);
       for (const name of (await readdir(options.directory)).filter((entry) => entry.endsWith('.yaml'))) {
         const file = join(options.directory, name);
         try {
@@ -78,7 +78,7 @@ export function createSubmittedPods(options: SubmittedPodsOptions): SubmittedPod
         if (error instanceof ManifestError) throw newBadRequest(error.message);
         throw error;
       }
-      await mkdir(options.directory, { recursive: true, mode: 0o700 });
+      await makeFolder(options.directory, 0o700);
       await replaceFile(file, manifest, { mode: 0o600 });
       pods.set(keyOf(stored), stored);
       notify([...pods.values()]);
@@ -88,7 +88,7 @@ export function createSubmittedPods(options: SubmittedPodsOptions): SubmittedPod
     async remove(namespace, name) {
       const key = `${namespace}_${name}`;
       if (!pods.has(key)) throw newNotFound({ group: '', resource: 'pods' }, name);
-      await rm(fileOf(namespace, name), { force: true });
+      await removeFile(fileOf(namespace, name));
       pods.delete(key);
       notify([...pods.values()]);
     },

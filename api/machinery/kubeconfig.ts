@@ -3,7 +3,7 @@
  * returns what the HTTP client needs. Writes files atomically with mode 0600. Every error names the file and a remedy.
  */
 import { PlainError } from '../component/plain-error.ts';
-import { mkdir, readFile } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { delimiter, dirname, isAbsolute, join, resolve } from 'node:path';
 import {
@@ -16,7 +16,7 @@ import {
 } from './client-credentials.ts';
 import type { Clock } from './clock.ts';
 import { execCredentials, type ExecCluster, type ExecConfig } from './exec-plugin.ts';
-import { replaceFile } from './replace-file.ts';
+import { makeFolder, replaceFile } from './replace-file.ts';
 
 interface KubeconfigCluster {
   readonly server?: string;
@@ -363,7 +363,7 @@ export function newKubeconfig(options: {
 /** Writes a kubeconfig. Readers see either the complete old file or the complete new one, and only the owner can read it. */
 export async function writeKubeconfig(path: string, config: Kubeconfig): Promise<void> {
   const { dump } = await import('js-yaml');
-  await mkdir(dirname(path), { recursive: true });
+  await makeFolder(dirname(path), 0o755);
   try {
     await replaceFile(path, dump(config, { lineWidth: -1 }), { mode: 0o600 });
   } catch (error) {

@@ -3,8 +3,9 @@
  * a crash. The draft is in the same folder under a random name with the suffix `.tmp`, and it is removed on failure.
  */
 import { randomBytes } from 'node:crypto';
-import { type FileHandle, lstat, open, readdir, rename, rm } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { closeSync, fsyncSync, mkdirSync, openSync } from 'node:fs';
+import { type FileHandle, lstat, mkdir, open, readdir, rename, rm, unlink } from 'node:fs/promises';
+import { dirname, join, resolve } from 'node:path';
 
 /** Matches the end of the name of a draft. The path of the file precedes it. */
 export const DRAFT_SUFFIX = /\.[0-9a-f]{12}\.tmp$/;
@@ -57,16 +58,63 @@ export async function syncTree(path: string): Promise<void> {
   } else if (found.isFile()) await withHandle(await open(path, 'r'), (file) => file.sync());
 }
 
+/**
+ * Creates a folder and those above it that are missing, each with the mode. They survive a power failure once the promise has
+ * resolved.
+ */
+export async function makeFolder(path: string, mode: number): Promise<void> {
+  const first = await mkdir(path, { recursive: true, mode });
+  for (const folder of foldersAbove(path, first)) await syncFolder(folder);
+}
+
+/** Like `makeFolder`, for threads that may wait for the disk. */
+export function makeFolderSync(path: string, mode: number): void {
+  const first = mkdirSync(path, { recursive: true, mode });
+  for (const folder of foldersAbove(path, first)) {
+    const descriptor = openSync(folder, 'r');
+    try {
+      fsyncSync(descriptor);
+    } catch (error) {
+      if (!cannotSync(error)) throw error;
+    } finally {
+      closeSync(descriptor);
+    }
+  }
+}
+
+/** Returns the folders that got a new name: those above each of the folders from `first` to `path`. */
+function foldersAbove(path: string, first: string | undefined): string[] {
+  if (first === undefined) return [];
+  const last = dirname(resolve(first));
+  const above: string[] = [];
+  for (let folder = dirname(resolve(path)); above.at(-1) !== last; folder = dirname(folder)) above.push(folder);
+  return above;
+}
+
+/** Removes a file, if it is there. It does not come back after a power failure once the promise has resolved. */
+export async function removeFile(path: string): Promise<void> {
+  try {
+    await unlink(path);
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return;
+    throw error;
+  }
+  await syncFolder(dirname(path));
+}
+
 /** Makes renames, new names and removals in the folder survive a power failure, if the file system can sync folders. */
 export async function syncFolder(path: string): Promise<void> {
   await withHandle(await open(path, 'r'), async (folder) => {
     try {
       await folder.sync();
     } catch (error) {
-      if (!(error instanceof Error && 'code' in error && error.code === 'EINVAL')) throw error;
+      if (!cannotSync(error)) throw error;
     }
   });
 }
+
+/** Whether the error is that of a file system that cannot sync folders. */
+const cannotSync = (error: unknown): boolean => error instanceof Error && 'code' in error && error.code === 'EINVAL';
 
 async function withHandle(handle: FileHandle, work: (handle: FileHandle) => Promise<void>): Promise<void> {
   try {

@@ -6,7 +6,7 @@ import { readPem } from '../../api/pki/pem.ts';
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { mkdir, readFile } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { join as joinPath } from 'node:path';
 import { parseYaml } from '../../api/codec/yaml.ts';
 import { flag, UsageError } from '../../api/component/flags.ts';
@@ -14,7 +14,7 @@ import { printable, quoteText } from '../../api/meta/quote.ts';
 import { type Clock, systemClock } from '../../api/machinery/clock.ts';
 import { HttpClient } from '../../api/machinery/http-client.ts';
 import { newKubeconfig, writeKubeconfig } from '../../api/machinery/kubeconfig.ts';
-import { replaceFile } from '../../api/machinery/replace-file.ts';
+import { makeFolder, replaceFile } from '../../api/machinery/replace-file.ts';
 import { configMaps } from '../../api/machinery/resources.ts';
 import { CA_BUNDLE_KEY, verifyCaBundle } from '../../api/pki/ca-bundle.ts';
 import { certificateKeyHash } from '../../api/pki/public-key-hash.ts';
@@ -310,7 +310,7 @@ interface VerifiedCluster {
 /** Writes the kubeconfig and the flags of the agent, and starts it. */
 async function becomeNode({ url, ca, servers }: VerifiedCluster, values: JoinValues, io: CommandIo): Promise<number> {
   const bootstrap = joinPath(values.configDir, 'bootstrap.kubeconfig');
-  await mkdir(joinPath(values.configDir, 'manifests'), { recursive: true, mode: 0o755 });
+  await makeFolder(joinPath(values.configDir, 'manifests'), 0o755);
   await writeKubeconfig(
     bootstrap,
     newKubeconfig({

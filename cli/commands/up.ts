@@ -2,14 +2,14 @@
  * `orchlet up`: a control plane and an agent in one process. The agent joins like any other node: it requests its certificate
  * with a bootstrap token, and uses the certificate from then on.
  */
-import { mkdir, readFile } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { type Agent, nodeNameOf, startAgent } from '../../agent/main.ts';
 import { type AgentFlags, agentFlags } from '../../agent/options/agent-options.ts';
 import { flag, type FlagValues, pickKeys } from '../../api/component/flags.ts';
 import { createLogger } from '../../api/component/logging.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
-import { replaceFile } from '../../api/machinery/replace-file.ts';
+import { makeFolder, replaceFile } from '../../api/machinery/replace-file.ts';
 import { isNotFound } from '../../api/meta/status-error.ts';
 import { startControlPlane } from '../../controlplane/main.ts';
 import { type ControlPlaneFlags, controlPlaneFlags } from '../../controlplane/options/controlplane-options.ts';
@@ -268,7 +268,7 @@ async function agentFlagsFor(
 ): Promise<Partial<AgentFlags>> {
   const directory = resolve(values.dataDir);
   const agentDirectory = join(directory, 'agent');
-  await mkdir(agentDirectory, { recursive: true, mode: 0o750 });
+  await makeFolder(agentDirectory, 0o750);
   const { kubeconfig, bootstrapKubeconfig } = await admitOwnNode(agentDirectory, plane);
   // The agent has a copy of its own, since it rewrites the file in a CA rotation and must not touch the control plane's.
   const clientCaFile = join(agentDirectory, 'client-ca.crt');

@@ -1,12 +1,12 @@
 /** Writes files of the PKI directory atomically. Only the owner can read private keys. */
-import { mkdir, readFile } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { isDiskFull } from '../../api/machinery/disk-full.ts';
-import { replaceFile } from '../../api/machinery/replace-file.ts';
+import { makeFolder, replaceFile } from '../../api/machinery/replace-file.ts';
 
 /** After a crash, the file has either the old or the new content. */
 export async function writeFileAtomic(path: string, content: string, mode: number): Promise<void> {
-  await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+  await makeFolder(dirname(path), 0o700);
   await replaceFile(path, content, { mode });
 }
 

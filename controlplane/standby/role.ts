@@ -4,11 +4,10 @@
  * Without the file, it is the first.
  */
 import { readFileSync } from 'node:fs';
-import { mkdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { parseJson, stringifyJson } from '../../api/codec/json.ts';
 import { formatTime } from '../../api/machinery/clock.ts';
-import { replaceFile } from '../../api/machinery/replace-file.ts';
+import { makeFolder, replaceFile } from '../../api/machinery/replace-file.ts';
 import { StartError } from '../model/start-error.ts';
 
 /** The roles. Times are in wall-clock milliseconds. */
@@ -82,7 +81,7 @@ function roleOf(value: unknown): Role | undefined {
 /** Resolves when the role is on the disk. */
 export async function writeRole(dataDirectory: string, role: Role): Promise<void> {
   const file = roleFile(dataDirectory);
-  await mkdir(dirname(file), { recursive: true, mode: 0o700 });
+  await makeFolder(dirname(file), 0o700);
   await replaceFile(file, `${stringifyJson(role)}\n`, { mode: 0o600 });
 }
 

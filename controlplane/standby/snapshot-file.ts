@@ -1,8 +1,8 @@
 /** Receives the file of a database and puts it into the place of the copy of a standby. */
 import { existsSync } from 'node:fs';
-import { type FileHandle, mkdir, open, rm } from 'node:fs/promises';
+import { type FileHandle, open, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { moveFile } from '../../api/machinery/replace-file.ts';
+import { makeFolder, moveFile } from '../../api/machinery/replace-file.ts';
 import { LOG_FILE } from '../storage/sqlite/log-copy.ts';
 import { FrameError } from './frames.ts';
 
@@ -26,7 +26,7 @@ export class SnapshotFile {
 
   /** Removes what an earlier snapshot left. The file contains every secret of the cluster, so only its owner can read it. */
   static async create(directory: string, sizeBytes: number): Promise<SnapshotFile> {
-    await mkdir(directory, { recursive: true, mode: 0o700 });
+    await makeFolder(directory, 0o700);
     const path = join(directory, INCOMING);
     await rm(path, { force: true });
     return new SnapshotFile(directory, await open(path, 'wx', 0o600), sizeBytes);

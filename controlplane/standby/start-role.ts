@@ -3,11 +3,11 @@
  * one: the one whose promotion is the newest is the first.
  */
 import { existsSync } from 'node:fs';
-import { mkdir, mkdtemp } from 'node:fs/promises';
+import { mkdtemp } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from '../../api/component/logger.ts';
 import { type Clock, formatTime } from '../../api/machinery/clock.ts';
-import { moveFile, syncFolder } from '../../api/machinery/replace-file.ts';
+import { makeFolder, moveFile, syncFolder } from '../../api/machinery/replace-file.ts';
 import { StartError } from '../model/start-error.ts';
 import { LOG_FILE } from '../storage/sqlite/log-copy.ts';
 import type { ClusterKeys } from './identity.ts';
@@ -35,7 +35,7 @@ type StartRole = { readonly role: 'first' } | { readonly role: 'standby'; readon
 export async function startRole(options: StartRoleOptions): Promise<StartRole> {
   const { dataDirectory, other, clock, logger } = options;
   const storage = join(dataDirectory, 'storage');
-  await mkdir(storage, { recursive: true, mode: 0o700 });
+  await makeFolder(storage, 0o700);
   const role = readRole(dataDirectory);
   if (role.role === 'standby') return { role: 'standby', completeAtMs: role.completeAtMs };
   if (role.role === 'fenced' || !existsSync(join(storage, LOG_FILE))) {

@@ -4,12 +4,11 @@
  * file is forgotten by a restore, as the role is.
  */
 import { readFileSync } from 'node:fs';
-import { mkdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Logger } from '../../api/component/logger.ts';
 import { parseJson, stringifyJson } from '../../api/codec/json.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
-import { replaceFile } from '../../api/machinery/replace-file.ts';
+import { makeFolder, replaceFile } from '../../api/machinery/replace-file.ts';
 import { isNotFound } from '../../api/meta/status-error.ts';
 import { StartError } from '../model/start-error.ts';
 import { type ClusterKeys, peerClient, readClusterKeys } from './identity.ts';
@@ -32,7 +31,7 @@ export async function rememberStandby(dataDirectory: string, url: string): Promi
   const known = readStandbys(dataDirectory);
   if (known.at(-1) === url) return;
   const file = fileOf(dataDirectory);
-  await mkdir(dirname(file), { recursive: true, mode: 0o700 });
+  await makeFolder(dirname(file), 0o700);
   const standbys = [...known.filter((one) => one !== url), url].slice(-MOST_STANDBYS);
   await replaceFile(file, `${stringifyJson({ standbys })}\n`, { mode: 0o600 });
 }

@@ -18,6 +18,7 @@ import { refuseOtherRole } from '../standby/role.ts';
 import { refuseSuccessor } from '../standby/successor.ts';
 import { openSqliteStorage } from '../storage/sqlite/sqlite-storage.ts';
 import type { Storages } from '../storage/storages.ts';
+import { makeFolder } from '../../api/machinery/replace-file.ts';
 import type { Setting } from './setting.ts';
 
 /** Twice the write-ahead log between two checkpoints. */
@@ -77,7 +78,7 @@ async function prepareDirectory({ flags, clock, logger, onClose }: Setting): Pro
     return directory;
   }
   const directory = resolve(flags.dataDir);
-  await mkdir(directory, { recursive: true, mode: 0o700 });
+  await makeFolder(directory, 0o700);
   await access(directory, constants.W_OK);
   refuseUnfinishedRestore(directory);
   if (storageBackendOf(flags) === 'sqlite') {

@@ -9,12 +9,14 @@ import { violations } from './history.ts';
 import { keepRecording, readRecording } from './recording.ts';
 import { PAIR_FAULTS } from './standby/faults.ts';
 import { soakPair } from './standby/run.ts';
+import { SCENES, soakPower } from '../power/power-failures.ts';
 import { FAULTS, soak, type SoakReport } from './run.ts';
 
 const USAGE = `usage: npm run soak -- [--minutes N] [--seed S] [--only FAULT,FAULT] [--disk MIB]
        npm run soak -- --agent docker|containerd [--minutes N] [--seed S]
        npm run soak -- --etcd [--minutes N] [--seed S] [--only FAULT,FAULT] [--servers N] [--members N]
        npm run soak -- --standby [--minutes N] [--seed S] [--only FAULT,FAULT]
+       npm run soak -- --power [--minutes N] [--seed S] [--only PROGRAM,PROGRAM]
        npm run soak -- --judge FILE
 
 Without --agent, clients write, read, list and watch while the control plane meets faults of its process and its
@@ -32,6 +34,7 @@ What the clients saw is kept in a file where a promise was broken; --judge judge
   --members N      how many members etcd has (default 3)
   --standby        soak a first control plane and its standby, with the faults
                    ${Object.keys(PAIR_FAULTS).join(' ')}
+  --power          record the programs ${Object.keys(SCENES).join(' ')}
   --minutes N      how long (default 1)
   --seed S         the same seed draws the same program (default: random)
   --only FAULTS    of the control plane, these alone: ${Object.keys(FAULTS).join(' ')}
@@ -45,6 +48,7 @@ const { values } = parseArgs({
     agent: { type: 'string' },
     etcd: { type: 'boolean', default: false },
     standby: { type: 'boolean', default: false },
+    power: { type: 'boolean', default: false },
     servers: { type: 'string', default: '3' },
     members: { type: 'string', default: '3' },
     minutes: { type: 'string', default: '1' },
@@ -115,6 +119,7 @@ else if (values.judge !== undefined) {
   const only = values.only === '' ? [] : values.only.split(',');
   const run = (): Promise<SoakReport> => {
     if (agent !== undefined) return soakOn(agent);
+    if (values.power) return soakPower({ seconds, seed, only, onProgress });
     if (values.standby) return soakPair({ seconds, seed, only, onProgress });
     if (!values.etcd) return soak({ seconds, seed, only, diskMib: Number(values.disk), onProgress });
     const sizes = { servers: Number(values.servers), members: Number(values.members) };

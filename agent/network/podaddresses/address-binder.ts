@@ -6,13 +6,13 @@
  * Each agent has a table of its own. It remains after the agent stops, as pods do.
  */
 import { createHash } from 'node:crypto';
-import { mkdir, rm } from 'node:fs/promises';
+import { rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { readOwnFile } from '../../files/regular-file.ts';
 import type { Logger } from '../../../api/component/logger.ts';
 import { stringifyJson } from '../../../api/codec/json.ts';
 import { type Clock, pause } from '../../../api/machinery/clock.ts';
-import { replaceFile } from '../../../api/machinery/replace-file.ts';
+import { makeFolder, replaceFile } from '../../../api/machinery/replace-file.ts';
 import { SerialQueue } from '../../../api/machinery/serial-queue.ts';
 import { canonicalIp } from '../../../api/meta/ip-addresses.ts';
 import { networkNamespace } from '../namespace-lock.ts';
@@ -110,7 +110,7 @@ export class AddressBinder {
     const { nft, file } = this.#options;
     await nft.run(script);
     const path = await file();
-    await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+    await makeFolder(dirname(path), 0o700);
     await replaceFile(path, `${stringifyJson([...bindings])}\n`, { mode: 0o600 });
     this.#bindings = bindings;
     this.#script = script;

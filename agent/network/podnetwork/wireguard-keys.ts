@@ -3,10 +3,10 @@
  * the public key by the node's annotations.
  */
 import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject } from 'node:crypto';
-import { mkdir, stat, utimes } from 'node:fs/promises';
+import { stat, utimes } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { readOwnFile } from '../../files/regular-file.ts';
-import { replaceFile } from '../../../api/machinery/replace-file.ts';
+import { makeFolder, replaceFile } from '../../../api/machinery/replace-file.ts';
 
 interface StoredKeys {
   /** Both in base64, as the tools of WireGuard have them. */
@@ -44,7 +44,7 @@ export function createKeys(nowMs: number): StoredKeys {
 
 /** The file's time is the age of the key, because the tool `wg` reads the key from the same file. */
 export async function writeKeys(path: string, { privateKey, createdMs }: StoredKeys): Promise<void> {
-  await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+  await makeFolder(dirname(path), 0o700);
   await replaceFile(path, `${privateKey}\n`, { mode: 0o600 });
   await utimes(path, createdMs / 1000, createdMs / 1000);
 }

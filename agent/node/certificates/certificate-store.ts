@@ -4,9 +4,9 @@
  */
 import { readPem } from '../../../api/pki/pem.ts';
 import { createPrivateKey } from 'node:crypto';
-import { mkdir, readlink, rm, symlink, open } from 'node:fs/promises';
+import { readlink, rm, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
-import { moveFile } from '../../../api/machinery/replace-file.ts';
+import { makeFolder, moveFile, replaceFile } from '../../../api/machinery/replace-file.ts';
 import { readRegularFile } from '../../files/regular-file.ts';
 import { type Certificate, parseCertificates } from '../../../api/pki/certificate.ts';
 
@@ -65,17 +65,12 @@ export async function writePair(
   pair: { readonly certificatePem: string; readonly keyPem: string },
   now: Date,
 ): Promise<void> {
-  await mkdir(directory, { recursive: true, mode: 0o750 });
+  await makeFolder(directory, 0o750);
   const stamp = now.toISOString().slice(0, 19).replace(/[T:]/g, '-');
   const file = `${name}-${stamp}.pem`;
-  await rm(join(directory, file), { force: true });
-  const handle = await open(join(directory, file), 'wx', 0o600);
-  try {
-    await handle.writeFile(`${pair.certificatePem.trimEnd()}\n${pair.keyPem.trimEnd()}\n`);
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
+  // A clock that was set back gives the name of a pair that may be in use.
+  const text = `${pair.certificatePem.trimEnd()}\n${pair.keyPem.trimEnd()}\n`;
+  await replaceFile(join(directory, file), text, { mode: 0o600 });
   const link = `${currentPath(directory, name)}.new`;
   await rm(link, { force: true });
   await symlink(file, link);

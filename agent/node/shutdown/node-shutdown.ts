@@ -3,14 +3,13 @@
  * priority, the lowest first, each group within its period. Then the shutdown continues. `orchlet stop --pods` uses the same
  * order.
  */
-import { mkdir } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { readOwnFile } from '../../files/regular-file.ts';
 import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
 import { Backoff } from '../../../api/machinery/backoff.ts';
 import { type Clock, pause } from '../../../api/machinery/clock.ts';
-import { replaceFile } from '../../../api/machinery/replace-file.ts';
+import { makeFolder, replaceFile } from '../../../api/machinery/replace-file.ts';
 import type { Pod } from '../../model/pod.ts';
 import { formatPod } from '../../runtime/kuberuntime/pod-containers.ts';
 import type { Refusal } from '../../pods/workers/pod-admission.ts';
@@ -193,7 +192,7 @@ export class NodeShutdown {
     const { logger, onTimes, stateFile } = this.#options;
     onTimes(inSeconds(times));
     try {
-      await mkdir(dirname(stateFile), { recursive: true, mode: 0o750 });
+      await makeFolder(dirname(stateFile), 0o750);
       await replaceFile(stateFile, JSON.stringify(times), { mode: 0o644 });
     } catch (error) {
       logger.warn({ err: error }, 'Cannot store the times of the shutdown');

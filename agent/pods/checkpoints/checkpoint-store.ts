@@ -6,13 +6,13 @@
  * and retried, and no caller waits for a checkpoint. Directories have mode 0700, files 0600.
  */
 import { createHash } from 'node:crypto';
-import { mkdir, readdir, rm, unlink } from 'node:fs/promises';
+import { readdir, rm, unlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
 import type { Clock, Timer } from '../../../api/machinery/clock.ts';
 import { readRegularFile } from '../../files/regular-file.ts';
-import { DRAFT_SUFFIX, replaceFile, syncFolder } from '../../../api/machinery/replace-file.ts';
+import { DRAFT_SUFFIX, makeFolder, replaceFile, syncFolder } from '../../../api/machinery/replace-file.ts';
 
 interface CheckpointStoreOptions {
   readonly directory: string;
@@ -175,7 +175,7 @@ export class CheckpointStore {
         throw error;
       }
     }
-    await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+    await makeFolder(dirname(path), 0o700);
     // The batch syncs each directory once.
     await replaceFile(path, text, { mode: 0o600, sync: 'content' });
     return true;

@@ -6,13 +6,12 @@
  * Structs, maps and slices look alike in JSON, but the checksum depends on their Go types. Each state file therefore
  * describes its types with the functions below.
  */
-import { mkdir } from 'node:fs/promises';
 import { basename, dirname } from 'node:path';
 import { ifMissing, inDirectory } from '../../files/beneath.ts';
 import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
 import type { Clock, Timer } from '../../../api/machinery/clock.ts';
-import { replaceFile } from '../../../api/machinery/replace-file.ts';
+import { makeFolder, replaceFile } from '../../../api/machinery/replace-file.ts';
 
 /** The 32-bit FNV-1a hash of the text's UTF-8 bytes. */
 export function fnv32a(text: string): number {
@@ -55,7 +54,7 @@ export async function readStateFile(path: string): Promise<unknown> {
 
 /** Replaces the file atomically and durably: after a power loss it has either the old or the new content. */
 async function writeStateFile(path: string, value: object): Promise<void> {
-  await mkdir(dirname(path), { recursive: true, mode: 0o750 });
+  await makeFolder(dirname(path), 0o750);
   await replaceFile(path, JSON.stringify(value), { mode: 0o600 });
 }
 

@@ -2,10 +2,10 @@
  * Stores the names of images that were imported from archives (`--images-dir`, `orchlet images import`) in one file of the root
  * directory. They are never collected, because they could not be pulled again.
  */
-import { mkdir, readdir } from 'node:fs/promises';
+import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from '../../../api/component/logger.ts';
-import { replaceFile } from '../../../api/machinery/replace-file.ts';
+import { makeFolder, replaceFile } from '../../../api/machinery/replace-file.ts';
 import { readRegularFile } from '../../files/regular-file.ts';
 import type { Runtime } from '../runtime.ts';
 
@@ -34,7 +34,7 @@ export async function rememberImported(rootDirectory: string, names: readonly st
   const known = await importedImages(rootDirectory);
   const all = [...new Set([...known, ...names])].toSorted();
   if (all.length === known.length) return;
-  await mkdir(rootDirectory, { recursive: true, mode: 0o755 });
+  await makeFolder(rootDirectory, 0o755);
   await replaceFile(join(rootDirectory, FILE), `${JSON.stringify(all, null, 2)}\n`, { mode: 0o644 });
 }
 

@@ -5,10 +5,10 @@
  * other.
  */
 import { createHash } from 'node:crypto';
-import { mkdir, readdir, rm } from 'node:fs/promises';
+import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from '../../../api/component/logger.ts';
-import { replaceFile } from '../../../api/machinery/replace-file.ts';
+import { makeFolder, replaceFile } from '../../../api/machinery/replace-file.ts';
 import { readRegularFile } from '../../files/regular-file.ts';
 import { KeyedQueue } from '../../../api/machinery/serial-queue.ts';
 
@@ -120,7 +120,7 @@ export class PullRecords {
 
   async #read(folder: string, kind: string, take: (fields: Readonly<Record<string, unknown>>) => boolean) {
     const directory = join(this.#directory, folder);
-    await mkdir(directory, { recursive: true, mode: 0o700 });
+    await makeFolder(directory, 0o700);
     for (const name of await readdir(directory)) {
       if (!FILE_NAME.test(name)) continue;
       let fields: unknown;

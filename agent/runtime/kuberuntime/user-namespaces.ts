@@ -8,9 +8,8 @@
  */
 import { readOwnFile } from '../../files/regular-file.ts';
 import { namesIn } from '../../files/host-directory.ts';
-import { mkdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { replaceFile } from '../../../api/machinery/replace-file.ts';
+import { makeFolder, replaceFile } from '../../../api/machinery/replace-file.ts';
 import { SerialQueue } from '../../../api/machinery/serial-queue.ts';
 import type { Pod } from '../../model/pod.ts';
 import type { IdMapping, NamespaceOptions } from '../runtime-security.ts';
@@ -80,7 +79,7 @@ export class UserNamespaces {
 
   async #write(uid: string, { uids, gids }: UserNamespace): Promise<void> {
     const path = this.#path(uid);
-    await mkdir(dirname(path), { recursive: true, mode: 0o750 });
+    await makeFolder(dirname(path), 0o750);
     await replaceFile(path, JSON.stringify({ uidMappings: [uids], gidMappings: [gids] }), { mode: 0o600 });
   }
 }

@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto';
 import { mkdir, readdir, readlink, rm, rmdir, symlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { replaceFile } from '../../../api/machinery/replace-file.ts';
+import { makeFolder, replaceFile } from '../../../api/machinery/replace-file.ts';
 import { inDirectory } from '../../files/beneath.ts';
 
 /** The content of `vol_data.json`. The names of the fields are the kubelet's. */
@@ -130,7 +130,7 @@ export class CsiLayout {
 
 /** Writes the file atomically, so that a killed agent leaves no partial file. */
 export async function writeVolumeData(directory: string, data: VolumeData): Promise<void> {
-  await mkdir(directory, { recursive: true, mode: 0o750 });
+  await makeFolder(directory, 0o750);
   await replaceFile(join(directory, DATA_FILE), JSON.stringify(data), { mode: 0o600 });
 }
 

@@ -3,10 +3,11 @@
  * in the order of revisions and no index besides, so a small write changes one page. It runs in the worker.
  */
 import type { LogPage, RecordColumns, RecordMark } from '../stored-log.ts';
-import { chmodSync, closeSync, mkdirSync, openSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { chmodSync, closeSync, openSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import Database from 'better-sqlite3';
 import { isDiskFull } from '../../../api/machinery/disk-full.ts';
+import { makeFolderSync } from '../../../api/machinery/replace-file.ts';
 import { StorageError } from '../storage.ts';
 import type { LogMarks } from '../log-backend.ts';
 import { checkFormat, createFormat } from './database-format.ts';
@@ -91,7 +92,7 @@ export function openDatabase(options: DatabaseOptions): LogDatabase {
 
 function makeDirectory(directory: string): void {
   try {
-    mkdirSync(directory, { recursive: true, mode: 0o700 });
+    makeFolderSync(directory, 0o700);
   } catch (error) {
     const code = codeOf(error);
     const why = code === 'EEXIST' || code === 'ENOTDIR' ? 'is not a directory' : `cannot be made (${code})`;

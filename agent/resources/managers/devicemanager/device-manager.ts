@@ -4,7 +4,7 @@
  * the runtime configuration. Its allocations survive a restart in a checkpoint. A resource whose plugin disconnects
  * stays on the node for five minutes.
  */
-import { mkdir, readdir, rm } from 'node:fs/promises';
+import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from '../../../../api/component/logger.ts';
 import { background } from '../../../../api/machinery/background.ts';
@@ -30,6 +30,7 @@ import type { DeviceRunOptions } from '../../../runtime/kuberuntime/device-optio
 import { idsOf, PodDevices } from './pod-devices.ts';
 import { LostAllocations } from './lost-allocations.ts';
 import { checkAnswer, isPluginResource } from './plugin-limits.ts';
+import { makeFolder } from '../../../../api/machinery/replace-file.ts';
 import { DEVICE_MESSAGES, SUPPORTED_VERSIONS } from './schema.ts';
 
 /** The directories, the topology and the observers of the manager. */
@@ -86,7 +87,7 @@ export class DeviceManager implements HintProvider {
   static async start(options: DeviceManagerOptions): Promise<DeviceManager> {
     const codecs = buildCodecs(DEVICE_MESSAGES);
     const manager = new DeviceManager(options, codecs('ContainerAllocateResponse'));
-    await mkdir(options.directory, { recursive: true, mode: 0o750 });
+    await makeFolder(options.directory, 0o750);
     await manager.#restore();
     return manager;
   }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { mkdir, open, readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { replaceFile } from '../../../../api/machinery/replace-file.ts';
+import { makeFolder, makeFolderSync, removeFile, replaceFile } from '../../../../api/machinery/replace-file.ts';
 import { temporaryFolder } from '../../../temporary-folder.ts';
 
 test('the content is replaced, with exactly the mode, whatever the umask', async () => {
@@ -42,4 +42,30 @@ test('two calls at once leave one complete content', async () => {
   await Promise.all(contents.map((content) => replaceFile(path, content, { mode: 0o600, sync: 'content' })));
   assert.ok(contents.includes(await readFile(path, 'utf8')));
   assert.deepEqual(await readdir(directory), ['file']);
+});
+
+test('missing folders are created with the mode, and an existing one stays as it is', async () => {
+  const directory = temporaryFolder();
+  for (const [name, make] of [
+    ['async', makeFolder],
+    ['sync', makeFolderSync],
+  ] as const) {
+    const path = join(directory, name, 'inner', 'innermost');
+    await make(path, 0o700);
+    assert.equal((await stat(path)).mode & 0o777, 0o700);
+    await writeFile(join(path, 'file'), '');
+    await make(path, 0o755);
+    assert.equal((await stat(path)).mode & 0o777, 0o700);
+    assert.deepEqual(await readdir(path), ['file']);
+  }
+});
+
+test('a file is removed, and it is no error if there is none', async () => {
+  const directory = temporaryFolder();
+  const path = join(directory, 'file');
+  await writeFile(path, '');
+  await removeFile(path);
+  await removeFile(path);
+  assert.deepEqual(await readdir(directory), []);
+  await assert.rejects(removeFile(join(path, '..')), { code: /EISDIR|EPERM/ });
 });
