@@ -24,6 +24,7 @@ import { agentConnection, volumeAgents } from './volume-agents.ts';
 import { keepPublished } from './published-cluster.ts';
 import { startManifestsLoop } from './manifests-loop.ts';
 import { type ElectedLoop, startTerms, type TermContext } from './terms.ts';
+import { whenRoom } from './when-room.ts';
 
 const AUTOSCALER = 'system:serviceaccount:kube-system:horizontal-pod-autoscaler';
 
@@ -42,7 +43,7 @@ export async function startLoops(
 ): Promise<void> {
   const { flags } = parts;
   await keepPublished(parts, port);
-  await publishAuthentication(parts);
+  await whenRoom(parts, 'The configuration of authentication', () => publishAuthentication(parts));
   const observeQueue = queueMetrics(parts.metrics, parts.clock);
   const hasControllers = enablesAny(flags.controllers);
   await startManifestsLoop(parts, audit);

@@ -18,6 +18,7 @@ import { readSignedBundle } from '../pki/authority-rotation.ts';
 import { hostAddresses } from './host-address.ts';
 import type { Parts } from './parts.ts';
 import { PublishedAddress } from './published-address.ts';
+import { whenRoom } from './when-room.ts';
 
 const CHECK_MS = 10_000;
 
@@ -48,7 +49,7 @@ export async function refuseOtherCa({ flags, storage, clock, clients, security }
 const blocksOf = (pem: string): readonly string[] =>
   readPem(pem).flatMap(({ label, text }) => (label === 'CERTIFICATE' ? text.trim() : []));
 
-/** `port`: where the server listens. Resolves when `cluster-info` is there. */
+/** `port`: where the server listens. Resolves when `cluster-info` is there, or when there is no room for it. */
 export async function keepPublished(parts: Parts, port: number): Promise<void> {
   const { flags, clock, logger, clients, onClose } = parts;
   const address = new PublishedAddress(flags.advertiseAddress);
@@ -71,7 +72,10 @@ export async function keepPublished(parts: Parts, port: number): Promise<void> {
   }
   const wanted = async (): Promise<string> =>
     (await othersPublished(parts, servers, port)) ?? serverOf(parts, address, port);
-  let published = await publish(parts, await wanted());
+  let published: string | undefined;
+  await whenRoom(parts, 'The address of the API', async () => {
+    published = await publish(parts, await wanted());
+  });
   let known = hostAddresses().join();
   const loop = new WakeableLoop({
     clock,
@@ -86,7 +90,7 @@ export async function keepPublished(parts: Parts, port: number): Promise<void> {
       known = found;
     }
     const server = await wanted();
-    if (server !== published) published = await publish(parts, server);
+    if (published !== undefined && server !== published) published = await publish(parts, server);
     return CHECK_MS;
   });
   onClose(async () => {

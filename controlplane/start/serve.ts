@@ -33,6 +33,7 @@ import { startLoops } from './loops.ts';
 import type { Parts } from './parts.ts';
 import { stopFormerFirst } from './peers.ts';
 import { otherServers, refuseOtherCa } from './published-cluster.ts';
+import { whenRoom } from './when-room.ts';
 
 const CLOSE_GRACE_MS = 3000;
 
@@ -70,7 +71,7 @@ export async function serve(parts: Parts): Promise<Serving> {
   startHooks.done('definitions');
   checkPolicies(parts);
   await refuseOtherCa(parts);
-  await bootstrap(parts);
+  await whenRoom(parts, 'Objects that every cluster has', () => bootstrap(parts));
   startHooks.done('bootstrap');
   const aggregator = createAggregator(parts);
   const server = createApiServer(parts, aggregator, audit);
