@@ -206,7 +206,8 @@ export class RevisionLog extends HistoryStorage implements Storage {
     return this.#backend.copyTo(file);
   }
 
-  check(options: { readonly writes: boolean }): Promise<void> {
+  async check(options: { readonly writes: boolean }): Promise<void> {
+    if (options.writes && this.#fence !== undefined) throw new StorageError('unavailable', this.#fence);
     return this.#health.check(options);
   }
 

@@ -137,7 +137,7 @@ test('compacted records stay while they are held, and a page says up to where so
   assert.deepEqual([records.revisions, compactedRevision], [[second.revision], second.revision]);
 });
 
-test('a fenced storage refuses writes with the reason, and finishes those that run', async (t) => {
+test('a fenced storage refuses writes with the reason, is not ready for them, and finishes those that run', async (t) => {
   const { storage } = await opened(t, await directoryOf(t));
   const running = storage.create('/core/x/a', Buffer.from('abc'));
   const revision = await storage.fence?.('another one took over');
@@ -146,6 +146,8 @@ test('a fenced storage refuses writes with the reason, and finishes those that r
     code: 'unavailable',
     message: 'another one took over',
   });
+  await assert.rejects(storage.check({ writes: true }), { message: 'another one took over' });
+  await storage.check({ writes: false });
   assert.equal((await storage.get('/core/x/a'))?.value.toString(), 'abc');
 });
 
