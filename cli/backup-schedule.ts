@@ -116,7 +116,8 @@ interface TakeBackupOptions {
 
 /** Writes a backup and removes surplus ones. Never rejects, because the next backup is due anyway. */
 export async function takeBackup({ place, keep, clock, logger, signal, write }: TakeBackupOptions): Promise<void> {
-  const file = place.target(`${BACKUP_PREFIX}${formatTime(clock.now()).replaceAll(/[-:]/g, '')}.tgz`);
+  const written = `${BACKUP_PREFIX}${formatTime(clock.now()).replaceAll(/[-:]/g, '')}.tgz`;
+  const file = place.target(written);
   try {
     await write(file);
     logger.info({ file }, 'A backup was written and verified');
@@ -126,8 +127,9 @@ export async function takeBackup({ place, keep, clock, logger, signal, write }: 
     return;
   }
   try {
-    const old = (await place.names()).filter((name) => NAME.test(name)).sort();
-    for (const name of old.slice(0, Math.max(0, old.length - keep))) await place.remove(name);
+    // After the clock was set back, others have later names than the newest one.
+    const others = (await place.names()).filter((name) => NAME.test(name) && name !== written).sort();
+    for (const name of others.slice(0, Math.max(0, others.length - (keep - 1)))) await place.remove(name);
     await place.removeOldDrafts((name) => DRAFT.test(name), LONGEST_MS);
   } catch (error) {
     logger.error({ err: error, place: place.target('') }, 'Older backups cannot be removed');

@@ -1,7 +1,7 @@
 /** Scheduled backups: which ones are kept, what remains after a failure, and that none outlives the command. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, utimesSync, writeFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeEach, describe, it, test } from 'node:test';
@@ -34,6 +34,43 @@ test('the newest backups are kept, and files of others stay', async () => {
     'notes.txt',
     'orchlet-20260105T030000Z.tgz',
     'orchlet-20260106T030000Z.tgz',
+  ]);
+});
+
+test('the newest backup is kept although the clock was set back since the others', async () => {
+  const clock = new FakeClock(Date.UTC(2026, 0, 2, 3, 0, 0));
+  for (const name of ['orchlet-20990101T030000Z.tgz', 'orchlet-20990102T030000Z.tgz'])
+    writeFileSync(join(directory, name), 'x');
+  await takeBackup({
+    place: directoryPlace(directory, clock),
+    keep: 2,
+    clock,
+    logger: silentLogger,
+    write: (file) => writeFile(file, 'x'),
+  });
+  assert.deepEqual(readdirSync(directory).sort(), ['orchlet-20260102T030000Z.tgz', 'orchlet-20990102T030000Z.tgz']);
+});
+
+test('a draft is removed after a backup that succeeds, once it is half an hour old', async () => {
+  const clock = new FakeClock(Date.UTC(2026, 0, 2, 3, 0, 0));
+  for (const [name, ageS] of [
+    ['orchlet-20260102T023000Z.tgz.01234567.part', 31 * 60],
+    ['orchlet-20260102T024000Z.tgz.01234567.part', 29 * 60],
+    ['of-another-program.part', 31 * 60],
+  ] as const) {
+    writeFileSync(join(directory, name), 'x');
+    const changed = clock.now() / 1000 - ageS;
+    utimesSync(join(directory, name), changed, changed);
+  }
+  const take = (write: (file: string) => Promise<void>): Promise<void> =>
+    takeBackup({ place: directoryPlace(directory, clock), keep: 1, clock, logger: silentLogger, write });
+  await take(() => Promise.reject(new Error('the disk is full')));
+  assert.equal(readdirSync(directory).length, 3);
+  await take((file) => writeFile(file, 'x'));
+  assert.deepEqual(readdirSync(directory).sort(), [
+    'of-another-program.part',
+    'orchlet-20260102T024000Z.tgz.01234567.part',
+    'orchlet-20260102T030000Z.tgz',
   ]);
 });
 

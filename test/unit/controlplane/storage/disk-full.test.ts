@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { openDatabase } from '../../../../controlplane/storage/sqlite/database.ts';
+import { DiskReserve } from '../../../../controlplane/storage/sqlite/disk-reserve.ts';
 import { openSqliteStorage } from '../../../../controlplane/storage/sqlite/sqlite-storage.ts';
 import { isStorageError, type Storage } from '../../../../controlplane/storage/storage.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
@@ -200,6 +201,26 @@ describe('a disk that history or objects have filled', { timeout: 60_000 }, () =
     await takesWrites(storage);
     assert.equal(reserveSize(), held);
     await storage.close();
+  });
+});
+
+describe('the space that is held back', { timeout: 60_000 }, () => {
+  const KIB = 1024;
+
+  it('is an eighth of a small disk, and is held again when there is room for it and a quarter more', (t) => {
+    if (!disk.isMounted) return t.skip('needs the right to mount');
+    disk.resize('8m');
+    const file = join(disk.directory, 'reserve');
+    const reserve = new DiskReserve(file, 16 * KIB * KIB);
+    assert.equal(statSync(file).size, KIB * KIB);
+    assert.ok(reserve.release());
+    disk.take((8 * KIB - 1200) * KIB);
+    reserve.restore();
+    assert.ok(reserve.isReleased, '1200 KiB are less than a quarter more than 1024 KiB');
+    disk.take((8 * KIB - 1300) * KIB);
+    reserve.restore();
+    assert.equal(reserve.isReleased, false);
+    assert.equal(statSync(file).size, KIB * KIB);
   });
 });
 
