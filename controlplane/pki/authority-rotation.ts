@@ -5,10 +5,10 @@
  * only accept such a bundle. `orchlet certs rotate-ca` calls it.
  */
 import { createPrivateKey, createPublicKey } from 'node:crypto';
-import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { PlainError } from '../../api/component/plain-error.ts';
 import { signCaBundle, verifyCaBundle } from '../../api/pki/ca-bundle.ts';
+import { removeFile } from '../../api/machinery/replace-file.ts';
 import { parseCertificates } from '../../api/pki/certificate.ts';
 import { readPem } from '../../api/pki/pem.ts';
 import { ensureAuthority } from './authority.ts';
@@ -77,8 +77,8 @@ export async function switchAuthority(directory: string, nowMs: number): Promise
   if (!(await keyBelongsTo(directory, next))) await vouchFor(directory, trusted, nowMs);
   await writeFileAtomic(join(directory, 'ca.key'), await read(directory, `${NEXT}.key`), 0o600);
   await writeFileAtomic(join(directory, 'ca.crt'), trusted, 0o644);
-  await rm(join(directory, `${NEXT}.crt`));
-  await rm(join(directory, `${NEXT}.key`));
+  await removeFile(join(directory, `${NEXT}.crt`));
+  await removeFile(join(directory, `${NEXT}.key`));
 }
 
 /** Removes the old CA from the trusted certificates. */

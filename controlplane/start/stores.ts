@@ -2,7 +2,7 @@
 import { access, constants, mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
-import { replaceFile } from '../../api/machinery/replace-file.ts';
+import { makeFolder, replaceFile } from '../../api/machinery/replace-file.ts';
 import { refuseUnfinishedRestore } from '../backup/unfinished-restore.ts';
 import type { Encryption } from '../encryption/build.ts';
 import type { ControlPlaneFlags } from '../options/controlplane-options.ts';
@@ -18,7 +18,6 @@ import { refuseOtherRole } from '../standby/role.ts';
 import { refuseSuccessor } from '../standby/successor.ts';
 import { openSqliteStorage } from '../storage/sqlite/sqlite-storage.ts';
 import type { Storages } from '../storage/storages.ts';
-import { makeFolder } from '../../api/machinery/replace-file.ts';
 import type { Setting } from './setting.ts';
 
 /** Twice the write-ahead log between two checkpoints. */

@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { readHostRecord, writeHostRecord } from '../../agent/host/host-record.ts';
 import type { Pod } from '../../agent/model/pod.ts';
 import { readPair, writePair } from '../../agent/node/certificates/certificate-store.ts';
@@ -17,6 +17,8 @@ import { systemClock } from '../../api/machinery/clock.ts';
 import { loadKubeconfig, newKubeconfig, writeKubeconfig } from '../../api/machinery/kubeconfig.ts';
 import { certificatePem, createCertificate } from '../../api/pki/certificate.ts';
 import { generateKey, privateKeyPem } from '../../api/pki/signing.ts';
+import { ensureAuthority } from '../../controlplane/pki/authority.ts';
+import { prepareAuthority, switchAuthority } from '../../controlplane/pki/authority-rotation.ts';
 import { ensurePki, type Pki } from '../../controlplane/pki/pki.ts';
 import { ANY, type Found, GONE, notesIn } from './ledger.ts';
 
@@ -60,6 +62,22 @@ const keysOf = (pki: Pki): string =>
     /\s/g,
     '',
   );
+
+/** The new CA of a rotation, with its key. */
+const preparedCa = (folder: string): string => join(folder, 'var/rotated/ca-next.crt');
+
+/** Replaces a CA, unless an earlier life of the program has begun to. */
+async function rotateCa(folder: string, note: (line: string) => void): Promise<void> {
+  const directory = dirname(preparedCa(folder));
+  if (existsSync(directory)) return;
+  await ensureAuthority(directory, 'ca', 'former', systemClock.now());
+  note('+ prepared-ca yes');
+  await prepareAuthority(directory, systemClock.now());
+  note('= prepared-ca yes');
+  note(`+ prepared-ca ${GONE}`);
+  await switchAuthority(directory, systemClock.now());
+  note(`= prepared-ca ${GONE}`);
+}
 
 /** Writes a value and waits for what acknowledges it. */
 type Write = (value: string) => Promise<void>;
@@ -124,6 +142,7 @@ async function run(folder: string): Promise<void> {
   const note = notesIn(join(folder, 'notes'));
   note(`+ keys ${ANY}`);
   note(`= keys ${keysOf(await openKeys(folder))}`);
+  await rotateCa(folder, note);
   const writes = await writesOf(folder);
   for (let turn = 0; turn < TURNS; turn += 1)
     for (const [key, write] of Object.entries(writes)) {
@@ -158,6 +177,7 @@ export async function readAgentFiles(folder: string): Promise<Found> {
     take(`checkpoint-${name}`, ((await store.get(`pods/${name}`)) as { value?: string } | undefined)?.value);
   for (const { metadata } of await readSubmitted(folder, logger))
     take(`submitted-${metadata.name.slice(0, -'-n'.length)}`, metadata.labels?.['value']);
+  if (existsSync(preparedCa(folder))) take('prepared-ca', 'yes');
   const areThere = ['ca.crt', 'sa.key'].every((name) => existsSync(join(controlPlaneKeys(folder), name)));
   const keys = keysOf(await openKeys(folder));
   if (areThere) take('keys', keys);

@@ -29,7 +29,7 @@ it(
     const again = await start();
     t.after(() => again.close());
     const published = async (): Promise<string> =>
-      String((await again.client.get(configMaps, 'kube-public', 'cluster-info')).data?.['kubeconfig']);
+      JSON.stringify(await again.client.get(configMaps, 'kube-public', 'cluster-info'));
     const before = await published();
     assert.ok(!before.includes(`:${again.port}`));
     const write = (value: string): Promise<unknown> =>
