@@ -8,6 +8,7 @@ import { type AgentFlags, agentOptions } from '../agent-options.ts';
 import type { AnyOption } from '../option.ts';
 import { CONFIG_KIND, CONFIG_VERSION } from './config-file.ts';
 import type { EffectiveOptions } from './effective-options.ts';
+import { shownValue } from './flagz.ts';
 import { isZero, writeField } from './field-value.ts';
 
 interface Configz {
@@ -33,7 +34,7 @@ export function configz({ flags, origins }: EffectiveOptions, detected: Partial<
       place(config, row, value);
       from[row.config.path] = origin;
     } else if (key !== 'version' && (row.noEffect === undefined || origin !== 'default')) {
-      others[row.name] = writeField(row, value);
+      others[row.name] = shownValue(row.name, writeField(row, value));
       from[`--${row.name}`] = origin;
     }
   }

@@ -10,6 +10,12 @@ import type { EffectiveOptions } from './effective-options.ts';
 
 /** The flags whose values may contain passwords. */
 const SECRET = new Set(['manifest-url-header', 'storage-driver-password']);
+const CLASSIFIED = 'CLASSIFIED';
+
+/** Returns what pages show of the value of a flag. */
+export function shownValue<T>(name: string, value: T): T | typeof CLASSIFIED {
+  return SECRET.has(name) ? CLASSIFIED : value;
+}
 
 /** Returns the values as texts by the names of the flags. Secrets are replaced by `CLASSIFIED`, as Kubernetes does. */
 export function flagz({ flags, origins }: EffectiveOptions): Readonly<Record<string, string>> {
@@ -17,7 +23,7 @@ export function flagz({ flags, origins }: EffectiveOptions): Readonly<Record<str
   return Object.fromEntries(
     Object.entries<AnyOption>(agentFlags).map(([key, row]) => {
       const value = origins.get(key) === 'flag' ? (values[key] ?? row.default) : row.default;
-      return [row.name, SECRET.has(row.name) ? 'CLASSIFIED' : flagText(row.type, value)];
+      return [row.name, shownValue(row.name, flagText(row.type, value))];
     }),
   );
 }

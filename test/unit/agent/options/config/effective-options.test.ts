@@ -431,6 +431,11 @@ test('/configz shows the origin of values, and flags without a field', async () 
   assert.deepEqual(flags['node-ip'], ['10.0.0.1']);
 });
 
+test('/configz shows no password of a flag', async () => {
+  const { flags } = configz(await load('--storage-driver-password=hidden'));
+  assert.equal(flags['storage-driver-password'], 'CLASSIFIED');
+});
+
 test('the output of /configz is a file that results in the same options', async () => {
   const first = await load(
     '--max-pods=9',
