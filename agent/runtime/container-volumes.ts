@@ -9,6 +9,12 @@ export interface PreparedMounts {
   readonly devices: readonly Device[];
 }
 
+/** A file of a volume: its path on the host, and what it contains. */
+export interface VolumeText {
+  readonly path: string;
+  readonly text: string;
+}
+
 /** The volumes as containers mount them. */
 export interface ContainerVolumes {
   /**
@@ -16,8 +22,8 @@ export interface ContainerVolumes {
    * `subPathExpr` with `env`.
    */
   containerMounts(pod: Pod, container: Container, env: ReadonlyMap<string, string>): Promise<PreparedMounts>;
-  /** Returns the text of a file of a ready volume. Throws if the volume or the file does not exist. */
-  fileText(pod: Pod, volumeName: string, path: string): Promise<string>;
+  /** Reads a file of a ready volume. Throws if the volume or the file does not exist. */
+  fileText(pod: Pod, volumeName: string, path: string): Promise<VolumeText>;
   /** Returns the supplemental groups that volumes require (`pv.beta.kubernetes.io/gid`). */
   extraSupplementalGroups(pod: Pod): readonly number[];
 }

@@ -36,7 +36,7 @@ export async function writePayload(
     const current = await directory.readlink(DATA_LINK).catch(ifMissing);
     if (current !== undefined && (await isCurrent(directory, current, payload, gid))) {
       // A writer that was killed after the replacement may have left links out of date.
-      await linkUserVisible(directory, payload);
+      await linkUserVisible(directory, payload, gid);
       return false;
     }
     const stamp = now.toISOString().replace(/[-:T]/g, '_').slice(0, 19);
@@ -44,8 +44,9 @@ export async function writePayload(
     await writeTree(directory, name, payload, gid);
     await directory.removeTree(`${DATA_LINK}_tmp`);
     await directory.symlink(name, `${DATA_LINK}_tmp`);
+    if (gid !== undefined) await directory.lchown(`${DATA_LINK}_tmp`, -1, gid);
     await directory.rename(`${DATA_LINK}_tmp`, DATA_LINK);
-    await linkUserVisible(directory, payload);
+    await linkUserVisible(directory, payload, gid);
     await giveToGroup(directory, gid);
     for (const entry of await directory.names())
       if (entry !== name && STAMPED.test(entry)) await directory.removeTree(entry);
@@ -150,7 +151,7 @@ async function linkTarget(directory: Directory, name: string): Promise<string | 
   });
 }
 
-async function linkUserVisible(directory: Directory, payload: Payload): Promise<void> {
+async function linkUserVisible(directory: Directory, payload: Payload, gid: number | undefined): Promise<void> {
   const wanted = new Set([...payload.keys()].map((path) => path.split('/')[0] ?? path));
   for (const entry of await directory.names()) {
     if (entry.startsWith('..') || wanted.has(entry)) continue;
@@ -163,5 +164,6 @@ async function linkUserVisible(directory: Directory, payload: Payload): Promise<
     if (existing === target) continue;
     if (existing !== undefined) await directory.unlink(name);
     await directory.symlink(target, name);
+    if (gid !== undefined) await directory.lchown(name, -1, gid);
   }
 }

@@ -230,7 +230,8 @@ async function projectedFiles(
         throw new Error('pod certificates need an API server and the feature gate PodCertificateRequest');
       const bundle = await sources.podCertificate(pod, volumeName, index, source.podCertificate);
       add(certificateFiles(pod, source.podCertificate, bundle, mode));
-    } else throw new Error(`projected sources of this kind are not known here: ${Object.keys(source).join(', ')}`);
+    }
+    // The API server drops the fields of kinds that it does not know. What is left projects nothing, as with the kubelet.
   };
   // Reports everything that is missing in one error.
   for (const [index, source] of (projected.sources ?? []).entries()) {

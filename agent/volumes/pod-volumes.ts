@@ -1,6 +1,17 @@
 /** Defines the interface of the volume manager, and what it reports about the volumes of a pod. */
 import type { Pod } from '../model/pod.ts';
 import type { ContainerVolumes } from '../runtime/container-volumes.ts';
+import { allContainers } from '../runtime/kuberuntime/pod-containers.ts';
+
+/** Returns the volumes that a container of the pod mounts. The others are never set up, as with the kubelet. */
+export function usedVolumes(pod: Pod): NonNullable<Pod['spec']['volumes']> {
+  const used = new Set(
+    allContainers(pod).flatMap(({ container: { volumeMounts = [], volumeDevices = [] } }) =>
+      [...volumeMounts, ...volumeDevices].map(({ name }) => name),
+    ),
+  );
+  return (pod.spec.volumes ?? []).filter(({ name }) => used.has(name));
+}
 
 /** A mounted volume of a pod with its path on the host. */
 export interface PodVolume {

@@ -15,8 +15,8 @@ import type { SelectableNode } from '../../api/kinds/node-selection.ts';
 import { SerialQueue } from '../../api/machinery/serial-queue.ts';
 import type { PodEventRecorder } from '../model/pod-events.ts';
 import type { Container, Pod, Volume } from '../model/pod.ts';
-import { type PreparedMounts, VolumeError } from '../runtime/container-volumes.ts';
-import type { PodVolume, VolumeManager } from './pod-volumes.ts';
+import { type PreparedMounts, VolumeError, type VolumeText } from '../runtime/container-volumes.ts';
+import { type PodVolume, usedVolumes, type VolumeManager } from './pod-volumes.ts';
 import { removeTree } from '../files/beneath.ts';
 import { containerMounts } from './container-mounts.ts';
 import { ExclusiveVolumes } from './exclusive-volumes.ts';
@@ -145,7 +145,7 @@ class HostVolumes implements VolumeManager {
 
   async mount(pod: Pod, signal: AbortSignal): Promise<void> {
     const state = this.#state(pod);
-    const volumes = pod.spec.volumes ?? [];
+    const volumes = usedVolumes(pod);
     const failures = new Map<string, unknown>();
     const pending = new Set(volumes.map((volume) => volume.name));
     const work = state.queue.run(async () => {
@@ -284,11 +284,11 @@ class HostVolumes implements VolumeManager {
     });
   }
 
-  async fileText(pod: Pod, volumeName: string, path: string): Promise<string> {
+  async fileText(pod: Pod, volumeName: string, path: string): Promise<VolumeText> {
     const volume = this.#pods.get(pod.metadata.uid)?.ready.get(volumeName);
     if (volume === undefined || volume.path === '')
       throw new VolumeError(`cannot find the volume "${volumeName}" referenced by FileKeyRef`);
-    return readInside(volume.path, path, LONGEST_TEXT_BYTES);
+    return { path: join(volume.path, path), text: await readInside(volume.path, path, LONGEST_TEXT_BYTES) };
   }
 
   async releaseContainer(podUid: string, containerName: string): Promise<void> {

@@ -177,7 +177,7 @@ class PodStatusManager implements StatusManager {
       return;
     }
     // A status that was just sent comes back here and is equal.
-    const mayStillRun = this.#mayNotBeOver(kept.pod);
+    const mayStillRun = this.#mayNotBeOver(kept);
     if (this.#patchFor(mirror ?? pod, kept, mayStillRun) !== undefined) this.#mark(pod.metadata.uid);
   }
 
@@ -232,8 +232,9 @@ class PodStatusManager implements StatusManager {
   }
 
   /** A final phase waits for the end of the containers; that of a deleted pod also for its volumes, as in the kubelet. */
-  #mayNotBeOver(pod: Pod): boolean {
+  #mayNotBeOver({ pod, terminated }: Kept): boolean {
     const { safety } = this.#options;
+    if (terminated) return false;
     if (safety.podCouldHaveRunningContainers(pod)) return true;
     return pod.metadata.deletionTimestamp !== undefined && safety.podIsCleaningUp(pod);
   }
@@ -256,18 +257,20 @@ class PodStatusManager implements StatusManager {
         return;
       }
       // The pod may end during the patch. The state in which the patch was computed decides.
-      const mayStillRun = this.#mayNotBeOver(kept.pod);
+      const mayStillRun = this.#mayNotBeOver(kept);
       const patch = this.#patchFor(remote, kept, mayStillRun);
+      let current = remote;
       if (patch !== undefined) {
         const { status } = kept;
         const sent = { subresource: 'status', signal };
         const answer = (await client.patch(podsResource, namespace, name, 'strategic', patch, sent)) as unknown as Pod;
+        current = answer;
         kept.answer = { status: answer.status, untaken: this.#changes(answer, status, mayStillRun) };
       }
       kept.sent = version;
       delete kept.failures;
       this.#caughtUp(kept);
-      await this.#deleteWhenOver(client, kept, remote, signal);
+      await this.#deleteWhenOver(client, kept, current, signal);
     } catch (error) {
       if (signal.aborted) return;
       if (isNotFound(error)) {
@@ -313,7 +316,8 @@ class PodStatusManager implements StatusManager {
       remote.metadata.annotations?.[ANNOTATION_CONFIG_MIRROR] !== undefined
     )
       return;
-    if (!this.#options.safety.podIsFinished(kept.pod)) return;
+    // Nobody who watches the pod may miss how it has ended.
+    if (!isTerminalPhase(remote.status?.phase) || !this.#options.safety.podIsFinished(kept.pod)) return;
     const { namespace, name, uid } = remote.metadata;
     await client.delete(podsResource, namespace, name, { gracePeriodSeconds: 0, preconditions: { uid }, signal });
     this.#options.logger.debug(

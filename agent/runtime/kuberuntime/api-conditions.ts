@@ -64,7 +64,7 @@ export function podConditions(input: ConditionsInput, status: PodStatus): PodCon
   const { containersReady, ready } = readyVerdicts(pod, status);
   const made: readonly MadeCondition[] = [
     { type: 'PodReadyToStartContainers', status: started ? 'True' : 'False' },
-    { type: 'Initialized', ...initialized(pod, status) },
+    { type: 'Initialized', ...initialized(pod, status, previous) },
     { type: 'Ready', ...ready },
     { type: 'ContainersReady', ...containersReady },
     { type: 'PodScheduled', status: 'True' },
@@ -146,7 +146,8 @@ function resizeConditions({ resize: { pending, inProgress }, terminal }: Conditi
   ];
 }
 
-function initialized(pod: Pod, status: PodStatus): Verdict {
+/** A pod that was initialized stays so, also while its init containers run again in a new sandbox. */
+function initialized(pod: Pod, status: PodStatus, previous: PodStatus | undefined): Verdict {
   if (status.phase === 'Succeeded') return { status: 'True', reason: 'PodCompleted' };
   const statuses = status.initContainerStatuses ?? [];
   const done = (container: Container): boolean => {
@@ -156,16 +157,11 @@ function initialized(pod: Pod, status: PodStatus): Verdict {
   const incomplete = (pod.spec.initContainers ?? [])
     .filter((container) => !done(container))
     .map((container) => container.name);
-  if (
-    incomplete.length > 0 &&
-    (status.containerStatuses ?? []).some(
-      (entry) =>
-        entry.state?.running !== undefined ||
-        entry.state?.terminated !== undefined ||
-        entry.lastState?.terminated !== undefined,
-    )
-  ) {
-    return { status: 'True' };
-  }
+  const hasStarted = (status.containerStatuses ?? []).some(
+    ({ state, lastState }) =>
+      state?.running !== undefined || state?.terminated !== undefined || lastState?.terminated !== undefined,
+  );
+  const wasInitialized = previous?.conditions?.some((entry) => entry.type === 'Initialized' && entry.status === 'True');
+  if (hasStarted || wasInitialized === true) return { status: 'True' };
   return verdict('ContainersNotInitialized', containersWith('incomplete', incomplete));
 }

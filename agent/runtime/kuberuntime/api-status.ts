@@ -11,7 +11,7 @@ import { type ConditionsInput, podConditions } from './api-conditions.ts';
 import { byName } from './by-name.ts';
 import type { WaitingReason } from './container-starter.ts';
 import { restartAllTrigger } from './pod-actions.ts';
-import { allContainers, type ContainerKind, isSidecar, restartsAfter, shouldStart } from './pod-containers.ts';
+import { allContainers, type ContainerKind, isSidecar, shouldStart } from './pod-containers.ts';
 import { podPhase, RESTARTING_ALL } from './pod-phase.ts';
 import { withProbeResults } from './readiness.ts';
 import { limitsOf, podResources, qosClass, requestsOf } from './resources.ts';
@@ -45,15 +45,24 @@ export function apiPodStatus(input: StatusInput): PodStatus {
 /** The phase, with the reason and the message for which the agent or an earlier sync has ended the pod. */
 function phasePart(input: StatusInput, containers: PodStatus): Partial<PodStatus> {
   const { pod, previous, terminal, ended } = input;
-  const restartsAll = isRestartingAll(input);
   if (ended !== undefined) return { phase: 'Failed', reason: ended.reason, message: ended.message };
   const { phase: before, reason, message } = previous ?? {};
   const statuses = [...(containers.containerStatuses ?? []), ...(containers.initContainerStatuses ?? [])];
   // A final phase stays: an evicted pod has failed, whatever the exit codes of its containers are.
   const phase =
-    before === 'Failed' || before === 'Succeeded' ? before : podPhase(pod, statuses, { terminal, restartsAll });
+    before === 'Failed' || before === 'Succeeded'
+      ? before
+      : podPhase(pod, statuses, { terminal, hasBegun: hasBegun(input) });
   if (phase !== before) return { phase };
   return { phase, ...(reason === undefined ? {} : { reason }), ...(message === undefined ? {} : { message }) };
+}
+
+/** Whether the current sandbox, which must be ready, has a regular container. */
+function hasBegun({ pod, runtime }: StatusInput): boolean {
+  const [sandbox] = runtime.sandboxes;
+  if (sandbox?.state !== 'ready') return false;
+  const regular = new Set(pod.spec.containers.map(({ name }) => name));
+  return runtime.containers.some(({ name, sandboxId }) => sandboxId === sandbox.id && regular.has(name));
 }
 
 /** Whether all containers are killed and removed to be restarted. The last status remembers it after the trigger is removed. */
@@ -190,7 +199,7 @@ function removedInit(
   mounts: Partial<ContainerStatusJson>,
 ): ContainerStatusJson {
   const message =
-    'Unable to get init container status from container runtime and pod has been initialized, treat it as exit normally';
+    'Unable to get init container status from container runtime and pod has been initialized, treat it as exited normally';
   return {
     ...absentContainer(container, old, mounts),
     state: { terminated: { exitCode: 0, reason: 'Completed', message, startedAt: null, finishedAt: null } },
@@ -240,25 +249,6 @@ function missingContainer(
     // The status of a container that had terminated keeps its ids and times.
     return { ...(old.state?.terminated === undefined ? base : old), ...removedToRestart(old) } as ContainerStatusJson;
   if (old?.state?.terminated !== undefined) return { ...old, ...mounts } as ContainerStatusJson;
-  if (old?.state?.running !== undefined) {
-    const lost = {
-      terminated: {
-        reason: 'ContainerStatusUnknown',
-        message: 'The container could not be located when the pod was terminated',
-        exitCode: 137,
-        startedAt: null,
-        finishedAt: null,
-      },
-    } as unknown as State;
-    if (input.terminal || !restartsAfter(pod, container, 137))
-      return { ...base, state: lost, lastState: {} } as ContainerStatusJson;
-    return {
-      ...base,
-      state: waiting,
-      lastState: lost,
-      restartCount: (old.restartCount ?? 0) + 1,
-    } as ContainerStatusJson;
-  }
   const reason = input.waiting(container.name);
   const state =
     reason === undefined
@@ -266,7 +256,28 @@ function missingContainer(
       : ({
           waiting: { reason: reason.reason, ...(reason.message === '' ? {} : { message: reason.message }) },
         } as State);
-  return { ...base, state, lastState: old?.lastState ?? {} } as ContainerStatusJson;
+  return { ...base, state, ...lostContainer(pod, old) } as ContainerStatusJson;
+}
+
+/** The history of a container that the runtime does not have: one that ran has terminated in an unknown way. */
+function lostContainer(
+  pod: Pod,
+  old: ContainerStatusJson | undefined,
+): Pick<ContainerStatusJson, 'lastState' | 'restartCount'> {
+  const { lastState = {}, restartCount = 0 } = old ?? {};
+  if (old?.state?.running === undefined || lastState.terminated !== undefined) return { lastState, restartCount };
+  const terminated = {
+    exitCode: 137,
+    reason: 'ContainerStatusUnknown',
+    message: 'The container could not be located when the pod was deleted.  The container used to be Running',
+    startedAt: null,
+    finishedAt: null,
+  };
+  const isRestarted = pod.metadata.deletionTimestamp === undefined;
+  return {
+    lastState: { terminated } as unknown as State,
+    restartCount: isRestarted ? restartCount + 1 : restartCount,
+  };
 }
 
 const NONE: readonly ContainerStatusJson[] = [];

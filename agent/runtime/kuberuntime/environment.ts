@@ -1,7 +1,7 @@
 /** Computes a container's environment: services, then `envFrom`, then `env` with `$(VAR)` expansion, in the kubelet's order. */
 import type { Container, Pod } from '../../model/pod.ts';
 import type { ReferencedObjects } from '../../model/referenced-objects.ts';
-import { VolumeError } from '../container-volumes.ts';
+import { VolumeError, type VolumeText } from '../container-volumes.ts';
 import type { KubeObject } from '../../../api/meta/object.ts';
 import { ownMember } from '../../../api/meta/own-member.ts';
 import { environmentFileValue } from './environment-file.ts';
@@ -19,7 +19,7 @@ interface EnvironmentSources {
   readonly fieldValue: (pod: Pod, path: string) => string;
   readonly resourceValue: (pod: Pod, container: Container, resource: string, divisor: string) => string;
   /** Reads a file of one of the pod's volumes. Absent if files are not supported (feature gate `EnvFiles`). */
-  readonly fileText?: ((pod: Pod, volumeName: string, path: string) => Promise<string>) | undefined;
+  readonly fileText?: ((pod: Pod, volumeName: string, path: string) => Promise<VolumeText>) | undefined;
 }
 
 /** The error of a reference that cannot be resolved. The container waits with `CreateContainerConfigError`. */
@@ -181,15 +181,17 @@ async function variableOfFile(
   fileText: NonNullable<EnvironmentSources['fileText']>,
 ): Promise<string | undefined> {
   let value: string;
+  let file: VolumeText;
   try {
-    value = environmentFileValue(await fileText(pod, volumeName, path), key);
+    file = await fileText(pod, volumeName, path);
+    value = environmentFileValue(file.text, key);
   } catch (error) {
     if (error instanceof VolumeError) throw new ContainerConfigError(error.message, { cause: error });
     throw new ContainerConfigError("couldn't parse env file", { cause: error });
   }
   if (value !== '') return value;
   if (optional === true) return undefined;
-  throw new ContainerConfigError(`environment variable key "${key}" not found in file "${path}"`);
+  throw new ContainerConfigError(`environment variable key "${key}" not found in file "${file.path}"`);
 }
 
 function dataOf(object: KubeObject | undefined): Record<string, string> | undefined {

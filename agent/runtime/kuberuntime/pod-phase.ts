@@ -1,4 +1,4 @@
-/** Computes the phase of a pod from its containers' states. Pure. */
+/** Computes the phase of a pod from the states of its containers, by the rules of the kubelet. Pure. */
 import type { Container, ContainerStatusJson, Pod } from '../../model/pod.ts';
 import { byName } from './by-name.ts';
 import { isSidecar, restartsAfter } from './pod-containers.ts';
@@ -7,92 +7,105 @@ import { isSidecar, restartsAfter } from './pod-containers.ts';
 export const RESTARTING_ALL = 'RestartingAllContainers';
 
 interface Options {
+  /** The pod has terminated, so that no container is restarted. */
   readonly terminal: boolean;
-  /** All containers are being restarted, so that none of them is final, whatever the restart policy is. */
-  readonly restartsAll?: boolean;
+  /** The current sandbox has a regular container: sidecars that restart do not make the pod Pending again. */
+  readonly hasBegun: boolean;
 }
 
 interface Counts {
   running: number;
   waiting: number;
+  /** Containers without a status. */
+  unknown: number;
+  /** Regular containers that have terminated. */
   stopped: number;
   succeeded: number;
-  unknown: number;
-  /** Terminated containers that will be restarted. */
-  restarting: number;
+  /** Terminated containers that will not be restarted. */
+  final: number;
 }
 
-/** With `terminal`, containers are not restarted, so that the phase may be final whatever the restart policy is. */
-export function podPhase(
-  pod: Pod,
-  statuses: readonly ContainerStatusJson[],
-  options: Options,
-): 'Pending' | 'Running' | 'Succeeded' | 'Failed' {
-  const init = initState(pod, statuses, options);
+type Phase = 'Pending' | 'Running' | 'Succeeded' | 'Failed';
+
+/** With `terminal`, the phase may be final whatever the restart policy is. */
+export function podPhase(pod: Pod, statuses: readonly ContainerStatusJson[], options: Options): Phase {
+  const init = initState(pod, statuses);
   if (init === 'failed') return 'Failed';
-  const counts = count(pod, statuses);
-  if (init === 'pending' && !(options.terminal && counts.stopped > 0)) return 'Pending';
-  if (counts.waiting > 0) return 'Pending';
-  if (counts.running > 0 && counts.unknown === 0) return 'Running';
-  if (counts.running === 0 && counts.stopped > 0 && counts.unknown === 0) {
-    if (options.terminal) return counts.stopped === counts.succeeded ? 'Succeeded' : 'Failed';
-    if (counts.restarting > 0 || options.restartsAll === true) return 'Running';
-    return counts.stopped === counts.succeeded ? 'Succeeded' : 'Failed';
-  }
-  return 'Pending';
+  const sidecars = sidecarCounts(pod, statuses);
+  const regular = regularCounts(pod, statuses);
+  const [running, waiting, unknown] = (['running', 'waiting', 'unknown'] as const).map(
+    (state) => sidecars[state] + regular[state],
+  ) as [number, number, number];
+  if (init === 'pending' || (sidecars.pending > 0 && !options.hasBegun) || waiting > 0) return 'Pending';
+  if (unknown > 0) return 'Pending';
+  if (running > 0) return 'Running';
+  if (regular.stopped === 0) return 'Pending';
+  if (!options.terminal && regular.final < regular.stopped) return 'Running';
+  return regular.stopped === regular.succeeded ? 'Succeeded' : 'Failed';
 }
 
-function initState(
+/** The state of the init containers that are no sidecars. */
+function initState(pod: Pod, statuses: readonly ContainerStatusJson[]): 'done' | 'pending' | 'failed' {
+  let state: 'done' | 'pending' = 'done';
+  for (const container of pod.spec.initContainers ?? []) {
+    if (isSidecar(container)) continue;
+    const ended = termination(find(statuses, container));
+    if (ended === undefined) state = 'pending';
+    else if (ended.exitCode !== 0 && !isRestarted(pod, container, ended)) return 'failed';
+  }
+  return state;
+}
+
+/** A sidecar that has terminated counts as nothing. */
+function sidecarCounts(
   pod: Pod,
   statuses: readonly ContainerStatusJson[],
-  { terminal, restartsAll = false }: Options,
-): 'done' | 'pending' | 'failed' {
-  const regularBegan = pod.spec.containers.some((container) => {
+): Pick<Counts, 'running' | 'waiting' | 'unknown'> & { readonly pending: number } {
+  const counts = { running: 0, waiting: 0, unknown: 0, pending: 0 };
+  for (const container of (pod.spec.initContainers ?? []).filter(isSidecar)) {
     const status = find(statuses, container);
-    return (
-      status?.state?.running !== undefined ||
-      status?.state?.terminated !== undefined ||
-      status?.lastState?.terminated !== undefined
-    );
-  });
-  for (const container of pod.spec.initContainers ?? []) {
-    const status = find(statuses, container);
-    if (isSidecar(container)) {
-      if (!regularBegan && status?.started !== true) return 'pending';
-      continue;
-    }
-    const ended =
-      status?.state?.terminated ?? (status?.state?.waiting === undefined ? undefined : status.lastState?.terminated);
-    if (ended === undefined) {
-      if (!regularBegan) return 'pending';
-    } else if (ended.exitCode !== 0 && !restartsAll && ended.reason !== RESTARTING_ALL) {
-      const again = !terminal && restartsAfter(pod, container, ended.exitCode ?? 1);
-      return again ? 'pending' : 'failed';
+    if (status === undefined) counts.unknown++;
+    else if (status.state?.running !== undefined) {
+      counts.running++;
+      if (status.started !== true) counts.pending++;
+    } else if (termination(status) === undefined) {
+      counts.waiting++;
+      counts.pending++;
     }
   }
-  return 'done';
+  return counts;
+}
+
+function regularCounts(pod: Pod, statuses: readonly ContainerStatusJson[]): Counts {
+  const counts: Counts = { running: 0, waiting: 0, unknown: 0, stopped: 0, succeeded: 0, final: 0 };
+  for (const container of pod.spec.containers) {
+    const status = find(statuses, container);
+    const ended = termination(status);
+    if (status === undefined) counts.unknown++;
+    else if (status.state?.running !== undefined) counts.running++;
+    else if (ended === undefined) counts.waiting++;
+    else {
+      counts.stopped++;
+      if (!isRestarted(pod, container, ended)) counts.final++;
+      // A container that waits for its restart has not succeeded.
+      if (status.state?.terminated !== undefined && ended.exitCode === 0) counts.succeeded++;
+    }
+  }
+  return counts;
+}
+
+type Termination = NonNullable<NonNullable<ContainerStatusJson['state']>['terminated']>;
+
+/** The termination of a container that does not run, also of one that waits for its restart. */
+function termination(status: ContainerStatusJson | undefined): Termination | undefined {
+  if (status?.state?.terminated !== undefined) return status.state.terminated;
+  return status?.state?.running === undefined ? status?.lastState?.terminated : undefined;
+}
+
+function isRestarted(pod: Pod, container: Container, { exitCode, reason }: Termination): boolean {
+  return reason === RESTARTING_ALL || restartsAfter(pod, container, exitCode ?? 1);
 }
 
 function find(statuses: readonly ContainerStatusJson[], container: Container): ContainerStatusJson | undefined {
   return byName(statuses).get(container.name);
-}
-
-function count(pod: Pod, statuses: readonly ContainerStatusJson[]): Counts {
-  const counts: Counts = { running: 0, waiting: 0, stopped: 0, succeeded: 0, unknown: 0, restarting: 0 };
-  for (const container of pod.spec.containers) {
-    const status = find(statuses, container);
-    if (status?.state?.running !== undefined) counts.running++;
-    else if (status?.state?.terminated !== undefined) {
-      counts.stopped++;
-      if (status.state.terminated.exitCode === 0) counts.succeeded++;
-      if (restartsAfter(pod, container, status.state.terminated.exitCode ?? 1)) counts.restarting++;
-    } else if (status?.state?.waiting !== undefined) {
-      if (status.lastState?.terminated === undefined) counts.waiting++;
-      else {
-        counts.stopped++;
-        counts.restarting++;
-      }
-    } else counts.unknown++;
-  }
-  return counts;
 }

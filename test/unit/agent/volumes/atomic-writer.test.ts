@@ -109,6 +109,11 @@ describe('the atomic writer', () => {
       assert.deepEqual([parent.mode & 0o7777, parent.gid], [0o2755, 4321]);
       const root = await stat(directory);
       assert.deepEqual([root.mode & 0o7777, root.gid], [0o2777, 4321]);
+      const links = await Promise.all(['sub', '..data'].map((name) => lstat(join(directory, name))));
+      assert.deepEqual(
+        links.map(({ gid }) => gid),
+        [4321, 4321],
+      );
       assert.equal(await writePayload(directory, secret, 4321, NOW), false);
     },
   );

@@ -142,6 +142,11 @@ describe('the payload of a volume', () => {
     });
   }
 
+  it('has nothing of a projected source whose kind the API server does not know', async () => {
+    const volume = { name: 'v', projected: { sources: [{}, { serviceAccountToken: { path: 'token' } }] } };
+    assert.deepEqual([...((await volumePayload(podWith(), volume, sources))?.keys() ?? [])], ['token']);
+  });
+
   it('is none of other kinds of volumes', async () => {
     assert.equal(await volumePayload(podWith(), { name: 'v', emptyDir: {} }, sources), undefined);
   });

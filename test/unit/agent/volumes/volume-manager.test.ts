@@ -35,10 +35,13 @@ class FakeMounter implements Mounter {
   }
 }
 
+const mountsOf = (volumes: readonly Volume[]): NonNullable<Container['volumeMounts']> =>
+  volumes.map(({ name }) => ({ name, mountPath: `/${name}` }));
+
 function podOf(uid: string, volumes: Volume[], more: Partial<Pod['spec']> = {}): Pod {
   return {
     metadata: { name: uid, namespace: 'ns', uid },
-    spec: { volumes, containers: [{ name: 'main' }], ...more },
+    spec: { volumes, containers: [{ name: 'main', volumeMounts: mountsOf(volumes) }], ...more },
   };
 }
 
@@ -105,6 +108,24 @@ describe('the volume manager', () => {
     assert.deepEqual(events, [
       'p Warning FailedMount MountVolume.SetUp failed for volume "gone" : configmap "gone" not found',
     ]);
+  });
+
+  it('does not set up a volume that no container mounts', async () => {
+    const { manager, events, maps } = await setUp();
+    maps.set('there', { a: '1' });
+    const mounts = mountsOf([config('there')]);
+    for (const where of ['initContainers', 'containers', 'ephemeralContainers']) {
+      const pod = podOf(where, [config('there'), config('gone')], {
+        containers: [{ name: 'main' }],
+        [where]: [{ name: 'user', volumeMounts: mounts }],
+      });
+      await manager.mount(pod, never);
+      assert.deepEqual(
+        manager.podVolumes(where).map(({ name }) => name),
+        ['there'],
+      );
+    }
+    assert.deepEqual(events, []);
   });
 
   it('blocks only the pod whose volume hangs, and reports the timeout', async () => {

@@ -255,12 +255,35 @@ describe('the status manager', () => {
     await clock.settle();
     assert.notEqual(stored(), undefined);
     safety.finished = true;
+    manager.set(marked, { phase: 'Succeeded' });
     await clock.advance(10_000);
     assert.equal(stored(), undefined);
     assert.deepEqual(
       client.writes('delete').map((call) => [call.options?.gracePeriodSeconds, call.options?.preconditions]),
       [[0, { uid: 'u' }]],
     );
+  });
+
+  it('sends the final phase of a deleted pod before it deletes it, whenever the cleanup is done', async (t) => {
+    const marked = podOf('u');
+    marked.metadata.deletionTimestamp = '2026-01-02T03:04:05Z';
+    const { clock, client, manager, safety, stored } = setUp(t, marked);
+    manager.set(marked, { phase: 'Running' });
+    await clock.settle();
+    safety.cleaning = true;
+    const phases: unknown[] = [];
+    client.intercept(({ verb }) => {
+      // The cleanup is done while the patch is under way.
+      if (verb === 'patch') Object.assign(safety, { cleaning: false, finished: true });
+      if (verb === 'delete') phases.push(stored()?.status?.phase);
+      return undefined;
+    });
+    manager.set(marked, { phase: 'Succeeded', message: 'patched while it is cleaned up' });
+    await clock.settle();
+    manager.terminate(marked);
+    await clock.advance(10_000);
+    assert.deepEqual(phases, ['Succeeded']);
+    assert.equal(stored(), undefined);
   });
 
   it('carries the status of a static pod to its mirror, and does not delete that', async (t) => {

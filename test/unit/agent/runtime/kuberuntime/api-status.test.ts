@@ -121,6 +121,39 @@ describe('a pod of restart policy Never whose containers are all restarted', () 
   });
 });
 
+it('reports a running container that the runtime has lost as restarted, and fails the pod that may not restart it', () => {
+  const old = { name: 'a', restartCount: 1, state: { running: { startedAt: '2026-01-02T03:04:05Z' } } };
+  const previous = {
+    containerStatuses: [old],
+    conditions: [{ type: 'Initialized', status: 'True' }],
+  } as unknown as PodStatus;
+  const lost = (restartPolicy: string): PodStatus =>
+    statusOf(
+      { restartPolicy, containers: [{ name: 'a', image: 'i' }], initContainers: [{ name: 'i', image: 'i' }] },
+      { recursiveReadOnly: false, previous },
+    );
+  assert.partialDeepStrictEqual(lost('Always').containerStatuses, [
+    {
+      restartCount: 2,
+      state: { waiting: { reason: 'PodInitializing' } },
+      lastState: {
+        terminated: {
+          exitCode: 137,
+          reason: 'ContainerStatusUnknown',
+          message: 'The container could not be located when the pod was deleted.  The container used to be Running',
+        },
+      },
+    },
+  ]);
+  assert.equal(lost('Always').conditions?.find(({ type }) => type === 'Initialized')?.status, 'True');
+  const init = { name: 'i', restartCount: 0, state: { terminated: { exitCode: 0 } } };
+  const failed = statusOf(
+    { restartPolicy: 'Never', containers: [{ name: 'a', image: 'i' }], initContainers: [{ name: 'i', image: 'i' }] },
+    { recursiveReadOnly: false, previous: { ...previous, initContainerStatuses: [init] } as unknown as PodStatus },
+  );
+  assert.equal(failed.phase, 'Failed');
+});
+
 it('reports a removed init container as completed once containers that start after it exist', () => {
   const init = { name: 'one', image: 'i' };
   const spec = { initContainers: [init], containers: [{ name: 'a', image: 'i' }] };

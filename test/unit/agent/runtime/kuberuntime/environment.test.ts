@@ -33,6 +33,7 @@ function environment(container: object, services: readonly KubeObject[] = []): P
     services: { synced: () => true, list: () => services },
     fieldValue: (_pod, path) => `<${path}>`,
     resourceValue: (_pod, of, resource) => `${of.name}:${resource}`,
+    fileText: (_pod, volume, path) => Promise.resolve({ path: `/pods/u/${volume}/${path}`, text: "K='v'\n" }),
   });
 }
 
@@ -113,6 +114,15 @@ describe("a container's environment", () => {
       environment({ env: [{ name: 'A', valueFrom: { secretKeyRef: { name: 'keys', key: 'k' } } }] }),
       { message: "couldn't find key k in Secret ns/keys" },
     );
+  });
+  it('names the file on the host that lacks the key', async () => {
+    const of = (key: string): object => ({
+      env: [{ name: 'A', valueFrom: { fileKeyRef: { volumeName: 'data', path: 'env', key } } }],
+    });
+    assert.equal((await environment(of('K'))).get('A'), 'v');
+    await assert.rejects(environment(of('Z')), {
+      message: 'environment variable key "Z" not found in file "/pods/u/data/env"',
+    });
   });
   it('omits missing optional objects', async () => {
     const env = await environment({

@@ -11,7 +11,7 @@ function phase(
   restartPolicy: string,
   states: readonly object[],
   init: readonly object[] = [],
-  options = { terminal: false },
+  options = { terminal: false, hasBegun: false },
 ): string {
   const pod = {
     metadata: { name: 'p' },
@@ -49,9 +49,16 @@ describe('the phase of a pod', () => {
     ['is Failed when an init container failed under Never', phase('Never', [waiting], [ended(1)]), 'Failed'],
     [
       'is Failed when the pod was ended while its containers ran',
-      phase('Always', [ended(137)], [], { terminal: true }),
+      phase('Always', [ended(137)], [], { terminal: true, hasBegun: false }),
       'Failed',
     ],
+    [
+      'is Pending when the pod was ended between two attempts of an init container, until it is terminated',
+      phase('Always', [waiting], [ended(1)], { terminal: true, hasBegun: false }),
+      'Pending',
+    ],
+    ['is Pending while a new sandbox is initialized', phase('Always', [backOff], [running]), 'Pending'],
+    ['is Failed when a container that waits cannot be restarted', phase('Never', [backOff]), 'Failed'],
   ];
   for (const [name, got, expected] of table) it(name, () => assert.equal(got, expected));
 });
