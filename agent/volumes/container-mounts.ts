@@ -74,7 +74,7 @@ async function mountOf(
 function isRecursive({ name, recursiveReadOnly = 'Disabled' }: VolumeMount, supported: boolean): boolean {
   if (recursiveReadOnly === 'Enabled' && !supported)
     throw new VolumeError(
-      `failed to resolve recursive read-only mode: volume "${name}" requested recursive read-only mount, but it is not supported by the runtime`,
+      `failed to resolve recursive read-only mode: volume "${name}" requested recursive read-only mode, but it is not supported by the runtime`,
     );
   return supported && recursiveReadOnly !== 'Disabled';
 }

@@ -30,6 +30,14 @@ export interface ClaimReference {
   readonly isPods: boolean;
 }
 
+/** Returns why a claim cannot be used, in the words of the kubelet. */
+function unusableBecause({ metadata, spec, status }: PersistentVolumeClaim): string | undefined {
+  const isProtected = metadata.finalizers?.includes('kubernetes.io/pvc-protection') === true;
+  if (metadata.deletionTimestamp !== undefined && !isProtected) return 'PVC is being deleted';
+  if (status?.phase !== 'Bound') return 'PVC is not bound';
+  return spec?.volumeName === undefined || spec.volumeName === '' ? 'PVC has empty pvc.Spec.VolumeName' : undefined;
+}
+
 /** Returns the volume of a claim that a pod refers to. Throws the kubelet's error while it is not bound. */
 export async function resolveClaim(
   client: Client | undefined,
@@ -54,11 +62,8 @@ export async function resolveClaim(
       `${subject} was not created for pod ${namespace}/${pod.metadata.name} (pod is not owner)`,
     );
   const volumeName = claim.spec?.volumeName ?? '';
-  if (volumeName === '' || claim.status?.phase !== 'Bound') {
-    throw new VolumeNotProcessedError(
-      `error processing ${subject}: PVC is not bound: it has non-bound phase ("${claim.status?.phase ?? ''}") or empty pvc.Spec.VolumeName ("${volumeName}")`,
-    );
-  }
+  const problem = unusableBecause(claim);
+  if (problem !== undefined) throw new VolumeNotProcessedError(`error processing ${subject}: ${problem}`);
   const volume = (await client.get(persistentVolumes, '', volumeName)) as unknown as PersistentVolume;
   if (volume.spec?.claimRef?.uid !== claim.metadata.uid) {
     throw new VolumeNotProcessedError(`PV ${volumeName} is not bound to ${subject}: its claimRef has another UID`);

@@ -172,7 +172,7 @@ describe('what a container sees of its host', { skip: skipWithoutBoth, timeout: 
       await until('the fate of the one that insists', () =>
         isPossible
           ? nodes.shell(`all-read-only-${on}`, 'touch /tree/inner/x 2>/dev/null; echo $?') === '1'
-          : /requested recursive read-only mount, but it is not supported by the runtime/.test(
+          : /requested recursive read-only mode, but it is not supported by the runtime/.test(
               nodes.field(`all-read-only-${on}`, '.status.containerStatuses[0].state.waiting.message'),
             ),
       );

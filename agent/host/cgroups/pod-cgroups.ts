@@ -3,15 +3,15 @@
  * process and huge page limits of the whole pod. The cgroup manager names and writes them.
  */
 import { isDeepStrictEqual } from 'node:util';
-import type { Container, Pod } from '../../model/pod.ts';
+import type { Pod } from '../../model/pod.ts';
 import {
+  areAllLimited,
   bytesOf,
   cpuQuotaUs,
   cpuShares,
   limitsOf,
   milliOf,
   pageSizeName,
-  podLevel,
   podResources,
   qosClass,
   requestsOf,
@@ -67,8 +67,6 @@ export function podCgroupParts(pod: Pod): readonly string[] {
   const qos = qosClass(pod);
   return ['kubepods', ...(qos === 'Guaranteed' ? [] : [qos.toLowerCase()]), `pod${pod.metadata.uid}`];
 }
-
-const allOf = (pod: Pod): readonly Container[] => [...pod.spec.containers, ...(pod.spec.initContainers ?? [])];
 
 /** Without `--cgroups-per-qos`, the result manages nothing and `parent` is empty. */
 export function createPodCgroups(options: PodCgroupOptions): PodCgroups {
@@ -141,15 +139,12 @@ class ManagedPodCgroups implements PodCgroups {
     const { cpuQuota, cpuPeriodUs: periodUs, podPidsLimit, hasExclusiveCpus } = this.#options;
     const requests = podResources(pod, requestsOf);
     const limits = podResources(pod, limitsOf);
-    const everyLimited = (name: string): boolean =>
-      milliOf(podLevel(pod, 'limits')[name]) > 0 ||
-      allOf(pod).every((container) => milliOf(limitsOf(container)[name]) > 0);
-    const isHeld = cpuQuota && everyLimited('cpu') && hasExclusiveCpus?.(pod) !== true;
+    const isHeld = cpuQuota && areAllLimited(pod, 'cpu') && hasExclusiveCpus?.(pod) !== true;
     const pages = Object.entries(requests).filter(([name]) => name.startsWith(HUGE_PAGES));
     return {
       cpuShares: cpuShares(milliOf(requests['cpu'])),
       cpuQuota: { quotaUs: isHeld ? cpuQuotaUs(milliOf(limits['cpu']), periodUs) : 0, periodUs },
-      memoryBytes: everyLimited('memory') ? bytesOf(limits['memory']) : 0,
+      memoryBytes: areAllLimited(pod, 'memory') ? bytesOf(limits['memory']) : 0,
       ...(podPidsLimit > 0 ? { pids: podPidsLimit } : {}),
       ...(pages.length > 0
         ? {

@@ -57,7 +57,7 @@ export function mergeStatus(remote: PodStatus | undefined, ours: PodStatus, mayS
   const own = (ours.conditions ?? []).filter(
     (entry) => OWNED_CONDITIONS.has(entry.type) || SHARED_CONDITIONS.has(entry.type),
   );
-  const merged: PodStatus = { ...ours, conditions: [...own, ...foreign] };
+  const merged: PodStatus = { ...ours, conditions: [...foreign, ...own] };
   // The phase is not reported as final while a container may still run, because a controller would replace the pod.
   if (mayStillRun && isTerminalPhase(ours.phase) && !isTerminalPhase(remote?.phase)) {
     if (remote?.phase === undefined) delete merged.phase;

@@ -1,7 +1,7 @@
 /**
  * Owns what this node has allocated to each pod, as a whole and by container: the resources of its admission, until a resize
- * fits. A resize that the node can never satisfy is infeasible, one that does not fit now is deferred. Until it fits the pod
- * keeps its allocation, and everything that runs the pod sees the allocated resources instead of the desired ones.
+ * fits. A resize that a kind of pod cannot have is infeasible, one that does not fit is deferred, also where the node is too
+ * small. Until it fits the pod keeps its allocation, and everything that runs the pod sees the allocated resources instead of the desired ones.
  *
  * Nothing is stored: after a restart the allocation is read from the pod's status.
  */
@@ -17,6 +17,13 @@ import { isStaticPod } from '../../model/pod-kinds.ts';
 interface Allocation {
   resources: PodResources;
   conditions: ResizeConditions;
+}
+
+interface Refusal {
+  readonly reason: 'Deferred' | 'Infeasible';
+  readonly message: string;
+  /** What the event names, where that is not the reason. */
+  readonly event?: string;
 }
 
 interface PodAllocationsOptions {
@@ -57,16 +64,17 @@ export class PodAllocations {
       return pod;
     }
     const generation = pod.metadata.generation ?? 0;
-    const refusal = this.#refusal(pod, current);
-    if (refusal === undefined) {
+    const refused = this.#refusal(pod, current);
+    if (refused === undefined) {
       allocation.resources = resourcesOf(pod);
       allocation.conditions = { inProgress: { generation } };
       this.#record(pod, 'ResizeStarted', 'Pod resize started');
       return pod;
     }
+    const { event = refused.reason, ...refusal } = refused;
     allocation.conditions = { ...conditions, pending: { ...refusal, generation } };
     if (before?.reason !== refusal.reason || before.generation !== generation) {
-      this.#record(pod, `Resize${refusal.reason}`, `Pod resize ${refusal.reason}`, refusal.message);
+      this.#record(pod, `Resize${refusal.reason}`, `Pod resize ${event}`, refusal.message);
     }
     return current;
   }
@@ -113,15 +121,9 @@ export class PodAllocations {
     return found;
   }
 
-  #refusal(
-    pod: Pod,
-    current: Pod,
-  ): { readonly reason: 'Deferred' | 'Infeasible'; readonly message: string } | undefined {
+  #refusal(pod: Pod, current: Pod): Refusal | undefined {
     const { node, others, cpuManagerPolicy, memoryManagerPolicy } = this.#options;
-    const infeasible = (message: string): { reason: 'Infeasible'; message: string } => ({
-      reason: 'Infeasible',
-      message,
-    });
+    const infeasible = (message: string): Refusal => ({ reason: 'Infeasible', message });
     if (isStaticPod(pod)) return infeasible('In-place resize of static-pods is not supported');
     if (this.#options.mayUseSwap?.(pod) === true && changesSwap(pod, current))
       return infeasible('In-place resize of containers with swap is not supported.');
@@ -146,14 +148,11 @@ export class PodAllocations {
       const [requested, capacity] = [count(wanted[resource]), count(allocatable[resource])];
       // A request that does not grow always fits.
       if (allocatable[resource] === undefined || requested <= count(has[resource])) continue;
-      if (requested > capacity) {
-        const numbers = `requested: ${requested}, capacity: ${capacity}`;
-        return infeasible(`Node didn't have enough capacity: ${resource}, ${numbers}`);
-      }
       const used = all.reduce((sum, other) => sum + count(other[resource]), 0n);
       if (used + requested > capacity) {
         const numbers = `requested: ${requested}, used: ${used}, capacity: ${capacity}`;
-        return { reason: 'Deferred', message: `Node didn't have enough resource: ${resource}, ${numbers}` };
+        const message = `Node didn't have enough resource: ${resource}, ${numbers}`;
+        return { reason: 'Deferred', event: `OutOf${resource}`, message };
       }
     }
     return undefined;

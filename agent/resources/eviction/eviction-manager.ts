@@ -61,7 +61,6 @@ const CALM_POLL_MS = 10_000;
 const PRESSED_POLL_MS = 1_000;
 /** The greatest age of disk usage that a decision uses, because measuring it walks the directories. */
 const STORAGE_AGE_MS = 10_000;
-const LIMITS_AGE_MS = 60_000;
 const CLEANUP_WAIT_MS = 30_000;
 const IMMEDIATE_GRACE_SECONDS = 1;
 const DEFAULT_GRACE_SECONDS = 30;
@@ -201,7 +200,7 @@ export class EvictionManager {
   async #enforceStorageLimits(host: HostObservations): Promise<boolean> {
     const limited = this.#deps.activePods().filter(hasStorageLimits);
     if (limited.length === 0) return false;
-    const storage = await this.#deps.storage(LIMITS_AGE_MS);
+    const storage = await this.#deps.storage(STORAGE_AGE_MS);
     const { dedicatedImages } = layoutOf(host.storage);
     let evicted = false;
     for (const pod of limited) {

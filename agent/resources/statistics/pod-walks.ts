@@ -37,6 +37,9 @@ const PATIENCE_MS = 5_000;
 const WHOLE_PATIENCE_MS = 20_000;
 /** A pod is measured again after this many times the duration of its last measurement: many files keep the agent busy. */
 const REST = 3;
+/** The same for callers that want a measurement younger than a minute, such as the eviction manager. They get one of a minute. */
+const YOUNG_REST = 30;
+const MINUTE_MS = 60_000;
 
 /** Owns the measurements of the pods of this node. Callers share those that run. */
 export class PodWalks<T> {
@@ -77,7 +80,8 @@ export class PodWalks<T> {
     const nowMs = clock.monotonic();
     const known = this.#walks.get(uid);
     if (known !== undefined) {
-      const dueMs = known.startedMs + Math.max(maxAgeMs, REST * known.tookMs);
+      const dueMs =
+        known.startedMs + Math.max(maxAgeMs, REST * known.tookMs, Math.min(YOUNG_REST * known.tookMs, MINUTE_MS));
       if (known.running !== undefined || nowMs <= dueMs) return known;
     }
     const walk: Walk<T> = known ?? { startedMs: 0, tookMs: 0, running: undefined, soFar: NOTHING(), whole: undefined };

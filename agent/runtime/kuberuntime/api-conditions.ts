@@ -63,12 +63,12 @@ export function podConditions(input: ConditionsInput, status: PodStatus): PodCon
   const started = !sandboxChanged(pod, runtime).changed;
   const { containersReady, ready } = readyVerdicts(pod, status);
   const made: readonly MadeCondition[] = [
+    ...resizeConditions(input),
     { type: 'PodReadyToStartContainers', status: started ? 'True' : 'False' },
     { type: 'Initialized', ...initialized(pod, status, previous) },
     { type: 'Ready', ...ready },
     { type: 'ContainersReady', ...containersReady },
     { type: 'PodScheduled', status: 'True' },
-    ...resizeConditions(input),
     ...(mayRestartAll(pod) ? [restartingAll(input, status)] : []),
   ];
   const now = formatTime(input.nowMs);
@@ -78,7 +78,7 @@ export function podConditions(input: ConditionsInput, status: PodStatus): PodCon
     return {
       ...(generation === undefined || condition.type === RESTARTING ? {} : { observedGeneration: generation }),
       ...condition,
-      lastProbeTime: null,
+      lastProbeTime: condition.type.startsWith('PodResize') ? probeTime(before, condition, now) : null,
       lastTransitionTime:
         before?.status === condition.status && before.lastTransitionTime !== undefined
           ? before.lastTransitionTime
@@ -94,7 +94,7 @@ export function podConditions(input: ConditionsInput, status: PodStatus): PodCon
     .find(({ type }) => type === 'DisruptionTarget');
   if (disrupted !== undefined) foreign.push(disrupted);
   const message = input.ended?.disruption;
-  if (message === undefined || disrupted !== undefined) return [...own, ...foreign];
+  if (message === undefined || disrupted !== undefined) return [...foreign, ...own];
   // Controllers such as the job controller use it to distinguish a disruption from a failure of the pod.
   const disruption = {
     type: 'DisruptionTarget',
@@ -105,7 +105,17 @@ export function podConditions(input: ConditionsInput, status: PodStatus): PodCon
     lastProbeTime: null,
     lastTransitionTime: now,
   } as unknown as PodCondition;
-  return [...own, ...foreign, disruption];
+  return [...foreign, disruption, ...own];
+}
+
+/** The time of the decision about a resize, which stays while the decision does. */
+function probeTime(
+  before: PodCondition | undefined,
+  { reason, observedGeneration }: MadeCondition,
+  now: string,
+): string {
+  const isSame = before?.reason === reason && before?.observedGeneration === observedGeneration;
+  return (isSame ? before?.lastProbeTime : undefined) ?? now;
 }
 
 function restartingAll({ pod, runtime, terminal }: ConditionsInput, { phase }: PodStatus): MadeCondition {

@@ -14,7 +14,8 @@ import { restartAllTrigger } from './pod-actions.ts';
 import { allContainers, type ContainerKind, isSidecar, shouldStart } from './pod-containers.ts';
 import { podPhase, RESTARTING_ALL } from './pod-phase.ts';
 import { withProbeResults } from './readiness.ts';
-import { limitsOf, podResources, qosClass, requestsOf } from './resources.ts';
+import { qosClass, requestsOf } from './resources.ts';
+import { containerResourcesStatus, podResourcesStatus } from './status-resources.ts';
 import { boundedMessage } from './termination-message.ts';
 
 interface StatusInput extends ConditionsInput {
@@ -38,7 +39,7 @@ type State = NonNullable<ContainerStatusJson['state']>;
 export function apiPodStatus(input: StatusInput): PodStatus {
   const { pod, previous, probes } = input;
   const containers = withProbeResults(pod, containerPart(input), { probes, previous });
-  const status = { ...containers, ...resourcesPart(input), ...phasePart(input, containers), ...addresses(input) };
+  const status = { ...containers, ...podResourcesStatus(input), ...phasePart(input, containers), ...addresses(input) };
   return { ...status, conditions: podConditions(input, status) };
 }
 
@@ -102,25 +103,6 @@ function withDeviceHealth(
   return health === undefined ? status : { ...status, allocatedResourcesStatus: health };
 }
 
-/**
- * A pod with pod-level resources shows these, any other pod the sum of its containers. `resources` are those that the cgroup
- * has: they change when a resize is done.
- */
-function resourcesPart({ pod, previous, resize }: StatusInput): Partial<PodStatus> {
-  const { resources: ofPod } = pod.spec;
-  const requests = ofPod === undefined ? podResources(pod, requestsOf) : (ofPod.requests ?? {});
-  const limits = ofPod === undefined ? podResources(pod, limitsOf) : (ofPod.limits ?? {});
-  const hasRequests = Object.keys(requests).length > 0;
-  const allocated = {
-    ...(Object.keys(limits).length === 0 ? {} : { limits }),
-    ...(hasRequests ? { requests } : {}),
-  };
-  return {
-    resources: (resize.inProgress === undefined ? undefined : previous?.resources) ?? allocated,
-    ...(hasRequests ? { allocatedResources: requests } : {}),
-  };
-}
-
 function containerStatus(input: StatusInput, container: Container, kind: ContainerKind): ContainerStatusJson {
   const { pod, runtime } = input;
   const attempts = runtime.containers.filter((entry) => entry.name === container.name);
@@ -131,6 +113,7 @@ function containerStatus(input: StatusInput, container: Container, kind: Contain
     return isDoneInit(input, container, kind) && old?.state?.terminated === undefined
       ? removedInit(container, old, mounts)
       : missingContainer(input, { container, kind }, old, mounts);
+  const resources = containerResourcesStatus(pod, container, { isRunning: newest.state === 'running' });
   const status = {
     name: container.name,
     state: stateOf(input, newest),
@@ -143,9 +126,7 @@ function containerStatus(input: StatusInput, container: Container, kind: Contain
     imageID: newest.imageRef === '' ? newest.imageId : newest.imageRef,
     containerID: `${input.runtimeName}://${newest.id}`,
     // The actual resources: the previous ones until the runtime has applied the resize.
-    resources: input.resizing.includes(container.name)
-      ? (old?.resources ?? resourcesOf(container))
-      : resourcesOf(container),
+    resources: input.resizing.includes(container.name) ? (old?.resources ?? resources) : resources,
     ...(Object.keys(requestsOf(container)).length === 0 ? {} : { allocatedResources: requestsOf(container) }),
     ...mounts,
     ...(newest.user === undefined
@@ -185,7 +166,6 @@ function waits(pod: Pod, container: Container, kind: ContainerKind, newest: Cont
   return shouldStart(pod, container, newest);
 }
 
-/** The status of a container that the runtime does not have: not created yet, or removed. */
 /** Whether the runtime has regular containers of the pod, which start after this init container has succeeded. */
 function isDoneInit({ pod, runtime }: StatusInput, container: Container, kind: ContainerKind): boolean {
   if (kind !== 'init' || isSidecar(container)) return false;
@@ -235,6 +215,7 @@ function removedToRestart(old: ContainerStatusJson): Partial<ContainerStatusJson
   } as unknown as Partial<ContainerStatusJson>;
 }
 
+/** The status of a container that the runtime does not have: not created yet, or removed. */
 function missingContainer(
   input: StatusInput,
   { container, kind }: { readonly container: Container; readonly kind: ContainerKind },
@@ -321,15 +302,6 @@ function stateOf(input: StatusInput, status: ContainerStatus): State {
       } as State;
     }
   }
-}
-
-function resourcesOf(container: Container): object {
-  const limits = limitsOf(container);
-  const requests = requestsOf(container);
-  return {
-    ...(Object.keys(limits).length === 0 ? {} : { limits }),
-    ...(Object.keys(requests).length === 0 ? {} : { requests }),
-  };
 }
 
 /** The status shows whether a mount with `IfPossible` became recursively read-only. */

@@ -38,6 +38,14 @@ export function podLevel(pod: Pod, of: 'requests' | 'limits'): List {
   );
 }
 
+/** Whether a limit holds for the pod as a whole: the pod has one, or each of its containers. */
+export function areAllLimited(pod: Pod, resource: 'cpu' | 'memory'): boolean {
+  if (milliOf(podLevel(pod, 'limits')[resource]) > 0) return true;
+  return [...pod.spec.containers, ...(pod.spec.initContainers ?? [])].every(
+    (container) => milliOf(limitsOf(container)[resource]) > 0,
+  );
+}
+
 /** The QoS class of the specification, as the API server computes it. */
 export function qosClass(pod: Pod): QosClass {
   return qosClassOf(pod.spec);

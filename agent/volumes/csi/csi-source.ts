@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import type { CSIDriver } from '../../../api/machinery/kinds.ts';
 import type { Pod, Volume } from '../../model/pod.ts';
 import type { PersistentVolume } from '../persistent.ts';
+import type { VolumeStep } from '../volume-failure.ts';
 
 /** A volume that a pod needs. The signal aborts the wait, not the driver's call. */
 export interface CsiMountRequest {
@@ -96,13 +97,28 @@ export function secretRefOf(
   return reference?.name === undefined ? undefined : { namespace: reference.namespace ?? '', name: reference.name };
 }
 
+const LIFECYCLE = 'kubernetes.io/csi: mounter.SetupAt failed to check volume lifecycle mode';
+
+/** The step in which the kubelet finds that the driver of a volume is not registered, and its words for that. */
+export function missingDriverStep(source: CsiSource): { readonly step: VolumeStep; readonly words: string } {
+  if (source.kind === 'inline')
+    return { step: 'MountVolume.SetUp', words: 'kubernetes.io/csi: mounter.SetUpAt failed to get CSI client' };
+  if (isBlock(source))
+    return {
+      step: 'MapVolume.SetUpDevice',
+      words: 'kubernetes.io/csi: blockMapper.SetUpDevice failed to get CSI client',
+    };
+  const words = 'kubernetes.io/csi: attacher.MountDevice failed to create newCsiDriverClient';
+  return { step: 'MountVolume.MountDevice', words };
+}
+
 /** A driver must declare that it serves inline volumes, because it may trust persistent volumes more. */
 export function checkLifecycle(driver: string, object: CSIDriver | undefined): void {
   if (object === undefined)
-    throw new Error(`volume mode "Ephemeral" not supported by driver ${driver} (no CSIDriver object)`);
+    throw new Error(`${LIFECYCLE}: volume mode "Ephemeral" not supported by driver ${driver} (no CSIDriver object)`);
   const modes = object.spec?.volumeLifecycleModes ?? ['Persistent'];
   if (!modes.includes('Ephemeral'))
     throw new Error(
-      `volume mode "Ephemeral" not supported by driver ${driver} (only supports ${JSON.stringify(modes)})`,
+      `${LIFECYCLE}: volume mode "Ephemeral" not supported by driver ${driver} (only supports ${JSON.stringify(modes)})`,
     );
 }

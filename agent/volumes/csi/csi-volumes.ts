@@ -23,6 +23,7 @@ import {
   accessModesOf,
   attributesOf,
   checkLifecycle,
+  missingDriverStep,
   type CsiMount,
   type CsiMountRequest,
   driverOf,
@@ -224,9 +225,9 @@ export class CsiVolumes {
       attachmentID === undefined
         ? {}
         : await this.#attached(data, attachmentID, request.signal).catch(fail('MountVolume.WaitForAttach'));
+    const driver = this.#driver(driverName, request);
     try {
       if (source.kind === 'inline') checkLifecycle(driverName, object);
-      const driver = this.#options.drivers.get(driverName);
       const capability = volumeCapability({
         isBlock: block,
         fsType: fsTypeOf(source),
@@ -240,6 +241,15 @@ export class CsiVolumes {
       return { request, data, places, driver, object, capability, attached };
     } catch (error) {
       throw new VolumeStepError(block ? 'MapVolume.SetUpDevice' : 'MountVolume.SetUp', specVolID, error);
+    }
+  }
+
+  #driver(name: string, request: CsiMountRequest): CsiDriver {
+    try {
+      return this.#options.drivers.get(name);
+    } catch (error) {
+      const { step, words } = missingDriverStep(request.source);
+      throw new VolumeStepError(step, specNameOf(request), new Error(`${words}: ${(error as Error).message}`));
     }
   }
 

@@ -414,7 +414,7 @@ describe('the patch of a status', () => {
         phase: 'Running',
         '$setElementOrder/podIPs': [{ ip: '10.0.0.2' }],
         podIPs: [{ ip: '10.0.0.2' }, { ip: '10.0.0.1', $patch: 'delete' }],
-        '$setElementOrder/conditions': [{ type: 'Ready' }, { type: 'PodScheduled' }, { type: 'foreign' }],
+        '$setElementOrder/conditions': [{ type: 'foreign' }, { type: 'Ready' }, { type: 'PodScheduled' }],
         conditions: [condition('Ready', 'True'), { type: 'PodResizePending', $patch: 'delete' }],
       },
     });

@@ -67,20 +67,20 @@ describe('a resize', () => {
     assert.equal(events.filter((event) => event.startsWith('Warning ResizeError')).length, 1);
   });
 
-  it('above the capacity of the node is infeasible, and the pod stays unchanged', () => {
+  it('above the capacity of the node is deferred as well, and the pod stays unchanged', () => {
     const { allocations, events } = setUp();
     allocations.decide(pod('u', '1'));
     for (let round = 0; round < 2; round++)
       assert.equal(cpuOf(allocations.decide(pod('u', '5', { generation: 2 }))), '1');
     assert.deepEqual(allocations.conditions('u'), {
       pending: {
-        reason: 'Infeasible',
-        message: "Node didn't have enough capacity: cpu, requested: 5000, capacity: 4000",
+        reason: 'Deferred',
+        message: "Node didn't have enough resource: cpu, requested: 5000, used: 0, capacity: 4000",
         generation: 2,
       },
     });
     assert.equal(events.length, 1);
-    assert.match(events[0] ?? '', /^Warning ResizeInfeasible Pod resize Infeasible: \{.*"error":"Node didn't/);
+    assert.match(events[0] ?? '', /^Warning ResizeDeferred Pod resize OutOfcpu: \{.*"error":"Node didn't/);
   });
 
   it('that does not fit beside the others is deferred until they go', () => {
@@ -158,7 +158,7 @@ describe('a resize', () => {
     assert.deepEqual(allocations.decide(whole('2')).spec.resources?.requests, { cpu: '2' });
     assert.deepEqual(allocations.conditions('u'), { inProgress: { generation: 2 } });
     assert.deepEqual(allocations.decide(whole('5')).spec.resources?.requests, { cpu: '2' });
-    assert.match(allocations.conditions('u').pending?.message ?? '', /^Node didn't have enough capacity: cpu/);
+    assert.match(allocations.conditions('u').pending?.message ?? '', /^Node didn't have enough resource: cpu/);
 
     const restarted = setUp().allocations;
     const status = {

@@ -26,6 +26,8 @@ interface World {
   readonly observations: Map<Signal, Observation>;
   readonly memory: Map<string, number>;
   readonly storage: Map<string, PodStorage>;
+  /** The greatest ages of storage usage that the manager accepts. */
+  readonly ages: number[];
   readonly done: string[];
   readonly disruptions: boolean[];
   readonly signals: string[];
@@ -44,6 +46,7 @@ function world(hard: Record<string, string>, soft: Record<string, string> = {}):
     observations: new Map(),
     memory: new Map(),
     storage: new Map(),
+    ages: [],
     done: [],
     disruptions: [],
     signals: [],
@@ -99,7 +102,10 @@ function world(hard: Record<string, string>, soft: Record<string, string> = {}):
         storage: { root: filesystem, images: { filesystem, used: nothing }, containers: { filesystem, used: nothing } },
       }),
     usage: () => Promise.resolve(snapshot()),
-    storage: () => Promise.resolve(made.storage),
+    storage: (maxAgeMs) => {
+      made.ages.push(maxAgeMs);
+      return Promise.resolve(made.storage);
+    },
     activePods: () => made.pods,
     evict(one, { gracePeriodSeconds, message, isDisruption }) {
       made.done.push(`evict ${one.metadata.name} within ${gracePeriodSeconds}s: ${message}`);
@@ -237,6 +243,8 @@ describe('the eviction manager', () => {
       assert.deepEqual(it_.done, ['Warning Evicted a', `evict a within 1s: ${message}`]);
       assert.deepEqual(it_.disruptions, [false]);
       assert.deepEqual(it_.signals, [signal]);
+      // Limits are checked as often as the signals are read.
+      assert.deepEqual(it_.ages, [10_000]);
     });
   }
 

@@ -79,6 +79,20 @@ it('a measurement rests three times as long as it took', async () => {
   assert.equal(started.length, 2);
 });
 
+it('a young measurement is one of a minute where it takes long', async () => {
+  const { clock, ends, started, measured } = setUp();
+  const slow = measured(['slow']);
+  await clock.advance(1_000);
+  ends.get('slow')?.();
+  await slow;
+  await clock.advance(20_000);
+  await measured(['slow', 'fast']);
+  assert.deepEqual(started, ['slow', 'fast']);
+  await clock.advance(10_000);
+  await measured(['slow', 'fast']);
+  assert.deepEqual(started, ['slow', 'fast', 'slow', 'fast']);
+});
+
 it('a measurement that fails is reported, and tried again', async () => {
   const { clock, failures, started, measured } = setUp();
   assert.deepEqual((await measured(['broken'])).get('broken'), { whole: undefined, soFar: undefined });

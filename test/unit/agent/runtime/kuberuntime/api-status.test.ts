@@ -14,13 +14,19 @@ interface Seen {
   readonly recursiveReadOnly: boolean;
   readonly containers?: readonly ContainerStatus[];
   readonly message?: string;
+  /** The phase at the API server. */
+  readonly phase?: string;
 }
 
 function statusOf(
   spec: object,
-  { recursiveReadOnly, containers = [], message = '', resize = {}, previous }: Seen,
+  { recursiveReadOnly, containers = [], message = '', resize = {}, previous, phase }: Seen,
 ): PodStatus {
-  const pod = { metadata: { name: 'p', namespace: 'd', uid: 'u' }, spec: { nodeName: 'n', ...spec } } as unknown as Pod;
+  const pod = {
+    metadata: { name: 'p', namespace: 'd', uid: 'u' },
+    spec: { nodeName: 'n', ...spec },
+    ...(phase === undefined ? {} : { status: { phase, conditions: [{ type: 'foreign', status: 'True' }] } }),
+  } as unknown as Pod;
   return apiPodStatus({
     pod,
     runtime: assembleRuntimeStatus({ uid: 'u', name: 'p', namespace: 'd' }, [], containers),
@@ -271,6 +277,60 @@ describe('a pod with pod-level resources', () => {
     const done = statusOf(whole('2'), { recursiveReadOnly: false, previous: status });
     assert.deepEqual(resourcesOf(done), [{ limits: { cpu: '2' }, requests: { cpu: '2' } }, { cpu: '2' }]);
   });
+});
+
+describe('the status of a pod that runs shows the resources of its cgroup', () => {
+  const running = (spec: object, containers: readonly ContainerStatus[] = []): PodStatus =>
+    statusOf(spec, { recursiveReadOnly: false, phase: 'Running', containers });
+  const resources = (requests: object, limits: object, name = 'a'): object => ({
+    name,
+    resources: { requests, limits },
+  });
+
+  it('CPU and whole pages of memory, and no other resources', () => {
+    const all = resources(
+      { cpu: '37m', memory: '20M', 'ephemeral-storage': '1Mi' },
+      { cpu: '133m', memory: '50M', 'ephemeral-storage': '2Mi' },
+    );
+    const { resources: shown, allocatedResources } = running({ containers: [all] });
+    assert.deepEqual(shown, {
+      requests: { cpu: '37m', memory: '20M' },
+      limits: { cpu: '133m', memory: '48828Ki' },
+    });
+    assert.deepEqual(allocatedResources, { cpu: '37m', memory: '20M', 'ephemeral-storage': '1Mi' });
+  });
+  it('no limit that one of its containers lacks', () => {
+    const one = resources({}, { cpu: '300m', memory: '30Mi' });
+    const { resources: shown } = running({ containers: [one, { name: 'b' }] });
+    assert.deepEqual(shown, { requests: { cpu: '300m', memory: '30Mi' } });
+  });
+  it('no CPU below what the kernel distinguishes', () => {
+    const tiny = resources({ cpu: '1m', memory: '5Mi' }, { cpu: '3m', memory: '10Mi' });
+    assert.deepEqual(running({ containers: [tiny] }).resources, {
+      requests: { memory: '5Mi' },
+      limits: { memory: '10Mi' },
+    });
+  });
+  it('in a running container with limits also those that it has from its pod', () => {
+    const container = { id: 'c', name: 'a', state: 'running', attempt: 0, image: 'i', startedAtMs: 1 };
+    const spec = {
+      resources: { limits: { cpu: '1', memory: '50Mi' } },
+      containers: [resources({}, { memory: '10Mi' })],
+    };
+    const [status] = running(spec, [container as unknown as ContainerStatus]).containerStatuses ?? [];
+    assert.deepEqual(status?.resources, { limits: { memory: '10Mi', cpu: '1' }, requests: { memory: '10Mi' } });
+  });
+});
+
+it('has the conditions of others first, then those of a resize, with the time of the decision', () => {
+  const resize = { pending: { reason: 'Deferred' as const, message: 'm', generation: 2 } };
+  const status = statusOf({ containers: [] }, { recursiveReadOnly: false, phase: 'Running', resize });
+  assert.deepEqual(status.conditions?.map(({ type }) => type).slice(0, 3), [
+    'foreign',
+    'PodResizePending',
+    'PodReadyToStartContainers',
+  ]);
+  assert.equal(status.conditions?.[1]?.lastProbeTime, '1970-01-01T00:00:00Z');
 });
 
 describe('the status of a pod with thousands of containers', () => {

@@ -245,7 +245,36 @@ describe('volumes of CSI drivers', () => {
       name: 'VolumeStepError',
       step: 'MountVolume.SetUp',
       volume: 'data',
-      message: 'volume mode "Ephemeral" not supported by driver csi.example.com (only supports ["Persistent"])',
+      message:
+        'kubernetes.io/csi: mounter.SetupAt failed to check volume lifecycle mode: volume mode "Ephemeral" not supported by driver csi.example.com (only supports ["Persistent"])',
+    });
+  });
+
+  it('report a driver that is not registered in the step and the words of the kubelet', async (t) => {
+    const { client } = await setUp(t);
+    const volumes = new CsiVolumes({
+      rootDirectory: temporaryFolder(),
+      nodeName: 'n1',
+      client,
+      clock: new FakeClock(),
+      logger: silentLogger,
+      drivers: new CsiDrivers({ node: undefined, logger: silentLogger }),
+      sources: { secret: async () => ({}), token: async () => ({ token: '', expirationTimestamp: '' }) },
+      reportedInUse: () => [],
+      onInUseChange: () => undefined,
+    });
+    const missing = 'driver name csi.example.com not found in the list of registered CSI drivers';
+    await assert.rejects(volumes.mount(inline(podOf('a'))), {
+      step: 'MountVolume.SetUp',
+      message: `kubernetes.io/csi: mounter.SetUpAt failed to get CSI client: ${missing}`,
+    });
+    await assert.rejects(volumes.mount(persistent(podOf('a'), volumeOf('v'))), {
+      step: 'MountVolume.MountDevice',
+      message: `kubernetes.io/csi: attacher.MountDevice failed to create newCsiDriverClient: ${missing}`,
+    });
+    await assert.rejects(volumes.mount(persistent(podOf('a'), volumeOf('v', {}, { volumeMode: 'Block' }))), {
+      step: 'MapVolume.SetUpDevice',
+      message: `kubernetes.io/csi: blockMapper.SetUpDevice failed to get CSI client: ${missing}`,
     });
   });
 

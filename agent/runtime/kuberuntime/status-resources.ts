@@ -1,0 +1,79 @@
+/**
+ * Computes the resources that the status of a pod shows. Before the pod runs they are the allocated ones; then those of its
+ * cgroup, which knows CPU and memory only, as the kubelet reports them. Pure. `api-status.ts` calls it.
+ */
+import { formatQuantity, newQuantity } from '../../../api/meta/quantity.ts';
+import type { Container, Pod, PodStatus } from '../../model/pod.ts';
+import type { ResizeConditions } from './resize.ts';
+import { areAllLimited, bytesOf, limitsOf, milliOf, podLevel, podResources, requestsOf } from './resources.ts';
+
+type Quantities = Readonly<Record<string, string | undefined>>;
+
+/** Requests of CPU up to the least shares of a cgroup, and limits up to its least quota, are not read from the cgroup. */
+const LEAST_MILLI_CPU = { requests: 2, limits: 10 } as const;
+const PAGE_BYTES = 4096;
+
+/** A pod with pod-level resources shows these, any other pod the sum of its containers. They change when a resize is done. */
+export function podResourcesStatus({
+  pod,
+  previous,
+  resize,
+}: {
+  readonly pod: Pod;
+  readonly previous: PodStatus | undefined;
+  readonly resize: ResizeConditions;
+}): Partial<PodStatus> {
+  const { resources: ofPod } = pod.spec;
+  const requests = ofPod === undefined ? podResources(pod, requestsOf) : (ofPod.requests ?? {});
+  const limits = ofPod === undefined ? podResources(pod, limitsOf) : (ofPod.limits ?? {});
+  const hasRequests = Object.keys(requests).length > 0;
+  const current = pod.status?.phase === 'Running' ? cgroupResources(pod) : shown(requests, limits);
+  return {
+    resources: (resize.inProgress === undefined ? undefined : previous?.resources) ?? current,
+    ...(hasRequests ? { allocatedResources: requests } : {}),
+  };
+}
+
+function shown(requests: Quantities, limits: Quantities): NonNullable<PodStatus['resources']> {
+  return {
+    ...(Object.keys(limits).length === 0 ? {} : { limits }),
+    ...(Object.keys(requests).length === 0 ? {} : { requests }),
+  } as NonNullable<PodStatus['resources']>;
+}
+
+/** What the cgroup of the pod was given, on top of the pod-level resources. */
+function cgroupResources(pod: Pod): NonNullable<PodStatus['resources']> {
+  const sums = { requests: podResources(pod, requestsOf), limits: podResources(pod, limitsOf) };
+  const requests: Record<string, string | undefined> = { ...pod.spec.resources?.requests };
+  const limits: Record<string, string | undefined> = { ...pod.spec.resources?.limits };
+  if (milliOf(sums.requests['cpu']) > LEAST_MILLI_CPU.requests) requests['cpu'] = sums.requests['cpu'];
+  if (sums.requests['memory'] !== undefined) requests['memory'] ??= sums.requests['memory'];
+  if (areAllLimited(pod, 'cpu') && milliOf(sums.limits['cpu']) > LEAST_MILLI_CPU.limits)
+    limits['cpu'] = sums.limits['cpu'];
+  if (areAllLimited(pod, 'memory')) limits['memory'] = wholePages(bytesOf(sums.limits['memory']));
+  return shown(requests, limits);
+}
+
+/** The kernel rounds a limit of memory down to whole pages. */
+function wholePages(bytes: number): string {
+  return formatQuantity(newQuantity(bytes - (bytes % PAGE_BYTES), 'BinarySI'));
+}
+
+/**
+ * The resources of a container. A running container that has limits shows those of its pod where it has none itself, because
+ * the runtime was given these.
+ */
+export function containerResourcesStatus(
+  pod: Pod,
+  container: Container,
+  { isRunning }: { readonly isRunning: boolean },
+): NonNullable<PodStatus['resources']> {
+  const own = limitsOf(container);
+  const ofPod = podLevel(pod, 'limits');
+  const inherited = (['cpu', 'memory'] as const).filter((name) => own[name] === undefined && ofPod[name] !== undefined);
+  if (!isRunning || Object.keys(own).length === 0) return shown(requestsOf(container), own);
+  return shown(requestsOf(container), {
+    ...own,
+    ...Object.fromEntries(inherited.map((name) => [name, ofPod[name]])),
+  });
+}
