@@ -225,7 +225,7 @@ async function createResourceParts(
   const providers = await credentialProviders(base, podClient, volumes.tokens);
   const images = lifecycle.add(
     await createImages(base, {
-      ...{ runtime, events, node, providers, metrics },
+      ...{ runtime, events, node, providers, metrics, startups: parts.podMetrics.startups },
       objects: volumes.objects,
       storage: usage.storage,
     }),

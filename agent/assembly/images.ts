@@ -2,6 +2,7 @@
 import type { Pod } from '../model/pod.ts';
 import type { ReferencedObjects } from '../model/referenced-objects.ts';
 import type { NodeInfo } from '../pods/workers/node-info.ts';
+import type { PodStartups } from '../resources/statistics/pod-startup.ts';
 import type { StorageUsage } from '../resources/statistics/storage-usage.ts';
 import type { CredentialProviders } from '../runtime/images/credential-providers.ts';
 import { ImageGc } from '../runtime/images/image-gc.ts';
@@ -24,6 +25,7 @@ interface ImagesDeps {
   readonly storage: Pick<StorageUsage, 'node'>;
   readonly providers: CredentialProviders | undefined;
   readonly metrics: MetricsRegistry;
+  readonly startups: Pick<PodStartups, 'pulled'>;
 }
 
 /** The image manager with the garbage collection that runs beside it. */
@@ -35,7 +37,7 @@ export interface Images extends Part {
 /** Resolves when the records of earlier pulls have been read from the root directory. */
 export async function createImages(base: Base, deps: ImagesDeps): Promise<Images> {
   const { flags, clock, logger, rootDirectory } = base;
-  const { runtime, events, objects, providers, metrics } = deps;
+  const { runtime, events, objects, providers, metrics, startups } = deps;
   const verification = await pullVerification(base, deps);
   const gc = createImageGc(base, deps, verification);
   const requests = metrics.counter({
@@ -58,6 +60,7 @@ export async function createImages(base: Base, deps: ImagesDeps): Promise<Images
     ],
     ...(verification === undefined ? {} : { verification }),
     onUsed: (id) => gc.used(id),
+    onPull: (podUid, tookMs) => startups.pulled(podUid, tookMs),
     onRequest: ({ pullPolicy, isPresent, isPullRequired }) =>
       requests
         .with(pullPolicy.toLowerCase(), String(isPresent ?? 'unknown'), String(isPullRequired ?? 'unknown'))

@@ -18,7 +18,7 @@ import { PodSync } from '../pods/workers/pod-sync.ts';
 import type { PodCgroups } from '../host/cgroups/pod-cgroups.ts';
 import type { NodePressure } from '../resources/eviction/node-pressure.ts';
 import { measuredSyncer, relistMetrics } from '../resources/statistics/measured-syncer.ts';
-import { startMetrics } from '../resources/statistics/instrumented-runtime.ts';
+import { imageVolumeMetrics, startMetrics } from '../resources/statistics/instrumented-runtime.ts';
 import {
   hookMetrics,
   podEventMetrics,
@@ -114,7 +114,10 @@ export async function createPods(base: Base, deps: PodsDeps): Promise<Pods> {
   });
   const syncLoop = createSyncLoop(base, deps, { sync, mirrors, allocations });
   const housekeeping = createHousekeeping(base, deps, { kubeRuntime, probes, allocations, syncLoop });
-  const syncer = measuredSyncer(sync, { metrics: registries.own, clock, status: (uid) => statuses.get(uid) });
+  const syncer = measuredSyncer(sync, {
+    ...{ metrics: registries.own, clock, startups: deps.metrics.startups },
+    status: (uid) => statuses.get(uid),
+  });
   return {
     pleg,
     runtimeState,
@@ -175,6 +178,7 @@ async function createKubeRuntime(
     containerLogsDirectory: containerLogsDirectory(base),
     observeHook: hookMetrics(registries.own),
     starts: startMetrics(registries.own),
+    onImageVolumes: imageVolumeMetrics(registries.own),
     config: {
       settings: {
         rootDirectory,
@@ -218,7 +222,16 @@ function createAllocations({ flags }: Base, { node, events, resources, state: { 
 
 function createSyncLoop(
   { flags, clock, logger }: Base,
-  { state: { table, desired, workers, statuses }, node, pressure, shutdown, resources, events, registries }: PodsDeps,
+  {
+    state: { table, desired, workers, statuses },
+    node,
+    pressure,
+    shutdown,
+    resources,
+    events,
+    registries,
+    metrics,
+  }: PodsDeps,
   steps: {
     readonly sync: PodSync;
     readonly mirrors: MirrorPods | undefined;
@@ -232,6 +245,7 @@ function createSyncLoop(
     workers,
     statuses,
     ...steps,
+    startups: metrics.startups,
     resources: resources.managers,
     preemption: createPreemption({ workers, events, clock, logger, onPreempted: preemptionMetrics(registries.own) }),
     admission: createPodAdmission({

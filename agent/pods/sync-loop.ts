@@ -38,6 +38,12 @@ interface SyncLoopOptions {
   readonly allocations: PodAllocations;
   readonly resources: ResourceAdmission;
   readonly preemption: Preemption;
+  /** Measures how long pods take to start, and counts rejected ones. */
+  readonly startups: {
+    observed(pod: Pod): void;
+    rejected(podUid: string, reason: string): void;
+    forget(podUid: string): void;
+  };
 }
 
 /** Owns the order in which changes of pods take effect. No update waits for the work of a pod. */
@@ -64,8 +70,10 @@ export class SyncLoop {
   }
 
   #apply(type: PodUpdate['type'], pod: Pod): void {
-    const { desired, statuses, table, workers } = this.#options;
+    const { desired, startups, statuses, table, workers } = this.#options;
     const { uid } = pod.metadata;
+    if (type === 'remove') startups.forget(uid);
+    else if (!isStaticPod(pod)) startups.observed(pod);
     if (type === 'remove') desired.remove(pod);
     else desired.set(pod);
     if (isMirrorPod(pod)) {
@@ -159,6 +167,7 @@ export class SyncLoop {
   }
 
   #reject(pod: Pod, { reason, message }: Refusal): void {
+    this.#options.startups.rejected(pod.metadata.uid, reason);
     this.#options.sync.reject(pod, reason, message);
   }
 

@@ -38,7 +38,11 @@ const OPERATIONS: Readonly<Partial<Record<keyof Runtime, string>>> = {
   sandboxStats: 'list_podsandbox_stats',
 };
 
-const OPERATION_BUCKETS = Array.from({ length: 14 }, (_none, index) => Number((0.005 * 2.5 ** index).toPrecision(16)));
+/** Multiplied one after the other, as Go does, because the last digits of the numbers are in the names of the buckets. */
+const OPERATION_BUCKETS = Array.from({ length: 13 }).reduce<number[]>(
+  (all) => [...all, (all.at(-1) ?? 0) * 2.5],
+  [0.005],
+);
 
 const CONTAINER_TYPES: Readonly<Record<ContainerConfig['kind'], string>> = {
   regular: 'container',
@@ -85,6 +89,19 @@ export function startMetrics(metrics: MetricsRegistry): StartObserver {
 }
 
 const handlerOf = (args: readonly unknown[]): string => (args as [SandboxConfig])[0].runtimeHandler;
+
+/** Counts the image volumes of containers that were created, or could not be. */
+export function imageVolumeMetrics(metrics: MetricsRegistry): (count: number, outcome: 'mounted' | 'failed') => void {
+  const counter = (what: string, help: string) =>
+    metrics.counter({ name: `kubelet_image_volume_${what}_total`, help }).with();
+  const requested = counter('requested', 'Number of requested image volumes.');
+  const mounted = counter('mounted_succeed', 'Number of successful image volume mounts.');
+  const failed = counter('mounted_errors', 'Number of failed image volume mounts.');
+  return (count, outcome) => {
+    requested.inc(count);
+    (outcome === 'mounted' ? mounted : failed).inc(count);
+  };
+}
 
 /** Returns a runtime with the same behaviour, whose operations have the kubelet's names in the metrics. */
 export function instrumentRuntime(runtime: Runtime, metrics: MetricsRegistry, clock: Clock): Runtime {

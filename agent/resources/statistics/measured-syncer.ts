@@ -3,20 +3,21 @@ import type { MetricsRegistry } from '../../../api/component/metrics.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { isEnded, type PodSyncer } from '../../pods/workers/pod-workers.ts';
 import type { Pod, PodStatus } from '../../model/pod.ts';
-
-const START_BUCKETS = [
-  0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600,
-];
+import { type PodStartups, STARTUP_BUCKETS } from './pod-startup.ts';
 
 interface MeasuredSyncerOptions {
   readonly metrics: MetricsRegistry;
   readonly clock: Clock;
   /** The status that was last sent to the kube-apiserver. */
   readonly status: (uid: string) => PodStatus | undefined;
+  readonly startups: Pick<PodStartups, 'worked'>;
 }
 
 /** `create` is a pod's first sync, and `kill` is its termination. */
-export function measuredSyncer(syncer: PodSyncer, { metrics, clock, status }: MeasuredSyncerOptions): PodSyncer {
+export function measuredSyncer(
+  syncer: PodSyncer,
+  { metrics, clock, status, startups }: MeasuredSyncerOptions,
+): PodSyncer {
   const durations = metrics.histogram({
     name: 'kubelet_pod_worker_duration_seconds',
     help: 'Duration in seconds to sync a single pod. Broken down by operation type: create, update, or sync',
@@ -26,7 +27,7 @@ export function measuredSyncer(syncer: PodSyncer, { metrics, clock, status }: Me
     .histogram({
       name: 'kubelet_pod_start_duration_seconds',
       help: 'Duration in seconds from kubelet seeing a pod for the first time to the pod starting to run',
-      buckets: START_BUCKETS,
+      buckets: STARTUP_BUCKETS,
     })
     .with();
   const sizes = metrics
@@ -57,6 +58,7 @@ export function measuredSyncer(syncer: PodSyncer, { metrics, clock, status }: Me
     const { uid } = pod.metadata;
     if (seen.has(uid) || isEnded(pod.status)) return 'sync';
     seen.add(uid);
+    startups.worked(uid);
     sizes.observe(pod.spec.containers.length);
     if (pod.status?.phase !== 'Running') starting.set(uid, clock.monotonic());
     return 'create';

@@ -10,6 +10,7 @@ import type { ContainerStatus } from '../../runtime/runtime.ts';
 import type { PodCgroups } from '../../host/cgroups/pod-cgroups.ts';
 import { isStaticPod } from '../../model/pod-kinds.ts';
 import { volumePlugin } from './volume-metrics.ts';
+import { type PodStartups, podStartups } from './pod-startup.ts';
 
 interface ObservedState {
   readonly gates: readonly { readonly name: string; readonly stage: string; readonly enabled: boolean }[];
@@ -119,7 +120,11 @@ export function preemptionMetrics(metrics: MetricsRegistry): (resource: string) 
 export function podMetrics(
   metrics: MetricsRegistry,
   clock: Clock,
-): { ended(pod: Pod, container: ContainerStatus): void; caughtUp(tookMs: number): void } {
+): {
+  ended(pod: Pod, container: ContainerStatus): void;
+  caughtUp(tookMs: number): void;
+  readonly startups: PodStartups;
+} {
   const ended = metrics.counter({
     name: 'kubelet_terminated_containers_total',
     help: 'Cumulative number of containers terminated. Broken down by container type, exit code and reason.',
@@ -134,6 +139,7 @@ export function podMetrics(
     .with();
   const sinceMs = clock.now();
   return {
+    startups: podStartups(metrics, clock),
     ended(pod, { name, exitCode, reason, finishedAtMs }) {
       // Containers that terminated before the agent started were counted by the previous process.
       if (finishedAtMs < sinceMs) return;

@@ -54,6 +54,8 @@ export interface ImageManagerOptions {
   readonly onUsed?: (imageId: string) => void;
   /** Called for each image that a container requires. */
   readonly onRequest?: (request: ImageRequest) => void;
+  /** Called after each pull for a pod, also after one that failed. */
+  readonly onPull?: (podUid: string, tookMs: number) => void;
 }
 
 interface ImageRequest {
@@ -238,6 +240,8 @@ export class ImageManager {
       this.#failures.set(key, { text: `${reason}: ${message}`, atMs: clock.now() });
       this.#backOff.next(key, clock.now());
       throw new ImageError(reason, message, { cause: error, retryAtMs: clock.now() + this.#backOff.delayMs(key) });
+    } finally {
+      this.#options.onPull?.(pod.metadata.uid, clock.monotonic() - startedMs);
     }
   }
 

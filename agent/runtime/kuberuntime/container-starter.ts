@@ -84,6 +84,8 @@ export interface ContainerStarterOptions {
   readonly backOff?: { readonly initialMs: number; readonly maxMs: number };
   readonly observeHook?: HookObserver | undefined;
   readonly starts?: StartObserver | undefined;
+  /** Called when a container with mounted image volumes was created, or could not be. */
+  readonly onImageVolumes?: (count: number, outcome: 'mounted' | 'failed') => void;
 }
 
 type Last = Pick<Session, 'pod' | 'status'>;
@@ -177,12 +179,26 @@ export class ContainerStarter {
         throw new StartError(reason, (error as Error).message, { cause: error });
       }
     };
-    const id = await step('CreateContainerError', runtime.createContainer(sandboxId, sandbox, config));
+    const creation = runtime.createContainer(sandboxId, sandbox, config);
+    const id = await step('CreateContainerError', this.#countingImages(creation, volumeImages.size));
     events.event(pod, 'Normal', 'Created', 'Container created', { fieldPath });
     await step('RunContainerError', runtime.startContainer(id));
     events.event(pod, 'Normal', 'Started', 'Container started', { fieldPath });
     await this.#linkLog(pod, container, id, join(sandbox.logDirectory, config.logPath));
     await this.#postStart(session, container, kind, id);
+  }
+
+  async #countingImages<T>(creation: Promise<T>, count: number): Promise<T> {
+    if (count === 0) return creation;
+    const report = (outcome: 'mounted' | 'failed'): void => this.#options.onImageVolumes?.(count, outcome);
+    try {
+      const created = await creation;
+      report('mounted');
+      return created;
+    } catch (error) {
+      report('failed');
+      throw error;
+    }
   }
 
   /** Returns the ids of the images that the container mounts as volumes, by their references. */

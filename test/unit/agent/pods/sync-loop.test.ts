@@ -57,6 +57,7 @@ function setUp() {
       },
     },
     mirrors: undefined,
+    startups: { observed: () => undefined, rejected: () => undefined, forget: () => undefined },
     allocations: { allocated: (of: Pod) => of } as never,
     resources: { admit: () => undefined, release: () => undefined },
     admission: createPodAdmission({

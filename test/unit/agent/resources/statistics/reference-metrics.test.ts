@@ -32,11 +32,9 @@ const ABSENT: readonly (readonly [pattern: RegExp, why: string])[] = [
     /^kubelet_evented_pleg|^kubelet_pleg_discard|^kubelet_pleg_pod_relist/,
     'the PLEG has one way, and no buffer that overflows',
   ],
-  [/^kubelet_first_network_pod/, 'nothing waits for the first pod'],
   [/^kubelet_graceful_shutdown/, 'set only by a shutdown of the host'],
   [/^kubelet_imagemanager_inmemory/, 'the records in memory have no limit to be a part of'],
-  [/^kubelet_image_volume/, 'not counted by themselves'],
-  [/^kubelet_pod_watch_events|^kubelet_pod_worker_start/, 'other metrics count the same events'],
+  [/^kubelet_pod_watch_events/, 'other metrics count the same events'],
   [
     /^rest_client_exec_plugin|^rest_client_transport/,
     'metrics of credential plugins and of the transport cache of client-go',

@@ -1,0 +1,168 @@
+/**
+ * Measures how long pods take to start, as the kubelet does: from the creation of a pod until the agent sees at the API server
+ * that all its containers have been started. The indicator of Kubernetes' service level leaves out pulls of images and init
+ * containers, pods with volumes that keep data, and pods that had to wait for a place. Also counts pods that were rejected.
+ */
+import type { MetricsRegistry } from '../../../api/component/metrics.ts';
+import type { Clock } from '../../../api/machinery/clock.ts';
+import type { Pod } from '../../model/pod.ts';
+import { isSidecar } from '../../runtime/kuberuntime/pod-containers.ts';
+
+/** In seconds. */
+export const STARTUP_BUCKETS: readonly number[] = [
+  0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600,
+];
+
+const OBSERVED =
+  'measured from pod creation timestamp to when all its containers are reported as started and observed via watch';
+
+/** Reasons that the counter of rejections names. Extended resources and all others share one value each. */
+const REJECTIONS: ReadonlySet<string> = new Set([
+  'AppArmor',
+  'PodOSSelectorNodeLabelDoesNotMatch',
+  'PodOSNotSupported',
+  'InvalidNodeInfo',
+  'InitContainerRestartPolicyForbidden',
+  'SupplementalGroupsPolicyNotSupported',
+  'UnexpectedAdmissionError',
+  'UnknownReason',
+  'UnexpectedPredicateFailureType',
+  'OutOfcpu',
+  'OutOfmemory',
+  'OutOfephemeral-storage',
+  'OutOfpods',
+  'PodLevelResourcesNotSupported',
+  'PodFeatureUnsupported',
+  "node(s) had taints that the pod didn't tolerate",
+  'Evicted',
+  'SysctlForbidden',
+  'TopologyAffinityError',
+  'NodeShutdown',
+  'VolumeAttachmentLimitExceeded',
+]);
+
+interface Startup {
+  /** When the agent saw the pod first. */
+  readonly seenMs: number;
+  pullingMs: number;
+  hasWorker: boolean;
+}
+
+/** Owns what is known of pods that have not started yet. */
+export interface PodStartups {
+  /** A pod as the API server has it. */
+  observed(pod: Pod): void;
+  /** The first step of the pod's worker begins. */
+  worked(podUid: string): void;
+  /** An image was pulled for the pod, or the pull has failed. */
+  pulled(podUid: string, tookMs: number): void;
+  /** The agent has refused the pod. */
+  rejected(podUid: string, reason: string): void;
+  forget(podUid: string): void;
+}
+
+/** Registers the metrics. Times of objects are compared with the clock of this host. */
+export function podStartups(metrics: MetricsRegistry, clock: Clock): PodStartups {
+  const histogram = (name: string, help: string, buckets?: readonly number[]) =>
+    metrics.histogram({ name, help, ...(buckets === undefined ? {} : { buckets }) }).with();
+  const total = histogram(
+    'kubelet_pod_start_total_duration_seconds',
+    `Duration in seconds to start a pod since creation, including time to pull images and run init containers, ${OBSERVED}`,
+    STARTUP_BUCKETS,
+  );
+  const indicator = histogram(
+    'kubelet_pod_start_sli_duration_seconds',
+    `Duration in seconds to start a pod, excluding time to pull images and run init containers, ${OBSERVED}`,
+    STARTUP_BUCKETS,
+  );
+  const first = metrics
+    .gauge({
+      name: 'kubelet_first_network_pod_start_sli_duration_seconds',
+      help: `Duration in seconds to start the first network pod, excluding time to pull images and run init containers, ${OBSERVED}`,
+    })
+    .with();
+  const workers = histogram(
+    'kubelet_pod_worker_start_duration_seconds',
+    'Duration in seconds from kubelet seeing a pod to starting a worker.',
+  );
+  const rejections = metrics.counter({
+    name: 'kubelet_admission_rejections_total',
+    help: 'Cumulative number pod admission rejections by the Kubelet.',
+    labels: ['reason'],
+  });
+  const starting = new Map<string, Startup>();
+  let hasNetworkPod = false;
+  return {
+    observed(pod) {
+      const { uid, creationTimestamp } = pod.metadata;
+      const known = starting.get(uid);
+      if (isUnplaced(pod) || isOver(pod)) {
+        starting.delete(uid);
+        return;
+      }
+      if (known === undefined) {
+        // A pod that has a start time was there before the agent.
+        if (pod.status?.startTime === undefined)
+          starting.set(uid, { seenMs: clock.monotonic(), pullingMs: 0, hasWorker: false });
+        return;
+      }
+      if (!creationTimestamp || !hasStarted(pod)) return;
+      starting.delete(uid);
+      const tookMs = clock.now() - Date.parse(creationTimestamp);
+      total.observe(tookMs / 1000);
+      if (keepsData(pod)) return;
+      const ownSeconds = (tookMs - known.pullingMs - initMs(pod)) / 1000;
+      indicator.observe(ownSeconds);
+      if (hasNetworkPod || pod.spec.hostNetwork === true) return;
+      hasNetworkPod = true;
+      first.set(ownSeconds);
+    },
+    worked(podUid) {
+      const known = starting.get(podUid);
+      if (known === undefined || known.hasWorker) return;
+      known.hasWorker = true;
+      workers.observe((clock.monotonic() - known.seenMs) / 1000);
+    },
+    pulled(podUid, tookMs) {
+      const known = starting.get(podUid);
+      if (known !== undefined) known.pullingMs += tookMs;
+    },
+    rejected(podUid, reason) {
+      starting.delete(podUid);
+      const extended = reason.startsWith('OutOf') ? 'OutOfExtendedResources' : 'Other';
+      rejections.with(REJECTIONS.has(reason) ? reason : extended).inc();
+    },
+    forget: (podUid) => void starting.delete(podUid),
+  };
+}
+
+function isOver({ status }: Pod): boolean {
+  return status?.phase === 'Failed' || status?.phase === 'Succeeded';
+}
+
+/** The scheduler had to wait for a place. */
+function isUnplaced({ status }: Pod): boolean {
+  return status?.conditions?.some(({ type, status: is }) => type === 'PodScheduled' && is === 'False') === true;
+}
+
+function hasStarted({ status }: Pod): boolean {
+  const containers = status?.containerStatuses ?? [];
+  return containers.length > 0 && containers.every(({ state }) => state?.running?.startedAt !== undefined);
+}
+
+function keepsData({ spec }: Pod): boolean {
+  return (spec.volumes ?? []).some(
+    ({ secret, configMap, downwardAPI, emptyDir, projected }) =>
+      (secret ?? configMap ?? downwardAPI ?? emptyDir ?? projected) === undefined,
+  );
+}
+
+/** How long the init containers ran that are no sidecars. */
+function initMs({ spec, status }: Pod): number {
+  const sidecars = new Set((spec.initContainers ?? []).filter(isSidecar).map(({ name }) => name));
+  return (status?.initContainerStatuses ?? []).reduce((sum, { name, state }) => {
+    const { startedAt, finishedAt } = state?.terminated ?? {};
+    if (sidecars.has(name) || !startedAt || !finishedAt) return sum;
+    return sum + Math.max(0, Date.parse(finishedAt) - Date.parse(startedAt));
+  }, 0);
+}
