@@ -33,23 +33,37 @@ export function enforceAllocatable(
     return podLimits(reserved, { cpus, memoryBytes, storageBytes: 0, pids: maxPids() });
   };
   const isEnforced = (name: string): boolean => flags.enforceNodeAllocatable.includes(name);
-  let isReported = false;
+  const reported = new Set<string>();
+  /** Each event once, as the limits are set again and again. */
+  const report = (reason: string, message: string, type: 'Normal' | 'Warning'): void => {
+    if (!reported.has(message)) aboutNode(reason, message, type);
+    reported.add(message);
+  };
+  const reportReserved = (kind: 'Kube' | 'System', cgroup: string, isThere: boolean): void => {
+    const done = `Updated limits on ${kind.toLowerCase()} reserved cgroup ${cgroup}`;
+    const failed = `Failed to enforce ${kind} Reserved Cgroup Limits on "${cgroup}": "${cgroup}" cgroup does not exist`;
+    if (isThere) report('NodeAllocatableEnforced', done, 'Normal');
+    else report('FailedNodeAllocatableEnforcement', failed, 'Warning');
+  };
   const enforcePods = async (): Promise<void> => {
     await cgroups.enforcePods(limits());
-    if (!isReported) aboutNode('NodeAllocatableEnforced', 'Updated Node Allocatable limit across pods', 'Normal');
-    isReported = true;
+    report('NodeAllocatableEnforced', 'Updated Node Allocatable limit across pods', 'Normal');
   };
   const enforce = async (): Promise<void> => {
     if (isEnforced('pods')) await enforcePods();
-    for (const [name, cgroup, amounts] of [
-      ['kube-reserved', flags.kubeReservedCgroup, flags.kubeReserved],
-      ['system-reserved', flags.systemReservedCgroup, flags.systemReserved],
+    for (const [kind, name, cgroup, amounts] of [
+      ['Kube', 'kube-reserved', flags.kubeReservedCgroup, flags.kubeReserved],
+      ['System', 'system-reserved', flags.systemReservedCgroup, flags.systemReserved],
     ] as const) {
       if (cgroup === '') continue;
       const all = reservationLimits(amounts);
-      if (isEnforced(name)) await cgroups.enforce(cgroup, all);
       // A process that gets less of a compressible resource runs slower, but is not killed.
-      else if (isEnforced(`${name}-compressible`)) await cgroups.enforce(cgroup, { ...all, memoryBytes: 0, pids: 0 });
+      const enforced = isEnforced(name)
+        ? all
+        : isEnforced(`${name}-compressible`)
+          ? { ...all, memoryBytes: 0, pids: 0 }
+          : undefined;
+      if (enforced !== undefined) reportReserved(kind, cgroup, await cgroups.enforce(cgroup, enforced));
     }
     await cgroups.updateQosShares(table.active());
   };

@@ -36,14 +36,19 @@ export class NodeAllocatable {
     await this.#manager.set(this.podsCgroup, resourcesOf(limits));
   }
 
-  /** `--kube-reserved-cgroup` and `--system-reserved-cgroup`. The administrator creates these cgroups. */
-  async enforce(name: string, limits: CgroupLimits): Promise<void> {
-    if ((await this.#manager.update(name, resourcesOf(limits))) || this.#missing.has(name)) return;
+  /**
+   * `--kube-reserved-cgroup` and `--system-reserved-cgroup`. The administrator creates these cgroups. Resolves to whether the
+   * cgroup exists.
+   */
+  async enforce(name: string, limits: CgroupLimits): Promise<boolean> {
+    if (await this.#manager.update(name, resourcesOf(limits))) return true;
+    if (this.#missing.has(name)) return false;
     this.#missing.add(name);
     this.#logger.warn(
       { cgroup: name },
       'A reserved cgroup does not exist, so its reservation has no effect; create it before the agent starts',
     );
+    return false;
   }
 
   /**

@@ -1,7 +1,8 @@
 /**
  * Owns what this node has allocated to each pod, as a whole and by container: the resources of its admission, until a resize
  * fits. A resize that a kind of pod cannot have is infeasible, one that does not fit is deferred, also where the node is too
- * small. Until it fits the pod keeps its allocation, and everything that runs the pod sees the allocated resources instead of the desired ones.
+ * small. Until it fits the pod keeps its allocation, and everything that runs the pod sees the allocated resources instead of
+ * the desired ones.
  *
  * Nothing is stored: after a restart the allocation is read from the pod's status.
  */

@@ -61,61 +61,64 @@ export interface PodStartups {
   forget(podUid: string): void;
 }
 
-/** Registers the metrics. Times of objects are compared with the clock of this host. */
-export function podStartups(metrics: MetricsRegistry, clock: Clock): PodStartups {
+function register(metrics: MetricsRegistry) {
   const histogram = (name: string, help: string, buckets?: readonly number[]) =>
     metrics.histogram({ name, help, ...(buckets === undefined ? {} : { buckets }) }).with();
-  const total = histogram(
-    'kubelet_pod_start_total_duration_seconds',
-    `Duration in seconds to start a pod since creation, including time to pull images and run init containers, ${OBSERVED}`,
-    STARTUP_BUCKETS,
-  );
-  const indicator = histogram(
-    'kubelet_pod_start_sli_duration_seconds',
-    `Duration in seconds to start a pod, excluding time to pull images and run init containers, ${OBSERVED}`,
-    STARTUP_BUCKETS,
-  );
-  const first = metrics
-    .gauge({
-      name: 'kubelet_first_network_pod_start_sli_duration_seconds',
-      help: `Duration in seconds to start the first network pod, excluding time to pull images and run init containers, ${OBSERVED}`,
-    })
-    .with();
-  const workers = histogram(
-    'kubelet_pod_worker_start_duration_seconds',
-    'Duration in seconds from kubelet seeing a pod to starting a worker.',
-  );
-  const rejections = metrics.counter({
-    name: 'kubelet_admission_rejections_total',
-    help: 'Cumulative number pod admission rejections by the Kubelet.',
-    labels: ['reason'],
-  });
+  return {
+    total: histogram(
+      'kubelet_pod_start_total_duration_seconds',
+      `Duration in seconds to start a pod since creation, including time to pull images and run init containers, ${OBSERVED}`,
+      STARTUP_BUCKETS,
+    ),
+    indicator: histogram(
+      'kubelet_pod_start_sli_duration_seconds',
+      `Duration in seconds to start a pod, excluding time to pull images and run init containers, ${OBSERVED}`,
+      STARTUP_BUCKETS,
+    ),
+    firstNetworkPod: metrics
+      .gauge({
+        name: 'kubelet_first_network_pod_start_sli_duration_seconds',
+        help: `Duration in seconds to start the first network pod, excluding time to pull images and run init containers, ${OBSERVED}`,
+      })
+      .with(),
+    workers: histogram(
+      'kubelet_pod_worker_start_duration_seconds',
+      'Duration in seconds from kubelet seeing a pod to starting a worker.',
+    ),
+    rejections: metrics.counter({
+      name: 'kubelet_admission_rejections_total',
+      help: 'Cumulative number pod admission rejections by the Kubelet.',
+      labels: ['reason'],
+    }),
+  };
+}
+
+/** Registers the metrics. Times of objects are compared with the clock of this host. */
+export function podStartups(metrics: MetricsRegistry, clock: Clock): PodStartups {
+  const { total, indicator, firstNetworkPod, workers, rejections } = register(metrics);
   const starting = new Map<string, Startup>();
   let hasNetworkPod = false;
+  const started = (pod: Pod, created: string, { pullingMs }: Startup): void => {
+    const tookMs = clock.now() - Date.parse(created);
+    total.observe(tookMs / 1000);
+    if (keepsData(pod)) return;
+    const ownSeconds = (tookMs - pullingMs - initMs(pod)) / 1000;
+    indicator.observe(ownSeconds);
+    if (hasNetworkPod || pod.spec.hostNetwork === true) return;
+    hasNetworkPod = true;
+    firstNetworkPod.set(ownSeconds);
+  };
   return {
     observed(pod) {
       const { uid, creationTimestamp } = pod.metadata;
       const known = starting.get(uid);
-      if (isUnplaced(pod) || isOver(pod)) {
+      if (isUnplaced(pod) || isOver(pod)) starting.delete(uid);
+      else if (known !== undefined && creationTimestamp && hasStarted(pod)) {
         starting.delete(uid);
-        return;
-      }
-      if (known === undefined) {
+        started(pod, creationTimestamp, known);
+      } else if (known === undefined && pod.status?.startTime === undefined)
         // A pod that has a start time was there before the agent.
-        if (pod.status?.startTime === undefined)
-          starting.set(uid, { seenMs: clock.monotonic(), pullingMs: 0, hasWorker: false });
-        return;
-      }
-      if (!creationTimestamp || !hasStarted(pod)) return;
-      starting.delete(uid);
-      const tookMs = clock.now() - Date.parse(creationTimestamp);
-      total.observe(tookMs / 1000);
-      if (keepsData(pod)) return;
-      const ownSeconds = (tookMs - known.pullingMs - initMs(pod)) / 1000;
-      indicator.observe(ownSeconds);
-      if (hasNetworkPod || pod.spec.hostNetwork === true) return;
-      hasNetworkPod = true;
-      first.set(ownSeconds);
+        starting.set(uid, { seenMs: clock.monotonic(), pullingMs: 0, hasWorker: false });
     },
     worked(podUid) {
       const known = starting.get(podUid);
@@ -129,8 +132,8 @@ export function podStartups(metrics: MetricsRegistry, clock: Clock): PodStartups
     },
     rejected(podUid, reason) {
       starting.delete(podUid);
-      const extended = reason.startsWith('OutOf') ? 'OutOfExtendedResources' : 'Other';
-      rejections.with(REJECTIONS.has(reason) ? reason : extended).inc();
+      const other = reason.startsWith('OutOf') ? 'OutOfExtendedResources' : 'Other';
+      rejections.with(REJECTIONS.has(reason) ? reason : other).inc();
     },
     forget: (podUid) => void starting.delete(podUid),
   };

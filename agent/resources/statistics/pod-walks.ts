@@ -37,7 +37,7 @@ const PATIENCE_MS = 5_000;
 const WHOLE_PATIENCE_MS = 20_000;
 /** A pod is measured again after this many times the duration of its last measurement: many files keep the agent busy. */
 const REST = 3;
-/** The same for callers that want a measurement younger than a minute, such as the eviction manager. They get one of a minute. */
+/** The same for callers that want a young measurement, such as the eviction manager: they may get one of a minute. */
 const YOUNG_REST = 30;
 const MINUTE_MS = 60_000;
 
