@@ -89,7 +89,10 @@ export function acceptNames(wanted: DefinitionNames, before: DefinitionNames | u
   return { accepted, conflict };
 }
 
-/** Returns the desired status as a new value. */
+/**
+ * Returns the next status as a new value. A definition is established by a second write, after one that accepts its names, as
+ * clients see it with kube-apiserver.
+ */
 export function namedStatus(definition: Definition, taken: TakenNames, nowMs: number): DefinitionStatus {
   const status = structuredClone(definition.status ?? {});
   const { accepted, conflict } = acceptNames(definition.spec.names, status.acceptedNames, taken);
@@ -99,12 +102,14 @@ export function namedStatus(definition: Definition, taken: TakenNames, nowMs: nu
   if (isProtectedGroup(definition.spec.group)) setApproval(definition, set);
   if (conflict === undefined) set('NamesAccepted', true, 'NoConflicts', 'no conflicts found');
   else set('NamesAccepted', false, conflict.reason, conflict.message);
-  const established = status.conditions?.find(({ type }) => type === 'Established')?.status === 'True';
-  if (!established) {
+  const before = status.conditions?.find(({ type }) => type === 'Established');
+  if (before?.status !== 'True') {
     if (conflict === undefined && authorityBundleError(definition.spec.conversion) !== undefined) {
       set('Established', false, 'InvalidCABundle', 'The conversion webhook CABundle is invalid');
     } else if (conflict === undefined) {
-      set('Established', true, 'InitialNamesAccepted', 'the initial names have been accepted');
+      const isInstalled = before?.reason === 'Installing';
+      const reason = isInstalled ? 'InitialNamesAccepted' : 'Installing';
+      set('Established', isInstalled, reason, 'the initial names have been accepted');
     } else set('Established', false, 'NotAccepted', 'not all names are accepted');
   }
   return status;

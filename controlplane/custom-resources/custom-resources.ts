@@ -5,6 +5,7 @@
  * One task at a time handles a definition, always from its newest state. A write that meets a conflict is repeated when the
  * newer state arrives. `start/serve.ts` starts it before the server listens.
  */
+import { stringifyJson } from '../../api/codec/json.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import { background } from '../../api/machinery/background.ts';
 import type { Client } from '../../api/machinery/client.ts';
@@ -23,7 +24,8 @@ import { fieldReaders, type FieldReaders } from './custom-strategy.ts';
 import { CLEANUP_FINALIZER, type Definition, type DefinitionNames, isTrue, setCondition } from './definition.ts';
 import { leaseCache, type LeasedCache } from './leased-cache.ts';
 import type { ServedDefinitions } from './served-definitions.ts';
-import { servedVersions, type ServedSet, type ServingParts } from './served-versions.ts';
+import { servedVersions, versionSchemas, type ServedSet, type ServingParts } from './served-versions.ts';
+import { storedReader } from './version-conversion.ts';
 
 /** The newest definitions. An informer of the registry implements this. */
 interface DefinitionSource {
@@ -222,10 +224,11 @@ export class CustomResources {
       served = undefined;
     }
     const readers = readersOf(definition);
-    const fields = Object.keys(readers).sort().join();
+    const fields = fieldsKey(definition, readers);
     const kept = served?.fields === fields ? served.cache : undefined;
     const cache = kept ?? (await this.#openCache(definition, readers));
-    const lease = served !== undefined && sameShape ? served.lease : leaseCache(cache);
+    const lease =
+      served !== undefined && sameShape ? served.lease : leaseCache(cache, served === undefined ? 0 : cache.revision());
     const { storage, admission, clock, catalog } = this.#options;
     const base = { builtIn: false, cache: lease.cache, storage, admission, clock };
     const sets = servedVersions(definition, base, this.#options);
@@ -244,13 +247,18 @@ export class CustomResources {
   #openCache({ spec }: Definition, readers: FieldReaders): Promise<WatchCache> {
     const { storage, clock, logger } = this.#options;
     const all = Object.entries(readers);
+    const decoded = storedReader(spec.group, versionSchemas(spec.versions));
     return openWatchCache({
       storage,
       resource: {
         group: spec.group,
         resource: spec.names.plural,
         namespaced: spec.scope === 'Namespaced',
-        fields: (object) => Object.fromEntries(all.map(([field, read]) => [field, read(object)])),
+        fields(object) {
+          if (all.length === 0) return {};
+          const shown = decoded(object);
+          return Object.fromEntries(all.map(([field, read]) => [field, read(shown)]));
+        },
       },
       clock,
       logger,
@@ -289,7 +297,8 @@ export class CustomResources {
   async #deleteObjects(name: string, definition: Definition): Promise<void> {
     const { client, clock, signal, storage } = this.#options;
     const served = this.#served.get(name);
-    const info = served?.sets[0]?.info;
+    const stored = definition.spec.versions.find((version) => version.storage)?.name;
+    const info = served?.sets.find((set) => set.info.version === stored)?.info;
     await this.#condition(name, 'True', 'InstanceDeletionInProgress', 'CustomResource deletion is in progress');
     if (served !== undefined && info !== undefined) {
       const target = {
@@ -330,6 +339,12 @@ export class CustomResources {
       }
     }
   }
+}
+
+/** Fields may have defaults, so the values by which objects are selected depend on the schemas as well. */
+function fieldsKey({ spec }: Definition, readers: FieldReaders): string {
+  const names = Object.keys(readers).sort();
+  return names.length === 0 ? '' : stringifyJson([names, spec.versions.map(({ name, schema }) => [name, schema])]);
 }
 
 /** Returns the functions that read the selectable fields of all versions. */

@@ -2,6 +2,7 @@
  * Wraps a watch cache for one state of a definition. When the definition changes, the watches of the previous state end, and
  * clients list and watch again. The cache and its objects stay.
  */
+import { StorageError } from '../storage/storage.ts';
 import type { WatchCache } from '../storage/watch-cache.ts';
 
 /** A cache whose watches can be ended together. */
@@ -11,8 +12,11 @@ export interface LeasedCache {
   end(): void;
 }
 
-/** All calls pass through, `close` too. Only watches are tracked. */
-export function leaseCache(cache: WatchCache): LeasedCache {
+/**
+ * All calls pass through, `close` too. Only watches are tracked. Those that would begin before the revision `since` are
+ * refused, because what happened before was not the state of this definition.
+ */
+export function leaseCache(cache: WatchCache, since: number): LeasedCache {
   const running = new Map<object, () => void>();
   return {
     cache: {
@@ -28,6 +32,9 @@ export function leaseCache(cache: WatchCache): LeasedCache {
       keyOf: (namespace, name) => cache.keyOf(namespace, name),
       close: () => cache.close(),
       watch(options, sink) {
+        const { afterRevision } = options;
+        if (afterRevision !== undefined && afterRevision < since)
+          throw new StorageError('compacted', `too old resource version: ${afterRevision} (${since})`);
         const key = {};
         const handle = cache.watch(options, {
           onEvents: (events) => sink.onEvents(events),

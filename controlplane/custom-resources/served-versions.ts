@@ -1,6 +1,5 @@
 /** Creates the rows of the catalog for a definition, with their endpoints: one set for each version. */
 import { apiVersionOf, type KubeObject } from '../../api/meta/object.ts';
-import { newForbidden } from '../../api/meta/status-error.ts';
 import type { Schema, StructType, SubresourceInfo, ResourceInfo } from '../../api/schema/schema.ts';
 import { compareVersions } from '../../api/meta/version-order.ts';
 import type { FieldManagement, OtherVersion, VersionLookup } from '../registry/field-management.ts';
@@ -52,6 +51,10 @@ const EMPTY_SCHEMA: JsonSchema = { type: 'object', 'x-kubernetes-preserve-unknow
 /** A version without a schema has an empty one. */
 const schemaOf = (version: DefinitionVersion): JsonSchema => version.schema?.openAPIV3Schema ?? EMPTY_SCHEMA;
 
+/** The schemas of all versions, served or not. */
+export const versionSchemas = (versions: readonly DefinitionVersion[]): VersionSchema[] =>
+  versions.map((version) => ({ name: version.name, schema: schemaOf(version) }));
+
 /** `base` contains the cache and the storage. Each version has its own strategy for them. */
 export function servedVersions(
   definition: Definition,
@@ -61,8 +64,9 @@ export function servedVersions(
   const stored = definition.spec.versions.find((version) => version.storage);
   if (stored === undefined) return [];
   const terminating = definition.metadata.deletionTimestamp !== undefined;
+  // The objects of a terminating definition are deleted in the stored version, which no webhook has to convert.
   return definition.spec.versions
-    .filter((version) => version.served)
+    .filter((version) => version.served || (terminating && version === stored))
     .sort((a, b) => compareVersions(a.name, b.name))
     .map((version) => servedVersion(definition, { version, stored, terminating }, base, parts));
 }
@@ -103,9 +107,9 @@ function servedVersion(
     decoder,
     otherVersions(definition, version, parts.metadata, conversion.convertTo),
   );
-  const served: ServedVersion = { store, info, expected, conversion, decoder, fieldManagement };
-  const main = createResourceRest(served);
-  const rests: Rest[] = [terminating ? refusingCreates(main) : main];
+  const createRefusal = terminating ? 'create not allowed while custom resource definition is terminating' : undefined;
+  const served: ServedVersion = { store, info, expected, conversion, decoder, fieldManagement, createRefusal };
+  const rests: Rest[] = [createResourceRest(served)];
   for (const subresource of info.subresources) {
     if (subresource.name === 'status' && strategy.status !== undefined) {
       rests.push(createSubresourceRest(served, subresource, strategy.status));
@@ -169,8 +173,7 @@ function conversionOf(
   const reviewVersions = webhook.conversionReviewVersions ?? ['v1'];
   const { group, names } = spec;
   const options = { group, kind: names.kind, config: webhook.clientConfig, reviewVersions, call: callConversion };
-  const all = spec.versions.map((version) => ({ name: version.name, schema: schemaOf(version) }));
-  return webhookConversion(options, { ...versions, all });
+  return webhookConversion(options, { ...versions, all: versionSchemas(spec.versions) });
 }
 
 /** A webhook converts objects when they are read and stored. Other conversions are made on the way to the store. */
@@ -179,19 +182,6 @@ function storageFormOf({ convertAll }: Conversion): StorageForm | undefined {
   const through = async (object: KubeObject, to: 'stored' | 'served'): Promise<KubeObject> =>
     (await convertAll([object], to))[0] ?? object;
   return { fromStorage: (stored) => through(stored, 'served'), toStorage: (object) => through(object, 'stored') };
-}
-
-/** Refuses creates while the objects of a definition are being deleted. */
-function refusingCreates(rest: Rest): Rest {
-  const { group, resource } = rest.info;
-  return {
-    ...rest,
-    create(_context, _namespace, _name, body) {
-      const { metadata } = (body.value ?? {}) as { readonly metadata?: { readonly name?: string } };
-      const why = 'create not allowed while custom resource definition is terminating';
-      return Promise.reject(newForbidden({ group, resource }, metadata?.name ?? '', why));
-    },
-  };
 }
 
 function infoOf(definition: Definition, version: DefinitionVersion): ResourceInfo {

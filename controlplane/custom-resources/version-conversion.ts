@@ -53,3 +53,17 @@ export function renamingConversion(group: string, stored: VersionSchema, served:
 export function asServed(conversion: Conversion, object: KubeObject): KubeObject {
   return conversion.isServed?.(object) === true ? object : conversion.fromStored(cloneJson(object));
 }
+
+/** Returns the function that reads a stored object with the defaults of the version in which it was stored. */
+export function storedReader(group: string, versions: readonly VersionSchema[]): (object: KubeObject) => KubeObject {
+  const readers = new Map(
+    versions.map((version) => [
+      apiVersionOf({ group, version: version.name }),
+      renamingConversion(group, version, version),
+    ]),
+  );
+  return (object) => {
+    const reader = readers.get(object.apiVersion ?? '');
+    return reader === undefined ? object : asServed(reader, object);
+  };
+}

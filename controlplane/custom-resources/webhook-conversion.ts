@@ -18,7 +18,7 @@ import type { WebhookClientConfig } from './definition.ts';
 import { dropNulls } from './defaulting.ts';
 import type { JsonSchema } from './json-schema.ts';
 import { prune } from './pruning.ts';
-import { asServed, renamingConversion, type VersionSchema } from './version-conversion.ts';
+import { renamingConversion, storedReader, type VersionSchema } from './version-conversion.ts';
 
 /** Calls the webhook and returns its response as JSON. Rejects with the reason of a failure. */
 export type CallConversion = (config: WebhookClientConfig, body: string) => Promise<unknown>;
@@ -55,13 +55,7 @@ export function webhookConversion(
   { group, kind, config, reviewVersions, call }: WebhookConversionOptions,
   { stored, served, all }: ConvertedVersions,
 ): WebhookConversion {
-  const readers = new Map(
-    all.map((version) => [apiVersionOf({ group, version: version.name }), renamingConversion(group, version, version)]),
-  );
-  const read = (object: KubeObject): KubeObject => {
-    const reader = readers.get(object.apiVersion ?? '');
-    return reader === undefined ? object : asServed(reader, object);
-  };
+  const read = storedReader(group, all);
   const review = reviewVersions.find((version) => SUPPORTED.includes(version)) ?? 'v1';
 
   async function ask(objects: readonly KubeObject[], version: string): Promise<KubeObject[]> {

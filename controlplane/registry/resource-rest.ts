@@ -25,7 +25,7 @@ import type {
   Written,
 } from '../model/rest.ts';
 import { deleteCollection, deleteEntry } from './store-delete.ts';
-import { getEntry, listEntries, watchEntries } from './store-read.ts';
+import { currentEntry, getEntry, listEntries, watchEntries } from './store-read.ts';
 import { changeEntry, createEntry, type Change } from './store-write.ts';
 import type { WriteTarget } from './write-admission.ts';
 import { subjectOf, type Endpoint } from './store.ts';
@@ -79,6 +79,7 @@ export function createResourceRest(version: ServedVersion): Rest {
           delete: async (context, namespace, name, options) => {
             const target = { endpoint, namespace, name, options, optionsObject: deleteOptionsObject(options) };
             warnOfDependents(version, context, options);
+            await codec.ready([currentEntry(store, namespace, name)]);
             const deleted = await deleteEntry(store, context, target);
             if (deleted.state === 'marked') return { state: 'marked', entry: await codec.later(deleted.entry) };
             return { ...deleted, entry: deleted.entry === undefined ? undefined : await codec.later(deleted.entry) };
@@ -93,10 +94,12 @@ export function createResourceRest(version: ServedVersion): Rest {
             const page = (one: ListOptions): Promise<ListResult> | ListResult =>
               listEntries(store, context, { namespace }, one);
             const isSelected = codec.matcher(list) !== undefined;
-            // Without such selectors, the deletion does not depend on the conversion webhook.
-            const found = isSelected ? await codec.selected(list, page) : await page(codec.selecting(list));
+            // Nothing is deleted if the webhook of a version cannot convert it, as in kube-apiserver.
+            const found = isSelected
+              ? await codec.selected(list, page)
+              : await codec.list(await page(codec.selecting(list)));
             await deleteCollection(store, context, target, found);
-            return isSelected ? found : await codec.list(found);
+            return found;
           },
         }
       : {}),
@@ -184,6 +187,8 @@ function writeVerbs(path: WritePath, verbs: ReadonlySet<string>): Pick<Rest, 'up
 async function create(request: WriteRequest, body: Body): Promise<Entry> {
   const { path, context, namespace, name, options } = request;
   const { version, endpoint, codec } = path;
+  const sent = (body.value ?? {}) as { readonly metadata?: { readonly name?: string } };
+  checkCreates(version, sent.metadata?.name ?? '');
   const object = await inTurnsIf(
     context.isLarge,
     version.decoder.decodeBody(context, body, version.expected, options.fieldValidation),
@@ -285,8 +290,15 @@ async function writeChange(
   return { entry: await path.codec.later(written.entry), created: written.created };
 }
 
+/** Throws a 403 if no object may be created now. */
+function checkCreates({ info, createRefusal }: ServedVersion, name: string): void {
+  if (createRefusal === undefined) return;
+  throw newForbidden({ group: info.group, resource: info.resource }, name, createRefusal);
+}
+
 async function authorizeCreate({ path, context, namespace, name }: WriteRequest): Promise<void> {
   const { info } = path.version;
+  checkCreates(path.version, name);
   if (await context.may('create', { group: info.group, resource: info.resource, namespace, name })) return;
   const where = namespace === '' ? 'at the cluster scope' : `in the namespace ${quoteText(namespace)}`;
   const who = quoteText(context.user.name);

@@ -109,7 +109,7 @@ function actionRests({ stores }: Registry, options: ServeOptions, decoder: Decod
     pods,
     nodes: store('', 'nodes'),
     services: store('', 'services'),
-    endpointSlices: store('discovery.k8s.io', 'endpointslices'),
+    endpoints: store('', 'endpoints'),
     addressTypes: options.addressTypes ?? DEFAULT_ADDRESS_TYPES,
   };
   const rests: Rest[] = [];

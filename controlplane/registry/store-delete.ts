@@ -139,7 +139,9 @@ async function markFirst(deletion: Deletion, entry: CacheEntry): Promise<Deleted
     const object = cloneJson(entry.object);
     object.metadata.deletionTimestamp = formatTime(store.clock.now());
     strategy.markTerminating?.(object);
-    const finalizers = collectorFinalizers(store, object, options);
+    // Definitions of custom resources ignore the policy when they are marked.
+    const finalizers =
+      strategy.remainingFinalizers === undefined ? undefined : collectorFinalizers(store, object, options);
     if (finalizers !== undefined) setFinalizers(object, finalizers);
     return { state: 'marked', entry: (await write(store, entry, object, options.dryRun)).entry };
   }

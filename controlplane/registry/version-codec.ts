@@ -11,6 +11,7 @@ import type { FieldManagement } from './field-management.ts';
 import { newFieldSelector, type FieldSelector } from '../../api/meta/field-selector.ts';
 import { convertWatch } from './converted-watch.ts';
 import type { Entry, ListOptions, ListResult, WatchEvent, WatchHandle, WatchSink } from '../model/rest.ts';
+import { selectionOf } from '../storage/selection.ts';
 import { listMatching, servedMatcher, type Matches } from './served-selection.ts';
 import { checkFields } from './store-read.ts';
 import { unstoredEntry, type Store, type StoredResource } from './store.ts';
@@ -30,6 +31,8 @@ export interface ServedVersion extends ReadVersion {
   readonly expected: ExpectedKind;
   readonly decoder: Decoder;
   readonly fieldManagement: FieldManagement;
+  /** Why no object may be created now. */
+  readonly createRefusal?: string | undefined;
 }
 
 /** Converts entries to the served version. Each entry of the cache has one result, which lives as long as the entry. */
@@ -117,15 +120,23 @@ export class VersionCodec {
    * then, so only lists that it reads from the storage (with a limit and no selector) show the error of the webhook itself.
    */
   #listedFor(options: ListOptions, result: ListResult): Promise<ListResult> | ListResult {
-    const list = this.list(result);
     const { labelSelector, fieldSelector, limit } = options;
-    const fromStorage = options.continue !== '' || options.resourceVersionMatch === 'Exact';
-    if (!(list instanceof Promise) || fromStorage) return list;
-    if (limit > 0 && labelSelector.isEmpty && fieldSelector.isEmpty) return list;
-    return list.catch((error: unknown) => {
-      const { group, version, kind } = this.#version.info;
+    const isPage = limit > 0 && labelSelector.isEmpty && fieldSelector.isEmpty;
+    const fromStorage = isPage || options.continue !== '' || options.resourceVersionMatch === 'Exact';
+    const filled = fromStorage ? undefined : this.#filled();
+    return filled === undefined ? this.list(result) : filled.then(() => this.list(result));
+  }
+
+  /**
+   * Converts all objects, because kube-apiserver fills the cache of a version before it lists and watches. Rejects with 429 if
+   * one of them cannot be converted. Returns `undefined` if nothing is left to convert.
+   */
+  #filled(): Promise<void> | undefined {
+    const { conversion, store, info } = this.#version;
+    if (conversion?.convertAll === undefined) return undefined;
+    return this.ready(store.cache.list({ selection: selectionOf('') }).entries)?.catch((error: unknown) => {
       const why = error instanceof Error ? error.message : String(error);
-      const message = `storage is (re)initializing: failed to list ${group}/${version}, Kind=${kind}: ${why}`;
+      const message = `storage is (re)initializing: failed to list ${info.group}/${info.version}, Kind=${info.kind}: ${why}`;
       throw newStatusError(429, 'TooManyRequests', message, { details: { retryAfterSeconds: 1 }, cause: error });
     });
   }
@@ -151,6 +162,7 @@ export class VersionCodec {
       return ready === undefined ? this.#shared(events) : ready.then(() => this.#shared(events));
     };
     const { store, info } = this.#version;
+    await this.#filled();
     const watch = convertWatch(client, convert, (error) => store.storage.watchFailed(error, info.resource));
     return watch.attach(await open(watch.sink));
   }

@@ -191,15 +191,16 @@ class Discovery {
     const found = this.#grouped().get(group);
     const rows = found?.versions.get(version);
     if (found === undefined || rows === undefined) return undefined;
-    const resources = rows.flatMap((row) => [
+    const sorted = rows.toSorted((a, b) => (a.resource < b.resource ? -1 : 1));
+    const resources = sorted.flatMap((row) => [
       resourceDocument(row, storageVersion(found, row)),
-      ...row.subresources.map((subresource) => subresourceDocument(row, subresource)),
+      ...subresourcesOf(row).map((subresource) => subresourceDocument(row, subresource)),
     ]);
     return {
       kind: 'APIResourceList',
       ...(group === '' ? {} : { apiVersion: 'v1' }),
       groupVersion: apiVersionOf({ group, version }),
-      resources: resources.sort((a, b) => (a.name < b.name ? -1 : 1)),
+      resources,
     };
   }
 
@@ -345,6 +346,11 @@ function resourceDocument(row: ResourceInfo, stored: string): Named {
 
 function versionHash(group: string, version: string, kind: string): string {
   return createHash('sha256').update(`${group}/${version}/${kind}`).digest().subarray(0, 8).toString('base64');
+}
+
+/** Those of custom resources are listed as `status`, `scale`, and those of built-in ones by name. */
+function subresourcesOf({ custom, subresources }: ResourceInfo): readonly SubresourceInfo[] {
+  return custom === undefined ? subresources.toSorted((a, b) => (a.name < b.name ? -1 : 1)) : subresources;
 }
 
 function subresourceDocument(row: ResourceInfo, { name, group, version, kind, verbs }: SubresourceInfo): Named {

@@ -14,7 +14,8 @@ const VERSIONS: ReadonlySet<string> = new Set(['v1', 'v1beta1']);
 
 /** Returns why a response has no review, or `undefined` if its body must be read. */
 export function answerFault({ status, contentType, body }: WebhookAnswer): string | undefined {
-  if (status < 200 || status >= 300) return statusMessage(body) ?? statusText(status, body);
+  if (status < 200 || status >= 300)
+    return statusMessage(body) ?? statusText(status, isText(contentType) ? body.toString('utf8').trim() : '');
   return body.length > 0 ? undefined : `0-length response with status code: ${status} and content type: ${contentType}`;
 }
 
@@ -31,6 +32,9 @@ function statusMessage(body: Buffer): string | undefined {
   }
 }
 
+/** A response without a type counts as text. */
+const isText = (contentType: string): boolean => contentType === '' || /^\s*text\//i.test(contentType);
+
 /** The messages of client-go for a response that is no Status. */
 const STATUS_TEXTS: ReadonlyMap<number, string> = new Map([
   [400, 'the server rejected our request for an unknown reason'],
@@ -45,10 +49,10 @@ const STATUS_TEXTS: ReadonlyMap<number, string> = new Map([
   [504, 'the server was unable to return a response in the time allotted, but may still be processing the request'],
 ]);
 
-function statusText(status: number, bytes: Buffer): string {
+/** `body` is what the response says as text, and empty if it has another type. */
+function statusText(status: number, body: string): string {
   const known = STATUS_TEXTS.get(status);
   if (known !== undefined) return known;
-  const body = bytes.toString('utf8').trim();
   if (status >= 500)
     return `an error on the server (${quoteText(body === '' ? 'unknown' : body)}) has prevented the request from succeeding`;
   return `the server responded with the status code ${status} but did not return more information`;

@@ -208,7 +208,7 @@ class GarbageCollector {
       if (known.namespace !== '' && dependent.namespace === '') throw new NamespacedOwner(reference);
       if (matchesReference(known, reference, dependent)) return known.deletingDependents ? 'waiting' : 'solid';
       // A reference with the wrong kind, name or namespace refers to no object.
-      this.#servedOwner(reference);
+      if (this.#servedOwner(reference).namespaced && dependent.namespace === '') throw new NamespacedOwner(reference);
       return 'dangling';
     }
     if (this.#absent.has(absentKey(reference, dependent))) return 'dangling';

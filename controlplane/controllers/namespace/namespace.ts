@@ -101,7 +101,10 @@ class NamespaceController {
         if (!isPods(resource)) waitSeconds = Math.max(waitSeconds, await this.#deleteAll(resource, name, emptying));
       }
     }
-    const conditions = computeConditions(namespace.status?.conditions ?? [], emptying, formatTime(clock.now()));
+    // While pods remain, kube-controller-manager does not report what is left.
+    const onlyPods = [...emptying.remaining.keys()].join() === 'pods.';
+    const reported = onlyPods ? { ...emptying, remaining: new Map(), finalizers: new Map() } : emptying;
+    const conditions = computeConditions(namespace.status?.conditions ?? [], reported, formatTime(clock.now()));
     let latest = namespace;
     if (!semanticEqual(conditions, namespace.status?.conditions)) {
       latest = await client.update(

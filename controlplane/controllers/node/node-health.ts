@@ -83,12 +83,7 @@ export function wantedTaints(node: Node, options: { readonly mayEvict: boolean; 
   const has = (key: string, effect: string): boolean =>
     wanted.some((taint) => taint.key === key && taint.effect === effect);
   for (const key of keys) {
-    if (!has(key, 'NoSchedule'))
-      wanted.push({
-        key,
-        effect: 'NoSchedule',
-        ...(key === UNREACHABLE || key === UNSCHEDULABLE ? { timeAdded: formatTime(options.nowMs) } : {}),
-      });
+    if (!has(key, 'NoSchedule')) wanted.push({ key, effect: 'NoSchedule', timeAdded: formatTime(options.nowMs) });
   }
   for (const key of [NOT_READY, UNREACHABLE]) {
     if (keys.has(key) && options.mayEvict && !has(key, 'NoExecute')) {

@@ -91,8 +91,10 @@ class NodeLifecycle {
   }
 
   #recordEvent(node: Node, reason: string, what: string): void {
-    const message = `Node ${node.metadata.name} event: ${what}`;
-    this.#environment.recorder.event(referenceTo(node, nodes), 'Normal', reason, message);
+    const { name = '', uid = '' } = node.metadata;
+    // kube-controller-manager names no version of the node.
+    const about = { apiVersion: 'v1', kind: 'Node', name, uid };
+    this.#environment.recorder.event(about, 'Normal', reason, `Node ${name} event: ${what}`);
   }
 
   #nodeSeen(node: Node): void {

@@ -3,7 +3,6 @@ import { stringifyJson } from '../../../api/codec/json.ts';
 import { tolerates } from '../../../api/kinds/node-selection.ts';
 import { isNotFound } from '../../../api/meta/status-error.ts';
 import { formatTime } from '../../../api/machinery/clock.ts';
-import { referenceTo } from '../../../api/machinery/event-recorder.ts';
 import type { Pod } from '../../../api/machinery/kinds.ts';
 import { nodes, pods } from '../../../api/machinery/resources.ts';
 import { ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';
@@ -33,6 +32,7 @@ async function evict({ client, clock }: ControllerEnvironment, pod: Pod): Promis
     status: 'True',
     reason: 'DeletionByTaintManager',
     message: 'Taint manager: deleting due to NoExecute taint',
+    observedGeneration: pod.metadata.generation,
     lastTransitionTime: formatTime(clock.now()),
   };
   const patch = { metadata: { uid }, status: { conditions: [condition] } };
@@ -53,6 +53,11 @@ const sameTaints = (a: Parameters<typeof noExecuteTaints>[0], b: Parameters<type
 /** Deletes at once what does not tolerate the taint, and the others when the time of their toleration is over. */
 export const runTaintEviction: RunController = (environment, signal) => {
   const { clock, informers, recorder } = environment;
+  // The reference is that of kube-controller-manager, which knows the pod only by its name.
+  const report = (key: string, what: string): void => {
+    const pod = { apiVersion: 'v1', kind: 'Pod', ...splitKey(key) };
+    recorder.event(pod, 'Normal', 'TaintManagerEviction', `${what} Pod ${key}`);
+  };
   const nodeCache = informers.for(nodes);
   const podCache = informers.for(pods);
   indexByNode(podCache);
@@ -70,7 +75,7 @@ export const runTaintEviction: RunController = (environment, signal) => {
       const taints = noExecuteTaints(nodeCache.get('', pod?.spec?.nodeName ?? ''));
       if (pod === undefined || pod.metadata.deletionTimestamp !== undefined || taints.length === 0) {
         if (planned.delete(key) && pod !== undefined && pod.metadata.deletionTimestamp === undefined) {
-          recorder.event(referenceTo(pod, pods), 'Normal', 'TaintManagerEviction', `Cancelling deletion of Pod ${key}`);
+          report(key, 'Cancelling deletion of');
         }
         return;
       }
@@ -86,7 +91,7 @@ export const runTaintEviction: RunController = (environment, signal) => {
         return loop.queue.addAfter(key, at - clock.now());
       }
       planned.delete(key);
-      recorder.event(referenceTo(pod, pods), 'Normal', 'TaintManagerEviction', `Marking for deletion Pod ${key}`);
+      report(key, 'Marking for deletion');
       await evict(environment, pod);
     },
   });

@@ -45,6 +45,7 @@ async function forceDelete({ client, clock }: ControllerEnvironment, pod: Pod, w
     status: 'True',
     reason: 'DeletionByPodGC',
     message: why,
+    observedGeneration: pod.metadata.generation,
     lastTransitionTime: formatTime(clock.now()),
   };
   const status = { phase: 'Failed', ...(why === undefined ? {} : { conditions: [condition] }) };

@@ -6,7 +6,7 @@ import { plainItemV3, plainPaths } from './discovery-paths.ts';
 import { documentOf, pathsOf, type Operation, type PathOperations } from './operations.ts';
 import type { ParameterInfo } from './parameters.ts';
 import type { Part } from './document-v2.ts';
-import { REGISTERED_VERSIONS } from './registered-versions.ts';
+import { CLIENT_VERSIONS } from './registered-versions.ts';
 import { CUSTOM_REFERENCES, SchemaWriter } from './schemas.ts';
 import {
   builtInRows,
@@ -53,15 +53,22 @@ export function buildCustomPartV3(source: OpenApiSource, row: ResourceInfo): Par
   return { paths, definitions: writer.customDefinitions() };
 }
 
-/** Builds the definitions of the types to which all custom resources refer. */
-export function buildSharedV3(source: OpenApiSource): Promise<JsonObject> {
-  const writer = new SchemaWriter(3, source.schema, REGISTERED_VERSIONS);
-  for (const name of CUSTOM_REFERENCES) writer.reference(name);
+const SCALE = 'io.k8s.api.autoscaling.v1.Scale';
+
+/** Builds the definitions of the types to which all custom resources refer, with those of `Scale` if one has a scale. */
+export function buildSharedV3(source: OpenApiSource, { withScale }: { withScale: boolean }): Promise<JsonObject> {
+  const writer = new SchemaWriter(3, source.schema, CLIENT_VERSIONS);
+  for (const name of withScale ? [...CUSTOM_REFERENCES, SCALE] : CUSTOM_REFERENCES) writer.reference(name);
   return writer.definitions();
 }
 
-/** Returns the members around the paths and the schemas. */
-export function frameV3(source: OpenApiSource): { head: JsonObject; components: JsonObject } {
+/** Returns the members around the paths and the schemas. Documents of custom resources alone have a title of their own. */
+export function frameV3(
+  source: OpenApiSource,
+  { isCustom }: { readonly isCustom: boolean },
+): { head: JsonObject; components: JsonObject } {
+  if (isCustom)
+    return { head: { openapi: '3.0.0', info: { title: 'Kubernetes CRD Swagger', version: 'v0.1.0' } }, components: {} };
   return {
     head: { openapi: '3.0.0', info: { title: 'Kubernetes', version: source.release } },
     components: {

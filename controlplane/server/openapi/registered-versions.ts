@@ -1,6 +1,6 @@
 /**
- * The groups and versions that kube-apiserver knows, served or not. The document of OpenAPI 2 and those of custom resources
- * list them as the groups and versions of the options types.
+ * The groups and versions that kube-apiserver knows, served or not. The document of OpenAPI 2 lists them as the groups and
+ * versions of the options types.
  */
 const VERSIONS: Readonly<Record<string, string>> = {
   '': 'v1',
@@ -31,7 +31,25 @@ const VERSIONS: Readonly<Record<string, string>> = {
   'storagemigration.k8s.io': 'v1beta1',
 };
 
+interface GroupVersion {
+  readonly group: string;
+  readonly version: string;
+}
+
 /** A row for each group and version of the table above. */
-export const REGISTERED_VERSIONS: readonly { readonly group: string; readonly version: string }[] = Object.entries(
-  VERSIONS,
-).flatMap(([group, versions]) => versions.split(' ').map((version) => ({ group, version })));
+export const REGISTERED_VERSIONS: readonly GroupVersion[] = Object.entries(VERSIONS).flatMap(([group, versions]) =>
+  versions.split(' ').map((version) => ({ group, version })),
+);
+
+/** The groups that clients of Kubernetes have no kinds of. */
+const SERVER_GROUPS: ReadonlySet<string> = new Set([
+  'admission.k8s.io',
+  'apiextensions.k8s.io',
+  'apiregistration.k8s.io',
+  'imagepolicy.k8s.io',
+]);
+
+/** Those that the OpenAPI 3 documents of custom resources list: the groups of the client library of Kubernetes. */
+export const CLIENT_VERSIONS: readonly GroupVersion[] = REGISTERED_VERSIONS.filter(
+  ({ group }) => !SERVER_GROUPS.has(group),
+);

@@ -45,7 +45,7 @@ export class OpenApiRuns {
   #builtFrom: readonly unknown[] = [];
   readonly #baseRuns = new Map<Encoding, Promise<PartRuns>>();
   readonly #customRuns = new WeakMap<ResourceInfo, Map<string, Promise<PartRuns>>>();
-  readonly #sharedV3 = new Map<Encoding, Promise<readonly Run[]>>();
+  readonly #sharedV3 = new Map<string, Promise<readonly Run[]>>();
   /** Builds one part at a time, because the slices of concurrent builds would add up to one long block. */
   readonly #turns = new SerialQueue();
 
@@ -85,15 +85,19 @@ export class OpenApiRuns {
     const parts: PartRuns[] = [];
     if (custom.length < rows.length || rows.length === 0) {
       parts.push(await this.#turns.run(async () => encodePart(await buildPartV3(this.#source, name), 3, encoding)));
-    } else parts.push({ paths: [], definitions: await this.#sharedOf(encoding) });
+    } else {
+      const withScale = custom.some(({ subresources }) => subresources.some((one) => one.name === 'scale'));
+      parts.push({ paths: [], definitions: await this.#sharedOf(encoding, withScale) });
+    }
     for (const row of custom) {
       parts.push(await this.#customOf(row, 3, encoding, () => buildCustomPartV3(this.#source, row)));
     }
     const paths = parts.flatMap((part) => part.paths);
     const schemas = parts.flatMap((part) => part.definitions);
-    const { head, components } = frameV3(this.#source);
+    const { head, components } = frameV3(this.#source, { isCustom: rows.length > 0 && custom.length === rows.length });
     if (encoding === 'json') {
-      const tail = `},${closeObject(components)}}`;
+      const more = Object.keys(components).length === 0 ? '}' : `,${closeObject(components)}`;
+      const tail = `}${more}}`;
       return jsonRuns([`${openObject(head)}"paths":{`, paths, '},"components":{"schemas":{', schemas, tail]);
     }
     const inner = await protobufRuns([section(V3_SCHEMAS.number, schemas), encodeDocument(v3Components, components)]);
@@ -137,9 +141,11 @@ export class OpenApiRuns {
     );
   }
 
-  #sharedOf(encoding: Encoding): Promise<readonly Run[]> {
-    return kept(this.#sharedV3, encoding, () =>
-      this.#turns.run(async () => encodeMembers(await buildSharedV3(this.#source), V3_SCHEMAS, encoding)),
+  #sharedOf(encoding: Encoding, withScale: boolean): Promise<readonly Run[]> {
+    return kept(this.#sharedV3, `${encoding} ${withScale}`, () =>
+      this.#turns.run(async () =>
+        encodeMembers(await buildSharedV3(this.#source, { withScale }), V3_SCHEMAS, encoding),
+      ),
     );
   }
 }

@@ -3,29 +3,28 @@
  * address of the pod, service or node. `server/connect/` opens the connections and streams the data.
  */
 import { quoteText } from '../../../../api/meta/quote.ts';
-import type { V1EndpointSlice, V1Node, V1Service } from '@kubernetes/client-node';
+import type { V1Endpoints, V1Node, V1Service } from '@kubernetes/client-node';
 import type { Pod } from '../../../../api/kinds/pod-types.ts';
 import type { Kind } from '../../../../api/kinds/wire.ts';
 import { forwardingFault } from '../../../../api/machinery/request-path.ts';
-import { everyField } from '../../../../api/meta/field-selector.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
-import { selectorOfLabels } from '../../../../api/meta/selector.ts';
-import { newBadRequest, newServiceUnavailable } from '../../../../api/meta/status-error.ts';
+import { newBadRequest, newNotFound, newServiceUnavailable } from '../../../../api/meta/status-error.ts';
 import type { ResourceInfo, SubresourceInfo } from '../../../../api/schema/schema.ts';
 import type { AgentOrigin, ConnectRequest, ConnectTarget, RequestContext, Rest } from '../../../model/rest.ts';
-import { currentEntry, listEntries } from '../../store-read.ts';
+import { currentEntry } from '../../store-read.ts';
 import { podLogQuery } from './pod-log-options.ts';
 import { admissionAttributes, unexplained, type Store } from '../../store.ts';
 
 type Node = Kind<Pick<V1Node, 'spec' | 'status'>>;
 type Service = Kind<Pick<V1Service, 'spec'>>;
-type Slice = Kind<Pick<V1EndpointSlice, 'endpoints' | 'ports'>>;
+type Endpoints = Kind<Pick<V1Endpoints, 'subsets'>>;
+type Address = NonNullable<NonNullable<Endpoints['subsets']>[number]['addresses']>[number];
 
 interface ConnectStores {
   readonly pods: Store;
   readonly nodes: Store;
   readonly services: Store;
-  readonly endpointSlices: Store;
+  readonly endpoints: Store;
   /** `--kubelet-preferred-address-types`. */
   readonly addressTypes: readonly string[];
 }
@@ -197,46 +196,49 @@ function nodeProxy(stores: ConnectStores, text: string, request: ConnectRequest)
   return { origin, target, purpose: 'proxy', plain: false };
 }
 
-async function serviceProxy(
+/** Chooses an address of the service's Endpoints. It must be one of a pod, so that nobody can direct the server elsewhere. */
+function serviceProxy(
   stores: ConnectStores,
-  context: RequestContext,
   { namespace, text }: { readonly namespace: string; readonly text: string },
   request: ConnectRequest,
-): Promise<ConnectTarget> {
+): ConnectTarget {
   const { scheme, name, port } = proxyName('service', text);
-  const service = currentEntry(stores.services, namespace, name).object as Service;
-  const ports = service.spec?.ports ?? [];
-  const wanted =
-    port === ''
-      ? ports.length === 1
-        ? ports[0]
-        : undefined
-      : ports.find((one) => one.name === port || String(one.port) === port);
-  if (wanted === undefined)
-    throw newServiceUnavailable(`no service port ${quoteText(port)} found for service ${quoteText(name)}`);
-  const { entries } = await listEntries(
-    stores.endpointSlices,
-    context,
-    { namespace },
-    {
-      labelSelector: selectorOfLabels({ 'kubernetes.io/service-name': name }),
-      fieldSelector: everyField,
-      resourceVersion: '',
-      resourceVersionMatch: '',
-      limit: 0,
-      continue: '',
-    },
-  );
-  for (const { object } of entries) {
-    const slice = object as Slice;
-    const target = (slice.ports ?? []).find((one) => (one.name ?? '') === (wanted.name ?? ''))?.port;
-    const ready = (slice.endpoints ?? []).filter(({ conditions }) => conditions?.ready !== false);
-    const address = ready[Math.floor(Math.random() * ready.length)]?.addresses?.[0];
-    if (target === undefined || address === undefined) continue;
-    const origin = { secure: scheme === 'https', host: address, port: target };
+  const portName = /^\d+$/.test(port) ? nameOfPort(stores, { namespace, name }, Number(port)) : port;
+  const endpoints: Endpoints | undefined = stores.endpoints.cache.get(namespace, name)?.object;
+  if (endpoints === undefined) throw newNotFound({ group: '', resource: 'services' }, name);
+  const subsets = endpoints.subsets ?? [];
+  if (subsets.length === 0) throw newServiceUnavailable(`no endpoints available for service ${quoteText(name)}`);
+  for (const subset of rotated(subsets)) {
+    const target = subset.ports?.find((one) => (one.name ?? '') === portName)?.port;
+    const host = rotated(subset.addresses ?? []).find((one) => isOfPod(stores, namespace, one))?.ip;
+    if (target === undefined || host === undefined) continue;
+    const origin = { secure: scheme === 'https', host, port: target };
     return { origin, target: forwardedTarget(request), purpose: 'proxy', plain: false };
   }
-  throw newServiceUnavailable(`no endpoints available for service ${quoteText(name)}`);
+  throw newServiceUnavailable(`no endpoints available for service ${quoteText(text)}`);
+}
+
+function nameOfPort(
+  stores: ConnectStores,
+  { namespace, name }: { readonly namespace: string; readonly name: string },
+  port: number,
+): string {
+  const service: Service = currentEntry(stores.services, namespace, name).object;
+  const found = service.spec?.ports?.find((one) => one.port === port);
+  if (found === undefined) throw newServiceUnavailable(`no service port ${port} found for service ${quoteText(name)}`);
+  return found.name ?? '';
+}
+
+function isOfPod(stores: ConnectStores, namespace: string, { ip, targetRef }: Address): boolean {
+  if (targetRef === undefined || targetRef.namespace !== namespace) return false;
+  const pod: Pod | undefined = stores.pods.cache.get(namespace, targetRef.name ?? '')?.object;
+  return pod?.status?.podIPs?.some((one) => one.ip === ip) === true;
+}
+
+/** Returns the items in their order, beginning with a random one. */
+function rotated<Item>(items: readonly Item[]): Item[] {
+  const start = Math.floor(Math.random() * items.length);
+  return [...items.slice(start), ...items.slice(0, start)];
 }
 
 const SWITCHES = ['stdin', 'stdout', 'stderr', 'tty'];
@@ -314,7 +316,7 @@ function locatorOf(stores: ConnectStores, resource: string, subresource: string)
     case 'nodes/proxy':
       return (_context, _namespace, name, request) => nodeProxy(stores, name, request);
     case 'services/proxy':
-      return (context, namespace, text, request) => serviceProxy(stores, context, { namespace, text }, request);
+      return (_context, namespace, text, request) => serviceProxy(stores, { namespace, text }, request);
     default:
       return undefined;
   }

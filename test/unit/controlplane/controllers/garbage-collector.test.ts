@@ -1,7 +1,14 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { KubeObject } from '../../../../api/meta/object.ts';
-import { clusterRoles, configMaps, deployments, pods, replicaSets } from '../../../../api/machinery/resources.ts';
+import {
+  clusterRoles,
+  configMaps,
+  deployments,
+  namespaces,
+  pods,
+  replicaSets,
+} from '../../../../api/machinery/resources.ts';
 import { runGarbageCollector } from '../../../../controlplane/controllers/garbage-collector/garbage-collector.ts';
 import { decide } from '../../../../controlplane/controllers/garbage-collector/graph.ts';
 import { controllerTest } from '../../../fakes/fake-controllers.ts';
@@ -250,5 +257,21 @@ test('an object that names an owner of another namespace gets an event', async (
     t.events().some((event) => event.startsWith(reported)),
     t.events().join('\n'),
   );
+  await t.stop();
+});
+
+test('an object in no namespace is kept though the UID of the namespaced owner that it names is that of another object', async () => {
+  const reference = { ...owner('Deployment', 'none'), uid: 'web-uid' };
+  const role = { metadata: { name: 'r', uid: 'r-uid', ownerReferences: [reference as never] } };
+  const t = controllerTest({
+    objects: [
+      [namespaces, { metadata: { name: 'shop', uid: 'web-uid' } } as unknown as KubeObject],
+      [clusterRoles, role as unknown as KubeObject],
+    ],
+    served: [deployments, namespaces, clusterRoles],
+  });
+  await t.start(runGarbageCollector);
+  await t.advance(60_000);
+  assert.equal(t.client.peekAll(clusterRoles).length, 1);
   await t.stop();
 });

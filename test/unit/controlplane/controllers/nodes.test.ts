@@ -2,10 +2,12 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { parseCidr } from '../../../../api/meta/ip-addresses.ts';
 import type { Node, Pod } from '../../../../api/machinery/kinds.ts';
-import { nodes, pods } from '../../../../api/machinery/resources.ts';
+import { events, nodes, pods } from '../../../../api/machinery/resources.ts';
 import { firstFree, runNodeIpam } from '../../../../controlplane/controllers/node/node-ipam.ts';
+import { wantedTaints } from '../../../../controlplane/controllers/node/node-health.ts';
 import { runNodeLifecycle } from '../../../../controlplane/controllers/node/node-lifecycle.ts';
 import { nextStep, runNodeTtl, secondsOf, TTL_ANNOTATION } from '../../../../controlplane/controllers/node/node-ttl.ts';
+import { runTaintEviction } from '../../../../controlplane/controllers/node/taint-eviction.ts';
 import {
   runPodGarbageCollector,
   surplusFinished,
@@ -179,5 +181,46 @@ test('events report that a node was registered and that it was deleted', async (
     'Normal RegisteredNode Node a event: Registered Node a in Controller',
     'Normal RemovingNode Node a event: Removing Node a from Controller',
   ]);
+  for (const { involvedObject } of t.client.peekAll(events))
+    assert.deepEqual(Object.keys(involvedObject ?? {}).toSorted(), ['apiVersion', 'kind', 'name', 'uid']);
+  await t.stop();
+});
+
+test('every taint of a condition says since when', () => {
+  const conditions = [
+    { type: 'Ready', status: 'False' },
+    { type: 'MemoryPressure', status: 'True' },
+  ];
+  const sick: Node = { ...node('a', { unschedulable: true }), status: { conditions } };
+  const taints = wantedTaints(sick, { mayEvict: true, nowMs: 0 });
+  assert.deepEqual(taints.map(({ key, effect }) => `${key.slice('node.kubernetes.io/'.length)} ${effect}`).toSorted(), [
+    'memory-pressure NoSchedule',
+    'not-ready NoExecute',
+    'not-ready NoSchedule',
+    'unschedulable NoSchedule',
+  ]);
+  for (const { timeAdded } of taints) assert.equal(timeAdded, '1970-01-01T00:00:00Z');
+});
+
+test('a pod that a taint evicts is marked with its generation, and the event names no version of it', async () => {
+  const tainted = node('a', { taints: [{ key: 'k', effect: 'NoExecute' }] });
+  const pod = {
+    metadata: { name: 'p', namespace: 'n', uid: 'u', generation: 3, finalizers: ['x.y/z'] },
+    spec: { nodeName: 'a', containers: [] },
+    status: { phase: 'Running' },
+  } as unknown as Pod;
+  const t = controllerTest({
+    objects: [
+      [nodes, tainted],
+      [pods, pod],
+    ],
+  });
+  await t.start(runTaintEviction);
+  await t.advance(1000);
+  const condition = t.client.peek(pods, 'n', 'p')?.status?.conditions?.find(({ type }) => type === 'DisruptionTarget');
+  assert.equal(condition?.observedGeneration, 3);
+  const [event] = t.client.peekAll(events);
+  assert.equal(event?.message, 'Marking for deletion Pod n/p');
+  assert.deepEqual(event?.involvedObject, { apiVersion: 'v1', kind: 'Pod', namespace: 'n', name: 'p' });
   await t.stop();
 });

@@ -49,24 +49,29 @@ function established(definition: Definition): (string | undefined)[] {
   return [condition?.status, condition?.reason, condition?.message];
 }
 
-const YES = ['True', 'InitialNamesAccepted', 'the initial names have been accepted'];
+const accepted = 'the initial names have been accepted';
+const FIRST = ['False', 'Installing', accepted];
+const YES = ['True', 'InitialNamesAccepted', accepted];
 
 test('a definition is established once the bundle of its webhook can be read', async () => {
   const refused = ['False', 'InvalidCABundle', 'The conversion webhook CABundle is invalid'];
   assert.deepEqual(established(definitionWith('\n')), refused);
   assert.deepEqual(established(definitionWith(writePem('CERTIFICATE', Buffer.from('none')))), refused);
-  assert.deepEqual(established(definitionWith(undefined)), YES);
+  assert.deepEqual(established(definitionWith(undefined)), FIRST);
   const pem = await authorityPem();
-  assert.deepEqual(established(definitionWith(pem)), YES);
+  assert.deepEqual(established(definitionWith(pem)), FIRST);
+  const installing = namedStatus(definitionWith(pem), takenBy([]), NOW);
+  assert.deepEqual(established(definitionWith(pem, installing)), YES);
   // A refused definition is accepted when its bundle is corrected.
   const status = namedStatus(definitionWith('\n'), takenBy([]), NOW);
-  assert.deepEqual(established(definitionWith(pem, status)), YES);
+  assert.deepEqual(established(definitionWith(pem, status)), FIRST);
 });
 
 test('a definition that is served keeps a bundle that can be read', async () => {
   const pem = await authorityPem();
+  const installing = namedStatus(definitionWith(pem), takenBy([]), NOW);
   const served = (text: string | undefined): Definition =>
-    definitionWith(text, namedStatus(definitionWith(pem), takenBy([]), NOW));
+    definitionWith(text, namedStatus(definitionWith(pem, installing), takenBy([]), NOW));
   const errors = (text: string, old: Definition): string[] =>
     validateAuthorityBundle(definitionWith(text), old).map(String);
   const at = 'spec.conversion.webhookClientConfig.caBundle: Invalid value: ';

@@ -4,10 +4,12 @@ import { describe, it } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import type { TypeNode } from '../../../../api/schema/schema.ts';
+import { namedStatus, takenBy } from '../../../../controlplane/custom-resources/accepted-names.ts';
 import {
   CustomResources,
   type CustomResourcesOptions,
 } from '../../../../controlplane/custom-resources/custom-resources.ts';
+import type { Definition } from '../../../../controlplane/custom-resources/definition.ts';
 import type { JsonSchema } from '../../../../controlplane/custom-resources/json-schema.ts';
 import { structTypeOf } from '../../../../controlplane/custom-resources/schema-type.ts';
 import { ServedDefinitions } from '../../../../controlplane/custom-resources/served-definitions.ts';
@@ -67,7 +69,8 @@ describe('a definition that is accepted', () => {
     const clock = new FakeClock();
     const served = new ServedDefinitions();
     const catalog = createCatalog();
-    let shown = definition('1');
+    const installing = namedStatus(definition('0') as unknown as Definition, takenBy([]), clock.now());
+    let shown = definition('1', installing);
     // Like in the control plane, the informer reports a write before the client gets its response, with another object.
     const client = {
       update: (_resource: unknown, object: KubeObject) => {

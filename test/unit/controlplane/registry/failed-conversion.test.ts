@@ -4,16 +4,16 @@ import { describe, test } from 'node:test';
 import { newFieldSelector } from '../../../../api/meta/field-selector.ts';
 import { everything, selectorOfLabels } from '../../../../api/meta/selector.ts';
 import { newInternalError, StatusError } from '../../../../api/meta/status-error.ts';
-import type { ListOptions } from '../../../../controlplane/model/rest.ts';
+import type { ListOptions, WatchSink } from '../../../../controlplane/model/rest.ts';
 import { unstoredEntry } from '../../../../controlplane/registry/store.ts';
 import { type ReadVersion, VersionCodec } from '../../../../controlplane/registry/version-codec.ts';
 
+const entry = unstoredEntry({ apiVersion: 'g.io/v1', kind: 'Thing', metadata: { name: 'a' } });
 const codec = new VersionCodec({
-  store: { strategy: {} },
+  store: { strategy: {}, cache: { list: () => ({ entries: [entry] }) } },
   info: { group: 'g.io', version: 'v2', kind: 'Thing' },
   conversion: { convertAll: () => Promise.reject(newInternalError('the webhook is down')) },
 } as unknown as ReadVersion);
-const entry = unstoredEntry({ apiVersion: 'g.io/v1', kind: 'Thing', metadata: { name: 'a' } });
 const page = () => ({ entries: [entry], resourceVersion: '1', continue: '', remainingItemCount: undefined });
 const all: ListOptions = {
   labelSelector: everything,
@@ -47,4 +47,16 @@ describe('a list in a version whose webhook fails', () => {
       );
     });
   }
+});
+
+test('a watch in a version whose webhook fails is refused, and not opened', async () => {
+  let opened = 0;
+  const open = () => Promise.reject(new Error(`opened ${(opened += 1)}`));
+  const client = { onEvents: () => undefined, onEnd: () => undefined };
+  await assert.rejects(codec.watch(client as unknown as WatchSink, open), (error) => {
+    assert(error instanceof StatusError);
+    assert.equal(error.status.code, 429);
+    return true;
+  });
+  assert.equal(opened, 0);
 });

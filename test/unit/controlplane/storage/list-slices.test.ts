@@ -167,7 +167,7 @@ describe('a list with a selector that must read many objects', { timeout: 30_000
   });
 
   it('is a plain result where one slice is enough', async () => {
-    const cache = leaseCache(await new Pods().cache()).cache;
+    const cache = leaseCache(await new Pods().cache(), 0).cache;
     assert.ok(!(cache.listInSlices({ selection: selectionOf('') }) instanceof Promise));
     assert.ok(!(cache.listInSlices({ selection: selectionOf('a', { name: nameOf(1) }) }) instanceof Promise));
   });

@@ -7,9 +7,9 @@ import {
   decodedReview,
 } from '../../../../../controlplane/admission/webhook/webhook-answer.ts';
 
-const answer = (status: number, body: string) => ({
+const answer = (status: number, body: string, contentType = 'application/json') => ({
   status,
-  contentType: 'application/json',
+  contentType,
   body: Buffer.from(body),
 });
 
@@ -30,7 +30,7 @@ describe('the answer of a webhook', () => {
       'with broken JSON',
       500,
       '{"kind":',
-      'an error on the server ("{\\"kind\\":") has prevented the request from succeeding',
+      'an error on the server ("unknown") has prevented the request from succeeding',
     ],
     ['of status 500 without a text', 500, ' ', 'an error on the server ("unknown")'],
     ['of status 302', 302, '', 'the server responded with the status code 302'],
@@ -39,6 +39,12 @@ describe('the answer of a webhook', () => {
   ] as const)
     it(`${what} has no review, and says why`, () =>
       assert.ok((answerFault(answer(status, body)) ?? '').startsWith(reason)));
+});
+
+it('the reason contains what a response says as text', () => {
+  const quoted = 'an error on the server ("it is down") has prevented the request from succeeding';
+  for (const contentType of ['', 'text/plain; charset=utf-8'])
+    assert.equal(answerFault(answer(500, ' it is down\n', contentType)), quoted);
 });
 
 describe('the review of an answer', () => {
