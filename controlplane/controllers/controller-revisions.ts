@@ -1,4 +1,5 @@
 /** The history of pod templates that stateful sets and daemon sets keep as ControllerRevisions. */
+import { escapeMarkup, stringifyJson } from '../../api/codec/json.ts';
 import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { JsonObject, JsonValue, KubeObject } from '../../api/meta/object.ts';
 import { semanticEqual } from '../../api/meta/json-equality.ts';
@@ -10,7 +11,7 @@ import { controllerRevisions, type ResourceOf } from '../../api/machinery/resour
 import type { TypedClient } from '../../api/machinery/typed-client.ts';
 import { claim, controllerReference } from './owner-references.ts';
 import type { PodTemplate } from './pod-control.ts';
-import { safeHash } from './safe-hash.ts';
+import { safeEncode } from './safe-hash.ts';
 
 /** The label of pods, and of the revisions of daemon sets. */
 export const REVISION_HASH = 'controller-revision-hash';
@@ -23,6 +24,14 @@ const STATEFUL_HASH = 'controller.kubernetes.io/hash';
  */
 export function revisionData(template: PodTemplate): JsonValue {
   return inOrder({ spec: { template: { ...(template as unknown as JsonObject), $patch: 'replace' } } });
+}
+
+/** The hash of kube-controller-manager for stateful sets: FNV-1 of the stored bytes and the number of collisions. */
+export function revisionHash(data: JsonValue, collisionCount: number): string {
+  let hash = 0x811c9dc5;
+  for (const byte of Buffer.from(`${escapeMarkup(stringifyJson(data))}${collisionCount}`))
+    hash = (Math.imul(hash, 0x01000193) ^ byte) >>> 0;
+  return safeEncode(hash);
 }
 
 function inOrder(value: JsonValue): JsonValue {
@@ -74,7 +83,7 @@ export async function syncRevisions<Owner extends KubeObject>(
     const update = await client.update(controllerRevisions, { ...same, revision: next });
     return { all: [...sorted.filter((revision) => revision !== same), update], update };
   }
-  const hash = safeHash(data, history.collisionCount);
+  const hash = revisionHash(data, history.collisionCount);
   const namespace = owner.metadata.namespace ?? '';
   const revision: ControllerRevision = {
     apiVersion: 'apps/v1',

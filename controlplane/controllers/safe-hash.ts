@@ -12,6 +12,11 @@ export function safeHash(value: unknown, collisionCount = 0): string {
     hash ^= text.charCodeAt(at);
     hash = Math.imul(hash, 0x01000193) >>> 0;
   }
+  return safeEncode(hash);
+}
+
+/** Writes the decimal digits of the hash in the alphabet. */
+export function safeEncode(hash: number): string {
   return [...String(hash)].map((digit) => SAFE_ALPHABET[digit.charCodeAt(0) % SAFE_ALPHABET.length]).join('');
 }
 

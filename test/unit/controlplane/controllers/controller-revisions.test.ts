@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { escapeMarkup } from '../../../../api/codec/json.ts';
-import { revisionData } from '../../../../controlplane/controllers/controller-revisions.ts';
+import { revisionData, revisionHash } from '../../../../controlplane/controllers/controller-revisions.ts';
 import { encodeObject, parseObject } from '../../../../controlplane/storage/object-bytes.ts';
 
 const TEMPLATE = {
@@ -27,4 +27,26 @@ test('a revision holds its template with members in order, written as Go writes 
 test('text without markup is left as it is, line separators are not', () => {
   assert.equal(escapeMarkup('{"a":"ü\\n"}'), '{"a":"ü\\n"}');
   assert.equal(escapeMarkup('"\u2028\u2029"'), '"\\u2028\\u2029"');
+});
+
+test('the name of a revision has the hash of kube-controller-manager', () => {
+  const container = {
+    image: 'app:1',
+    imagePullPolicy: 'IfNotPresent',
+    name: 'c',
+    resources: {},
+    terminationMessagePath: '/dev/termination-log',
+    terminationMessagePolicy: 'File',
+  };
+  const spec = {
+    containers: [container],
+    dnsPolicy: 'ClusterFirst',
+    restartPolicy: 'Always',
+    schedulerName: 'default-scheduler',
+    securityContext: {},
+    terminationGracePeriodSeconds: 30,
+  };
+  const template = { metadata: { labels: { app: 'x' } }, spec } as unknown as Parameters<typeof revisionData>[0];
+  assert.equal(revisionHash(revisionData(template), 0), '6ff664d558');
+  assert.notEqual(revisionHash(revisionData(template), 1), '6ff664d558');
 });
