@@ -68,11 +68,21 @@ const undecodable = (text: string): StatusError =>
   newBadRequest(`error decoding patch: json: cannot unmarshal ${text}`);
 
 /** As in kube-apiserver, the status does not name the failed operation. The cause does, in the words of its library. */
-function inapplicable(why: string): StatusError {
+function inapplicable(why: string | TestFailure): StatusError {
   return newStatusError(422, 'Invalid', 'the server rejected our request due to an error in our request', {
     details: {},
-    cause: new Error(why),
+    cause: typeof why === 'string' ? new Error(why) : why,
   });
+}
+
+/** The cause of the failure of a `test` operation. */
+class TestFailure extends Error {
+  override readonly name = 'TestFailure';
+}
+
+/** Whether `applyJsonPatch` failed because the document is not as a `test` operation expects it. */
+export function isTestFailure(error: unknown): boolean {
+  return error instanceof Error && error.cause instanceof TestFailure;
 }
 
 /** Returns why `applyJsonPatch` failed. A client of the API does not see it, but the author of a webhook or a policy does. */
@@ -117,7 +127,7 @@ function applyOperation(root: Root, { op, path, from, value }: Operation): void 
     case 'test': {
       const absent = `test operation does not apply: is missing path: ${path}`;
       const found = path === '' ? root.document : (read(target(root, path, absent)) ?? null);
-      if (!jsonEqual(found, value)) throw inapplicable(`testing value ${path} failed: test failed`);
+      if (!jsonEqual(found, value)) throw inapplicable(new TestFailure(`testing value ${path} failed: test failed`));
       return;
     }
     default:

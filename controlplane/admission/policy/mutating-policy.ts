@@ -2,7 +2,7 @@
  * MutatingAdmissionPolicy: policies in CEL change the object of a request by an apply configuration or a JSON patch. Policies
  * that ask for reinvocation run once more if a later one changed the object.
  */
-import { applyJsonPatch, patchFailure } from '../../../api/codec/json-patch.ts';
+import { applyJsonPatch, isTestFailure, patchFailure } from '../../../api/codec/json-patch.ts';
 import { merge } from '../../../api/codec/structured-merge/merge.ts';
 import { deduced, type MergeType, mergeTypeOf } from '../../../api/codec/structured-merge/merge-types.ts';
 import { adapt, CelError, type CelValue, toJson } from '../../../api/cel/values.ts';
@@ -115,6 +115,8 @@ function mutate(
     try {
       return applyJsonPatch(cloneJson(current), operations) as unknown as KubeObject;
     } catch (error) {
+      // A patch whose test fails is not applied, and that is no failure of the policy.
+      if (isTestFailure(error)) return object;
       throw new CelError(`JSON Patch: ${patchFailure(error)}`, { cause: error });
     }
   }

@@ -149,6 +149,9 @@ export class PolicySource {
     namespace: string,
   ): Promise<readonly KubeObject[]> {
     if (ref.selector !== undefined) {
+      // The first request for a kind starts its informer. Without its objects, every request would pass a policy that allows
+      // missing parameters.
+      await source.synced();
       const selector = fromLabelSelector(ref.selector);
       return source.list(namespace).filter((one) => selector.matches(one.metadata.labels ?? {}));
     }

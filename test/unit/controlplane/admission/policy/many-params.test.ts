@@ -16,6 +16,7 @@ import type { AdmissionAttributes } from '../../../../../controlplane/admission/
 import { mutatingAdmissionPolicy } from '../../../../../controlplane/admission/policy/mutating-policy.ts';
 import { validatingAdmissionPolicy } from '../../../../../controlplane/admission/policy/validating-policy.ts';
 import type { Authorizer } from '../../../../../controlplane/authorization/authorization.ts';
+import type { Source } from '../../../../../controlplane/readers/sources.ts';
 import { fixedSources } from '../../../../fakes/fixed-sources.ts';
 
 const MOST = 2000;
@@ -51,9 +52,14 @@ function attributesOf() {
 }
 
 /** The options of a plugin whose one policy gets all parameters. */
-function optionsOf(policies: ResourceOf<KubeObject>, bindings: ResourceOf<KubeObject>, spec: object) {
+function optionsOf(
+  policies: ResourceOf<KubeObject>,
+  bindings: ResourceOf<KubeObject>,
+  spec: object,
+  parameterNotFoundAction: 'Allow' | 'Deny' = 'Deny',
+) {
   const selector = { matchLabels: { for: 'policy' } };
-  const paramRef = { namespace: 'shop', selector, parameterNotFoundAction: 'Deny' };
+  const paramRef = { namespace: 'shop', selector, parameterNotFoundAction };
   const policy = {
     metadata: { name: 'p' },
     spec: { paramKind: { apiVersion: 'v1', kind: 'ConfigMap' }, matchConstraints: { resourceRules: RULES }, ...spec },
@@ -129,6 +135,30 @@ describe('a binding with thousands of parameters', () => {
     assert.deepEqual([...annotations.keys()], ['p/k1', 'p/k2', 'p/k3']);
     const characters = [...annotations.values()].reduce((sum, text) => sum + text.length, 0);
     assert.ok(characters <= 300_000, `${characters} characters`);
+  });
+
+  test('waits until they are listed, and lets nothing pass before', async () => {
+    const options = optionsOf(
+      validatingAdmissionPolicies as ResourceOf<KubeObject>,
+      validatingAdmissionPolicyBindings as ResourceOf<KubeObject>,
+      { validations: [{ expression: 'false' }] },
+      'Allow',
+    );
+    let isListed = false;
+    const of = <T extends KubeObject>(resource: ResourceOf<T>): Source<T> => {
+      const source = options.sources.of(resource);
+      if (resource.resource !== 'configmaps') return source;
+      return {
+        ...source,
+        list: (namespace) => (isListed ? source.list(namespace) : []),
+        synced: async () => {
+          await new Promise((resolve) => setImmediate(resolve));
+          isListed = true;
+        },
+      };
+    };
+    const plugin = validatingAdmissionPolicy({ ...options, sources: { ...options.sources, of } });
+    await assert.rejects(async () => plugin.validate?.(attributesOf().attributes, signal), /denied request: /);
   });
 
   test('refuses with the first violation, and warns of each', async () => {

@@ -306,6 +306,12 @@ describe('a mutating policy', () => {
     const object = await changed({ patchType: 'JSONPatch', jsonPatch: { expression } }, configMap('x'));
     assert.deepEqual(object?.['data'], { n: '1' });
   });
+  test('is not applied if a test of it fails, which is no failure of the policy', async () => {
+    const expression =
+      "[JSONPatch{op: 'add', path: '/data', value: {'n': '1'}}, JSONPatch{op: 'test', path: '/metadata/name', value: 'y'}]";
+    const object = await changed({ patchType: 'JSONPatch', jsonPatch: { expression } }, configMap('x'));
+    assert.equal(object?.['data'], undefined);
+  });
   test('refuses the request where it fails', async () => {
     const expression = "[JSONPatch{op: 'add', path: '/data', value: {'n': object.none}}]";
     await assert.rejects(
