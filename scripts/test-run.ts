@@ -1,5 +1,6 @@
 /** Runs test files with node:test and returns what its reporter says about each of them. */
 import { spawn } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { setPriority, tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -24,13 +25,15 @@ interface RunOptions {
   readonly signal?: AbortSignal;
 }
 
-/** The share of executed lines is that of the processes of the tests, and not of programs that they start. */
-const COVERAGE = [
+/** The folder in which each run with coverage leaves a file with the lines that it has executed. */
+export const COVERAGE = join(ROOT, '.cache/coverage');
+
+const coverageArguments = (): string[] => [
   '--experimental-test-coverage',
   '--test-coverage-exclude=test/**',
   '--test-coverage-exclude=scripts/**',
-  `--test-reporter=${join(ROOT, 'test/coverage-reporter.ts')}`,
-  '--test-reporter-destination=stdout',
+  `--test-reporter=${join(ROOT, 'scripts/coverage-reporter.ts')}`,
+  `--test-reporter-destination=${join(COVERAGE, randomUUID())}`,
 ];
 
 /** The files whose run was ended before they had a result. */
@@ -62,7 +65,7 @@ export function runTests(
     '--test-reporter-destination=stdout',
     `--test-reporter=${join(ROOT, 'scripts/results-reporter.ts')}`,
     `--test-reporter-destination=${list}`,
-    ...(coverage ? COVERAGE : []),
+    ...(coverage ? coverageArguments() : []),
     ...files,
   ];
   return new Promise((resolve) => {

@@ -10,10 +10,11 @@ import { globSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { availableParallelism, tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { parseArgs, styleText } from 'node:util';
+import { coverageReport } from './coverage-reporter.ts';
 import { ensureImages, ensureTestTools, installRuntimes } from './container-runtime.ts';
 import { Lane, runLane, usesGivenRuntime } from './test-lane.ts';
 import { closingLines, failedFiles, merged } from './test-report.ts';
-import { type Outcome, ROOT, runTests } from './test-run.ts';
+import { COVERAGE, type Outcome, ROOT, runTests } from './test-run.ts';
 
 const USAGE = `usage: scripts/test [--unit] [--no-checks] [--coverage] [FILE…]
 
@@ -24,7 +25,8 @@ private one of another version is started by PATH=…/bin:$PATH scripts/containe
 
   --unit       leave out the integration tests
   --no-checks  leave out types, format and lint
-  --coverage   print the share of executed lines of each half; with integration tests, once for each part
+  --coverage   print the share of lines of each half that all of these tests together execute, and
+               write the other lines to .cache/uncovered-lines
   --lanes N    run N integration tests at a time (3)
   FILE…        these test files only
 `;
@@ -242,7 +244,16 @@ async function test({ unit, checks: withChecks, coverage, lanes: count, files }:
   try {
     const most = coverage || usesGivenRuntime() ? 1 : Math.min(count, integration.length);
     if (!unit && most > 0) lanes = startLanes(most, directory);
+    if (coverage) {
+      rmSync(COVERAGE, { recursive: true, force: true });
+      mkdirSync(COVERAGE, { recursive: true });
+    }
     const { outcome, flaky } = await runAll(partsOf(chosen, lanes, coverage));
+    if (coverage) {
+      const list = join(ROOT, '.cache/uncovered-lines');
+      console.log(coverageReport(COVERAGE, list).join('\n'));
+      say(`${list} has the lines that were not executed`);
+    }
     const durationMs = performance.now() - started;
     for (const line of closingLines(outcome, flaky, durationMs)) console.log(line);
     const seconds = (durationMs / 1000).toFixed(1);
