@@ -68,7 +68,10 @@ async function closeNode(client: Client, name: string): Promise<void> {
   const { unschedulable = false, taints = [] } = await nodeSpec(client, name);
   const taint = { key: STOPPING_TAINT, value: unschedulable ? 'cordoned' : 'open', effect: 'NoSchedule' };
   const others = taints.filter(({ key }) => key !== STOPPING_TAINT);
-  await client.patch(nodes, '', name, 'strategic', { spec: { unschedulable: true, taints: [...others, taint] } });
+  await client.patch(nodes, '', name, {
+    type: 'strategic',
+    body: { spec: { unschedulable: true, taints: [...others, taint] } },
+  });
 }
 
 /** Uncordons the node, unless it was cordoned before the stop. Also called at the start, since a stop may be interrupted. */
@@ -78,7 +81,7 @@ export async function openNode(client: Client, name: string): Promise<void> {
   if (taint === undefined) return;
   const others = taints.filter(({ key }) => key !== STOPPING_TAINT);
   const unschedulable = taint.value === 'cordoned' ? true : null;
-  await client.patch(nodes, '', name, 'strategic', { spec: { unschedulable, taints: others } });
+  await client.patch(nodes, '', name, { type: 'strategic', body: { spec: { unschedulable, taints: others } } });
 }
 
 const nodeSpec = async (client: Client, name: string): Promise<NodeSpec> =>

@@ -251,7 +251,9 @@ async function applyFile(client: HttpClient, file: string): Promise<void> {
     const resource = RESOURCES[object.kind ?? ''];
     if (resource === undefined)
       throw new Error(`${file} has a ${object.kind ?? 'thing without a kind'}, which this script does not apply`);
-    await client.patch(resource, object.metadata.namespace ?? 'default', object.metadata.name ?? '', 'apply', object, {
+    await client.patch(resource, object.metadata.namespace ?? 'default', object.metadata.name ?? '', {
+      type: 'apply',
+      body: object,
       fieldManager: 'orchlet-up',
       force: true,
     });

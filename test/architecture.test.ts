@@ -666,10 +666,6 @@ interface Finding {
 
 /** Files with functions that have more than five parameters, and why they may. */
 const MANY_PARAMETERS: ReadonlyMap<string, string> = new Map([
-  ['api/machinery/http-client.ts', '`patch` of the client has the order of parameters that the patch of client-go has'],
-  ['controlplane/server/direct-client.ts', 'the same'],
-  ['controlplane/audit/audited-client.ts', 'the same'],
-  ['agent/pods/checkpoints/last-known-client.ts', 'the same'],
   ['api/cel/lexer.ts', 'a replacing function gets each group of the pattern as a parameter'],
 ]);
 

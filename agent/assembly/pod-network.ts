@@ -158,7 +158,7 @@ function create(
     nft: hostNftables(),
     prepareHost: (families) => allowForwarding(families, own),
     async publish(annotations) {
-      await client.patch(nodes, '', nodeName, 'merge', { metadata: { annotations } });
+      await client.patch(nodes, '', nodeName, { type: 'merge', body: { metadata: { annotations } } });
     },
     removeAll,
     clock,

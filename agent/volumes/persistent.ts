@@ -105,5 +105,9 @@ export async function reportGrown(client: Client, { volume, claim }: BoundVolume
     ...(claim.status?.allocatedResourceStatuses === undefined ? {} : { allocatedResourceStatuses: { storage: null } }),
   };
   const { namespace = '', name = '' } = claim.metadata;
-  await client.patch(persistentVolumeClaims, namespace, name, 'strategic', { status }, { subresource: 'status' });
+  await client.patch(persistentVolumeClaims, namespace, name, {
+    type: 'strategic',
+    body: { status },
+    subresource: 'status',
+  });
 }

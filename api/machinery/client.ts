@@ -44,6 +44,12 @@ export interface ClientWriteOptions {
   readonly signal?: AbortSignal;
 }
 
+/** A patch and the query of its request. `body` has the form that `type` prescribes: a list of operations of JSON Patch, or an object. */
+export interface ClientPatch extends ClientWriteOptions {
+  readonly type: PatchType;
+  readonly body: unknown;
+}
+
 /** The body of a delete. */
 export interface ClientDeleteOptions {
   readonly gracePeriodSeconds?: number;
@@ -75,14 +81,7 @@ export interface Client {
     options?: ClientWriteOptions & { readonly name?: string },
   ): Promise<KubeObject>;
   update(resource: Resource, object: KubeObject, options?: ClientWriteOptions): Promise<KubeObject>;
-  patch(
-    resource: Resource,
-    namespace: string,
-    name: string,
-    type: PatchType,
-    patch: unknown,
-    options?: ClientWriteOptions,
-  ): Promise<KubeObject>;
+  patch(resource: Resource, namespace: string, name: string, patch: ClientPatch): Promise<KubeObject>;
   /** Returns the last state of the object or a Status, as the server answers. */
   delete(resource: Resource, namespace: string, name: string, options?: ClientDeleteOptions): Promise<unknown>;
   deleteCollection(resource: Resource, options: ClientListOptions & ClientDeleteOptions): Promise<void>;

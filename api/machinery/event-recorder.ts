@@ -119,7 +119,7 @@ export class CoreEventRecorder implements EventRecorder {
     if (known !== undefined) {
       const patch = { count: known.count + 1, lastTimestamp: now, message };
       try {
-        await client.patch(events, namespace, known.name, 'strategic', patch);
+        await client.patch(events, namespace, known.name, { type: 'strategic', body: patch });
         known.count++;
         remember(this.#remembered, key, known);
         return;

@@ -54,7 +54,7 @@ export class EventSeriesRecorder implements EventRecorder {
     if (known !== undefined && at - known.at <= SERIES_ENDS_AFTER_MS) {
       const series = { count: known.count + 1, lastObservedTime: formatMicroTime(at) };
       try {
-        await client.patch(eventsV1, known.namespace, known.name, 'strategic', { series });
+        await client.patch(eventsV1, known.namespace, known.name, { type: 'strategic', body: { series } });
         remember(this.#series, key, { ...known, count: series.count, at });
         return;
       } catch (error) {

@@ -14,6 +14,7 @@ import type {
   ClientWatchEvent,
   ClientWatchOptions,
   ClientWriteOptions,
+  ClientPatch,
   PatchType,
   Resource,
 } from './client.ts';
@@ -154,20 +155,14 @@ export class HttpClient implements Client {
     return this.#object({ method: 'PUT', path, body: object, ...signalOf(options) });
   }
 
-  async patch(
-    resource: Resource,
-    namespace: string,
-    name: string,
-    type: PatchType,
-    patch: unknown,
-    options: ClientWriteOptions = {},
-  ): Promise<KubeObject> {
+  async patch(resource: Resource, namespace: string, name: string, patch: ClientPatch): Promise<KubeObject> {
+    const { type, body, ...options } = patch;
     const query = { ...writeQuery(options), force: options.force === true ? 'true' : undefined };
     const path = pathOf(resource, { namespace, name, subresource: options.subresource }, query);
     return this.#object({
       method: 'PATCH',
       path,
-      body: patch,
+      body,
       contentType: PATCH_CONTENT_TYPES[type],
       ...signalOf(options),
     });

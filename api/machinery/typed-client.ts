@@ -8,7 +8,7 @@ import type {
   ClientDeleteOptions,
   ClientListOptions,
   ClientWriteOptions,
-  PatchType,
+  ClientPatch,
   Resource,
 } from './client.ts';
 import type { ResourceOf } from './resources.ts';
@@ -30,14 +30,7 @@ export interface TypedClient {
     options?: ClientWriteOptions & { readonly name?: string },
   ): Promise<T>;
   update<T extends KubeObject>(resource: ResourceOf<T>, object: T, options?: ClientWriteOptions): Promise<T>;
-  patch<T = KubeObject>(
-    resource: ResourceOf<T>,
-    namespace: string,
-    name: string,
-    type: PatchType,
-    patch: unknown,
-    options?: ClientWriteOptions,
-  ): Promise<T>;
+  patch<T = KubeObject>(resource: ResourceOf<T>, namespace: string, name: string, patch: ClientPatch): Promise<T>;
   delete(resource: Resource, namespace: string, name: string, options?: ClientDeleteOptions): Promise<unknown>;
 }
 

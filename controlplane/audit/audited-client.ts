@@ -40,9 +40,9 @@ export function auditedClient(client: Client, { audit, user, userAgent }: Audite
       const target = { verb: 'update', resource, namespace, name, subresource: options?.subresource };
       return recorded(target, object, () => client.update(resource, object, options));
     },
-    patch: (resource, namespace, name, type, patch, options) =>
-      recorded({ verb: 'patch', resource, namespace, name, subresource: options?.subresource }, patch, () =>
-        client.patch(resource, namespace, name, type, patch, options),
+    patch: (resource, namespace, name, patch) =>
+      recorded({ verb: 'patch', resource, namespace, name, subresource: patch.subresource }, patch.body, () =>
+        client.patch(resource, namespace, name, patch),
       ),
     delete: (resource, namespace, name, options) =>
       recorded({ verb: 'delete', resource, namespace, name, subresource: undefined }, undefined, () =>

@@ -49,5 +49,5 @@ async function updateDefaultRange(client: Client, cidrs: readonly string[]): Pro
     status: { conditions: [ready] },
   };
   const options = { subresource: 'status', fieldManager: STATUS_MANAGER, force: true };
-  await client.patch(serviceCIDRs, '', DEFAULT_RANGE, 'apply', patch, options);
+  await client.patch(serviceCIDRs, '', DEFAULT_RANGE, { type: 'apply', body: patch, ...options });
 }

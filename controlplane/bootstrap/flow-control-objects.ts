@@ -109,7 +109,7 @@ export async function keepDanglingConditions(
       status: { conditions: [{ ...found, lastTransitionTime }] },
     };
     const options = { subresource: 'status', fieldManager: STATUS_MANAGER, force: true };
-    return [client.patch(flowSchemas, '', name, 'apply', patch, options)];
+    return [client.patch(flowSchemas, '', name, { type: 'apply', body: patch, ...options })];
   });
   await Promise.all(writes.map(tolerateRaces));
 }

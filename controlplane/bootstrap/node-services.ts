@@ -117,7 +117,7 @@ async function publishPodNetwork(
     );
     return;
   }
-  await client.patch(services, NAMESPACE, NAME, 'merge', { metadata: { annotations } });
+  await client.patch(services, NAMESPACE, NAME, { type: 'merge', body: { metadata: { annotations } } });
 }
 
 /** Lets nodes read the ConfigMap with the name servers of other domains, which an administrator may create. */

@@ -140,13 +140,10 @@ async function adopt<T extends KubeObject, Owner extends KubeObject>(
     ...(finalizers === undefined ? {} : { finalizers }),
   };
   try {
-    const adopted = await client.patch(
-      resource,
-      object.metadata.namespace ?? '',
-      object.metadata.name ?? '',
-      'strategic',
-      { metadata },
-    );
+    const adopted = await client.patch(resource, object.metadata.namespace ?? '', object.metadata.name ?? '', {
+      type: 'strategic',
+      body: { metadata },
+    });
     options.onWritten?.(adopted);
     return adopted;
   } catch (error) {
@@ -162,8 +159,11 @@ async function release<T extends KubeObject, Owner extends KubeObject>(
   const { client, owner, resource } = options;
   const metadata = { ownerReferences: [{ $patch: 'delete', uid: owner.metadata.uid }], uid: object.metadata.uid };
   try {
-    await client.patch(resource, object.metadata.namespace ?? '', object.metadata.name ?? '', 'strategic', {
-      metadata,
+    await client.patch(resource, object.metadata.namespace ?? '', object.metadata.name ?? '', {
+      type: 'strategic',
+      body: {
+        metadata,
+      },
     });
   } catch (error) {
     // The object is deleted, or another object of that name exists.

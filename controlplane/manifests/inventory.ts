@@ -95,19 +95,16 @@ export class FileInventory {
     const objects = [...this.entries.values()].map((entry) => stringifyJson(entry)).join('\n');
     if (this.#uid !== '' && (objects === this.#written || !this.#isOwn)) return;
     const labels = { [INVENTORY_LABEL]: INVENTORY };
-    const written = await client.patch(
-      configMaps,
-      NAMESPACE,
-      this.name,
-      'apply',
-      {
+    const written = await client.patch(configMaps, NAMESPACE, this.name, {
+      type: 'apply',
+      body: {
         apiVersion: 'v1',
         kind: 'ConfigMap',
         metadata: { name: this.name, namespace: NAMESPACE, labels },
         data: { path: this.path, installation: this.#installation, objects },
       },
-      { force: true },
-    );
+      force: true,
+    });
     this.#uid = written.metadata.uid ?? '';
     this.#written = objects;
   }

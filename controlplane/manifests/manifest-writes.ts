@@ -69,7 +69,7 @@ export async function applyObject(
   if (live !== undefined && document.object.metadata.annotations?.[APPLY] === 'once')
     return { uid: live.metadata.uid ?? '', change: 'unchanged' };
   const body = bodyOf(document, namespace, label);
-  const { metadata } = await client.patch(resource, namespace, document.name, 'apply', body, { force: true });
+  const { metadata } = await client.patch(resource, namespace, document.name, { type: 'apply', body, force: true });
   const isSame = live?.metadata.resourceVersion === metadata.resourceVersion;
   return { uid: metadata.uid ?? '', change: live === undefined ? 'created' : isSame ? 'unchanged' : 'configured' };
 }
@@ -110,7 +110,7 @@ export async function pruneObject(
   if (uid !== '' && live.metadata.uid !== uid) return 'gone';
   if (staysWithout(entry, live)) {
     const metadata = { uid: live.metadata.uid, labels: { [MANIFEST_LABEL]: null } };
-    await tolerateRaces(client.patch(resource, namespace, name, 'merge', { metadata }));
+    await tolerateRaces(client.patch(resource, namespace, name, { type: 'merge', body: { metadata } }));
     return 'left';
   }
   const preconditions = { uid: live.metadata.uid ?? '' };

@@ -94,11 +94,14 @@ async function bindVolumes(client: TypedClient, { matches, provision }: VolumeDe
       },
       spec: { claimRef: referenceTo(claim) },
     };
-    await client.patch(persistentVolumes, '', volume.metadata.name ?? '', 'merge', patch);
+    await client.patch(persistentVolumes, '', volume.metadata.name ?? '', { type: 'merge', body: patch });
   }
   for (const { metadata } of provision) {
     const patch = { metadata: { annotations: { 'volume.kubernetes.io/selected-node': node } } };
-    await client.patch(persistentVolumeClaims, metadata.namespace ?? '', metadata.name ?? '', 'merge', patch);
+    await client.patch(persistentVolumeClaims, metadata.namespace ?? '', metadata.name ?? '', {
+      type: 'merge',
+      body: patch,
+    });
   }
 }
 
@@ -129,7 +132,11 @@ async function markUnschedulable(
 
 async function patchStatus(client: TypedClient, { metadata }: Pod, status: object): Promise<void> {
   const { name = '', namespace = '', uid } = metadata;
-  await client.patch(pods, namespace, name, 'strategic', { metadata: { uid }, status }, { subresource: 'status' });
+  await client.patch(pods, namespace, name, {
+    type: 'strategic',
+    body: { metadata: { uid }, status },
+    subresource: 'status',
+  });
 }
 
 function referenceTo({ metadata }: PersistentVolumeClaim) {

@@ -13,7 +13,7 @@ import type {
   ClientWatchEvent,
   ClientWatchOptions,
   ClientWriteOptions,
-  PatchType,
+  ClientPatch,
   Resource,
 } from '../../api/machinery/client.ts';
 import type { LoopTurns } from '../../api/machinery/loop-turns.ts';
@@ -141,19 +141,11 @@ class DirectClient implements Client {
     return owned(written.entry);
   }
 
-  async patch(
-    resource: Resource,
-    namespace: string,
-    name: string,
-    type: PatchType,
-    patch: unknown,
-    options: ClientWriteOptions = {},
-  ): Promise<KubeObject> {
-    const rest = this.#rest(resource, options.subresource);
+  async patch(resource: Resource, namespace: string, name: string, patch: ClientPatch): Promise<KubeObject> {
+    const rest = this.#rest(resource, patch.subresource);
     if (rest.patch === undefined) throw unsupported(resource, 'patch');
-    const context = await this.#allow('patch', resource, { namespace, name }, options);
-    const body = cloneJson(patch);
-    const written = await rest.patch(context, namespace, name, patchOf(type, body, options), writeOptionsOf(options));
+    const context = await this.#allow('patch', resource, { namespace, name }, patch);
+    const written = await rest.patch(context, namespace, name, patchOf(patch), writeOptionsOf(patch));
     return owned(written.entry);
   }
 
@@ -382,7 +374,8 @@ function deleteOptionsOf(options: ClientDeleteOptions): DeleteOptions {
   };
 }
 
-function patchOf(type: PatchType, body: unknown, options: ClientWriteOptions): Patch {
-  if (type === 'apply') return { type, body, duplicates: [], force: options.force ?? false };
+function patchOf({ type, body: given, force = false }: ClientPatch): Patch {
+  const body = cloneJson(given);
+  if (type === 'apply') return { type, body, duplicates: [], force };
   return { type, body, duplicates: [] };
 }

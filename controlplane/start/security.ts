@@ -219,7 +219,7 @@ function markUsed({ clock, logger, signal }: Setting, { system }: Clients, secre
   const body = {
     metadata: { labels: { 'kubernetes.io/legacy-token-last-used': formatTime(clock.now()).slice(0, 10) } },
   };
-  background(system.patch(secrets, namespace, name, 'merge', body), {
+  background(system.patch(secrets, namespace, name, { type: 'merge', body }), {
     logger,
     what: 'Marking the Secret of a used token',
     fields: { namespace, name },

@@ -14,6 +14,7 @@ import type {
   ClientWatchEvent,
   ClientWatchOptions,
   ClientWriteOptions,
+  ClientPatch,
   PatchType,
   Resource,
 } from '../../api/machinery/client.ts';
@@ -169,27 +170,21 @@ export class FakeClient implements Client {
     return this.#store(resource, current, given, options.subresource);
   }
 
-  async patch(
-    resource: Resource,
-    namespace: string,
-    name: string,
-    type: PatchType,
-    patch: unknown,
-    options: ClientWriteOptions = {},
-  ): Promise<KubeObject> {
+  async patch(resource: Resource, namespace: string, name: string, patch: ClientPatch): Promise<KubeObject> {
+    const { type, body, ...options } = patch;
     const call: FakeCall = {
       verb: 'patch',
       resource,
       namespace,
       name,
       ...pickSubresource(options),
-      patch,
+      patch: body,
       patchType: type,
     };
     const answer = await this.#intercepted(call);
     if (answer !== undefined) return answer;
     const current = this.#existing(resource, namespace, name);
-    const patched = applyTestPatch(structuredClone(current), type, patch);
+    const patched = applyTestPatch(structuredClone(current), type, body);
     const { uid, resourceVersion } = patched.metadata;
     if (uid !== undefined && uid !== current.metadata.uid)
       throw newConflict(resource, name, 'the UID in the precondition does not match');

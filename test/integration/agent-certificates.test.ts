@@ -164,7 +164,10 @@ test(
     // Two more renewals, while objects change all the time.
     await until('two renewals', async () => {
       written += 1;
-      await plane.client.patch(nodes, '', 'n1', 'merge', { metadata: { annotations: { count: String(written) } } });
+      await plane.client.patch(nodes, '', 'n1', {
+        type: 'merge',
+        body: { metadata: { annotations: { count: String(written) } } },
+      });
       // The node's own requests always succeed.
       await api.heartbeats.get(nodes, '', 'n1');
       certificates.add(await pair());

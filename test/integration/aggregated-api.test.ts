@@ -224,7 +224,10 @@ test('an unreachable server is reported as unavailable, and its resources as sta
   backend.closeAllConnections();
   await new Promise((resolve) => backend.close(resolve));
   // A change of the service takes effect without delay.
-  await plane.client.patch(services, 'default', 'echo', 'merge', { metadata: { labels: { touched: 'yes' } } });
+  await plane.client.patch(services, 'default', 'echo', {
+    type: 'merge',
+    body: { metadata: { labels: { touched: 'yes' } } },
+  });
   const condition = await until('the condition', async () => {
     const found = await availability(`v1.${GROUP}`);
     return found?.status === 'False' ? found : undefined;

@@ -16,7 +16,7 @@ test('a pod that is bound is no longer nominated to a node', { timeout: 60_000 }
     const spec = { schedulerName: 'nobody', containers: [{ name: 'c', image: 'i' }] };
     await client.create(pods, 'default', { apiVersion: 'v1', kind: 'Pod', metadata, spec } as never);
     const nomination = { status: { nominatedNodeName: 'n1' } };
-    await client.patch(pods, 'default', 'p', 'merge', nomination as never, { subresource: 'status' });
+    await client.patch(pods, 'default', 'p', { type: 'merge', body: nomination as never, subresource: 'status' });
     const target = { apiVersion: 'v1', kind: 'Node', name: 'n1' };
     const binding = { apiVersion: 'v1', kind: 'Binding', metadata, target };
     await client.create(pods, 'default', binding as never, { name: 'p', subresource: 'binding' });

@@ -78,9 +78,15 @@ test('watches end when the schema changes, and new watches use the new schema', 
   const [first, second] = [await watchThings('v1'), await watchThings('v2')];
   await plane.client.create(things('v1'), '', thing('two', { a: '1' }));
   await until('the events', () => (first.events.length > 0 && second.events.length > 0 ? true : undefined));
-  await plane.client.patch(customResourceDefinitions, '', NAME, 'merge', { metadata: { labels: { x: 'y' } } });
-  await plane.client.patch(customResourceDefinitions, '', NAME, 'merge', {
-    spec: { versions: versions(['v1', 'v2'], ['a', 'b']) },
+  await plane.client.patch(customResourceDefinitions, '', NAME, {
+    type: 'merge',
+    body: { metadata: { labels: { x: 'y' } } },
+  });
+  await plane.client.patch(customResourceDefinitions, '', NAME, {
+    type: 'merge',
+    body: {
+      spec: { versions: versions(['v1', 'v2'], ['a', 'b']) },
+    },
   });
   await Promise.all([first.ended, second.ended]);
   assert.deepEqual([first.events, second.events], [['ADDED two'], ['ADDED two']]);
@@ -90,8 +96,11 @@ test('watches end when the schema changes, and new watches use the new schema', 
 
 test('watches of a version end when it is no longer served, and its lists respond with 404', async () => {
   const watched = await watchThings('v2');
-  await plane.client.patch(customResourceDefinitions, '', NAME, 'merge', {
-    spec: { versions: versions(['v1'], ['a', 'b']) },
+  await plane.client.patch(customResourceDefinitions, '', NAME, {
+    type: 'merge',
+    body: {
+      spec: { versions: versions(['v1'], ['a', 'b']) },
+    },
   });
   await watched.ended;
   await assert.rejects(plane.client.list(things('v2'), {}), isNotFound);

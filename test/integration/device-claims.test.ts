@@ -52,7 +52,7 @@ test(
       ],
     };
     // Controllers change a new node as well.
-    await plane.client.patch(resources.nodes, '', 'n1', 'merge', { status }, { subresource: 'status' });
+    await plane.client.patch(resources.nodes, '', 'n1', { type: 'merge', body: { status }, subresource: 'status' });
     await create(resources.deviceClasses, {
       metadata: { name: 'gpu' },
       spec: { selectors: [{ cel: { expression: 'device.driver == "gpu.example.com"' } }] },
@@ -106,7 +106,9 @@ test(
       const { status } = await get(resources.pods, 'second');
       return JSON.stringify(status?.['conditions'] ?? []).includes('cannot allocate all claims');
     });
-    await plane.client.patch(resources.pods, 'default', 'first', 'merge', { status: { phase: 'Succeeded' } } as never, {
+    await plane.client.patch(resources.pods, 'default', 'first', {
+      type: 'merge',
+      body: { status: { phase: 'Succeeded' } } as never,
       subresource: 'status',
     });
     await until('the second pod runs', async () => (await get(resources.pods, 'second')).spec['nodeName'] === 'n1');

@@ -140,9 +140,12 @@ test('flow control objects are restored, except for those that an administrator 
     return (spec as { limited?: { nominalConcurrencyShares?: number } }).limited?.nominalConcurrencyShares;
   };
   const setShares = (name: string, keep: string) =>
-    client.patch(levels, '', name, 'merge', {
-      metadata: { annotations: { 'apf.kubernetes.io/autoupdate-spec': keep } },
-      spec: { limited: { nominalConcurrencyShares: 7 } },
+    client.patch(levels, '', name, {
+      type: 'merge',
+      body: {
+        metadata: { annotations: { 'apf.kubernetes.io/autoupdate-spec': keep } },
+        spec: { limited: { nominalConcurrencyShares: 7 } },
+      },
     });
   await setShares('workload-low', 'true');
   await setShares('workload-high', 'false');

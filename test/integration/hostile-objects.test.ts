@@ -127,23 +127,28 @@ for (const [name, hostile] of Object.entries(HOSTILE)) {
       const made = make(size) as { metadata?: object };
       await client.create(resource, NAMESPACE, { ...made, metadata: { ...made.metadata, name: object } });
       const change = { metadata: { annotations: { a: 'b' } } };
-      await client.patch(resource, NAMESPACE, object, 'merge', change);
+      await client.patch(resource, NAMESPACE, object, { type: 'merge', body: change });
       if (apply !== undefined) {
         const { apiVersion, kind } = { apiVersion: versionOf(resource), kind: resource.kind };
         for (const next of [apply(size), make(size)]) {
           const applied = { apiVersion, kind, metadata: { name: object }, ...next };
-          await client.patch(resource, NAMESPACE, object, 'apply', applied, { force: true, fieldManager: 'm' });
+          await client.patch(resource, NAMESPACE, object, {
+            type: 'apply',
+            body: applied,
+            force: true,
+            fieldManager: 'm',
+          });
         }
       }
       if (subresource !== undefined) {
         const options = { subresource: subresource.name };
         const patch = subresource.patch(size);
-        await client.patch(resource, NAMESPACE, object, 'merge', patch, options);
-        await client.patch(resource, NAMESPACE, object, 'merge', { ...patch, ...change }, options);
+        await client.patch(resource, NAMESPACE, object, { type: 'merge', body: patch, ...options });
+        await client.patch(resource, NAMESPACE, object, { type: 'merge', body: { ...patch, ...change }, ...options });
       }
       await client.delete(resource, NAMESPACE, object, { gracePeriodSeconds: 0 });
       const cleared = { metadata: { finalizers: null } };
-      if (name === 'finalizers') await client.patch(resource, NAMESPACE, object, 'merge', cleared);
+      if (name === 'finalizers') await client.patch(resource, NAMESPACE, object, { type: 'merge', body: cleared });
     };
     await run(1);
     await assertLinearTime(run, { minBytes: max, maxBytes: max, noticeableMs: 250 });

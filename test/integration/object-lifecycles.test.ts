@@ -32,7 +32,10 @@ test('a cycle of owners does not prevent garbage collection', async () => {
   for (const [at, name] of names.entries()) {
     const { name: ownerName, uid } = made[(at + 2) % 3]?.metadata ?? {};
     const owner = { apiVersion: 'v1', kind: 'ConfigMap', name: ownerName, uid, blockOwnerDeletion: true };
-    await plane.client.patch(configMaps, NAMESPACE, name, 'merge', { metadata: { ownerReferences: [owner] } });
+    await plane.client.patch(configMaps, NAMESPACE, name, {
+      type: 'merge',
+      body: { metadata: { ownerReferences: [owner] } },
+    });
   }
   await plane.client.delete(configMaps, NAMESPACE, 'a', { propagationPolicy: 'Foreground' });
   for (const name of names) await until(`the end of ${name}`, () => isGone(name));

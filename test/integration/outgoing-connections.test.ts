@@ -93,7 +93,7 @@ async function pointNode(name: string, address: string, port: number, type = 'In
     status: { addresses: [{ type, address }], daemonEndpoints: { kubeletEndpoint: { Port: port } } },
   };
   // A strategic merge patch would merge the list of addresses by type.
-  await plane.client.patch(nodes, '', name, 'merge', patch, { subresource: 'status' });
+  await plane.client.patch(nodes, '', name, { type: 'merge', body: patch, subresource: 'status' });
 }
 
 const NODE_PATHS: readonly (readonly [
@@ -160,14 +160,11 @@ test('a node that is declared to be on loopback is called there, but never at th
 
 for (const address of ['127.0.0.1', '::1', '169.254.169.254', '0.0.0.0']) {
   test(`a pod whose address is ${address} is not proxied to`, async () => {
-    await plane.client.patch(
-      pods,
-      'default',
-      'p',
-      'merge',
-      { status: { podIP: address, podIPs: [{ ip: address }] } },
-      { subresource: 'status' },
-    );
+    await plane.client.patch(pods, 'default', 'p', {
+      type: 'merge',
+      body: { status: { podIP: address, podIPs: [{ ip: address }] } },
+      subresource: 'status',
+    });
     await refused([
       ['/api/v1/namespaces/default/pods/p/proxy/x'],
       [`/api/v1/namespaces/default/pods/http:p:${victimPort}/proxy/x`, { method: 'POST' }],

@@ -167,7 +167,7 @@ describe(
         ...(await serverAccess(kubeconfig, { clock: systemClock })),
         ...{ clock: systemClock, format: jsonFormat, userAgent: 'hostile' },
       });
-      await client.patch(nodes, '', hostile.name, 'merge', { metadata, status }, { subresource: 'status' });
+      await client.patch(nodes, '', hostile.name, { type: 'merge', body: { metadata, status }, subresource: 'status' });
       client.close();
       const links = (): string => observer.exec('bridge', ['fdb', 'show', 'dev', 'orchlet.vxlan']);
       await until('the claim', () => !links().includes(hostile.address), 30_000);

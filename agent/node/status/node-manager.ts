@@ -320,7 +320,7 @@ export class NodeManager implements NodeInfo {
       metadata: { uid: current.metadata.uid, ...(annotations === undefined ? {} : { annotations }) },
       status: statusPatch(current.status, next.status),
     };
-    const answer = await client.patch(nodes, '', this.name, 'strategic', patch, { subresource: 'status' });
+    const answer = await client.patch(nodes, '', this.name, { type: 'strategic', body: patch, subresource: 'status' });
     const taken = answer as unknown as NodeObject;
     this.#take(taken);
     this.#droppedChanges = statusChanges(taken.status, withStatus(taken, facts).status);

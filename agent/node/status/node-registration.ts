@@ -99,10 +99,13 @@ async function adopt(
   const labels = changed(initialNode(identity).metadata.labels ?? {}, existing.metadata.labels ?? {});
   const annotations = annotationChanges(identity.annotations, existing.metadata.annotations ?? {});
   if (!registerNode || (labels.length === 0 && annotations.length === 0)) return existing;
-  const patched = await client.patch(nodes, '', identity.nodeName, 'strategic', {
-    metadata: {
-      ...(labels.length === 0 ? {} : { labels: Object.fromEntries(labels) }),
-      ...(annotations.length === 0 ? {} : { annotations: Object.fromEntries(annotations) }),
+  const patched = await client.patch(nodes, '', identity.nodeName, {
+    type: 'strategic',
+    body: {
+      metadata: {
+        ...(labels.length === 0 ? {} : { labels: Object.fromEntries(labels) }),
+        ...(annotations.length === 0 ? {} : { annotations: Object.fromEntries(annotations) }),
+      },
     },
   });
   return patched as unknown as NodeObject;

@@ -14,7 +14,7 @@ import type {
   ClientWatchEvent,
   ClientWatchOptions,
   ClientWriteOptions,
-  PatchType,
+  ClientPatch,
   Resource,
 } from '../../../api/machinery/client.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
@@ -95,15 +95,8 @@ export class LastKnownClient implements Client {
     return this.#client.update(resource, object, options);
   }
 
-  patch(
-    resource: Resource,
-    namespace: string,
-    name: string,
-    type: PatchType,
-    patch: unknown,
-    options?: ClientWriteOptions,
-  ): Promise<KubeObject> {
-    return this.#client.patch(resource, namespace, name, type, patch, options);
+  patch(resource: Resource, namespace: string, name: string, patch: ClientPatch): Promise<KubeObject> {
+    return this.#client.patch(resource, namespace, name, patch);
   }
 
   delete(resource: Resource, namespace: string, name: string, options?: ClientDeleteOptions): Promise<unknown> {

@@ -263,7 +263,11 @@ class PodStatusManager implements StatusManager {
       if (patch !== undefined) {
         const { status } = kept;
         const sent = { subresource: 'status', signal };
-        const answer = (await client.patch(podsResource, namespace, name, 'strategic', patch, sent)) as unknown as Pod;
+        const answer = (await client.patch(podsResource, namespace, name, {
+          type: 'strategic',
+          body: patch,
+          ...sent,
+        })) as unknown as Pod;
         current = answer;
         kept.answer = { status: answer.status, untaken: this.#changes(answer, status, mayStillRun) };
       }

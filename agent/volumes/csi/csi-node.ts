@@ -94,7 +94,7 @@ export class CsiNode {
     const has = Object.entries(labels).every(([key, value]) => ownMember(node.metadata.labels, key) === value);
     if (has && text === before) return;
     const metadata = { labels, annotations: { [ANNOTATION_NODE_IDS]: text } };
-    await this.#client.patch(nodes, '', this.#nodeName, 'strategic', { metadata });
+    await this.#client.patch(nodes, '', this.#nodeName, { type: 'strategic', body: { metadata } });
   }
 
   async #updateDrivers(name: string, entry: DriverEntry | undefined): Promise<void> {

@@ -42,7 +42,10 @@ export const runStaleDisruptions: RunController = (environment, signal) => {
         message: null,
       };
       const patch = { metadata: { uid: pod.metadata.uid }, status: { conditions: [condition] } };
-      await tolerate(client.patch(pods, namespace, name, 'strategic', patch, { subresource: 'status' }), isNotFound);
+      await tolerate(
+        client.patch(pods, namespace, name, { type: 'strategic', body: patch, subresource: 'status' }),
+        isNotFound,
+      );
     },
   });
   const podChanged = (pod: Pod): void => {

@@ -326,8 +326,11 @@ class GarbageCollector {
     if (resource === undefined) return;
     const { resourceVersion } = live.metadata;
     try {
-      await this.#environment.client.patch(resource, namespace, name, 'merge', {
-        metadata: { ...metadata, uid, resourceVersion },
+      await this.#environment.client.patch(resource, namespace, name, {
+        type: 'merge',
+        body: {
+          metadata: { ...metadata, uid, resourceVersion },
+        },
       });
     } catch (error) {
       if (isNotFound(error)) return;

@@ -162,8 +162,11 @@ export class JobTracking {
     const { namespace = '', name = '', uid, finalizers = [] } = pod.metadata;
     if (!finalizers.includes(TRACKING_FINALIZER)) return;
     await tolerate(
-      this.#environment.client.patch(pods, namespace, name, 'strategic', {
-        metadata: { uid, '$deleteFromPrimitiveList/finalizers': [TRACKING_FINALIZER] },
+      this.#environment.client.patch(pods, namespace, name, {
+        type: 'strategic',
+        body: {
+          metadata: { uid, '$deleteFromPrimitiveList/finalizers': [TRACKING_FINALIZER] },
+        },
       }),
       isNotFound,
     );

@@ -59,7 +59,7 @@ export const runNodeIpam: RunController = (environment, signal) => {
         throw new Error(`no pod CIDR is left for node ${name}`);
       }
       given.set(name, free);
-      await client.patch(nodes, '', name, 'strategic', { spec: { podCIDR: free[0], podCIDRs: free } });
+      await client.patch(nodes, '', name, { type: 'strategic', body: { spec: { podCIDR: free[0], podCIDRs: free } } });
     },
   });
   loop.follow(cache);

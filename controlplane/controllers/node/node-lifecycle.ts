@@ -160,7 +160,7 @@ class NodeLifecycle {
       }),
     );
     if (Object.keys(wanted).length === 0) return node;
-    return this.#environment.client.patch(nodes, '', name, 'merge', { metadata: { labels: wanted } });
+    return this.#environment.client.patch(nodes, '', name, { type: 'merge', body: { metadata: { labels: wanted } } });
   }
 
   async #taint(node: Node): Promise<void> {
@@ -171,9 +171,12 @@ class NodeLifecycle {
     if (mayEvict === 'later') this.#loop.queue.addAfter(node.metadata.name ?? '', 1000);
     if (semanticEqual(taints, node.spec?.taints ?? [])) return;
     const { name = '', resourceVersion } = node.metadata;
-    await client.patch(nodes, '', name, 'merge', {
-      metadata: { resourceVersion },
-      spec: { taints: taints.length === 0 ? null : taints },
+    await client.patch(nodes, '', name, {
+      type: 'merge',
+      body: {
+        metadata: { resourceVersion },
+        spec: { taints: taints.length === 0 ? null : taints },
+      },
     });
   }
 
@@ -212,14 +215,11 @@ class NodeLifecycle {
       const { namespace = '', name = '' } = pod.metadata;
       const condition = { type: 'Ready', status: 'False', lastTransitionTime: formatTime(clock.now()) };
       try {
-        await client.patch(
-          pods,
-          namespace,
-          name,
-          'strategic',
-          { metadata: { uid: pod.metadata.uid }, status: { conditions: [condition] } },
-          { subresource: 'status' },
-        );
+        await client.patch(pods, namespace, name, {
+          type: 'strategic',
+          body: { metadata: { uid: pod.metadata.uid }, status: { conditions: [condition] } },
+          subresource: 'status',
+        });
         recorder.event(referenceTo(pod, pods), 'Warning', 'NodeNotReady', 'Node is not ready');
       } catch (error) {
         if (!isNotFound(error)) throw error;

@@ -42,7 +42,10 @@ export const runNodeTtl: RunController = (environment, signal) => {
       const wanted = String(secondsOf(step));
       if (node === undefined || node.metadata.annotations?.[TTL_ANNOTATION] === wanted) return;
       await tolerate(
-        client.patch(nodes, '', name, 'strategic', { metadata: { annotations: { [TTL_ANNOTATION]: wanted } } }),
+        client.patch(nodes, '', name, {
+          type: 'strategic',
+          body: { metadata: { annotations: { [TTL_ANNOTATION]: wanted } } },
+        }),
         isNotFound,
       );
     },

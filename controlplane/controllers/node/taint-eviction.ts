@@ -37,7 +37,7 @@ async function evict({ client, clock }: ControllerEnvironment, pod: Pod): Promis
   };
   const patch = { metadata: { uid }, status: { conditions: [condition] } };
   try {
-    await client.patch(pods, namespace, name, 'strategic', patch, { subresource: 'status' });
+    await client.patch(pods, namespace, name, { type: 'strategic', body: patch, subresource: 'status' });
     await client.delete(pods, namespace, name, uid === undefined ? {} : { preconditions: { uid } });
   } catch (error) {
     if (!isNotFound(error)) throw error;

@@ -52,7 +52,7 @@ async function forceDelete({ client, clock }: ControllerEnvironment, pod: Pod, w
   try {
     if (!isPodFinished(pod)) {
       const patch = { metadata: { uid }, status };
-      await client.patch(pods, namespace, name, 'strategic', patch, { subresource: 'status' });
+      await client.patch(pods, namespace, name, { type: 'strategic', body: patch, subresource: 'status' });
     }
     await client.delete(pods, namespace, name, {
       gracePeriodSeconds: 0,

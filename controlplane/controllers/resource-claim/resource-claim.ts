@@ -133,7 +133,7 @@ class ResourceClaimController {
     const { namespace = '', name = '', uid } = pod.metadata;
     const patch = { metadata: { uid }, status: { resourceClaimStatuses } };
     await tolerate(
-      this.#environment.client.patch(pods, namespace, name, 'strategic', patch, { subresource: 'status' }),
+      this.#environment.client.patch(pods, namespace, name, { type: 'strategic', body: patch, subresource: 'status' }),
       isNotFound,
     );
   }

@@ -75,7 +75,7 @@ export const runLegacyTokenCleaner: RunController = async (environment, signal) 
       const verdict = judge(secret, { nowMs, sinceMs, unusedMs });
       if (verdict === 'mark') {
         const labels = { [INVALID_SINCE]: new Date(nowMs).toISOString().slice(0, 10) };
-        await client.patch(secrets, namespace, name, 'merge', { metadata: { labels } });
+        await client.patch(secrets, namespace, name, { type: 'merge', body: { metadata: { labels } } });
       } else if (verdict === 'delete')
         await client.delete(secrets, namespace, name, uid === undefined ? {} : { preconditions: { uid } });
     }

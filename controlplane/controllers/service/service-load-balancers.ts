@@ -222,7 +222,11 @@ class ServiceLoadBalancers {
       metadata: { resourceVersion, finalizers, annotations: { [MARK]: mark } },
       status: { loadBalancer: { ingress: ingress.length > 0 ? ingress : null } },
     };
-    await this.#environment.client.patch(servicesResource, namespace, name, 'merge', patch, { subresource: 'status' });
+    await this.#environment.client.patch(servicesResource, namespace, name, {
+      type: 'merge',
+      body: patch,
+      subresource: 'status',
+    });
   }
 
   #event(service: Service, type: 'Normal' | 'Warning', reason: string, message: string): void {

@@ -222,7 +222,7 @@ class StatefulSetController {
     const patch = { metadata: { uid, labels: { [POD_NAME_LABEL]: name } } };
     const what = `Update Pod ${name} in StatefulSet ${set.metadata.name}`;
     try {
-      const pod = await client.patch(pods, set.metadata.namespace ?? '', name, 'strategic', patch);
+      const pod = await client.patch(pods, set.metadata.namespace ?? '', name, { type: 'strategic', body: patch });
       this.#pending.wrote(key, pod);
       recorder.event(about, 'Normal', 'SuccessfulUpdate', `${what} successful`);
     } catch (error) {

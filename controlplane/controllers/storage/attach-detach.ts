@@ -180,7 +180,9 @@ class AttachDetach {
       .toSorted((a, b) => (a.name < b.name ? -1 : 1));
     if (jsonEqual(attached, node.status?.volumesAttached ?? [])) return;
     const patch = { status: { volumesAttached: attached } };
-    await this.#environment.client.patch(nodes, '', node.metadata.name ?? '', 'merge', patch, {
+    await this.#environment.client.patch(nodes, '', node.metadata.name ?? '', {
+      type: 'merge',
+      body: patch,
       subresource: 'status',
     });
   }

@@ -193,7 +193,10 @@ class LocalProvisioner {
     this.#recordClaimEvent(claim, 'Warning', 'ProvisioningFailed', `node ${nodeName} does not exist any more`);
     const { namespace = '', name = '', resourceVersion } = claim.metadata;
     const metadata = { resourceVersion, annotations: { [SELECTED_NODE]: null } };
-    await this.#environment.client.patch(persistentVolumeClaims, namespace, name, 'merge', { metadata });
+    await this.#environment.client.patch(persistentVolumeClaims, namespace, name, {
+      type: 'merge',
+      body: { metadata },
+    });
   }
 
   /** The agent raises the limit of the folder, if it has one, before the API shows the new size. */
@@ -207,11 +210,15 @@ class LocalProvisioner {
     await this.#raiseLimit(claim, volume, wanted);
     if (isLarger(wanted, volume.spec?.capacity?.['storage'] ?? '0')) {
       const spec = { capacity: { storage: wanted } };
-      await client.patch(persistentVolumes, '', volume.metadata.name ?? '', 'merge', { spec });
+      await client.patch(persistentVolumes, '', volume.metadata.name ?? '', { type: 'merge', body: { spec } });
     }
     const { namespace = '', name = '' } = claim.metadata;
     const status = { capacity: { storage: wanted } };
-    await client.patch(persistentVolumeClaims, namespace, name, 'merge', { status }, { subresource: 'status' });
+    await client.patch(persistentVolumeClaims, namespace, name, {
+      type: 'merge',
+      body: { status },
+      subresource: 'status',
+    });
     this.#recordClaimEvent(claim, 'Normal', 'VolumeResizeSuccessful', 'Resize volume succeeded');
   }
 
@@ -265,7 +272,10 @@ class LocalProvisioner {
     const { name = '', resourceVersion, finalizers = [] } = volume.metadata;
     if (!finalizers.includes(FINALIZER)) return;
     const metadata = { resourceVersion, finalizers: finalizers.filter((finalizer) => finalizer !== FINALIZER) };
-    await tolerate(this.#environment.client.patch(persistentVolumes, '', name, 'merge', { metadata }), isNotFound);
+    await tolerate(
+      this.#environment.client.patch(persistentVolumes, '', name, { type: 'merge', body: { metadata } }),
+      isNotFound,
+    );
   }
 
   #recordClaimEvent(claim: PersistentVolumeClaim, type: 'Normal' | 'Warning', reason: string, message: string): void {

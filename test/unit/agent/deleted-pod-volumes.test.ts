@@ -66,7 +66,7 @@ test('the final phase of a deleted pod is sent when its volumes are unmounted', 
       break;
     }
     assert.equal(isThere, false);
-    await client.patch(pods, 'default', 'a', 'merge', { metadata: { finalizers: null } });
+    await client.patch(pods, 'default', 'a', { type: 'merge', body: { metadata: { finalizers: null } } });
     await until('its deletion', () =>
       get().then(
         () => undefined,

@@ -81,7 +81,7 @@ describe('the node of orchlet up at its stop', () => {
 
   it('stays cordoned where the administrator had cordoned it', async () => {
     await createNode('n3');
-    await plane.client.patch(nodes, '', 'n3', 'strategic', { spec: { unschedulable: true } });
+    await plane.client.patch(nodes, '', 'n3', { type: 'strategic', body: { spec: { unschedulable: true } } });
     await stopPods(plane.client, 'n3', { clock: systemClock, logger: silentLogger });
     await openNode(plane.client, 'n3');
     assert.equal((await nodeOf('n3')).spec.unschedulable, true);

@@ -40,7 +40,7 @@ for (const watchList of [true, false]) {
     await clock.advance(10);
     assert.equal(informer.hasSynced, true);
     await client.create(pods, 'shop', pod('c'));
-    await client.patch(pods, 'shop', 'c', 'merge', { metadata: { labels: { x: 'y' } } });
+    await client.patch(pods, 'shop', 'c', { type: 'merge', body: { metadata: { labels: { x: 'y' } } } });
     await client.delete(pods, 'shop', 'a');
     await clock.advance(10);
     assert.deepEqual(heard, ['add a', 'add b', 'add c', 'update c false', 'delete a']);
@@ -132,7 +132,7 @@ test('indexes follow the objects', async () => {
   await client.create(pods, 'shop', pod('c', { app: 'x' }));
   await clock.advance(10);
   assert.equal(informer.byIndex('app', 'x').length, 1);
-  await client.patch(pods, 'shop', 'c', 'merge', { metadata: { labels: { app: 'y' } } });
+  await client.patch(pods, 'shop', 'c', { type: 'merge', body: { metadata: { labels: { app: 'y' } } } });
   await clock.advance(10);
   assert.equal(informer.byIndex('app', 'x').length, 0);
   assert.equal(informer.byIndex('app', 'y').length, 1);

@@ -191,7 +191,7 @@ test('a changed label does not cost the leader its term, and does not prolong a 
   const clock = new FakeClock();
   const { start, client } = world(clock);
   const relabel = (value: string): Promise<unknown> =>
-    client.patch(leases, 'kube-system', 'kube-scheduler', 'merge', { metadata: { labels: { value } } });
+    client.patch(leases, 'kube-system', 'kube-scheduler', { type: 'merge', body: { metadata: { labels: { value } } } });
   const first = start('a');
   await clock.settle();
   await relabel('one');
@@ -285,7 +285,7 @@ test('a fenced client reads but does not write when the term is over', async () 
   const refused = (error: unknown): boolean => isStatusError(error, 'ServiceUnavailable');
   await assert.rejects(fenced.create(configMaps, 'default', { ...object, metadata: { name: 'b' } }), refused);
   await assert.rejects(fenced.update(configMaps, object), refused);
-  await assert.rejects(fenced.patch(configMaps, 'default', 'a', 'merge', {}), refused);
+  await assert.rejects(fenced.patch(configMaps, 'default', 'a', { type: 'merge', body: {} }), refused);
   await assert.rejects(fenced.delete(configMaps, 'default', 'a'), refused);
   await assert.rejects(fenced.deleteCollection(configMaps, {}), refused);
 });

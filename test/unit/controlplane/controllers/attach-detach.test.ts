@@ -71,7 +71,7 @@ const nodeIn = async ({ client }: ControllerTest, name = 'n1'): Promise<Node> =>
   (await client.get(nodes, '', name)) as unknown as Node;
 
 async function setStatus(test: ControllerTest, resource: Resource, name: string, status: object): Promise<void> {
-  await test.client.patch(resource, '', name, 'merge', { status }, { subresource: 'status' });
+  await test.client.patch(resource, '', name, { type: 'merge', body: { status }, subresource: 'status' });
   await test.advance(1000);
 }
 
@@ -148,7 +148,7 @@ describe('the attach/detach controller', () => {
       await setStatus(test, nodes, 'n1', { volumesInUse: [UNIQUE] });
       await test.client.delete(pods, 'ns', 'p', { gracePeriodSeconds: 0 });
       if (end === 'delete') await test.client.delete(nodes, '', 'n1');
-      else await test.client.patch(nodes, '', 'n1', 'merge', { spec: { taints: [taint] } });
+      else await test.client.patch(nodes, '', 'n1', { type: 'merge', body: { spec: { taints: [taint] } } });
       await test.advance(1000);
       assert.deepEqual(await attachments(test), []);
     }
@@ -212,15 +212,15 @@ describe('the attach/detach controller', () => {
     const pod = podOn('n1', 'p', { persistentVolumeClaim: { claimName: 'late' } });
     const test = await running(t, [persistentVolumeClaims, unbound as KubeObject], [pods, pod]);
     assert.deepEqual(await attachments(test), []);
-    await test.client.patch(persistentVolumeClaims, 'ns', 'late', 'merge', { spec: { volumeName: 'v' } });
-    await test.client.patch(
-      persistentVolumeClaims,
-      'ns',
-      'late',
-      'merge',
-      { status: { phase: 'Bound' } },
-      { subresource: 'status' },
-    );
+    await test.client.patch(persistentVolumeClaims, 'ns', 'late', {
+      type: 'merge',
+      body: { spec: { volumeName: 'v' } },
+    });
+    await test.client.patch(persistentVolumeClaims, 'ns', 'late', {
+      type: 'merge',
+      body: { status: { phase: 'Bound' } },
+      subresource: 'status',
+    });
     await test.advance(1000);
     assert.equal((await attachments(test)).length, 1);
   });

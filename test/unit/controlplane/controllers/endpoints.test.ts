@@ -296,15 +296,18 @@ describe('endpoints that are kept by hand', () => {
       made[0]?.metadata.labels?.['endpointslice.kubernetes.io/managed-by'],
       'endpointslicemirroring-controller.k8s.io',
     );
-    await t.client.patch(endpoints, 'n', 's', 'merge', {
-      subsets: [{ addresses: [{ ip: '192.0.2.7' }], ports: byHand.subsets?.[0]?.ports }],
+    await t.client.patch(endpoints, 'n', 's', {
+      type: 'merge',
+      body: {
+        subsets: [{ addresses: [{ ip: '192.0.2.7' }], ports: byHand.subsets?.[0]?.ports }],
+      },
     });
     await t.advance(2000);
     assert.deepEqual(
       t.client.peekAll(endpointSlices).map((one) => one.endpoints?.map(({ addresses }) => addresses[0])),
       [['192.0.2.7']],
     );
-    await t.client.patch(services, 'n', 's', 'merge', { spec: { selector: { app: 'a' } } });
+    await t.client.patch(services, 'n', 's', { type: 'merge', body: { spec: { selector: { app: 'a' } } } });
     await t.advance(2000);
     assert.equal(t.client.peekAll(endpointSlices).length, 0);
     await t.stop();

@@ -88,7 +88,7 @@ test('a changed limit is reported with the usage', async () => {
   const t = controllerTest({ objects: [[resourceQuotas, quota({ pods: '5' })]] });
   await t.start(runResourceQuota);
   await t.advance(100);
-  await t.client.patch(resourceQuotas, 'n', 'q', 'merge', { spec: { hard: { pods: '9' } } });
+  await t.client.patch(resourceQuotas, 'n', 'q', { type: 'merge', body: { spec: { hard: { pods: '9' } } } });
   await t.advance(100);
   assert.deepEqual(t.client.peek(resourceQuotas, 'n', 'q')?.status, { hard: { pods: '9' }, used: { pods: '0' } });
   await t.stop();

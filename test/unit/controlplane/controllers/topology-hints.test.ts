@@ -117,7 +117,7 @@ it('a service with the annotation gets hints, with events when they begin and en
   assert.deepEqual(hints(), ['a', 'b']);
   const enabled = 'Normal TopologyAwareHintsEnabled Topology Aware Hints has been enabled, addressType: IPv4';
   assert.ok(t.events().includes(enabled), t.events().join('\n'));
-  await t.client.patch(services, 'n', 's', 'merge', { metadata: { annotations: null } });
+  await t.client.patch(services, 'n', 's', { type: 'merge', body: { metadata: { annotations: null } } });
   await t.advance(2000);
   assert.deepEqual(hints(), [undefined, undefined]);
   const disabled = 'Warning TopologyAwareHintsDisabled Topology Aware Hints has been disabled, addressType: IPv4';

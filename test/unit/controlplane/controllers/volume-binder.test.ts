@@ -121,8 +121,11 @@ test('a claim of a class that waits is bound only to what the scheduler chose', 
   );
   assert.equal(claimOf(t, 'c')?.status?.phase, 'Pending');
   const uid = claimOf(t, 'c')?.metadata.uid ?? '';
-  await t.client.patch(persistentVolumes, '', 'v', 'merge', {
-    spec: { claimRef: { kind: 'PersistentVolumeClaim', namespace: 'n', name: 'c', uid } },
+  await t.client.patch(persistentVolumes, '', 'v', {
+    type: 'merge',
+    body: {
+      spec: { claimRef: { kind: 'PersistentVolumeClaim', namespace: 'n', name: 'c', uid } },
+    },
   });
   await t.advance(5000);
   assert.equal(claimOf(t, 'c')?.status?.phase, 'Bound');

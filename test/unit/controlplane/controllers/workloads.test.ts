@@ -75,7 +75,7 @@ test('a stateful set creates its pods one after another, each with its claim, an
     ['db-', 'db-'],
   );
   assert.equal(t.client.peek(statefulSets, 'shop', 'db')?.status?.readyReplicas, 2);
-  await t.client.patch(statefulSets, 'shop', 'db', 'merge', { spec: { replicas: 1 } });
+  await t.client.patch(statefulSets, 'shop', 'db', { type: 'merge', body: { spec: { replicas: 1 } } });
   await t.advance(100);
   assert.deepEqual(names(t), ['db-0']);
   assert.equal(t.client.peekAll(persistentVolumeClaims).length, 2, 'claims outlive their pods');
@@ -134,7 +134,7 @@ test('an ordered stateful set does not shrink past pods that are not healthy', a
   await t.advance(100);
   for (const name of ['db-0', 'db-1']) await setPhase(t, name, 'Running');
   for (const name of ['db-0', 'db-1']) await setPhase(t, name, 'Pending');
-  await t.client.patch(statefulSets, 'shop', 'db', 'merge', { spec: { replicas: 0 } });
+  await t.client.patch(statefulSets, 'shop', 'db', { type: 'merge', body: { spec: { replicas: 0 } } });
   await t.advance(100);
   assert.deepEqual(names(t), ['db-0', 'db-1']);
   await setPhase(t, 'db-1', 'Running');
@@ -223,8 +223,11 @@ test('a rolling update of a stateful set proceeds from the highest ordinal down 
       t.client.peekAll(pods).map((pod) => [pod.metadata.name, pod.metadata.labels?.['controller-revision-hash']]),
     );
   const before = hash();
-  await t.client.patch(statefulSets, 'shop', 'db', 'merge', {
-    spec: { template: { spec: { containers: [{ name: 'c', image: 'new' }] } } },
+  await t.client.patch(statefulSets, 'shop', 'db', {
+    type: 'merge',
+    body: {
+      spec: { template: { spec: { containers: [{ name: 'c', image: 'new' }] } } },
+    },
   });
   for (let round = 0; round < 4; round++) {
     await t.advance(100);
@@ -388,7 +391,7 @@ test('a suspended job has no pods, and starts when it is resumed', async () => {
   await t.advance(1000);
   assert.equal(t.client.peekAll(pods).length, 0);
   assert.equal(jobCondition(t, 'Suspended')?.message, 'Job suspended');
-  await t.client.patch(jobs, 'shop', 'work', 'merge', { spec: { suspend: false } });
+  await t.client.patch(jobs, 'shop', 'work', { type: 'merge', body: { spec: { suspend: false } } });
   await t.advance(1000);
   assert.equal(t.client.peekAll(pods).length, 1);
   assert.equal(jobCondition(t, 'Suspended')?.status, 'False');
@@ -553,8 +556,11 @@ test('a pod that tolerates a taint for some seconds is evicted after them, even 
       .filter(({ metadata }) => metadata.deletionTimestamp === undefined)
       .map(({ metadata }) => metadata.name ?? '');
   await t.start(runTaintEviction);
-  await t.client.patch(nodes, '', 'a', 'merge', {
-    spec: { taints: [{ key: 'own', value: 'yes', effect: 'NoExecute' }] },
+  await t.client.patch(nodes, '', 'a', {
+    type: 'merge',
+    body: {
+      spec: { taints: [{ key: 'own', value: 'yes', effect: 'NoExecute' }] },
+    },
   });
   await t.advance(4000);
   assert.deepEqual(stay(), ['some']);

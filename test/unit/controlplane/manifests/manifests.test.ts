@@ -180,7 +180,7 @@ test('an object that is to be created once keeps what others change', async () =
   const once = '  annotations: {orchlet.local/apply: once}\n';
   put('a.yaml', configMap(`${own}-a`, '1', once));
   await hasValue(`${own}-a`, '1');
-  await plane.client.patch(configMaps, 'default', `${own}-a`, 'merge', { data: { value: 'mine' } });
+  await plane.client.patch(configMaps, 'default', `${own}-a`, { type: 'merge', body: { data: { value: 'mine' } } });
   put('a.yaml', `${configMap(`${own}-a`, '2', once)}---\n${configMap(`${own}-b`, '1')}`);
   await hasValue(`${own}-b`, '1');
   assert.equal(await valueOf(`${own}-a`), 'mine');
@@ -195,7 +195,7 @@ test('a modified inventory does not cause the deletion of objects that its file 
   const label = inventoryName(pathOf('a.yaml'));
   const labels = { metadata: { labels: { [MANIFEST_LABEL]: label } } };
   assert.equal(await pruneObject(plane.client, catalog, entry, label), 'gone');
-  await plane.client.patch(configMaps, 'default', name, 'merge', labels);
+  await plane.client.patch(configMaps, 'default', name, { type: 'merge', body: labels });
   assert.equal(await pruneObject(plane.client, catalog, { ...entry, uid: 'of-another-object' }, label), 'gone');
   assert.ok(await get(name));
   assert.equal(await pruneObject(plane.client, catalog, entry, label), 'deleted');

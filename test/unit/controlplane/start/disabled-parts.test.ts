@@ -117,7 +117,7 @@ test('load balancers have the addresses of nodes, which a disabled part gives ba
         conditions: [{ type: 'Ready', status: 'True' }],
       };
       await plane.client.create(nodes, '', node);
-      await plane.client.patch(nodes, '', 'a', 'merge', { status }, { subresource: 'status' });
+      await plane.client.patch(nodes, '', 'a', { type: 'merge', body: { status }, subresource: 'status' });
       await plane.client.create(services, 'default', {
         apiVersion: 'v1',
         kind: 'Service',

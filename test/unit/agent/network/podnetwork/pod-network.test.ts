@@ -130,7 +130,7 @@ function setUp({
       prepareHost: () => Promise.resolve(),
       async publish(annotations) {
         state.published.push(annotations);
-        await client.patch(nodes, '', 'own', 'merge', { metadata: { annotations } });
+        await client.patch(nodes, '', 'own', { type: 'merge', body: { metadata: { annotations } } });
       },
       removeAll: () => Promise.resolve(void state.removedAll++),
       logger: silentLogger,

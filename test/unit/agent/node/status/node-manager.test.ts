@@ -220,7 +220,7 @@ test('the events of a node report the start of the agent, and each cordon of the
   assert.equal(events[0], 'Normal Starting kubelet.');
   for (const unschedulable of [true, false]) {
     events.splice(0);
-    await rig.client.patch(nodes, '', 'n1', 'merge', { spec: { unschedulable } });
+    await rig.client.patch(nodes, '', 'n1', { type: 'merge', body: { spec: { unschedulable } } });
     await settled(rig, () => events.length > 0);
     await rig.clock.advance(60_000);
     assert.deepEqual(events, [

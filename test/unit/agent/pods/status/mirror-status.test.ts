@@ -65,7 +65,7 @@ describe('the status of a static pod', () => {
     await clock.settle();
     assert.equal(ready(), 'True');
     const conditions = [{ type: 'Ready', status: 'False' }];
-    await client.patch(pods, 'ns', 'p', 'strategic', { status: { conditions } });
+    await client.patch(pods, 'ns', 'p', { type: 'strategic', body: { status: { conditions } } });
     manager.reconcile(own, stored());
     await clock.settle();
     assert.equal(ready(), 'True');

@@ -128,7 +128,10 @@ describe('the status manager', () => {
     await clock.settle();
     assert.equal(client.writes('patch').length, 1);
     // The node controller writes this when a node stops reporting.
-    await client.patch(pods, 'ns', 'p', 'strategic', { status: { conditions: [condition('Ready', 'False')] } });
+    await client.patch(pods, 'ns', 'p', {
+      type: 'strategic',
+      body: { status: { conditions: [condition('Ready', 'False')] } },
+    });
     const changed = stored();
     assert.ok(changed);
     manager.reconcile(changed);
@@ -157,7 +160,7 @@ describe('the status manager', () => {
     );
     await clock.advance(60_000);
     const foreign = { status: { hostIP: '192.0.2.2' } };
-    await client.patch(pods, 'ns', 'p', 'strategic', foreign, { subresource: 'status' });
+    await client.patch(pods, 'ns', 'p', { type: 'strategic', body: foreign, subresource: 'status' });
     assert.equal(stored()?.status?.hostIP, '192.0.2.2');
     const changed = stored();
     assert.ok(changed);

@@ -110,7 +110,7 @@ it('an indexed job that is scaled down keeps the indexes below its completions',
     const isLast = pod.metadata.annotations?.[INDEX] === '2';
     await setStatus(t, pod, isLast ? { phase: 'Running', conditions: ready } : { phase: 'Pending' });
   }
-  await t.client.patch(jobs, 'shop', 'work', 'merge', { spec: { completions: 2, parallelism: 2 } });
+  await t.client.patch(jobs, 'shop', 'work', { type: 'merge', body: { spec: { completions: 2, parallelism: 2 } } });
   await t.advance(5000);
   assert.deepEqual(indexesOf(t), ['0', '1']);
   assert.equal(statusOf(t).failed, undefined);

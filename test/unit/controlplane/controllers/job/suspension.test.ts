@@ -81,7 +81,7 @@ it('a suspended job that has not reached its completions stays suspended', async
 
 it('pods that are deleted because their job is suspended or runs fewer of them are no failures', async () => {
   const t = await startJob({ completions: 6, parallelism: 3, backoffLimit: 0 });
-  await t.client.patch(jobs, 'shop', 'work', 'merge', { spec: { parallelism: 2 } });
+  await t.client.patch(jobs, 'shop', 'work', { type: 'merge', body: { spec: { parallelism: 2 } } });
   await t.advance(5000);
   await suspend(t);
   await t.advance(5000);
@@ -100,7 +100,7 @@ it('the indexes of pods that are deleted because their job is suspended have not
   await t.advance(5000);
   assert.equal(t.client.peekAll(pods).filter(({ metadata }) => metadata.deletionTimestamp !== undefined).length, 2);
   assert.deepEqual(conditionsOf(t), ['Suspended']);
-  await t.client.patch(jobs, 'shop', 'work', 'merge', { spec: { suspend: false } });
+  await t.client.patch(jobs, 'shop', 'work', { type: 'merge', body: { spec: { suspend: false } } });
   await t.advance(5000);
   assert.equal(theJob(t).status?.failedIndexes ?? '', '');
   assert.equal(t.client.peekAll(pods).filter(({ metadata }) => metadata.deletionTimestamp === undefined).length, 2);
@@ -127,7 +127,7 @@ it('a controller that starts while the pods of a suspended job terminate counts 
   const next = controllerTest({ objects: [[jobs, left[0]], ...killed.map((pod) => [pods, pod] as const)] });
   await next.start(runJobs);
   await next.advance(100);
-  await next.client.patch(jobs, 'shop', 'work', 'merge', { spec: { suspend: false } });
+  await next.client.patch(jobs, 'shop', 'work', { type: 'merge', body: { spec: { suspend: false } } });
   await next.advance(5000);
   assert.equal(theJob(next).status?.failedIndexes ?? '', '');
   assert.deepEqual(conditionsOf(next), []);
