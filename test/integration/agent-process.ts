@@ -1,14 +1,13 @@
 /** Runs `orchlet agent` as a separate process on a real container runtime. Tests kill it and inspect the runtime. */
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { copyFileSync, existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { hostNftables } from '../../agent/network/nftables.ts';
-import { addressTable, removeAddressTable } from '../../agent/network/podaddresses/address-binder.ts';
 import { startCriRuntime } from '../../agent/runtime/cri/cri-runtime.ts';
 import { startDockerRuntime } from '../../agent/runtime/docker/docker-runtime.ts';
 import type { Runtime } from '../../agent/runtime/runtime.ts';
 import { silentLogger } from '../../api/component/logger.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
+import { removeBoundAddresses } from './agent-leftovers.ts';
 import { containerdSocket, dockerSocket, imageArchive } from './container-runtimes.ts';
 import { freePort } from './free-port.ts';
 import { unmountBelow } from '../mounts.ts';
@@ -135,9 +134,7 @@ export class AgentProcess {
   async remove(): Promise<void> {
     await this.stop('SIGTERM');
     await this.#removePods();
-    // The rules that bind the pods to their addresses stay when an agent stops. Without nft there are none.
-    if (spawnSync('nft', ['--version']).error === undefined)
-      await removeAddressTable(hostNftables(), addressTable(this.rootDirectory));
+    await removeBoundAddresses(this.rootDirectory);
     unmountBelow(this.directory);
     rmSync(this.directory, { recursive: true, force: true });
   }

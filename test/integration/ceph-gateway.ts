@@ -1,11 +1,11 @@
 /** An S3 server by other authors: Ceph's object gateway from Debian's packages, in memory and on loopback. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { freePort } from './free-port.ts';
 import { until } from '../until.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const PROGRAMS = ['ceph', 'ceph-mon', 'ceph-mgr', 'ceph-osd', 'monmaptool', 'radosgw', 'radosgw-admin', 'curl'];
 const missing = PROGRAMS.filter((program) => spawnSync(program, ['--version']).error !== undefined);
@@ -33,7 +33,7 @@ export class CephGateway {
 
   /** Resolves when the gateway is ready and the bucket exists. */
   static async start(bucket: string): Promise<CephGateway> {
-    const directory = mkdtempSync(join(tmpdir(), 'ceph-'));
+    const directory = temporaryFolder();
     const gateway = new CephGateway(directory, await freePort(), await freePort());
     try {
       await gateway.#launch();

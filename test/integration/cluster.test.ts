@@ -1,9 +1,8 @@
 /** Tests a whole cluster on real containers with the oldest and the newest installed kubectl. */
 import assert from 'node:assert/strict';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { get as httpGet } from 'node:http';
 import { request as httpsRequest } from 'node:https';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { skipWithoutDocker } from './container-runtimes.ts';
@@ -11,6 +10,7 @@ import { freePort } from './free-port.ts';
 import { kubectls } from './kubectl.ts';
 import { run, RunningCluster } from './running-cluster.ts';
 import { until } from '../until.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const installed = kubectls();
@@ -71,7 +71,7 @@ describe('a cluster of one node', { skip, timeout: 400_000 }, () => {
       let scratch = '';
 
       before(() => {
-        scratch = mkdtempSync(join(tmpdir(), 'orchlet-kubectl-'));
+        scratch = temporaryFolder();
       });
       after(() => rmSync(scratch, { recursive: true, force: true }));
 

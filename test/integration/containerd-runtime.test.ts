@@ -2,8 +2,7 @@
  * The runtime contract on a real containerd. ORCHLET_TEST_CONTAINERD_SOCKET names its socket, ORCHLET_TEST_IMAGES an archive
  * with a pause image and a shell image.
  */
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { startCriRuntime } from '../../agent/runtime/cri/cri-runtime.ts';
@@ -12,6 +11,7 @@ import { silentLogger } from '../../api/component/logger.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
 import { runtimeContract } from '../contract/runtime-contract.ts';
 import { containerdSocket, imageArchive } from './container-runtimes.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const socket = containerdSocket;
 const images = imageArchive;
@@ -24,7 +24,7 @@ if (socket === undefined || images === undefined) {
   );
 } else {
   runtimeContract('containerd', async () => {
-    const directory = await mkdtemp(join(tmpdir(), 'orchlet-containerd-'));
+    const directory = temporaryFolder();
     const open = (): Promise<Runtime> =>
       startCriRuntime({ endpoint: `unix://${socket}`, clock: systemClock, logger: silentLogger });
     const runtime = await open();

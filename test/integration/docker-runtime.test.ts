@@ -2,8 +2,7 @@
  * The runtime contract on a real Docker Engine. ORCHLET_TEST_DOCKER_SOCKET names its socket, ORCHLET_TEST_IMAGES an archive
  * with a pause image and a shell image.
  */
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { PAUSE_IMAGE } from '../../agent/runtime/images/pause-image.ts';
@@ -13,6 +12,7 @@ import { silentLogger } from '../../api/component/logger.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
 import { runtimeContract } from '../contract/runtime-contract.ts';
 import { dockerSocket, imageArchive } from './container-runtimes.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const socket = dockerSocket;
 const images = imageArchive;
@@ -25,7 +25,7 @@ if (socket === undefined || images === undefined) {
   );
 } else {
   runtimeContract('Docker', async () => {
-    const directory = await mkdtemp(join(tmpdir(), 'orchlet-docker-'));
+    const directory = temporaryFolder();
     const open = (sandboxImage: string): Promise<Runtime> =>
       startDockerRuntime({
         endpoint: `unix://${socket.replace(/^unix:\/\//, '')}`,

@@ -4,13 +4,13 @@
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { skipWithoutContainerd, skipWithoutDocker } from './container-runtimes.ts';
 import { RunningCluster } from './running-cluster.ts';
 import { until } from '../until.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 
@@ -38,7 +38,7 @@ describe('the single executable', { timeout: 280_000 }, () => {
   let program: string;
 
   before(() => {
-    directory = mkdtempSync(join(tmpdir(), 'orchlet-executable-'));
+    directory = temporaryFolder();
     execFileSync(join(ROOT, 'scripts/build-binary'), [directory], { stdio: 'pipe' });
     assert.deepEqual(readdirSync(directory), ['orchlet'], 'the build leaves nothing else');
     program = join(directory, 'orchlet');

@@ -4,12 +4,12 @@
  */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { skipWithoutDocker } from './container-runtimes.ts';
 import { RunningCluster } from './running-cluster.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const HELM = process.env['ORCHLET_TEST_HELM'] ?? 'helm';
 const version = spawnSync(HELM, ['version', '--short'], { encoding: 'utf8' }).stdout ?? '';
@@ -83,7 +83,7 @@ spec:
 };
 
 describe('charts with Helm 4', { skip, timeout: 240_000 }, () => {
-  const directory = mkdtempSync(join(tmpdir(), 'orchlet-helm-'));
+  const directory = temporaryFolder();
   const chart = join(directory, 'chart');
   let cluster: RunningCluster;
 

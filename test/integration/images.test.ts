@@ -4,8 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { hostArchitecture, imageArchive } from '../../agent/runtime/images/image-archive.ts';
@@ -19,6 +18,7 @@ import { systemClock } from '../../api/machinery/clock.ts';
 import { containerOf, sandboxOf } from '../contract/runtime-contract.ts';
 import { FakeClock } from '../fakes/fake-clock.ts';
 import { containerdSocket, dockerSocket, skipWithoutContainerd, skipWithoutDocker } from './container-runtimes.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const DEMO = 'orchlet.local/demo:1';
@@ -81,7 +81,7 @@ for (const [on, skip] of [
     };
 
     before(async () => {
-      directory = await mkdtemp(join(tmpdir(), 'orchlet-images-'));
+      directory = temporaryFolder();
       const common = { clock: systemClock, logger: silentLogger };
       runtime =
         on === 'docker'

@@ -4,10 +4,9 @@
  */
 import assert from 'node:assert/strict';
 import { type ChildProcess, execFile, spawn, spawnSync } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { get } from 'node:https';
 import type { Socket } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { promisify } from 'node:util';
@@ -21,6 +20,7 @@ import { startAgentInMemory } from '../fakes/agent-in-memory.ts';
 import { unmountBelow } from '../mounts.ts';
 import { run } from './running-cluster.ts';
 import { until } from '../until.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const LOGIND = '/lib/systemd/systemd-logind';
 const TOOLS = ['dbus-daemon', 'busctl', 'systemd-inhibit', 'unshare'];
@@ -60,7 +60,7 @@ interface Status {
 
 describe('a host that goes down', { skip: whyNot(), timeout: 120_000 }, () => {
   const alive = keepAlive();
-  const directory = mkdtempSync(join(tmpdir(), 'shutdown-'));
+  const directory = temporaryFolder();
   const children: ChildProcess[] = [];
   /** The content of the state file when the host is powered off. */
   const statesAtPowerOff: string[] = [];

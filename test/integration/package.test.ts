@@ -4,19 +4,10 @@
  */
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
-import {
-  existsSync,
-  globSync,
-  lstatSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, globSync, lstatSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
+import { temporaryFolder } from '../temporary-folder.ts';
 import { until } from '../until.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
@@ -80,7 +71,7 @@ describe('the npm package', { timeout: 240_000 }, () => {
     execFileSync(file, args, { cwd: project, encoding: 'utf8', timeout: 120_000, env: ENVIRONMENT });
 
   before(() => {
-    project = mkdtempSync(join(tmpdir(), 'orchlet-package-'));
+    project = temporaryFolder();
     installed = join(project, 'node_modules/orchlet');
     const packed = execFileSync(join(ROOT, 'scripts/build-package'), { cwd: ROOT, encoding: 'utf8' }).trim();
     writeFileSync(join(project, 'package.json'), '{"private": true, "type": "module"}\n');
@@ -157,7 +148,7 @@ describe('the npm package', { timeout: 240_000 }, () => {
 });
 
 test('an installation from a checkout holds no sources and no tools, and takes less than 200 MB with its Node.js', (t) => {
-  const destination = mkdtempSync(join(tmpdir(), 'orchlet-installation-'));
+  const destination = temporaryFolder();
   t.after(() => rmSync(destination, { recursive: true, force: true }));
   execFileSync(join(ROOT, 'scripts/install'), { env: { ...process.env, DESTDIR: destination }, stdio: 'pipe' });
   const program = join(destination, 'usr/local/lib/orchlet');
@@ -174,7 +165,7 @@ test('an installation from a checkout holds no sources and no tools, and takes l
 });
 
 test('a control plane of an installation is found and stopped by the installed command', async (t) => {
-  const destination = mkdtempSync(join(tmpdir(), 'orchlet-installation-'));
+  const destination = temporaryFolder();
   t.after(() => rmSync(destination, { recursive: true, force: true }));
   execFileSync(join(ROOT, 'scripts/install'), { env: { ...process.env, DESTDIR: destination }, stdio: 'pipe' });
   const command = join(destination, 'usr/local/lib/orchlet/bin/orchlet');

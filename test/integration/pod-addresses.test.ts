@@ -5,8 +5,7 @@
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { AddressBinder } from '../../agent/network/podaddresses/address-binder.ts';
@@ -19,6 +18,7 @@ import { until } from '../until.ts';
 import { checksum, ip, packet } from './raw-packets.ts';
 import { run } from './running-cluster.ts';
 import { namespacePrefix } from './test-namespaces.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const NODE = namespacePrefix('ad');
 const PREFIX = ['ip', 'netns', 'exec', NODE];
@@ -75,7 +75,7 @@ const advertisement = (of: string, mac: string, from: string): string =>
 describe('the addresses of pods on one bridge', { skip, timeout: 120_000 }, () => {
   const [attacker, victim, other] = [pod('a', 2), pod('b', 3), pod('c', 4)];
   const pods = [attacker, victim, other];
-  const directory = mkdtempSync(join(tmpdir(), 'pod-addresses-'));
+  const directory = temporaryFolder();
   const nodeMac = '02:00:00:00:77:01';
 
   const inside = ({ namespace }: Pod, ...args: readonly string[]): string =>

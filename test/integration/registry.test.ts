@@ -4,8 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import Docker from 'dockerode';
@@ -13,6 +12,7 @@ import { dockerSocket, skipWithoutContainerd, skipWithoutDocker } from './contai
 import { freePort } from './free-port.ts';
 import { RunningCluster } from './running-cluster.ts';
 import { until } from '../until.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const registryProgram = process.env['ORCHLET_TEST_REGISTRY'];
 const skipWithoutRegistry =
@@ -33,7 +33,7 @@ class Registry {
   }
 
   static async start(program: string): Promise<Registry> {
-    const directory = mkdtempSync(join(tmpdir(), 'orchlet-registry-'));
+    const directory = temporaryFolder();
     const address = `127.0.0.1:${await freePort()}`;
     writeFileSync(join(directory, 'htpasswd'), PASSWORD_FILE);
     writeFileSync(
@@ -174,7 +174,7 @@ for (const [on, skip] of [
       for await (const chunk of loader) void chunk;
       digest = await registry.push(docker, 'orchlet.local/demo:1', 'team/app');
       for (const name of ['plugin/app', 'token/app']) await registry.push(docker, 'orchlet.local/demo:1', name);
-      plugins = mkdtempSync(join(tmpdir(), 'orchlet-plugins-'));
+      plugins = temporaryFolder();
       const flags = installPlugins(plugins, registry.address);
       cluster = await RunningCluster.start(['--cluster-cidr', '10.214.0.0/16', ...flags], on);
       cluster.run([

@@ -2,6 +2,7 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { copyFileSync, existsSync, mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
+import { removeBoundAddresses } from './agent-leftovers.ts';
 import { dockerSocket, imageArchive, containerdSocket } from './container-runtimes.ts';
 import { freePort } from './free-port.ts';
 import type { KubectlResult } from './kubectl.ts';
@@ -149,6 +150,8 @@ export class RunningCluster {
 
   async remove(): Promise<void> {
     await this.stop();
+    // A cluster that stops by itself removes its pods and these rules. One that was killed does not.
+    await removeBoundAddresses(join(this.directory, 'agent'));
     unmountBelow(this.directory);
     rmSync(this.directory, { recursive: true, force: true });
   }

@@ -1,20 +1,20 @@
 /** Static pods with ConfigMaps and Secrets that lie beside them, on an agent without an API server. */
 import assert from 'node:assert/strict';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import type { Runtime } from '../../agent/runtime/runtime.ts';
 import { AgentProcess } from './agent-process.ts';
 import { skipWithoutContainerd, skipWithoutDocker } from './container-runtimes.ts';
 import { until } from '../until.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 for (const [on, skip] of [
   ['docker', skipWithoutDocker],
   ['containerd', skipWithoutContainerd],
 ] as const)
   describe(`static pods with objects beside them, on ${on}`, { skip, timeout: 120_000 }, () => {
-    const folder = join(mkdtempSync(join(tmpdir(), 'orchlet-objects-')), 'manifests');
+    const folder = join(temporaryFolder(), 'manifests');
     let agent: AgentProcess;
     let runtime: Runtime;
 

@@ -3,11 +3,11 @@
  * real one, with all changes in memory. A boot does not change kernel settings that are shared with the real host.
  */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { run } from './running-cluster.ts';
 import { until } from '../until.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const CHECKOUT = join(import.meta.dirname, '../..');
 const SYSTEMD = '/lib/systemd/systemd';
@@ -38,7 +38,7 @@ export class SystemdHost {
   }
 
   static async boot(): Promise<SystemdHost> {
-    const directory = mkdtempSync(join(tmpdir(), 'systemd-'));
+    const directory = temporaryFolder();
     const group = `orcsd${process.pid}`;
     const script = join(directory, 'boot');
     writeFileSync(script, bootScript(directory, group), { mode: 0o755 });

@@ -4,19 +4,19 @@
  */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync, statfsSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, rmSync, statfsSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { LocalVolumes } from '../../agent/volumes/local-volumes.ts';
 import { hostFolderLimits } from '../../agent/host/project-quota.ts';
 import { silentLogger } from '../../api/component/logger.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
 
 const MIB = 1n << 20n;
 const NOBODY = 65_534;
 
-const directory = mkdtempSync(join(tmpdir(), 'orchlet-limits-'));
+const directory = temporaryFolder();
 const disk = join(directory, 'disk');
 const at = join(directory, 'mounted');
 
