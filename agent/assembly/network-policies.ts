@@ -100,11 +100,11 @@ export function createNetworkPolicies(base: Base, deps: NetworkPolicyDeps): Netw
     async admit(pod, sandbox, aborted) {
       const { ips } = sandbox;
       if (pod.spec.hostNetwork === true || ips.length === 0) return;
-      // A static pod may be what the API server needs. Its next sync comes here again.
+      // The API server itself may be a static pod, so static pods do not wait for the mode. Their next sync applies the rules.
       const isStatic = (pod.metadata.annotations?.[CONFIG_SOURCE] ?? 'api') !== 'api';
       if (isStatic && !isDecided) return;
       await untilAborted(first.promise, aborted);
-      // The clients' type of the same object.
+      // The agent and the clients have different types for the same pod.
       if (enforcer !== undefined) await untilAborted(enforcer.admit(pod as never, ips), aborted);
     },
     forget: (pod: Pod) => enforcer?.forget(pod as never),
@@ -153,7 +153,7 @@ export async function decide(
   }
 }
 
-/** With a fault, an authorizer that might have allowed it could not decide. */
+/** Asks for the node's own access. `isFault`: an authorizer that might have allowed it failed, so the denial is not final. */
 async function mayReadPolicies(
   client: Pick<Client, 'create'>,
 ): Promise<{ readonly isAllowed: boolean; readonly isFault: boolean }> {

@@ -86,7 +86,7 @@ export function createPodHost({ runtime, table, pleg, clock, devicePluginSocket 
         }
       };
       try {
-        await readLog(chosen.logPath, options, out, { clock, isRunning }, signal);
+        await readLog(chosen.logPath, options, { out, signal }, { clock, isRunning });
       } catch (error) {
         if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
         // The container has written nothing yet, or the file is gone. The response has begun, as with the kubelet.

@@ -100,7 +100,7 @@ const wholeLists: FunctionRow[] = [
   method('flatten', [list(listA)], listA, (items: Items) => flatten(items, 1n)),
   method('flatten', [list(dyn), int], list(dyn), flatten),
   method('reverse', [listA], listA, (items: Items) => items.toReversed()),
-  // A comparison of texts encodes both.
+  // A sort compares each item about log2(n) times, and a comparison of texts reads all of their bytes.
   ...ordered((item) =>
     method('sort', [list(item)], list(item), (items: Items, spending: Spending) => {
       spending.spend(readingCost(items) * Math.ceil(Math.log2(items.length + 1)));

@@ -55,7 +55,7 @@ export function compileOverloads(
   };
 }
 
-/** The functions that convert types. Of a constant, they are evaluated when the expression is compiled. */
+/** The functions that convert types. A conversion of a constant is evaluated when the expression is compiled. */
 const CONVERSIONS: ReadonlySet<string> = new Set(
   'bool bytes double duration dyn int string timestamp type uint'.split(' '),
 );
@@ -74,7 +74,10 @@ function convert(compiler: ExpressionCompiler, overload: Overload | undefined, c
 /** Functions whose second argument is a regular expression. */
 export const PATTERN_FUNCTIONS: ReadonlySet<string> = new Set(['matches', 'find', 'findAll']);
 
-/** A literal pattern is read with the expression, and its error is one of the expression. Any other one is paid for. */
+/**
+ * Compiles the argument of a function that takes a regular expression. An invalid literal is an error of the expression. Any
+ * other pattern is compiled, and charged, when the expression is evaluated.
+ */
 export function compilePattern(compiler: ExpressionCompiler, compiled: Compiled): Compiled {
   const { constant, type, run } = compiled;
   if (typeof constant === 'string') {

@@ -3,6 +3,7 @@
  * `UNBOUNDED`, which means that no limit is known.
  */
 
+/** The least and the greatest value, both included. */
 export interface Range {
   readonly min: number;
   readonly max: number;

@@ -1,5 +1,6 @@
 /** Splits the source of a CEL expression into tokens. The parser calls it. */
 
+/** A token. `at` and `end` are its offsets in the source in UTF-16 code units; `end` is that after it. */
 export interface Token {
   readonly kind: 'ident' | 'int' | 'uint' | 'double' | 'string' | 'bytes' | 'op' | 'end';
   /** The source text. For strings and bytes, their value. */

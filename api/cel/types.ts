@@ -27,6 +27,7 @@ export type CelType =
   | { readonly kind: 'object'; readonly name: string; readonly field: (name: string) => CelType | undefined }
   | { readonly kind: 'param'; readonly name: string };
 
+// The types without parameters.
 export const dyn: CelType = { kind: 'dyn' };
 export const bool: CelType = { kind: 'bool' };
 export const int: CelType = { kind: 'int' };

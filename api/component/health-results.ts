@@ -4,6 +4,7 @@
  */
 import { MetricsRegistry } from './metrics.ts';
 
+/** The results of one process. `observe` sets the newest result of a check, and counts it. */
 export class HealthResults {
   #registry = new MetricsRegistry();
 

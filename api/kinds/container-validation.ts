@@ -34,7 +34,7 @@ function commonErrors(
     ...portErrors(container.ports ?? [], `${path}.ports`),
     ...environmentErrors(container.env ?? [], `${path}.env`),
     ...environmentSourceErrors(container.envFrom ?? [], `${path}.envFrom`),
-    ...volumeMountErrors(container.volumeMounts ?? [], devices, context, container, `${path}.volumeMounts`),
+    ...volumeMountErrors(container, `${path}.volumeMounts`, context, devices),
     ...volumeDeviceErrors(container.volumeDevices ?? [], mounts, context, `${path}.volumeDevices`),
   );
   if (isBlank(pull)) errors.push(required(`${path}.imagePullPolicy`));

@@ -12,17 +12,19 @@ export function localPathErrors(target: string, field: string): FieldError[] {
   return errors;
 }
 
-/** Validates `volumeMounts`. `devices` are the names and paths of the container's devices, which must differ. */
+/**
+ * Validates the `volumeMounts` of a container, which are at the path. `devices` are the names and paths of its devices, which
+ * no mount may have.
+ */
 export function volumeMountErrors(
-  mounts: readonly VolumeMount[],
-  devices: { readonly names: ReadonlySet<string>; readonly paths: ReadonlySet<string> },
-  context: ContainerContext,
   container: Container | EphemeralContainer,
   path: string,
+  context: ContainerContext,
+  devices: { readonly names: ReadonlySet<string>; readonly paths: ReadonlySet<string> },
 ): FieldError[] {
   const errors: FieldError[] = [];
   const points = new Set<string>();
-  for (const [index, mount] of mounts.entries()) {
+  for (const [index, mount] of (container.volumeMounts ?? []).entries()) {
     const at = `${path}[${index}]`;
     const { name = '', mountPath = '' } = mount;
     if (name === '') errors.push(required(`${at}.name`));

@@ -262,6 +262,7 @@ function terminationErrors(
 
 /** The path of an error of the whole pod. */
 export const WHOLE = '[]';
+/** Whether the pod only shows a static pod at the API server. */
 export const isMirror = (pod: Pod): boolean => pod.metadata.annotations?.['kubernetes.io/config.mirror'] !== undefined;
 
 /** Validates an update of the subresource `ephemeralcontainers`, which only adds containers. */

@@ -44,7 +44,7 @@ export interface ClientWriteOptions {
   readonly signal?: AbortSignal;
 }
 
-/** A patch and the query of its request. `body` has the form that `type` prescribes: a list of operations of JSON Patch, or an object. */
+/** A patch and the query of its request. `body` is a list of operations for the type `json`, and an object for the others. */
 export interface ClientPatch extends ClientWriteOptions {
   readonly type: PatchType;
   readonly body: unknown;

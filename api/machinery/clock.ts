@@ -3,6 +3,7 @@
  * use the virtual clock of `test/fakes/fake-clock.ts`.
  */
 
+/** A call that is due later. `cancel` prevents it, and does nothing once it was made. */
 export interface Timer {
   cancel(): void;
 }

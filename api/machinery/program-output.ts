@@ -23,6 +23,7 @@ interface ProgramRun {
   readonly what: string;
 }
 
+/** How a program exited, and what it wrote. */
 export interface ProgramExit {
   /** `null` if a signal terminated the program. */
   readonly code: number | null;

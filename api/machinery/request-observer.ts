@@ -1,5 +1,6 @@
 /** Receives what clients report about their requests to other servers. `client-metrics.ts` counts it. */
 
+/** A request to another server, as metrics label it. */
 export interface ObservedRequest {
   readonly method: string;
   /** The URL of the server, or its host. */

@@ -5,6 +5,7 @@
  * Only the caller of `run` gets the failure of its task. Later tasks run as if nothing had happened.
  */
 
+/** Runs one task at a time. `run` resolves or rejects like its task. */
 export class SerialQueue {
   /** Settles when the newest task has finished. Never rejects. */
   #last: Promise<unknown> = Promise.resolve();

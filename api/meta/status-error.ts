@@ -223,6 +223,8 @@ export function isStatusError(error: unknown, reason?: string): error is StatusE
   return error instanceof StatusError && (reason === undefined || error.reason === reason);
 }
 
+// Predicates of `StatusError`s by their reason. They are false for any other error.
+
 export const isNotFound = (error: unknown): boolean => isStatusError(error, 'NotFound');
 export const isAlreadyExists = (error: unknown): boolean => isStatusError(error, 'AlreadyExists');
 export const isConflict = (error: unknown): boolean => isStatusError(error, 'Conflict');

@@ -4,6 +4,7 @@
  * Parsing takes linear time.
  */
 
+/** A block. `der` is what its base64 decodes to. */
 export interface PemBlock {
   /** `CERTIFICATE`, `EC PRIVATE KEY` and others. */
   readonly label: string;

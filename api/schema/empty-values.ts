@@ -6,8 +6,10 @@ import { setMember } from '../codec/json.ts';
 import type { JsonObject, JsonValue } from '../meta/object.ts';
 import type { StructType, TypeNode } from './schema.ts';
 
+/** Whether a value of the type is a list or a map, and not a struct or a scalar. */
 export const isCollection = (type: TypeNode): boolean => type.kind === 'list' || type.kind === 'map';
 
+/** Whether the value is `[]` or `{}`. */
 export function isEmptyCollection(value: JsonValue): boolean {
   if (typeof value !== 'object' || value === null) return false;
   if (Array.isArray(value)) return value.length === 0;

@@ -44,7 +44,7 @@ export const backup: Command = {
     if (!existsSync(join(directory, STORAGE_FILE))) throw new CommandError(missingData(directory));
     refuseCopy(directory);
     if (upload === undefined) await checkTarget(resolve(place));
-    // Root's, too, which a control plane of another user cannot remove; its own copies are left to it.
+    // As root, this removes leftovers of root, which the control plane's user cannot. It keeps what the control plane owns.
     await removeBackupLeftovers(directory, 0, silentLogger);
     const scratch = await makeBackupScratch(directory);
     const file = upload === undefined ? resolve(place) : join(scratch, 'upload.tgz');

@@ -111,7 +111,7 @@ async function checkRuntime(): Promise<Finding> {
   };
 }
 
-/** A port that is in use is as it should be while orchlet runs. */
+/** While orchlet runs, it is orchlet that uses the port, and the finding is `ok`. */
 function checkPort(port: number, { isRunning }: { readonly isRunning: boolean }): Promise<Finding> {
   const name = `port ${port}`;
   return new Promise((resolve) => {

@@ -42,6 +42,7 @@ interface ConvertedVersions {
   readonly all: readonly VersionSchema[];
 }
 
+/** The conversion between the versions of a definition with the strategy `Webhook`. */
 export interface WebhookConversion extends Conversion {
   /** Converts one object to a version of this name, and returns all that the webhook sent. */
   convertTo(object: KubeObject, version: string): Promise<KubeObject>;

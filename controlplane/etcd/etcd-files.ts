@@ -74,7 +74,7 @@ interface Issuing {
 
 /** etcd reads the files, so that a certificate in memory alone is of no use. */
 async function ensureWritten({ paths, ca, nowMs }: Issuing, name: CertificateName, wanted: Wanted) {
-  const made = await ensureCertificate(paths.pki, name, wanted, ca, nowMs);
+  const made = await ensureCertificate({ directory: paths.pki, name }, wanted, ca, nowMs);
   if (!made.isWritten) throw new Error(`the disk is full: the certificate ${name} of etcd could not be written`);
   return made;
 }

@@ -123,10 +123,12 @@ interface EnsuredCertificate extends KeyAndCertificate {
   readonly isWritten: boolean;
 }
 
-/** Returns the certificate `name` of the directory, or a new one if that is stale. A full disk does not prevent it. */
+/**
+ * Returns the certificate at `<directory>/<name>.crt` with the key beside it, or issues a new pair if that is missing, stale
+ * or not as wanted. A full disk does not prevent it.
+ */
 export async function ensureCertificate(
-  directory: string,
-  name: string,
+  { directory, name }: { readonly directory: string; readonly name: string },
   wanted: Wanted,
   authority: Authority,
   nowMs: number,

@@ -123,7 +123,7 @@ async function ensureLeaves(
   const { ca, frontProxyCa } = authorities;
   const nowMs = options.clock.now();
   const ensure = (name: string, wanted: Wanted, authority: Authority) =>
-    ensureCertificate(options.directory, name, wanted, authority, nowMs);
+    ensureCertificate({ directory: options.directory, name }, wanted, authority, nowMs);
   // Client certificates have no organization, so that a stolen key belongs to no privileged group.
   const client = (commonName: string): Wanted => ({
     subject: { commonName, organizations: [] },

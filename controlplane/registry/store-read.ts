@@ -9,7 +9,7 @@ import { newBadRequest, newExpired, newStatusError, type StatusError } from '../
 import { isStorageError } from '../storage/storage.ts';
 import { selectionOf, type Selection } from '../storage/selection.ts';
 import type { CacheList } from '../storage/watch-cache.ts';
-import type { CacheWatchHandle } from '../storage/watch-fanout.ts';
+import type { CacheWatchHandle } from '../storage/cache-watch.ts';
 import type { CacheEntry } from '../storage/cache-entry.ts';
 import { decodeContinue, encodeContinue, expiredContinue, type ContinueToken } from './continue-token.ts';
 import type { GetOptions, ListOptions, ListResult, RequestContext, WatchOptions, WatchSink } from '../model/rest.ts';

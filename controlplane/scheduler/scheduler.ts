@@ -41,6 +41,7 @@ interface SchedulerOptions {
   readonly metrics?: MetricsRegistry;
 }
 
+/** A running scheduler. */
 export interface Scheduler {
   /** Stops the decisions, and resolves when all running writes have ended. */
   stop(): Promise<void>;

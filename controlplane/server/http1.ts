@@ -31,6 +31,7 @@ interface Http1Arrival {
   readonly upgrade?: Upgrade;
 }
 
+/** A request over HTTP/1.1 and its response. */
 export class Http1Exchange implements Exchange {
   readonly method: string;
   readonly target: string;

@@ -37,6 +37,7 @@ import { whenRoom } from './when-room.ts';
 
 const CLOSE_GRACE_MS = 3000;
 
+/** A control plane that serves requests: how clients reach it. */
 export interface Serving {
   /** `https://127.0.0.1:6443`. */
   readonly url: string;

@@ -17,8 +17,9 @@ import { EntryIndexes } from './entry-indexes.ts';
 import type { Selection } from './selection.ts';
 import type { ResourceVersions, StoredVersion } from './resource-versions.ts';
 import { StorageError, type Storage, type StorageWatch, type StoredValue, type VersionChange } from './storage.ts';
+import type { CacheWatchHandle, CacheWatchOptions } from './cache-watch.ts';
 import { prefixOf } from './storages.ts';
-import { WatchFanout, type CacheWatchOptions, type CacheWatchHandle } from './watch-fanout.ts';
+import { WatchFanout } from './watch-fanout.ts';
 import type { CacheEntry, CachedResource } from './cache-entry.ts';
 
 interface CacheListOptions {

@@ -8,30 +8,11 @@
  */
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
 import { newExpired, newInternalError } from '../../api/meta/status-error.ts';
-import type { WatchEvent, WatchHandle, WatchSink } from '../model/rest.ts';
+import type { WatchEvent, WatchSink } from '../model/rest.ts';
 import type { CacheEvent } from './cache-event.ts';
 import type { CacheEntry, ExistingObjects } from './cache-entry.ts';
+import type { CacheWatchHandle, CacheWatchOptions } from './cache-watch.ts';
 import type { Selection } from './selection.ts';
-
-export interface CacheWatchOptions {
-  readonly selection: Selection;
-  /** Events after this revision. If `undefined`, the existing objects come first as ADDED. */
-  readonly afterRevision: number | undefined;
-  /** A list of the existing objects with the same selection, or else the watch makes one. */
-  readonly existing?: ExistingObjects;
-  /** Whether to send BOOKMARK events about once a minute if there is something newer. */
-  readonly bookmarks: boolean;
-  /** Whether to send a marked bookmark after the existing objects. */
-  readonly initialEventsEnd: boolean;
-}
-
-export interface CacheWatchHandle extends WatchHandle {
-  /**
-   * Sends a bookmark if the watch takes bookmarks, is not behind, and has not shown the newest revision yet. The server calls
-   * it before a watch ends.
-   */
-  bookmark(): void;
-}
 
 const BOOKMARK_MS = 60_000;
 const BATCH_EVENTS = 500;
@@ -88,6 +69,7 @@ interface FanoutSource {
   watchFailed(error: unknown): void;
 }
 
+/** The watches of one cache. Its cache calls it after each commit, in the same turn of the event loop. */
 export class WatchFanout {
   readonly #source: FanoutSource;
   /** The groups by the text of their selections. */

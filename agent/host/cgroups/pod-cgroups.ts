@@ -22,13 +22,16 @@ import type { CgroupManager, CgroupResources } from './cgroup-resources.ts';
 export interface PodCgroups {
   /** Returns the cgroup parent of the sandbox for the runtime; empty if the agent manages no cgroups of pods. */
   parent(pod: Pod): string;
-  /** Takes the pod's resources for the limits of its cgroup, unless this process has set them. Writes nothing. */
+  /**
+   * Assumes that the cgroup of a running pod has the limits that follow from the pod's resources, for a pod of an earlier
+   * process. Does nothing if this process has set the limits. Writes nothing.
+   */
   assume(pod: Pod): void;
   /** Creates or updates the cgroup. `keepRoom` raises limits and lowers none: containers have yet to shrink. */
   ensure(pod: Pod, options?: { readonly keepRoom: boolean }): Promise<void>;
-  /** Whether the cgroup has other limits than the pod's resources ask for; false for one of unknown limits. */
+  /** Whether the known limits of the cgroup differ from those that follow from the pod's resources. False if none are known. */
   isBehind(pod: Pod): boolean;
-  /** The memory limit to which the next `ensure` lowers the cgroup; undefined if it lowers none. */
+  /** The memory limit in bytes to which the next `ensure` lowers the cgroup; `undefined` if it does not lower it. */
   loweredMemory(pod: Pod): number | undefined;
   remove(pod: Pod): Promise<void>;
   /**

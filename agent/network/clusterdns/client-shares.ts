@@ -1,6 +1,6 @@
 /**
- * Divides a limited number of places among clients by their address, so that one pod cannot take all of them. `ClusterDns`
- * has one for forwarded queries and one for TCP connections.
+ * Limits concurrent work of the DNS server, in total and for each client address, so that one pod cannot take the whole limit.
+ * `ClusterDns` has one for forwarded queries and one for TCP connections.
  */
 export class ClientShares {
   readonly #held = new Map<string, number>();
@@ -13,7 +13,7 @@ export class ClientShares {
     this.#mostOfOne = limits.mostOfOne;
   }
 
-  /** Returns false if all places, or those of this client, are taken. */
+  /** Counts one more piece of work of a client. Returns false, and counts nothing, at the total limit or the client's. */
   take(client: string): boolean {
     const held = this.#held.get(client) ?? 0;
     if (this.#total >= this.#most || held >= this.#mostOfOne) return false;
@@ -22,6 +22,7 @@ export class ClientShares {
     return true;
   }
 
+  /** Ends a piece of work that `take` has counted. */
   release(client: string): void {
     const held = this.#held.get(client) ?? 0;
     if (held <= 1) this.#held.delete(client);

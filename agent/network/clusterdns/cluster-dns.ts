@@ -269,9 +269,7 @@ export class ClusterDns {
     if (!isOurs && !isReverse) return undefined;
     if (isOurs && !synced()) return { code: SERVER_FAILURE, answers: [], additionals: [] };
     const most = Math.floor(MOST_BYTES[client.transport] / SHORTEST_RECORD_BYTES);
-    const found = isOurs
-      ? clusterRecords(name, type, domain, names, most)
-      : reverseRecords(name, type, domain, names, most);
+    const found = (isOurs ? clusterRecords : reverseRecords)({ name, type }, { domain, names, most });
     // An address that is not in the cluster may belong to another zone.
     if (found === undefined) return isOurs ? { code: NO_SUCH_NAME, answers: [], additionals: [] } : undefined;
     if (name === domain && type === 'SOA')

@@ -36,18 +36,30 @@ interface Found {
   readonly additionals: readonly DnsRecord[];
 }
 
+/** The name in lower case without a dot at the end, and the type in upper case. */
+interface RecordQuestion {
+  readonly name: string;
+  readonly type: string;
+}
+
+/** What this server knows of the cluster, and how much it answers. */
+interface Zone {
+  /** The domain of the cluster, such as `cluster.local`. */
+  readonly domain: string;
+  readonly names: ClusterNames;
+  /** Of more records, one more than these is returned: a service may have more endpoints than a response has room for. */
+  readonly most?: number;
+}
+
 const NOTHING: Found = { answers: [], additionals: [] };
 
 /**
- * Returns `undefined` if the name does not exist, and no answers if it exists without records of the type. Of more than `most`
- * records, one more than that is returned: a service may have thousands of endpoints, and a response has no place for them.
+ * Answers a question for a name in the domain of the cluster. Returns `undefined` if the name does not exist, and no answers
+ * if it exists without records of the type.
  */
 export function clusterRecords(
-  name: string,
-  type: string,
-  domain: string,
-  names: ClusterNames,
-  most = Number.MAX_SAFE_INTEGER,
+  { name, type }: RecordQuestion,
+  { domain, names, most = Number.MAX_SAFE_INTEGER }: Zone,
 ): Found | undefined {
   const labels = name.slice(0, -domain.length - 1).split('.');
   const server = `ns.dns.${domain}`;
@@ -221,13 +233,10 @@ function addressRecords(name: string, type: string, addresses: Iterable<string>,
   return { answers: [...ofType].map((data) => ({ type, name, data })), additionals: [] };
 }
 
-/** Returns the names of a cluster address, at most one more than `most`, for a name under `in-addr.arpa` or `ip6.arpa`. */
+/** Answers a question for a name under `in-addr.arpa` or `ip6.arpa`. Returns `undefined` for an address that no name has. */
 export function reverseRecords(
-  name: string,
-  type: string,
-  domain: string,
-  names: ClusterNames,
-  most = Number.MAX_SAFE_INTEGER,
+  { name, type }: RecordQuestion,
+  { domain, names, most = Number.MAX_SAFE_INTEGER }: Zone,
 ): Found | undefined {
   const address = reversedAddress(name);
   if (address === undefined) return undefined;

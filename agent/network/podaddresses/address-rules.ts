@@ -65,7 +65,7 @@ function unboundChain(interfaces: readonly PodInterface[]): string[] {
   ];
 }
 
-/** What a host sends from `::` before it has an address: the question whether it is free, and reports of groups. */
+/** What a host sends from `::`: duplicate address detection (RFC 4862), router solicitations and multicast listener reports. */
 const FROM_NOWHERE =
   'nd-neighbor-solicit, nd-router-solicit, mld-listener-report, mld-listener-done, mld2-listener-report';
 
@@ -77,12 +77,12 @@ function portChain({ index, mac, addresses }: PodInterface): string[] {
   return [
     `  chain port_${index} {`,
     `    ether saddr != ${mac} drop`,
-    // A host asks from 0.0.0.0 whether an address is free.
     `    arp saddr ether != ${mac} drop`,
+    // 0.0.0.0 is the sender of an ARP probe (RFC 5227), which asks whether an address is in use.
     `    arp saddr ip != { ${['0.0.0.0', ...ipv4].join(', ')} } drop`,
     ...(ipv4.length === 0 ? ['    ether type ip drop'] : [`    ip saddr != { ${ipv4.join(', ')} } drop`]),
     '    icmpv6 type { nd-router-advert, nd-redirect } drop',
-    // The target of a neighbor advertisement, which older releases of nft have no name for.
+    // The 128 bits are the target of the neighbor advertisement. Older releases of nft have no name for it.
     `    icmpv6 type nd-neighbor-advert ${targets.length === 0 ? '' : `@th,64,128 != { ${targets.join(', ')} } `}drop`,
     `    ip6 saddr :: icmpv6 type { ${FROM_NOWHERE} } accept`,
     ipv6.length === 0 ? '    ether type ip6 drop' : `    ip6 saddr != { ${ipv6.join(', ')} } drop`,

@@ -9,14 +9,14 @@ const TIMEOUT_MS = 10_000;
 /** The name of a pod's interface in its own network namespace, with Docker and CRI. */
 const NAME = 'eth0';
 
-/** The part that is read of `ip -j address`. */
+/** A link in the output of `ip -j address`: the members that are used here. */
 interface Link {
   readonly ifname?: string;
   readonly ifindex?: number;
-  /** The index of the other end of the cable. */
+  /** The index of the other end of the veth pair. */
   readonly link_index?: number;
   readonly address?: string;
-  /** The bridge. */
+  /** The name of the bridge whose port the link is. */
   readonly master?: string;
   readonly addr_info?: readonly { readonly local?: string }[];
 }
@@ -57,7 +57,7 @@ export function bridgePorts(bridges: readonly string[], prefix: readonly string[
       const found = (own.addr_info ?? []).flatMap(({ local = '' }) => parseIp(local) ?? []);
       const missing = given.find((ip) => !found.some((one) => formatIp(one) === ip));
       if (missing !== undefined) throw new Error(`the interface of the pod does not have its address ${missing}`);
-      // By their range: a pod that ran already may have added the address of another one in the scope of its link.
+      // The scope that the kernel reports does not count: a pod that already runs may have added another pod's address with it.
       const linkLocal = found.filter((ip) => ip.family === 6 && isLinkLocalUnicast(ip)).map(formatIp);
       return { port, index, mac: own.address, addresses: [...new Set([...given, ...linkLocal])] };
     },

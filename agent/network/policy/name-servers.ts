@@ -1,8 +1,9 @@
 /**
- * Queries of pods to the name server of their node. It is a process of the node, which network policies do not concern: a
- * pod and its node may always talk. Users know it as the pods of CoreDNS, whose place it takes, and a policy that denies all
- * egress must stop data in the names of queries. So `policy-inputs.ts` shows policies a pod of that kind with the address of
- * the service `kube-dns`.
+ * Applies network policies to the queries of pods to the name server of their node. The name server is a process of the node,
+ * and policies do not limit traffic between a pod and its node. But it takes the place of the pods of CoreDNS, to which
+ * policies apply, and a pod could send data out in the names of its queries although a policy denies all egress. So
+ * `policy-inputs.ts` adds a pod with the labels of CoreDNS and the address of the service `kube-dns`, which rules of policies
+ * can select.
  */
 import { parseIp } from '../../../api/meta/ip-addresses.ts';
 import type { AddressFamily, PeerRange } from './address-ranges.ts';

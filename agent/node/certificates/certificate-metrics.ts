@@ -4,7 +4,7 @@ import type { Clock } from '../../../api/machinery/clock.ts';
 
 /** Observes one certificate that is renewed. */
 export interface CertificateObserver {
-  /** The certificate in use expires then, in wall-clock milliseconds; undefined if there is none. */
+  /** Reports when the certificate in use expires, in wall-clock milliseconds; `undefined` if there is none. */
   inUse(notAfterMs: number | undefined): void;
   replaced(livedMs: number): void;
   failed(): void;

@@ -3,6 +3,7 @@
  * them.
  */
 
+/** The types of control frames (SPDY/3.1, section 2.6). */
 export const FRAME = {
   synStream: 1,
   synReply: 2,

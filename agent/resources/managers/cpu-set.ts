@@ -1,5 +1,6 @@
 /** Parses and formats sets of CPUs in the kernel's list format: `0-3,7`. Pure. */
 
+/** The ids of logical CPUs. */
 export type CpuSet = ReadonlySet<number>;
 
 /** The empty set, which is shared. */

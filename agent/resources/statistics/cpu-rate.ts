@@ -1,5 +1,6 @@
 /** Computes the CPU rate of a cgroup from two readings of its CPU time. Pure. */
 
+/** A reading of CPU time: its time in milliseconds, the CPU time so far, and the rate since the reading before it. */
 export interface CpuSample {
   readonly atMs: number;
   readonly usageNs: number;
@@ -7,7 +8,7 @@ export interface CpuSample {
   readonly nanoCores: number | undefined;
 }
 
-/** A rate is computed from two readings with at least this distance. */
+/** The least and the greatest time between the two readings of a rate. */
 const SHORTEST_MS = 900;
 const LONGEST_MS = 90_000;
 

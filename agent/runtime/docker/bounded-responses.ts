@@ -1,7 +1,8 @@
 /**
- * Bounds the responses of the engine in size and time: docker-modem, the HTTP client of dockerode, gathers whatever comes, also
- * beyond the longest string of JavaScript, at which the process would exit, and keeps requests that nobody waits for any more.
- * Responses that are streams pass unchanged.
+ * Bounds the responses of the Docker Engine in size and time. docker-modem, the HTTP client of dockerode, collects a response
+ * without a limit, and one that is longer than JavaScript's longest string would end the process. It also keeps requests for
+ * which nobody waits any more. So this file reads the responses itself and passes them to docker-modem. Responses that the
+ * caller reads as streams pass unchanged.
  */
 import type { IncomingMessage } from 'node:http';
 import type { Readable } from 'node:stream';
@@ -10,18 +11,18 @@ import { GatheredBytes } from '../../../api/machinery/gathered-bytes.ts';
 import { linesOf } from '../../../api/machinery/response-body.ts';
 import { RuntimeError } from '../runtime.ts';
 
-/** The list of a thousand containers has some megabytes. */
+/** A list of a thousand containers takes a few megabytes. */
 const LONGEST_RESPONSE_BYTES = 64 << 20;
 
 /** A line of progress may have the message of a registry, of some megabytes. */
 const LONGEST_LINE_BYTES = 16 << 20;
 
-/** How docker-modem describes a request. */
+/** The part of docker-modem's description of a request that is read here. */
 interface RequestContext {
   readonly isStream?: boolean;
   readonly hijack?: boolean;
   readonly openStdin?: boolean;
-  /** The codes that are no errors have the value `true`. */
+  /** What each status code means: `true` for success, else the text of the error. */
   readonly statusCodes: Readonly<Record<number, true | string>>;
 }
 
@@ -50,6 +51,7 @@ interface Modem {
   ): void;
 }
 
+/** docker-modem then takes a response of any code for a success, and returns it unread. */
 const EVERY_CODE = Object.fromEntries(Array.from({ length: 500 }, (_, at) => [at + 100, true as const]));
 
 interface Bounds {
@@ -58,7 +60,10 @@ interface Bounds {
   readonly expiry?: () => AbortSignal | undefined;
 }
 
-/** Changes the client: calls with a longer response fail, and their connection is closed, as that of an expired call. */
+/**
+ * Changes the client in place: a call whose response is longer fails with `ResponseTooLong`. Its connection is closed, and so
+ * is that of a call that has expired.
+ */
 export function boundResponses(docker: Docker, bounds: Bounds = {}): void {
   const { longestBytes = LONGEST_RESPONSE_BYTES, expiry = () => undefined } = bounds;
   const modem = docker.modem as unknown as Modem;

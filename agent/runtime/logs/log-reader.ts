@@ -34,6 +34,12 @@ export interface LogOptions {
   readonly stream?: 'All' | 'Stdout' | 'Stderr';
 }
 
+/** Where the log goes. The signal aborts the reading, for example when the client has gone. */
+interface LogSink {
+  readonly out: NodeJS.WritableStream;
+  readonly signal: AbortSignal;
+}
+
 interface LogReadDeps {
   readonly clock: Clock;
   /** Resolves to whether the container still runs. */
@@ -49,15 +55,14 @@ interface LineFilter {
 }
 
 /**
- * Resolves when the whole log is written or the signal aborts. With `follow` it waits for the log of a container that has just
- * started.
+ * Writes the log at the path, a file in the format of CRI, as text. Resolves when the whole log is written or the signal
+ * aborts. With `follow` it waits for the log of a container that has just started; otherwise it rejects with ENOENT.
  */
 export async function readLog(
   path: string,
   options: LogOptions,
-  out: NodeJS.WritableStream,
+  { out, signal }: LogSink,
   deps: LogReadDeps,
-  signal: AbortSignal,
 ): Promise<void> {
   const filter = lineFilter(options, deps.clock);
   let leftBytes = options.limitBytes ?? Number.POSITIVE_INFINITY;

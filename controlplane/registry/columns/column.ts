@@ -33,6 +33,7 @@ export const NAME_TEXT: TableColumn['description'] = { struct: META, field: 'nam
 
 /** The first column of nearly every kind. */
 export const nameColumn: TableColumn = column('Name', NAME_TEXT, { format: 'name' });
+/** The last column of nearly every kind. */
 export const ageColumn: TableColumn = column('Age', CREATED_TEXT);
 
 /** The cell of a time in RFC 3339: its age when a Table is requested, or `<unknown>` if it is absent or empty. */
@@ -40,8 +41,10 @@ export function since(time: string | null | undefined): Cell {
   return time === undefined || time === null || time === '' ? '<unknown>' : { sinceMs: Date.parse(time) };
 }
 
+/** The cell of `ageColumn`. */
 export const age = (object: KubeObject): Cell => since(object.metadata.creationTimestamp);
 
+/** The cell of `nameColumn`. */
 export const nameOf = (object: KubeObject): string => object.metadata.name ?? '';
 
 /** Returns `<none>` for an empty text. */

@@ -14,6 +14,7 @@ export function groupTag(group: string, version?: string): string {
   return version === undefined ? camel : `${camel}_${version}`;
 }
 
+/** Makes the first letter upper-case: `pods` becomes `Pods`. */
 export function capital(word: string): string {
   return word.charAt(0).toUpperCase() + word.slice(1);
 }

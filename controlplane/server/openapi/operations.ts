@@ -69,6 +69,7 @@ const METHODS_OF_CONNECT: ReadonlyMap<string, readonly Method[]> = new Map(
   }),
 );
 
+/** The path of a group and version: `/api/v1`, or `/apis/apps/v1`. */
 export function basePath(group: string, version: string): string {
   return group === '' ? `/api/${version}` : `/apis/${group}/${version}`;
 }
@@ -77,11 +78,13 @@ export function basePath(group: string, version: string): string {
 export const documentOf = ({ group, version }: { readonly group: string; readonly version: string }): string =>
   basePath(group, version).slice(1);
 
+/** What the description of a path needs to know of its resource. */
 export interface PathOptions {
   /** A DELETE returns the object instead of a Status. */
   readonly returnsDeleted?: boolean | undefined;
 }
 
+/** The kind of lists. A custom resource may name its own. */
 export const listKindOf = (row: ResourceInfo): string => row.custom?.listKind ?? `${row.kind}List`;
 
 /** kube-apiserver lists the deprecated watch paths only for built-in kinds. */

@@ -1,6 +1,7 @@
 /** Defines the parameters of the API's operations: name, place, type and description. */
 import { parameterText } from '../../../api/schema/parameter-texts.ts';
 
+/** A parameter of an operation. */
 export interface ParameterInfo {
   readonly name: string;
   readonly in: 'query' | 'path';
@@ -42,12 +43,14 @@ export const LIST_PARAMETERS: readonly ParameterInfo[] = queries('listNamespaced
   watch: 'boolean',
 });
 
+/** The query of create and update. */
 export const WRITE_PARAMETERS: readonly ParameterInfo[] = queries('createNamespacedPod', WRITES);
-/** Apply has its own text for the manager, which it requires. */
+/** The query of patch. Its text says that apply requires a field manager. */
 export const PATCH_PARAMETERS: readonly ParameterInfo[] = queries('patchNamespacedPod', {
   ...WRITES,
   force: 'boolean',
 });
+/** The query of delete. */
 export const DELETE_PARAMETERS: readonly ParameterInfo[] = queries('deleteNamespacedPod', {
   dryRun: 'string',
   gracePeriodSeconds: 'integer',
@@ -55,6 +58,7 @@ export const DELETE_PARAMETERS: readonly ParameterInfo[] = queries('deleteNamesp
   orphanDependents: 'boolean',
   propagationPolicy: 'string',
 });
+/** The query of deletecollection: that of delete, and that which selects the objects. */
 export const DELETE_COLLECTION_PARAMETERS: readonly ParameterInfo[] = [
   ...DELETE_PARAMETERS,
   ...LIST_PARAMETERS.filter(({ name }) => name !== 'watch' && name !== 'allowWatchBookmarks'),
@@ -63,14 +67,18 @@ export const DELETE_COLLECTION_PARAMETERS: readonly ParameterInfo[] = [
 /** kube-apiserver lists a parameter of reads for custom resources only. */
 export const READ_PARAMETERS = LIST_PARAMETERS.filter(({ name }) => name === 'resourceVersion');
 
+/** The query that all operations on objects take. */
 export const COMMON_PARAMETERS: readonly ParameterInfo[] = queries('listNamespacedPod', { pretty: 'string' });
 
+/** The namespace in the path. */
 export const NAMESPACE: ParameterInfo = parameter('path', 'namespace', 'string', 'listNamespacedPod');
 
+/** The name of an object of this kind in the path. */
 export function nameParameter(kind: string): ParameterInfo {
   return { name: 'name', in: 'path', type: 'string', description: () => `name of the ${kind}` };
 }
 
+/** The rest of the path of a proxy. */
 export const PROXY_PATH: ParameterInfo = parameter('path', 'path', 'string', 'connectGetNodeProxyWithPath');
 
 const STREAMS: Parameters = { stderr: 'boolean', stdin: 'boolean', stdout: 'boolean', tty: 'boolean' };

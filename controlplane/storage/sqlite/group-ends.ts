@@ -4,8 +4,10 @@
  */
 import { type LogPage, recordsBetween } from '../stored-log.ts';
 
+/** At least this many of the newest commits are remembered. Pages before them are not trimmed. */
 const MOST_ENDS = 65_536;
 
+/** The ends of the newest commits, as revisions in ascending order. */
 export class GroupEnds {
   /** The last revision of each commit, in order. */
   #ends: number[] = [];

@@ -8,8 +8,10 @@ import { type RecordColumns, type RecordMark, recordsBetween } from '../stored-l
 import { checksumOf } from './row-checksum.ts';
 import { StorageThread } from './storage-thread.ts';
 
+/** The name of the database below the data directory. A copy has the name that it keeps as a storage. */
 export const LOG_FILE = 'orchlet.db';
 
+/** An open copy. Methods reject with `StorageError`. */
 export class LogCopy {
   readonly #thread: StorageThread;
   #lastRevision: number;

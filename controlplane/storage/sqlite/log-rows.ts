@@ -5,6 +5,7 @@ import type { LogMarks } from '../log-backend.ts';
 import { StorageError } from '../storage.ts';
 import { isRevision, isWhole, type Row } from './database-format.ts';
 
+/** The bytes of values after which a load yields a chunk. */
 const LOAD_BYTES = 2 * 1024 * 1024;
 /** The maximum number of records of a page, because small ones cost time as well. A commit has about half of it at most. */
 const PAGE_RECORDS = 4000;
@@ -12,6 +13,7 @@ const PAGE_RECORDS = 4000;
 /** A row as the file has it, before its types are checked. */
 type StoredRow = Readonly<Record<keyof Row, unknown>>;
 
+/** Reads an open database. Throws `StorageError` for a row that is damaged. */
 export class LogRows {
   readonly #database: Database.Database;
   readonly #file: string;

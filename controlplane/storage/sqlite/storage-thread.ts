@@ -8,6 +8,7 @@ import type { LogMarks } from '../log-backend.ts';
 import { StorageError } from '../storage.ts';
 import { OPENING, type WorkerOptions, type WorkerRequest, type WorkerResponse } from './protocol.ts';
 
+/** What the file held when it was opened: all records in order, in chunks, and the marks of the log. */
 export interface Loaded {
   readonly chunks: RecordColumns[];
   readonly marks: LogMarks;
@@ -21,6 +22,7 @@ interface Waiting {
   reject(error: StorageError): void;
 }
 
+/** A running thread. When it is lost, waiting requests reject with the reason, and so do later ones. */
 export class StorageThread {
   readonly #worker: Worker;
   readonly #waiting = new Map<number, Waiting>();

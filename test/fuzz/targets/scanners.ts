@@ -224,7 +224,7 @@ export function logs(): Target {
         },
       });
       const options = { follow: false, previous: false, timestamps: true, tailLines: 1000, sinceTime: TIME };
-      await readLog(path, options, out, deps, new AbortController().signal);
+      await readLog(path, options, { out, signal: new AbortController().signal }, deps);
       const [raw, framed] = [await rawIn(input), await framesIn(input)];
       return `${bytes > 0} ${lastPosition(input.toString('latin1')).count > 1} ${raw > 0} ${framed > 0}`;
     },

@@ -15,6 +15,11 @@ interface TakeOptions {
   readonly alignByUncoreCache: boolean;
 }
 
+interface DistributeOptions extends TakeOptions {
+  /** The number of CPUs that stay together: those of a core with `full-pcpus-only`, otherwise 1. */
+  readonly groupSize: number;
+}
+
 /** Fewer CPUs are free than requested. The message appears in the pod's status. */
 class CpuAllocationError extends Error {
   override readonly name = 'CpuAllocationError';
@@ -140,16 +145,15 @@ interface Distribution {
 }
 
 /**
- * Takes the same number of CPUs from each of the fewest NUMA nodes that can provide it, in groups of `groupSize` (a
- * core's threads). The remainder goes to the nodes where it leaves the free CPUs most evenly distributed. If no set of
- * nodes fits, it does the same as `takePacked`. Throws `CpuAllocationError`.
+ * Takes the same number of CPUs from each of the fewest NUMA nodes that can provide it, in whole groups. The remainder goes
+ * to the nodes where it leaves the free CPUs most evenly distributed. If no set of nodes fits, it does the same as
+ * `takePacked`. Throws `CpuAllocationError`.
  */
 export function takeDistributed(
   topology: CpuTopology,
   available: CpuSet,
   count: number,
-  groupSize: number,
-  options: TakeOptions,
+  { groupSize, ...options }: DistributeOptions,
 ): CpuSet {
   const packed = { ...options, alignByUncoreCache: false };
   if (count % groupSize !== 0) return takePacked(topology, available, count, packed);

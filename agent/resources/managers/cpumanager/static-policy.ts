@@ -159,9 +159,9 @@ export class StaticCpuPolicy {
   #take(available: CpuSet, count: number): CpuSet {
     const { topology, options } = this.#deps;
     const how = { spread: options.distributeAcrossCores, alignByUncoreCache: options.alignByUncoreCache };
-    return options.distributeAcrossNuma
-      ? takeDistributed(topology, available, count, options.fullPhysicalCpusOnly ? topology.cpusPerCore : 1, how)
-      : takePacked(topology, available, count, how);
+    if (!options.distributeAcrossNuma) return takePacked(topology, available, count, how);
+    const groupSize = options.fullPhysicalCpusOnly ? topology.cpusPerCore : 1;
+    return takeDistributed(topology, available, count, { ...how, groupSize });
   }
 
   #reusableOf(podUid: string): CpuSet {

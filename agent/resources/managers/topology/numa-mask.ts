@@ -3,6 +3,7 @@
  * memory managers use it.
  */
 
+/** A set of NUMA nodes: the bit with the number of the node id. */
 export type NumaMask = bigint;
 
 /** The set of these node ids. */

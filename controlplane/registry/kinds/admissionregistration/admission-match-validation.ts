@@ -7,6 +7,7 @@ import type { MatchCondition, MatchResources, NamedRule, Rule } from './admissio
 import { expressionErrors, type ExpressionChecker } from './expression-checks.ts';
 import { invalidFor, maxItems, optionalOneOf } from '../field-rules.ts';
 
+// The values of the fields of these names, in the order in which errors list them.
 export const FAILURE_POLICIES = ['Fail', 'Ignore'];
 export const MATCH_POLICIES = ['Equivalent', 'Exact'];
 export const REINVOCATION_POLICIES = ['IfNeeded', 'Never'];

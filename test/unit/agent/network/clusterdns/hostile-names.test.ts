@@ -32,7 +32,7 @@ for (const [name, type] of [
       service: () => service as unknown as Service,
       slicesOf: () => [slice],
     } as unknown as ClusterNames;
-    const found = clusterRecords(name, type, 'cluster.local', names, 80);
+    const found = clusterRecords({ name, type }, { domain: 'cluster.local', names, most: 80 });
     // One answer more than fits shows that the response is truncated.
     assert.equal(found?.answers.length, 81);
     assert.ok(read.size <= 82, `${read.size} endpoints`);
@@ -60,7 +60,7 @@ for (const [what, name, type] of [
       slicesOf: () => [slice],
     } as unknown as ClusterNames;
     for (let count = 0; count < 100; count++) {
-      const found = clusterRecords(name, type, 'cluster.local', names, 80);
+      const found = clusterRecords({ name, type }, { domain: 'cluster.local', names, most: 80 });
       assert.equal(found?.answers.length, name.startsWith('h') ? 1 : undefined);
     }
     assert.ok(read <= 4 * endpoints.length, `${read} names read`);
@@ -81,8 +81,10 @@ it('reverse queries for an address of thousands of slices visit each endpoint on
   const slices = Array.from({ length: 500 }, (_, at) => sliceAt(at));
   const names = { serviceAt: () => undefined, slicesAt: () => slices } as unknown as ClusterNames;
   const name = '7.0.0.10.in-addr.arpa';
-  assert.equal(reverseRecords(name, 'PTR', 'cluster.local', names)?.answers.length, 500);
-  assert.equal(reverseRecords(name, 'PTR', 'cluster.local', names, 80)?.answers.length, 81);
+  const question = { name, type: 'PTR' };
+  const zone = { domain: 'cluster.local', names };
+  assert.equal(reverseRecords(question, zone)?.answers.length, 500);
+  assert.equal(reverseRecords(question, { ...zone, most: 80 })?.answers.length, 81);
   assert.equal(read, 500 * 20);
 });
 

@@ -68,13 +68,13 @@ test('aligned by uncore cache: a single cache that fits is preferred to parts of
 
 test('distributed: every NUMA node provides the same number of CPUs, in whole groups', () => {
   const take = (free: string, count: number, group: number): string =>
-    formatCpuSet(takeDistributed(hosts.quad, parseCpuSet(free), count, group, PLAIN));
+    formatCpuSet(takeDistributed(hosts.quad, parseCpuSet(free), count, { ...PLAIN, groupSize: group }));
   assert.equal(take('0-79', 8, 1), '0-3,40-43');
   assert.equal(take('0-79', 40, 1), '0-19,40-59');
   assert.equal(take('0-79', 24, 1), '0-5,10-15,40-45,50-55');
   assert.equal(take('0-79', 60, 1), '0-29,40-69');
   // In groups of two threads no core is split, although 44 is not divisible by the number of nodes.
-  const cores = takeDistributed(hosts.quad, parseCpuSet('0-79'), 44, 2, PLAIN);
+  const cores = takeDistributed(hosts.quad, parseCpuSet('0-79'), 44, { ...PLAIN, groupSize: 2 });
   assert.equal(cores.size, 44);
   for (const cpu of cores) assert.ok(cores.has((cpu + 40) % 80), 'both threads of each core');
 });
@@ -97,7 +97,10 @@ test('the chosen CPUs are free and as many as requested, on every host', () => {
       const count = Math.floor(share * available.size);
       for (const chosen of [
         takePacked(hosts[name], available, count, options),
-        takeDistributed(hosts[name], available, count, Math.min(group, hosts[name].cpusPerCore), options),
+        takeDistributed(hosts[name], available, count, {
+          ...options,
+          groupSize: Math.min(group, hosts[name].cpusPerCore),
+        }),
       ]) {
         assert.equal(chosen.size, count);
         assert.ok(chosen.isSubsetOf(available));

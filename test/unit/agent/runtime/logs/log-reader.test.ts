@@ -26,9 +26,8 @@ describe('reading a container log', () => {
     await readLog(
       path,
       { ...plain, ...options },
-      out,
+      { out, signal: new AbortController().signal },
       { clock: systemClock, isRunning: () => Promise.resolve(false) },
-      new AbortController().signal,
     );
     return Buffer.concat(chunks).toString();
   }
@@ -40,9 +39,9 @@ describe('reading a container log', () => {
     const gone = new PassThrough();
     gone.destroy();
     await once(gone, 'close');
-    await readLog(path, plain, gone, clock, new AbortController().signal);
+    await readLog(path, plain, { out: gone, signal: new AbortController().signal }, clock);
     const stuck = new Writable({ highWaterMark: 1, write() {} });
-    await readLog(path, plain, stuck, clock, AbortSignal.abort());
+    await readLog(path, plain, { out: stuck, signal: AbortSignal.abort() }, clock);
   });
 
   const three = line(1, 'a') + line(2, 'b', 'F', 'stderr') + line(3, 'c');
@@ -102,7 +101,7 @@ describe('reading a container log', () => {
     let running = true;
     const deps = { clock, isRunning: () => Promise.resolve(running) };
     let ended = false;
-    const reading = readLog(path, { ...plain, follow: true }, out, deps, new AbortController().signal);
+    const reading = readLog(path, { ...plain, follow: true }, { out, signal: new AbortController().signal }, deps);
     void reading.then(() => (ended = true));
     for (let looks = 0; looks < 3; looks++) await clock.advance(100);
     await writeFile(path, line(1, 'a'));
@@ -154,7 +153,7 @@ describe('reading a container log', () => {
       },
     });
     const deps = { clock: systemClock, isRunning: () => Promise.resolve(false) };
-    await readLog(path, plain, out, deps, new AbortController().signal);
+    await readLog(path, plain, { out, signal: new AbortController().signal }, deps);
     assert.deepEqual([size, newlines], [parts * part.length + 'end\n'.length, 1]);
     assert.ok(largest <= 64 * 1024, `${largest} bytes at once`);
   });
@@ -175,7 +174,7 @@ describe('reading a container log', () => {
     const clock = new FakeClock();
     let running = true;
     const deps = { clock, isRunning: () => Promise.resolve(running) };
-    const reading = readLog(path, { ...plain, follow: true }, out, deps, new AbortController().signal);
+    const reading = readLog(path, { ...plain, follow: true }, { out, signal: new AbortController().signal }, deps);
     // From here on, the log is open.
     await once(out, 'data');
     await rename(path, `${path}.1`);
@@ -204,9 +203,8 @@ describe('reading a container log', () => {
     const reading = readLog(
       path,
       { ...plain, follow: true },
-      out,
+      { out, signal: new AbortController().signal },
       { clock: systemClock, isRunning: () => Promise.resolve(running) },
-      new AbortController().signal,
     );
     await until('a\n');
     await appendFile(path, line(2, 'b'));

@@ -1,0 +1,26 @@
+/** A watch of a cache, as `WatchCache` offers it and `WatchFanout` runs it. */
+import type { WatchHandle } from '../model/rest.ts';
+import type { ExistingObjects } from './cache-entry.ts';
+import type { Selection } from './selection.ts';
+
+/** What a watch of a cache selects, and where it begins. */
+export interface CacheWatchOptions {
+  readonly selection: Selection;
+  /** Events after this revision. If `undefined`, the existing objects come first as ADDED. */
+  readonly afterRevision: number | undefined;
+  /** A list of the existing objects with the same selection, or else the watch makes one. */
+  readonly existing?: ExistingObjects;
+  /** Whether to send BOOKMARK events about once a minute if there is something newer. */
+  readonly bookmarks: boolean;
+  /** Whether to send a marked bookmark after the existing objects. */
+  readonly initialEventsEnd: boolean;
+}
+
+/** A running watch of a cache. */
+export interface CacheWatchHandle extends WatchHandle {
+  /**
+   * Sends a bookmark if the watch takes bookmarks, is not behind, and has not shown the newest revision yet. The server calls
+   * it before a watch ends.
+   */
+  bookmark(): void;
+}
