@@ -75,7 +75,6 @@ test('imports point the allowed way', () => {
     const allowed = ALLOWED[folder];
     assert.ok(allowed, `no rule for ${folder}`);
     return [...imports, ...typeImports]
-
       .filter(
         (target) => target.endsWith('.ts') && folderOf(target) !== folder && !allowed.from.includes(folderOf(target)),
       )
@@ -623,8 +622,7 @@ test('the agent reaches what containers can write only through files/beneath.ts'
   assert.deepEqual(bare, Object.keys(BARE_FILE_ACCESS).toSorted());
 });
 
-/** Comments are read beside the code in narrow windows; only data and messages may be longer than this. */
-/** Files that rename by themselves, with the reason why that need not survive a power failure, or does. */
+/** Files that rename without `replaceFile` and `moveFile`: why the rename survives a power failure, or need not. */
 const RENAMING = new Map([
   ['api/machinery/replace-file.ts', 'it is the primitive'],
   [
@@ -643,6 +641,7 @@ test('files are renamed durably, by replaceFile and moveFile, except where a rea
   assert.deepEqual(found.map(({ path }) => path).toSorted(), [...RENAMING.keys()].toSorted());
 });
 
+/** Comments are read beside the code in narrow windows; only data and messages may be longer than this. */
 const COMMENT_COLUMNS = 128;
 
 test('no line of a comment is longer than 128 columns', () => {

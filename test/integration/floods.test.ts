@@ -22,7 +22,7 @@ const RESETS = 100_000;
 const MAX_ANSWER_MS = 15_000;
 const MAX_GROWTH_BYTES = 300 << 20;
 
-/** // The input that waits in the agent for each command. No command reads it. */
+/** The input that waits in the agent for each command. No command reads it. */
 const inputs: Readable[] = [];
 const host = {
   syncLoopHealth: () => '',

@@ -121,7 +121,7 @@ export class StateWriter {
         await this.#writeNow(next);
       }
     } finally {
-      // In the same turn as no value was found: a later one begins another run.
+      // No turn of the event loop lies between the last look for a value and this line, so that no value is missed.
       this.#running = undefined;
     }
   }

@@ -40,7 +40,7 @@ interface PodResourcesOptions {
 const QPS = 100;
 const BURST = 10;
 
-/** Resolves when it listens, to what ends it. */
+/** Resolves when the server listens, to a function that stops it. Rejects if the socket cannot be created. */
 export async function servePodResources(options: PodResourcesOptions): Promise<() => Promise<void>> {
   const limit = rateLimit(options.clock);
   const answer = <Q, A>(endpoint: 'list' | 'get' | 'get_allocatable', work: (request: Q) => A): ((request: Q) => A) => {
@@ -80,7 +80,7 @@ export async function servePodResources(options: PodResourcesOptions): Promise<(
   });
 }
 
-/** Containers that run together; those that only prepare have nothing for long. */
+/** Lists sidecars and containers. Ordinary init containers hold their resources only until they have terminated. */
 function podResources(pod: Pod, accounts: ResourceAccounts): OutgoingOf<Messages, 'PodResources'> {
   const containers = [...(pod.spec.initContainers ?? []).filter(isSidecar), ...pod.spec.containers];
   const { uid } = pod.metadata;
@@ -105,7 +105,7 @@ function allocatable(accounts: ResourceAccounts): OutgoingOf<Messages, 'Allocata
   };
 }
 
-/** One row a device and NUMA node. */
+/** Returns a row for each device and NUMA node. */
 function deviceRows(devices: Devices): readonly OutgoingOf<Messages, 'ContainerDevices'>[] {
   return [...devices].flatMap(([resourceName, list]) =>
     list.flatMap(({ id, topology }): readonly OutgoingOf<Messages, 'ContainerDevices'>[] => {

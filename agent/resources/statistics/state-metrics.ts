@@ -106,7 +106,7 @@ export function hookMetrics(metrics: MetricsRegistry): (event: 'http-fallback' |
   return (event) => (event === 'http-fallback' ? fallbacks : shortened).inc();
 }
 
-/** Counts pods that left for a critical pod, by the resource that it lacked. */
+/** Counts pods that were preempted for a critical pod, by the resource that was short. */
 export function preemptionMetrics(metrics: MetricsRegistry): (resource: string) => void {
   const preemptions = metrics.counter({
     name: 'kubelet_preemptions',

@@ -87,7 +87,10 @@ function systemContainers(facts: SummaryFacts, time: string): object {
   };
 }
 
-/** Like the kubelet, shows no pressure where the kernel measures none. Containers alone are without it then. */
+/**
+ * Adds zeros where the kernel measures no pressure: the kubelet shows them for the node, pods and system containers. For
+ * containers it leaves the pressure out.
+ */
 function withPressure({ cpu, memory, io, processes }: CgroupUsage): CgroupUsage {
   const measured = <T extends { readonly pressure: Pressure | undefined }>(part: T): T => ({
     ...part,

@@ -23,7 +23,7 @@ function applyDefaults(definition: Definition): void {
   if ((names.listKind ?? '') === '' && names.kind !== '') names.listKind = `${names.kind}List`;
   spec.conversion ??= { strategy: 'None' };
   const { webhook } = spec.conversion;
-  // kube-apiserver's type has the members of the webhook in the conversion itself, and a webhook without any is lost.
+  // In kube-apiserver's internal type, the members of the webhook belong to the conversion, so that an empty webhook is lost.
   if (webhook?.clientConfig === undefined && (webhook?.conversionReviewVersions ?? []).length === 0) {
     delete spec.conversion.webhook;
   }

@@ -21,7 +21,7 @@ const controllerRevisions: Strategy<ControllerRevision> = {
   validateCreate: (object) => [...dataErrors(object.data), ...nonNegative('revision', object.revision)],
   validateUpdate: (object, old) => [
     ...nonNegative('revision', object.revision),
-    // The data is a free text for kube-apiserver, so an empty object in it is no absent one.
+    // kube-apiserver compares the data as raw bytes, so an empty object in it differs from an absent one.
     ...(jsonEqual(object.data, old.data) ? [] : [invalid('data', object.data, IMMUTABLE)]),
   ],
   columns: revisionColumns,

@@ -95,7 +95,8 @@ export function templateMatchErrors(
 }
 
 /**
- * The pod template of a controller, which its selector must match. The template is not validated if the selector is invalid.
+ * Validates the selector and the pod template of a controller, whose labels the selector must match. The template is not
+ * validated if the selector is invalid.
  */
 export function madeErrors(
   spec: { selector?: Wire<V1LabelSelector> | undefined; template?: PodTemplate },
