@@ -128,7 +128,7 @@ describe('reading a container log', () => {
       },
     });
     const deps = { clock: systemClock, isRunning: () => Promise.resolve(true) };
-    await readLog(path, { ...plain, tailLines: 2 }, out, deps, new AbortController().signal);
+    await readLog(path, { ...plain, tailLines: 2 }, { out, signal: new AbortController().signal }, deps);
     assert.equal(text, 'b\nc\n');
   });
 
