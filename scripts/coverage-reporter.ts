@@ -81,7 +81,9 @@ export function mergeCoverage(outputs: readonly string[]): MergedCoverage {
  * line for each file.
  */
 export function coverageReport(folder: string, list: string): readonly string[] {
-  const { summary, missing } = mergeCoverage(readdirSync(folder).map((name) => readFileSync(join(folder, name), 'utf8')));
+  const { summary, missing } = mergeCoverage(
+    readdirSync(folder).map((name) => readFileSync(join(folder, name), 'utf8')),
+  );
   writeFileSync(list, missing.map((line) => `${line}\n`).join(''));
   return summary;
 }
