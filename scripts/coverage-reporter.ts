@@ -77,8 +77,8 @@ export function mergeCoverage(outputs: readonly string[]): MergedCoverage {
 }
 
 /**
- * Reads what the runs have left in the folder. Returns the summary, and writes the lines that no run has executed to `list`, one
- * line for each file.
+ * Reads what the runs have left in the folder. Returns the summary, and writes the lines that no run has executed to the file
+ * `list`, a line for each source.
  */
 export function coverageReport(folder: string, list: string): readonly string[] {
   const { summary, missing } = mergeCoverage(

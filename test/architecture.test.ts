@@ -656,6 +656,49 @@ test('no line of a comment is longer than 128 columns', () => {
   assert.deepEqual(long, []);
 });
 
+/** Rules of the linter that are off, and why. The key of a rule that is off in tests alone begins with `test/**`. */
+const LINT_EXCEPTIONS: ReadonlyMap<string, string> = new Map([
+  [
+    'typescript/await-thenable',
+    'what small inputs compute at once, large ones compute in turns: the callers await both',
+  ],
+  ['typescript/no-base-to-string', 'values of decoded JSON are `unknown`, and their texts are made for messages'],
+  ['typescript/no-misused-spread', 'a text is spread into code points, as Go counts runes'],
+  ['typescript/no-useless-default-assignment', 'types of packages state members that are missing at run time'],
+  ['typescript/no-redundant-type-constituents', '`keyof T & string` says which members a text names'],
+  [
+    'typescript/require-array-sort-compare',
+    'lists of texts are sorted by their code units, which is the default order',
+  ],
+  ['typescript/restrict-template-expressions', 'queries (`URLSearchParams`) have a text of their own'],
+  ['typescript/unbound-method', 'members that are functions without `this` are taken out of their objects'],
+  ['unicorn/no-useless-spread', 'optional members are spread, `{ ...(is ? { a } : {}) }`, also beside constant ones'],
+  ['promise/no-callback-in-promise', 'callbacks of packages are called when a promise has settled'],
+  ['test/** typescript/no-floating-promises', '`node:test` awaits what `test` returns'],
+  ['test/** typescript/no-misused-promises', 'the same, for hooks'],
+]);
+
+test('a rule of the linter is off for a reason, and so is a line that breaks one', () => {
+  interface Rules {
+    readonly rules: Readonly<Record<string, unknown>>;
+  }
+  const configuration: Rules & { readonly overrides: readonly (Rules & { readonly files: readonly string[] })[] } =
+    JSON.parse(readFileSync(join(ROOT, '.oxlintrc.json'), 'utf8'));
+  const off = ({ rules }: Rules): string[] => Object.keys(rules).filter((rule) => rules[rule] === 'off');
+  const found = [
+    ...off(configuration),
+    ...configuration.overrides.flatMap((one) => off(one).map((rule) => `${one.files.join(',')} ${rule}`)),
+  ];
+  assert.deepEqual(found.toSorted(), [...LINT_EXCEPTIONS.keys()].toSorted());
+  const silent = sources.flatMap(({ path, text }) =>
+    text
+      .split('\n')
+      .filter((line) => /lint-disable/.test(line) && !/ -- \w/.test(line))
+      .map((line) => `${path}: ${line.trim()}`),
+  );
+  assert.deepEqual(silent, []);
+});
+
 /** A finding of the linter, with the members that are used here. */
 interface Finding {
   readonly filename: string;

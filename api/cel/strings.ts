@@ -111,7 +111,7 @@ function trim(text: string): string {
 
 /** Returns a CEL string literal for the text. */
 function quote(text: string): string {
-  // oxlint-disable-next-line no-control-regex
+  // oxlint-disable-next-line no-control-regex -- it finds the control characters that CEL escapes
   return `"${text.replaceAll(/[\u0007-\r\\"]/g, (char) => ESCAPES.get(char) ?? char)}"`;
 }
 

@@ -104,7 +104,7 @@ export function setMember(object: { [key: string]: unknown }, key: string, value
 }
 
 const NUMBER = /-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?/y;
-// oxlint-disable-next-line no-control-regex
+// oxlint-disable-next-line no-control-regex -- JSON forbids control characters in strings
 const PLAIN_STRING = /[^"\\\u0000-\u001f]*/y;
 const ESCAPES: ReadonlyMap<string, string> = new Map(
   Object.entries({

@@ -151,7 +151,7 @@ class Source {
   }
 
   build<F>(parameters: readonly string[], environment: readonly unknown[]): F {
-    // oxlint-disable-next-line no-implied-eval
+    // oxlint-disable-next-line no-implied-eval -- the source is built from the schema alone
     const factory = new Function(
       'S',
       'setMember',

@@ -358,7 +358,7 @@ function foldedScalar(value: unknown, indent: number, before: string): string {
   return typeof value === 'string' && !shown.startsWith('|') ? folded(shown, { before, indent: indent + 2 }) : shown;
 }
 
-// oxlint-disable-next-line no-control-regex
+// oxlint-disable-next-line no-control-regex -- it finds control characters
 const CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f-\u0084\u0086-\u009f\u2028\u2029\ufeff\ud800-\udfff]/;
 const PLAIN = /^[^\s\-?:,[\]{}#&*!|>'"%@`][^\n]*$|^[-?:][^\s,[\]{}][^\n]*$/;
 

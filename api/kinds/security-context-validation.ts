@@ -193,7 +193,7 @@ const MAX_USER = 104;
 /** Validates a Windows user name: `DOMAIN\\user` or `user`. */
 function windowsUserTexts(name: string): string[] {
   if (name === '') return ['runAsUserName cannot be an empty string'];
-  // oxlint-disable-next-line no-control-regex
+  // oxlint-disable-next-line no-control-regex -- it finds control characters
   if (/[\u0000-\u001f\u007f]/.test(name)) return ['runAsUserName cannot contain control characters'];
   const parts = name.split('\\');
   if (parts.length > 2) return ['runAsUserName cannot contain more than one backslash'];

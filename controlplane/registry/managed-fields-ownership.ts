@@ -98,7 +98,7 @@ function withUnions({ added, removed, modified }: Comparison): Changes {
 }
 
 /** The conversion to the version that an object has. */
-// eslint-disable-next-line require-yield
+// oxlint-disable-next-line require-yield -- its type is that of the conversions that pause
 function* unchanged(object: JsonObject): Pausing<JsonObject> {
   return object;
 }
