@@ -8,7 +8,6 @@ import { Informers } from '../../api/machinery/informer.ts';
 import type { Client } from '../../api/machinery/client.ts';
 import { type Clock, whenAborted } from '../../api/machinery/clock.ts';
 import { pods as podsResource } from '../../api/machinery/resources.ts';
-import { ANNOTATION_CONFIG_SOURCE } from '../model/pod-kinds.ts';
 import type { Pod } from '../model/pod.ts';
 import type { OnPods, PodSource } from './pod-source.ts';
 
@@ -31,8 +30,9 @@ const PATIENCE_MS = 5_000;
 export function createApiSource(options: ApiSourceOptions): PodSource {
   return {
     name: 'api',
+    accepted: (pods) => options.checkpoints?.save(pods),
     async run(signal, onPods) {
-      const { client, clock, logger, nodeName, checkpoints } = options;
+      const { client, clock, logger, nodeName } = options;
       const informers = new Informers({ client, clock, logger });
       const informer = informers.for(podsResource, { fieldSelector: `spec.nodeName=${nodeName}` });
       let scheduled = false;
@@ -42,9 +42,7 @@ export function createApiSource(options: ApiSourceOptions): PodSource {
         queueMicrotask(() => {
           scheduled = false;
           if (signal.aborted) return;
-          const pods = informer.list().map((pod) => fromApi(pod as unknown as Pod));
-          checkpoints?.save(pods);
-          onPods(pods);
+          onPods(informer.list() as unknown as Pod[]);
         });
       };
       informer.addHandler({ add: notify, update: notify, delete: notify });
@@ -83,19 +81,4 @@ async function reportLastKnown(
   } catch (error) {
     logger.error({ err: error }, 'Cannot read the last known pods');
   }
-}
-
-/**
- * The copies of cached pods with the annotation of their source, so that each pod is copied once. The annotation of the object
- * is replaced, because clients can write it: a pod that counts as static would be critical to its node.
- */
-const noted = new WeakMap<object, Pod>();
-
-function fromApi(pod: Pod): Pod {
-  const known = noted.get(pod);
-  if (known !== undefined) return known;
-  const annotations = { ...pod.metadata.annotations, [ANNOTATION_CONFIG_SOURCE]: 'api' };
-  const copy: Pod = { ...pod, metadata: { ...pod.metadata, annotations } };
-  noted.set(pod, copy);
-  return copy;
 }

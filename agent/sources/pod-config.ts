@@ -7,7 +7,7 @@ import type { Logger } from '../../api/component/logger.ts';
 import { type Clock, pause } from '../../api/machinery/clock.ts';
 import { ANNOTATION_CONFIG_SEEN } from '../model/pod-kinds.ts';
 import type { Pod } from '../model/pod.ts';
-import { identityFault } from './pod-identity.ts';
+import { type ShapedPod, shapedPod } from './pod-shape.ts';
 import type { PodSource, PodSourceName } from './pod-source.ts';
 
 /**
@@ -114,6 +114,20 @@ function firstOfEachName(pods: readonly Pod[], onDuplicate: (pod: string) => voi
   });
 }
 
+/** Returns a function that checks each object of the source once, because a source reports all pods with each change. */
+function shapedOnce(source: PodSourceName, logger: Logger): (pod: Pod) => ShapedPod {
+  const results = new WeakMap<Pod, ShapedPod>();
+  return (pod) => {
+    const known = results.get(pod);
+    if (known !== undefined) return known;
+    const result = shapedPod(pod, source);
+    results.set(pod, result);
+    if ('fault' in result)
+      logger.error({ source, pod: result.name, fault: result.fault }, 'Ignoring a pod that is not valid');
+    return result;
+  };
+}
+
 async function runSource(
   source: PodSource,
   options: PodConfigOptions,
@@ -126,21 +140,25 @@ async function runSource(
       { source: source.name, pod },
       'A source has two pods of the same name, ignoring the second one',
     );
-  const isUsable = (pod: Pod): boolean => {
-    const fault = identityFault(pod);
-    if (fault !== '') options.logger.error({ source: source.name, fault }, 'Ignoring a pod that has no valid identity');
-    return fault === '';
+  const shaped = shapedOnce(source.name, options.logger);
+  const usable = (pod: Pod): Pod | undefined => {
+    const result = shaped(pod);
+    // The containers of a pod must not stop because the pod has become unreadable.
+    return 'pod' in result ? result.pod : known.get(result.uid);
   };
   while (!signal.aborted) {
     try {
       await source.run(signal, (pods, { provisional } = { provisional: false }) => {
         const unique = new Map<string, Pod>();
-        const usable = pods.filter((pod) => isUsable(pod));
-        for (const pod of source.name === 'api' ? usable : firstOfEachName(usable, onDuplicate))
+        const found = pods.map(usable).filter((pod) => pod !== undefined);
+        for (const pod of source.name === 'api' ? found : firstOfEachName(found, onDuplicate))
           unique.set(pod.metadata.uid, pod);
         const updates = diff(source.name, known, [...unique.values()]);
         known = unique;
-        if (!provisional) ready.add(source);
+        if (!provisional) {
+          ready.add(source);
+          source.accepted?.([...unique.values()]);
+        }
         for (const update of updates) onUpdate(update);
       });
     } catch (error) {

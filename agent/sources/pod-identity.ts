@@ -1,7 +1,7 @@
 /**
  * Checks the identity of pods. The name, namespace and uid, and the names of containers and volumes, become names of
- * directories, files and containers, and a manifest may have any text as uid. The mux calls it for the pods of all sources
- * before they reach the sync loop.
+ * directories, files and containers, and a manifest may have any text as uid. It is a part of the check that pods of all
+ * sources pass before they reach the sync loop.
  */
 import type { Pod } from '../model/pod.ts';
 
@@ -20,11 +20,8 @@ export function identityFault({ metadata, spec }: Pod): string {
   for (const field of ['name', 'namespace', 'uid'] as const)
     if (!isSegment(metadata[field])) return faultOf(`metadata.${field}`, metadata[field]);
   for (const field of NAMED) {
-    // A server that does not validate its objects must not stop the agent's work on other pods.
-    const members: unknown = spec[field] ?? [];
-    if (!Array.isArray(members)) return `spec.${field}: must be a list`;
-    for (const [at, member] of (members as readonly ({ readonly name?: unknown } | null | undefined)[]).entries())
-      if (!isSegment(member?.name)) return faultOf(`spec.${field}[${at}].name`, member?.name);
+    for (const [at, { name }] of (spec[field] ?? []).entries())
+      if (!isSegment(name)) return faultOf(`spec.${field}[${at}].name`, name);
   }
   return '';
 }

@@ -9,6 +9,8 @@ export interface PodSource {
   readonly name: PodSourceName;
   /** Runs until the signal aborts. Calls `onPods` with the full set of this source. */
   run(signal: AbortSignal, onPods: OnPods): Promise<void>;
+  /** Receives the pods of a set that is not provisional, as far as the agent can run them. */
+  accepted?(pods: readonly Pod[]): void;
 }
 
 /**

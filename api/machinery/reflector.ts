@@ -124,6 +124,7 @@ class Reflector {
     });
     try {
       for await (const event of stream) {
+        if (!this.#isObject(event.object)) continue;
         if (complete) this.#advance(event);
         else if (event.type === 'BOOKMARK') {
           if (event.object.metadata.annotations?.[INITIAL_EVENTS_END] !== 'true') continue;
@@ -148,7 +149,7 @@ class Reflector {
       this.#position.kind === 'empty' ? { resourceVersion: '0' } : { limit: PAGE_SIZE };
     for (;;) {
       const list = await client.list(resource, { ...this.#selection, ...page, signal });
-      for (const item of list.items) items.push(item);
+      for (const item of list.items) if (this.#isObject(item)) items.push(item);
       if (list.metadata.continue === undefined || list.metadata.continue === '') {
         await this.#replaced(items, list.metadata.resourceVersion ?? '', signal);
         return;
@@ -164,7 +165,7 @@ class Reflector {
     const timeoutSeconds = this.#timeoutSeconds();
     for await (const event of client.watch(resource, { ...this.#selection, resourceVersion, timeoutSeconds, signal })) {
       events++;
-      this.#advance(event);
+      if (this.#isObject(event.object)) this.#advance(event);
     }
     if (signal.aborted) return;
     // A server that ends watches at once must not be called in a tight loop.
@@ -182,10 +183,27 @@ class Reflector {
     if (resourceVersion !== undefined && resourceVersion !== '') this.#position = { kind: 'at', resourceVersion };
   }
 
+  /** A broken object of a server must not hold up the others. It is logged and left out. */
+  #isObject(object: KubeObject): boolean {
+    if (hasIdentity(object)) return true;
+    this.#options.logger.error({ resource: this.#options.resource.resource }, 'Ignoring an object without an identity');
+    return false;
+  }
+
   /** Returns between 5 and 10 minutes, so that the watches of many clients do not end together. */
   #timeoutSeconds(): number {
     return Math.floor(300 * (1 + (this.#options.random ?? Math.random)()));
   }
+}
+
+/** The fields of the metadata that caches and watches depend on. */
+const IDENTITY = ['name', 'namespace', 'uid', 'resourceVersion'] as const;
+
+/** Whether the value is an object of the API, as far as a cache depends on it. A bookmark has no name. */
+function hasIdentity(value: unknown): boolean {
+  const metadata = (value as { readonly metadata?: Readonly<Record<string, unknown>> | null } | null)?.metadata;
+  if (typeof metadata !== 'object' || metadata === null) return false;
+  return IDENTITY.every((field) => metadata[field] === undefined || typeof metadata[field] === 'string');
 }
 
 function keyOf(object: KubeObject): string {

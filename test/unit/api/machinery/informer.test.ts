@@ -139,3 +139,31 @@ test('indexes follow the objects', async () => {
   assert.throws(() => informer.byIndex('other', 'x'), /no index other/);
   await informers.close();
 });
+
+for (const watchList of [true, false])
+  test(`objects without an identity are left out of a ${watchList ? 'watch' : 'list'}, and the others are heard`, async () => {
+    const broken = [null, 'text', {}, { metadata: null }, { metadata: 'text' }, { metadata: { name: {} } }] as never[];
+    const { clock, client, informers, heard } = setUp({
+      watchList,
+      prepare: (fake) => {
+        const watch = fake.watch.bind(fake);
+        const list = fake.list.bind(fake);
+        fake.watch = async function* (...request) {
+          for (const object of broken) yield { type: 'ADDED', object };
+          for await (const event of watch(...request)) {
+            yield event;
+            for (const object of broken) yield { type: 'MODIFIED', object };
+          }
+        };
+        fake.list = async (...request) => {
+          const found = await list(...request);
+          return { ...found, items: [...broken, ...found.items] };
+        };
+      },
+    });
+    await clock.advance(10);
+    await client.create(pods, 'shop', pod('c'));
+    await clock.advance(10);
+    assert.deepEqual(heard, ['add a', 'add b', 'add c']);
+    await informers.close();
+  });
