@@ -43,6 +43,10 @@ export abstract class HistoryStorage {
     return this.history.compactedRevision;
   }
 
+  oldestState(): number {
+    return this.history.oldestState;
+  }
+
   counts(): Iterable<readonly [resource: string, count: number]> {
     return this.history.counts();
   }

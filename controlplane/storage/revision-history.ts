@@ -32,11 +32,13 @@ export class RevisionHistory {
   readonly #versions = new VersionStore();
   readonly #watches: LogWatches;
   readonly #stamp: Stamp;
+  readonly #firstRevision: number;
   #revision: number;
   #compacted: number;
   #isForgetting = false;
 
   constructor({ firstRevision, stamp, watchFailed }: RevisionHistoryOptions) {
+    this.#firstRevision = firstRevision;
     this.#revision = firstRevision;
     this.#compacted = firstRevision;
     this.#stamp = stamp ?? ((value) => value);
@@ -49,6 +51,14 @@ export class RevisionHistory {
 
   get compactedRevision(): number {
     return this.#compacted;
+  }
+
+  /**
+   * The oldest revision whose state can be read. Nothing is stored before the first revision, so until the first compaction the
+   * earlier states are known to be empty.
+   */
+  get oldestState(): number {
+    return this.#compacted === this.#firstRevision ? 1 : this.#compacted;
   }
 
   /** The bytes that only the history keeps in memory. */
@@ -179,6 +189,6 @@ export class RevisionHistory {
 
   #assertReadable(revision: number): void {
     if (revision > this.#revision) throw futureError(revision, this.#revision);
-    if (revision < this.#compacted) throw compactedError(revision, this.#compacted);
+    if (revision < this.oldestState) throw compactedError(revision, this.#compacted);
   }
 }

@@ -103,6 +103,11 @@ export interface Storage {
   compact(revision: number): Promise<void>;
   compactedRevision(): number;
   /**
+   * The oldest revision whose state can be read. Before anything is compacted, it is less than the compacted revision, from
+   * which watches begin.
+   */
+  oldestState(): number;
+  /**
    * Returns the newest revision at the last compaction, also if an earlier process ran it. Returns `undefined` if there was
    * none.
    */

@@ -380,8 +380,8 @@ class ResourceCache implements WatchCache {
 
   #assertReadable(revision: number): void {
     if (revision > this.revision()) throw tooLarge(revision, this.revision());
-    const compacted = this.#storage.compactedRevision();
-    if (revision < compacted) {
+    if (revision < this.#storage.oldestState()) {
+      const compacted = this.#storage.compactedRevision();
       this.#logger.debug(
         { revision, compacted, resource: this.resource.resource },
         'A client requested a compacted revision',

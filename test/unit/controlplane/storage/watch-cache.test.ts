@@ -253,6 +253,19 @@ describe('the watch cache: reads', () => {
     );
   });
 
+  it('lists nothing at revision 1 until the first compaction, and no watch begins there', async () => {
+    const fixture = new Fixture();
+    const cache = await fixture.open();
+    await fixture.put('a', {});
+    const b = await fixture.put('b', {});
+    assert.deepEqual(names(cache, everything, 1), []);
+    assert.equal(cache.list({ selection: everything, revision: 1 }).revision, 1);
+    const isCompacted = (error: unknown): boolean => isStorageError(error, 'compacted');
+    assert.throws(() => watch(cache, everything, { afterRevision: 1 }), isCompacted);
+    await fixture.storage.compact(b);
+    assert.throws(() => names(cache, everything, 1), isCompacted);
+  });
+
   it('waits for a revision, but not for ever', async () => {
     const fixture = new Fixture();
     const cache = await fixture.open();
