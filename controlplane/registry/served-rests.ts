@@ -11,7 +11,7 @@ import type { FieldManagement, VersionLookup } from './field-management.ts';
 import { statusOnly } from './generic-strategy.ts';
 import { createComponentStatusRest } from './kinds/core/component-statuses.ts';
 import { createConnectRest, DEFAULT_ADDRESS_TYPES } from './kinds/core/connections.ts';
-import { createBindingRest } from './kinds/core/pod-actions.ts';
+import { createBindingRest, expectedOf } from './kinds/core/pod-actions.ts';
 import { createEvictionRest } from './kinds/core/pod-eviction.ts';
 import { builtInReader, createDecoder, type Decoder } from './object-decoding.ts';
 import { otherVersion } from './other-version.ts';
@@ -104,7 +104,12 @@ function actionRests({ stores }: Registry, options: ServeOptions, decoder: Decod
     admission: options.admission,
   });
   const pods = store('', 'pods');
-  const parts = { pods, budgets: store('policy', 'poddisruptionbudgets'), schema: options.schema, decoder };
+  const parts = { pods, schema: options.schema, decoder };
+  const evictionParts = {
+    ...parts,
+    budgets: store('policy', 'poddisruptionbudgets'),
+    budgetFields: options.fieldManagement(expectedOf(options.schema, 'policy', 'v1', 'PodDisruptionBudget'), decoder),
+  };
   const connectStores = {
     pods,
     nodes: store('', 'nodes'),
@@ -121,7 +126,7 @@ function actionRests({ stores }: Registry, options: ServeOptions, decoder: Decod
       if (info.resource === 'pods' && subresource.name === 'binding')
         rests.push(createBindingRest(parts, info, subresource));
       else if (info.resource === 'pods' && subresource.name === 'eviction')
-        rests.push(createEvictionRest(parts, info, subresource));
+        rests.push(createEvictionRest(evictionParts, info, subresource));
       else {
         const connect = createConnectRest(connectStores, info, subresource);
         if (connect !== undefined) rests.push(connect);

@@ -25,7 +25,6 @@ type Binding = Kind<Pick<V1Binding, 'target'>>;
 /** The stores and decoders that actions on pods use. */
 export interface ActionParts {
   readonly pods: Store;
-  readonly budgets: Store;
   readonly schema: Schema;
   readonly decoder: Decoder;
 }

@@ -18,6 +18,7 @@ import { deleteEntry } from '../../store-delete.ts';
 import { currentEntry, listEntries } from '../../store-read.ts';
 import { changeEntry } from '../../store-write.ts';
 import { unexplained, type Store } from '../../store.ts';
+import type { FieldManagement } from '../../field-management.ts';
 import { type ActionParts, type Target, done, expectedOf, endpointOf, admit } from './pod-actions.ts';
 
 type Eviction = Kind<Pick<V1Eviction, 'deleteOptions'>>;
@@ -27,8 +28,23 @@ type BudgetStatus = NonNullable<Budget['status']>;
 const DONE: ReadonlySet<string> = new Set(['Succeeded', 'Failed']);
 const MAX_DISRUPTED = 2000;
 
+/** What an eviction needs beyond what all actions on pods need. */
+interface EvictionParts extends ActionParts {
+  readonly budgets: Store;
+  /** The managed fields of budgets in version v1. */
+  readonly budgetFields: FieldManagement;
+}
+
+/** kube-apiserver writes the status of a budget through its own client, so it owns what it writes, whoever evicts. */
+const BUDGET_WRITE = {
+  manager: 'kube-apiserver',
+  apiVersion: 'policy/v1',
+  subresource: 'status',
+  resetFields: [],
+} as const;
+
 /** A create rejects with a 429 if the budget of the pod allows no disruption now. */
-export function createEvictionRest(parts: ActionParts, info: ResourceInfo, subresource: SubresourceInfo): Rest {
+export function createEvictionRest(parts: EvictionParts, info: ResourceInfo, subresource: SubresourceInfo): Rest {
   const expected = { ...expectedOf(parts.schema, 'policy', 'v1', 'Eviction'), alsoVersions: ['v1beta1'] };
   const endpoint = endpointOf(info, 'eviction', { group: 'policy', version: 'v1', kind: 'Eviction' });
   return {
@@ -63,7 +79,7 @@ function deleteOptionsOf(eviction: Eviction, options: WriteOptions): DeleteOptio
 }
 
 async function evict(
-  parts: ActionParts,
+  parts: EvictionParts,
   context: RequestContext,
   target: Target,
   options: DeleteOptions,
@@ -143,7 +159,7 @@ function setDisrupted(pod: Pod, nowMs: number): void {
   pod.status = { ...pod.status, conditions: [...conditions.filter((one) => one !== before), condition] };
 }
 
-async function budgetOf(parts: ActionParts, context: RequestContext, pod: Pod): Promise<Budget | undefined> {
+async function budgetOf(parts: EvictionParts, context: RequestContext, pod: Pod): Promise<Budget | undefined> {
   const { entries } = await listEntries(
     parts.budgets,
     context,
@@ -185,11 +201,11 @@ function unhealthyMayGo(budget: Budget, pod: Pod): boolean {
 
 /** Counts the eviction of the pod in the status of the budget. Rejects with a 429 if the budget allows none now. */
 async function takeDisruption(
-  parts: ActionParts,
+  parts: EvictionParts,
   context: RequestContext,
   { budget, pod, dryRun }: { readonly budget: Budget; readonly pod: Pod; readonly dryRun: boolean },
 ): Promise<void> {
-  const { budgets } = parts;
+  const { budgets, budgetFields } = parts;
   const { name = '', namespace = '' } = budget.metadata;
   const options: WriteOptions = { dryRun, fieldValidation: 'Ignore' };
   try {
@@ -209,7 +225,7 @@ async function takeDisruption(
         compute(current) {
           const object = cloneJson(current ?? { metadata: {} }) as Budget;
           countDisruption(object, pod, budgets.clock.now());
-          return object;
+          return budgetFields.update(current, object, BUDGET_WRITE);
         },
       },
     );
