@@ -1,18 +1,13 @@
-/** Serves `/debug/api_priority_and_fairness/`: levels, queues and waiting requests as tables in kube-apiserver's format. */
-import { formatMicroTime } from '../../../api/machinery/clock.ts';
+/** Serves `/debug/api_priority_and_fairness/`: levels, queues and requests as tables in kube-apiserver's format. */
 import { pageNotFound, reading, sendText, type PathHandlers } from '../path-handlers.ts';
 import type { FlowControl } from './flow-control.ts';
 import type { PriorityLevel } from './priority-level.ts';
-import type { Ticket } from './queue-set.ts';
+import type { Queue, Ticket } from './queue-set.ts';
 
 const PREFIX = '/debug/api_priority_and_fairness/';
 const LEVEL_COLUMNS = [
-  'PriorityLevelName',
-  'ActiveQueues',
-  'IsIdle',
-  'IsQuiescing',
-  'WaitingRequests',
-  'ExecutingRequests',
+  ...['PriorityLevelName', 'ActiveQueues', 'IsIdle', 'IsQuiescing', 'WaitingRequests', 'ExecutingRequests'],
+  ...['DispatchedRequests', 'RejectedRequests', 'TimedoutRequests', 'CancelledRequests'],
 ];
 const QUEUE_COLUMNS = [
   ...['PriorityLevelName', 'Index', 'PendingRequests', 'ExecutingRequests', 'SeatsInUse', 'NextDispatchR'],
@@ -20,7 +15,7 @@ const QUEUE_COLUMNS = [
 ];
 const REQUEST_COLUMNS = [
   ...['PriorityLevelName', 'FlowSchemaName', 'QueueIndex', 'RequestIndexInQueue', 'FlowDistingsher', 'ArriveTime'],
-  ...['InitialSeats', 'FinalSeats', 'AdditionalLatency'],
+  ...['InitialSeats', 'FinalSeats', 'AdditionalLatency', 'StartTime'],
 ];
 const DETAIL_COLUMNS = ['UserName', 'Verb', 'APIPath', 'Namespace', 'Name', 'APIVersion', 'Resource', 'SubResource'];
 
@@ -31,7 +26,8 @@ export function installFlowControlDumps(paths: PathHandlers, control: FlowContro
   paths.tree(
     PREFIX,
     reading((request) => {
-      const rows = dump(request.info.path.slice(PREFIX.length), [...control.levels.values()], request.query);
+      const levels = [...control.levels.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
+      const rows = dump(request.info.path.slice(PREFIX.length), levels, request.query);
       return rows === undefined ? pageNotFound(request) : sendText(request, 200, tableText(rows));
     }),
   );
@@ -47,20 +43,16 @@ function dump(name: string, levels: readonly PriorityLevel[], query: URLSearchPa
   return [columns, ...levels.flatMap((level) => requestRows(level, isDetailed))];
 }
 
-const withoutQueues = (name: string, columns: readonly string[]): Row => [
-  name,
-  ...columns.slice(1).map(() => '<none>'),
-];
-
-function levelRow({ name, isExempt, set }: PriorityLevel): Row {
-  if (isExempt) return withoutQueues(name, LEVEL_COLUMNS);
+function levelRow({ name, set }: PriorityLevel): Row {
   const active = set.queues.filter(({ waiting }) => waiting.size > 0).length;
   const isIdle = set.waiting === 0 && set.executing === 0;
-  return [name, String(active), String(isIdle), 'false', String(set.waiting), String(set.executing)];
+  // A level that is deleted is gone at once. Like kube-apiserver, requests that waited too long count as cancelled.
+  const [isQuiescing, timedOut] = [false, 0];
+  const counts = [set.waiting, set.executing, set.dispatched, set.rejected, timedOut, set.cancelled];
+  return [name, active, isIdle, isQuiescing, ...counts].map(String);
 }
 
-function queueRows({ name, isExempt, set }: PriorityLevel): readonly Row[] {
-  if (isExempt) return [withoutQueues(name, QUEUE_COLUMNS)];
+function queueRows({ name, set }: PriorityLevel): readonly Row[] {
   return set.queues.map((queue) => [
     name,
     ...[queue.index, queue.waiting.size, queue.executing, queue.seatsInUse].map(String),
@@ -73,16 +65,41 @@ function queueRows({ name, isExempt, set }: PriorityLevel): readonly Row[] {
 
 const seatSeconds = (milliseconds: number): string => `${(milliseconds / 1000).toFixed(8)}ss`;
 
-function requestRows({ name, isExempt, set }: PriorityLevel, isDetailed: boolean): readonly Row[] {
-  if (isExempt) return [];
-  return set.queues.flatMap((queue) =>
-    [...queue.waiting].map((ticket, at) => [
-      ...[name, ticket.flow.schema.name, String(queue.index), String(at), ticket.flow.distinguisher],
-      ...[formatMicroTime(ticket.subject.nowMs), String(ticket.width), '0', '0s'],
-      ...(isDetailed ? detailsOf(ticket) : []),
+/** The index -1 means that a request has seats, so that it has no place in its queue, or that its level has no queues. */
+function requestRows(level: PriorityLevel, isDetailed: boolean): readonly Row[] {
+  const { queues, running } = level.set;
+  const rowOf = (ticket: Ticket, queue: number, place: number): Row =>
+    requestRow(level, ticket, { queue, place, isDetailed });
+  const executing = (queue: Queue | undefined): readonly Row[] =>
+    [...running].filter((ticket) => ticket.queue === queue).map((ticket) => rowOf(ticket, queue?.index ?? -1, -1));
+  return [
+    ...queues.flatMap((queue) => [
+      ...[...queue.waiting].map((ticket, place) => rowOf(ticket, queue.index, place)),
+      ...executing(queue),
     ]),
-  );
+    ...executing(undefined),
+  ];
 }
+
+function requestRow(
+  { name }: PriorityLevel,
+  ticket: Ticket,
+  { queue, place, isDetailed }: { readonly queue: number; readonly place: number; readonly isDetailed: boolean },
+): Row {
+  const { subject, flow, arrivedMs, startedMs, state, width } = ticket;
+  const startTime = state === 'waiting' ? NO_TIME : timeText(subject.nowMs + startedMs - arrivedMs);
+  return [
+    ...[name, flow.schema.name, String(queue), String(place), flow.distinguisher],
+    ...[timeText(subject.nowMs), String(width), '0', '0s', startTime],
+    ...(isDetailed ? detailsOf(ticket) : []),
+  ];
+}
+
+/** The time of what has not happened. */
+const NO_TIME = '0001-01-01T00:00:00Z';
+
+/** RFC 3339 without zeros at the end of the fraction. */
+const timeText = (ms: number): string => new Date(ms).toISOString().replace(/\.?0*Z$/, 'Z');
 
 function detailsOf({ subject: { user, info } }: Ticket): Row {
   const version = info.group === '' ? info.version : `${info.group}/${info.version}`;

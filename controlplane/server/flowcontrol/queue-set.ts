@@ -32,7 +32,8 @@ interface SeatRequest {
   readonly flow: { readonly distinguisher: string; readonly schema: { readonly name: string } };
 }
 
-interface Queue {
+/** One queue, with the requests that wait in it. */
+export interface Queue {
   readonly index: number;
   readonly waiting: Set<Ticket>;
   seatsWaiting: number;
@@ -94,15 +95,26 @@ export class QueueSet {
   #robin = 0;
   /** The virtual time at which the last dispatched request was due. */
   lastDispatch = 0;
+  /** The requests that have seats. */
+  readonly running = new Set<Ticket>();
   seatsInUse = 0;
   seatsWaiting = 0;
-  executing = 0;
   waiting = 0;
+  /** The number of requests that got their seats, since the start. */
+  dispatched = 0;
+  /** The number of requests that got none: those that were refused at once, and those that left a queue. */
+  rejected = 0;
+  /** The number of requests that left a queue. */
+  cancelled = 0;
 
   constructor(clock: Clock) {
     this.#clock = clock;
     this.#lastMs = clock.monotonic();
     this.demand = new SeatDemand(this.#lastMs);
+  }
+
+  get executing(): number {
+    return this.running.size;
   }
 
   get limit(): number {
@@ -142,14 +154,14 @@ export class QueueSet {
     const nowMs = this.#advance();
     const at = { ms: nowMs, virtual: this.#virtual };
     if (this.#config.queues === 0) {
-      if (!this.#fits(request.width)) return undefined;
+      if (!this.#fits(request.width)) return this.#reject();
       const ticket = new Ticket(this, undefined, request, at);
       this.#start(ticket, nowMs);
       return ticket;
     }
     const queue = this.#shortest(request.hand);
     const isFree = this.waiting === 0 && this.#fits(request.width);
-    if (!isFree && queue.waiting.size >= this.#config.queueLengthLimit) return undefined;
+    if (!isFree && queue.waiting.size >= this.#config.queueLengthLimit) return this.#reject();
     const ticket = new Ticket(this, queue, request, at);
     if (queue.waiting.size === 0 && queue.executing === 0) this.#activate(queue);
     if (isFree) {
@@ -165,7 +177,7 @@ export class QueueSet {
     const nowMs = this.#advance();
     ticket.state = 'done';
     ticket.endedMs = nowMs;
-    this.executing -= 1;
+    this.running.delete(ticket);
     this.seatsInUse -= ticket.width;
     const { queue } = ticket;
     if (queue !== undefined) {
@@ -183,10 +195,17 @@ export class QueueSet {
     this.#advance();
     this.#leaveQueue(ticket);
     ticket.state = 'done';
+    this.rejected += 1;
+    this.cancelled += 1;
     ticket.wait?.grant.resolve(grant);
     if (ticket.queue !== undefined) this.#settle(ticket.queue);
     this.#dispatch();
     this.#observe();
+  }
+
+  #reject(): undefined {
+    this.rejected += 1;
+    return undefined;
   }
 
   /** Returns the monotonic time to which virtual time was advanced. */
@@ -266,7 +285,8 @@ export class QueueSet {
   #start(ticket: Ticket, nowMs: number): void {
     ticket.state = 'executing';
     ticket.startedMs = nowMs;
-    this.executing += 1;
+    this.running.add(ticket);
+    this.dispatched += 1;
     this.seatsInUse += ticket.width;
     const { queue } = ticket;
     if (queue !== undefined) {

@@ -160,16 +160,32 @@ test('requests over the seats of their level wait in queues; other levels are se
     assert.equal((await fake.request('POST', LEASES, { ...JSON_TYPE, ...node }, object('n2'))).status, 201);
     const root = { authorization: 'Bearer root system:masters' };
     const dump = (name: string) => fake.request('GET', `/debug/api_priority_and_fairness/${name}`, root);
-    assert.match((await dump('dump_priority_levels')).text, /^global-default, +\d+, +false, +false, +3, +\d+$/m);
+    const levels = (await dump('dump_priority_levels')).text;
     assert.match(
-      (await dump('dump_queues')).text,
-      /^PriorityLevelName, Index, +PendingRequests, ExecutingRequests, SeatsInUse/,
+      levels,
+      / ExecutingRequests, DispatchedRequests, RejectedRequests, TimedoutRequests, CancelledRequests\n/,
     );
+    const counts = `3, +${bounds.nominal}, +${bounds.nominal}, +0, +0, +0`;
+    assert.match(levels, new RegExp(`^global-default, +\\d+, +false, +false, +${counts}$`, 'm'));
+    const names = levels
+      .split('\n')
+      .slice(1, -1)
+      .map((line) => line.split(',')[0]);
+    assert.deepEqual(names, names.toSorted());
+    assert.match(levels, /^exempt, +0, +false, +false, +0, +1, +\d+, +0, +0, +0$/m);
+    const queues = (await dump('dump_queues')).text;
+    assert.match(queues, /^PriorityLevelName, Index, +PendingRequests, ExecutingRequests, SeatsInUse/);
+    assert.doesNotMatch(queues, /^exempt/m);
     const requests = await dump('dump_requests?includeRequestDetails=1');
     assert.match(
       requests.text,
-      /^global-default, +global-default, .*alice, +list, +\/api\/v1\/namespaces\/n\/configmaps/m,
+      /^global-default, +global-default, .* 0001-01-01T00:00:00Z, +alice, +list, +\/api\/v1\/namespaces\/n\/configmaps/m,
     );
+    const executing = requests.text.match(
+      /^global-default, +global-default, +\d+, +-1, .*, +\d{4}-\d\d-\S+Z, +alice, /gm,
+    );
+    assert.equal(executing?.length, bounds.nominal);
+    assert.match(requests.text, /^exempt, +\S+ +-1, +-1, /m);
     assert.equal((await dump('dump_others')).status, 404);
     const text = fairness.registry.text();
     assert.match(
