@@ -17,7 +17,15 @@ import type { AggregatedVersion } from '../aggregation/aggregator.ts';
 import type { ResourceCatalog } from '../model/rest.ts';
 import { acceptClauses, type AcceptClause } from './accept.ts';
 import { Document, sendDocument } from './document.ts';
-import { JSON_TYPE, PROTOBUF_TYPE, YAML_TYPE, checkProduced, type Format } from './media-type.ts';
+import {
+  JSON_TYPE,
+  PROTOBUF_TYPE,
+  YAML_TYPE,
+  asksForForm,
+  checkProduced,
+  formatOf,
+  type Format,
+} from './media-type.ts';
 import { pageNotFound, reading, type PathHandlers } from './path-handlers.ts';
 import type { ApiRequest, MaybePromise } from './request.ts';
 import { methodNotAllowed, notFound } from './router.ts';
@@ -34,13 +42,6 @@ interface DiscoveryOptions {
   };
 }
 
-const FORMATS: ReadonlyMap<string, Format> = new Map([
-  ['*/*', 'json'],
-  ['application/*', 'json'],
-  [JSON_TYPE, 'json'],
-  [YAML_TYPE, 'yaml'],
-  [PROTOBUF_TYPE, 'protobuf'],
-]);
 const TYPES: Readonly<Record<Format, string>> = { json: JSON_TYPE, yaml: YAML_TYPE, protobuf: PROTOBUF_TYPE };
 
 const PRODUCED = [JSON_TYPE, YAML_TYPE, PROTOBUF_TYPE];
@@ -240,11 +241,12 @@ function negotiate(accept: string | undefined, aggregates: boolean, checksRoute:
   throw newNotAcceptable(`only the following media types are accepted: ${PRODUCED.join(', ')}`);
 }
 
-function satisfy({ type, params }: AcceptClause, aggregates: boolean): Wanted | undefined {
-  const format = FORMATS.get(type);
+function satisfy(clause: AcceptClause, aggregates: boolean): Wanted | undefined {
+  const format = formatOf(clause, { serverVersion: '' });
   if (format === undefined) return undefined;
+  if (!asksForForm(clause)) return { format, aggregated: '' };
+  const { params } = clause;
   const as = params.get('as');
-  if (as === undefined) return { format, aggregated: '' };
   const version = params.get('v');
   if (!aggregates || as !== 'APIGroupDiscoveryList' || params.get('g') !== 'apidiscovery.k8s.io' || format === 'yaml') {
     return undefined;

@@ -11,6 +11,7 @@ import {
   type StatusError,
 } from '../../api/meta/status-error.ts';
 import type { MetaVersion } from '../model/encoding.ts';
+import { type AcceptClause, acceptClauses } from './accept.ts';
 
 /** The encoding of a response. */
 export type Format = 'json' | 'yaml' | 'protobuf';
@@ -48,12 +49,6 @@ const PLAIN: Readonly<Record<Format, OutputMediaType>> = {
 /** The header of a response in that format. */
 export const contentTypeOf = (format: Format): string => CONTENT_TYPES[format];
 
-interface Clause {
-  readonly type: string;
-  readonly params: ReadonlyMap<string, string>;
-  readonly quality: number;
-}
-
 /** What a path can send. */
 export interface NegotiationScope {
   /** Whether objects have a protobuf form. Custom resources have none; their metadata has one. */
@@ -70,7 +65,7 @@ export function negotiateOutput(accept: string | undefined, scope: NegotiationSc
   if (accept === undefined || accept === '' || accept === JSON_TYPE || accept === '*/*') return DEFAULT;
   if (accept === PROTOBUF_TYPE && scope.protobuf) return PLAIN.protobuf;
   if (scope.routeCheck) checkRoute(accept, scope);
-  for (const clause of parseAccept(accept)) {
+  for (const clause of acceptClauses(accept)) {
     const match = satisfy(clause, scope);
     if (match === undefined) continue;
     // A watch has no other choice once the best form has turned out to be none of a stream.
@@ -84,33 +79,46 @@ const notAcceptable = (types: readonly string[]): StatusError =>
   newNotAcceptable(`only the following media types are accepted: ${types.join(', ')}`);
 
 /** Whether the clause asks for another form of the object. A part of such a request is one for a form that nobody has. */
-const asksForForm = ({ params }: Clause): boolean => params.has('as') || params.has('g') || params.has('v');
+export const asksForForm = ({ params }: AcceptClause): boolean =>
+  params.has('as') || params.has('g') || params.has('v');
 
 /**
  * If no format can be negotiated, an error is sent as JSON. Clauses that ask for another form (`as`) do not apply to errors.
  */
 export function negotiateError(accept: string | undefined): Format {
   if (accept === undefined || accept === '' || accept === JSON_TYPE) return 'json';
-  for (const clause of parseAccept(accept)) {
-    const format = asksForForm(clause) ? undefined : formatOf(clause);
+  for (const clause of acceptClauses(accept)) {
+    const format = asksForForm(clause) ? undefined : formatOf(clause, { serverVersion: '' });
     if (format !== undefined) return format;
   }
   return 'json';
 }
 
-/** Returns the first format that the media type allows; a type with wildcards allows JSON. */
-function formatOf({ type }: Clause): Format | undefined {
-  return type === '*/*' || type === 'application/*' ? 'json' : FORMATS.get(type);
+/**
+ * Returns the first format that the media type allows; a type with wildcards allows JSON. Returns `undefined` if there is none,
+ * or if the clause asks for a stream of a format that has none or for another version of the server's own objects than
+ * `serverVersion`. Other parameters do not matter.
+ */
+export function formatOf(
+  { type, params }: AcceptClause,
+  { serverVersion }: { readonly serverVersion: string },
+): Format | undefined {
+  const format = type === '*/*' || type === 'application/*' ? 'json' : FORMATS.get(type);
+  const stream = params.get('stream') ?? '';
+  const version = params.get('sv') ?? '';
+  if (stream !== '' && (stream !== 'watch' || format === 'yaml')) return undefined;
+  return version === '' || version === serverVersion ? format : undefined;
 }
 
-function satisfy(clause: Clause, scope: NegotiationScope): OutputMediaType | undefined {
-  const format = formatOf(clause);
-  const as = clause.params.get('as');
-  if (format === undefined || (format === 'protobuf' && !scope.protobuf && as === undefined)) return undefined;
+function satisfy(clause: AcceptClause, scope: NegotiationScope): OutputMediaType | undefined {
+  const format = formatOf(clause, { serverVersion: 'v1' });
+  if (format === undefined) return undefined;
   const pretty = clause.params.get('pretty') === '1';
-  const stream = clause.params.get('stream');
-  if (stream !== undefined && stream !== 'watch') return undefined;
-  if (!asksForForm(clause)) return pretty ? { ...PLAIN[format], pretty } : PLAIN[format];
+  if (!asksForForm(clause)) {
+    if (format === 'protobuf' && !scope.protobuf) return undefined;
+    return pretty ? { ...PLAIN[format], pretty } : PLAIN[format];
+  }
+  const as = clause.params.get('as');
   const group = clause.params.get('g');
   const version = clause.params.get('v');
   if (group !== 'meta.k8s.io' || (version !== 'v1' && version !== 'v1beta1')) return undefined;
@@ -130,10 +138,10 @@ function checkRoute(accept: string, scope: NegotiationScope): void {
 
 /** Checks what a route can send, without the parameters of media types. Throws a 406. */
 export function checkProduced(accept: string | undefined, produced: readonly string[]): void {
-  if (accept === undefined) return;
+  if (accept === undefined || accept === '') return;
   for (const part of accept.split(',')) {
     const bare = (part.split(';')[0] ?? '').trim();
-    if (bare === '' || bare === '*/*' || produced.includes(bare)) return;
+    if (bare === '*/*' || produced.includes(bare)) return;
   }
   throw routeError(406, 'NotAcceptable', `406: Not Acceptable\n\nAvailable representations: ${produced.join(', ')}`);
 }
@@ -141,27 +149,6 @@ export function checkProduced(accept: string | undefined, produced: readonly str
 /** The errors of routes have details, although they are empty. */
 export function routeError(code: number, reason: string, message: string): StatusError {
   return newStatusError(code, reason, message, { details: {} });
-}
-
-function parseAccept(accept: string): Clause[] {
-  const clauses: Clause[] = [];
-  for (const part of accept.split(',')) {
-    const [type = '', ...rest] = part.split(';').map((piece) => piece.trim());
-    if (type === '') continue;
-    const params = new Map<string, string>();
-    let quality = 1;
-    for (const param of rest) {
-      const eq = param.indexOf('=');
-      if (eq < 0) continue;
-      const key = param.slice(0, eq).trim();
-      const value = param.slice(eq + 1).trim();
-      if (key === 'q') quality = Number.parseFloat(value) || 0;
-      else params.set(key, value);
-    }
-    clauses.push({ type, params, quality });
-  }
-  const vague = (type: string): number => (type.startsWith('*/') ? 2 : type.endsWith('/*') ? 1 : 0);
-  return clauses.sort((a, b) => b.quality - a.quality || vague(a.type) - vague(b.type));
 }
 
 /** Returns the encoding of the body of a create, an update or a delete. Throws a 415. */

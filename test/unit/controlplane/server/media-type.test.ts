@@ -24,6 +24,23 @@ const GIVEN: readonly [string | undefined, string][] = [
   [`${TABLE},application/json`, 'json Table v1'],
   ['application/json;as=Table;g=meta.k8s.io;v=v9, application/json', 'json'],
   ['application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1beta1', 'json PartialObjectMetadata v1beta1'],
+  // A quality of 0 is the last choice, and so is one that is no number.
+  ['application/yaml;q=0', 'yaml'],
+  ['application/yaml;q=0, application/json;q=0.1', 'json'],
+  ['application/yaml;q=high, application/json;q=0.1', 'json'],
+  // What has no wildcards moves before what has them, but not what follows it.
+  ['*/*, application/yaml;q=0.1', 'yaml'],
+  ['application/yaml;q=0.1, */*', 'json'],
+  // Unknown parameters do not matter, and an empty or a repeated sign makes none.
+  ['application/yaml;unknown=1;charset', 'yaml'],
+  ['application/yaml;stream=, application/json', 'yaml'],
+  ['application/json;as=a=b, application/yaml', 'json'],
+  ['application/yaml;stream=watch, application/json', 'json'],
+  ['application/yaml;sv=v1, application/json', 'yaml'],
+  ['application/yaml;sv=v2, application/json', 'json'],
+  ['application/json;v=v1;as=Table;x=1;g=meta.k8s.io;q=0.5, application/json;q=0.4', 'json Table v1'],
+  ['application/json;q=0.5, application/json;as=Table;g=meta.k8s.io;v=v1;q=0.6', 'json Table v1'],
+  ['yaml, application/yaml/1, application/json', 'json'],
 ];
 
 for (const [accept, want] of GIVEN) {
@@ -34,7 +51,7 @@ for (const [accept, want] of GIVEN) {
 }
 
 test('what no route gives is refused with the list of representations', () => {
-  for (const accept of ['text/html', 'application/*', 'application/cbor']) {
+  for (const accept of ['text/html', 'application/*', 'application/cbor', ',', 'Application/JSON']) {
     assert.throws(
       () => negotiateOutput(accept, BUILT_IN),
       (error) =>
@@ -49,6 +66,9 @@ test('an unknown transformation is refused with another message', () => {
   for (const accept of [
     'application/json;as=Chart;g=meta.k8s.io;v=v1',
     'application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1',
+    'application/json;g=meta.k8s.io',
+    'application/json;stream=other',
+    'application/yaml;stream=watch',
   ]) {
     assert.throws(
       () => negotiateOutput(accept, BUILT_IN),
@@ -80,6 +100,8 @@ test('errors fall back to JSON', () => {
   assert.equal(negotiateError('text/html'), 'json');
   assert.equal(negotiateError('application/yaml'), 'yaml');
   assert.equal(negotiateError('application/vnd.kubernetes.protobuf'), 'protobuf');
+  assert.equal(negotiateError('application/yaml;sv=v1'), 'json');
+  assert.equal(negotiateError('application/yaml;q=0'), 'yaml');
 });
 
 test('gzip is taken only where it is named', () => {
