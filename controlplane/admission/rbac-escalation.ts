@@ -5,8 +5,9 @@
  */
 import { jsonEqual } from '../../api/meta/json-equality.ts';
 import { quote } from '../../api/meta/field-error.ts';
+import { pathSegmentErrors } from '../../api/meta/names.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
-import { newNotFound } from '../../api/meta/status-error.ts';
+import { newBadRequest, newNotFound, newStatusError } from '../../api/meta/status-error.ts';
 import type { UserInfo } from '../authentication/authentication.ts';
 import type { Authorizer } from '../authorization/authorization.ts';
 import { aggregate, type RbacAuthorizer } from '../authorization/rbac.ts';
@@ -30,6 +31,23 @@ const EVERYTHING: readonly PolicyRule[] = [
 interface RoleRef {
   readonly kind: string;
   readonly name: string;
+}
+
+const ROLES: ReadonlyMap<string, string> = new Map([
+  ['Role', 'roles'],
+  ['ClusterRole', 'clusterroles'],
+]);
+
+/**
+ * Throws for a reference by which kube-apiserver cannot look up a role. It looks the role up before it validates the binding,
+ * and its error for another kind has no reason.
+ */
+function checkReference({ kind, name }: RoleRef, namespace: string): void {
+  if (!ROLES.has(kind)) throw newStatusError(500, '', `unsupported role reference kind: ${quote(kind)}`);
+  if (kind === 'Role' && namespace === '') throw newBadRequest('Namespace parameter required.');
+  if (name === '') throw newBadRequest('Name parameter required.');
+  const errors = pathSegmentErrors(name);
+  if (errors.length > 0) throw newBadRequest(`Name parameter invalid: ${quote(name)}: ${errors.join(';')}`);
 }
 
 /** Builds the plugin. `rbac` resolves the rules that the client holds; `authorizer` answers for `escalate` and `bind`. */
@@ -67,9 +85,11 @@ export function rbacEscalation(rbac: RbacAuthorizer, authorizer: Authorizer): Ad
         if (await mayBe(attributes, 'escalate', { resource, name })) return;
         checkRole(attributes, object, rbac);
       } else if (resource === 'rolebindings' || resource === 'clusterrolebindings') {
-        const ref = object['roleRef'] as RoleRef;
-        const roles = ref.kind === 'ClusterRole' ? 'clusterroles' : 'roles';
-        if (await mayBe(attributes, 'bind', { resource: roles, name: ref.name })) return;
+        const { kind = '', name = '' } = (object['roleRef'] ?? {}) as Partial<RoleRef>;
+        const ref: RoleRef = { kind, name };
+        const roles = ROLES.get(ref.kind);
+        if (roles !== undefined && (await mayBe(attributes, 'bind', { resource: roles, name: ref.name }))) return;
+        checkReference(ref, attributes.namespace);
         const rules = rbac.roleRules(ref, attributes.namespace);
         if (typeof rules === 'string') throw newNotFound({ group, resource }, ref.name);
         confirm(attributes, rules, rbac);
