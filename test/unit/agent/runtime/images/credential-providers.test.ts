@@ -194,6 +194,8 @@ describe('a credential provider plugin', () => {
     ],
     ['another kind', { kind: 'Pod' }, '0', /error decoding credential provider plugin response/],
     ['no key type', { cacheKeyType: 'Never' }, '0', /did not return a valid cacheKeyType: "Never"/],
+    ['a megabyte as its version', { apiVersion: 'v'.repeat(1 << 19) }, '0', /actual apiVersion:v{256}$/],
+    ['a key type that is nested', { cacheKeyType: { toString: [[]] } }, '0', /valid cacheKeyType: ""/],
     ['passwords that are none', { auth: { x: { username: 1 } } }, '0', /error decoding/],
     [
       'a failure',
