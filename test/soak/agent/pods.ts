@@ -39,7 +39,11 @@ export interface PodOptions {
   readonly version: string;
 }
 
-export const CPU = ['100m', '150m'] as const;
+/**
+ * The CPU of a container, before and after a resize. Pods that are still terminating count when a node admits others, so a slow
+ * host needs room for several times the pods that the program wants.
+ */
+export const CPU = ['40m', '60m'] as const;
 
 export function resources(cpu: string): object {
   const amounts = { cpu, memory: '32Mi' };
