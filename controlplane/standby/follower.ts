@@ -84,9 +84,9 @@ export class Follower {
     this.#take(copy);
   }
 
-  /** Opens the copy and begins to follow. Throws a StorageError if another process has the copy. */
-  static async start(options: FollowerOptions): Promise<Follower> {
-    const follower = new Follower(options, await openCopy(options));
+  /** Begins to follow with what `openCopy` has opened, which is closed with the follower. */
+  static start(options: FollowerOptions, copy: LogCopy | undefined): Follower {
+    const follower = new Follower(options, copy);
     follower.#running = follower.#run();
     return follower;
   }
@@ -275,8 +275,14 @@ export class Follower {
   }
 }
 
-/** A damaged copy stays where it is until a snapshot replaces it. */
-async function openCopy({ directory, logger }: FollowerOptions): Promise<LogCopy | undefined> {
+/**
+ * Opens the copy in the directory of the database, which no other process can open then. Resolves to `undefined` for a damaged
+ * copy, which stays where it is until a snapshot replaces it. Throws a StorageError if another process has the copy.
+ */
+export async function openCopy({
+  directory,
+  logger,
+}: Pick<FollowerOptions, 'directory' | 'logger'>): Promise<LogCopy | undefined> {
   try {
     return await LogCopy.open(directory);
   } catch (error) {

@@ -15,11 +15,12 @@ import { StartError } from '../model/start-error.ts';
 import type { ControlPlaneFlags } from '../options/controlplane-options.ts';
 import { storageBackendOf } from '../options/storage.ts';
 import { ensurePki, type Pki } from '../pki/pki.ts';
-import { type CopyState, Follower, NO_COPY } from './follower.ts';
+import type { LogCopy } from '../storage/sqlite/log-copy.ts';
+import { type CopyState, Follower, NO_COPY, openCopy } from './follower.ts';
 import { type ClusterKeys, administratorCheck, peerCheck, peerClient, readClusterKeys } from './identity.ts';
 import { PROMOTE_PATH, type PeerRoute, peerUrl, sendJson, STANDBY_PATH } from './peer-paths.ts';
 import { promote } from './promotion.ts';
-import { writeRole } from './role.ts';
+import { readRole, type Role, writeRole } from './role.ts';
 import { removeIncoming } from './snapshot-file.ts';
 import { startRole } from './start-role.ts';
 import { createStandbyServer } from './standby-server.ts';
@@ -72,9 +73,28 @@ export async function startStandby(options: StandbyOptions): Promise<Standby | u
   const keys = await readClusterKeys(dataDirectory);
   const starting = await startRole({ dataDirectory, other: flags.standbyOf, keys, clock, logger });
   if (starting.role === 'first') return undefined;
+  const opened = await openUnpromoted(dataDirectory, readRole(dataDirectory), logger);
+  if (opened === undefined) return undefined;
   const running = new RunningStandby(options, dataDirectory, keys);
-  await running.start(starting.completeAtMs);
+  await running.start(starting.completeAtMs, opened.copy);
   return running;
+}
+
+/**
+ * Opens the copy, as `openCopy` does. Resolves to `undefined` if it was promoted since the role was read: `orchlet promote
+ * --force` writes the role itself until the copy is open here, and asks this process from then on.
+ */
+export async function openUnpromoted(
+  dataDirectory: string,
+  { role: before }: Role,
+  logger: Logger,
+): Promise<{ readonly copy: LogCopy | undefined } | undefined> {
+  const directory = join(dataDirectory, 'storage');
+  await removeIncoming(directory);
+  const copy = await openCopy({ directory, logger });
+  if (before === 'promoted' || readRole(dataDirectory).role !== 'promoted') return { copy };
+  await copy?.close();
+  return undefined;
 }
 
 function checkFlags(flags: ControlPlaneFlags): void {
@@ -107,27 +127,30 @@ class RunningStandby implements Standby {
     this.#keys = keys;
   }
 
-  async start(completeAtMs: number): Promise<void> {
+  /** Closes the copy if it fails. */
+  async start(completeAtMs: number, copy: LogCopy | undefined): Promise<void> {
     const { flags, clock, logger, onFatal } = this.#options;
     try {
       await this.#listen();
       await this.#keepRole(completeAtMs);
       const client = peerClient(flags.standbyOf, this.#keys, clock);
       this.#close.push(async () => client.close());
-      const directory = join(this.#dataDirectory, 'storage');
-      await removeIncoming(directory);
-      this.#follower = await Follower.start({
-        directory,
-        url: peerUrl(this.#options.advertised(), this.port),
-        client,
-        clock,
-        logger,
-        completeAtMs,
-        onComplete: (atMs) => this.#completed(atMs),
-        onLost: onFatal,
-      });
+      this.#follower = Follower.start(
+        {
+          directory: join(this.#dataDirectory, 'storage'),
+          url: peerUrl(this.#options.advertised(), this.port),
+          client,
+          clock,
+          logger,
+          completeAtMs,
+          onComplete: (atMs) => this.#completed(atMs),
+          onLost: onFatal,
+        },
+        copy,
+      );
     } catch (error) {
       await this.close();
+      if (this.#follower === undefined) await copy?.close();
       throw error;
     }
     this.#registerMetrics();

@@ -14,7 +14,7 @@ import { type ControlPlaneFlags, controlPlaneFlags } from '../../../../controlpl
 import { ensurePki, type Pki } from '../../../../controlplane/pki/pki.ts';
 import { Listener } from '../../../../controlplane/server/listener.ts';
 import { firstRoutes } from '../../../../controlplane/standby/first.ts';
-import { Follower } from '../../../../controlplane/standby/follower.ts';
+import { Follower, openCopy } from '../../../../controlplane/standby/follower.ts';
 import { FrameWriter } from '../../../../controlplane/standby/frame-writer.ts';
 import { peerCheck, peerClient } from '../../../../controlplane/standby/identity.ts';
 import {
@@ -31,7 +31,12 @@ import { askToStop, lossOf, type Promotion } from '../../../../controlplane/stan
 import { FencedError, readRole, roleFile, writeRole } from '../../../../controlplane/standby/role.ts';
 import { startRole } from '../../../../controlplane/standby/start-role.ts';
 import { createStandbyServer } from '../../../../controlplane/standby/standby-server.ts';
-import { type Standby, type StandbyReport, startStandby } from '../../../../controlplane/standby/standby.ts';
+import {
+  openUnpromoted,
+  type Standby,
+  type StandbyReport,
+  startStandby,
+} from '../../../../controlplane/standby/standby.ts';
 import { openSqliteStorage } from '../../../../controlplane/storage/sqlite/sqlite-storage.ts';
 import type { Storage } from '../../../../controlplane/storage/storage.ts';
 import { fakeExchange } from '../../../fakes/fake-exchange.ts';
@@ -301,12 +306,30 @@ test('of two that have data, the one that was promoted last is the first, whatev
   assert.equal(readRole(directory).role, 'fenced');
 });
 
+test('a standby that was promoted by a command before it had opened its copy starts as the first', async (t) => {
+  const dataDirectory = temporaryFolder();
+  t.after(() => rm(dataDirectory, { recursive: true, force: true }));
+  await mkdir(join(dataDirectory, 'storage'));
+  const standby = { role: 'standby', of: 'https://other:1', url: 'https://127.0.0.1:1', completeAtMs: 1 } as const;
+  await writeRole(dataDirectory, standby);
+  const kept = await openUnpromoted(dataDirectory, standby, logger);
+  await kept?.copy?.close();
+  assert.ok(kept?.copy !== undefined);
+  const promoted = { role: 'promoted', from: 'https://other:1', revision: 3, atMs: 2, isFenced: false } as const;
+  await writeRole(dataDirectory, promoted);
+  assert.equal(await openUnpromoted(dataDirectory, standby, logger), undefined);
+  // What was promoted longer ago is followed by another promotion, or has lost its database.
+  const again = await openUnpromoted(dataDirectory, promoted, logger);
+  await again?.copy?.close();
+  assert.ok(again?.copy !== undefined);
+});
+
 test('a follower says why it is not connected, and an unreachable first costs no memory', async (t) => {
   const pair = await Pair.open(t);
   await pair.disappear();
   const directory = temporaryFolder();
   t.after(() => rm(directory, { recursive: true, force: true }));
-  const follower = await Follower.start({
+  const options = {
     directory,
     url: 'https://127.0.0.1:1',
     client: pair.client(t),
@@ -314,8 +337,9 @@ test('a follower says why it is not connected, and an unreachable first costs no
     logger,
     completeAtMs: 0,
     onComplete: () => assert.fail('nothing is complete'),
-    onLost: (error) => assert.fail(error),
-  });
+    onLost: (error: Error) => assert.fail(error),
+  };
+  const follower = Follower.start(options, await openCopy(options));
   await until('a reason', () => follower.state.problem !== undefined);
   assert.equal(await follower.reaches(5, 10), false);
   assert.deepEqual([follower.state.isConnected, follower.state.completeAtMs], [false, 0]);
@@ -334,7 +358,7 @@ test('a snapshot that cannot take the place of the copy leaves no file behind', 
   };
   const directory = temporaryFolder();
   t.after(() => rm(directory, { recursive: true, force: true }));
-  const follower = await Follower.start({
+  const options = {
     directory,
     url: 'https://127.0.0.1:1',
     client: pair.client(t),
@@ -342,8 +366,9 @@ test('a snapshot that cannot take the place of the copy leaves no file behind', 
     logger,
     completeAtMs: 0,
     onComplete: () => assert.fail('nothing is complete'),
-    onLost: (error) => assert.fail(error),
-  });
+    onLost: (error: Error) => assert.fail(error),
+  };
+  const follower = Follower.start(options, await openCopy(options));
   await until('a connection', () => follower.state.isConnected);
   const target = join(directory, 'orchlet.db');
   await rm(target);
