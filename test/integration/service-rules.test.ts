@@ -286,7 +286,13 @@ function scenarios(mode: ProxyMode): void {
 
   test('reach the pod that asks', async () => {
     assert.equal(await place('a').ask('10.96.0.2', 80), 'a 10.98.1.1');
-    assert.match(await place('a').ask('fd96::2', 80), /^a (?!fd98:1::2$)/);
+    // A connection whose first packet came before the rules of this service is never translated.
+    const ask = async (): Promise<string> => place('a').ask('fd96::2', 80, { timeoutMs: 1000 });
+    const answer = await until('an answer', async () => {
+      const found = await ask();
+      return found === 'none' ? undefined : found;
+    });
+    assert.match(answer, /^a (?!fd98:1::2$)/);
   });
 
   test('are refused without endpoints, and dropped where only other nodes have some', async () => {
