@@ -19,20 +19,20 @@ import {
   setCondition,
 } from './definition.ts';
 
+const builtInGroups = Map.groupBy(builtinResources(), ({ group }) => group);
+
 /**
- * Returns the names of the built-in resources of a group. `served` is the list of all resources that the server serves now,
- * which includes custom ones.
+ * Returns the names of the built-in resources of a group. `served` are those of the group that the server serves and no
+ * definition defines.
  */
 export function builtInNames(group: string, served: readonly ResourceInfo[]): DefinitionNames[] {
-  return [...builtinResources(), ...served]
-    .filter((info) => info.group === group && info.custom === undefined)
-    .map(({ resource, singular, shortNames, kind }) => ({
-      plural: resource,
-      singular,
-      shortNames: [...shortNames],
-      kind,
-      listKind: `${kind}List`,
-    }));
+  return [...(builtInGroups.get(group) ?? []), ...served].map(({ resource, singular, shortNames, kind }) => ({
+    plural: resource,
+    singular,
+    shortNames: [...shortNames],
+    kind,
+    listKind: `${kind}List`,
+  }));
 }
 
 /** Whether the definition has the resource or the kind of a built-in resource, regardless of its status. */
@@ -41,9 +41,9 @@ export function takesBuiltIn({ spec: { group, names } }: Definition, served: rea
 }
 
 /** The names that built-in resources and the other definitions of the group use. */
-interface TakenNames {
-  readonly resources: ReadonlySet<string>;
-  readonly kinds: ReadonlySet<string>;
+export interface TakenNames {
+  readonly resources: Pick<ReadonlySet<string>, 'has'>;
+  readonly kinds: Pick<ReadonlySet<string>, 'has'>;
 }
 
 /** The names that the given definitions and built-in resources use. Empty names count as absent. */

@@ -21,8 +21,9 @@ import { openWatchCache, type WatchCache } from '../storage/watch-cache.ts';
 import type { MutableCatalog } from '../registry/resource-catalog.ts';
 import { builtInNames, namedStatus, takenBy, takesBuiltIn } from './accepted-names.ts';
 import { fieldReaders, type FieldReaders } from './custom-strategy.ts';
-import { CLEANUP_FINALIZER, type Definition, type DefinitionNames, isTrue, setCondition } from './definition.ts';
+import { CLEANUP_FINALIZER, type Definition, isTrue, setCondition } from './definition.ts';
 import { leaseCache, type LeasedCache } from './leased-cache.ts';
+import { NameIndex } from './name-index.ts';
 import type { ServedDefinitions } from './served-definitions.ts';
 import { servedVersions, versionSchemas, type ServedSet, type ServingParts } from './served-versions.ts';
 import { storedReader } from './version-conversion.ts';
@@ -78,7 +79,7 @@ const OTHERS_WRITE_MS = 2000;
 export class CustomResources {
   readonly #options: CustomResourcesOptions;
   readonly #served = new Map<string, Served>();
-  readonly #accepted = new Map<string, { readonly group: string; readonly names: DefinitionNames }>();
+  readonly #names = new NameIndex();
   /** The queue of the names of definitions. */
   readonly #queue: WorkQueue;
   readonly #cleaning = new Set<string>();
@@ -97,7 +98,7 @@ export class CustomResources {
     for (const object of definitions.list()) {
       const { metadata, spec, status } = object as Definition;
       if (status?.acceptedNames !== undefined) {
-        this.#accepted.set(metadata.name ?? '', { group: spec.group, names: status.acceptedNames });
+        this.#names.set(metadata.name ?? '', spec.group, { accepted: status.acceptedNames, wanted: spec.names });
       }
     }
     const unserved = new Set(definitions.list().map(({ metadata }) => metadata.name ?? ''));
@@ -174,14 +175,13 @@ export class CustomResources {
   async #accept(definition: Definition): Promise<boolean> {
     const { client, clock } = this.#options;
     const name = definition.metadata.name ?? '';
-    const { group } = definition.spec;
-    const others = [...this.#accepted].filter(([other, { group: theirs }]) => other !== name && theirs === group);
-    const builtIn = builtInNames(group, this.#options.catalog.resources());
-    const taken = takenBy([...builtIn, ...others.map(([, { names }]) => names)]);
-    const status = namedStatus(definition, taken, clock.now());
-    if (status.acceptedNames !== undefined) this.#accepted.set(name, { group, names: status.acceptedNames });
+    const { group, names } = definition.spec;
+    const builtIn = takenBy(builtInNames(group, this.#options.catalog.builtIn(group)));
+    const status = namedStatus(definition, this.#names.takenFrom(name, group, builtIn), clock.now());
+    if (status.acceptedNames !== undefined) {
+      this.#wake(this.#names.set(name, group, { accepted: status.acceptedNames, wanted: names }));
+    }
     if (jsonEqual(status, definition.status)) return false;
-    if (!jsonEqual(status.acceptedNames, definition.status?.acceptedNames)) this.#wakeOthers(name, group);
     try {
       const written = await client.update(
         customResourceDefinitions,
@@ -201,18 +201,14 @@ export class CustomResources {
     return true;
   }
 
-  /** Other definitions of the group may get names that became free. */
-  #wakeOthers(name: string, group: string): void {
-    for (const object of this.#options.definitions.list()) {
-      const other = object as Definition;
-      const otherName = other.metadata.name ?? '';
-      if (otherName !== name && other.spec.group === group && !isTrue(other, 'NamesAccepted')) this.#changed(otherName);
-    }
+  /** These definitions may get names that became free. */
+  #wake(names: readonly string[]): void {
+    for (const name of names) this.#changed(name);
   }
 
   async #serve(name: string, definition: Definition): Promise<void> {
     const { spec, metadata, status } = definition;
-    if (takesBuiltIn(definition, this.#options.catalog.resources())) return;
+    if (takesBuiltIn(definition, this.#options.catalog.builtIn(spec.group))) return;
     const uid = metadata.uid ?? '';
     const shape = [spec, status?.acceptedNames];
     const terminating = metadata.deletionTimestamp !== undefined;
@@ -266,8 +262,6 @@ export class CustomResources {
   }
 
   #forget(name: string): void {
-    const group = this.#accepted.get(name)?.group;
-    this.#accepted.delete(name);
     const served = this.#served.get(name);
     if (served !== undefined) {
       this.#served.delete(name);
@@ -275,7 +269,7 @@ export class CustomResources {
       for (const { info } of served.sets) this.#options.catalog.remove(info.group, info.version, info.resource);
       served.cache.close();
     }
-    if (group !== undefined) this.#wakeOthers(name, group);
+    this.#wake(this.#names.delete(name));
   }
 
   #cleanUp(name: string, definition: Definition): void {

@@ -8,6 +8,7 @@
 import { createHash } from 'node:crypto';
 import { promisify } from 'node:util';
 import { constants, crc32, deflateRaw, inflateRaw } from 'node:zlib';
+import type { Slice } from '../../api/machinery/time-slice.ts';
 
 const deflate = promisify<Buffer, object, Buffer>(deflateRaw);
 const inflate = promisify<Buffer, object, Buffer>(inflateRaw);
@@ -34,14 +35,30 @@ const HEADER = Buffer.from([0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff]);
 /** An empty last block. */
 const LAST_BLOCK = Buffer.from([3, 0]);
 
-/** Returns the parts of a complete gzip file (RFC 1952) of the runs in their order. They share the memory of the runs. */
-export function gzipOf(runs: readonly Run[]): readonly Buffer[] {
+/** What is known of the bytes of all runs together. */
+export interface RunsSummary {
+  readonly sizeBytes: number;
+  readonly crc: number;
+  /** Upper-case hexadecimal digits, which are the same for equal runs in the same order. */
+  readonly hash: string;
+}
+
+/** Documents of large clusters have tens of thousands of runs, so the work yields when its slice is spent. */
+export function* summaryOf(runs: readonly Run[], slice: Slice): Generator<void, RunsSummary, undefined> {
   let crc = 0;
   let sizeBytes = 0;
+  const hash = createHash('sha512');
   for (const run of runs) {
+    hash.update(run.digest);
     crc = combinedCrc(crc, run.crc, run.sizeBytes);
     sizeBytes += run.sizeBytes;
+    if (slice.isSpent) yield;
   }
+  return { sizeBytes, crc, hash: hash.digest('hex').toUpperCase() };
+}
+
+/** Returns the parts of a complete gzip file (RFC 1952) of the runs in their order. They share the memory of the runs. */
+export function gzipOf(runs: readonly Run[], { crc, sizeBytes }: RunsSummary): readonly Buffer[] {
   const trailer = Buffer.alloc(8);
   trailer.writeUInt32LE(crc, 0);
   trailer.writeUInt32LE(sizeBytes >>> 0, 4);
@@ -51,13 +68,6 @@ export function gzipOf(runs: readonly Run[]): readonly Buffer[] {
 /** Yields the uncompressed bytes, run by run. */
 export async function* plainBytes(runs: readonly Run[]): AsyncGenerator<Buffer> {
   for (const { deflated } of runs) yield await inflate(deflated, OPEN_END);
-}
-
-/** Returns upper-case hexadecimal digits, which are the same for equal runs in the same order. */
-export function digestOf(runs: readonly Run[]): string {
-  const hash = createHash('sha512');
-  for (const { digest } of runs) hash.update(digest);
-  return hash.digest('hex').toUpperCase();
 }
 
 const POLYNOMIAL = 0xedb88320;

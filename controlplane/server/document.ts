@@ -5,7 +5,9 @@
 import { createHash } from 'node:crypto';
 import { gzip } from 'node:zlib';
 import { promisify } from 'node:util';
-import { digestOf, gzipOf, plainBytes, type Run } from './compressed-runs.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import { inSlices, TimeSlice } from '../../api/machinery/time-slice.ts';
+import { gzipOf, plainBytes, summaryOf, type Run, type RunsSummary } from './compressed-runs.ts';
 import { acceptsGzip } from './media-type.ts';
 import type { Exchange, ResponseHeaders } from './exchange.ts';
 import type { ApiRequest } from './request.ts';
@@ -56,27 +58,43 @@ export class Document implements SendableDocument {
   }
 }
 
-/** Keeps only the compressed runs of its parts. */
-export class RunDocument implements SendableDocument {
+/** Keeps only the compressed runs of its parts. `documentOfRuns` makes it. */
+class RunDocument implements SendableDocument {
   readonly contentType: string;
-  readonly hash: string;
-  readonly sizeBytes: number;
   readonly #runs: readonly Run[];
+  readonly #summary: RunsSummary;
 
-  constructor(contentType: string, runs: readonly Run[]) {
+  constructor(contentType: string, runs: readonly Run[], summary: RunsSummary) {
     this.contentType = contentType;
     this.#runs = runs;
-    this.hash = digestOf(runs);
-    this.sizeBytes = runs.reduce((sum, run) => sum + run.sizeBytes, 0);
+    this.#summary = summary;
+  }
+
+  get hash(): string {
+    return this.#summary.hash;
+  }
+
+  get sizeBytes(): number {
+    return this.#summary.sizeBytes;
   }
 
   zipped(): readonly Buffer[] {
-    return gzipOf(this.#runs);
+    return gzipOf(this.#runs, this.#summary);
   }
 
   plain(): AsyncIterable<Buffer> {
     return plainBytes(this.#runs);
   }
+}
+
+/** Assembles a document in slices, between which the server handles requests. */
+export async function documentOfRuns(
+  contentType: string,
+  runs: readonly Run[],
+  clock: Pick<Clock, 'monotonic'>,
+): Promise<SendableDocument> {
+  const slice = new TimeSlice(clock);
+  return new RunDocument(contentType, runs, await inSlices(summaryOf(runs, slice), slice));
 }
 
 interface SendDocumentOptions {

@@ -27,13 +27,12 @@ export const methodNotAllowed = (): StatusError =>
 export class Router {
   readonly #catalog: ResourceCatalog;
   readonly #verbs = new WeakMap<Rest, PathVerbs>();
-  #groups: ReadonlySet<string>;
+  #groups: ReadonlySet<string> | undefined;
 
   constructor(catalog: ResourceCatalog) {
     this.#catalog = catalog;
-    this.#groups = builtInGroups(catalog);
     catalog.onChange(() => {
-      this.#groups = builtInGroups(catalog);
+      this.#groups = undefined;
     });
   }
 
@@ -48,7 +47,9 @@ export class Router {
 
   /** The API responds with a Status to unknown paths of a built-in group, and with plain text to paths of other groups. */
   servesGroup(group: string): boolean {
-    return group === '' || this.#groups.has(group);
+    if (group === '') return true;
+    this.#groups ??= builtInGroups(this.#catalog);
+    return this.#groups.has(group);
   }
 
   /** Throws a 404 if no resource has the path, and a 405 if the resource does not have the method. */

@@ -13,7 +13,7 @@ import { peersOf } from './peers.ts';
 import type { ControlPlaneFlags } from '../options/controlplane-options.ts';
 import { flagz } from '../options/flagz.ts';
 import type { PkiMaterial } from '../pki/pki.ts';
-import { typeTexts } from '../server/openapi/source.ts';
+import { type OpenApiSource, typeTexts } from '../server/openapi/source.ts';
 import { publishedSchema } from '../custom-resources/published-schema.ts';
 import { createEncodings } from '../registry/encodings.ts';
 import { passAggregated } from '../server/connect/aggregated.ts';
@@ -130,7 +130,7 @@ function pathsOf(parts: Parts, aggregator: Aggregator, { protobuf, fairness }: P
     protobuf,
     serverAddress: `${flags.advertiseAddress || primaryAddress()}:${flags.securePort}`,
   });
-  installOpenApi(paths, {
+  const openApi: OpenApiSource = {
     catalog,
     aggregated: aggregator,
     schema,
@@ -144,7 +144,8 @@ function pathsOf(parts: Parts, aggregator: Aggregator, { protobuf, fairness }: P
       const selectableFields = Object.keys(own.strategy.selectableFields ?? {});
       return publishedSchema(info, own.schema, { revision: own.revision, selectableFields, texts });
     },
-  });
+  };
+  installOpenApi(paths, openApi, clock);
   installHealth(paths, { logger, ...healthChecks(parts) });
   installIssuer(paths, security.issuer);
   installReencrypt(paths, allStorages(parts), parts.encryption?.values);

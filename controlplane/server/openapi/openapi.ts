@@ -2,28 +2,30 @@
  * Serves `/openapi/v2` and `/openapi/v3`: the schemas of all served resources, for `kubectl explain`, validation in clients and
  * client generators.
  *
- * A document is built on the first request after a change of the catalog, once in each encoding, and kept. Requests that arrive
- * during the build wait for it. Encodings of version 2 that a client has requested are rebuilt in the background after each
- * change. The index of OpenAPI 3 needs no document, because its hashes are those of the inputs. Responses to URLs with a hash
- * may be cached forever.
+ * A document is assembled on the first request after a change of its resources, once in each encoding, and kept. Requests that
+ * arrive meanwhile wait for it. The parts of version 2 are built in the background after changes, in encodings that a client has
+ * requested. The index of OpenAPI 3 needs no document, because its hashes are those of the inputs. Responses to URLs with a
+ * hash may be cached forever.
  */
 import { createHash } from 'node:crypto';
 import { encodeJson, stringifyJson } from '../../../api/codec/json.ts';
+import type { Clock } from '../../../api/machinery/clock.ts';
 import type { JsonObject } from '../../../api/meta/object.ts';
 import type { ResourceInfo } from '../../../api/schema/schema.ts';
 import { acceptClauses } from '../accept.ts';
-import { Document, RunDocument, sendDocument, type SendableDocument } from '../document.ts';
+import { Document, documentOfRuns, sendDocument, type SendableDocument } from '../document.ts';
 import { JSON_TYPE } from '../media-type.ts';
 import { TEXT_TYPE, reading, type PathHandlers } from '../path-handlers.ts';
 import type { ApiRequest } from '../request.ts';
 import { plainDocuments } from './discovery-paths.ts';
+import { NewestDocument } from './newest-document.ts';
 import { documentOf } from './operations.ts';
 import { OpenApiRuns, type Encoding } from './runs.ts';
 import { groupVersionsOf, type OpenApiSource } from './source.ts';
 
 /** Registers the paths. Changes of the catalog invalidate the documents. */
-export function installOpenApi(paths: PathHandlers, source: OpenApiSource): void {
-  const openApi = new OpenApiDocuments(source);
+export function installOpenApi(paths: PathHandlers, source: OpenApiSource, clock: Clock): void {
+  const openApi = new OpenApiDocuments(source, clock);
   source.catalog.onChange(() => openApi.invalidate());
   source.aggregated?.onChange(() => openApi.invalidate());
   paths.exact(
@@ -37,55 +39,63 @@ export function installOpenApi(paths: PathHandlers, source: OpenApiSource): void
   paths.tree('/openapi/v3/', (request) => openApi.serveV3(request));
 }
 
+/** The time between two searches for parts that have to be built. Each search reads all rows. */
+const PREPARATION_MS = 100;
+
 class OpenApiDocuments {
   readonly #source: OpenApiSource;
+  readonly #clock: Clock;
   readonly #runs: OpenApiRuns;
-  readonly #documents = new Map<string, Promise<SendableDocument>>();
-  readonly #rowDigests = new WeakMap<ResourceInfo, Buffer>();
   /** The encodings of version 2 that clients have requested. */
-  readonly #wanted = new Set<Encoding>();
+  readonly #v2 = new Map<Encoding, NewestDocument<SendableDocument>>();
+  /** The documents of version 3 by name. Each is that of its hash. */
+  readonly #v3 = new Map<string, { readonly hash: string; readonly document: Promise<SendableDocument> }>();
+  readonly #rowDigests = new WeakMap<ResourceInfo, Buffer>();
   #rows: ReadonlyMap<string, readonly ResourceInfo[]> | undefined;
   #index: Document | undefined;
   #known: ReadonlySet<string> | undefined;
-  #warming = false;
+  #isPreparing = false;
+  #isPrepared = true;
 
-  constructor(source: OpenApiSource) {
+  constructor(source: OpenApiSource, clock: Clock) {
     this.#source = source;
-    this.#runs = new OpenApiRuns(source);
+    this.#clock = clock;
+    this.#runs = new OpenApiRuns(source, clock);
   }
 
   invalidate(): void {
-    this.#documents.clear();
+    for (const document of this.#v2.values()) document.invalidate();
     this.#rows = undefined;
     this.#index = undefined;
     this.#known = undefined;
-    if (this.#wanted.size === 0 || this.#warming) return;
-    this.#warming = true;
-    setImmediate(() => this.#warm());
+    this.#isPrepared = false;
+    if (this.#v2.size > 0 && !this.#isPreparing) setImmediate(() => void this.#prepare());
+    this.#isPreparing ||= this.#v2.size > 0;
   }
 
-  /** Builds the documents that clients are likely to request. */
-  #warm(): void {
-    this.#warming = false;
-    for (const encoding of this.#wanted) {
+  /** Builds the parts of the documents that clients are likely to request. Never rejects. */
+  async #prepare(): Promise<void> {
+    while (!this.#isPrepared) {
+      this.#isPrepared = true;
       // The error is returned to the next client that requests the document.
-      this.#documentV2(encoding).catch(() => undefined);
+      for (const encoding of this.#v2.keys()) await this.#runs.prepareV2(encoding).catch(() => undefined);
+      await this.#clock.sleep(PREPARATION_MS);
     }
+    this.#isPreparing = false;
   }
 
   async serveV2(request: ApiRequest): Promise<void> {
     const encoding = negotiate(request.header('accept'), 'v2');
     if (encoding === undefined) return empty(request, 406);
-    this.#wanted.add(encoding);
-    const document = await this.#documentV2(encoding);
-    await sendDocument(request, document, { negotiated: true, tagged: true });
-  }
-
-  #documentV2(encoding: Encoding): Promise<SendableDocument> {
-    return this.#kept(
-      `v2 ${encoding}`,
-      async () => new RunDocument(contentTypeOf('v2', encoding), await this.#runs.documentV2(encoding)),
-    );
+    let newest = this.#v2.get(encoding);
+    if (newest === undefined) {
+      newest = new NewestDocument(
+        async () => documentOfRuns(contentTypeOf('v2', encoding), await this.#runs.documentV2(encoding), this.#clock),
+        this.#clock,
+      );
+      this.#v2.set(encoding, newest);
+    }
+    await sendDocument(request, await newest.get(), { negotiated: true, tagged: true });
   }
 
   async serveIndex(request: ApiRequest): Promise<void> {
@@ -110,26 +120,37 @@ class OpenApiDocuments {
     const hash = this.#hash(name);
     const asked = request.query.get('hash');
     if (asked !== null && asked !== '' && asked !== hash) return redirect(request, `/openapi/v3/${name}?hash=${hash}`);
-    const document = await this.#documentV3(name, encoding);
+    const document = await this.#documentV3(name, hash, encoding);
     await sendDocument(request, document, { negotiated: true, tagged: true, immutable: asked === hash });
   }
 
-  #documentV3(name: string, encoding: Encoding): Promise<SendableDocument> {
-    return this.#kept(
-      `${name} ${encoding}`,
-      async () =>
-        new RunDocument(contentTypeOf('v3', encoding), await this.#runs.documentV3(name, this.#rowsOf(name), encoding)),
-    );
+  #documentV3(name: string, hash: string, encoding: Encoding): Promise<SendableDocument> {
+    const key = `${encoding} ${name}`;
+    const known = this.#v3.get(key);
+    if (known?.hash === hash) return known.document;
+    const rows = this.#rowsOf(name);
+    const build = async (): Promise<SendableDocument> =>
+      documentOfRuns(contentTypeOf('v3', encoding), await this.#runs.documentV3(name, rows, encoding), this.#clock);
+    const kept = { hash, document: build() };
+    this.#v3.set(key, kept);
+    // The waiting requests get the error, and the next request tries again.
+    kept.document.catch(() => {
+      if (this.#v3.get(key) === kept) this.#v3.delete(key);
+    });
+    return kept.document;
   }
 
   /** Returns the names of all OpenAPI 3 documents, sorted. */
   #names(): ReadonlySet<string> {
-    this.#known ??= new Set(
+    if (this.#known !== undefined) return this.#known;
+    const known = new Set(
       [...groupVersionsOf(this.#source.catalog.resources()).map(documentOf), ...plainDocuments(this.#source)].sort(
         (a, b) => (a < b ? -1 : 1),
       ),
     );
-    return this.#known;
+    for (const key of this.#v3.keys()) if (!known.has(key.slice(key.indexOf(' ') + 1))) this.#v3.delete(key);
+    this.#known = known;
+    return known;
   }
 
   #rowsOf(name: string): readonly ResourceInfo[] {
@@ -153,20 +174,6 @@ class OpenApiDocuments {
       this.#rowDigests.set(row, digest);
     }
     return digest;
-  }
-
-  #kept(key: string, build: () => Promise<SendableDocument>): Promise<SendableDocument> {
-    let document = this.#documents.get(key);
-    if (document === undefined) {
-      document = build();
-      this.#documents.set(key, document);
-      // The waiting requests get the error, and the next request tries again.
-      const built = document;
-      built.catch(() => {
-        if (this.#documents.get(key) === built) this.#documents.delete(key);
-      });
-    }
-    return document;
   }
 }
 

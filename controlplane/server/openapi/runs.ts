@@ -6,7 +6,9 @@
 import { quoteText } from '../../../api/meta/quote.ts';
 import { setImmediate } from 'node:timers/promises';
 import { stringifyJson } from '../../../api/codec/json.ts';
+import type { Clock } from '../../../api/machinery/clock.ts';
 import { SerialQueue } from '../../../api/machinery/serial-queue.ts';
+import { TimeSlice } from '../../../api/machinery/time-slice.ts';
 import type { JsonObject } from '../../../api/meta/object.ts';
 import type { ResourceInfo } from '../../../api/schema/schema.ts';
 import { compressRun, type Run } from '../compressed-runs.ts';
@@ -40,6 +42,7 @@ const BATCH = 20;
 /** Concurrent requests for one document share its build. */
 export class OpenApiRuns {
   readonly #source: OpenApiSource;
+  readonly #clock: Pick<Clock, 'monotonic'>;
   #base: Promise<BaseV2> | undefined;
   /** The rows and the parts of aggregated servers from which the base was built. */
   #builtFrom: readonly unknown[] = [];
@@ -49,16 +52,29 @@ export class OpenApiRuns {
   /** Builds one part at a time, because the slices of concurrent builds would add up to one long block. */
   readonly #turns = new SerialQueue();
 
-  constructor(source: OpenApiSource) {
+  constructor(source: OpenApiSource, clock: Pick<Clock, 'monotonic'>) {
     this.#source = source;
+    this.#clock = clock;
+  }
+
+  /** Builds the parts of the document that are not built yet. */
+  async prepareV2(encoding: Encoding): Promise<void> {
+    await this.#partsV2(encoding, await this.#baseV2());
+  }
+
+  async #partsV2(encoding: Encoding, base: BaseV2): Promise<PartRuns[]> {
+    const slice = new TimeSlice(this.#clock);
+    const parts = [await this.#baseOf(encoding, base)];
+    for (const row of this.#customRows()) {
+      parts.push(await this.#customOf(row, 2, encoding, () => buildCustomPartV2(this.#source, row, base.parameters)));
+      if (slice.isSpent) await slice.pause();
+    }
+    return parts;
   }
 
   async documentV2(encoding: Encoding): Promise<Run[]> {
     const base = await this.#baseV2();
-    const parts = [await this.#baseOf(encoding, base)];
-    for (const row of this.#customRows()) {
-      parts.push(await this.#customOf(row, 2, encoding, () => buildCustomPartV2(this.#source, row, base.parameters)));
-    }
+    const parts = await this.#partsV2(encoding, base);
     const paths = parts.flatMap((part) => part.paths);
     const definitions = parts.flatMap((part) => part.definitions);
     const { head, tail } = frameV2(this.#source, base.parameters);

@@ -2,14 +2,24 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { gunzipSync } from 'node:zlib';
 import fc from 'fast-check';
-import { compressRun, digestOf, gzipOf, plainBytes } from '../../../../controlplane/server/compressed-runs.ts';
+import { inOneSlice } from '../../../../api/machinery/time-slice.ts';
+import {
+  compressRun,
+  gzipOf,
+  plainBytes,
+  type Run,
+  type RunsSummary,
+  summaryOf,
+} from '../../../../controlplane/server/compressed-runs.ts';
+
+const summarized = (runs: readonly Run[]): RunsSummary => inOneSlice(summaryOf(runs, { isSpent: false }));
 
 test('runs in any order are one gzip stream of their bytes', async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(fc.uint8Array({ maxLength: 2000 })), async (parts) => {
       const runs = await Promise.all(parts.map((part) => compressRun(Buffer.from(part))));
       const whole = Buffer.concat(parts);
-      const zipped = gzipOf(runs);
+      const zipped = gzipOf(runs, summarized(runs));
       assert.deepEqual(gunzipSync(Buffer.concat(zipped)), whole);
       assert.ok(
         runs.every(({ deflated }) => zipped.includes(deflated)),
@@ -25,6 +35,17 @@ test('runs in any order are one gzip stream of their bytes', async () => {
 
 test('the digest depends on the runs and their order', async () => {
   const [a, b] = [await compressRun('a'), await compressRun('b')];
-  assert.equal(digestOf([a, b]), digestOf([await compressRun('a'), b]));
-  assert.notEqual(digestOf([a, b]), digestOf([b, a]));
+  assert.equal(summarized([a, b]).hash, summarized([await compressRun('a'), b]).hash);
+  assert.notEqual(summarized([a, b]).hash, summarized([b, a]).hash);
+});
+
+test('a document of thousands of runs is assembled in slices', async () => {
+  const run = await compressRun('x');
+  const work = summaryOf(
+    Array.from({ length: 5000 }, () => run),
+    { isSpent: true },
+  );
+  let pauses = 0;
+  while (work.next().done !== true) pauses += 1;
+  assert.equal(pauses, 5000);
 });

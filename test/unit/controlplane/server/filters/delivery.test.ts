@@ -5,7 +5,7 @@ import { type ClientHttp2Session, type ClientHttp2Stream, connect } from 'node:h
 import { test } from 'node:test';
 import { systemClock } from '../../../../../api/machinery/clock.ts';
 import { compressRun } from '../../../../../controlplane/server/compressed-runs.ts';
-import { RunDocument, sendDocument } from '../../../../../controlplane/server/document.ts';
+import { documentOfRuns, sendDocument } from '../../../../../controlplane/server/document.ts';
 import { PathHandlers, reading } from '../../../../../controlplane/server/path-handlers.ts';
 import { newBadRequest } from '../../../../../api/meta/status-error.ts';
 import { FakeCatalog, FakeResource, fakeInfo } from '../../../../fakes/fake-catalog.ts';
@@ -58,7 +58,8 @@ async function withServer(
     throw newBadRequest('x'.repeat(200_000));
   });
   const noise = Buffer.from(Array.from({ length: 100_000 }, (_, i) => (i * 7919 * (i % 251)) & 0xff));
-  const document = new RunDocument('text/plain', [await compressRun(noise), await compressRun(noise)]);
+  const runs = [await compressRun(noise), await compressRun(noise)];
+  const document = await documentOfRuns('text/plain', runs, systemClock);
   paths.exact(
     DOCUMENT,
     reading((request) => sendDocument(request, document, { negotiated: false, tagged: false })),

@@ -7,6 +7,8 @@
  */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
+import { systemClock } from '../../../../../api/machinery/clock.ts';
 import type { JsonObject } from '../../../../../api/meta/object.ts';
 import { builtinResources } from '../../../../../api/schema/resources.ts';
 import type { ResourceInfo } from '../../../../../api/schema/schema.ts';
@@ -23,9 +25,14 @@ const PROTO3 = 'application/com.github.proto-openapi.spec.v3@v1.0+protobuf';
 const builtIn = builtinResources();
 let thing = fakeInfo('things', 'Thing', { group: 'example.com', custom: { listKind: 'ThingList', deprecation: '' } });
 const changed: (() => void)[] = [];
+/** How often all rows were read. */
+let rowsRead = 0;
 const catalog: ResourceCatalog = {
   find: () => undefined,
-  resources: () => [...builtIn, thing],
+  resources() {
+    rowsRead += 1;
+    return [...builtIn, thing];
+  },
   onChange: (listener) => {
     changed.push(listener);
     return () => undefined;
@@ -69,7 +76,7 @@ let fake: FakeServer;
 
 before(async () => {
   const paths = new PathHandlers();
-  installOpenApi(paths, source);
+  installOpenApi(paths, source, systemClock);
   fake = await startFakeServer(catalog, { paths });
 });
 
@@ -354,6 +361,26 @@ test('a change is in the next document, whichever encodings were built before', 
   const two = await fake.request('GET', '/openapi/v2', { accept: 'application/json' });
   assert.match(two.text, /"description":"two"/);
   assert.notEqual(one.headers['etag'], two.headers['etag']);
+});
+
+test('hundreds of changes read all rows a few times, although clients want the document', async () => {
+  await document('/openapi/v2');
+  rowsRead = 0;
+  for (let change = 0; change < 300; change += 1) {
+    changeThing({ type: 'object', description: `change ${change}` });
+    await setImmediate();
+  }
+  assert.ok(rowsRead < 100, String(rowsRead));
+  assert.match((await fake.request('GET', '/openapi/v2', { accept: 'application/json' })).text, /"change 299"/);
+});
+
+test('a document of version 3 is kept while resources of other groups change', async () => {
+  const one = await fake.request('GET', '/openapi/v3/apis/example.com/v1', { accept: 'application/json' });
+  published = 0;
+  for (const listener of changed) listener();
+  const two = await fake.request('GET', '/openapi/v3/apis/example.com/v1', { accept: 'application/json' });
+  assert.equal(published, 0);
+  assert.equal(one.headers['etag'], two.headers['etag']);
 });
 
 const namesOf = (parameters: unknown): string[] => (parameters as { name: string }[]).map(({ name }) => name);
