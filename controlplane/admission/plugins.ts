@@ -34,6 +34,7 @@ import { podTolerationRestriction } from './pod-toleration-restriction.ts';
 import { podTopologyLabels } from './pod-topology-labels.ts';
 import { paramsAuthorization } from './policy/params-authorization.ts';
 import { priorityPlugin } from './priority.ts';
+import { claimStatusAuthorization } from './claim-status.ts';
 import { rbacEscalation } from './rbac-escalation.ts';
 import { resourceQuota, type ResourceQuotaOptions } from './resource-quota.ts';
 import { runtimeClassPlugin } from './runtime-class.ts';
@@ -265,10 +266,11 @@ export function buildPlugins(options: PluginsOptions): AdmissionPlugin[] {
   );
   const plugins: AdmissionPlugin[] = [];
   for (const row of chosen) plugins.push(row.make(options, [...plugins]));
-  const { sources, authorizer, policies } = options;
+  const { sources, authorizer, policies, storedNamespace } = options;
   return [
     ...plugins,
     rbacEscalation(options.rbac, authorizer),
+    claimStatusAuthorization({ authorizer, storedNamespace }),
     paramsAuthorization({ sources, authorizer, resources: policies.resources }),
   ];
 }

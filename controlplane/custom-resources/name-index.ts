@@ -2,7 +2,8 @@
  * Finds by name which definitions have a name and which wait for it, so that what a definition costs does not grow with the
  * number of other definitions of its group, nor the end of one with the number of those that want its names.
  *
- * A name that becomes free wakes one of the definitions that wait for it. If that one does not take the name, it wakes the next.
+ * A name that becomes free wakes one of the definitions that wait for it. If that one does not take the name, it wakes the
+ * next.
  */
 import type { TakenNames } from './accepted-names.ts';
 import type { DefinitionNames } from './definition.ts';

@@ -31,20 +31,75 @@ const isCustom = ({ endpoints }: Row): boolean => endpoints.get('')?.info.custom
 
 const NO_ROWS: readonly Row[] = [];
 
+/** The rows with their indexes. A change costs as much as the changed rows. */
+class Rows {
+  /** The rows by `group/version/resource`. */
+  readonly #all = new Map<string, Row>();
+  /** The rows by resource alone, which few share: each request is looked up here, without a joined key. */
+  readonly #byResource = new Map<string, Row[]>();
+  #infos: readonly ResourceInfo[] | undefined;
+  #builtIn: ReadonlyMap<string, readonly ResourceInfo[]> | undefined;
+
+  find(group: string, version: string, resource: string): Row | undefined {
+    for (const row of this.#byResource.get(resource) ?? NO_ROWS)
+      if (row.version === version && row.group === group) return row;
+    return undefined;
+  }
+
+  /** Adds rows, or replaces those of the same keys, which keep their places. */
+  set(fresh: ReadonlyMap<string, Row>): void {
+    for (const [key, row] of fresh) {
+      this.#unindex(key);
+      this.#all.set(key, row);
+      const same = this.#byResource.get(row.resource);
+      if (same === undefined) this.#byResource.set(row.resource, [row]);
+      else same.push(row);
+      if (!isCustom(row)) this.#builtIn = undefined;
+    }
+    this.#infos = undefined;
+  }
+
+  delete(key: string): boolean {
+    this.#unindex(key);
+    this.#infos = undefined;
+    return this.#all.delete(key);
+  }
+
+  clear(): void {
+    for (const key of [...this.#all.keys()]) this.delete(key);
+  }
+
+  infos(): readonly ResourceInfo[] {
+    this.#infos ??= [...this.#all.values()].flatMap((row) => row.endpoints.get('')?.info ?? []);
+    return this.#infos;
+  }
+
+  builtIn(group: string): readonly ResourceInfo[] {
+    this.#builtIn ??= Map.groupBy(
+      this.infos().filter(({ custom }) => custom === undefined),
+      (info) => info.group,
+    );
+    return this.#builtIn.get(group) ?? [];
+  }
+
+  #unindex(key: string): void {
+    const row = this.#all.get(key);
+    if (row === undefined) return;
+    const others = this.#byResource.get(row.resource)?.filter((one) => one !== row) ?? [];
+    if (others.length === 0) this.#byResource.delete(row.resource);
+    else this.#byResource.set(row.resource, others);
+    if (!isCustom(row)) this.#builtIn = undefined;
+  }
+}
+
 /** The catalog is empty at first. */
 export function createCatalog({ catchUp }: Pick<ResourceCatalog, 'catchUp'> = {}): MutableCatalog {
-  /** The rows by `group/version/resource`. */
-  const rows = new Map<string, Row>();
-  /** The rows by resource alone, which few share: each request is looked up here, without a joined key. */
-  const byResource = new Map<string, Row[]>();
+  const rows = new Rows();
   const listeners = new Set<() => void>();
-  let infos: readonly ResourceInfo[] | undefined;
-  let builtIn: ReadonlyMap<string, readonly ResourceInfo[]> | undefined;
   let settled: ResourceCatalog['settled'];
 
   const keyOf = (group: string, version: string, resource: string): string => `${group}/${version}/${resource}`;
   function changed(): void {
-    infos = undefined;
     for (const listener of listeners) listener();
   }
 
@@ -57,54 +112,14 @@ export function createCatalog({ catchUp }: Pick<ResourceCatalog, 'catchUp'> = {}
       row.endpoints.set(rest.subresource?.name ?? '', rest);
       fresh.set(key, row);
     }
-    for (const [key, row] of fresh) {
-      drop(key);
-      rows.set(key, row);
-      const same = byResource.get(row.resource);
-      if (same === undefined) byResource.set(row.resource, [row]);
-      else same.push(row);
-      if (!isCustom(row)) builtIn = undefined;
-    }
+    rows.set(fresh);
     changed();
   }
 
-  /** Drops a row, whose place in `rows` a row with its key takes. */
-  function drop(key: string): boolean {
-    const row = rows.get(key);
-    if (row === undefined) return false;
-    const others = byResource.get(row.resource)?.filter((one) => one !== row) ?? [];
-    if (others.length === 0) byResource.delete(row.resource);
-    else byResource.set(row.resource, others);
-    if (!isCustom(row)) builtIn = undefined;
-    return true;
-  }
-
-  function resources(): readonly ResourceInfo[] {
-    if (infos === undefined) {
-      const found: ResourceInfo[] = [];
-      for (const row of rows.values()) {
-        const rest = row.endpoints.get('');
-        if (rest !== undefined) found.push(rest.info);
-      }
-      infos = found;
-    }
-    return infos;
-  }
-
   return {
-    find(group, version, resource, subresource) {
-      for (const row of byResource.get(resource) ?? NO_ROWS)
-        if (row.version === version && row.group === group) return row.endpoints.get(subresource);
-      return undefined;
-    },
-    resources,
-    builtIn(group) {
-      builtIn ??= Map.groupBy(
-        resources().filter(({ custom }) => custom === undefined),
-        (info) => info.group,
-      );
-      return builtIn.get(group) ?? [];
-    },
+    find: (group, version, resource, subresource) => rows.find(group, version, resource)?.endpoints.get(subresource),
+    resources: () => rows.infos(),
+    builtIn: (group) => rows.builtIn(group),
     onChange(listener) {
       listeners.add(listener);
       return () => void listeners.delete(listener);
@@ -117,15 +132,10 @@ export function createCatalog({ catchUp }: Pick<ResourceCatalog, 'catchUp'> = {}
     set,
     replace(rests) {
       rows.clear();
-      byResource.clear();
-      builtIn = undefined;
       set(rests);
     },
     remove(group, version, resource) {
-      const key = keyOf(group, version, resource);
-      if (!drop(key)) return;
-      rows.delete(key);
-      changed();
+      if (rows.delete(keyOf(group, version, resource))) changed();
     },
   };
 }

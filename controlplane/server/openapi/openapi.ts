@@ -2,10 +2,10 @@
  * Serves `/openapi/v2` and `/openapi/v3`: the schemas of all served resources, for `kubectl explain`, validation in clients and
  * client generators.
  *
- * A document is assembled on the first request after a change of its resources, once in each encoding, and kept. Requests that
- * arrive meanwhile wait for it. The parts of version 2 are built in the background after changes, in encodings that a client has
- * requested. The index of OpenAPI 3 needs no document, because its hashes are those of the inputs. Responses to URLs with a
- * hash may be cached forever.
+ * A document is assembled on the first request after a change of its resources, once in each encoding, and kept. Requests
+ * that arrive meanwhile wait for it. The parts of version 2 are built in the background after changes, in encodings that a
+ * client has requested. The index of OpenAPI 3 needs no document, because its hashes are those of the inputs. Responses to URLs
+ * with a hash may be cached forever.
  */
 import { createHash } from 'node:crypto';
 import { encodeJson, stringifyJson } from '../../../api/codec/json.ts';
@@ -69,19 +69,25 @@ class OpenApiDocuments {
     this.#index = undefined;
     this.#known = undefined;
     this.#isPrepared = false;
-    if (this.#v2.size > 0 && !this.#isPreparing) setImmediate(() => void this.#prepare());
-    this.#isPreparing ||= this.#v2.size > 0;
+    if (this.#v2.size === 0 || this.#isPreparing) return;
+    this.#isPreparing = true;
+    setImmediate(() => {
+      // An error is returned to the next client that requests the document.
+      this.#prepare().catch(() => undefined);
+    });
   }
 
-  /** Builds the parts of the documents that clients are likely to request. Never rejects. */
+  /** Builds the parts of the documents that clients are likely to request. */
   async #prepare(): Promise<void> {
-    while (!this.#isPrepared) {
-      this.#isPrepared = true;
-      // The error is returned to the next client that requests the document.
-      for (const encoding of this.#v2.keys()) await this.#runs.prepareV2(encoding).catch(() => undefined);
-      await this.#clock.sleep(PREPARATION_MS);
+    try {
+      while (!this.#isPrepared) {
+        this.#isPrepared = true;
+        for (const encoding of this.#v2.keys()) await this.#runs.prepareV2(encoding);
+        await this.#clock.sleep(PREPARATION_MS);
+      }
+    } finally {
+      this.#isPreparing = false;
     }
-    this.#isPreparing = false;
   }
 
   async serveV2(request: ApiRequest): Promise<void> {
