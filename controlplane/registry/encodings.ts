@@ -193,8 +193,24 @@ function definition(schema: Schema, column: TableColumn): object {
   return { name, type, format, description: text, priority };
 }
 
-function partialObject(entry: Entry, version: MetaVersion): KubeObject {
-  return { kind: 'PartialObjectMetadata', apiVersion: `meta.k8s.io/${version}`, metadata: entry.object.metadata };
+function partialObject({ object }: Entry, version: MetaVersion): KubeObject {
+  return { kind: 'PartialObjectMetadata', apiVersion: `meta.k8s.io/${version}`, metadata: shownMetadata(object) };
+}
+
+/**
+ * Annotations that only whole objects show, by version and kind. In kube-apiserver, the metadata are those of its internal
+ * version, which has a field instead.
+ */
+const HIDDEN_ANNOTATIONS: ReadonlyMap<string, string> = new Map([
+  ['apps/v1 DaemonSet', 'deprecated.daemonset.template.generation'],
+]);
+
+function shownMetadata({ apiVersion = '', kind = '', metadata }: KubeObject): KubeObject['metadata'] {
+  const hidden = HIDDEN_ANNOTATIONS.get(`${apiVersion} ${kind}`);
+  if (hidden === undefined || metadata.annotations === undefined) return metadata;
+  const { annotations, ...others } = metadata;
+  const shown = Object.entries(annotations).filter(([name]) => name !== hidden);
+  return shown.length === 0 ? others : { ...metadata, annotations: Object.fromEntries(shown) };
 }
 
 function encodeMetadata(entry: Entry, version: MetaVersion): Buffer {

@@ -46,6 +46,18 @@ test('a row is right after the clock was set back, also to before the creation',
   assert.equal(String(tableRow(CREATED_MS - 9_000)), '{"cells":["a","up <invalid>","<invalid>"],"object":null}');
 });
 
+test('the metadata of a daemon set lack the annotation that counts its templates', () => {
+  const generation = { 'deprecated.daemonset.template.generation': '1' };
+  const metadataOf = (kind: string, annotations: Record<string, string>): unknown => {
+    const one = { apiVersion: 'apps/v1', kind, metadata: { name: 'a', annotations } };
+    const bytes = encodings().metadata({ object: one, bytes: Buffer.from('{}') } as unknown as Entry, 'v1');
+    return (JSON.parse(String(bytes)) as KubeObject).metadata;
+  };
+  assert.deepEqual(metadataOf('DaemonSet', generation), { name: 'a' });
+  assert.deepEqual(metadataOf('DaemonSet', { a: 'b', ...generation }), { name: 'a', annotations: { a: 'b' } });
+  assert.deepEqual(metadataOf('Deployment', generation), { name: 'a', annotations: generation });
+});
+
 test('the rows of flow schemas have the order in which requests match them', () => {
   const schemas = [
     ['a', 100],
