@@ -89,7 +89,12 @@ async function applied(judge: Judge, one: Case): Promise<boolean> {
         const made = await mutation.expression.evaluate(bindings);
         const decoded = attributes.object ?? { metadata: {} };
         const object = options.conversion.serialized?.(decoded) ?? decoded;
-        const next = conformed(mutate(mutation, object, made, options.structOf), object, attributes.kind, options);
+        const next = conformed(
+          mutate(mutation, object, made, { ...options, kind: attributes.kind }),
+          object,
+          attributes.kind,
+          options,
+        );
         if (jsonEqual(next, object)) continue;
         attributes.setObject(next);
         changed = true;
@@ -107,18 +112,25 @@ function mutate(
   mutation: CompiledMutation,
   object: KubeObject,
   made: CelValue,
-  structOf: MutatingPolicyOptions['structOf'],
+  {
+    structOf,
+    conversion,
+    kind: wanted,
+  }: Pick<MutatingPolicyOptions, 'structOf' | 'conversion'> & { readonly kind: GroupVersionKind },
 ): KubeObject {
   const current = object as unknown as JsonValue;
   if (mutation.patchType === 'JSONPatch') {
     const operations = Array.isArray(made) ? made.map((one: unknown) => toJson(adapt(one))) : [];
+    let patched: KubeObject;
     try {
-      return applyJsonPatch(cloneJson(current), operations) as unknown as KubeObject;
+      patched = applyJsonPatch(cloneJson(current), operations) as unknown as KubeObject;
     } catch (error) {
       // A patch whose test fails is not applied, and that is no failure of the policy.
       if (isTestFailure(error)) return object;
       throw new CelError(`JSON Patch: ${patchFailure(error)}`, { cause: error });
     }
+    conversion.checkPatched?.(patched, wanted);
+    return patched;
   }
   const { apiVersion = '', kind = '' } = object;
   const struct = structOf({ ...(parseApiVersion(apiVersion) ?? { group: '', version: '' }), kind });

@@ -17,6 +17,8 @@ export interface VersionConversion {
   convert(object: KubeObject, kind: GroupVersionKind): KubeObject | Promise<KubeObject>;
   /** Converts a patched object to the types of its schema; throws if a value does not match. */
   conform?(object: KubeObject, kind: GroupVersionKind): KubeObject;
+  /** Throws for a patched object that cannot be decoded strictly as one of `kind`. */
+  checkPatched?(object: KubeObject, kind: GroupVersionKind): void;
   /** Returns the object as it is serialized, without the empty lists that a decoded object has until it is stored. */
   serialized?(object: KubeObject): KubeObject;
 }

@@ -19,6 +19,7 @@ import type { ResourceCatalog } from '../../model/rest.ts';
 import { DecodeError, decodeStruct } from '../../../api/schema/decode.ts';
 import { withoutEmpties } from '../../../api/schema/empty-values.ts';
 import type { Schema, StructType } from '../../../api/schema/schema.ts';
+import { checkPatchedObject } from '../policy/patched-object.ts';
 import type { VersionConversion } from '../policy/request-view.ts';
 
 const OBJECT_META = 'io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta';
@@ -118,6 +119,7 @@ export function catalogConversion(
       applyDefaults(made);
       return made;
     },
+    checkPatched: (object, kind) => checkPatchedObject(schema, object, kind),
     serialized: (object) => serialized(schema, object),
   };
 }

@@ -12,6 +12,11 @@ import { isStatusError } from '../../../../../api/meta/status-error.ts';
 import { loadSchema } from '../../../../../api/schema/table.ts';
 import type { AdmissionAttributes } from '../../../../../controlplane/admission/admission.ts';
 import { webhookConditions } from '../../../../../controlplane/admission/policy/match-conditions.ts';
+import { checkPatchedObject } from '../../../../../controlplane/admission/policy/patched-object.ts';
+import type { VersionConversion } from '../../../../../controlplane/admission/policy/request-view.ts';
+import { catalogConversion } from '../../../../../controlplane/admission/webhook/catalog-conversion.ts';
+import { createCatalog } from '../../../../../controlplane/registry/resource-catalog.ts';
+import { CelError } from '../../../../../api/cel/values.ts';
 import { mutatingAdmissionPolicy } from '../../../../../controlplane/admission/policy/mutating-policy.ts';
 import type { Policy } from '../../../../../controlplane/admission/policy/policy-types.ts';
 import { typeOfStruct, warningsOf } from '../../../../../controlplane/admission/policy/type-checking.ts';
@@ -228,13 +233,17 @@ describe('a validating policy', () => {
 
 describe('a mutating policy', () => {
   const schema = loadSchema();
-  const changed = async (mutation: object, object: KubeObject): Promise<KubeObject | undefined> => {
+  const changed = async (
+    mutation: object,
+    object: KubeObject,
+    { converted = conversion, failurePolicy = 'Fail' }: { converted?: VersionConversion; failurePolicy?: string } = {},
+  ): Promise<KubeObject | undefined> => {
     const sources = fixedSources([
       {
         resource: mutatingAdmissionPolicies,
         object: {
           metadata: { name: 'p' },
-          spec: { matchConstraints: { resourceRules: RULES }, mutations: [mutation] },
+          spec: { failurePolicy, matchConstraints: { resourceRules: RULES }, mutations: [mutation] },
         },
       },
       { resource: mutatingAdmissionPolicyBindings, object: { metadata: { name: 'b' }, spec: { policyName: 'p' } } },
@@ -242,7 +251,7 @@ describe('a mutating policy', () => {
     const plugin = mutatingAdmissionPolicy({
       sources,
       authorizer,
-      conversion,
+      conversion: converted,
       resources: () => [],
       structOf: ({ group, version, kind }) => schema.kind(group, version, kind),
       reinvoke: () => Promise.resolve(),
@@ -311,6 +320,62 @@ describe('a mutating policy', () => {
       "[JSONPatch{op: 'add', path: '/data', value: {'n': '1'}}, JSONPatch{op: 'test', path: '/metadata/name', value: 'y'}]";
     const object = await changed({ patchType: 'JSONPatch', jsonPatch: { expression } }, configMap('x'));
     assert.equal(object?.['data'], undefined);
+  });
+  test('refuses a patch whose result is not of the kind, whatever the failure policy is', async () => {
+    const converted = catalogConversion(createCatalog(), schema);
+    const patched = (op: string, path: string, value: string, failurePolicy = 'Ignore') =>
+      changed(
+        {
+          patchType: 'JSONPatch',
+          jsonPatch: { expression: `[JSONPatch{op: '${op}', path: '${path}', value: ${value}}]` },
+        },
+        configMap('x'),
+        { converted, failurePolicy },
+      );
+    const scheme = 'in scheme "pkg/runtime/scheme.go:111"';
+    const cases: readonly (readonly [op: string, path: string, value: string, why: string])[] = [
+      ['add', '/foo', "'x'", 'strict decoding error: unknown field "foo"'],
+      ['add', '/metadata/foo', "'x'", 'strict decoding error: unknown field "metadata.foo"'],
+      [
+        'add',
+        '/data',
+        "'x'",
+        'json: cannot unmarshal string into Go struct field ConfigMap.data of type map[string]string',
+      ],
+      ['replace', '/kind', "'Foo'", `no kind "Foo" is registered for version "v1" ${scheme}`],
+      ['replace', '/apiVersion', "'apps/v1'", `no kind "ConfigMap" is registered for version "apps/v1" ${scheme}`],
+      ['replace', '/apiVersion', "'a/b/c'", 'unexpected GroupVersion string: a/b/c'],
+      [
+        'replace',
+        '/kind',
+        '1',
+        "couldn't get version/kind; json parse error: json: cannot unmarshal number into Go struct field .kind of type string",
+      ],
+      [
+        'replace',
+        '/kind',
+        "'Secret'",
+        'failed to convert object: converting (v1.Secret) to (core.ConfigMap): unknown conversion',
+      ],
+    ];
+    for (const [op, path, value, why] of cases) {
+      await assert.rejects(
+        patched(op, path, value),
+        (error) => isStatusError(error, 'InternalError') && error.message === `Internal error occurred: ${why}`,
+      );
+    }
+    assert.equal((await patched('replace', '/kind', "''"))?.kind, 'ConfigMap');
+    assert.deepEqual((await patched('add', '/data', "{'n': '1'}"))?.['data'], { n: '1' });
+  });
+  test('fails by a patch that names another version of the kind', async () => {
+    const autoscaler = { group: 'autoscaling', version: 'v2', kind: 'HorizontalPodAutoscaler' };
+    const object = { apiVersion: 'autoscaling/v1', kind: 'HorizontalPodAutoscaler', metadata: { name: 'x' } };
+    assert.throws(
+      () => checkPatchedObject(schema, object, autoscaler),
+      (error) =>
+        error instanceof CelError &&
+        error.message === 'converting (v1.HorizontalPodAutoscaler) to (v2.HorizontalPodAutoscaler): unknown conversion',
+    );
   });
   test('refuses the request where it fails', async () => {
     const expression = "[JSONPatch{op: 'add', path: '/data', value: {'n': object.none}}]";
