@@ -5,10 +5,11 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
 import { MetricsRegistry } from '../../../../api/component/metrics.ts';
 import { clusterRoleBindings, clusterRoles } from '../../../../api/machinery/resources.ts';
 import { fixedSources } from '../../../fakes/fixed-sources.ts';
-import type { AuthorizationAttributes } from '../../../../controlplane/authorization/authorization.ts';
+import type { AuthorizationAttributes, Decision } from '../../../../controlplane/authorization/authorization.ts';
 import { authorizationMetrics } from '../../../../controlplane/authorization/authorization-metrics.ts';
 import { buildAuthorizers } from '../../../../controlplane/authorization/authorizers.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
@@ -116,6 +117,36 @@ test('authorizers are added and removed with their file, in its order, and each 
   } finally {
     built.close();
   }
+});
+
+test('requests in flight while the file changes are decided by a whole list, of before or after the change', async () => {
+  const built = await buildAuthorizers({
+    clock: new FakeClock(),
+    sources,
+    modes: [],
+    configFile: 'authorization.yaml',
+    configText: config(hook('first'), RBAC),
+  });
+  const seen = new Set<string>();
+  try {
+    for (let change = 0; change < 30; change += 1) {
+      let isReplaced = false;
+      const replaced = built.replace(config(hook(`hook-${change}`), hook('second'), RBAC)).finally(() => {
+        isReplaced = true;
+      });
+      const decisions: (Decision | Promise<Decision>)[] = [];
+      while (!isReplaced) {
+        decisions.push(built.authorizer.authorize(ask('mallory')));
+        await setImmediate();
+      }
+      await replaced;
+      await assert.rejects(built.replace(config(RBAC, NODE)));
+      for (const { decision } of await Promise.all(decisions)) seen.add(decision);
+    }
+  } finally {
+    built.close();
+  }
+  assert.deepEqual([...seen], ['deny']);
 });
 
 for (const [why, text, reason] of [
