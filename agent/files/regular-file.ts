@@ -30,7 +30,7 @@ async function readWithOwner(
   });
 }
 
-/** What the agent keeps for itself is smaller by far. */
+/** The maximum size of a file that the agent itself has written. Such files are much smaller. */
 const LONGEST_OWN_BYTES = 16 << 20;
 
 /** Resolves to the text of a small file that the agent itself has written. Rejects like `readRegularFile`. */

@@ -15,7 +15,7 @@ const TABLES = [
 /** The kernel lists listeners of TCP before connections, of which there may be millions. */
 const LONGEST_BYTES = 512 * 1024;
 const LOOPBACK = /^(?:[0-9A-F]{6}7F|0{24}01000000|0{16}FFFF0000[0-9A-F]{6}7F)$/;
-/** More than a host has. */
+/** The maximum number of ports that are reported. Hosts have far fewer. */
 const MOST_PORTS = 256;
 
 /** Returns ports such as `TCP 22`, sorted. UDP ports from which clients send are left out. */

@@ -32,7 +32,7 @@ interface SubmittedPodsOptions {
   readonly reader: PodReader;
 }
 
-/** More than the server of the agent accepts. */
+/** The maximum size of a stored manifest. The server of the agent accepts only smaller ones. */
 const MAX_MANIFEST_BYTES = 16 * 1024 * 1024;
 
 /** Reads the stored manifests when it runs; one that is not valid any more is logged and skipped. */

@@ -197,7 +197,7 @@ export function writeUnion(
   writer.varint(writer.length - before);
 }
 
-/** Reads a value of a schema that is one thing or a list: `items`, `additionalProperties`, `dependencies`. */
+/** Reads a member of a schema that is one value or a list of values: `items`, `additionalProperties`, `dependencies`. */
 export function readUnion(
   reader: ProtobufReader,
   schema: SchemaMessage,

@@ -44,7 +44,7 @@ interface ExecPluginOptions {
 const GROUP = 'client.authentication.k8s.io';
 const VERSIONS = [`${GROUP}/v1`, `${GROUP}/v1beta1`];
 const LARGEST_OUTPUT_BYTES = 1 << 20;
-/** For a plugin that nobody can answer. Requests wait for it, and the next one runs it again. client-go waits without end. */
+/** How long a plugin may run if no user can answer it. Requests wait for it. client-go has no such limit. */
 const TIMEOUT_MS = 120_000;
 
 interface ExecCredential {

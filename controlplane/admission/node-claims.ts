@@ -1,7 +1,8 @@
 /**
- * Records since when a node has what it claims for the pod network: an address from which its requests come, and the public key
- * of WireGuard that it was the first to publish. A node writes its status itself, and any node may claim the address of another
- * one. Agents believe the node whose claim is recorded first (`agent/network/podnetwork/cluster-nodes.ts`).
+ * Records the time since when a node has each address from which its requests come, and since when it publishes its public key
+ * of WireGuard, unless another node published the key before. A node writes its status itself and may claim the address of
+ * another node. If two nodes claim the same, agents believe the one whose record is older
+ * (`agent/network/podnetwork/cluster-nodes.ts`).
  *
  * The record is an annotation of the Node. `NodeRestriction` calls this for each write of a node to its own Node and replaces
  * what the node itself writes there.
@@ -18,7 +19,7 @@ import { refusal } from './pod-attributes.ts';
 /** `CLAIM TIME`, with commas between; a claim is an address or a key. */
 const CLAIMS = 'orchlet.local/claims';
 const PUBLIC_KEY = 'orchlet.local/wireguard-public-key';
-/** More addresses than a node has. */
+/** The maximum number of recorded addresses of a node. No node needs as many. */
 const MOST_ADDRESSES = 64;
 
 /** What the records are computed from, apart from the nodes themselves. */

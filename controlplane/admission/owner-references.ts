@@ -45,7 +45,7 @@ export function ownerReferencesPermissionEnforcement(
           );
         }
         const { group, version, resource } = served;
-        // All rights in one namespace include none for a cluster-scoped owner.
+        // A client with all permissions in one namespace has none for a cluster-scoped owner.
         const scope = { namespace: served.namespaced ? namespace : '', name: owner.name };
         const target = { group, version, resource, subresource: 'finalizers', ...scope };
         const decision = await may(attributes, 'update', target);

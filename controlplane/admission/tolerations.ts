@@ -41,7 +41,7 @@ export function isSuperset(a: Toleration, b: Toleration): boolean {
   }
 }
 
-/** Each is compared with each. Pods have some tens at most. */
+/** The maximum number of tolerations to merge, because each is compared with every other one. Pods have some tens at most. */
 const MOST_MERGED = 1000;
 
 /** Merges two lists, without tolerations that another one covers. Throws 413 if there are too many to compare. */

@@ -107,7 +107,7 @@ const OWN_GROUP = 'apiregistration.k8s.io';
 const CHECK_MS = 30_000;
 const MEGABYTE = 1024 * 1024;
 const MAX_DISCOVERY_BYTES = MEGABYTE;
-/** The limit of a response, because it is parsed at once. */
+/** The maximum size of a response, which is parsed in one turn of the event loop. */
 const MAX_ANSWER_BYTES = 8 * MEGABYTE;
 const UNKNOWN: Known = { rows: [], stale: true, openApi: undefined };
 

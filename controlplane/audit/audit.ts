@@ -49,7 +49,7 @@ export interface Audit extends AuditSink {
   close(): Promise<void>;
 }
 
-/** These exist without an audit policy too, as zeros. */
+/** Registers the counters that are there without an audit policy as well, with the value 0. */
 export function auditMetrics(metrics: MetricsRegistry): {
   readonly events: Family<Counter>;
   readonly rejected: Family<Counter>;

@@ -71,7 +71,7 @@ export class BatchingBackend implements AuditBackend {
     this.#timer = undefined;
     this.#sending ??= this.#send().finally(() => {
       this.#sending = undefined;
-      // An event that came in the moment before would wait for the next one.
+      // An event may have arrived after `#send` found the buffer empty. It must not wait for the event after it.
       if (this.#buffer.length > 0) this.#flush();
     });
   }

@@ -35,7 +35,7 @@ export interface FollowedFile {
 }
 
 const CHECK_EVERY_MS = 2000;
-/** More than any configuration has. */
+/** The maximum size of a file. No configuration is as large. */
 const MOST_BYTES = 16 * 1024 * 1024;
 
 const sha256 = (text: string): string => `sha256:${createHash('sha256').update(text).digest('hex')}`;

@@ -7,9 +7,9 @@ import { encodeObject, parseObject } from '../storage/object-bytes.ts';
 import { SERVER_ADDRESSES } from '../storage/etcd/keys.ts';
 import { isStorageError, type Storage, type StoredValue } from '../storage/storage.ts';
 
-/** How long an address stays that is not renewed, and how often it is renewed. The times are kube-apiserver's. */
+/** How long an address stays after its last renewal, as in kube-apiserver. */
 const LIFE_MS = 15_000;
-/** How often a server writes its address, in milliseconds. */
+/** How often a server writes its address, in milliseconds, as in kube-apiserver. */
 export const RENEW_MS = 10_000;
 
 /** The registry of running API servers. */
@@ -42,7 +42,7 @@ export function serverAddresses(storage: Storage, clock: Clock): ServerAddresses
       const current = await newest(storage, key);
       const value = valueOf(address, current);
       const options = { expiresAtMs: clock.now() + LIFE_MS };
-      // A race is one with another process that renews the same address.
+      // Another process with the same address may have written it at the same time, which is as good.
       if (current === undefined) await ignoringRaces(storage.create(key, value, options));
       else await ignoringRaces(storage.update(key, value, current.revision, options));
     },
@@ -59,7 +59,7 @@ export function serverAddresses(storage: Storage, clock: Clock): ServerAddresses
           onEvents(events) {
             if (events.some(({ current, previous }) => current === undefined || previous === undefined)) changed();
           },
-          // The periodic check goes on without it.
+          // `keepKubernetesService` checks the addresses periodically as well.
           onEnd: () => undefined,
         },
       );
@@ -73,7 +73,7 @@ async function newest(storage: Storage, key: string): Promise<StoredValue | unde
   return storage.get(key);
 }
 
-/** kube-apiserver counts the generation up, so that each renewal is a write. */
+/** Increments the generation, as kube-apiserver does, so that each renewal changes the value. */
 function valueOf(address: string, current: StoredValue | undefined): Buffer {
   const generation = current === undefined ? 0 : (parseObject(current.value).metadata.generation ?? 0);
   return encodeObject({

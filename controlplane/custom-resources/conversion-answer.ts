@@ -37,7 +37,7 @@ export function convertedObjects(answer: unknown, { uid, version }: Question): r
 const isText = (value: JsonValue): value is string => typeof value === 'string';
 const isList = (value: JsonValue): value is JsonValue[] => Array.isArray(value);
 
-/** Returns a member of a struct of Go, whose path ends with the name. Throws an error for a value of another type. */
+/** Returns the member that the last name of `path` names. Throws the error of Go's decoder for a value of another type. */
 function memberOf<Value extends JsonValue>(
   struct: JsonObject | undefined,
   path: string,

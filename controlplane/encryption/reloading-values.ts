@@ -42,7 +42,7 @@ export function reloadingValues(first: EncryptedValues, clock: Clock): Reloading
     seal: (key, value, context) => current.seal(key, value, context),
     async unlock(values) {
       const list = [...values];
-      // What the previous configuration cannot fetch any more shows when a value is opened.
+      // If the previous configuration cannot fetch a key any more, `open` fails for the values of that key alone.
       await Promise.all([current.unlock(list), previous?.unlock(list).catch(() => undefined)]);
     },
     open(key, kept, context) {

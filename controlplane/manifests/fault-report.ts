@@ -10,7 +10,7 @@ export interface Fault {
   readonly message: string;
 }
 
-/** The API takes no longer message of an event. */
+/** The API refuses events with a longer message. */
 const MAX_MESSAGE = 1_000;
 
 /** Keeps the faults that it has reported, and reports them again only after they were gone. */

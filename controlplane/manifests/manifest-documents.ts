@@ -36,7 +36,7 @@ interface ReadManifest {
 const MAX_DOCUMENTS = 1_000;
 /** Reading ends at this number of faults. */
 const MAX_FAULTS = 100;
-/** The API takes no larger object. */
+/** The API refuses larger objects. */
 const MAX_DOCUMENT_CHARACTERS = 3 * 1024 * 1024;
 
 interface ReadOptions {

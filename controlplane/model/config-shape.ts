@@ -1,7 +1,7 @@
 /**
- * Checks the form of configuration files: a field with a misspelled name, or of another type, would be left out without a word,
- * and with it the rule of authentication, authorization or admission that it states. kube-apiserver decodes these files in the
- * same strict way.
+ * Checks the form of configuration files. Otherwise a field with a misspelled name or of another type would silently be
+ * ignored, and with it the rule of authentication, authorization or admission that it states. kube-apiserver decodes these
+ * files as strictly.
  */
 import { parseYaml } from '../../api/codec/yaml.ts';
 import { isJsonObject } from '../../api/meta/json-object.ts';

@@ -48,7 +48,7 @@ export function missing(store: StoredResource, name: string): StatusError {
 }
 
 const MAX_VERSION = 2n ** 64n - 1n;
-/** More digits than a version has. A longer text is not read as a number. */
+/** The maximum length of a text that is read as a number. No resource version has as many digits. */
 const MOST_DIGITS = 1000;
 
 const isVersion = (text: string): boolean =>

@@ -195,8 +195,8 @@ export interface Conversion {
   /** Whether the stored object equals the result of `fromStored`, so that no conversion is needed. By default it does not. */
   isServed?(object: KubeObject): boolean;
   /**
-   * Returns the served object of which `toStored` made this one, if the stored version does not have all of its members.
-   * What was asked for is judged by it.
+   * Returns the served object from which `toStored` made this one, if the stored version lacks some of its members. Validation
+   * and the generation then depend on the served object.
    */
   asWritten?(stored: KubeObject): KubeObject | undefined;
   /** Converts many objects by a request to another server (a webhook). It replaces the functions above. */

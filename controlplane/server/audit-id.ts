@@ -1,6 +1,6 @@
 /**
- * Generates the id of each request: a random UUID (RFC 9562, version 4), like that of `crypto.randomUUID`. Its text is written
- * at once. The one of Node.js is a chain of twenty pieces, which stays as long as the headers of the response.
+ * Generates the id of each request: a random UUID (RFC 9562, version 4). `crypto.randomUUID` joins its text from twenty
+ * strings, all of which V8 keeps as long as the headers of the response. Here the text is one string.
  */
 import { randomFillSync } from 'node:crypto';
 

@@ -121,7 +121,7 @@ class Discovery {
     return found !== undefined && (version === undefined || found.versions.has(version));
   }
 
-  /** Throws a 406. That of a group of definitions has no details, as another handler sends it. */
+  /** Throws a 406. For a group of custom resources it has no details, because another handler of kube-apiserver sends it. */
   #negotiated(request: ApiRequest, path: string, aggregates: boolean): Wanted {
     try {
       return negotiate(request.header('accept'), aggregates, isRoute(path));

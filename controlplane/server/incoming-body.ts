@@ -10,7 +10,7 @@ import { newRequestEntityTooLarge } from '../../api/meta/status-error.ts';
 import type { Reception } from './flowcontrol/body-intake.ts';
 import { TooManyRequests } from './flowcontrol/too-many-requests.ts';
 
-/** As much as a body that is read as a whole may have. Of a longer one, which is forwarded, the rest waits in the client. */
+/** The maximum size of a body that is read as a whole. Of a longer one, which is forwarded, the rest waits at the client. */
 export const MOST_UNREAD_BYTES = 3 * 1024 * 1024;
 
 const RETRY_SECONDS = 1;
@@ -32,7 +32,7 @@ export function incomingBody(method: string, source: Readable, openUnread?: Open
   return undefined;
 }
 
-/** It listens to the stream, because an iterator costs several times as much as a small body. */
+/** Listens to events of the stream, because iterating over it costs several times as much as a small body itself. */
 export class IncomingBody {
   readonly #source: Readable;
   /** Emptied at the end, because the stream outlives the body. */

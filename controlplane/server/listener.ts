@@ -246,7 +246,7 @@ export class Listener {
     server.on('clientError', (error: Error, socket: Duplex) => {
       this.#options.logger.debug({ err: error }, 'A request could not be read');
       if (this.#refused.has(socket)) return;
-      // A client would take the response for that of its request before, which may have been executed.
+      // While the previous request of the connection has no response, its client would take a 400 for that response.
       if (socket.writable && !this.#isAnswering(socket))
         socket.end(
           'HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n400 Bad Request',

@@ -68,7 +68,7 @@ export function negotiateOutput(accept: string | undefined, scope: NegotiationSc
   for (const clause of acceptClauses(accept)) {
     const match = satisfy(clause, scope);
     if (match === undefined) continue;
-    // A watch has no other choice once the best form has turned out to be none of a stream.
+    // YAML cannot be streamed. As in kube-apiserver, a later clause that could be is not tried.
     if (scope.watch === 'now' && match.format === 'yaml') throw notAcceptable(STREAMED);
     return match;
   }
@@ -78,7 +78,7 @@ export function negotiateOutput(accept: string | undefined, scope: NegotiationSc
 const notAcceptable = (types: readonly string[]): StatusError =>
   newNotAcceptable(`only the following media types are accepted: ${types.join(', ')}`);
 
-/** Whether the clause asks for another form of the object. A part of such a request is one for a form that nobody has. */
+/** Whether the clause asks for another form of the object, such as a Table. One with some of the parameters asks for none. */
 export const asksForForm = ({ params }: AcceptClause): boolean =>
   params.has('as') || params.has('g') || params.has('v');
 

@@ -97,8 +97,8 @@ function unsupported(field: string, value: unknown, supported: readonly string[]
 }
 
 /**
- * A watch without `sendInitialEvents` that begins with the newest state, or with any, begins with all objects. Kubernetes
- * treats it as if it had asked for them, so with bookmarks it is also told where they end.
+ * A watch without `sendInitialEvents` that begins with the newest state, or with any, begins with all objects. kube-apiserver
+ * treats it as one with `sendInitialEvents`, so if it takes bookmarks, one of them marks the end of these objects.
  */
 export function watchOptionsOf(options: ListRequest, name: string): WatchOptions {
   const beginsAnywhere = options.resourceVersion === '' || options.resourceVersion === '0';

@@ -247,8 +247,7 @@ export class ApiRequest implements RequestContext {
   }
 }
 
-/** Returns the text before the first slash of the User-Agent. */
-/** Returns the name before the first slash without what cannot be printed, or `unknown` if nothing is left. */
+/** Returns the User-Agent up to its first slash, without characters that cannot be printed; `unknown` if nothing is left. */
 function managerOf(userAgent: string): string {
   const [name = ''] = userAgent.split('/', 1);
   const printable = name.replaceAll(/[^\p{L}\p{M}\p{N}\p{P}\p{S} ]/gu, '');

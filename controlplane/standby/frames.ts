@@ -26,7 +26,7 @@ export type Frame =
 
 const PREFIX_BYTES = 8;
 const MAX_HEADER_BYTES = 4 * 1024 * 1024;
-/** More than a page with the largest object. */
+/** The maximum size of the bytes of a frame, which a page with the largest object does not reach. */
 const MAX_BODY_BYTES = 32 * 1024 * 1024;
 const NOTHING = Buffer.alloc(0);
 

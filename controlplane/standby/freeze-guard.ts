@@ -19,7 +19,7 @@ const TICK_MS = 500;
 /** A process that does not run for longer is checked. */
 const LONGEST_PAUSE_MS = 3000;
 
-/** Looks at the clocks twice a second and before each write. */
+/** Reads the clocks twice a second and before each write. */
 export class FreezeGuard {
   readonly #options: FreezeGuardOptions;
   #monotonicMs: number;

@@ -43,7 +43,7 @@ function metadataStart(bytes: Buffer): number {
   return at + METADATA.length;
 }
 
-/** A copy with `resourceVersion` as first member of metadata; replaces one that stands there. The storage's `stamp`. */
+/** Returns a copy with the revision as the first member of its metadata, in place of an earlier one. A `Stamp` of storages. */
 export function stampRevision(bytes: Buffer, revision: number): Buffer {
   const start = metadataStart(bytes);
   let rest = start;
@@ -65,8 +65,8 @@ export function stampRevision(bytes: Buffer, revision: number): Buffer {
 const BEFORE_LABELS: ReadonlySet<string> = new Set(['resourceVersion', 'name', 'generateName', 'namespace']);
 
 /**
- * The text of the label map (`{"a":"b"}`), or `undefined` when there is none. Only strings stand before it, and labels
- * hold neither braces nor quotes, so no parsing is needed.
+ * Returns the text of the labels (`{"a":"b"}`), or `undefined` if there are none. It need not parse the object: only strings
+ * stand before the labels, and labels contain neither braces nor quotes.
  */
 export function labelsText(bytes: Buffer): string | undefined {
   let at = metadataStart(bytes);
@@ -81,14 +81,14 @@ export function labelsText(bytes: Buffer): string | undefined {
   return undefined;
 }
 
-/** Behind the string that begins at `at`. */
+/** Returns the position after the string that begins at `at`. */
 function stringEnd(bytes: Buffer, at: number): number {
   let next = at + 1;
   while (next < bytes.length && bytes[next] !== QUOTE) next += bytes[next] === BACKSLASH ? 2 : 1;
   return next + 1;
 }
 
-/** The object of stored or stamped bytes. Integers beyond a double are `bigint`. */
+/** Parses stored or stamped bytes. Integers that a double cannot hold exactly are `bigint`. */
 export function parseObject(bytes: Buffer): KubeObject {
   return parseExactJson(bytes.toString('utf8')) as unknown as KubeObject;
 }

@@ -43,7 +43,7 @@ export class AddressBinder {
   readonly #queue = new SerialQueue();
   /** By sandbox; `undefined` until they were read from the file. */
   #bindings: Map<string, PodInterface> | undefined;
-  /** What this process wrote last. */
+  /** The rules that this process wrote last. */
   #script = '';
   /** Why the host cannot have the table; `undefined` until it was tried. */
   #problem: string | undefined;

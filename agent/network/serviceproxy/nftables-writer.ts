@@ -94,7 +94,7 @@ export class NftablesWriter implements RuleWriter {
     await this.#options.nft.remove(this.#options.table, tableType(family));
   }
 
-  /** Deletes chains that were emptied by earlier transactions. The kernel may refuse that once more, until the next time. */
+  /** Deletes chains that were emptied by earlier transactions. If the kernel refuses that, the next call tries again. */
   async #tidy(transactions: NftablesTransactions): Promise<void> {
     const nowMs = this.#options.clock.monotonic();
     const text = transactions.tidy(nowMs);

@@ -53,7 +53,7 @@ export class ServiceTable {
   readonly #options: ServiceTableOptions;
   /** The addresses and ports that services claim. */
   readonly #claimed = new Map<string, readonly ServicePort[]>();
-  /** What is granted of these claims. */
+  /** Those of the claimed addresses and ports that the services get. */
   readonly #ports = new Map<string, readonly ServicePort[]>();
   /** By claim (an address and port, or a node port): the ports that make it, with the keys of their services. */
   readonly #claimants = new Map<string, Map<ServicePort, string>>();

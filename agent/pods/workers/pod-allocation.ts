@@ -23,7 +23,7 @@ interface Allocation {
 interface Refusal {
   readonly reason: 'Deferred' | 'Infeasible';
   readonly message: string;
-  /** What the event names, where that is not the reason. */
+  /** The reason in the event, if it differs from `reason`. */
   readonly event?: string;
 }
 

@@ -121,7 +121,7 @@ export class StateWriter {
         await this.#writeNow(next);
       }
     } finally {
-      // No turn of the event loop lies between the last look for a value and this line, so that no value is missed.
+      // The loop found no further value in this turn of the event loop. A value that comes later starts another loop.
       this.#running = undefined;
     }
   }

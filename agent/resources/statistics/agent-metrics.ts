@@ -94,7 +94,7 @@ function workingLabels(
   pod: Pod,
   { isDesired, lifecycle }: { readonly isDesired: boolean; readonly lifecycle: string },
 ): readonly [config: string, lifecycle: string, isStatic: string] {
-  // What the agent knows from the runtime alone has no node in its specification.
+  // A pod that only the runtime reports has no node in its specification.
   if (!isDesired && pod.spec.nodeName === undefined) return ['runtime_only', lifecycle, 'unknown'];
   return [isDesired ? 'desired' : 'orphan', lifecycle, isStaticPod(pod) ? 'true' : ''];
 }

@@ -14,11 +14,11 @@ interface PodWalksOptions<T> {
   readonly onError: (pod: Pod, error: unknown) => void;
 }
 
-/** What is known of a pod. */
+/** The disk usage of a pod, as far as it is known. */
 interface Measured<T> {
   /** The last complete measurement. */
   readonly whole: T | undefined;
-  /** What a measurement has found that has not ended. */
+  /** What the running measurement has found so far. */
   readonly soFar: DiskUsage | undefined;
 }
 

@@ -57,7 +57,7 @@ interface Prepared {
   readonly volumeImages: ReadonlyMap<string, string>;
 }
 
-/** Is told of attempts to start pods and containers. */
+/** Is notified of attempts to start pods and containers. */
 export interface StartObserver {
   /** A sandbox is about to be created. */
   pod(pod: Pod): void;

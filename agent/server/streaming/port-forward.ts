@@ -149,7 +149,7 @@ export function forwardOverChannels(socket: WebSocket, ports: readonly number[],
       earlyBytes += payload.length + MESSAGE_BYTES;
       if (earlyBytes > MOST_EARLY_BYTES) socket.pause();
     } else if (target.writable && !target.write(payload) && !socket.isPaused) {
-      // Messages that had arrived before the pause still come, and must not wait once more each.
+      // Messages that had arrived before the pause are still delivered. They must not add a listener each.
       socket.pause();
       const resume = (): void => {
         target.off('drain', resume).off('close', resume);

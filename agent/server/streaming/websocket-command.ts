@@ -59,7 +59,7 @@ export function acceptWebSocketCommand(socket: WebSocket, wanted: WantedStreams)
   socket.on('message', (data: Buffer, isBinary: boolean) => {
     const { channel, payload } = readMessage(data, isBase64 && !isBinary);
     if (channel === CHANNEL.stdin && stdin?.writable === true) {
-      // Messages that had arrived before the pause still come, and must not wait once more each.
+      // Messages that had arrived before the pause are still delivered. They must not add a listener each.
       if (!stdin.write(payload) && !socket.isPaused) {
         socket.pause();
         const resume = (): void => {

@@ -157,7 +157,7 @@ const MEMBERS: readonly (readonly [name: string, type: string, goType: string])[
   ['patchType', 'string', 'v1.PatchType'],
 ];
 
-/** A webhook that allows with `"yes"` has made a mistake, which is not a refusal. */
+/** Throws for a member of another type: `allowed: "yes"` is a failed call and not a refusal. */
 function checkTypes(response: Readonly<Record<string, unknown>>): void {
   for (const [name, type, goType] of MEMBERS) {
     const value = response[name] ?? undefined;

@@ -58,7 +58,7 @@ function statusText(status: number, body: string): string {
   return `the server responded with the status code ${status} but did not return more information`;
 }
 
-/** Returns a text without the characters of JSON and YAML, which kube-apiserver reads as the YAML of a string. */
+/** Returns a body of words alone, which kube-apiserver reads as a string of YAML; `undefined` for any other body. */
 function plainText(body: Buffer): string | undefined {
   const text = body.toString('utf8').trim();
   return /^[A-Za-z][A-Za-z .]*$/.test(text) && !/^(?:true|false|null|yes|no|on|off|y|n)$/i.test(text)

@@ -268,8 +268,8 @@ class GarbageCollector {
   }
 
   async #finishForeground(node: GraphNode, live: KubeObject): Promise<void> {
-    // An object elsewhere may name the UID, too; kube-controller-manager lets it hold the deletion up, with a finalizer for
-    // ever.
+    // An object in another namespace may name the UID as well, but does not block the deletion. In kube-controller-manager it
+    // does, and if it has a finalizer, for ever.
     const blocking = [...node.dependents].filter((dependent) =>
       dependent.owners.some(
         (reference) =>
@@ -287,7 +287,7 @@ class GarbageCollector {
   async #orphan(uid: string): Promise<void> {
     const node = this.#graph.get(uid);
     if (node?.resource === undefined) return;
-    // An object elsewhere may name the UID, too. It is no dependent, and whoever writes it all the time would hold this up.
+    // An object in another namespace may name the UID as well. It is no dependent, and repeated writes of it would block this.
     for (const dependent of [...node.dependents].filter((one) => canOwn(node, one))) {
       if (dependent.resource === undefined) continue;
       const live = await this.#read(dependent.resource, dependent.namespace, dependent.name);

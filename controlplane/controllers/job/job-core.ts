@@ -35,7 +35,7 @@ export function completionIndexOf(pod: Pod): number | undefined {
   return /^[0-9]+$/.test(text) ? Number(text) : undefined;
 }
 
-/** Whether the job has yet to count the pod, or to let it go. */
+/** Whether the pod has the tracking finalizer: its job has not counted it yet. */
 export function isTracked(pod: Pod): boolean {
   return (pod.metadata.finalizers ?? []).includes(TRACKING_FINALIZER);
 }

@@ -171,7 +171,7 @@ class ResourceClaimController {
     if (valid.length === 0) await this.#deleteUnused(claim);
   }
 
-  /** Whether a pod with a reservation may still use the claim. Asks the kube-apiserver about a pod that the informer lacks. */
+  /** Whether a pod with a reservation may still use the claim. A pod that the informer lacks is read from the API. */
   async #isNeeded(
     namespace: string,
     { apiGroup = '', resource, name, uid }: { apiGroup?: string; resource: string; name: string; uid: string },

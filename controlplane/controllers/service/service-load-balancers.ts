@@ -166,7 +166,7 @@ class ServiceLoadBalancers {
       : `port ${conflict.port} of the nodes is in use by the service ${conflict.holder}; this service gets the port when that one no longer needs it`;
   }
 
-  /** Nodes without ssh would be lost, and without their agent's port, the API server's or etcd's the control plane. */
+  /** Returns why the service may not have a port, for example because it is that of the API server or of ssh. */
   #reserved(service: Service): string | undefined {
     const reserved = new Set([this.#options.apiServerPort, ...ETCD_PORTS].map((port) => `TCP ${port}`));
     const port = portsOf(service).find((each) => reserved.has(each));

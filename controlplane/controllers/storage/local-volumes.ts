@@ -20,9 +20,9 @@ const FINALIZER = 'orchlet.local/local-volume';
 const PROVISIONED_BY = 'pv.kubernetes.io/provisioned-by';
 const SELECTED_NODE = 'volume.kubernetes.io/selected-node';
 const HOSTNAME = 'kubernetes.io/hostname';
-/** The name of the node whose agent made the folder: a node may change its label of the host name. */
+/** The annotation of a volume with the name of the node whose agent created it. A node may change its host name label. */
 const MADE_ON = 'orchlet.local/node';
-/** What the agent says of a node that makes local volumes. */
+/** The annotation by which an agent reports that it creates local volumes on its node. */
 const MAKES_VOLUMES = 'orchlet.local/local-volumes';
 const CLASS = 'local';
 const CLASS_KEY = '/class';
@@ -33,7 +33,7 @@ const WORKERS = 4;
 const MODES: ReadonlySet<string> = new Set(['ReadWriteOnce', 'ReadWriteOncePod']);
 
 interface LocalFolder {
-  /** On the node. */
+  /** The path on the node. */
   readonly path: string;
   /** Why the folder may hold more than its capacity, in the words of the agent; an empty string if it may not. */
   readonly unlimited: string;
@@ -41,7 +41,7 @@ interface LocalFolder {
 
 /** The agents of nodes. Each call rejects with a text for the user. */
 export interface VolumeAgents {
-  /** Makes the folder unless it exists, and limits it to the capacity in bytes. */
+  /** Creates the folder unless it exists, and limits it to the capacity in bytes. */
   create(node: Node, name: string, capacity: bigint): Promise<LocalFolder>;
   /** Removes the folder if it exists. */
   remove(node: Node, name: string): Promise<void>;

@@ -108,8 +108,6 @@ class VolumeBinder {
     this.#recheck = recheck;
   }
 
-  // --- claims
-
   async syncClaim(namespace: string, name: string): Promise<void> {
     const claim = this.#caches.claims.get(namespace, name);
     if (claim === undefined) return;
@@ -228,8 +226,6 @@ class VolumeBinder {
     return current;
   }
 
-  // --- binding
-
   async #bind(volume: PersistentVolume, claim: PersistentVolumeClaim): Promise<void> {
     const bound = await this.#setVolumeStatus(await this.#pointVolume(volume, claim), { phase: 'Bound' });
     const pointed = await this.#pointClaim(claim, bound);
@@ -299,8 +295,6 @@ class VolumeBinder {
     const status: VolumeStatus = { ...rest, ...wanted };
     return this.#environment.client.update(persistentVolumes, { ...volume, status }, { subresource: 'status' });
   }
-
-  // --- volumes
 
   async syncVolume(name: string): Promise<void> {
     const volume = this.#caches.volumes.get('', name);

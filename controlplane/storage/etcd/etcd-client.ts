@@ -54,7 +54,7 @@ interface EtcdOptions {
 type Rpc = GrpcClient<typeof ETCD_MESSAGES, typeof ETCD_METHODS>;
 
 const PAGE = 500;
-/** A page of the largest objects, which have 1.5 MiB each. */
+/** The maximum size of a message: a page of the largest objects, which have 1.5 MiB each. */
 const LARGEST_MESSAGE_BYTES = 1024 * 1024 * 1024;
 const CALL = { timeoutMs: 30_000 };
 const REACH_WITHIN_MS = 5000;

@@ -44,7 +44,7 @@ const SWITCH_MS = 300;
 const KEEPALIVE_MS = 10_000;
 /** How long a member that is no longer used keeps its connection, so that running calls end: longer than a call may take. */
 const FORGET_MS = 15_000;
-/** A page of the largest objects, which have 1.5 MiB each. */
+/** The maximum size of a message: a page of the largest objects, which have 1.5 MiB each. */
 const LARGEST_MESSAGE_BYTES = 1024 * 1024 * 1024;
 
 interface Member {

@@ -17,7 +17,7 @@ import { GroupEnds } from './group-ends.ts';
 import type { WorkerOptions } from './protocol.ts';
 import { type Loaded, StorageThread } from './storage-thread.ts';
 
-/** More than the records of one commit, encrypted. */
+/** The size of a page that has every record of one commit, encryption included. */
 const GROUP_BYTES = 16 * 1024 * 1024;
 
 interface SqliteStorageOptions {
