@@ -252,3 +252,80 @@ test('old sets share a smaller size with a new set that was sized for another on
     ['old', 2],
   ]);
 });
+
+test('a foreign replica set with the name of the next one is a collision, which leads to another name', async () => {
+  const first = controllerTest({ objects: [[deployments, deployment()]] });
+  await first.start(runDeployments);
+  await first.advance(50);
+  const [expected] = first.client.peekAll(replicaSets);
+  assert.ok(expected);
+  await first.stop();
+
+  const t = controllerTest({ objects: [[deployments, deployment()]] });
+  const labels = { app: 'other' };
+  t.client.seed(replicaSets, {
+    metadata: { name: expected.metadata.name ?? '', namespace: 'shop', labels },
+    spec: { replicas: 0, selector: { matchLabels: labels }, template: { metadata: { labels } } },
+  } as ReplicaSet);
+  await t.start(runDeployments);
+  await t.advance(5000);
+  const current = t.client.peek(deployments, 'shop', 'web');
+  assert.equal(current?.status?.collisionCount, 1);
+  const own = t.client.peekAll(replicaSets).filter(({ metadata }) => metadata.ownerReferences !== undefined);
+  assert.deepEqual(
+    own.map(({ metadata }) => metadata.ownerReferences?.[0]?.uid),
+    [current.metadata.uid],
+  );
+  assert.notEqual(own[0]?.metadata.name, expected.metadata.name);
+  await t.stop();
+});
+
+test('a paused deployment can be scaled, and rolls a changed template out when it is resumed', async () => {
+  const t = controllerTest({ objects: [[deployments, deployment()]] });
+  await t.start(runDeployments);
+  await t.start(runReplicaSets);
+  await t.advance(50);
+  await makeReady(t);
+  await change(t, ({ spec }) => {
+    assert.ok(spec);
+    spec.paused = true;
+    spec.replicas = 2;
+    const [container] = spec.template.spec?.containers ?? [];
+    assert.ok(container);
+    container.image = 'web:2';
+  });
+  await t.advance(1000);
+  assert.deepEqual(images(t), ['web:1', 'web:1']);
+  assert.equal(condition(t, 'Progressing')?.reason, 'DeploymentPaused');
+  await change(t, ({ spec }) => {
+    assert.ok(spec);
+    delete spec.paused;
+  });
+  for (let round = 0; round < 6; round += 1) {
+    await t.advance(1000);
+    await makeReady(t);
+  }
+  assert.deepEqual(images(t), ['web:2', 'web:2']);
+  assert.equal(condition(t, 'Progressing')?.reason, 'NewReplicaSetAvailable');
+  await t.stop();
+});
+
+test('of replica sets with former templates, as many stay as the history may have, the newest ones', async () => {
+  const t = controllerTest({ objects: [[deployments, deployment({ replicas: 1, revisionHistoryLimit: 1 })]] });
+  await t.start(runDeployments);
+  await t.start(runReplicaSets);
+  for (const image of ['web:1', 'web:2', 'web:3']) {
+    await change(t, ({ spec }) => {
+      const [container] = spec?.template.spec?.containers ?? [];
+      assert.ok(container);
+      container.image = image;
+    });
+    for (let round = 0; round < 4; round += 1) {
+      await t.advance(1000);
+      await makeReady(t);
+    }
+  }
+  const templates = t.client.peekAll(replicaSets).map(({ spec }) => spec?.template?.spec?.containers[0]?.image);
+  assert.deepEqual(templates.toSorted(), ['web:2', 'web:3']);
+  await t.stop();
+});
