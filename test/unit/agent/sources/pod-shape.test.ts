@@ -4,6 +4,7 @@ import type { Pod } from '../../../../agent/model/pod.ts';
 import { isCriticalPod, isStaticPod } from '../../../../agent/model/pod-kinds.ts';
 import { createPodConfig } from '../../../../agent/sources/pod-config.ts';
 import type { OnPods, PodSource } from '../../../../agent/sources/pod-source.ts';
+import { whenAborted } from '../../../../api/machinery/clock.ts';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 
@@ -23,7 +24,10 @@ function mux(name: PodSource['name'] = 'api') {
   const source: PodSource = {
     name,
     accepted: (all) => void accepted.splice(0, Infinity, ...all.map(({ metadata }) => metadata.uid)),
-    run: async (_signal, onPods) => report.resolve(onPods),
+    run: (signal, onPods) => {
+      report.resolve(onPods);
+      return whenAborted(signal);
+    },
   };
   const logger = {
     ...silentLogger,
