@@ -13,8 +13,11 @@ export async function createCgroupReader(mountPoint: string, meminfoFile = '/pro
   // A host without cgroups has empty measurements.
   const entries: readonly string[] = await readdir(mountPoint).catch(() => []);
   if (entries.includes('cgroup.controllers')) return new UnifiedReader(mountPoint, meminfoFile);
+  // A directory with the name of several controllers may be a leftover beside their own mounts.
+  const shared = (controller: string): string | undefined =>
+    entries.find((entry) => entry.split(',').includes(controller));
   const find = (controller: string): string =>
-    join(mountPoint, entries.find((entry) => entry.split(',').includes(controller)) ?? controller);
+    join(mountPoint, entries.includes(controller) ? controller : (shared(controller) ?? controller));
   return new ControllerReader({
     cpu: find('cpu'),
     cpuacct: find('cpuacct'),

@@ -32,6 +32,24 @@ describe('the usage of a cgroup', () => {
     );
   });
 
+  it('is read from the mount of one controller, whatever else has its name', async () => {
+    const leftovers = { 'a,cpuacct/x': '', 'cpu,cpuacct/x': '', 'cpuacct,z/x': '', 'memory,z/x': '' };
+    const tree = v1('/', { cpuNs: 5_000_000_000, memory: 100_000, inactive: 30_000 });
+    await withTree({ ...leftovers, ...tree }, async (directory) => {
+      const usage = await (await createCgroupReader(directory)).read('/');
+      assert.deepEqual([usage?.cpu.usageNs, usage?.memory.usageBytes], [5_000_000_000, 100_000]);
+    });
+  });
+
+  it('is read from the mount that two controllers share', async () => {
+    const tree = v1('/', { cpuNs: 5_000_000_000, memory: 100_000, inactive: 30_000 });
+    const shared = Object.entries(tree).map(([path, text]) => [path.replace(/^cpu(acct)?\//, 'cpu,cpuacct/'), text]);
+    await withTree(Object.fromEntries(shared), async (directory) => {
+      const usage = await (await createCgroupReader(directory)).read('/');
+      assert.deepEqual([usage?.cpu.usageNs, usage?.cpu.shares], [5_000_000_000, 256]);
+    });
+  });
+
   it('is read from cgroup v2, with pressure', async () => {
     await withTree(
       {
