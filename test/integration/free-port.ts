@@ -1,13 +1,28 @@
+import { randomInt } from 'node:crypto';
+import { once } from 'node:events';
 import { createServer } from 'node:net';
 
-/** Returns a loopback port that is not in use. */
+/** Above the ports of the programs of a cluster, below node ports of services and the ports that connections get. */
+const FIRST = 12_000;
+const END = 30_000;
+const ATTEMPTS = 50;
+
+/**
+ * Returns a port that no server of this network namespace uses. It is none that the kernel gives to connections, so that a
+ * server that is stopped and started again finds it free.
+ */
 export async function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const server = createServer();
-    server.on('error', reject);
-    server.listen(0, '127.0.0.1', () => {
-      const { port } = server.address() as { port: number };
-      server.close(() => resolve(port));
-    });
-  });
+  for (let attempt = 1; ; attempt += 1) {
+    const port = randomInt(FIRST, END);
+    const server = createServer().listen(port, '0.0.0.0');
+    try {
+      await once(server, 'listening');
+    } catch (error) {
+      if (attempt < ATTEMPTS) continue;
+      throw error;
+    }
+    server.close();
+    await once(server, 'close');
+    return port;
+  }
 }
