@@ -47,7 +47,7 @@ function clauseOf(text: string): RatedClause | undefined {
 
 /** Returns 0 for what is no number. */
 const qualityOf = (text: string): number =>
-  /^[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?$/i.test(text) ? Math.fround(Number(text)) : 0;
+  /^[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?$/i.test(text) ? Math.fround(Number(text)) : 0;
 
 /**
  * kube-apiserver's comparison is not an order: of two clauses, each may be before the other. So the result depends on how it is

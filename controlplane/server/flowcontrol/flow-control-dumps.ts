@@ -99,7 +99,7 @@ function requestRow(
 const NO_TIME = '0001-01-01T00:00:00Z';
 
 /** RFC 3339 without zeros at the end of the fraction. */
-const timeText = (ms: number): string => new Date(ms).toISOString().replace(/\.?0*Z$/, 'Z');
+const timeText = (ms: number): string => new Date(ms).toISOString().replace(/\.?0{0,3}Z$/, 'Z');
 
 function detailsOf({ subject: { user, info } }: Ticket): Row {
   const version = info.group === '' ? info.version : `${info.group}/${info.version}`;
