@@ -130,7 +130,8 @@ class Lineage {
   /** A watch ends with the term, because all revisions of the next one are higher than any that was seen. */
   keptPart(segment: WatchSegment, report: (sentence: string) => void): WatchSegment[] {
     const { name, from, through, events } = segment;
-    const next = this.#terms[this.#termAt(from) + 1];
+    // A watch shows what comes after `from`. Before its first write, a term lists the revision above which it begins.
+    const next = this.#terms[this.#termAt(from + 1) + 1];
     if (next === undefined) return [segment];
     if (through > next.begins) report(`watch ${name} goes on from ${from} to ${through} over a promotion`);
     if (from > next.copied) return [];

@@ -88,5 +88,7 @@ test('a watch ends with the term, and its events that were lost do not count', (
   });
   assert.equal(judged([], PROMOTED, [segment(30, 25)]), '');
   assert.match(judged([], PROMOTED, [segment(1_000_030)]), /watch watch goes on from 10 to 1000030 over a promotion/);
+  // From a list of the new term before its first write.
+  assert.equal(judged([], PROMOTED, [{ ...segment(1_000_030), from: PROMOTED.begins }]), '');
   assert.match(judged([], PROMOTED, [segment(30, 18), segment(30)]), /lacks ADDED k18/);
 });
