@@ -7,6 +7,14 @@ import type { ResourceInfo } from './schema.ts';
 
 let resources: readonly ResourceInfo[] | undefined;
 
+/**
+ * Whether objects of a resource are stored. Those of others are made for each request (component statuses, reviews), and events
+ * of `events.k8s.io` are those of the core group.
+ */
+export function isStored({ group, resource, verbs }: ResourceInfo): boolean {
+  return verbs.includes('list') && resource !== 'componentstatuses' && group !== 'events.k8s.io';
+}
+
 /** Returns the resources. They are parsed once for each process, shared, and never modified. */
 export function builtinResources(): readonly ResourceInfo[] {
   resources ??= JSON.parse(readFileSync(new URL('resources.json', import.meta.url), 'utf8')) as ResourceInfo[];

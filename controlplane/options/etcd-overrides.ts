@@ -1,5 +1,6 @@
 /** Parses the values of `--etcd-servers-overrides`. */
-import { builtinResources } from '../../api/schema/resources.ts';
+import { builtinResources, isStored } from '../../api/schema/resources.ts';
+import { prefixOf } from '../storage/storages.ts';
 
 /** Resources that are stored in an etcd of their own. */
 interface EtcdOverride {
@@ -71,15 +72,9 @@ function parseValue(value: string): ParsedValue {
   return { value, resource, prefixes, servers };
 }
 
-/** Events of both groups are stored as those of the core group. */
 function prefixesOf(group: string, resource: string): readonly string[] {
   const found = builtinResources().filter(
-    (info) =>
-      info.group === group &&
-      info.group !== 'events.k8s.io' &&
-      (resource === '*' || info.resource === resource) &&
-      info.verbs.includes('list') &&
-      info.resource !== 'componentstatuses',
+    (info) => info.group === group && (resource === '*' || info.resource === resource) && isStored(info),
   );
-  return [...new Set(found.map((info) => `/${group === '' ? 'core' : group}/${info.resource}/`))];
+  return [...new Set(found.map((info) => prefixOf(group, info.resource)))];
 }

@@ -9,7 +9,7 @@ import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { apiVersionOf, type GroupVersionKind, type JsonObject, type KubeObject } from '../../api/meta/object.ts';
 import { completeStruct } from '../../api/schema/decode.ts';
-import { builtinResources } from '../../api/schema/resources.ts';
+import { builtinResources, isStored } from '../../api/schema/resources.ts';
 import type { ResourceInfo, Schema, StructType } from '../../api/schema/schema.ts';
 import type { Storage } from '../storage/storage.ts';
 import { prefixOf, storageOf, type StorageOverride } from '../storage/storages.ts';
@@ -209,8 +209,7 @@ function storedResources(serves: (info: ResourceInfo) => boolean): ResourceInfo[
     if (serves(info)) wanted.add(keyOf(group, resource));
   }
   for (const info of builtinResources()) {
-    if (!info.verbs.includes('list') || info.resource === 'componentstatuses' || info.group === 'events.k8s.io')
-      continue;
+    if (!isStored(info)) continue;
     const key = keyOf(info.group, info.resource);
     if (wanted.has(key) && !found.has(key)) found.set(key, info);
   }

@@ -78,7 +78,7 @@ export function negotiateOutput(accept: string | undefined, scope: NegotiationSc
 const notAcceptable = (types: readonly string[]): StatusError =>
   newNotAcceptable(`only the following media types are accepted: ${types.join(', ')}`);
 
-/** Whether the clause asks for another form of the object, such as a Table. One with some of the parameters asks for none. */
+/** Whether the clause asks for another form of the object, such as a Table, even if its parameters name none that exists. */
 export const asksForForm = ({ params }: AcceptClause): boolean =>
   params.has('as') || params.has('g') || params.has('v');
 

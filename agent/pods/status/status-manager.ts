@@ -262,11 +262,11 @@ class PodStatusManager implements StatusManager {
       let current = remote;
       if (patch !== undefined) {
         const { status } = kept;
-        const sent = { subresource: 'status', signal };
         const answer = (await client.patch(podsResource, namespace, name, {
           type: 'strategic',
           body: patch,
-          ...sent,
+          subresource: 'status',
+          signal,
         })) as unknown as Pod;
         current = answer;
         kept.answer = { status: answer.status, untaken: this.#changes(answer, status, mayStillRun) };

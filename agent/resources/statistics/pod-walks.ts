@@ -35,10 +35,12 @@ interface Walk<T> {
 const PATIENCE_MS = 5_000;
 /** How long to wait for all pods. The next call goes on with the others. */
 const WHOLE_PATIENCE_MS = 20_000;
-/** A pod is measured again after this many times the duration of its last measurement: many files keep the agent busy. */
+/**
+ * How long after the start of its last measurement a pod is measured again, in multiples of what that took, because many files
+ * keep the agent busy. `LONG_REST` holds until a minute has passed, and `REST` always.
+ */
 const REST = 3;
-/** The same for callers that want a young measurement, such as the eviction manager: they may get one of a minute. */
-const YOUNG_REST = 30;
+const LONG_REST = 30;
 const MINUTE_MS = 60_000;
 
 /** Owns the measurements of the pods of this node. Callers share those that run. */
@@ -81,7 +83,7 @@ export class PodWalks<T> {
     const known = this.#walks.get(uid);
     if (known !== undefined) {
       const dueMs =
-        known.startedMs + Math.max(maxAgeMs, REST * known.tookMs, Math.min(YOUNG_REST * known.tookMs, MINUTE_MS));
+        known.startedMs + Math.max(maxAgeMs, REST * known.tookMs, Math.min(LONG_REST * known.tookMs, MINUTE_MS));
       if (known.running !== undefined || nowMs <= dueMs) return known;
     }
     const walk: Walk<T> = known ?? { startedMs: 0, tookMs: 0, running: undefined, soFar: NOTHING(), whole: undefined };

@@ -17,17 +17,19 @@ const ORCHLET = join(import.meta.dirname, '../../../bin/orchlet');
 let directory: string;
 beforeEach(() => (directory = temporaryFolder()));
 
+const keptTwo = (clock: FakeClock): Parameters<typeof takeBackup>[0] => ({
+  place: directoryPlace(directory, clock),
+  keep: 2,
+  clock,
+  logger: silentLogger,
+  write: (file) => writeFile(file, 'x'),
+});
+
 test('the newest backups are kept, and files of others stay', async () => {
   const clock = new FakeClock(Date.UTC(2026, 0, 2, 3, 0, 0));
   writeFileSync(join(directory, 'notes.txt'), '');
   for (let day = 0; day < 5; day += 1) {
-    await takeBackup({
-      place: directoryPlace(directory, clock),
-      keep: 2,
-      clock,
-      logger: silentLogger,
-      write: (file) => writeFile(file, 'x'),
-    });
+    await takeBackup(keptTwo(clock));
     await clock.advance(24 * 3600_000);
   }
   assert.deepEqual(readdirSync(directory).sort(), [
@@ -41,13 +43,7 @@ test('the newest backup is kept although the clock was set back since the others
   const clock = new FakeClock(Date.UTC(2026, 0, 2, 3, 0, 0));
   for (const name of ['orchlet-20990101T030000Z.tgz', 'orchlet-20990102T030000Z.tgz'])
     writeFileSync(join(directory, name), 'x');
-  await takeBackup({
-    place: directoryPlace(directory, clock),
-    keep: 2,
-    clock,
-    logger: silentLogger,
-    write: (file) => writeFile(file, 'x'),
-  });
+  await takeBackup(keptTwo(clock));
   assert.deepEqual(readdirSync(directory).sort(), ['orchlet-20260102T030000Z.tgz', 'orchlet-20990102T030000Z.tgz']);
 });
 
