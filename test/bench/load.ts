@@ -42,7 +42,7 @@ export async function h2load(
     await writeFile(file, JSON.stringify(body));
     args.push('-d', file, '-H', 'content-type: application/json');
   }
-  const { stdout } = await promisify(execFile)('h2load', [...args, url], { maxBuffer: 1 << 24 });
+  const stdout = await runH2load([...args, url]);
   await rm(file, { force: true });
   const done = /status codes: (\d+) 2xx/.exec(stdout)?.[1];
   if (Number(done) !== requests) throw new Error(`not all of ${requests} requests to ${url} succeeded:\n${stdout}`);
@@ -50,6 +50,15 @@ export async function h2load(
     perSecond: Number(/([\d.]+) req\/s/.exec(stdout)?.[1]),
     bytes: Number(/traffic: .*?\((\d+)\) total/.exec(stdout)?.[1] ?? 0) / requests,
   };
+}
+
+async function runH2load(args: readonly string[]): Promise<string> {
+  try {
+    return (await promisify(execFile)('h2load', args, { maxBuffer: 1 << 24 })).stdout;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    throw new Error('h2load is not installed; `apt-get install nghttp2-client` installs it', { cause: error });
+  }
 }
 
 export interface Http {

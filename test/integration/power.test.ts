@@ -43,6 +43,17 @@ const pod = (name: string): object => ({
   },
 });
 
+/** The files below `last-known/` without which two of these pods cannot run, and how many there are of each. */
+const NEEDED: readonly (readonly [name: RegExp, count: number])[] = [
+  [/^pods\/.*\.json$/, 2],
+  [/^objects\/token_.*\.json$/, 2],
+  [/^objects\/configmaps_default_settings\.json$/, 1],
+  [/^objects\/configmaps_default_kube-root-ca\.crt\.json$/, 1],
+  [/^objects\/secrets_default_password\.json$/, 1],
+  [/^services\.json$/, 1],
+  [/^network-policies\.json$/, 1],
+];
+
 /** Each start of the process appends a byte to a file with the pod's uid as its name. */
 const counting = (name: string, directory: string): object => ({
   apiVersion: 'v1',
@@ -131,9 +142,10 @@ function powerCuts(on: RuntimeName, cidr: string): void {
 
   test('starts its last known pods while the API server is unreachable, and is updated when it is reachable again', async () => {
     const uid = field('kept', '.metadata.uid');
-    await until('the checkpoints', async () => {
-      const names = await readdir(`${agent.rootDirectory}/last-known/pods`);
-      return names.length === 2 ? true : undefined;
+    // The agent writes them in batches, one file after the other.
+    await until('the checkpoints of the pods and of all that they need', async () => {
+      const names = await readdir(join(agent.rootDirectory, 'last-known'), { recursive: true });
+      return NEEDED.every(([pattern, count]) => names.filter((name) => pattern.test(name)).length >= count);
     });
     await plane.stop('SIGKILL');
     await agent.cutPower();

@@ -17,6 +17,7 @@ import type { KubeObject } from '../../../../../api/meta/object.ts';
 import { FakeClient } from '../../../../fakes/fake-client.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
 import { temporaryFolder } from '../../../../temporary-folder.ts';
+import { until } from '../../../../until.ts';
 
 const map = (colour: string): KubeObject => ({
   apiVersion: 'v1',
@@ -180,10 +181,8 @@ describe('the last known answers', () => {
 
 /** Waits in real time, because files are read and written. */
 async function settled(store: CheckpointStore, done: () => Promise<boolean>): Promise<void> {
-  for (let round = 0; round < 1000; round++) {
+  await until('the files', async () => {
     await store.flush();
-    if (await done()) return;
-    await new Promise((resolve) => setImmediate(resolve));
-  }
-  assert.fail('it did not come about');
+    return done();
+  });
 }
