@@ -71,11 +71,16 @@ async function measure(side: Side, names: readonly string[]): Promise<void> {
     env: { ...process.env, ORCHLET_BENCH_PROGRAM: side.program },
   });
   const exited = once(child, 'exit');
+  let heading = '';
   for await (const line of createInterface({ input: child.stdout })) {
     const { what, figure, unit } = JSON.parse(line) as Row;
-    const row = side.figures.get(what) ?? { unit, all: [] };
+    // An indented figure is one of several about what the line before them names.
+    const isDetail = what.startsWith('  ');
+    if (!isDetail) heading = what;
+    const name = isDetail ? `${heading}: ${what.trimStart()}` : what;
+    const row = side.figures.get(name) ?? { unit, all: [] };
     row.all.push(figure);
-    side.figures.set(what, row);
+    side.figures.set(name, row);
   }
   const [code] = await exited;
   if (code !== 0) throw new Error(`the benchmark of ${side.name} exited with ${String(code)}`);
