@@ -74,9 +74,9 @@ function overlapWarnings({ name = '', configMap, secret, downwardAPI, projected 
   const check = (description: string, files: readonly FilePath[]): void => {
     texts.push(...overlaps(files).map((text) => `${volume} (${description}): overlapping paths: ${text}`));
   };
-  check(`ConfigMap ${quoteText(configMap?.name ?? '')}`, filesOf(configMap?.items));
-  check(`Secret ${quoteText(secret?.secretName ?? '')}`, filesOf(secret?.items));
-  check('DownwardAPI', filesOf(downwardAPI?.items));
+  if (configMap?.items) check(`ConfigMap ${quoteText(configMap.name ?? '')}`, filesOf(configMap.items));
+  if (secret?.items) check(`Secret ${quoteText(secret.secretName ?? '')}`, filesOf(secret.items));
+  if (downwardAPI?.items) check('DownwardAPI', filesOf(downwardAPI.items));
   const sources = projected?.sources ?? [];
   for (const source of sources)
     if (Object.keys(source).length === 0) texts.push(`${volume} (Projected) has no sources provided`);
@@ -125,6 +125,7 @@ const MOST_OVERLAPS = 100;
  * Takes time that grows with the length of all paths.
  */
 function overlaps(files: readonly FilePath[]): string[] {
+  if (files.length < 2) return [];
   const root: PathNode = { children: new Map(), files: [], within: [] };
   const texts: string[] = [];
   for (const [at, { path, source }] of files.entries()) {

@@ -36,7 +36,7 @@ import { admitChange, admitCreate, writeAdmitted, type Write, type WriteTarget }
 import { alreadyExists, nameNotGenerated, uidConflict, uidWithoutObject } from './write-conflicts.ts';
 
 /** The maximum number of attempts to generate a free name, or to take a free address. */
-const NAME_ATTEMPTS = 8;
+const ATTEMPTS = 8;
 
 /** `object` is the decoded object of the request, with managed fields. The store may modify it. */
 export async function createEntry(
@@ -47,19 +47,30 @@ export async function createEntry(
 ): Promise<Entry> {
   const write: Write = { store, context, target };
   const admitted = await admitCreate(write, object);
-  const generated = (admitted.metadata.name ?? '') === '' && (admitted.metadata.generateName ?? '') !== '';
-  const mayRepeat = generated || store.strategy.inTransaction !== undefined;
+  const isNamed = (admitted.metadata.name ?? '') !== '' || (admitted.metadata.generateName ?? '') === '';
+  const mayRepeat = store.strategy.inTransaction !== undefined;
   for (let attempt = 1; ; attempt++) {
-    const candidate = mayRepeat && attempt < NAME_ATTEMPTS ? cloneJson(admitted) : admitted;
+    const candidate = mayRepeat && attempt < ATTEMPTS ? cloneJson(admitted) : admitted;
     try {
       return await createAdmitted(write, candidate);
     } catch (error) {
       // Another server has taken an address or a port meanwhile.
-      if (isStorageError(error, 'occupied') && attempt < NAME_ATTEMPTS) continue;
-      if (!isStorageError(error, 'exists')) throw interpretStorageError(error, store, candidate.metadata.name ?? '');
-      if (!generated) throw alreadyExists(store, target.namespace, candidate.metadata.name ?? '');
-      if (attempt >= NAME_ATTEMPTS) throw nameNotGenerated(store, candidate.metadata.name ?? '');
+      if (isStorageError(error, 'occupied') && attempt < ATTEMPTS) continue;
+      const { name = '' } = candidate.metadata;
+      if (!isStorageError(error, 'exists')) throw interpretStorageError(error, store, name);
+      throw isNamed ? alreadyExists(store, target.namespace, name) : nameNotGenerated(store, name);
     }
+  }
+}
+
+/**
+ * Generates a name that no object has. Another write may take it before this one is stored. That is too rare to keep a copy of
+ * each object for another attempt; its client gets the same answer as after eight taken names, and tries again.
+ */
+function freeName({ cache }: Store, namespace: string, base: string): string {
+  for (let attempt = 1; ; attempt++) {
+    const name = generateName(base);
+    if (attempt >= ATTEMPTS || cache.get(namespace, name) === undefined) return name;
   }
 }
 
@@ -71,7 +82,7 @@ async function createAdmitted(write: Write, object: KubeObject): Promise<Entry> 
   const forStrategy = strategyContextOf(write);
   fillSystemFields(object, forStrategy.nowMs);
   if ((metadata.name ?? '') === '' && (metadata.generateName ?? '') !== '') {
-    metadata.name = generateName(metadata.generateName ?? '');
+    metadata.name = freeName(store, target.namespace, metadata.generateName ?? '');
   }
   const reservation = await strategy.reserve?.(object, undefined, forStrategy);
   try {
@@ -192,7 +203,7 @@ export async function changeEntry(
       if (isStorageError(error, 'conflict') || isStorageError(error, 'exists')) {
         current = newest(store, target, error.current);
       } else if (isStorageError(error, 'not-found')) current = undefined;
-      else if (isStorageError(error, 'occupied') && attempt < NAME_ATTEMPTS) current = newest(store, target, undefined);
+      else if (isStorageError(error, 'occupied') && attempt < ATTEMPTS) current = newest(store, target, undefined);
       else throw interpretStorageError(error, store, target.name);
     }
   }

@@ -84,6 +84,11 @@ function takeMembers(type: StructMergeType, value: JsonObject, set: FieldSetBuil
 }
 
 function takeItems(type: ListType, items: readonly JsonValue[], set: FieldSetBuilder): void {
+  const [first] = items;
+  if (items.length === 1 && first !== undefined) {
+    takeChild(type.items, first, itemElement(type, first), set);
+    return;
+  }
   for (const [element, same] of indexItems(type, items)) {
     const [only] = same;
     if (same.length === 1 && only !== undefined) takeChild(type.items, only, element, set);
@@ -217,6 +222,10 @@ function compareMember(
 }
 
 function compareItems(type: ListType, old: readonly JsonValue[], next: readonly JsonValue[], sets: Sets): void {
+  if (old.length === 0) {
+    takeItems(type, next, sets.added);
+    return;
+  }
   const oldItems = indexItems(type, old);
   const nextItems = indexItems(type, next);
   for (const [element, items] of oldItems) compareSameItems(type, element, items, nextItems.get(element) ?? [], sets);

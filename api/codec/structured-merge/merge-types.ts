@@ -164,10 +164,11 @@ export function itemElement(type: Extract<MergeType, { kind: 'keyed' | 'set' }>,
   if (typeof item !== 'object' || Array.isArray(item)) {
     throw new PathElementError('associative list with keys may not have non-map elements');
   }
-  const keys = type.keys.flatMap(({ name, default: missing }) => {
+  const keys: { readonly name: string; readonly value: JsonValue }[] = [];
+  for (const { name, default: missing } of type.keys) {
     const value = item[name] ?? missing;
-    return value === undefined ? [] : [{ name, value }];
-  });
+    if (value !== undefined) keys.push({ name, value });
+  }
   if (keys.length === 0) {
     const names = `[${type.keys.map(({ name }) => quoteText(name)).join(' ')}]`;
     throw new PathElementError(

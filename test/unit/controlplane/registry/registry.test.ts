@@ -141,6 +141,26 @@ describe('the registry', () => {
     assert.equal(error.message, `configmaps "${metadata.name}" already exists`);
   });
 
+  it('generates a name again if an object has it, and answers that no name is free after eight attempts', async (context) => {
+    let calls = 0;
+    let different = 0;
+    // Five calls make a name. It is always the same, apart from the one with the number `different`.
+    context.mock.method(Math, 'random', () => (Math.floor(calls++ / 5) === different ? 0.99 : 0));
+    const create = async (): Promise<string> => {
+      calls = 0;
+      const { metadata } = await fixture.create('v1/configmaps', { metadata: { generateName: 'again-' } });
+      return metadata.name ?? '';
+    };
+    different = 1;
+    const first = await create();
+    const second = await create();
+    assert.notEqual(second, first);
+    const error = await refusal(create());
+    assert.equal(error.code, 409);
+    assert.match(error.message, /the server was not able to generate a unique name for the object$/);
+    assert.equal(calls, 8 * 5);
+  });
+
   it('serves beta versions of what is stored in a stable one', async () => {
     const address = {
       metadata: { name: '10.0.0.1' },
