@@ -22,7 +22,10 @@ export interface ExaminedData {
   readonly exported: { readonly file: string; readonly objects: number } | undefined;
 }
 
-/** `exportFile` is `''`, or a file that does not exist yet. Rejects with `CommandError`. */
+/**
+ * Examines the database of a data directory. `exportFile` is the archive to write, a file that does not exist yet, or `''` for
+ * none. Rejects with `CommandError`.
+ */
 export async function examineData(directory: string, exportFile: string): Promise<ExaminedData> {
   const file = join(directory, STORAGE_FILE);
   if (!existsSync(file)) throw new CommandError(`${file} is missing: give the --data-dir of a control plane`);

@@ -70,7 +70,7 @@ export function localHost(clock: Clock): Host {
   };
 }
 
-/** `directory`: the data directory, which need not exist. */
+/** Returns a finding for each check. `directory` is the data directory, which need not exist. */
 export function checkHost(host: Host, directory: string): readonly Finding[] {
   return [
     checkUser(host),

@@ -29,7 +29,7 @@ export function installLastResort(): void {
   process.on('uncaughtException', exitUnexpectedly);
 }
 
-/** For commands with a log of their own. Later last-resort errors go to that log. */
+/** Makes later last-resort errors go to the log of the command. */
 export function logLastResortTo(logger: Pick<Logger, 'error'>): void {
   current = logger;
 }

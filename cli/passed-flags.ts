@@ -8,8 +8,9 @@ interface PassedFlags<Table> {
 }
 
 /**
- * `texts` are `name=value`, or the name alone for flags that need no value. Dashes before the name are accepted. `kept` are
- * keys that the command sets itself. Throws `UsageError`, which names `through`.
+ * Parses the texts of a flag that passes others on. `texts` are `name=value`, or the name alone for flags that need no value.
+ * Dashes before the name are accepted. `through` is the name of the passing flag, and `kept` are keys that the command sets
+ * itself. Throws `UsageError`, which names `through`.
  */
 export function passedFlags<const Table extends FlagTable>(
   through: string,

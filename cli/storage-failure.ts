@@ -17,7 +17,10 @@ interface StorageFailure {
   readonly exitCode: number;
 }
 
-/** `closingMs`: how long the rest of the process may take to close. */
+/**
+ * Creates the reaction to a failed storage. After `onFatal`, the process has `closingMs` milliseconds to close its other
+ * parts, and then exits.
+ */
 export function onStorageFailure(logger: Logger, { closingMs }: { readonly closingMs: number }): StorageFailure {
   const happened = Promise.withResolvers<Error>();
   return {

@@ -49,7 +49,7 @@ export function unitOf(pid: number, host: SystemdHost): string | undefined {
   return Number(mainPid?.trim()) === pid ? unit : undefined;
 }
 
-/** Units without a process that systemd starts again after a pause. */
+/** Returns the units that systemd is about to start again after a pause, and that have no process meanwhile. */
 export function restartingUnits(host: SystemdHost): readonly string[] {
   if (!host.isRunning) return [];
   return UNITS.filter(

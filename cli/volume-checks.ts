@@ -4,7 +4,7 @@ import { dirname } from 'node:path';
 import type { FolderLimits } from '../agent/host/project-quota.ts';
 import type { Finding } from './host-checks.ts';
 
-/** `directory` need not exist. */
+/** Returns the finding about the directory of local volumes, which need not exist. */
 export async function checkLocalVolumes(directory: string, limits: Pick<FolderLimits, 'problem'>): Promise<Finding> {
   let place = directory;
   while (!existsSync(place) && place !== '/') place = dirname(place);

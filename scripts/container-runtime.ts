@@ -70,7 +70,8 @@ const cri = (path: string, stop: () => void = () => undefined): FoundRuntime => 
 };
 
 /**
- * `directory` is that of a private daemon. `say` reports each step. Throws an error with a remedy if no runtime can be started.
+ * Finds a container runtime, or installs or starts one. `directory` is that of a private daemon. `say` reports each step.
+ * Throws an error with a remedy if no runtime can be started.
  */
 export async function findRuntime(options: {
   readonly directory: string;

@@ -158,7 +158,10 @@ function encodeType(type: string, index: ReadonlyMap<string, number>): string {
 
 const PRESENCE_CODES: Readonly<Record<Presence, string>> = { omit: '', keep: '?', print: '!', null: '0' };
 
-/** `[name, type + presence, number, required 0|1, options?]`; see `api/schema/table.ts`. */
+/**
+ * Returns the content of `table.json`: a line for each type. A field is `[name, type + presence, number, required 0|1,
+ * options?]`; `api/schema/table.ts` reads it.
+ */
 export function buildTable(): string {
   const types = readTypes();
   const rules = readPresence();

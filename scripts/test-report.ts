@@ -51,7 +51,7 @@ function countLines(results: readonly FileResult[], durationMs: number): string[
   return counts.map((line) => `ℹ ${line}`);
 }
 
-/** `durationMs` is that of all runs together. */
+/** Returns the lines at the end of a run. `durationMs` is the duration of all files together. */
 export function closingLines(outcome: Outcome, flaky: readonly string[], durationMs: number): string[] {
   const failed = failedFiles(outcome);
   return [

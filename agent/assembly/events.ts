@@ -12,7 +12,7 @@ export interface AgentEvents extends PodEventRecorder {
   aboutNode(node: NodeObject, reason: string, message: string, type?: 'Normal' | 'Warning'): void;
 }
 
-/** Events have the component `kubelet`, as tools that filter by it expect. */
+/** Creates the recorder of the agent's events. They have the component `kubelet`, as tools that filter by it expect. */
 export function createEvents({ clock, logger, nodeName }: Base, client: HttpClient | undefined): AgentEvents {
   if (client === undefined) {
     return {

@@ -21,7 +21,10 @@ interface ShutdownParts {
   readonly nodeChanged: () => void;
 }
 
-/** Without the feature gate `GracefulNodeShutdown`, or with periods of zero, the shutdown of the host is not delayed. */
+/**
+ * Creates the graceful shutdown of the node. Without the feature gate `GracefulNodeShutdown`, or with periods of zero, it does
+ * not delay the shutdown of the host.
+ */
 export function createNodeShutdown(base: Base, parts: ShutdownParts): NodeShutdown {
   const { clock, effective, flags, logger, rootDirectory } = base;
   const { gates } = effective;

@@ -38,7 +38,7 @@ export async function readOwnFile(path: string): Promise<string> {
   return (await readRegularFile(path, LONGEST_OWN_BYTES)).toString('utf8');
 }
 
-/** The same with the user id of the owner of the file. */
+/** Resolves to the text of such a file and to the user id of its owner. Rejects like `readRegularFile`. */
 export async function readOwnedFile(path: string): Promise<{ readonly text: string; readonly uid: number }> {
   const { content, uid } = await readWithOwner(path, LONGEST_OWN_BYTES);
   return { text: content.toString('utf8'), uid };

@@ -30,7 +30,10 @@ export interface ExpiringElement {
 /** The address family of a table. */
 type TableType = 'inet' | 'ip' | 'ip6' | 'bridge';
 
-/** `prefix` is a command that runs `nft` elsewhere, for example in a network namespace. */
+/**
+ * Returns access to the nftables of this host. `prefix` is a command that runs `nft` elsewhere, for example in a network
+ * namespace.
+ */
 export function hostNftables(prefix: readonly string[] = []): Nftables {
   const [command = 'nft', ...before] = [...prefix, 'nft'];
   const feed = async (args: readonly string[], script: string): Promise<void> =>

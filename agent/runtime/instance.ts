@@ -10,7 +10,7 @@ interface InstanceFacts {
   readonly rootDirectory: string;
 }
 
-/** 16 hexadecimal digits. They change with the node name and the root directory only. */
+/** Returns the name of the agent: 16 hexadecimal digits, which change with the node name and the root directory only. */
 export function instanceOf({ nodeName, rootDirectory }: InstanceFacts): string {
   return createHash('sha256').update(`${nodeName}\0${rootDirectory}`).digest('hex').slice(0, 16);
 }

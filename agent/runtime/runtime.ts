@@ -25,7 +25,7 @@ export type RuntimeErrorCode =
   | 'timeout'
   | 'unknown';
 
-/** Thrown by all operations of the boundary. */
+/** The error of every operation of the boundary. */
 export class RuntimeError extends Error {
   readonly code: RuntimeErrorCode;
   constructor(code: RuntimeErrorCode, message: string, options?: ErrorOptions) {

@@ -55,7 +55,7 @@ export function parseLogQuery(query: URLSearchParams): LogQuery | undefined | Fi
   return { services, files, sinceTime, untilTime, boot, tailLines, pattern, hasOptions };
 }
 
-/** `find` returns a file below the directory of logs, or nothing. */
+/** Returns the errors of a query. `find` returns a file below the directory of logs, or nothing. */
 export async function validateLogQuery(
   query: LogQuery,
   find: (file: string) => Promise<unknown>,

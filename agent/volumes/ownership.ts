@@ -16,7 +16,9 @@ interface OwnershipOptions {
 /** One descriptor stays open for each level. Paths of this depth exceed the kernel's limit. */
 const MOST_LEVELS = 2048;
 
-/** With `OnRootMismatch`, a tree whose root has group and mode already is not walked. */
+/**
+ * Sets the group and the modes of a volume's tree. With `OnRootMismatch`, a tree whose root has both already is not walked.
+ */
 export async function setVolumeOwnership(root: string, options: OwnershipOptions): Promise<void> {
   await inDirectory(root, async (directory) => {
     if (options.policy === 'OnRootMismatch') {

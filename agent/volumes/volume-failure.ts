@@ -10,7 +10,9 @@ export type VolumeStep =
   | 'MapVolume.SetUpDevice'
   | 'MapVolume.MapPodDevice';
 
-/** `step` and `volume` stand in the message of the event: `MountVolume.SetUp failed for volume "x" : …`. */
+/**
+ * The failure of a step. `step` and `volume` are parts of the event's message: `MountVolume.SetUp failed for volume "x" : …`.
+ */
 export class VolumeStepError extends Error {
   override readonly name = 'VolumeStepError';
   readonly step: VolumeStep;

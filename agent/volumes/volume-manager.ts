@@ -83,7 +83,10 @@ const LONGEST_TEXT_BYTES = 1_048_576;
 /** The delay for a claim that is not bound yet, which is only read. */
 const LOOK_AGAIN_MS = 2_000;
 
-/** `refreshPods` updates the content of volumes of the pods at once, because an object that they show has changed. */
+/**
+ * Creates the volume manager. Its `refreshPods` updates the content of volumes of these pods at once, because an object that
+ * they show has changed.
+ */
 export function createVolumeManager(
   options: VolumeManagerOptions,
 ): VolumeManager & { refreshPods(uids: ReadonlySet<string>): void } {

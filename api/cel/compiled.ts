@@ -7,7 +7,7 @@ import type { Expr } from './parser.ts';
 import type { CelType } from './types.ts';
 import { CelError, type CelValue, CostExceeded, Pending } from './values.ts';
 
-/** One evaluation of a program: the values of its variables and the rest of its budget. */
+/** An evaluation of a program: the values of its variables and the rest of its budget. */
 export class Frame implements Spending {
   readonly locals: CelValue[] = [];
   readonly #read: (name: string) => CelValue;

@@ -38,7 +38,7 @@ export function parseTimestamp(text: string): Timestamp {
   return new Timestamp(seconds * SECOND + BigInt((parts[7] ?? '').padEnd(9, '0')));
 }
 
-/** RFC 3339 in UTC, with as many fraction digits as there are. */
+/** Formats a timestamp by RFC 3339 in UTC, with as many fraction digits as it needs. */
 export function formatTimestamp({ ns }: Timestamp): string {
   const rest = ((ns % SECOND) + SECOND) % SECOND;
   const seconds = (ns - rest) / SECOND;

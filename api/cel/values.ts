@@ -196,7 +196,7 @@ function numeric(value: CelValue): bigint | number | undefined {
   return undefined;
 }
 
-/** Equality of CEL: numbers compare by value across their types. */
+/** Whether two values are equal in CEL: numbers compare by value across their types. */
 export function equal(a: CelValue, b: CelValue): boolean {
   const [left, right] = [numeric(a), numeric(b)];
   if (left !== undefined && right !== undefined) return compareNumbers(left, right) === 0;

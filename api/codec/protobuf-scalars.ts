@@ -134,7 +134,7 @@ export function writeJson(writer: ProtobufWriter, value: JsonValue): void {
   writer.varint(writer.length - before);
 }
 
-/** `envelope` reads raw bytes that are protobuf themselves. */
+/** Reads a free-form JSON value. `envelope` decodes raw bytes that are protobuf themselves. */
 export function readJson(reader: ProtobufReader, envelope: (bytes: Buffer) => JsonValue | undefined): JsonValue {
   let raw: Buffer | undefined;
   const around = reader.enter();

@@ -8,7 +8,10 @@ const BEST_WIDTH = 80;
 /** The number of characters after the last line break. */
 const columnOf = (text: string): number => [...text.slice(text.lastIndexOf('\n') + 1)].length;
 
-/** `text` is a plain or a quoted scalar of one line. `indent` is that of the lines after the first one. */
+/**
+ * Returns a scalar with line breaks. `text` is a plain or a quoted scalar of one line, `before` is what stands before it on
+ * that line, and `indent` is the indentation of the lines after the first one.
+ */
 export function folded(text: string, { before, indent }: { readonly before: string; readonly indent: number }): string {
   if (before.length + text.length <= BEST_WIDTH) return text;
   const isDouble = text.startsWith('"');

@@ -12,7 +12,7 @@ export interface BuildInfo {
   readonly platform: string;
 }
 
-/** Major and minor are taken from `gitVersion`. */
+/** Registers `kubernetes_build_info`. Major and minor are taken from `gitVersion`. */
 export function registerBuildInfo(metrics: MetricsRegistry, info: BuildInfo): void {
   const { gitVersion, gitCommit = '', gitTreeState = '', buildDate = '', goVersion = '', compiler = '' } = info;
   const [, major = '', minor = ''] = /^v(\d+)\.(\d+)/.exec(gitVersion) ?? [];

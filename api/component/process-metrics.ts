@@ -2,7 +2,7 @@
 import { readFileSync, readdirSync } from 'node:fs';
 import type { MetricsRegistry } from './metrics.ts';
 
-/** `startedAtMs` is the start of the program, in milliseconds since 1970. */
+/** Registers the metrics `process_*`. `startedAtMs` is the start of the program, in milliseconds since 1970. */
 export function registerProcess(metrics: MetricsRegistry, startedAtMs: number): void {
   const gauge = (name: string, help: string) => metrics.gauge({ name, help }).with();
   gauge('process_start_time_seconds', 'Start time of the process since unix epoch in seconds.').set(startedAtMs / 1000);

@@ -11,7 +11,7 @@ const allContainers = (spec: PodSpec | undefined): Pick<Container, 'lifecycle'>[
   ...(spec?.ephemeralContainers ?? []),
 ];
 
-/** `old` is the stored spec. */
+/** Removes the fields from `spec`, unless `old`, the stored spec, has them. */
 export function dropDisabledPodFields(spec: PodSpec | undefined, old: PodSpec | undefined): void {
   if (spec === undefined) return;
   if (!allContainers(old).some(({ lifecycle }) => lifecycle?.stopSignal !== undefined)) dropStopSignals(spec);

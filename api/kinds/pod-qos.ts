@@ -24,7 +24,7 @@ function hasPodLevelResources({ resources }: PodSpec): boolean {
   return names.some((name) => name === 'cpu' || name === 'memory' || name.startsWith('hugepages-'));
 }
 
-/** Only CPU and memory count. Resources of the pod as a whole replace those of its containers. */
+/** Returns the QoS class. Only CPU and memory count. Resources of the pod as a whole replace those of its containers. */
 export function qosClassOf(spec: PodSpec): QosClass {
   const parts = hasPodLevelResources(spec)
     ? [spec.resources]

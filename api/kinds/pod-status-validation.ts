@@ -14,7 +14,7 @@ import { each } from './validation-rules.ts';
 import type { Pod, PodStatus } from './pod-types.ts';
 import { idErrors } from './security-context-validation.ts';
 
-/** Addresses that are already stored are not validated again. */
+/** Returns the errors of a status. Addresses that are already stored are not validated again. */
 export function podReportErrors(pod: Pod, old: Pod): FieldError[] {
   const { status = {} } = pod;
   const { hostIP = '', hostIPs = [] } = status;

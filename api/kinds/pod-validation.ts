@@ -91,7 +91,7 @@ export function podTemplateMetadataErrors(template: PodTemplate | undefined, pat
   ];
 }
 
-/** `path` is `spec.template` or similar. */
+/** Returns the errors of a pod template. `path` is its path, such as `spec.template`. */
 export function podTemplateErrors(template: PodTemplate | undefined, path: string): FieldError[] {
   const meta = template?.metadata;
   const spec = template?.spec ?? {};
@@ -109,7 +109,7 @@ export function podTemplateErrors(template: PodTemplate | undefined, path: strin
 const RESTART = ['Always', 'OnFailure', 'Never'];
 const DNS_POLICIES = ['ClusterFirstWithHostNet', 'ClusterFirst', 'Default', 'None'];
 
-/** `podName` is the name of the pod. It is empty for templates. */
+/** Returns the errors of a pod's spec. `podName` is the name of the pod, and empty for templates. */
 export function podSpecErrors(spec: PodSpec, path: string, podName = ''): FieldError[] {
   const graceSeconds = spec.terminationGracePeriodSeconds;
   const claims = new Set((spec.resourceClaims ?? []).map(({ name = '' }) => name).filter((name) => name !== ''));

@@ -72,7 +72,10 @@ function nodeTermErrors(term: NodeTerm, at: string, strict: boolean): FieldError
   ];
 }
 
-/** With `strict` false, an update of a stored object with invalid label values does not fail. */
+/**
+ * Returns the errors of a node selector. With `strict` false, an update of a stored object with invalid label values does not
+ * fail.
+ */
 export function nodeSelectorErrors(
   selector: { nodeSelectorTerms?: NodeTerm[] | undefined },
   at: string,

@@ -46,7 +46,10 @@ interface Iscsi {
   readonly initiatorName?: Text;
 }
 
-/** `volume` is the name of the PersistentVolume that contains the source. */
+/**
+ * Returns the errors of an iSCSI source. `volume` is the name of the PersistentVolume that contains it, and undefined in a
+ * pod.
+ */
 export function iscsiErrors(source: Iscsi, at: string, volume?: string): FieldError[] {
   const { targetPortal = '', iqn = '', lun = 0, secretRef, initiatorName } = source;
   const unknown = volume === undefined ? `${BAD_FORM} starting with iqn, eui, or naa` : BAD_FORM;
@@ -64,8 +67,8 @@ export function iscsiErrors(source: Iscsi, at: string, volume?: string): FieldEr
 }
 
 /**
- * With its own initiator, the volume name and the portal together form the name of an iSCSI interface of the node,
- * which has a maximum length.
+ * Returns the error of a name that is too long: with an initiator of its own, the volume name and the portal together name an
+ * iSCSI interface of the node.
  */
 export function portalLengthErrors(field: string, shown: string, source: Iscsi, volume: string): FieldError[] {
   if (source.initiatorName === undefined || `${volume}:${source.targetPortal ?? ''}`.length <= 64) return [];

@@ -38,7 +38,10 @@ interface CheckedVolumes {
   readonly errors: FieldError[];
 }
 
-/** `podName` is the name of the pod, which prefixes the claims of ephemeral volumes. It is empty for a template. */
+/**
+ * Validates the volumes of a pod, and returns what each is for the validation of mounts. `podName` is the name of the pod,
+ * which prefixes the claims of ephemeral volumes. It is empty for a template.
+ */
 export function checkVolumes(
   spec: PodSpec,
   path: string,

@@ -18,7 +18,7 @@ const DEPRECATED: readonly (readonly [keyof Volume, string])[] = [
   ['rbd', 'deprecated in v1.28, non-functional in v1.31+'],
 ];
 
-/** `at` is the path of the pod's spec. */
+/** Returns the warnings about the volumes of a pod. `at` is the path of its spec. */
 export function volumeWarnings(spec: PodSpec, at: string): string[] {
   const texts: string[] = [];
   for (const [index, volume] of (spec.volumes ?? []).entries()) {

@@ -6,7 +6,7 @@
 const FIRST_BYTES = 4096;
 const NONE = Buffer.alloc(0);
 
-/** One growing buffer. */
+/** A buffer that grows with each part that is pushed. */
 export class GatheredBytes {
   /** The first part itself until a second one comes, then a buffer with room for more. */
   #buffer: Buffer = NONE;

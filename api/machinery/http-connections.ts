@@ -87,7 +87,7 @@ interface Http2Options {
   readonly onDead: () => void;
 }
 
-/** One session, for all requests. */
+/** An HTTP/2 session, which all requests share. */
 export class Http2Connection implements Connection {
   readonly #session: ClientHttp2Session;
   readonly #authority: string;

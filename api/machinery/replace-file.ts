@@ -67,7 +67,7 @@ export async function makeFolder(path: string, mode: number): Promise<void> {
   for (const folder of foldersAbove(path, first)) await syncFolder(folder);
 }
 
-/** Like `makeFolder`, for threads that may wait for the disk. */
+/** Makes a folder as `makeFolder` does, for threads that may wait for the disk. */
 export function makeFolderSync(path: string, mode: number): void {
   const first = mkdirSync(path, { recursive: true, mode });
   for (const folder of foldersAbove(path, first)) {

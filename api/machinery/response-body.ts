@@ -48,7 +48,7 @@ export async function* linesOf(
   if (takesRest && line.size > 0) yield line.take().toString('utf8');
 }
 
-/** Each frame has its length before it, in four bytes. */
+/** Yields the frames of a body. Each has its length before it, as four bytes, the high byte first. */
 export async function* framesOf(body: Readable): AsyncIterable<Buffer> {
   const gathered = new GatheredBytes();
   let wanted = FRAME_HEADER_BYTES;

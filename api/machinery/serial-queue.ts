@@ -30,7 +30,7 @@ export class SerialQueue {
   }
 }
 
-/** One queue for each key. */
+/** Runs the tasks of each key one at a time, and those of different keys at the same time. */
 export class KeyedQueue {
   readonly #queues = new Map<string, SerialQueue>();
 

@@ -44,7 +44,7 @@ const WITHOUT_VALUE: ReadonlySet<FieldErrorType> = new Set([
 /** The value of an error whose text omits the value: `spec: Invalid value: must be set`. */
 export const OMITTED_VALUE: unique symbol = Symbol('omitted');
 
-/** One error. `field` is a path such as `spec.containers[0].name`. */
+/** A validation error. `field` is a path such as `spec.containers[0].name`. */
 export class FieldError {
   readonly type: FieldErrorType;
   readonly field: string;
@@ -118,7 +118,7 @@ export const invalid = (field: string, value: unknown, detail: string): FieldErr
 /** The value has the wrong type. */
 export const typeInvalid = (field: string, value: unknown, detail: string): FieldError =>
   new FieldError('FieldValueTypeInvalid', field, value, detail);
-/** Another item of the list has the same value. */
+/** The error of a value that another item of the list has as well. */
 export const duplicate = (field: string, value: unknown): FieldError =>
   new FieldError('FieldValueDuplicate', field, value, '');
 /** The field must not be set here. */
@@ -146,7 +146,7 @@ export function notSupported(field: string, value: unknown, supported: readonly 
   return new FieldError('FieldValueNotSupported', field, value, `supported values: ${values}`);
 }
 
-/** Like `notSupported`, with the supported values in the order of the caller. */
+/** Builds the error of `notSupported` with the supported values in the order of the caller. */
 export function unsupportedValue(field: string, value: unknown, supported: readonly string[]): FieldError {
   return new FieldError('FieldValueNotSupported', field, value, `supported values: ${supported.map(quote).join(', ')}`);
 }

@@ -3,7 +3,7 @@ import { isInt64, numberText } from './go-number.ts';
 import type { JsonValue } from './object.ts';
 import { quoteText } from './quote.ts';
 
-/** `%v`: `map[a:1 b:[x y]]` with the keys in order, and texts without quotes. */
+/** Formats a value as `%v` does: `map[a:1 b:[x y]]`, with the keys in order and texts without quotes. */
 export function goValue(value: JsonValue | undefined): string {
   if (value === undefined || value === null) return '<nil>';
   if (Array.isArray(value)) return `[${value.map(goValue).join(' ')}]`;
@@ -13,7 +13,7 @@ export function goValue(value: JsonValue | undefined): string {
   return `map[${members.map(([name, member]) => `${name}:${goValue(member)}`).join(' ')}]`;
 }
 
-/** `%#v`: `map[string]interface {}{"a":1}`. */
+/** Formats a value as `%#v` does: `map[string]interface {}{"a":1}`. */
 export function goSyntax(value: JsonValue | undefined): string {
   if (value === undefined || value === null) return 'interface {}(nil)';
   if (typeof value === 'string') return quoteText(value);
@@ -23,7 +23,7 @@ export function goSyntax(value: JsonValue | undefined): string {
   return `${goType(value)}{${members.map(([name, member]) => `${quoteText(name)}:${goSyntax(member)}`).join(', ')}}`;
 }
 
-/** `%T`: the type to which kube-apiserver decodes the value of an object without a Go type. */
+/** Names a type as `%T` does: the type to which kube-apiserver decodes the value of an object without a Go type. */
 export function goType(value: JsonValue | undefined): string {
   if (value === undefined || value === null) return '<nil>';
   if (Array.isArray(value)) return '[]interface {}';

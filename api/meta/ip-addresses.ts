@@ -199,13 +199,13 @@ const MULTICAST = [parseCidr('224.0.0.0/4'), parseCidr('ff00::/8')];
 const inAny = (blocks: readonly (Cidr | undefined)[], ip: Ip): boolean =>
   blocks.some((block) => block !== undefined && cidrContains(block, ip));
 
-/** 127.0.0.0/8 and ::1. */
+/** Whether the address is in 127.0.0.0/8 or is ::1. */
 export const isLoopback = (ip: Ip): boolean => inAny(LOOPBACK, ip);
-/** 169.254.0.0/16 and fe80::/10. */
+/** Whether the address is in 169.254.0.0/16 or fe80::/10. */
 export const isLinkLocalUnicast = (ip: Ip): boolean => inAny(LINK_LOCAL, ip);
-/** 224.0.0.0/24 and ff02::/16. */
+/** Whether the address is in 224.0.0.0/24 or ff02::/16. */
 export const isLinkLocalMulticast = (ip: Ip): boolean => inAny(LINK_LOCAL_MULTICAST, ip);
-/** 224.0.0.0/4 and ff00::/8. */
+/** Whether the address is in 224.0.0.0/4 or ff00::/8. */
 export const isMulticast = (ip: Ip): boolean => inAny(MULTICAST, ip);
-/** 0.0.0.0 and ::. */
+/** Whether the address is 0.0.0.0 or ::. */
 export const isUnspecified = (ip: Ip): boolean => ip.value === 0n;

@@ -85,7 +85,7 @@ const SUBDOMAIN_ERROR = patternError(
   'example.com',
 );
 
-/** Labels of RFC 1123, separated by dots. */
+/** Returns the errors of a DNS subdomain: labels of RFC 1123, separated by dots. */
 export function dnsSubdomainErrors(value: string): string[] {
   const errors: string[] = [];
   if (tooLongFor(value, MAX_SUBDOMAIN_LENGTH)) errors.push(maxLengthError(MAX_SUBDOMAIN_LENGTH));
@@ -93,7 +93,7 @@ export function dnsSubdomainErrors(value: string): string[] {
   return errors;
 }
 
-/** Like a subdomain, but labels may contain `_`. The search domains of a pod's DNS config use it. */
+/** Returns the errors of a DNS subdomain whose labels may contain `_`. The search domains of a pod's DNS config use it. */
 export function dnsSubdomainWithUnderscoreErrors(value: string): string[] {
   const errors: string[] = [];
   if (tooLongFor(value, MAX_SUBDOMAIN_LENGTH)) errors.push(maxLengthError(MAX_SUBDOMAIN_LENGTH));
@@ -360,7 +360,7 @@ export function generateName(base: string, random: () => number = Math.random): 
   return kept + randomSuffix(SUFFIX_LENGTH, random);
 }
 
-/** Random characters that form no words, for generated names. */
+/** Returns random characters that form no words, for generated names. */
 export function randomSuffix(length: number, random: () => number = Math.random): string {
   let suffix = '';
   for (let i = 0; i < length; i++) suffix += SUFFIX_ALPHABET.charAt(Math.floor(random() * SUFFIX_ALPHABET.length));

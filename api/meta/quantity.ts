@@ -212,7 +212,7 @@ export function newMilliQuantity(milli: bigint | number, format: QuantityFormat 
   return { nano: BigInt(milli) * 1_000_000n, format };
 }
 
-/** Negative, 0 or positive, as for `sort`. Formats do not count. */
+/** Compares two amounts for `sort`: negative, 0 or positive. Formats do not count. */
 export function compareQuantities(a: Quantity, b: Quantity): number {
   return a.nano < b.nano ? -1 : a.nano > b.nano ? 1 : 0;
 }

@@ -32,7 +32,7 @@ interface PartErrors {
   readonly managedFields: readonly FieldError[];
 }
 
-/** `path` is that of the metadata. */
+/** Returns the errors of parts of the metadata. `path` is the path of the metadata. */
 export function partErrors(meta: ObjectMeta, path = 'metadata'): PartErrors {
   return {
     beforeFinalizers: [

@@ -34,7 +34,9 @@ const UNDERSTOOD: ReadonlySet<string> = new Set([
  */
 const MAX_SIGNATURES = 100;
 
-/** Never throws for a bad chain. The number of signatures that are verified is limited. */
+/**
+ * Verifies the chain of a certificate. Never throws for a bad chain. The number of signatures that are verified is limited.
+ */
 export function verifyChain(leaf: Certificate, options: ChainOptions): ChainResult {
   const budget = { signatures: MAX_SIGNATURES };
   const wanted = EXTENDED_KEY_USAGES.get(options.usage) ?? options.usage;

@@ -112,7 +112,10 @@ const RENAMED: ReadonlyMap<string, Readonly<Record<string, string>>> = new Map<
   ['io.k8s.api.core.v1.RBDPersistentVolumeSource', RBD],
 ]);
 
-/** `typeName` is the name of a built-in type, for example `io.k8s.api.rbac.v1.RoleRef`. */
+/**
+ * Returns the form of a value. `typeName` is the name of a built-in type, for example `io.k8s.api.rbac.v1.RoleRef`. Throws for
+ * a name that no type has.
+ */
 export function internalForm(typeName: string, value: unknown): object | null {
   const struct = loadSchema().struct(typeName);
   if (struct === undefined) throw new Error(`No built-in type has the name ${typeName}`);

@@ -17,7 +17,10 @@ export const POD_SPEC = 'io.k8s.api.core.v1.PodSpec';
 /** The type of pod templates. */
 export const POD_TEMPLATE = 'io.k8s.api.core.v1.PodTemplateSpec';
 
-/** `typeName` is the name of a built-in type, such as `io.k8s.api.core.v1.PodSpec`. Null and `undefined` are nil pointers. */
+/**
+ * Whether two values of a built-in type are equal. `typeName` is its name, such as `io.k8s.api.core.v1.PodSpec`. Null and
+ * `undefined` are nil pointers. Throws for a name that no type has.
+ */
 export function equalAs(typeName: string, a: unknown, b: unknown): boolean {
   const struct = loadSchema().struct(typeName);
   if (struct === undefined) throw new Error(`No built-in type has the name ${typeName}`);

@@ -31,7 +31,10 @@ export interface ResetStep {
   find(target: ResetTarget): Promise<readonly Leftover[]>;
 }
 
-/** Without a record, the agent's defaults apply. Rejects with `CommandError` for a directory of another user. */
+/**
+ * Reads what is to be reset. Without a record of the agent, its defaults apply. Rejects with `CommandError` for a directory of
+ * another user.
+ */
 export async function resetTarget(options: {
   readonly dataDirectory: string;
   readonly rootDirectory: string;
@@ -65,7 +68,7 @@ async function refuseForeign(path: string): Promise<void> {
   throw new CommandError(`${path} belongs to another user: the directory of an agent belongs to root`);
 }
 
-/** None if the directory does not exist, or is none. */
+/** Returns the names in a directory, and none if it does not exist or is no directory. */
 export async function namesIn(directory: string): Promise<readonly string[]> {
   return await readdir(directory).catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT' || error.code === 'ENOTDIR') return [];

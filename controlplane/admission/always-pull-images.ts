@@ -10,7 +10,7 @@ import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
 
 const ALWAYS = 'Always';
 
-/** Its validating step refuses a container whose pull policy a later plugin changed. */
+/** Creates the plugin. Its validating step refuses a container whose pull policy a later plugin changed. */
 export function alwaysPullImages(): AdmissionPlugin {
   return {
     name: 'AlwaysPullImages',

@@ -109,7 +109,9 @@ export function certificateSigning(authorizer: Authorizer): AdmissionPlugin {
   };
 }
 
-/** `undefined` if the request cannot be parsed; validation reports that. */
+/**
+ * Returns the parsed request of a CertificateSigningRequest, and `undefined` if it cannot be parsed, which validation reports.
+ */
 export function requestOf(object: KubeObject | undefined): CertificateRequest | undefined {
   const text = (object as CertificateSigningRequest | undefined)?.spec?.request ?? '';
   try {

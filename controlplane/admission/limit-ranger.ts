@@ -16,7 +16,10 @@ type Item = NonNullable<LimitRange['spec']>['limits'][number];
 type Amounts = Record<string, string>;
 type Container = PodSpec['containers'][number];
 
-/** Its mutating step sets defaults of new pods. Its validating step lists all violations of one LimitRange in a refusal. */
+/**
+ * Creates the plugin. Its mutating step sets defaults of new pods. Its validating step lists all violations of one LimitRange
+ * in a refusal.
+ */
 export function limitRanger(sources: Sources): AdmissionPlugin {
   const source = sources.of(limitRanges);
   return {

@@ -13,7 +13,7 @@ import type { Sources } from '../readers/sources.ts';
 const IMMORTAL = new Set(['default', 'kube-system', 'kube-public']);
 const CORE_NAMESPACES = { group: '', resource: 'namespaces' };
 
-/** `stored` reads a namespace as it is stored now. */
+/** Creates the plugin. `stored` reads a namespace as it is stored now. */
 export function namespaceLifecycle(
   sources: Sources,
   clock: Clock,

@@ -24,7 +24,10 @@ export function namespaceExists(sources: Sources): AdmissionPlugin {
   };
 }
 
-/** `create` creates the namespace of that name; the plugin ignores an AlreadyExists error of it. */
+/**
+ * Creates the plugin NamespaceAutoProvision. `create` creates the namespace of that name. An AlreadyExists error of it is
+ * ignored.
+ */
 export function namespaceAutoProvision(sources: Sources, create: (name: string) => Promise<void>): AdmissionPlugin {
   const source = sources.of(namespaces);
   return {

@@ -10,7 +10,7 @@ import type { ResourceInfo } from '../../api/schema/schema.ts';
 import { isPod, nameOf, refusal } from './pod-attributes.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
 
-/** `resources` are those that the server serves now, custom resources included. */
+/** Creates the plugin. `resources` returns those that the server serves now, custom resources included. */
 export function ownerReferencesPermissionEnforcement(
   authorizer: Authorizer,
   resources: () => readonly ResourceInfo[],

@@ -6,7 +6,7 @@ import type { Pod } from '../../api/machinery/kinds.ts';
 import { newForbidden, type StatusError } from '../../api/meta/status-error.ts';
 import type { AdmissionAttributes } from './admission.ts';
 
-/** True for pods and all their subresources. */
+/** Whether the request is for pods or any of their subresources. */
 export const isPod = (attributes: AdmissionAttributes): boolean =>
   attributes.resource.group === '' && attributes.resource.resource === 'pods';
 

@@ -12,7 +12,7 @@ import {
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { Sources } from '../readers/sources.ts';
 
-/** `''` is the audience of the API server. */
+/** Returns the check whether the node of a pod may request a token of an audience. The audience of the API server is `''`. */
 export function podAudiences(sources: Sources): (pod: Pod, audience: string) => Promise<boolean> {
   const find = async <T extends KubeObject>(resource: ResourceOf<T>, namespace: string, name: string) => {
     const source = sources.of(resource);

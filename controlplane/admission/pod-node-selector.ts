@@ -16,7 +16,10 @@ const DEFAULT = 'clusterDefaultNodeSelector';
 
 type Labels = Readonly<Record<string, string>>;
 
-/** `configuration` holds selectors (`a=b,c=d`) by namespace; `clusterDefaultNodeSelector` is for all other namespaces. */
+/**
+ * Creates the plugin. `configuration` has selectors (`a=b,c=d`) by namespace; its `clusterDefaultNodeSelector` is for all
+ * other namespaces.
+ */
 export function podNodeSelector(sources: Sources, configuration: Labels = {}): AdmissionPlugin {
   const source = sources.of(namespaces);
   const wantedBy = async ({ namespace }: AdmissionAttributes): Promise<Labels> => {

@@ -52,9 +52,9 @@ const fullName = ({ group, resource }: AdmissionAttributes['resource']): string 
   group === '' ? resource : `${resource}.${group}`;
 
 /**
- * Pods are charged when they are created or resized, and when an update sets or removes `activeDeadlineSeconds`, which decides
- * between the scopes Terminating and NotTerminating. Claims and services are charged on each write, and all other objects when
- * they are created. The operation is CREATE or UPDATE.
+ * Whether quotas are charged for a create or an update. Pods are charged when they are created or resized, and when an update
+ * sets or removes `activeDeadlineSeconds`, which decides between the scopes Terminating and NotTerminating. Claims and
+ * services are charged on each write, and all other objects when they are created.
  */
 export function isCharged({ operation, resource, subresource, object, oldObject }: AdmissionAttributes): boolean {
   const name = fullName(resource);

@@ -6,7 +6,7 @@ import type { Clock } from '../../api/machinery/clock.ts';
 
 const JUST_DELETED_MS = 30_000;
 
-/** Each use drops expired names, so that it holds at most the deletions of half a minute. */
+/** The names of deleted namespaces. Each use drops expired ones, so that it holds at most the deletions of half a minute. */
 export class RecentDeletions {
   readonly #clock: Clock;
   /** The oldest first. */

@@ -9,7 +9,10 @@ const AUTHENTICATED_GROUP = 'system:authenticated';
 /** The group of anonymous clients. */
 export const UNAUTHENTICATED_GROUP = 'system:unauthenticated';
 
-/** At least one authenticator refused the credentials, and none accepted them. `messages` never contain a secret. */
+/**
+ * The error of a request whose credentials at least one authenticator refused and none accepted. `messages` never contain a
+ * secret.
+ */
 export class AuthenticationError extends Error {
   readonly messages: readonly string[];
 
@@ -75,7 +78,7 @@ export function unionAuthenticator(authenticators: readonly Authenticator[]): Au
   };
 }
 
-/** The same for tokens. */
+/** Combines authenticators of tokens: the first one that knows the token decides. */
 export function unionTokens(authenticators: readonly TokenAuthenticator[]): TokenAuthenticator {
   return {
     authenticateToken: (token, audiences, connection) =>
@@ -102,7 +105,7 @@ export function groupAdder(inner: Authenticator): Authenticator {
   };
 }
 
-/** The same for tokens. */
+/** Wraps an authenticator of tokens, so that its users have the group `system:authenticated`. */
 export function tokenGroupAdder(inner: TokenAuthenticator): TokenAuthenticator {
   return {
     authenticateToken(token, audiences, connection) {

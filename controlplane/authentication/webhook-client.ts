@@ -81,7 +81,7 @@ function retire(agent: HttpAgent | HttpsAgent): void {
   for (const sockets of Object.values(agent.freeSockets)) for (const socket of sockets ?? []) socket.destroy();
 }
 
-/** Each part that calls webhooks has its own client; `close` closes its connections. */
+/** Posts to webhooks. Each part that calls webhooks has its own client, and `close` closes its connections. */
 export class WebhookClient {
   /** The agent that was used last is the last one. */
   readonly #agents = new Map<string, HttpAgent | HttpsAgent>();

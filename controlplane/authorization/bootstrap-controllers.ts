@@ -244,7 +244,7 @@ const RULES: Readonly<Record<string, readonly PolicyRule[]>> = {
   ],
 };
 
-/** One ClusterRole for each controller. */
+/** The ClusterRoles of the controllers, one for each. */
 export const CONTROLLER_ROLES: readonly BootstrapRole[] = Object.entries(RULES).map(([name, rules]) => ({
   name: `system:controller:${name}`,
   rules,

@@ -28,7 +28,10 @@ const AUTOUPDATE = 'rbac.authorization.kubernetes.io/autoupdate';
 const GROUP = 'rbac.authorization.k8s.io';
 const SYSTEM_NAMESPACES = ['default', 'kube-system', 'kube-public', 'kube-node-lease'];
 
-/** Also creates the namespaces of the system. Resolves when every object is in place. */
+/**
+ * Creates and completes the default roles and bindings, and creates the namespaces of the system. Resolves when every object
+ * is in place.
+ */
 export async function reconcileBootstrapPolicy(client: Client): Promise<void> {
   await Promise.all(SYSTEM_NAMESPACES.map((name) => ensureNamespace(client, name)));
   await Promise.all([

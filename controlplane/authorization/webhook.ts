@@ -33,7 +33,7 @@ const BACKOFF_MS = [500, 750, 1125, 1690];
 /** A caller controls the size of cache keys, so larger ones are not cached. */
 const MAX_KEY_BYTES = 10_000;
 
-/** Never throws: the failure policy determines the decision when the webhook cannot be reached. */
+/** Creates the authorizer. It never throws: the failure policy determines the decision when the webhook cannot be reached. */
 export function webhookAuthorizer(options: WebhookAuthorizerOptions): Authorizer & RuleResolver {
   const cache = new ExpiringCache<Decision>(options.clock, 8192);
   const failed = (error: unknown): Decision => ({

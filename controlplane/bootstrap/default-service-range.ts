@@ -14,7 +14,10 @@ const API_VERSION = 'networking.k8s.io/v1';
 /** The name of kube-apiserver's controller of this object, in managed fields. */
 const STATUS_MANAGER = 'kubernetes-service-cidr-controller';
 
-/** It is safe to call it again and beside another server: a write that loses a race is repeated at the next call. */
+/**
+ * Creates or completes the ServiceCIDR. It is safe to call it again and beside another server: a write that loses a race is
+ * repeated at the next call.
+ */
 export function ensureDefaultRange(client: Client, cidrs: readonly string[]): Promise<void> {
   return tolerateRaces(updateDefaultRange(client, cidrs));
 }

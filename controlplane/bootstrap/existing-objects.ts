@@ -7,7 +7,7 @@ import type { ResourceOf } from '../../api/machinery/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { isNotFound, tolerate, tolerateRaces } from '../../api/meta/status-error.ts';
 
-/** `undefined` if the object is missing, or if `--runtime-config` leaves the kind out. */
+/** Resolves to the stored object, and to `undefined` if it is missing, or if `--runtime-config` leaves the kind out. */
 export async function findObject<T extends KubeObject>(
   client: Client,
   resource: ResourceOf<T>,
@@ -17,7 +17,9 @@ export async function findObject<T extends KubeObject>(
   return (await tolerate(client.get(resource, namespace, name), isNotFound)) as T | undefined;
 }
 
-/** `undefined` if `--runtime-config` leaves the kind out. */
+/**
+ * Resolves to all objects of a resource of the cluster by name, and to `undefined` if `--runtime-config` leaves the kind out.
+ */
 export async function objectsByName<T extends KubeObject>(
   client: Client,
   resource: ResourceOf<T>,

@@ -4,7 +4,10 @@ import { quoteText } from '../../api/meta/quote.ts';
 
 const SAFE_ALPHABET = 'bcdfghjklmnpqrstvwxz2456789';
 
-/** Equal JSON values have equal hashes, whatever the order of their members is. */
+/**
+ * Returns the hash of a JSON value. Equal values have equal hashes, whatever the order of their members is. `collisionCount`
+ * changes the hash, as with pod-template hashes.
+ */
 export function safeHash(value: unknown, collisionCount = 0): string {
   const text = `${canonical(value)}#${collisionCount}`;
   let hash = 0x811c9dc5;

@@ -62,7 +62,10 @@ interface Outcome {
   readonly conflict: { readonly reason: string; readonly message: string } | undefined;
 }
 
-/** Pure. A name that is taken keeps its former value; of several conflicts, the last one is in the outcome. */
+/**
+ * Decides which of the wanted names are accepted. A name that is taken keeps its former value. Of several conflicts, the last
+ * one is in the outcome. Pure.
+ */
 export function acceptNames(wanted: DefinitionNames, before: DefinitionNames | undefined, taken: TakenNames): Outcome {
   const accepted: DefinitionNames = { plural: '', kind: '', ...before };
   let conflict: Outcome['conflict'];

@@ -34,7 +34,7 @@ function isCertificate(der: Uint8Array): boolean {
   }
 }
 
-/** On an update, a served definition must keep a valid bundle. */
+/** Returns the errors of an update: a served definition must keep a valid bundle. */
 export function validateAuthorityBundle({ spec }: Definition, old: Definition): FieldError[] {
   if (spec.conversion?.strategy !== 'Webhook' || !isTrue(old, 'Established')) return [];
   const why = authorityBundleError(spec.conversion);

@@ -3,7 +3,7 @@ import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
 import { itemsToPrune, type JsonSchema, keepsUnknown, memberSchema, OBJECT_MEMBERS } from './json-schema.ts';
 
-/** Pure. An object that conforms can be served as its stored bytes. */
+/** Whether an object conforms to the schema. Such an object can be served as its stored bytes. Pure. */
 export function conforms(object: JsonObject, schema: JsonSchema): boolean {
   return conformsInside(object, schema, true);
 }

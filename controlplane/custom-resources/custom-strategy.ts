@@ -23,7 +23,7 @@ interface CustomStrategyOptions {
   readonly conversion: Conversion;
 }
 
-/** Pure: the strategy belongs to one state of a definition and is replaced with it. */
+/** Creates the strategy, which belongs to one state of a definition and is replaced with it. Pure. */
 export function customStrategy({ version, schema, conversion }: CustomStrategyOptions): Strategy {
   const hasStatus = version.subresources?.status !== undefined;
   const judge = judgeOf({ version, schema, conversion });

@@ -6,7 +6,7 @@ import { canonicalJson } from '../../api/codec/structured-merge/path-element.ts'
 import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
 
-/** All lookups in a list must name the same keys, because the list is indexed once. */
+/** Finds items of lists by their keys. All lookups in a list must name the same keys, because the list is indexed once. */
 export class KeyedItems {
   readonly #indexes = new Map<readonly JsonValue[], ReadonlyMap<string, JsonObject>>();
 

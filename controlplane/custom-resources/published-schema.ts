@@ -59,7 +59,10 @@ const textMember = (description: string | undefined): JsonObject => ({
   ...(description === undefined ? {} : { description }),
 });
 
-/** Each version is computed when it is read. A different schema has a different `revision`. */
+/**
+ * Returns the schema for both versions of OpenAPI. Each is computed when it is read. A different schema has a different
+ * `revision`.
+ */
 export function publishedSchema(
   info: ResourceInfo,
   schema: JsonSchema,

@@ -68,7 +68,10 @@ interface JudgedRules {
   readonly rules: CompiledRules;
 }
 
-/** `path` is the path of the schema. */
+/**
+ * Compiles the rules of a schema, and returns the errors of those that are invalid or too expensive. `path` is the path of the
+ * schema.
+ */
 export function compileRules(schema: JsonSchema, path: string, options: RuleOptions = {}): JudgedRules {
   const { isResource = true, judge } = options;
   const walk: Walk = { judge, costs: new RuleCosts(), errors: [], faults: [] };

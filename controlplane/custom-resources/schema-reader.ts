@@ -13,7 +13,7 @@ import { applyDefaults, dropNulls } from './defaulting.ts';
 import { itemsOf, type JsonSchema, memberSchema } from './json-schema.ts';
 import { prune } from './pruning.ts';
 
-/** `schema` is the schema of the version, and `metadata` is the type of ObjectMeta. */
+/** Creates the reader. `schema` is the schema of the version, and `metadata` is the type of ObjectMeta. */
 export function createSchemaReader(schema: JsonSchema, metadata: StructType): SchemaReader {
   return {
     *conform(value) {

@@ -13,7 +13,7 @@ interface Within {
   readonly preserves: boolean;
 }
 
-/** `metadata` is the type of ObjectMeta. */
+/** Returns the type of the objects of a definition. `metadata` is the type of ObjectMeta. */
 export function structTypeOf(gvk: GroupVersionKind, schema: JsonSchema, metadata: StructType): StructType {
   const name = `${gvk.group}.${gvk.version}.${gvk.kind}`;
   return structOf(name, { ...schema, 'x-kubernetes-embedded-resource': true }, { metadata, preserves: false });

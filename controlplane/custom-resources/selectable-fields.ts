@@ -17,7 +17,10 @@ const WITHOUT_SCHEMA = {
 
 const MAX_SELECTABLE = 8;
 
-/** `path` is `spec` for the fields that all versions share, and otherwise the path of the version. */
+/**
+ * Returns the errors of selectable fields. `path` is `spec` for the fields that all versions share, and otherwise the path of
+ * the version.
+ */
 export function selectableFieldErrors(
   fields: readonly { readonly jsonPath: string }[],
   schema: JsonSchema | undefined,

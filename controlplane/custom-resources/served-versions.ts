@@ -55,7 +55,10 @@ const schemaOf = (version: DefinitionVersion): JsonSchema => version.schema?.ope
 export const versionSchemas = (versions: readonly DefinitionVersion[]): VersionSchema[] =>
   versions.map((version) => ({ name: version.name, schema: schemaOf(version) }));
 
-/** `base` contains the cache and the storage. Each version has its own strategy for them. */
+/**
+ * Returns the endpoints of each served version of a definition. `base` contains the cache and the storage, for which each
+ * version has its own strategy.
+ */
 export function servedVersions(
   definition: Definition,
   base: Omit<Store, 'info' | 'strategy'>,

@@ -22,7 +22,7 @@ function isSet(value: unknown): boolean {
   return typeof value !== 'object' || Object.keys(value).length > 0;
 }
 
-/** `path` is the path of the schema, such as `spec.versions[0].schema.openAPIV3Schema`. */
+/** Returns the errors of a schema. `path` is its path, such as `spec.versions[0].schema.openAPIV3Schema`. */
 export function structuralErrors(schema: JsonSchema, path: string): FieldError[] {
   const errors: FieldError[] = [];
   validateNode(schema, 'root', path, errors);

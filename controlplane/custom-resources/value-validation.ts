@@ -26,7 +26,7 @@ import { isWhole, numberErrors } from './number-validation.ts';
 import { itemsOf, type JsonSchema, memberSchema, OBJECT_MEMBERS } from './json-schema.ts';
 import { spendSteps, withinBudget } from '../../api/meta/validation-effort.ts';
 
-/** `path` is the path of the value, or `''` for the root of an object. */
+/** Returns the errors of a value. `path` is its path, or `''` for the root of an object. */
 export function validateValue(value: JsonValue, schema: JsonSchema, path: string): FieldError[] {
   return withinBudget(() => errorsOf(value, schema, { path, isResource: false }));
 }

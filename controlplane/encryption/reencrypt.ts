@@ -26,8 +26,8 @@ export function installReencrypt(
 }
 
 /**
- * Objects keep their content and get a new revision. Older revisions are compacted, because they are still encrypted
- * with older keys. Resolves to the number of objects.
+ * Writes all encrypted objects again, with the same content and a new revision. Compacts the older revisions, because they are
+ * still encrypted with older keys. Resolves to the number of objects.
  */
 export async function reencrypt(storage: Storage, values: Pick<EncryptedValues, 'isEncrypted'>): Promise<number> {
   const rewritten = await rewriteAll(storage, values);

@@ -46,7 +46,10 @@ interface ReadOptions {
   readonly turn: () => Promise<void> | undefined;
 }
 
-/** Never rejects because of the content; whatever is wrong with it is a fault. */
+/**
+ * Resolves to the objects of a manifest and its faults. Never rejects because of the content; whatever is wrong with it is a
+ * fault.
+ */
 export async function readDocuments(content: Uint8Array, options: ReadOptions): Promise<ReadManifest> {
   const { isJson, turn } = options;
   const documents: ManifestDocument[] = [];

@@ -57,7 +57,10 @@ interface Applied {
   readonly change: 'created' | 'configured' | 'unchanged';
 }
 
-/** `label`: the name of the inventory. Rejects with `NotYetError` while an object of the name is being deleted. */
+/**
+ * Applies an object of a manifest. `label` is the name of the inventory. Rejects with `NotYetError` while an object of the
+ * name is being deleted.
+ */
 export async function applyObject(
   client: Client,
   document: ManifestDocument,

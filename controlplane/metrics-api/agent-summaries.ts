@@ -43,7 +43,9 @@ const TIMEOUT_MS = 5_000;
 /** A container has some hundred bytes. */
 const LARGEST_BYTES = 4 << 20;
 
-/** All requests for a node within 15 seconds share one call of its agent, also a failed one. */
+/**
+ * Creates the reader of summaries. All requests for a node within 15 seconds share one call of its agent, also a failed one.
+ */
 export function createAgentSummaries(options: AgentSummariesOptions): AgentSummaries {
   const kept = new Map<string, { readonly atMs: number; readonly answer: Promise<NodeSummary | undefined> }>();
   return {
@@ -84,8 +86,8 @@ const membersOf = (value: unknown): Members =>
 const itemsOf = (value: unknown): readonly Members[] => (Array.isArray(value) ? value.map(membersOf) : []);
 
 /**
- * Containers without a rate yet, because they have just started, are omitted, and so is all that has another type: one agent
- * must not spoil the list of all nodes. Pure.
+ * Reads the usage of a node and its pods from an answer of an agent. Containers without a rate yet, because they have just
+ * started, are omitted, and so is all that has another type: one agent must not spoil the list of all nodes. Pure.
  */
 export function parseSummary(answer: unknown): NodeSummary {
   const { node, pods } = membersOf(answer);

@@ -75,7 +75,10 @@ export function leaderElectionTimes(flags: Flags): LeaderElectionTimes {
   };
 }
 
-/** SQLite and memory belong to one process, whose start must not wait for a Lease. */
+/**
+ * Whether controllers and scheduler wait for a Lease. With `auto` they do so on etcd alone: SQLite and memory belong to one
+ * process, whose start must not wait.
+ */
 export function electsLeaders(flags: Flags & StorageFlags): boolean {
   if (flags.leaderElect !== 'auto') return flags.leaderElect === 'true';
   return storageBackendOf(flags) === 'etcd3';

@@ -4,13 +4,16 @@ import { dirname } from 'node:path';
 import { isDiskFull } from '../../api/machinery/disk-full.ts';
 import { makeFolder, replaceFile } from '../../api/machinery/replace-file.ts';
 
-/** After a crash, the file has either the old or the new content. */
+/** Writes a file and the directory above it. After a crash, the file has either the old or the new content. */
 export async function writeFileAtomic(path: string, content: string, mode: number): Promise<void> {
   await makeFolder(dirname(path), 0o700);
   await replaceFile(path, content, { mode });
 }
 
-/** Like `writeFileAtomic`, for content that can be recreated. Returns false if the disk is full; the old file then remains. */
+/**
+ * Writes a file as `writeFileAtomic` does, for content that can be recreated. Resolves to false if the disk is full; the old
+ * file then remains.
+ */
 export async function writeFileIfRoom(path: string, content: string, mode: number): Promise<boolean> {
   try {
     await writeFileAtomic(path, content, mode);

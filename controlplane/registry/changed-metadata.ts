@@ -7,8 +7,8 @@ import type { Endpoint, Store } from './store.ts';
 import type { MetadataCheck, UpdateStrategy } from './strategy.ts';
 
 /**
- * kube-apiserver validates the metadata of every update in two ways, and most kinds do so again in their own validation.
- * Each time adds a cause to the Status.
+ * Returns the metadata errors of an update. kube-apiserver validates the metadata of every update in two ways, and most kinds
+ * do so again in their own validation. Each time adds a cause to the Status.
  */
 export function changedMetadataErrors(
   store: Store,

@@ -16,7 +16,7 @@ export interface ContinueToken {
 
 const VERSION = 'meta.k8s.io/v1';
 
-/** URL-safe base64, so that clients can send it in a query unescaped. */
+/** Encodes a token as URL-safe base64, so that clients can send it in a query unescaped. */
 export function encodeContinue(token: ContinueToken): string {
   const text = stringifyJson({ v: VERSION, rv: token.revision, start: `${token.after}\u0000` });
   return Buffer.from(text).toString('base64url');

@@ -15,7 +15,10 @@ interface ConvertedWatch {
   attach(handle: WatchHandle): WatchHandle;
 }
 
-/** `failed` receives the errors that the client throws while its watch ends. */
+/**
+ * Wraps the sink of a client so that it gets converted events. `failed` receives the errors that the client throws while its
+ * watch ends.
+ */
 export function convertWatch(
   client: WatchSink,
   convert: ConvertEvents,

@@ -61,7 +61,7 @@ interface Cached {
   metadataItem?: Buffer;
 }
 
-/** Each encoding is kept as long as its entry. */
+/** Creates the encodings. Each encoding is kept as long as its entry. */
 export function createEncodings(options: EncodingsOptions): Encodings {
   return new KeptEncodings(options);
 }

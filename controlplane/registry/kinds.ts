@@ -31,7 +31,7 @@ import { storageKinds } from './kinds/storage/storage.ts';
 import { storageMigrationKinds } from './kinds/storage/storage-migrations.ts';
 import type { KindRow } from './strategy.ts';
 
-/** In no particular order. */
+/** Returns the rows of all kinds with their own strategy, in no particular order. */
 export function kindRows(options: KindOptions): KindRow[] {
   return [
     ...apiextensionsKinds,

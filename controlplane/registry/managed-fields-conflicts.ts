@@ -18,7 +18,10 @@ function ownerText(owner: Owner, shownVersion: string | undefined): string {
   return quote(owner.manager) + below + version;
 }
 
-/** `shownVersion` replaces the versions of the owners. */
+/**
+ * Builds the error of an apply request, with a cause for each field of another manager. `shownVersion` replaces the versions
+ * of the owners.
+ */
 export function newApplyConflict(conflicts: readonly OwnerConflict[], shownVersion?: string): StatusError {
   const byOwner = conflicts
     .map(({ owner, fields }) => ({

@@ -43,7 +43,7 @@ import type { ResetFields } from './strategy.ts';
 const BEFORE_FIRST_APPLY = 'before-first-apply';
 const NOTHING: KubeObject = Object.freeze({ metadata: Object.freeze({}) });
 
-/** For one kind in one version; `others` finds its other versions. */
+/** Creates the management of fields for one kind in one version. `others` finds its other versions. */
 export function createFieldManagement(clock: Clock, expected: ExpectedKind, others?: VersionLookup): FieldManagement {
   const type = mergeTypeOf(expected.struct);
   const writerOf = (write: ManagedWrite): Writer => ({

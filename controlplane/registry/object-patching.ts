@@ -14,7 +14,7 @@ import type { Patch } from '../model/rest.ts';
 
 type PlainPatch = Exclude<Patch, { type: 'apply' }>;
 
-/** `object` is not modified. Throws kube-apiserver's error for a patch that does not apply. */
+/** Applies a patch. `object` is not modified. Throws kube-apiserver's error for a patch that does not apply. */
 export function patchObject(object: KubeObject, patch: PlainPatch, expected: ExpectedKind): PatchedObject {
   const document = object as unknown as JsonObject;
   switch (patch.type) {

@@ -306,7 +306,10 @@ async function authorizeCreate({ path, context, namespace, name }: WriteRequest)
   throw newForbidden(subjectOf({ info }), name, `User ${who} ${what}`);
 }
 
-/** Large objects are managed in turns, and so are those whose versions a webhook converts. */
+/**
+ * Returns the name of the function that manages fields. Large objects are managed in turns of the event loop, and so are those
+ * whose versions a webhook converts.
+ */
 export function manageBy<Verb extends 'update' | 'apply'>(
   { version }: { readonly version: ReadVersion },
   verb: Verb,

@@ -165,7 +165,7 @@ class ScaleWrites {
   }
 }
 
-/** `shape` says where the workload has its replicas and its selector. */
+/** Creates the `scale` subresource of a version. `shape` says where the workload has its replicas and its selector. */
 export function createScaleRest(
   version: ServedVersion,
   subresource: SubresourceInfo,

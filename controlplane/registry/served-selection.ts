@@ -40,7 +40,10 @@ export function storedSelectors<Options extends Selectors>(options: Options): Op
 /** The minimum number of objects that are converted for a page. */
 const LEAST_PAGE = 500;
 
-/** `page` returns converted entries in the stored order. A page for the client has as many entries as the client requested. */
+/**
+ * Lists the entries that match in the served version. `page` returns converted entries in the stored order. A page for the
+ * client has as many entries as the client requested.
+ */
 export async function listMatching(
   options: ListOptions,
   matches: Matches,

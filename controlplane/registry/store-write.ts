@@ -38,7 +38,10 @@ import { alreadyExists, nameNotGenerated, uidConflict, uidWithoutObject } from '
 /** The maximum number of attempts to generate a free name, or to take a free address. */
 const ATTEMPTS = 8;
 
-/** `object` is the decoded object of the request, with managed fields. The store may modify it. */
+/**
+ * Creates an object, and resolves to its entry. `object` is the decoded object of the request, with managed fields. The store
+ * may modify it.
+ */
 export async function createEntry(
   store: Store,
   context: RequestContext,

@@ -52,7 +52,7 @@ interface ReviewRestsOptions {
   readonly fieldManagement: (expected: ExpectedKind, decoder: Decoder) => FieldManagement;
 }
 
-/** One row of the catalog for each served version of the endpoints. */
+/** Returns a row of the catalog for each served version of the endpoints. */
 export function reviewRests(endpoints: readonly ReviewEndpoint[], options: ReviewRestsOptions): Rest[] {
   const decoder = createDecoder(options.schema);
   return endpoints.flatMap((endpoint) =>

@@ -65,7 +65,7 @@ const REVIEW_PATHS: readonly ReviewPath[] = [
   },
 ];
 
-/** All endpoints of the API server whose create computes a response. */
+/** Returns all endpoints of the API server whose create computes a response. */
 export function reviewEndpoints(options: ReviewersOptions): ReviewEndpoint[] {
   return REVIEW_PATHS.map(({ make, ...path }) => ({ ...path, review: make(options) }));
 }

@@ -50,8 +50,8 @@ export interface Cluster extends VolumeLookup, DeviceLookup, NamespaceLabels {
 }
 
 /**
- * Changed by `cluster-watch.ts`, and by the scheduler when it assumes a pod or forgets one that could not be bound.
- * Everything in it is synchronous.
+ * The nodes and their pods. `cluster-watch.ts` changes it, and so does the scheduler when it assumes a pod or forgets one that
+ * could not be bound. Everything in it is synchronous.
  */
 export class ClusterState {
   readonly #nodes = new Map<string, NodeInfo>();

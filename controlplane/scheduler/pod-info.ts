@@ -20,7 +20,7 @@ interface WeightedTerm {
 /** The weight of a required affinity term in the scores of other pods (`hardPodAffinityWeight`). */
 const REQUIRED_WEIGHT = 1;
 
-/** Immutable; a changed pod is another one. */
+/** A pod with its computed values. It is immutable: a changed pod is another one. */
 export class PodInfo {
   readonly pod: Pod;
   readonly uid: string;

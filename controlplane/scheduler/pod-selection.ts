@@ -37,7 +37,7 @@ export interface PodTerm {
   selects(pod: SelectablePod, namespaces: NamespaceLabels): boolean;
 }
 
-/** `owner` is the pod that has the term. */
+/** Parses a term of pod affinity. `owner` is the pod that has the term. */
 export function podTerm(term: AffinityTerm, owner: SelectablePod): PodTerm {
   const selector = mergedSelector(
     term.labelSelector as LabelSelector,

@@ -12,7 +12,7 @@ const random = Buffer.alloc(ID_BYTES * 256);
 const text = Buffer.alloc(36);
 let used = random.length;
 
-/** Random bytes are drawn for many ids at a time. */
+/** Returns a new id. Random bytes are drawn for many ids at a time. */
 export function newAuditId(): string {
   if (used === random.length) {
     randomFillSync(random);

@@ -6,7 +6,7 @@
 /** A list waits for its client after each chunk, so that a few buffers serve many lists. */
 const KEPT = 8;
 
-/** All buffers have the same size in bytes. */
+/** A pool of buffers, all of the same size in bytes. */
 export class ChunkBuffers {
   readonly #bytes: number;
   readonly #free: Buffer[] = [];

@@ -27,7 +27,7 @@ export interface SendableDocument {
   plain(): Buffer | AsyncIterable<Buffer>;
 }
 
-/** Immutable. The type of content includes its parameters. */
+/** A document whose bytes are in memory. It is immutable. The type of content includes its parameters. */
 export class Document implements SendableDocument {
   readonly contentType: string;
   readonly bytes: Buffer;

@@ -11,7 +11,7 @@ interface IssuerDocuments {
 /** Verifiers may cache the responses, because keys change rarely. */
 const CACHING = 'public, max-age=3600';
 
-/** Both paths are those of OpenID Connect Discovery, as service account issuers serve them. */
+/** Adds the two paths of OpenID Connect Discovery that service account issuers serve. */
 export function installIssuer(paths: PathHandlers, issuer: IssuerDocuments): void {
   paths.exact(
     '/.well-known/openid-configuration',

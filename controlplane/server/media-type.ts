@@ -83,7 +83,8 @@ export const asksForForm = ({ params }: AcceptClause): boolean =>
   params.has('as') || params.has('g') || params.has('v');
 
 /**
- * If no format can be negotiated, an error is sent as JSON. Clauses that ask for another form (`as`) do not apply to errors.
+ * Returns the format of an error: JSON if none can be negotiated. Clauses that ask for another form (`as`) do not apply to
+ * errors.
  */
 export function negotiateError(accept: string | undefined): Format {
   if (accept === undefined || accept === '' || accept === JSON_TYPE) return 'json';

@@ -16,10 +16,10 @@ interface Route {
   readonly verb: Verb;
 }
 
-/** kube-apiserver's 404 for a path that no resource has. */
+/** Builds kube-apiserver's 404 for a path that no resource has. */
 export const notFound = (): StatusError =>
   routeError(404, 'NotFound', 'the server could not find the requested resource');
-/** kube-apiserver's 405. */
+/** Builds kube-apiserver's 405 for a method that the resource does not have. */
 export const methodNotAllowed = (): StatusError =>
   routeError(405, 'MethodNotAllowed', 'the server does not allow this method on the requested resource');
 

@@ -3,7 +3,7 @@ import { parseJson } from '../../api/codec/json.ts';
 import type { YamlParser } from '../../api/codec/yaml-thread.ts';
 import type { TextDecoders } from './body.ts';
 
-/** JSON is decoded at once; YAML by a worker of the parser. */
+/** Creates the decoders. JSON is decoded at once, and YAML by the parser, whose worker thread takes large texts. */
 export function createTextDecoders(yaml: YamlParser): TextDecoders {
   return {
     json: (bytes) => parseJson(bytes.toString('utf8')),

@@ -19,7 +19,7 @@ interface VersionInfo {
   readonly platform: string;
 }
 
-/** Only JSON is produced. */
+/** Adds the path. Only JSON is produced. */
 export function installVersion(paths: PathHandlers, info: VersionInfo): void {
   const body = `${stringifyJson(info, 2)}\n`;
   paths.exact(

@@ -13,7 +13,7 @@ const FREE = 8;
 const VALUES_OF_A_REQUIREMENT = 8;
 const RETRY_AFTER_S = 30;
 
-/** One instance serves all watches of the server. */
+/** Counts the selectors of all watches of the server by user. */
 export class WatchSelectors {
   readonly #most: number;
   readonly #byUser = new Map<string, number>();

@@ -55,7 +55,7 @@ export const API_VERSION = {
   platform: `linux/${process.arch === 'x64' ? 'amd64' : process.arch}`,
 } as const;
 
-/** `audit`: `undefined` if nothing is audited. */
+/** Creates the API server, which does not listen yet. `audit` is `undefined` if nothing is audited. */
 export function createApiServer(parts: Parts, aggregator: Aggregator, audit: AuditSink | undefined): ApiServer {
   const { flags, clock, logger, registry, security, metrics } = parts;
   const { catalog } = registry;

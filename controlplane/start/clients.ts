@@ -36,7 +36,7 @@ interface ClientsOptions {
   readonly turns: LoopTurns;
 }
 
-/** Until the control plane serves writes, the clients refuse them. */
+/** Creates the clients. They refuse writes until the control plane serves them. */
 export function createClients(options: ClientsOptions): Clients {
   const as: Clients['as'] = (name, { groups = [], fieldManager = name, shared = false } = {}) =>
     createDirectClient({

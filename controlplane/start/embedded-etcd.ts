@@ -40,7 +40,9 @@ const QUORUM_MS = 300_000;
 const PROMOTE_MS = 300_000;
 const REPORT_EVERY_MS = 10_000;
 
-/** For `--etcd=embedded`: returns the flags with those of a connection to this etcd. Throws a StartError. */
+/**
+ * Starts etcd for `--etcd=embedded`. Resolves to the flags with those of a connection to this etcd. Rejects with a StartError.
+ */
 export async function startEmbeddedEtcd(setting: Setting): Promise<ControlPlaneFlags> {
   const { flags, clock, logger, onClose, onFatal } = setting;
   const problem = problemOf(flags);

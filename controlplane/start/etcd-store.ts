@@ -107,7 +107,10 @@ function storageOpener(
   return (urls, has) => whenAvailable(() => open(urls, has), { clock, logger });
 }
 
-/** After a power cut, control planes start before etcd has a leader again. A new process for each attempt would cost more. */
+/**
+ * Repeats `open` while etcd is not available. After a power cut, control planes start before etcd has a leader again, and a
+ * new process for each attempt would cost more.
+ */
 export async function whenAvailable<T>(
   open: () => Promise<T>,
   { clock, logger }: Pick<Setting, 'clock' | 'logger'>,

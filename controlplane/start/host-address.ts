@@ -1,7 +1,7 @@
 /** The names and addresses of this host. */
 import { hostname, networkInterfaces } from 'node:os';
 
-/** All addresses of the host, loopback last. */
+/** Returns all addresses of the host except link-local ones of IPv6, loopback last. */
 export function hostAddresses(): string[] {
   const found = Object.values(networkInterfaces()).flatMap((entries) => entries ?? []);
   const usable = found.filter((entry) => !entry.address.startsWith('fe80:'));

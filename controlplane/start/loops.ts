@@ -35,7 +35,7 @@ function groupsOf(user: string): string[] {
   return ['system:serviceaccounts', `system:serviceaccounts:${namespace ?? ''}`];
 }
 
-/** `port`: where the server listens. */
+/** Starts the loops. `port` is where the server listens. */
 export async function startLoops(
   parts: Parts,
   { aggregator, audit }: { readonly aggregator: Aggregator; readonly audit: Audit | undefined },

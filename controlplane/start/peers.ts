@@ -21,8 +21,8 @@ export function peersOf(parts: Parts): ((exchange: Exchange) => boolean) | undef
 }
 
 /**
- * After a promotion without the former first, asks it to take no more writes as soon as it answers. `port`: where this server
- * listens.
+ * After a promotion without the former first, asks it to take no more writes as soon as it answers. `port` is where this
+ * server listens.
  */
 export function stopFormerFirst({ flags, directory, security, clock, logger, signal }: Parts, port: number): void {
   if (storageBackendOf(flags) !== 'sqlite') return;

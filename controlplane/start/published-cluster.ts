@@ -49,7 +49,10 @@ export async function refuseOtherCa({ flags, storage, clock, clients, security }
 const blocksOf = (pem: string): readonly string[] =>
   readPem(pem).flatMap(({ label, text }) => (label === 'CERTIFICATE' ? text.trim() : []));
 
-/** `port`: where the server listens. Resolves when `cluster-info` is there, or when there is no room for it. */
+/**
+ * Publishes the addresses of this server, and again when they change. `port` is where it listens. Resolves when `cluster-info`
+ * is there, or when there is no room for it.
+ */
 export async function keepPublished(parts: Parts, port: number): Promise<void> {
   const { flags, clock, logger, clients, onClose } = parts;
   const address = new PublishedAddress(flags.advertiseAddress);

@@ -41,7 +41,7 @@ const HOOKS: readonly (readonly [string, StartStep])[] = [
   ['poststarthook/apiservice-openapiv3-controller', 'aggregation'],
 ];
 
-/** Each check throws `not finished` until its step is done. */
+/** The checks of the steps of the start. Each throws `not finished` until its step is done. */
 export class StartHooks {
   readonly #done = new Set<StartStep>();
   readonly checks: readonly HealthCheck[] = HOOKS.map(([name, step]) => ({

@@ -32,7 +32,10 @@ export interface StoresPhase extends Storages {
   readonly registry: Registry;
 }
 
-/** With SQLite, rejects with a `StorageError` of code `locked` if another process uses the data directory. */
+/**
+ * Opens the storage and the registry. With SQLite, rejects with a `StorageError` of code `locked` if another process uses the
+ * data directory.
+ */
 export async function openStores(setting: Setting): Promise<StoresPhase> {
   const { flags, clock, logger, schema, onClose } = setting;
   const directory = await prepareDirectory(setting);

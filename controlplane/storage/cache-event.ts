@@ -17,7 +17,7 @@ export function selects(selection: Selection, entry: CachedObject): boolean {
   return selection.everything || selection.matches(entry, (one, path) => fieldOf(one as CachedObject, path));
 }
 
-/** One change of one object. `previous` is undefined for a new object, `current` for a deleted one. */
+/** A change of an object. `previous` is undefined for a new object, and `current` for a deleted one. */
 export class CacheEvent {
   readonly revision: number;
   readonly key: string;

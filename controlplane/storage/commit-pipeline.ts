@@ -25,8 +25,8 @@ interface CommitPipelineOptions {
 }
 
 /**
- * At most one group is being committed. If it fails, its writers fail, except those whose writes can be committed without the
- * cause: the other transactions if a value is refused, and deletions if the disk is full.
+ * Commits groups of writes, at most one group at a time. If a group fails, its writers fail, except those whose writes can be
+ * committed without the cause: the other transactions if a value is refused, and deletions if the disk is full.
  */
 export class CommitPipeline {
   readonly #options: CommitPipelineOptions;

@@ -21,7 +21,7 @@ const SLACK_MS = 10_000;
 const STEP_EXPIRIES = 500;
 const STEP_PAUSE_MS = 50;
 
-/** `onDue` gets the expired keys. An entry that a later write made invalid is still reported. */
+/** Holds keys with their times. `onDue` gets the expired keys. An entry that a later write made invalid is still reported. */
 export class ExpiryQueue {
   readonly #clock: Clock;
   readonly #onDue: (expiries: readonly Expiry[]) => void;

@@ -21,7 +21,7 @@ interface RemovalBacklogOptions {
 const STEP_RECORDS = 1000;
 const RETRY_MS = 15_000;
 
-/** At most one removal runs at a time. Closing does not wait for those that are left. */
+/** Removes records from the backend, with at most one removal at a time. Closing does not wait for those that are left. */
 export class RemovalBacklog {
   readonly #options: RemovalBacklogOptions;
   #waiting: Removal[] = [];

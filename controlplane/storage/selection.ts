@@ -40,7 +40,8 @@ interface SelectionOptions {
 }
 
 /**
- * `metadata.name=x` of the field selector becomes `name`. `metadata.namespace=x` becomes the namespace if the path has none.
+ * Returns the selection of a list or a watch. `metadata.name=x` of the field selector becomes `name`. `metadata.namespace=x`
+ * becomes the namespace if the path has none.
  */
 export function selectionOf(namespace: string, options: SelectionOptions = {}): Selection {
   const labels = options.labels?.isEmpty === false ? options.labels : undefined;

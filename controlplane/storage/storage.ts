@@ -180,7 +180,7 @@ export class StorageError extends Error {
   }
 }
 
-/** Without a code, any error of the storage counts. */
+/** Whether an error is a `StorageError` of the code, or of any code if none is given. */
 export function isStorageError(error: unknown, code?: StorageErrorCode): error is StorageError {
   return error instanceof StorageError && (code === undefined || error.code === code);
 }

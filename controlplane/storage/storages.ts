@@ -20,7 +20,7 @@ export interface Storages {
 /** Returns the beginning of the keys of a resource: `/core/events/`. The core group is `''`. */
 export const prefixOf = (group: string, resource: string): string => `/${group === '' ? 'core' : group}/${resource}/`;
 
-/** `prefix` is the beginning of the keys of a resource. */
+/** Returns the storage of a resource. `prefix` is the beginning of its keys. */
 export function storageOf({ storage, overrides }: Storages, prefix: string): Storage {
   return overrides.find(({ resources }) => resources.has(prefix))?.storage ?? storage;
 }

@@ -71,7 +71,7 @@ export function podCgroupParts(pod: Pod): readonly string[] {
   return ['kubepods', ...(qos === 'Guaranteed' ? [] : [qos.toLowerCase()]), `pod${pod.metadata.uid}`];
 }
 
-/** Without `--cgroups-per-qos`, the result manages nothing and `parent` is empty. */
+/** Creates the manager of the cgroups of pods. Without `--cgroups-per-qos` it manages nothing, and its `parent` is empty. */
 export function createPodCgroups(options: PodCgroupOptions): PodCgroups {
   return options.perQos ? new ManagedPodCgroups(options) : noPodCgroups;
 }

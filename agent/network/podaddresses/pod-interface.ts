@@ -33,7 +33,10 @@ export interface BridgePorts {
   find(pid: number, ips: readonly string[]): Promise<PodInterface | undefined>;
 }
 
-/** `prefix` is a command that runs the tools elsewhere, for example in a network namespace. */
+/**
+ * Returns a reader of the ports of these bridges. `prefix` is a command that runs the tools elsewhere, for example in a
+ * network namespace.
+ */
 export function bridgePorts(bridges: readonly string[], prefix: readonly string[] = []): BridgePorts {
   const read = async (...command: readonly string[]): Promise<readonly Link[]> => {
     const [program = '', ...args] = command;

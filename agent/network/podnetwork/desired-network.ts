@@ -144,7 +144,10 @@ const tunnelAddress = (range: Cidr): string => cidrAddress(range, 1);
 
 const hostPrefix = (range: Cidr): string => `${tunnelAddress(range)}/${range.family === 4 ? 32 : 128}`;
 
-/** Without peers no link is needed, and a single host stays as it is. */
+/**
+ * Computes the network that the kernel must have, and the nodes that are refused with the reasons. Without peers it has no
+ * link, so that a single host stays as it is.
+ */
 export function desiredNetwork(inputs: NetworkInputs): {
   readonly network: DesiredNetwork;
   readonly refusals: readonly Refusal[];

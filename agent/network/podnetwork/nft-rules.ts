@@ -12,7 +12,7 @@ const FACTS = { 4: { match: 'ip', multicast: '224.0.0.0/4' }, 6: { match: 'ip6',
 
 type NftInputs = Pick<RuleInputs, 'family' | 'range' | 'peerRanges' | 'tunnel' | 'uplink'>;
 
-/** `families` has the inputs of each family of the pods. */
+/** Returns the script that replaces the table of these rules. `families` has the inputs of each address family of the pods. */
 export function natScript(families: readonly NftInputs[]): string {
   return [
     `table inet ${NAT_TABLE}`,

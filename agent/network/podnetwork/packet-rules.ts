@@ -39,7 +39,10 @@ export interface Jump {
   readonly isLast: boolean;
 }
 
-/** Docker drops packets from other hosts to containers in the raw table, so those of other nodes are accepted before. */
+/**
+ * Returns the jumps from the built-in chains to those of the pod network. Without a bridge, the pods are in Docker, which
+ * drops packets from other hosts to containers in the raw table. So those of other nodes are accepted there before.
+ */
 export function jumps({ bridge }: Pick<RuleInputs, 'bridge'>): readonly Jump[] {
   return [
     { table: 'nat', from: 'POSTROUTING', to: MASQUERADE, isLast: false },

@@ -20,7 +20,10 @@ export interface RefusedQueries {
   readonly protocol: (typeof PROTOCOLS)[number];
 }
 
-/** `egress` are the profiles of pods by address. Pure. */
+/**
+ * Returns which queries of which pods to the name servers are refused. `egress` has the egress profile of each isolated pod by
+ * its address. Pure.
+ */
 export function refusedQueries(
   egress: ReadonlyMap<string, { readonly peers: readonly PeerRange[] }>,
   servers: readonly string[],

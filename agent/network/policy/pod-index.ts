@@ -20,7 +20,7 @@ export class Budget {
   };
 }
 
-/** Thrown when the look-ups of one namespace exceed its share of the work. */
+/** The error of a namespace whose look-ups exceed its share of the work. */
 export class TooManySteps extends Error {
   override readonly name = 'TooManySteps';
 }

@@ -39,7 +39,10 @@ export interface PacketFilter {
 const LONGEST_OUTPUT_BYTES = 256 * 1024 * 1024;
 const TABLES = ['nat', 'filter'] as const;
 
-/** `prefix` is a command that runs the tools elsewhere, for example in a network namespace. */
+/**
+ * Returns access to the iptables of this host. `prefix` is a command that runs the tools elsewhere, for example in a network
+ * namespace.
+ */
 export function hostPacketFilter(prefix: readonly string[] = []): PacketFilter {
   return new IptablesTools(prefix);
 }

@@ -21,7 +21,7 @@ interface Configz {
 
 type Members = { [name: string]: unknown };
 
-/** `detected` has values from the container runtime, which replace those of the options. */
+/** Builds the response. Values of `detected`, which come from the container runtime, replace those of the options. */
 export function configz({ flags, origins }: EffectiveOptions, detected: Partial<AgentFlags> = {}): Configz {
   const config: Members = { kind: CONFIG_KIND, apiVersion: CONFIG_VERSION };
   const others: Members = {};

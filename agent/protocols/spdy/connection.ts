@@ -30,7 +30,7 @@ const MOST_HEADER_BYTES = 1 << 14;
 /** The maximum size of pending responses to the peer's control frames. */
 const MOST_ANSWER_BYTES = 1 << 18;
 
-/** One connection with its streams. A protocol error or a dead transport closes all of them; `closed` then resolves. */
+/** A SPDY connection with its streams. A protocol error or a dead transport closes all of them, and `closed` then resolves. */
 export class SpdyConnection {
   readonly #transport: Duplex;
   readonly #reader = new FrameReader();

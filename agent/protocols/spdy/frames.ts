@@ -92,7 +92,10 @@ export function dataHeader(streamId: number, fin: boolean, length: number): Buff
   return header;
 }
 
-/** Header names are lower case. Several values of a name are separated by NUL. */
+/**
+ * Encodes a block of headers, before its compression. Header names are in lower case, and NUL separates several values of a
+ * name.
+ */
 export function encodeHeaders(headers: Readonly<Record<string, string>>): Buffer {
   const word = (value: number): Buffer => {
     const bytes = Buffer.alloc(4);

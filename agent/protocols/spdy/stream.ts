@@ -18,7 +18,10 @@ interface StreamOwner {
   forget(id: number, end: { readonly isUnfinished: boolean; readonly hasPeerEnded: boolean }): void;
 }
 
-/** One stream. Writes wait until the peer's window has room, and an end of either side leaves the other open. */
+/**
+ * A stream of a connection. Writes wait until the peer's window has room. If one side ends its direction, the other direction
+ * stays open.
+ */
 export class SpdyStream extends Duplex {
   readonly id: number;
   readonly headers: Readonly<Record<string, string>>;

@@ -27,8 +27,8 @@ export function partsOn(signal: Signal, { dedicatedImages, splitContainers }: St
 }
 
 /**
- * `parts` are what counts for the scarce filesystem. A pod without any measurement has no consumption, which is not the same as
- * 0.
+ * Returns the consumption of each pod. `parts` are the parts of its storage that count for the scarce filesystem. A pod
+ * without any measurement has no consumption, which is not the same as 0.
  */
 export function consumptionFrom(
   usage: UsageSnapshot,

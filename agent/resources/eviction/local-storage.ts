@@ -10,7 +10,7 @@ interface StorageLimitOptions {
   readonly dedicatedImages: boolean;
 }
 
-/** Nothing needs to be measured for a pod without limits. */
+/** Whether the pod has any limit of local storage. Nothing needs to be measured for a pod without one. */
 export function hasStorageLimits(pod: Pod): boolean {
   return (
     (pod.spec.volumes ?? []).some((volume) => volume.emptyDir?.sizeLimit !== undefined) ||

@@ -104,7 +104,7 @@ export const DEFAULT_HARD: Readonly<Record<string, string>> = {
   'imagefs.inodesFree': '5%',
 };
 
-/** Thrown for a value of a flag that is not valid. The agent does not start. */
+/** The error of a flag whose value is not a valid threshold. The agent does not start. */
 export class ThresholdError extends Error {
   override readonly name = 'ThresholdError';
 }
@@ -185,12 +185,15 @@ export function amountOf(value: ThresholdValue, capacity: number): number {
   return 'percent' in value ? Math.floor(capacity * Math.fround(value.percent)) : Number(wholeUnits(value.quantity));
 }
 
-/** `100Mi`, `10%`: as it was written. */
+/** Formats a value as it was written, for example `100Mi` or `10%`. */
 export function formatValue(value: ThresholdValue): string {
   return 'percent' in value ? `${Number((value.percent * 100).toFixed(4))}%` : formatQuantity(value.quantity);
 }
 
-/** With the minimum reclaim, a threshold counts as crossed until that much more is free. */
+/**
+ * Whether the observation is below the threshold. With `withReclaim`, a threshold counts as crossed until its minimum reclaim
+ * is free as well.
+ */
 export function isMet(
   threshold: Threshold,
   observation: Observation,
@@ -230,7 +233,7 @@ export function byUrgency(thresholds: readonly Threshold[]): readonly Threshold[
   return thresholds.toSorted((a, b) => rank(a) - rank(b));
 }
 
-/** Bytes in binary units, counts as they are. */
+/** Formats an amount of a resource: bytes in binary units, counts as they are. */
 export function formatAmount(resource: StarvedResource, amount: number): string {
   return formatQuantity(
     newQuantity(

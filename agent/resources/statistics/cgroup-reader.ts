@@ -8,7 +8,7 @@ import type { CgroupReader } from './cgroup-usage.ts';
 import { ControllerReader } from './controller-reader.ts';
 import { UnifiedReader } from './unified-reader.ts';
 
-/** `mountPoint` is usually `/sys/fs/cgroup`, and `meminfoFile` is `/proc/meminfo`. Tests pass fixtures. */
+/** Creates the reader. `mountPoint` is usually `/sys/fs/cgroup`, and `meminfoFile` is `/proc/meminfo`. Tests pass fixtures. */
 export async function createCgroupReader(mountPoint: string, meminfoFile = '/proc/meminfo'): Promise<CgroupReader> {
   // A host without cgroups has empty measurements.
   const entries: readonly string[] = await readdir(mountPoint).catch(() => []);

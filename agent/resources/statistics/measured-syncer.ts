@@ -13,7 +13,7 @@ interface MeasuredSyncerOptions {
   readonly startups: Pick<PodStartups, 'worked'>;
 }
 
-/** `create` is a pod's first sync, and `kill` is its termination. */
+/** Wraps a syncer to measure its steps. The operation `create` is a pod's first sync, and `kill` is its termination. */
 export function measuredSyncer(
   syncer: PodSyncer,
   { metrics, clock, status, startups }: MeasuredSyncerOptions,

@@ -23,7 +23,10 @@ interface ObservedProbe {
   readonly tookMs: number;
 }
 
-/** `startedAtMs` is the start of the process, as scrapers need it to detect that counters were reset. */
+/**
+ * Creates the metrics of probes. `startedAtMs` is the start of the process, by which scrapers notice that the counters were
+ * reset.
+ */
 export function createProbeMetrics(startedAtMs: number): ProbeMetrics {
   const registry = new MetricsRegistry();
   registry

@@ -1,7 +1,10 @@
 /** Reads the directories of CNI plugins and configuration from containerd's verbose status. Other runtimes use the defaults. */
 import { type CniPlaces, DEFAULT_CNI_PLACES } from '../../network/podnetwork/cni-configuration.ts';
 
-/** `config` is the item of that name in the status, containerd's configuration as JSON; empty with other runtimes. */
+/**
+ * Returns the directories. `config` is the member `config` of containerd's verbose status (JSON), or empty with other
+ * runtimes.
+ */
 export function cniPlacesOf(config: string): CniPlaces {
   const { cni } = parsed(config);
   const text = (value: unknown): string => (typeof value === 'string' ? value : '');

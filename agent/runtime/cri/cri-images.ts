@@ -19,7 +19,7 @@ interface CriImagesOptions {
   readonly endpoint: string;
 }
 
-/** Images of the runtime. Methods throw `RuntimeError`s. */
+/** Lists, pulls and removes the images of a CRI runtime. Methods throw `RuntimeError`s. */
 export class CriImages {
   readonly #options: CriImagesOptions;
 

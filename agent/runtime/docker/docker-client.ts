@@ -115,8 +115,8 @@ function engineMessage(error: EngineError, message: string): string {
 }
 
 /**
- * Engine versions prefix start errors differently. This function uses containerd's prefix for all of them, so that users find
- * the same text for the same error.
+ * Returns the message of a failed start with the prefix that containerd gives it. Versions of the engine have different ones,
+ * and users search for the same text for the same error.
  */
 export function startMessage(message: string): string {
   const bare = message.replace(/^failed to create task for container: /, '');

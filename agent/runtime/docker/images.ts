@@ -13,7 +13,7 @@ import { isCode, toRuntimeError, type DockerClient } from './docker-client.ts';
 /** The labels that a container may have of its image, in characters. */
 const LONGEST_LABELS = 64 << 10;
 
-/** Images of the engine. Methods throw `RuntimeError`s. */
+/** Lists, pulls and removes the images of a Docker Engine. Methods throw `RuntimeError`s. */
 export class DockerImages {
   readonly #client: DockerClient;
   /** Digest references by image id. Cleared whenever images change. */

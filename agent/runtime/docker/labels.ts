@@ -45,7 +45,7 @@ function annotationLabels(annotations: Readonly<Record<string, string>>): Record
   return Object.fromEntries(Object.entries(annotations).map(([key, value]) => [ANNOTATION_PREFIX + key, value]));
 }
 
-/** `nowMs` is the creation time that statuses report. */
+/** Returns the labels of a sandbox. `nowMs` is the creation time that statuses report. */
 export function sandboxLabels(instance: string, config: SandboxConfig, nowMs: number): Record<string, string> {
   return {
     ...config.labels,

@@ -9,7 +9,10 @@ interface Address {
   readonly path: string;
 }
 
-/** `target` is the registry and path of an image, without tag and digest. An invalid pattern matches nothing. */
+/**
+ * Whether an image matches a pattern. `target` is its registry and path, without tag and digest. An invalid pattern matches
+ * nothing.
+ */
 export function matchesImage(pattern: string, target: string): boolean {
   const [wanted, found] = [addressOf(pattern), addressOf(target)];
   if (wanted === undefined || found === undefined) return false;

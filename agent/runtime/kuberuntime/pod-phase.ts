@@ -27,7 +27,7 @@ interface Counts {
 
 type Phase = 'Pending' | 'Running' | 'Succeeded' | 'Failed';
 
-/** With `terminal`, the phase may be final whatever the restart policy is. */
+/** Computes the phase. With `terminal`, it may be final whatever the restart policy is. */
 export function podPhase(pod: Pod, statuses: readonly ContainerStatusJson[], options: Options): Phase {
   const init = initState(pod, statuses);
   if (init === 'failed') return 'Failed';

@@ -51,7 +51,7 @@ export function qosClass(pod: Pod): QosClass {
   return qosClassOf(pod.spec);
 }
 
-/** `cpu.shares` for a request, from 2 to 262144. */
+/** Converts a CPU request to `cpu.shares` of cgroups v1, from 2 to 262144. */
 export function cpuShares(milliCpu: number): number {
   if (milliCpu === 0) return MIN_SHARES;
   return Math.min(Math.max(Math.floor((milliCpu * 1024) / 1000), MIN_SHARES), MAX_SHARES);
@@ -177,7 +177,7 @@ function nonZero(list: List): List {
   );
 }
 
-/** `2Mi` → `2MB`, as the kernel's cgroup files name page sizes. */
+/** Converts the size of a huge page from the name of its resource (`2Mi`) to that in the names of cgroup files (`2MB`). */
 export function pageSizeName(size: string): string {
   return size.replace(/([KMGT])i$/, '$1B');
 }

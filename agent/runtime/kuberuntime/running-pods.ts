@@ -2,7 +2,7 @@
 import type { Pod } from '../../model/pod.ts';
 import type { Runtime } from '../runtime.ts';
 
-/** Each pod has its name, namespace, uid and running containers, and nothing else. */
+/** Returns the running pods. Each has its name, namespace, uid and running containers, and nothing else. */
 export async function runningPods(runtime: Pick<Runtime, 'listSandboxes' | 'listContainers'>): Promise<readonly Pod[]> {
   const byUid = new Map<string, Pod>();
   const sandboxes = await runtime.listSandboxes();

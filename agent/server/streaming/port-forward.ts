@@ -103,7 +103,10 @@ function drained(stream: Duplex): Promise<void> {
   });
 }
 
-/** Channel 2n is the data of the n-th port, 2n+1 its errors; each begins with the port in two bytes. */
+/**
+ * Forwards ports over a WebSocket with channels. Channel 2n has the data of the n-th port, and channel 2n+1 its errors. Each
+ * begins with the port in two bytes.
+ */
 export function forwardOverChannels(socket: WebSocket, ports: readonly number[], { dial, describe }: PodPorts): void {
   const isBase64 = socket.protocol.includes('base64');
   const gone = new AbortController();

@@ -53,7 +53,7 @@ export function specNameOf({ source, volumeName }: CsiMountRequest): string {
   return source.kind === 'inline' ? volumeName : source.volume.metadata.name;
 }
 
-/** Inline volumes have no handle, so one is derived from the pod and the volume. */
+/** Returns the handle of the volume for its driver. Inline volumes have none, so it is derived from the pod and the volume. */
 export function handleOf({ pod, source, volumeName }: CsiMountRequest): string {
   if (source.kind === 'persistent') return source.volume.spec?.csi?.volumeHandle ?? '';
   return `csi-${createHash('sha256').update(`${pod.metadata.uid}${volumeName}`).digest('hex')}`;

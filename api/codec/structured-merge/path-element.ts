@@ -10,7 +10,7 @@ import type { JsonObject, JsonValue } from '../../meta/object.ts';
 /** The path element of an item of a set. */
 export const valueElement = (value: JsonValue): string => `v:${canonicalJson(value)}`;
 
-/** `keys` must be sorted. */
+/** Returns the path element of a list item by its keys: `k:{"name":"a"}`. `keys` must be sorted by name. */
 export function keyElement(keys: readonly { readonly name: string; readonly value: JsonValue }[]): string {
   let text = 'k:{';
   for (const { name, value } of keys) {

@@ -24,7 +24,7 @@ export interface CheckInput {
 /** A check is pure. It returns undefined if the pod complies with the control. */
 export type Check = (input: CheckInput) => Violation | undefined;
 
-/** Init containers come first, in kube-apiserver's order. */
+/** Returns all containers of a pod in kube-apiserver's order: init containers, then ordinary and ephemeral ones. */
 export function allContainers(spec: PodSpec): Container[] {
   return [...(spec.initContainers ?? []), ...spec.containers, ...((spec.ephemeralContainers ?? []) as Container[])];
 }
@@ -42,7 +42,7 @@ export const plural = (count: number, one: string, many = `${one}s`): string => 
 /** Quotes each value and joins them by a comma, as Go's `%q` does. */
 export const quoted = (values: readonly string[]): string => values.map((value) => quoteText(value)).join(', ');
 
-/** `container "a"`, `containers "a", "b"` */
+/** Names containers in a message: `container "a"`, or `containers "a", "b"`. */
 export const containerList = (names: readonly string[]): string =>
   `${plural(names.length, 'container')} ${quoted(names)}`;
 

@@ -46,7 +46,7 @@ export function evaluatePod(pod: Omit<CheckInput, 'minor'>, { level, minor }: Le
   return checks.flatMap((check) => check(input) ?? []);
 }
 
-/** `privileged (container "c" must not …), host namespaces (…)` */
+/** Formats violations as in kube-apiserver's messages: `privileged (container "c" must not …), host namespaces (…)`. */
 export function formatViolations(violations: readonly Violation[]): string {
   return violations.map(({ reason, detail }) => (detail === '' ? reason : `${reason} (${detail})`)).join(', ');
 }

@@ -131,7 +131,7 @@ export class Bindings {
   }
 }
 
-/** `variables`: each is evaluated on first use, and at most once. */
+/** The value of `variables`. Each member is evaluated on first use, and at most once. */
 export class LazyVariables extends OpaqueValue {
   readonly typeName = 'kubernetes.variables';
   readonly #evaluate: (name: string) => CelValue | undefined;
@@ -152,7 +152,7 @@ export class LazyVariables extends OpaqueValue {
   }
 }
 
-/** `request`. */
+/** Returns the value of the variable `request`: the AdmissionRequest without its objects. */
 export function requestValue(attributes: AdmissionAttributes, view: RequestView): object {
   const { user, kind, resource, subresource } = attributes;
   const namespace = namespaceOf(attributes);
@@ -176,7 +176,7 @@ export function requestValue(attributes: AdmissionAttributes, view: RequestView)
   };
 }
 
-/** `authorizer` calls the server's authorizers for the user of the request. */
+/** Returns the value of the variable `authorizer`, which asks the server's authorizers about the user of the request. */
 export function authorizerFor(authorizer: Authorizer, attributes: AdmissionAttributes): CelValue {
   const { resource, subresource, name } = attributes;
   return authorizerValue((check) => decide(authorizer, attributes.user, check), {

@@ -24,8 +24,8 @@ export interface VersionConversion {
 }
 
 /**
- * Admission plugins get objects in the stored version; a policy or webhook that registered for another version gets them
- * converted.
+ * Resolves to the request as a policy or webhook sees it that registered for the resource `as`. Plugins have objects in the
+ * stored version, so that those of another version are converted.
  */
 export async function viewOf(
   attributes: AdmissionAttributes,

@@ -39,7 +39,7 @@ interface Scale extends KubeObject {
   status?: { replicas?: number; selector?: string };
 }
 
-/** `get` reads the metrics that adapters serve. */
+/** Creates the controller. `get` reads a path of the API: the metrics APIs that adapters serve. */
 export function horizontalAutoscaler(get: RawGet): RunController {
   return (environment, signal) => {
     const { informers, options } = environment;

@@ -76,8 +76,9 @@ const DOWN_LIMIT: ConditionText = {
 const LEAST_SCALE_UP = 4;
 
 /**
- * For autoscalers without `behavior`: the number at most doubles, or grows to 4, and shrinks only if no recommendation of the
- * last `downWindowMs` milliseconds was higher. Adds the desired number to the recommendations in `history`.
+ * Decides on the next number of replicas of an autoscaler without `behavior`. The number at most doubles, or grows to 4, and
+ * shrinks only if no recommendation of the last `downWindowMs` milliseconds was higher. Adds the desired number to the
+ * recommendations in `history`.
  */
 export function decide(
   input: { readonly current: number; readonly desired: number; readonly bounds: Bounds; readonly nowMs: number },
@@ -114,7 +115,7 @@ export interface Behavior {
   readonly scaleDown: ScalingRules;
 }
 
-/** Like `decide`, with the autoscaler's own windows and policies. */
+/** Decides as `decide` does, with the windows and policies of the autoscaler's `behavior`. */
 export function decideWithBehavior(
   input: { readonly current: number; readonly desired: number; readonly bounds: Bounds; readonly nowMs: number },
   behavior: Behavior,

@@ -20,7 +20,7 @@ interface RequestedSubject {
   readonly hasNames: boolean;
 }
 
-/** `undefined` if the request cannot be parsed. */
+/** Returns the subject and the names of a request, and `undefined` if the request cannot be parsed. */
 export function subjectOf(
   request: CertificateSigningRequest,
   parse: (pem: string) => CertificateRequest,

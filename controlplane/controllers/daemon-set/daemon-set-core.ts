@@ -89,7 +89,10 @@ export interface DaemonInput {
   readonly nowMs: number;
 }
 
-/** `isWaiting` is true for nodes whose failed pods are not deleted yet, because too many of them failed there lately. */
+/**
+ * Decides which nodes get a pod, and which pods are deleted. `isWaiting` is true for nodes whose failed pods are not deleted
+ * yet, because too many of them failed there lately.
+ */
 export function planDaemons(input: DaemonInput, isWaiting: (node: string) => boolean): DaemonPlan {
   const { set, nodes, byNode } = input;
   const create: string[] = [];
@@ -143,12 +146,12 @@ function surplus({ set, hash, nowMs }: DaemonInput, running: readonly Pod[]): Po
   return [...others, ...older, ...(replaced ? [old] : [])];
 }
 
-/** `maxSurge` as a number of pods; percentages of `total` are rounded up. */
+/** Returns `maxSurge` as a number of pods. Percentages of `total` are rounded up. */
 export function surgeOf(set: DaemonSet, total: number): number {
   return scaledValue(set.spec?.updateStrategy?.rollingUpdate?.maxSurge ?? 0, total, { roundUp: true });
 }
 
-/** Pure. Counts nodes and not pods, as the fields are defined. */
+/** Computes the status. It counts nodes and not pods, as its fields are defined. Pure. */
 export function computeDaemonStatus({
   set,
   nodes,

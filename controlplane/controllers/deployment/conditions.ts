@@ -50,7 +50,7 @@ interface OwnSets {
   readonly newSet: ReplicaSet | undefined;
 }
 
-/** Pure. Counts all replica sets. */
+/** Computes the status from all replica sets of the deployment. Pure. */
 export function computeStatus(deployment: Deployment, { all, newSet }: OwnSets, nowMs: number): DeploymentStatus {
   const available = totalOf(all, (set) => set.status?.availableReplicas ?? 0);
   const ready = totalOf(all, (set) => set.status?.readyReplicas ?? 0);

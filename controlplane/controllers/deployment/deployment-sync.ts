@@ -41,7 +41,7 @@ import {
 } from './replica-sets.ts';
 import { isScalingEvent, outdated, resizeNew, resizeOld, scaleAll, type Resize } from './rollout.ts';
 
-/** One reconciliation of one deployment. */
+/** A single reconciliation of a deployment. */
 export class DeploymentSync {
   readonly #environment: ControllerEnvironment;
   /** The status with the conditions of this reconciliation. */

@@ -53,7 +53,7 @@ export function revisionOf(object: { metadata: { annotations?: Record<string, st
 
 const parseRevision = (text = ''): bigint => (/^[0-9]+$/.test(text) ? BigInt(text) : 0n);
 
-/** 0 if no replica set has a revision. */
+/** Returns the highest revision of the replica sets, and 0 if none has a revision. */
 export function maxRevision(sets: readonly ReplicaSet[]): bigint {
   return sets.map(revisionOf).reduce((most, revision) => (revision > most ? revision : most), 0n);
 }
@@ -68,7 +68,7 @@ export function totalOf(sets: readonly (ReplicaSet | undefined)[], what: (set: R
   return sets.reduce((sum, set) => sum + (set === undefined ? 0 : what(set)), 0);
 }
 
-/** True for a deployment without a strategy as well. */
+/** Whether the deployment has the strategy RollingUpdate, as one without a strategy has. */
 export const isRollingUpdate = (deployment: Deployment): boolean => deployment.spec?.strategy?.type !== 'Recreate';
 
 /** The numbers of pods that may be surplus and unavailable; they are never both zero. */
@@ -82,7 +82,7 @@ export function surgeAndUnavailable(deployment: Deployment): { readonly surge: n
   return { surge, unavailable: Math.min(unavailable, replicas) };
 }
 
-/** `maxUnavailable` as a number of pods, with the rounding of Kubernetes. */
+/** Returns `maxUnavailable` as a number of pods, with the rounding of Kubernetes. */
 export function maxUnavailableOf(deployment: Deployment): number {
   return surgeAndUnavailable(deployment).unavailable;
 }

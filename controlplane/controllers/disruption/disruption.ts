@@ -25,8 +25,8 @@ interface Expectation {
 }
 
 /**
- * `scale` returns the number of replicas that the controllers of the pods want in total. Throws if that is unknown or the
- * budget's percentage is invalid.
+ * Computes how many pods a budget expects, and how many of them must be healthy. `scale` returns the number of replicas that
+ * the controllers of the pods want in total. Throws if that is unknown or the budget's percentage is invalid.
  */
 export async function computeExpectation(
   budget: PodDisruptionBudget,
@@ -44,7 +44,7 @@ export async function computeExpectation(
   return { expected, desired: scaledValue(minAvailable, expected, { roundUp: true }) };
 }
 
-/** Pure. Evictions that did not happen within two minutes no longer count. */
+/** Computes the status of a budget. Evictions that did not happen within two minutes no longer count. Pure. */
 export function computeBudgetStatus(
   budget: PodDisruptionBudget,
   members: readonly Pod[],
@@ -155,7 +155,7 @@ async function budgetStatus(
   }
 }
 
-/** Also takes back conditions of disruptions that did not happen. */
+/** Keeps the status of all budgets, and takes back conditions of disruptions that did not happen. */
 export const runDisruption: RunController = async (environment, signal) => {
   await Promise.all([runBudgets(environment, signal), runStaleDisruptions(environment, signal)]);
 };

@@ -43,7 +43,10 @@ export function familiesOf(service: Service): AddressType[] {
   return [(service.spec?.clusterIP ?? '').includes(':') ? 'IPv6' : 'IPv4'];
 }
 
-/** One group for each family and set of ports, since named ports differ between pods. */
+/**
+ * Groups the endpoints of a service by address family and set of ports, since named ports differ between pods. A slice has
+ * endpoints of one group.
+ */
 export function groupEndpoints(
   service: Service,
   pods: readonly Pod[],
@@ -142,7 +145,10 @@ function endpointOf(service: Service, pod: Pod, address: string, node: Node | un
   };
 }
 
-/** `placeholders` are the address families that have a slice even if the service has no endpoints. */
+/**
+ * Decides which slices are created, updated and deleted. `placeholders` are the address families that have a slice even if the
+ * service has no endpoints.
+ */
 export function planSlices(options: {
   readonly existing: readonly EndpointSlice[];
   readonly groups: readonly EndpointGroup[];

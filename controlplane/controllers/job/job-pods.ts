@@ -13,7 +13,10 @@ import {
 /** The length of a generated name without its random characters. */
 const LONGEST_PREFIX = 58;
 
-/** `index` is that of an indexed job. `failures` are those of the index, where each index has a back-off limit of its own. */
+/**
+ * Builds a pod of a job. `index` is that of an indexed job. `failures` are those of the index, if each index has a back-off
+ * limit of its own.
+ */
 export function podForJob(job: Job, index?: number, failures?: Pick<IndexFailures, 'counted' | 'ignored'>): Pod {
   const template = structuredClone(job.spec?.template ?? {});
   template.metadata = {

@@ -38,7 +38,7 @@ export interface PodCounts {
   readonly fatal: string | undefined;
 }
 
-/** Pure. Pods in `status` that are already counted are left out. */
+/** Counts the pods of a job. Pods that `status` has counted already are left out. Pure. */
 export function countPods(job: Job, pods: readonly Pod[], status: JobStatus): PodCounts {
   const written = new Set([
     ...(status.uncountedTerminatedPods?.succeeded ?? []),

@@ -13,7 +13,10 @@ interface Emptying {
   readonly failures: readonly string[];
 }
 
-/** Pure. `now` is RFC 3339; a condition keeps its time while its status is the same. */
+/**
+ * Computes the conditions from what is left in the namespace. `now` is RFC 3339. A condition keeps its time while its status
+ * is the same. Pure.
+ */
 export function computeConditions(
   previous: readonly NamespaceCondition[],
   emptying: Emptying,

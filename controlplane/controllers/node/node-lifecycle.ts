@@ -38,12 +38,12 @@ export function indexByNode(informer: Informer<Pod>): void {
   informer.addIndex(BY_NODE, (pod) => ((pod.spec?.nodeName ?? '') === '' ? [] : [pod.spec?.nodeName ?? '']));
 }
 
-/** All pods that are bound to the node, finished ones included. */
+/** Returns all pods that are bound to the node, finished ones included. */
 export function podsOn(informer: Informer<Pod>, node: string): Pod[] {
   return informer.byIndex(BY_NODE, node);
 }
 
-/** Pods are deleted by the controller of `taint-eviction.ts`; this one writes taints and conditions. */
+/** Writes the taints and conditions of nodes. The controller of `taint-eviction.ts` deletes the pods. */
 export const runNodeLifecycle: RunController = (environment, signal) => new NodeLifecycle(environment).run(signal);
 
 class NodeLifecycle {

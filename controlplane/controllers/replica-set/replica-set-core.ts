@@ -23,7 +23,10 @@ interface ReplicaPlan {
   readonly remove: readonly Pod[];
 }
 
-/** `related` are the pods of all replica sets of the same deployment, which count as crowding a node. */
+/**
+ * Decides how many pods are created and which are deleted. `related` are the pods of all replica sets of the same deployment,
+ * which count as crowding a node.
+ */
 export function computeReplicaPlan(options: {
   readonly replicas: number;
   readonly pods: readonly Pod[];
@@ -62,7 +65,7 @@ interface StatusInput {
   readonly withTerminating: boolean;
 }
 
-/** Pure. The condition ReplicaFailure is there as long as `failure` is. */
+/** Computes the status. It has the condition ReplicaFailure as long as `failure` is given. Pure. */
 export function computeReplicaStatus(input: StatusInput): ReplicaStatus {
   const active = input.pods.filter(isPodActive);
   const labels = Object.entries(input.templateLabels);

@@ -63,7 +63,7 @@ const replicationControllerFlavor: Flavor<ReplicationController> = {
 export const runReplicaSets: RunController = (environment, signal) =>
   new ReplicaController(environment, replicaSetFlavor, environment.options.concurrentReplicaSetSyncs).run(signal);
 
-/** The same loop with a queue of its own, and as many workers as that of replica sets. */
+/** Runs the same loop for replication controllers, with a queue of its own and as many workers as that of replica sets. */
 export const runReplicationControllers: RunController = (environment, signal) =>
   new ReplicaController(environment, replicationControllerFlavor, environment.options.concurrentReplicaSetSyncs).run(
     signal,

@@ -18,7 +18,7 @@ const MOST_CONSUMERS = 256;
 
 type PodClaim = NonNullable<NonNullable<Pod['spec']>['resourceClaims']>[number];
 
-/** Pods and claims share one queue; the prefix of a key says which of them it names. */
+/** Runs the controller. Pods and claims share one queue; the prefix of a key says which of them it names. */
 export const runResourceClaims: RunController = (environment, signal) =>
   new ResourceClaimController(environment).run(signal);
 

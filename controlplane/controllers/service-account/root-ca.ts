@@ -10,7 +10,7 @@ const DESCRIPTION =
   'Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the internal service IP or kubernetes.default.svc. ' +
   'No other usage is guaranteed across distributions of Kubernetes clusters.';
 
-/** `rootCaPem` may have several certificates. */
+/** Creates the controller. `rootCaPem` may have several certificates. */
 export function rootCaPublisher(rootCaPem: string): RunController {
   return (environment, signal) => {
     const { client, informers } = environment;

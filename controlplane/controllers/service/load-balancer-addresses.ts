@@ -40,7 +40,7 @@ export interface NodeAddresses {
   readonly listeningPorts: readonly string[];
 }
 
-/** Nodes that receive traffic of load balancers, sorted by name. */
+/** Returns the nodes that receive traffic of load balancers, sorted by name. */
 export function balancedNodes(nodes: readonly Node[]): NodeAddresses[] {
   return nodes
     .filter(

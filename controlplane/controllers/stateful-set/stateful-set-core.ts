@@ -192,7 +192,7 @@ function revisionFor({ set, currentRevision, updateRevision, pods }: PlanInput, 
   return ordinal < firstOrdinal(set) + partitionOf(set) ? 'current' : 'update';
 }
 
-/** Pure. `names` are the names of the two revisions, which the status reports. */
+/** Computes the status. `names` are the names of the two revisions, which it reports. Pure. */
 export function computeStatus(
   input: PlanInput,
   names: { readonly current: string; readonly update: string },

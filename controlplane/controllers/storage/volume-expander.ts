@@ -15,7 +15,7 @@ function wantsToGrow(claim: PersistentVolumeClaim): boolean {
   return compareQuantities(parseQuantity(asked), parseQuantity(has)) > 0;
 }
 
-/** Only writes events, because external controllers expand the volumes. */
+/** Writes the events. External controllers expand the volumes. */
 export const runVolumeExpander: RunController = (environment, signal) => {
   const { informers, recorder } = environment;
   const claims = informers.for(persistentVolumeClaims);

@@ -6,7 +6,9 @@ import { fromLabelSelector } from '../../../api/meta/selector.ts';
 /** The annotation that named the class before the field existed. It outweighs the field. */
 export const BETA_CLASS = 'volume.beta.kubernetes.io/storage-class';
 
-/** `undefined` if the claim names no class; it may get the default class. */
+/**
+ * Returns the storage class of a claim or a volume, and `undefined` if it names none. Such a claim may get the default class.
+ */
 export function classOf(object: PersistentVolumeClaim | PersistentVolume): string | undefined {
   return object.metadata.annotations?.[BETA_CLASS] ?? object.spec?.storageClassName;
 }
@@ -39,8 +41,8 @@ export function mismatch(volume: PersistentVolume, claim: PersistentVolumeClaim)
 }
 
 /**
- * `keptOnly`: the claim waits for its first pod, so only a volume that is reserved for it is considered; the scheduler chooses
- * others.
+ * Returns the best volume for a claim. `keptOnly` means that the claim waits for its first pod, so that only a volume that is
+ * reserved for it is considered, and the scheduler chooses others.
  */
 export function findVolume(
   claim: PersistentVolumeClaim,

@@ -40,13 +40,13 @@ export function positive(field: string, value: number | undefined | null): Field
   return value !== undefined && value !== null && value <= 0 ? [invalid(field, value, 'must be greater than 0')] : [];
 }
 
-/** Both bounds are valid, and so is an absent value. */
+/** Returns the error of a number below `low` or above `high`. Both bounds are valid, and so is an absent value. */
 export function within(field: string, value: number | undefined | null, low: number, high: number): FieldError[] {
   if (value === undefined || value === null || (value >= low && value <= high)) return [];
   return [invalid(field, value, rangeError(low, high))];
 }
 
-/** `detail` is appended to the message. */
+/** Returns the error of an absent or empty text. `detail` is appended to the message. */
 export function requiredText(field: string, value: string | undefined | null, detail = ''): FieldError[] {
   return value === undefined || value === null || value === '' ? [required(field, detail)] : [];
 }
@@ -62,7 +62,10 @@ export function optionalOneOf(
     : [notSupported(field, value, supported)];
 }
 
-/** `typeName` is the built-in type of structs, which an error shows in their internal form. */
+/**
+ * Returns the error of a value that differs from `old`. `typeName` is the built-in type of structs, which an error shows in
+ * their internal form.
+ */
 export function immutable(field: string, value: unknown, old: unknown, typeName?: string): FieldError[] {
   if (typeName === undefined) return semanticEqual(value, old) ? [] : [invalid(field, value, IMMUTABLE)];
   return equalAs(typeName, value, old) ? [] : [invalid(field, internalForm(typeName, value), IMMUTABLE)];

@@ -101,7 +101,10 @@ export function isUsableOn({ status }: ResourceClaim, node: NodeInfo): boolean {
   return selector === undefined || matchesNodeSelector(selector, node);
 }
 
-/** `allocated` are the keys of the devices that claims hold. The budget is that of the whole decision. */
+/**
+ * Allocates devices of a node to the open claims of a pod. `allocated` has the keys of the devices that claims hold. The
+ * budget is that of the whole decision.
+ */
 export function allocateOn(
   node: NodeInfo,
   open: readonly ResourceClaim[],

@@ -12,7 +12,7 @@ const MOST_ON_NODE = 50_000;
 /** The budget for all nodes and one pod, so that its claims do not keep the scheduler from other pods. */
 const MOST_FOR_POD = 2_000_000;
 
-/** One budget serves one scheduling decision. */
+/** The units that one scheduling decision may spend. */
 export class SearchBudget {
   #left: number;
 

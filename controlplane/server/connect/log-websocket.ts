@@ -14,7 +14,10 @@ const webSockets = new WebSocketServer({
   handleProtocols: (offered) => [...offered].find((protocol) => PROTOCOLS.has(protocol)) ?? false,
 });
 
-/** Each piece becomes a message: binary, or base64 text for browsers. Resolves when either side has closed. */
+/**
+ * Accepts the WebSocket of a client and sends it a log. Each piece becomes a message: binary, or base64 text for browsers.
+ * Resolves when either side has closed.
+ */
 export function passMessages(message: IncomingMessage, upgrade: Upgrade): Promise<void> {
   return new Promise((resolve) => {
     const gone = (): void => {

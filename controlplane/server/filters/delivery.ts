@@ -7,7 +7,7 @@ import { isLongRunning } from '../long-running.ts';
 import type { ApiRequest, Filter, MaybePromise } from '../request.ts';
 import { fail, type GuardOptions } from './guard.ts';
 
-/** Errors of the handler are answered here, because their responses can be long, too. */
+/** Creates the filter. It answers errors of the handler itself, because their responses can be long, too. */
 export function deliveryFilter(options: GuardOptions): Filter {
   return (request, next) => {
     let pending: MaybePromise<void>;

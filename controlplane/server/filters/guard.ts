@@ -29,9 +29,9 @@ export interface GuardOptions {
 }
 
 /**
- * Nothing escapes it. A `StatusError` is answered with its Status, `TooManyRequests` with a 429, and a request that exhausts
- * the stack with a 413. Any other error is answered with 500 and logged. If the response has begun, the connection is broken
- * instead. A request that is not long-running gets a 504 after `requestTimeoutMs`.
+ * Creates the filter, which no error escapes. A `StatusError` is answered with its Status, `TooManyRequests` with a 429, and a
+ * request that exhausts the stack with a 413. Any other error is answered with 500 and logged. If the response has begun, the
+ * connection is broken instead. A request that is not long-running gets a 504 after `requestTimeoutMs`.
  */
 export function guardFilter(options: GuardOptions): Filter {
   const { clock, observer } = options;

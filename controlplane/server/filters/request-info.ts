@@ -7,7 +7,7 @@ import { sendText } from '../path-handlers.ts';
 import { parseRequestInfo, RequestInfoError } from '../request-info.ts';
 import type { Filter } from '../request.ts';
 
-/** Must run before every filter that reads `request.info`. */
+/** Creates the filter. It must run before every filter that reads `request.info`. */
 export function requestInfoFilter(): Filter {
   return (request, next) => {
     const { method, target } = request.exchange;

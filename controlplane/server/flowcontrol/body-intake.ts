@@ -52,7 +52,7 @@ export class Reception {
   }
 }
 
-/** Everything in it is synchronous. Sizes are in bytes. */
+/** The bodies of a priority level, by user. Everything in it is synchronous. Sizes are in bytes. */
 export class BodyIntake {
   readonly #budgetBytes: number;
   readonly #holders = new Map<string, Holder>();

@@ -75,7 +75,9 @@ interface KnownUser<Level> {
 /** The number of users, and of flows by namespace, that are remembered. The oldest are dropped first. */
 const MAX_REMEMBERED = 1024;
 
-/** Immutable apart from its caches; a changed configuration is another classifier. */
+/**
+ * Finds the flow schema of each request. It is immutable apart from its caches: a changed configuration is another classifier.
+ */
 export class FlowClassifier<Level extends DealtLevel> {
   readonly #schemas: readonly CompiledSchema<Level>[];
   readonly #fallback: CompiledSchema<Level>;

@@ -82,7 +82,7 @@ export class Ticket {
   }
 }
 
-/** Its limit may change at any time; requests that execute keep their seats. */
+/** The queues and seats of a priority level. The limit of seats may change at any time; requests that execute keep theirs. */
 export class QueueSet {
   readonly #clock: Clock;
   readonly demand: SeatDemand;

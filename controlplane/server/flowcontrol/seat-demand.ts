@@ -9,7 +9,7 @@ export interface DemandStatistics {
   readonly highWatermark: number;
 }
 
-/** Times are those of the monotonic clock, in milliseconds. */
+/** Measures a number of seats over time. Times are those of the monotonic clock, in milliseconds. */
 export class SeatDemand {
   #lastMs: number;
   #value = 0;

@@ -4,7 +4,7 @@
  */
 import type { ApiRequest } from '../request.ts';
 
-/** `retryAfterSeconds` becomes the header Retry-After. */
+/** The error of a rejected request. `retryAfterSeconds` becomes the header Retry-After. */
 export class TooManyRequests extends Error {
   readonly retryAfterSeconds: number;
 

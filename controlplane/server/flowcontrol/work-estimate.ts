@@ -46,8 +46,9 @@ const SELECTORS = ['labelSelector', 'fieldSelector'] as const;
 const WRITES: ReadonlySet<string> = new Set(['create', 'update', 'patch', 'delete']);
 
 /**
- * `bodyBytes` is the size of the body that was received. A watch that begins with the existing objects counts as a list. The
- * maximum is 15 % of the level's nominal seats, rounded up, and never more than 100. The minimum is 1.
+ * Returns the seats of a request. `bodyBytes` is the size of the body that was received. A watch that begins with the existing
+ * objects counts as a list. The maximum is 15 % of the level's nominal seats, rounded up, and never more than 100. The minimum
+ * is 1.
  */
 export function seatsOf(
   request: ApiRequest,

@@ -64,7 +64,7 @@ const FIXED: readonly PlainPath[] = [
   },
 ];
 
-/** Computed from the groups and versions that the catalog has now. */
+/** Returns the paths, computed from the groups and versions that the catalog has now. */
 export function plainPaths(source: OpenApiSource): PlainPath[] {
   const found = new Map(FIXED.map((one) => [one.path, one]));
   for (const { group, version, custom } of source.catalog.resources()) {

@@ -87,7 +87,9 @@ export interface PathOptions {
 /** The kind of lists. A custom resource may name its own. */
 export const listKindOf = (row: ResourceInfo): string => row.custom?.listKind ?? `${row.kind}List`;
 
-/** kube-apiserver lists the deprecated watch paths only for built-in kinds. */
+/**
+ * Returns the paths of a row with their operations. kube-apiserver lists the deprecated watch paths only for built-in kinds.
+ */
 export function pathsOf(row: ResourceInfo, options: PathOptions = {}): PathOperations[] {
   const paths = new ResourcePaths(row, options);
   return [

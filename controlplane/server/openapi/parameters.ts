@@ -64,7 +64,7 @@ export const DELETE_COLLECTION_PARAMETERS: readonly ParameterInfo[] = [
   ...LIST_PARAMETERS.filter(({ name }) => name !== 'watch' && name !== 'allowWatchBookmarks'),
 ];
 
-/** kube-apiserver lists a parameter of reads for custom resources only. */
+/** The parameters of reads. kube-apiserver lists them for custom resources only. */
 export const READ_PARAMETERS = LIST_PARAMETERS.filter(({ name }) => name === 'resourceVersion');
 
 /** The query that all operations on objects take. */

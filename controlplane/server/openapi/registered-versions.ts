@@ -49,7 +49,9 @@ const SERVER_GROUPS: ReadonlySet<string> = new Set([
   'imagepolicy.k8s.io',
 ]);
 
-/** Those that the OpenAPI 3 documents of custom resources list: the groups of the client library of Kubernetes. */
+/**
+ * The groups and versions that the OpenAPI 3 documents of custom resources list: those of the client library of Kubernetes.
+ */
 export const CLIENT_VERSIONS: readonly GroupVersion[] = REGISTERED_VERSIONS.filter(
   ({ group }) => !SERVER_GROUPS.has(group),
 );

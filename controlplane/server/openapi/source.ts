@@ -105,7 +105,7 @@ interface MediaTypes {
   readonly patches: readonly string[];
 }
 
-/** Custom resources have neither protobuf nor strategic merge patches. */
+/** Returns the media types of a row. Custom resources have neither protobuf nor strategic merge patches. */
 export function mediaTypesOf(source: OpenApiSource, row: ResourceInfo): MediaTypes {
   return source.schema.struct(typeNameOf(row.group, row.version, row.kind)) === undefined ? CUSTOM : BUILT_IN;
 }

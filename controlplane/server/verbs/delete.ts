@@ -6,7 +6,7 @@ import type { ApiRequest } from '../request.ts';
 import { sendEntry, sendObject } from '../response.ts';
 import { hasProtobuf, outputOf, pathName, pathNamespace, type VerbHandler } from './verb.ts';
 
-/** Options may be in the body or in the query. */
+/** Deletes the object of the path. The options may be in the body or in the query. */
 export const remove: VerbHandler = async (request, rest, context) => {
   const media = outputOf(request, rest, context);
   const protobuf = hasProtobuf(rest, context.encodings);

@@ -7,7 +7,7 @@ import type { JsonObject, JsonValue } from '../../../api/meta/object.ts';
 /** The members of `spec` that `v1` has in each version, with their name there. */
 const OF_VERSIONS = ['subresources', 'additionalPrinterColumns', 'selectableFields'] as const;
 
-/** Pure. Takes and returns the JSON of a definition. */
+/** Converts the JSON of a definition. Pure. */
 export function definitionToV1(definition: JsonObject): JsonObject {
   const spec = objectIn(definition['spec']) ?? {};
   const { version, versions, validation, conversion, ...others } = spec;

@@ -8,7 +8,7 @@ import { openChannel, type GrpcTls } from '../../../api/grpc/grpc-channel.ts';
 import { GrpcError } from '../../../api/grpc/grpc-error.ts';
 import { endOf, ETCD_MESSAGES, ETCD_METHODS } from './etcd-interface.ts';
 
-/** etcd cannot be reached, or refused a call. The message is for the operator. */
+/** The error of an etcd that cannot be reached or refused a call. The message is for the operator. */
 export class EtcdError extends PlainError {
   override readonly name = 'EtcdError';
 }

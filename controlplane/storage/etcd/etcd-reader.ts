@@ -50,7 +50,7 @@ const ATTEMPTS = 5;
 /** The number of unknown resources that are logged. */
 const LOGGED_RESOURCES = 100;
 
-/** Errors of etcd are `StorageError`s. */
+/** Reads etcd. Its errors are `StorageError`s. */
 export class EtcdReader {
   readonly #servers: EtcdServers;
   readonly #layout: EtcdValueLayout;

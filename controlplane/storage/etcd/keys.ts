@@ -52,8 +52,8 @@ export interface EtcdKeys {
 }
 
 /**
- * `prefix` is that of `--etcd-prefix`: `/registry`. `has` says of a resource (`/core/events/`) whether this etcd has its
- * objects. Without it, the etcd has all.
+ * Returns the translation of keys. `prefix` is that of `--etcd-prefix`: `/registry`. `has` says of a resource
+ * (`/core/events/`) whether this etcd has its objects. Without it, the etcd has all.
  */
 export function etcdKeys(prefix: string, has: (resource: string) => boolean = () => true): EtcdKeys {
   const root = prefix.endsWith('/') ? prefix.slice(0, -1) : prefix;

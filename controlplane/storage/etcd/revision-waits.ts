@@ -12,7 +12,7 @@ interface Wait {
 /** How long a caller waits for the watch of etcd, which may have to be opened again at another member. */
 const WAIT_MS = 15_000;
 
-/** Each caller waits for 15 seconds at most. */
+/** Holds the callers that wait for a revision, each for 15 seconds at most. */
 export class RevisionWaits {
   readonly #clock: Clock;
   readonly #waits = new Set<Wait>();

@@ -22,7 +22,10 @@ export interface EtcdValues {
   fromEtcd(value: Buffer): Buffer;
 }
 
-/** `codec` writes the zero values, as kube-apiserver does. With `isJson`, built-in kinds are written in JSON as well. */
+/**
+ * Returns the translation of values. `codec` writes the zero values, as kube-apiserver does. With `isJson`, built-in kinds are
+ * written in JSON as well.
+ */
 export function etcdValues(
   schema: Schema,
   codec: ProtobufCodec,

@@ -42,8 +42,9 @@ function parseReservedMemory(
 const isMemory = (type: string): boolean => type === 'memory' || type.startsWith('hugepages-');
 
 /**
- * `nodeReserved` holds the bytes that the node reserves by resource, including hard eviction thresholds. Throws
- * `StateError`.
+ * Returns the reserved bytes of each NUMA node by the kind of memory. `nodeReserved` has the bytes that the node reserves by
+ * resource, including hard eviction thresholds. Throws `StateError` for a NUMA node that does not exist, and if the sums
+ * differ.
  */
 export function reservedMemory(
   text: string,

@@ -23,8 +23,8 @@ function aloneErrors(field: string, values: readonly string[], what: string): Fi
 }
 
 /**
- * `at` is the path of the rule. `*` must stand alone in each list, except that subresources may stand beside it in the
- * resources.
+ * Returns the errors of a rule. `at` is its path. `*` must stand alone in each list, except that subresources may stand beside
+ * it in the resources.
  */
 export function ruleErrors(rule: Rule, at: string): FieldError[] {
   const { operations = [], apiGroups = [], apiVersions = [], resources = [], scope } = rule;
@@ -95,7 +95,7 @@ function namedRuleErrors(rule: NamedRule, at: string): FieldError[] {
   return [...errors, ...ruleErrors(rule, at)];
 }
 
-/** `at` is the path of `matchConstraints` or `matchResources`. */
+/** Returns the errors of `matchConstraints` or `matchResources`, whose path is `at`. */
 export function matchResourcesErrors(match: MatchResources, at: string): FieldError[] {
   const { matchPolicy, namespaceSelector, objectSelector, resourceRules = [], excludeResourceRules = [] } = match;
   const selectorErrors = (name: string, selector: unknown): FieldError[] =>

@@ -128,7 +128,10 @@ function paramKindErrors({ apiVersion = '', kind = '' }: ParamKind, at: string):
   return errors;
 }
 
-/** Match conditions are not validated again if they and `paramKind` are those of `old`, the stored spec. */
+/**
+ * Returns the errors of a validating policy. `old` is the stored spec. Match conditions are not validated again if they and
+ * `paramKind` are the same in it.
+ */
 export function validatingPolicyErrors(
   check: ExpressionChecker,
   policyName: string,

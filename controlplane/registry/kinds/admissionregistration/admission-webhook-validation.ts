@@ -38,8 +38,8 @@ const STRICT: Tolerance = {
 };
 
 /**
- * Some rules do not apply if `old`, the stored configuration, breaks them already. Unchanged match conditions are not validated
- * again.
+ * Returns the errors of a webhook configuration. `old` is the stored one: some rules do not apply if it breaks them already,
+ * and unchanged match conditions are not validated again.
  */
 export function webhookConfigurationErrors(
   check: ExpressionChecker,

@@ -109,7 +109,7 @@ export function madeErrors(
   return [...templateMatchErrors(selector, template), ...controllerTemplateErrors(template, kind)];
 }
 
-/** `text` is the detail of the error, which differs between kinds. */
+/** Returns the error of a selector that cannot be parsed. `text` is its detail, which differs between kinds. */
 export function invalidSelectorErrors(selector: Wire<V1LabelSelector> | undefined, text: string): FieldError[] {
   return selector === undefined || isValidSelector(selector)
     ? []
@@ -149,7 +149,7 @@ export function countOrPercentErrors(field: string, value: string | number | und
   return nonNegative(field, value);
 }
 
-/** Numbers pass; only percentages are limited. */
+/** Returns the error of a percentage above 100. Numbers are not limited. */
 export function notAbove100(field: string, value: string | number | undefined): FieldError[] {
   const percent = typeof value === 'string' ? parsePercent(value) : undefined;
   return percent !== undefined && percent > 100 ? [invalid(field, value, 'must not be greater than 100%')] : [];

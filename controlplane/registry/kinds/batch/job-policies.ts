@@ -16,7 +16,7 @@ const valid = (values: readonly string[]): string =>
 
 type FailureRule = NonNullable<NonNullable<JobSpec['podFailurePolicy']>['rules']>[number];
 
-/** `path` is that of the job's spec. */
+/** Returns the errors of a pod failure policy. `path` is the path of the job's spec. */
 export function failurePolicyErrors(spec: JobSpec, path: string): FieldError[] {
   const policy = spec.podFailurePolicy;
   if (policy === undefined) return [];
@@ -97,7 +97,7 @@ function exitCodeErrors(
 
 const MAX_INDEX_TEXT = 64 * 1024;
 
-/** Only indexed jobs may have one. */
+/** Returns the errors of a success policy, which only indexed jobs may have. `path` is the path of the job's spec. */
 export function successPolicyErrors(spec: JobSpec, path: string): FieldError[] {
   const policy = spec.successPolicy;
   if (policy === undefined) return [];

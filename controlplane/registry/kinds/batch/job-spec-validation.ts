@@ -9,7 +9,7 @@ import type { JobSpec } from './job-types.ts';
 const RESTART = ['OnFailure', 'Never'];
 const MAX_INDEXED = 100_000;
 
-/** `path` is that of the spec. */
+/** Returns the errors of a job's spec. `path` is its path. */
 export function jobSpecErrors(spec: JobSpec, path: string): FieldError[] {
   const errors: FieldError[] = [
     ...nonNegative(`${path}.parallelism`, spec.parallelism),

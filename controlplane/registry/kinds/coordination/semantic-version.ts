@@ -11,7 +11,7 @@ const VERSION = new RegExp(
   `^${NUMBER}\\.${NUMBER}\\.${NUMBER}(?:-(${PRE}(?:\\.${PRE})*))?(?:\\+[0-9A-Za-z-]+(?:\\.[0-9A-Za-z-]+)*)?$`,
 );
 
-/** Undefined if the text is not a complete version. */
+/** Parses a version. Returns `undefined` if the text is not a complete one. */
 export function parseVersion(text: string): SemanticVersion | undefined {
   const match = VERSION.exec(text);
   if (match === null) return undefined;

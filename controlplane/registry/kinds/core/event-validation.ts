@@ -105,7 +105,7 @@ const REFERENCES: ReadonlyMap<string, string> = new Map([
   ['source', 'io.k8s.api.core.v1.EventSource'],
 ]);
 
-/** Only requests to `events.k8s.io` are limited in what they may change. */
+/** Returns the errors of a changed event. Only requests to `events.k8s.io` are limited in what they may change. */
 export function eventUpdateErrors(event: Event, old: Event, context: StrategyContext): FieldError[] {
   const errors = commonErrors(event, isStrict(context));
   if (!isStrict(context)) return errors;

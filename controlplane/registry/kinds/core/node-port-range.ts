@@ -30,7 +30,9 @@ interface ServicePortsChange {
   readonly old: Service | undefined;
 }
 
-/** Each server has one instance, whose writes of the object run one after another. */
+/**
+ * Allocates node ports in the shared object. Each server has one instance, whose writes of the object run one after another.
+ */
 export class NodePortRange {
   readonly #options: NodePortRangeOptions;
   /** The last write that changes the object. The writes of one server do not compete. */

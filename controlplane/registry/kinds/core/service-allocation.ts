@@ -27,7 +27,7 @@ interface AllocationOptions extends ServiceRangesOptions {
   readonly nodePorts: { readonly from: number; readonly to: number };
 }
 
-/** One instance serves all writes of this server. */
+/** Allocates addresses and ports. One instance serves all writes of this server. */
 export class ServiceAllocator {
   readonly #options: AllocationOptions;
   readonly #ranges: ServiceRanges;

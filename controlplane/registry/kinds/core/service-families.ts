@@ -48,7 +48,10 @@ export function keepAllocated(spec: ServiceSpec, old: ServiceSpec): void {
     spec.healthCheckNodePort = old.healthCheckNodePort;
 }
 
-/** `clusterIP` is the first of `clusterIPs`. A client that sets only one of the two fields changes both. */
+/**
+ * Makes `clusterIP` and `clusterIPs` of a service agree: `clusterIP` is the first of `clusterIPs`. A client that sets only one
+ * of the two fields changes both.
+ */
 export function normalizeAddresses(spec: ServiceSpec, old: ServiceSpec | undefined): void {
   const { clusterIP = '', clusterIPs = [] } = spec;
   if (old === undefined) {

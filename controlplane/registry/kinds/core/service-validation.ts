@@ -313,7 +313,7 @@ function familyChangeErrors(spec: ServiceSpec, old: ServiceSpec): FieldError[] {
   return errors;
 }
 
-/** For the response header; the service is accepted. */
+/** Returns the warnings about a service, which is accepted nevertheless. */
 export function serviceWarnings({ metadata, spec = {} }: Service): string[] {
   const texts: string[] = [];
   if (metadata.annotations?.[HINTS] !== undefined)
@@ -345,7 +345,7 @@ export function serviceWarnings({ metadata, spec = {} }: Service): string[] {
 
 const IP_MODES = ['Proxy', 'VIP'];
 
-/** IP addresses that are stored already are not validated again. */
+/** Returns the errors of a service's status. IP addresses that are stored already are not validated again. */
 export function serviceStatusErrors(service: Service, old: Service): FieldError[] {
   const known = new Set((old.status?.loadBalancer?.ingress ?? []).map(({ ip }) => ip));
   const ingress = service.status?.loadBalancer?.ingress ?? [];

@@ -15,7 +15,7 @@ const VERBS = ['get', 'list', 'create', 'update', 'delete', 'deletecollection', 
 const SUBJECT_KINDS = ['ServiceAccount', 'Group', 'User'];
 const ALL = '*';
 
-/** Only the schema `exempt` may have the precedence 1. */
+/** Returns the errors of a flow schema. Only the schema `exempt` may have the precedence 1. */
 export function flowSchemaErrors(name: string, spec: FlowSchemaSpec): FieldError[] {
   const errors: FieldError[] = [];
   const { matchingPrecedence: precedence = 0, distinguisherMethod: method } = spec;

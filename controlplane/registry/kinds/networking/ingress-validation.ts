@@ -29,7 +29,7 @@ interface Tolerance {
 
 const STRICT: Tolerance = { secretNames: false, wildcardRules: false };
 
-/** Some rules do not apply if `old`, the stored ingress, breaks them already. */
+/** Returns the errors of an ingress. Some rules do not apply if `old`, the stored ingress, breaks them already. */
 export function ingressErrors(object: Ingress, old?: Ingress): FieldError[] {
   const spec: Spec = object.spec ?? {};
   const tolerance = old === undefined ? STRICT : toleranceOf(old.spec ?? {});
@@ -139,7 +139,7 @@ export function referenceErrors(
   ];
 }
 
-/** IP addresses that are stored already are not validated again. */
+/** Returns the errors of an ingress's status. IP addresses that are stored already are not validated again. */
 export function ingressStatusErrors(object: Ingress, old: Ingress): FieldError[] {
   const known = new Set((old.status?.loadBalancer?.ingress ?? []).map(({ ip }) => ip));
   return (object.status?.loadBalancer?.ingress ?? []).flatMap(({ ip = '', hostname = '' }, index) => {

@@ -56,7 +56,7 @@ function namesOf(claim: DeviceClaim): RequestNames {
   );
 }
 
-/** `at` is the path of the claim's `devices`. `check` compiles selectors. */
+/** Returns the errors of a claim's `devices`, whose path is `at`. `check` compiles selectors. */
 export function deviceClaimErrors(check: ExpressionChecker, claim: DeviceClaim, at: string): FieldError[] {
   const names = namesOf(claim);
   return [

@@ -110,7 +110,7 @@ export function setErrors<Item>(
   return errors;
 }
 
-/** Each selector is a CEL expression on a device. */
+/** Returns the errors of selectors. Each is a CEL expression on a device, which `check` compiles. */
 export function selectorErrors(check: ExpressionChecker, field: string, selectors: readonly Selector[]): FieldError[] {
   return listErrors(field, selectors, MAX_SELECTORS, ({ cel }, at) => {
     if (cel === undefined) return [required(`${at}.cel`)];
@@ -135,7 +135,7 @@ export function opaqueErrors(
   ];
 }
 
-/** `max` counts bytes of the encoded object. */
+/** Returns the errors of a free-form JSON object. `max` is the limit of its encoded size in bytes. */
 export function rawObjectErrors(field: string, value: unknown, max: number): FieldError[] {
   if (value === undefined || value === null) return [required(field)];
   const text = stringifyJson(value);
@@ -162,7 +162,7 @@ export function taintErrors(taint: Taint, at: string, old?: Taint): FieldError[]
   return [...errors, ...(effect === '' ? [required(`${at}.effect`)] : effectErrors(`${at}.effect`, effect))];
 }
 
-/** `at` is the path of the toleration. */
+/** Returns the errors of a toleration. `at` is its path. */
 export function tolerationErrors(toleration: Toleration, at: string): FieldError[] {
   const { key = '', operator = '', value = '', effect = '' } = toleration;
   const errors = key === '' ? [] : invalidFor(`${at}.key`, key, qualifiedNameErrors(key));

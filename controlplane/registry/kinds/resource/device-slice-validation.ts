@@ -44,7 +44,9 @@ const WAYS = 'exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceN
 type Capacity = NonNullable<NonNullable<Device['capacity']>[string]>;
 type Attribute = NonNullable<NonNullable<Device['attributes']>[string]>;
 
-/** `old` is set on updates, which must not change the driver, the node or the name of the pool. */
+/**
+ * Returns the errors of a slice. `old` is set on updates, which must not change the driver, the node or the name of the pool.
+ */
 export function sliceErrors(spec: SliceSpec, old?: SliceSpec): FieldError[] {
   const { driver = '', pool = {}, devices = [], sharedCounters = [] } = spec;
   const errors = [...driverErrors('spec.driver', driver), ...poolErrors('spec.pool.name', pool.name ?? '')];
