@@ -149,7 +149,7 @@ async function start(
   };
 }
 
-/** If the disk is full, the record of an earlier start remains in use. */
+/** Writes the record that `orchlet reset` reads. If the disk is full, the record of an earlier start remains in use. */
 async function recordHost(
   { flags, nodeName, rootDirectory, podLogsDirectory, logger }: Base,
   runtime: Runtime,

@@ -67,7 +67,7 @@ export async function readArchive(file: string, directory: string): Promise<void
     throw new CommandError(`${file} is no backup that this version of orchlet knows`);
 }
 
-/** `undefined` where the file is missing or holds something else. */
+/** Reads the format of a backup, and returns `undefined` if the file is missing or holds something else. */
 async function formatOf(about: string): Promise<unknown> {
   const text = await readFile(about, 'utf8').catch(() => '{}');
   try {

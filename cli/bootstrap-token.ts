@@ -31,7 +31,7 @@ export function parseBootstrapToken(text: string): BootstrapToken | undefined {
 /** The form in which a token is passed to commands. */
 export const formatBootstrapToken = ({ id, secret }: BootstrapToken): string => `${id}.${secret}`;
 
-/** `randomInt` draws without bias. */
+/** Returns random characters of a token. `randomInt` draws without bias. */
 function randomText(length: number): string {
   return Array.from({ length }, () => ALPHABET[randomInt(ALPHABET.length)]).join('');
 }

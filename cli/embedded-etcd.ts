@@ -18,7 +18,10 @@ export interface OwnEtcd {
   readonly urls: readonly string[];
 }
 
-/** `undefined` if the control plane of the directory runs no etcd. Throws an `EtcdError` if that does not answer. */
+/**
+ * Finds the etcd of a control plane, and returns `undefined` if it runs none. Throws an `EtcdError` if the etcd does not
+ * answer.
+ */
 async function ownEtcdOf(dataDirectory: string): Promise<OwnEtcd | undefined> {
   const paths = etcdPaths(resolve(dataDirectory));
   const [record, tls] = await Promise.all([readMember(paths), readEtcdClient(paths)]);

@@ -40,7 +40,10 @@ export async function examineData(directory: string, exportFile: string): Promis
   return { records: rows.length, lastRevision, damage, exported };
 }
 
-/** Everything is written beside the archive: the disk of the database may be the one that fails. */
+/**
+ * Writes the readable records to an archive. Everything is written beside the archive, because the disk of the database may be
+ * the one that fails.
+ */
 async function exportSalvaged(
   found: Salvage,
   directory: string,

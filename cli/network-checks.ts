@@ -113,7 +113,7 @@ function checkRange(own: ClusterNodeFacts | undefined): readonly Finding[] {
   ];
 }
 
-/** To a pod of each other node, or to the first address of its range, which is the node's own in the pod network. */
+/** Connects to a pod of each other node, or to the first address of its range, which is the node's own in the pod network. */
 async function checkPods(
   others: readonly ClusterNodeFacts[],
   pod: number | undefined,

@@ -12,7 +12,7 @@ export interface SystemdHost {
   readonly isRunning: boolean;
   /** Returns the output of `systemctl`, or `undefined` if it fails. */
   systemctl(...args: readonly string[]): string | undefined;
-  /** `/proc/PID/cgroup`; `undefined` where the process is gone. */
+  /** Returns `/proc/PID/cgroup`, and `undefined` if the process is gone. */
   cgroupOf(pid: number): string | undefined;
 }
 

@@ -124,7 +124,7 @@ async function withEmbeddedEtcd(setting: Setting): Promise<ControlPlaneFlags> {
   return startEmbeddedEtcd(setting);
 }
 
-/** Each phase takes what the phases before it returned. */
+/** Runs the phases of the start. Each takes what the phases before it returned. */
 async function start(options: StartOptions, { opened, close, isClosing }: Lifetime): Promise<ControlPlane> {
   const { logger } = options;
   const given = settingOf(options, opened, isClosing);

@@ -88,7 +88,7 @@ function readTypes(): TypeFacts[] {
   return types;
 }
 
-/** Words of a line; what follows `unions=` or `default=` is JSON and may have blanks. */
+/** Splits a line into words. What follows `unions=` or `default=` is JSON and may have blanks. */
 function splitWords(line: string): string[] {
   const json = /\b(?:unions|default)=.*$/.exec(line);
   if (json === null) return line.split(/\s+/);

@@ -204,7 +204,10 @@ async function runPart({ name, files, run }: Part): Promise<Outcome> {
   return run(files);
 }
 
-/** Integration tests wait most of the time, so unit tests run beside them. Repeated files run when the others have finished. */
+/**
+ * Runs all parts. Integration tests wait most of the time, so unit tests run beside them. Repeated files run when the others
+ * have finished.
+ */
 async function runAll(parts: readonly Part[]): Promise<{ readonly outcome: Outcome; readonly flaky: string[] }> {
   const firsts = new Map<Part, Outcome>();
   const inTurn = async (some: readonly Part[]): Promise<void> => {

@@ -160,8 +160,8 @@ function tls(flags: AgentFlags, pair: ServingPair, clientCa: string | undefined)
 type Exposure = Pick<AssembledServerOptions, 'flags' | 'client' | 'effective'>;
 
 /**
- * Without an API server no client is authorized, and with the kubelet's defaults every client that reaches the port could run
- * commands in pods. Explicit settings of the administrator apply unchanged.
+ * Returns what anonymous clients may read. Without an API server no client is authorized, and with the kubelet's defaults
+ * every client that reaches the port could run commands in pods. Explicit settings of the administrator apply unchanged.
  */
 function anonymousAccess({ flags, client, effective }: Exposure): 'none' | 'health' | 'any' {
   if (!flags.anonymousAuth) return 'none';

@@ -44,7 +44,10 @@ export interface ClusterServices {
   providedByNodes(signal: AbortSignal): Promise<boolean>;
   /** An annotation of the service `kube-dns`; empty without it, or in clusters whose nodes do not provide services. */
   annotation(key: string): string;
-  /** With `hostCleared`, no pods remain on this host that need the rules of services. */
+  /**
+   * Stops the parts. `hostCleared` means that no pods remain on this host that need the rules of services, so that the rules
+   * are removed.
+   */
   close(how: { readonly hostCleared: boolean }): Promise<void>;
 }
 
@@ -142,7 +145,10 @@ function servesNames(flags: AgentFlags, dns: KubeObject | undefined): boolean {
   return flags.serviceProxy !== 'none' && flags.serveClusterDns;
 }
 
-/** With `auto`, waits until the API server has reported the kind of the cluster. */
+/**
+ * Starts the service proxy and the DNS server that the options enable. With `auto`, waits until the API server has reported
+ * the kind of the cluster.
+ */
 async function startNetwork(
   base: Base,
   informers: Informers,

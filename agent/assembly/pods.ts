@@ -292,7 +292,10 @@ function createHousekeeping(
   });
 }
 
-/** Log agents read this directory. An agent with another directory of pod logs leaves it alone. */
+/**
+ * Returns the directory of links to container logs, which log agents read. An agent with another directory of pod logs leaves
+ * it alone.
+ */
 function containerLogsDirectory({ flags }: Base): string | undefined {
   return flags.podLogsDir === '/var/log/pods' ? '/var/log/containers' : undefined;
 }

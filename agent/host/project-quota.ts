@@ -97,7 +97,7 @@ async function projectOf(folder: string): Promise<number | undefined> {
   return project < FIRST_PROJECT ? undefined : project;
 }
 
-/** Volumes that are removed keep their project until they are empty. */
+/** Chooses a project that no folder beside this one has. Removed volumes keep their project until they are empty. */
 async function freeProject(folder: string): Promise<number> {
   const taken = new Set((await projectsBeside(folder)).values());
   let project = FIRST_PROJECT + (createHash('sha256').update(basename(folder)).digest().readUInt32BE() >>> 2);

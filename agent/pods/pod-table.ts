@@ -25,7 +25,7 @@ export class PodTable {
     this.#options = options;
   }
 
-  /** Every source of pods has sent its first full set. */
+  /** Whether every source of pods has sent its first full set. */
   sourcesReady(): boolean {
     return this.#options.sources.allSourcesReady();
   }

@@ -108,7 +108,10 @@ function forbidden(user: AgentUser, verb: string, path: string): string {
   return `Forbidden (user=${user.name}, verb=${verb}, resource=nodes, subresource(s)=[${subresourcesOf(path).join(' ')}])\n`;
 }
 
-/** `none`: no certificate, or one without a name; `refused`: one that the CA has not signed, or that has expired. */
+/**
+ * Returns the user of the client certificate: `none` for no certificate or one without a name, and `refused` for one that the
+ * CA has not signed or that has expired.
+ */
 function certificateUser(request: IncomingMessage, clock: Clock): AgentUser | 'none' | 'refused' {
   const socket = request.socket as TLSSocket;
   const raw = socket.getPeerX509Certificate()?.raw;

@@ -20,7 +20,7 @@ export function installLocalVolumes(app: FastifyInstance, volumes: Pick<LocalVol
   });
 }
 
-/** Control planes of earlier versions send none. */
+/** Parses the capacity in bytes, which control planes of earlier versions do not send. */
 function bytesOf(capacity: unknown): bigint | undefined {
   if (capacity === undefined) return undefined;
   if (typeof capacity !== 'string' || !/^\d{1,19}$/.test(capacity))

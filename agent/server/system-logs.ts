@@ -96,7 +96,7 @@ async function serveFile(directory: string, path: string, reply: FastifyReply): 
   return reply.type('text/html; charset=utf-8').send(`<pre>\n${rows.join('\n')}\n</pre>\n`);
 }
 
-/** It is no file that can be read as a log, or is gone meanwhile. */
+/** Ignores the error of a file that cannot be read as a log or is gone meanwhile. */
 function ifNoLog(error: unknown): undefined {
   if (error instanceof IrregularFileError || (error as NodeJS.ErrnoException).code === 'ELOOP') return undefined;
   return ifMissing(error as NodeJS.ErrnoException);

@@ -61,7 +61,9 @@ function checkPath(path: string): void {
   }
 }
 
-/** If the volume has a group, the group can read every file, and enter and list every directory. */
+/**
+ * Returns the mode of a file. If the volume has a group, the group can read every file, and enter and list every directory.
+ */
 function fileMode(file: PayloadFile, gid: number | undefined): number {
   return gid === undefined ? file.mode : file.mode | 0o440;
 }

@@ -70,7 +70,10 @@ async function mountOf(
   return { ...base, hostPath: await bound(options, wanted, { index, volumePath: volume.path, subPath }) };
 }
 
-/** `IfPossible` is ignored if the runtime has no support, `Enabled` is an error then. */
+/**
+ * Whether a read-only mount is so recursively. Without support of the runtime, `IfPossible` is ignored and `Enabled` is an
+ * error.
+ */
 function isRecursive({ name, recursiveReadOnly = 'Disabled' }: VolumeMount, supported: boolean): boolean {
   if (recursiveReadOnly === 'Enabled' && !supported)
     throw new VolumeError(

@@ -11,7 +11,7 @@ export interface MountPoint {
 
 /** Mounts for the agent. Operations may hang on a filesystem that does not respond. */
 export interface Mounter {
-  /** `options` are those of `-o`. Throws with the output of mount(8). */
+  /** Mounts a filesystem. `options` are those of `-o`. Throws with the output of mount(8). */
   mount(options: {
     readonly source: string;
     readonly target: string;
@@ -22,7 +22,7 @@ export interface Mounter {
   }): Promise<void>;
   /** Does nothing if nothing is mounted. Detaches a busy mount. */
   unmount(target: string): Promise<void>;
-  /** All mount points of this process's namespace. */
+  /** Returns all mount points of this process's namespace. */
   list(): Promise<readonly MountPoint[]>;
 }
 

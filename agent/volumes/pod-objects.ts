@@ -58,7 +58,9 @@ export class PodObjects implements ReferencedObjects {
   }
 }
 
-/** Every source sets the annotation itself, and replaces one that the pod has. */
+/**
+ * Whether the pod is of the folder of static pods. Every source sets the annotation itself, and replaces one that the pod has.
+ */
 function isOfFolder(pod: Pod): boolean {
   return pod.metadata.annotations?.[ANNOTATION_CONFIG_SOURCE] === 'file';
 }

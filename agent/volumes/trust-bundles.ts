@@ -44,7 +44,9 @@ async function byName(client: Client, name: string): Promise<KubeObject[]> {
   }
 }
 
-/** Without a selector no bundle matches, with an empty selector all match. */
+/**
+ * Returns the bundles of a signer that the selector matches. Without a selector none matches, with an empty selector all do.
+ */
 async function ofSigner(client: Client, { signerName = '', labelSelector }: TrustBundleSource): Promise<KubeObject[]> {
   const selector = fromLabelSelector(labelSelector);
   const { items } = await client.list(clusterTrustBundles, { fieldSelector: `spec.signerName=${signerName}` });

@@ -238,7 +238,10 @@ export class VolumeSetUp {
     throw new VolumeStepError('MountVolume.NodeAffinity check', metadata.name, 'no matching NodeSelectorTerms');
   }
 
-  /** As in the kubelet, a volume with further access modes can be shared, because a pod does not state which one it uses. */
+  /**
+   * Takes a volume with the access mode ReadWriteOncePod for the pod. As in the kubelet, a volume with further access modes
+   * can be shared, because a pod does not state which one it uses.
+   */
   async #takeExclusive(pod: Pod, { volume: { metadata, spec } }: BoundVolume): Promise<void> {
     const [only, ...others] = spec?.accessModes ?? [];
     if (only !== 'ReadWriteOncePod' || others.length > 0) return;

@@ -266,8 +266,8 @@ export function hasMember(value: CelValue, key: CelValue): boolean {
 const integral = (value: number): bigint | number => (Number.isInteger(value) ? BigInt(value) : value);
 
 /**
- * Integers compare exactly. An integer and a double compare as doubles, as in cel-go. NaN is not ordered and equals
- * nothing.
+ * Compares two numbers: negative, 0, positive or NaN. Integers compare exactly. An integer and a double compare as doubles, as
+ * in cel-go. NaN is not ordered and equals nothing.
  */
 function compareNumbers(a: bigint | number, b: bigint | number): number {
   const exact = typeof a === typeof b;

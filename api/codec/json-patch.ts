@@ -67,7 +67,10 @@ export function jsonTypeName(value: unknown): string {
 const undecodable = (text: string): StatusError =>
   newBadRequest(`error decoding patch: json: cannot unmarshal ${text}`);
 
-/** As in kube-apiserver, the status does not name the failed operation. The cause does, in the words of its library. */
+/**
+ * Builds the error of a patch that does not apply. As in kube-apiserver, the status does not name the failed operation. The
+ * cause does, in the words of its library.
+ */
 function inapplicable(why: string | TestFailure): StatusError {
   return newStatusError(422, 'Invalid', 'the server rejected our request due to an error in our request', {
     details: {},

@@ -303,7 +303,10 @@ class Parser {
     return this.#joinSurrogates(code);
   }
 
-  /** Unpaired surrogates have no UTF-8 encoding and become U+FFFD. */
+  /**
+   * Returns the character of an escape, of which a surrogate takes the next one as well. Unpaired surrogates have no UTF-8
+   * encoding and become U+FFFD.
+   */
   #joinSurrogates(code: number): string {
     if (code < 0xd800 || code > 0xdfff) return String.fromCharCode(code);
     const next = /^\\u([dD][c-fC-F][0-9a-fA-F]{2})/.exec(this.#text.slice(this.#at, this.#at + 6));

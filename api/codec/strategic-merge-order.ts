@@ -7,7 +7,7 @@ import { isJsonObject } from '../meta/json-object.ts';
 import type { JsonValue } from '../meta/object.ts';
 import { newStatusError } from '../meta/status-error.ts';
 
-/** With a merge key, items are the same if their keys are equal. */
+/** Whether two items are the same. With a merge key, they are if their keys are equal. */
 function sameItem(a: JsonValue, b: JsonValue, mergeKey: string): boolean {
   if (mergeKey === '') return jsonEqual(a, b);
   return isJsonObject(a) && isJsonObject(b) && jsonEqual(a[mergeKey], b[mergeKey]);

@@ -57,8 +57,8 @@ export async function* tarEntries(source: Readable, decompress?: Transform): Asy
 }
 
 /**
- * This is a generator, because pipelines of Node.js do not notice that a stream of another library ends early. The stream only
- * reports that it was destroyed, so the error comes from what ended the archive.
+ * Yields the content of an entry. It is a generator, because pipelines of Node.js do not notice that a stream of another
+ * library ends early. The stream only reports that it was destroyed, so the error comes from what ended the archive.
  */
 async function* bytesOf(
   entry: AsyncIterable<unknown>,

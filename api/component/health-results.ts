@@ -8,7 +8,7 @@ import { MetricsRegistry } from './metrics.ts';
 export class HealthResults {
   #registry = new MetricsRegistry();
 
-  /** `type`: the path that ran the check, without its slash (`healthz`, `livez`, `readyz`). */
+  /** Counts a result. `type` is the path that ran the check, without its slash (`healthz`, `livez`, `readyz`). */
   observe(name: string, type: string, succeeded: boolean): void {
     this.#registry
       .gauge({

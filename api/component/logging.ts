@@ -51,7 +51,7 @@ function stderrLines(): Lines {
 type Check = (() => void) | undefined;
 const withCheck = (check: Check): Pick<Logger, 'check'> => (check === undefined ? {} : { check });
 
-/** pino is loaded only for JSON. */
+/** Creates the logger of JSON lines. pino is loaded only for it. */
 async function jsonLogger(isVerbose: () => boolean, write: (line: string) => void, check: Check): Promise<Logger> {
   const { default: pino } = await import('pino');
   const logger = pino(

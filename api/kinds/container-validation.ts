@@ -160,7 +160,7 @@ export function containerListErrors(
   return errors;
 }
 
-/** Two containers of a pod cannot use the same host port. */
+/** Returns the errors of host ports that two containers of the pod use. */
 function hostPortConflicts(containers: readonly Container[], path: string): FieldError[] {
   const errors: FieldError[] = [];
   const taken = new Set<string>();

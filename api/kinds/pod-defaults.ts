@@ -247,7 +247,7 @@ function roundFractions(list: Record<string, string | undefined> | undefined): v
   }
 }
 
-/** On the host's network, the host port defaults to the container port. */
+/** Sets the host ports of a pod on the host's network to its container ports. */
 function defaultHostPorts(spec: PodSpec): void {
   for (const container of [...(spec.containers ?? []), ...(spec.initContainers ?? [])]) {
     for (const port of container.ports ?? [])

@@ -110,7 +110,10 @@ function otherChanges(spec: PodSpec, before: PodSpec): FieldError[] {
   return errors;
 }
 
-/** kube-apiserver compares containers without the claims of the new one, so that one with claims cannot be resized. */
+/**
+ * Returns a container without its claims. kube-apiserver removes them from the new container alone before it compares, so that
+ * a container with claims cannot be resized.
+ */
 function withoutClaims(container: Container): Container {
   const { claims: _claims, ...resources } = container.resources ?? {};
   return { ...container, resources };

@@ -239,7 +239,10 @@ function podLevelErrors(spec: PodSpec, path: string): FieldError[] {
   return errors;
 }
 
-/** On the host's network, the host port must equal the container port. A template may omit it. */
+/**
+ * Returns the errors of ports on the host's network, where the host port must equal the container port. A template may omit
+ * it.
+ */
 function hostNetworkErrors(spec: PodSpec, path: string, isPod: boolean): FieldError[] {
   if (spec.hostNetwork !== true) return [];
   const errors: FieldError[] = [];

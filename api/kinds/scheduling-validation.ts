@@ -62,7 +62,10 @@ function fieldErrors(requirement: NodeRequirement, at: string): FieldError[] {
   return errors;
 }
 
-/** With `strict`, values must be valid label values. Preferred terms may contain other values. */
+/**
+ * Returns the errors of a node selector term. With `strict`, values must be valid label values. Preferred terms may contain
+ * other values.
+ */
 function nodeTermErrors(term: NodeTerm, at: string, strict: boolean): FieldError[] {
   return [
     ...(term.matchExpressions ?? []).flatMap((one, index) =>

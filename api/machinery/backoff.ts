@@ -37,7 +37,7 @@ export class Backoff {
     return backoffDelay(this.#failures, this.#options) * (1 + jitter * random());
   }
 
-  /** Call after a success. */
+  /** Forgets the failures. To be called after a success. */
   reset(): void {
     this.#failures = 0;
   }

@@ -313,7 +313,7 @@ export class HttpClient implements Client {
     return { method, server: this.#transport.server };
   }
 
-  /** Bodies with a content type from the caller are sent unchanged. */
+  /** Encodes a body. One with a content type from the caller is sent unchanged. */
   #encoded({ body, contentType = JSON_TYPE }: RawRequest): {
     readonly body: Buffer | string | undefined;
     readonly contentType: string;

@@ -190,7 +190,7 @@ export class Http2Connection implements Connection {
     });
   }
 
-  /** While requests are open, a peer that has been silent for long is pinged. */
+  /** Pings a peer that has been silent for long while requests are open. */
   #watchOver(): void {
     if (this.#pinger !== undefined) return;
     const { clock, patience, onDead } = this.#options;

@@ -75,7 +75,7 @@ export class IncompleteHeaders {
     } else this.ended(socket);
   }
 
-  /** Few connections cannot use up the budget, and are not checked. */
+  /** Checks the headers after a while. Few connections cannot use up the budget, and are not checked. */
   #wait(): void {
     const { clock, maxHeaderBytes } = this.#options;
     if (this.#isWaiting || this.#readBefore.size * maxHeaderBytes <= this.#budgetBytes) return;

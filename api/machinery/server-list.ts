@@ -47,7 +47,7 @@ export class ServerList {
     for (const listener of this.#listeners) listener();
   }
 
-  /** Like `failed`, for a server that answers that it cannot serve. */
+  /** Leaves a server that answers that it cannot serve, as `failed` does, but not soon after the last change. */
   cannotServe(server: string): void {
     if (this.#clock.monotonic() - this.#leftMs >= COMPLAINT_MS) this.failed(server);
   }

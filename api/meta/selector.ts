@@ -96,7 +96,10 @@ export const everything: Selector = new RequirementList([]);
 /** Matches no object. */
 export const nothing: Selector = new NothingSelector();
 
-/** One value needs no set: a selector may have a thousand requirements, and each watch has one of its own. */
+/**
+ * Returns the check of a requirement. One value needs no set: a selector may have a thousand requirements, and each watch has
+ * one of its own.
+ */
 function testOf({ key, operator, values }: LabelRequirement): (labels: Labels) => boolean {
   const [only = ''] = values;
   const set = values.length === 1 ? { has: (value: string) => value === only } : new Set(values);

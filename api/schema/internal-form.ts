@@ -138,7 +138,10 @@ function structForm(struct: StructType, value: unknown): object | null {
   return struct.name === 'io.k8s.api.core.v1.PodSpec' ? withHostFields(form) : form;
 }
 
-/** In the internal types, the fields about namespaces of the host are part of the security context of the pod. */
+/**
+ * Moves the fields about namespaces of the host into the security context of the pod, of which they are part in the internal
+ * types.
+ */
 function withHostFields(form: Readonly<Record<string, unknown>>): object {
   const { HostNetwork, HostPID, HostIPC, ShareProcessNamespace, HostUsers, ServiceAccount: _same, ...others } = form;
   const host = { HostNetwork, HostPID, HostIPC, ShareProcessNamespace, HostUsers };

@@ -111,7 +111,7 @@ async function checkRuntime(): Promise<Finding> {
   };
 }
 
-/** While orchlet runs, it is orchlet that uses the port, and the finding is `ok`. */
+/** Checks whether a port is free. While orchlet runs, it is orchlet that uses the port, and the finding is `ok`. */
 function checkPort(port: number, { isRunning }: { readonly isRunning: boolean }): Promise<Finding> {
   const name = `port ${port}`;
   return new Promise((resolve) => {
@@ -203,7 +203,7 @@ async function agentRoot(dataDirectory: string): Promise<string> {
   return existsSync(usual) ? usual : agentDirectory();
 }
 
-/** Empty if this host has no kubeconfig of a cluster. */
+/** Checks the network of the cluster of this host. Returns no findings if this host has no kubeconfig of a cluster. */
 async function checkCluster(dataDirectory: string, rootDirectory: string, io: CommandIo): Promise<readonly Finding[]> {
   const kubeconfig = kubeconfigOfHost(dataDirectory, rootDirectory);
   if (kubeconfig === undefined) return [];

@@ -249,13 +249,16 @@ function planeFlags(values: UpFlags): Partial<ControlPlaneFlags> {
   return { ...pickKeys(values, PLANE_KEYS), verbosity, podNetwork, nodeServices: serviceProxy !== 'none' };
 }
 
-/** Without the service kube-dns, the agent does not recognize a cluster whose policies it enforces. */
+/**
+ * Returns the mode of network policies for the agent of this process. Without the service `kube-dns`, the agent does not
+ * recognize a cluster whose policies it enforces.
+ */
 function policyMode(values: Pick<UpFlags, 'disable' | 'serviceProxy'>): Partial<Pick<AgentFlags, 'networkPolicy'>> {
   if (!isPartEnabled(values, 'network-policies')) return { networkPolicy: 'none' };
   return values.serviceProxy === 'none' || isPartEnabled(values, 'name-server') ? {} : { networkPolicy: 'nftables' };
 }
 
-/** `--controlplane-arg disable=…` counts like `--disable`. */
+/** Returns `--controlplane-arg disable=…` as a value of `--disable`. */
 function pickDisabled({ disable }: Partial<ControlPlaneFlags>): Partial<Pick<UpFlags, 'disable'>> {
   return disable === undefined ? {} : { disable };
 }

@@ -21,7 +21,7 @@ export const pods: ResetStep = {
   },
 };
 
-/** If one runtime does not answer, the others are still searched. */
+/** Reports a runtime that does not answer as a leftover, so that the other runtimes are still searched. */
 function unanswered(text: string): Leftover {
   return {
     text: `pods in a runtime that does not answer (${text})`,

@@ -23,7 +23,7 @@ export interface S3Bucket {
   sha256(key: string, limitBytes: number): Promise<string>;
   /** Downloads the object to a new file. Rejects if it is larger than `limitBytes`. */
   read(key: string, file: string, limitBytes: number): Promise<void>;
-  /** All keys with this prefix that have no `/` after it. */
+  /** Lists all keys with this prefix that have no `/` after it. */
   list(prefix: string): Promise<readonly string[]>;
   remove(key: string): Promise<void>;
 }

@@ -72,8 +72,8 @@ export class S3Exchange {
   }
 
   /**
-   * `read` consumes the body of a successful response. If the request or `read` fails transiently, both are repeated, and
-   * `read` starts from the beginning. Rejects with a one-line `CommandError`.
+   * Sends a request, and resolves to what `read` makes of the body of a successful response. If the request or `read` fails
+   * transiently, both are repeated, and `read` starts from the beginning. Rejects with a one-line `CommandError`.
    */
   async request<T>(asked: S3Request, read: (response: IncomingMessage) => Promise<T>): Promise<T> {
     for (let attempt = 0; ; attempt += 1) {

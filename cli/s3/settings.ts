@@ -67,7 +67,10 @@ export async function s3Settings(bucket: string, flags: S3Flags, env: Environmen
   };
 }
 
-/** Amazon's buckets have host names. Requests to other servers have the bucket in the path, which all of them support. */
+/**
+ * Returns the URL of a bucket. Amazon's buckets have host names. Requests to other servers have the bucket in the path, which
+ * all of them support.
+ */
 function bucketUrl(bucket: string, region: string, endpoint: string | undefined): URL {
   if (endpoint === undefined)
     return bucket.includes('.')

@@ -94,7 +94,7 @@ export async function loadAdmissionConfiguration(path: string, clock: Clock): Pr
   return configuration;
 }
 
-/** `configuration` inline, or the file that `path` names. */
+/** Reads the configuration of a plugin: `configuration` inline, or the file that `path` names. */
 async function contentOf(plugin: Record<string, unknown>, directory: string): Promise<unknown> {
   const { configuration, path } = plugin;
   if (configuration !== undefined && configuration !== null) return configuration;

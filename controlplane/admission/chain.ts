@@ -14,7 +14,7 @@ export interface ChainMetrics {
    * Returns the observer of the calls of one plugin. The chain requests it once, so that a call does not look up its series.
    */
   plugin(name: string, type: 'admit' | 'validate', operation: Operation): Observe;
-  /** The same for the whole chain. */
+  /** Returns the observer of a step of the whole chain. */
   step(type: 'admit' | 'validate', operation: Operation): Observe;
 }
 

@@ -219,7 +219,7 @@ const isWithin = (domain: string, parent: string): boolean => domain === parent 
 
 const isRestricted = (label: string): boolean => isWithin(domainOf(label), RESTRICTION);
 
-/** Labels that a node cannot set when it registers. */
+/** Whether a node cannot set the label when it registers. */
 function isForbiddenAtCreation(label: string): boolean {
   if (isRestricted(label)) return true;
   const domain = domainOf(label);

@@ -81,7 +81,7 @@ interface PluginRow {
   readonly enabledByDefault: boolean;
   /** What the plugin does, in the table of `docs/security.md`. */
   readonly summary: string;
-  /** `earlier` are the plugins before this one, which run again when a webhook changed the object. */
+  /** Creates the plugin. `earlier` are the plugins before this one, which run again when a webhook changed the object. */
   make(options: PluginsOptions, earlier: readonly AdmissionPlugin[]): AdmissionPlugin;
 }
 

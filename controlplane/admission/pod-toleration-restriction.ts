@@ -55,7 +55,7 @@ export function podTolerationRestriction(sources: Sources, options: PodToleratio
   };
 }
 
-/** Pods with any request are not evicted first under memory pressure, so they tolerate nodes that have it. */
+/** Whether the pod tolerates memory pressure of its node. Pods with any request do, because they are not evicted first. */
 function hasMemoryPressureToleration(pod: { readonly spec: NonNullable<ReturnType<typeof podOf>>['spec'] }): boolean {
   const isSet = (list: object | null | undefined): boolean => Object.keys(list ?? {}).length > 0;
   return [...(pod.spec.initContainers ?? []), ...pod.spec.containers].some(
@@ -63,7 +63,7 @@ function hasMemoryPressureToleration(pod: { readonly spec: NonNullable<ReturnTyp
   );
 }
 
-/** `undefined` if the namespace does not have the annotation. */
+/** Reads the tolerations of an annotation, and returns `undefined` if the namespace does not have it. */
 function listOf(namespace: Namespace | undefined, annotation: string): readonly Toleration[] | undefined {
   const text = ownMember(namespace?.metadata.annotations, annotation);
   if (text === undefined) return undefined;

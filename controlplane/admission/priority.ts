@@ -40,7 +40,7 @@ export function priorityPlugin(sources: Sources): AdmissionPlugin {
   };
 }
 
-/** Clients that do not know the fields may omit them in an update. */
+/** Keeps the stored priority in an update, in which clients that do not know the fields may omit them. */
 function keepPriority(spec: PodSpec, attributes: AdmissionAttributes): void {
   const old = (attributes.oldObject as { spec?: PodSpec } | undefined)?.spec;
   if (old === undefined) return;
@@ -80,7 +80,7 @@ async function setPriority(
   spec.preemptionPolicy = policy;
 }
 
-/** If a race created several default classes, the lowest value applies. */
+/** Returns the default class. If a race created several, it is the one with the lowest value. */
 function defaultClass(source: Source<PriorityClass>): PriorityClass | undefined {
   const defaults = source.list().filter((one) => one.globalDefault === true);
   return defaults.reduce<PriorityClass | undefined>(

@@ -3,7 +3,9 @@ import type { MetricsRegistry } from '../../api/component/metrics.ts';
 
 /** Receives whether each APIService is available, by its name. One that this server serves always is. */
 export interface AggregationMetrics {
-  /** `reason` is the reason of the condition; `undefined` for an available APIService. */
+  /**
+   * Records the availability of an APIService. `reason` is the reason of its condition, and `undefined` for an available one.
+   */
   observed(name: string, reason: string | undefined): void;
   removed(name: string): void;
 }

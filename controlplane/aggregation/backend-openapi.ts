@@ -55,7 +55,10 @@ export async function fetchOpenApi(
 
 const LONGEST_URL = 1024;
 
-/** Clients get the URL in the index of this server and follow it, so it must be that of the server's own document. */
+/**
+ * Returns the URL of a document if it is that of the server's own one, else `''`. Clients get it in the index of this server
+ * and follow it.
+ */
 function ownUrl(url: unknown, path: string): string {
   if (typeof url !== 'string' || url.length > LONGEST_URL) return '';
   const own = `/openapi/v3/${path}`;

@@ -284,7 +284,10 @@ class WriteRecord {
     this.#receivedMs = clock.now();
   }
 
-  /** `answer`: the object, or the Status of a failure. Resolves to whether every strict backend has stored the event. */
+  /**
+   * Sends the event of a stage. `answer` is the object, or the Status of a failure. Resolves to whether every strict backend
+   * has stored the event.
+   */
   async reach(stage: Stage, code: number, answer: unknown): Promise<boolean> {
     const { level, omitStages, omitManagedFields } = this.#decision;
     if (omitStages.has(stage)) return true;

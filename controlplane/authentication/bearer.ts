@@ -11,7 +11,7 @@ export const INVALID_BEARER_TOKEN = 'invalid bearer token';
 const NO_AUDIENCES: readonly string[] = [];
 const WEBSOCKET_PREFIX = 'base64url.bearer.authorization.k8s.io.';
 
-/** `undefined`: the request has no bearer token. */
+/** Returns the bearer token of a request, and `undefined` if it has none. */
 function bearerToken(credentials: Credentials): string | undefined {
   const header = credentials.headers['authorization'];
   if (typeof header !== 'string') return websocketToken(credentials);

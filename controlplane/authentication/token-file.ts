@@ -29,7 +29,7 @@ export function tokenFileAuthenticator(csv: string, path: string, logger: Logger
   };
 }
 
-/** RFC 4180 with spaces before fields dropped; empty lines are skipped. */
+/** Parses CSV by RFC 4180. Spaces before fields are dropped, and empty lines are skipped. */
 function readCsv(text: string): string[][] {
   const records: string[][] = [];
   for (const line of text.split(/\r?\n/)) {

@@ -103,7 +103,7 @@ export class TokenIssuer {
     return signJwt(payload, this.#key, { alg: this.#public.algorithm, kid: this.#public.id });
   }
 
-  /** `/.well-known/openid-configuration`, JSON; `application/json`. */
+  /** Returns the document of `/.well-known/openid-configuration`, as JSON of the type `application/json`. */
   discoveryDocument(): string {
     const algorithms = [
       ...new Set([this.#public, ...this.#options.verificationKeys].map((key) => key.algorithm)),
@@ -117,7 +117,7 @@ export class TokenIssuer {
     });
   }
 
-  /** `/openid/v1/jwks`; `application/jwk-set+json`. */
+  /** Returns the document of `/openid/v1/jwks`, as JSON of the type `application/jwk-set+json`. */
   keySet(): string {
     const keys = new Map([this.#public, ...this.#options.verificationKeys].map((key) => [key.id, key]));
     return stringifyJson({

@@ -80,7 +80,7 @@ async function reconcile(options: KubernetesServiceOptions): Promise<void> {
   await publish(options, (await servers?.all()) ?? [address]);
 }
 
-/** Every server writes the same, so that servers do not overwrite each other. */
+/** Writes the endpoints and their slice. Every server writes the same, so that servers do not overwrite each other. */
 async function publish({ client, port }: KubernetesServiceOptions, addresses: readonly string[]): Promise<void> {
   // A slice and the service have one family, that of the first address.
   const isIpv6 = addresses[0]?.includes(':') === true;

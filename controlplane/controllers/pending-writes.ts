@@ -27,7 +27,7 @@ export class PendingWrites<T extends KubeObject> {
     this.#clock = clock;
   }
 
-  /** Also for a patch or an update: `object` is the server's response. */
+  /** Records a create, a patch or an update. `object` is the server's response. */
   wrote(key: string, object: KubeObject): void {
     const version = BigInt(object.metadata.resourceVersion ?? '0');
     const pending = this.#of(key);

@@ -26,7 +26,7 @@ export function customDecoder(inner: Decoder): Decoder {
   };
 }
 
-/** Kind and version are required in the body. */
+/** Checks kind and version of a body, which are required there. */
 function checkKind(value: unknown, expected: ExpectedKind): void {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return;
   if (expected.group === 'autoscaling') return;
@@ -47,7 +47,7 @@ function checkKind(value: unknown, expected: ExpectedKind): void {
   if (found !== expected.kind) throw otherKind(value as JsonObject, expected);
 }
 
-/** Kind and version of a patched object are validated as fields of the object. */
+/** Checks kind and version of a patched object, which are validated as fields of the object. */
 function checkPatchedKind(value: unknown, expected: ExpectedKind): void {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return;
   if (expected.group === 'autoscaling') return;

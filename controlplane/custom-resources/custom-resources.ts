@@ -145,7 +145,7 @@ export class CustomResources {
     }
   }
 
-  /** `attempted` is called after each attempt, whether it succeeded or not. */
+  /** Runs the workers. `attempted` is called after each attempt, whether it succeeded or not. */
   #work(attempted: (name: string) => void): Promise<void> {
     const { signal, logger } = this.#options;
     return runWorkers({
@@ -201,7 +201,7 @@ export class CustomResources {
     return true;
   }
 
-  /** These definitions may get names that became free. */
+  /** Queues definitions that may get names that became free. */
   #wake(names: readonly string[]): void {
     for (const name of names) this.#changed(name);
   }
@@ -335,7 +335,10 @@ export class CustomResources {
   }
 }
 
-/** Fields may have defaults, so the values by which objects are selected depend on the schemas as well. */
+/**
+ * Returns a text that changes with the values by which objects are selected. Fields may have defaults, so these values depend
+ * on the schemas as well.
+ */
 function fieldsKey({ spec }: Definition, readers: FieldReaders): string {
   const names = Object.keys(readers).sort();
   return names.length === 0 ? '' : stringifyJson([names, spec.versions.map(({ name, schema }) => [name, schema])]);

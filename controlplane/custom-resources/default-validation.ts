@@ -15,7 +15,9 @@ export function schemaDefaultErrors(schema: JsonSchema, path: string): FieldErro
   return defaultErrors({ ...schema, 'x-kubernetes-embedded-resource': true }, path);
 }
 
-/** `path` is the path of the schema. Members without a schema of their own have no defaults. */
+/**
+ * Returns the errors of the defaults of a schema. `path` is its path. Members without a schema of their own have no defaults.
+ */
 function defaultErrors(schema: JsonSchema, path: string): FieldError[] {
   const errors = schema.default === undefined ? [] : ofDefault(schema, schema.default, `${path}.default`);
   const items = itemsOf(schema);
@@ -40,7 +42,7 @@ function ofDefault(schema: JsonSchema, value: JsonValue, path: string): FieldErr
   return [...errors, ...(failed.length > 0 ? failed : validateRules(rules, value, undefined, { path }))];
 }
 
-/** Errors of alternatives have no field of their own. */
+/** Returns an error with its path in the definition. Errors of alternatives have no field of their own. */
 function placed({ type, field, value, detail }: FieldError, path: string): FieldError {
   return new FieldError(type, field === '' || field === '<nil>' ? path : `${path}.${field}`, value, detail);
 }

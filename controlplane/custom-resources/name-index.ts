@@ -76,7 +76,7 @@ export class NameIndex {
 
 const keyOf = (kind: keyof TakenNames, group: string, name: string): string => `${kind} ${group} ${name}`;
 
-/** Empty names count as absent. */
+/** Returns the keys of all names of a definition. Empty names count as absent. */
 function keysOf(group: string, { plural, singular, shortNames, kind, listKind }: DefinitionNames): Set<string> {
   const keys = new Set<string>();
   for (const name of [plural, singular, ...(shortNames ?? [])]) if (name) keys.add(keyOf('resources', group, name));

@@ -44,7 +44,7 @@ export function numberErrors(value: number | bigint, schema: JsonSchema, path: s
   return errors;
 }
 
-/** kube-apiserver keeps bounds as float64, so large ones are rounded. */
+/** Truncates a bound to an integer. kube-apiserver keeps bounds as float64, so large ones are rounded. */
 function truncated(bound: number | bigint): number | bigint {
   const whole = Math.trunc(Number(bound));
   return Number.isSafeInteger(whole) ? whole : BigInt(whole);

@@ -107,8 +107,8 @@ function schemaErrors(object: JsonObject, old: JsonObject | undefined, schema: J
 }
 
 /**
- * kube-apiserver validates the status by itself. Therefore the messages have paths relative to the status, and the fields have
- * whole paths.
+ * Returns the errors of the status. kube-apiserver validates it by itself, so the messages have paths relative to the status,
+ * and the fields have whole paths.
  */
 function statusErrors(object: JsonObject, old: JsonObject | undefined, schema: JsonSchema): FieldError[] {
   const status = object['status'];

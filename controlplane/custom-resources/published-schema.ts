@@ -112,7 +112,7 @@ function below(schema: JsonObject, change: (inner: JsonObject) => JsonObject): J
   return out;
 }
 
-/** Embedded objects have the members that every object has. */
+/** Adds the members that every object has to embedded objects. */
 function embedded(schema: JsonObject, target: Target): JsonObject {
   const out = below(schema, (inner) => embedded(inner, target));
   const open = target.version === 2 && out[PRESERVES] === true;

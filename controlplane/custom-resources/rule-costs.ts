@@ -29,8 +29,8 @@ export class RuleCosts {
   #largest: { readonly path: string; readonly cost: number }[] = [];
 
   /**
-   * `name` is the name of the cost in messages, such as `estimated rule cost`. Rules that are already stored are counted, but
-   * have no limit of their own.
+   * Adds the cost of a rule, and returns its error if it exceeds the limit of a rule. `name` is the name of the cost in
+   * messages, such as `estimated rule cost`. Rules that are already stored are counted, but have no limit of their own.
    */
   observe(path: string, name: string, cost: number, isKnown: boolean): FieldError[] {
     this.#total = Math.min(UNBOUNDED, this.#total + cost);

@@ -38,7 +38,7 @@ export interface Place {
   readonly insideMetadata?: boolean;
 }
 
-/** Empty maps of these keywords count as absent. Those of `dependencies` do not. */
+/** Whether the value of a keyword is a map that counts as absent because it is empty. Maps of `dependencies` do not. */
 function isEmptyMap(name: string, schema: JsonSchema): boolean {
   if (name !== 'patternProperties' && name !== 'definitions') return false;
   const value = (schema as Readonly<Record<string, unknown>>)[name];

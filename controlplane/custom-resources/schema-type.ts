@@ -19,7 +19,10 @@ export function structTypeOf(gvk: GroupVersionKind, schema: JsonSchema, metadata
   return structOf(name, { ...schema, 'x-kubernetes-embedded-resource': true }, { metadata, preserves: false });
 }
 
-/** Objects within one that preserves unknown members preserve theirs too, as in kube-apiserver's conversion of OpenAPI. */
+/**
+ * Returns the type of an object. Objects within one that preserves unknown members preserve theirs too, as in kube-apiserver's
+ * conversion of OpenAPI.
+ */
 function structOf(name: string, schema: JsonSchema, within: Within): StructType {
   let fields: ReadonlyMap<string, Field> | undefined;
   const preserves = within.preserves || schema[PRESERVES] === true;

@@ -20,7 +20,7 @@ export class ServedDefinitions {
   readonly #caches = new Map<string, WatchCache>();
   readonly #byInfo = new WeakMap<ResourceInfo, ServedSet>();
 
-  /** `sets` are the versions of the definition, and `cache` has the objects of all versions. */
+  /** Sets what a definition serves. `sets` are its versions, and `cache` has the objects of all versions. */
   set(name: string, sets: readonly ServedSet[], cache: WatchCache): void {
     for (const set of sets) this.#byInfo.set(set.info, set);
     this.#byName.set(name, sets);

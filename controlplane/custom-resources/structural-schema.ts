@@ -205,8 +205,8 @@ interface SchemaAt<Schema = JsonSchema> {
 }
 
 /**
- * Members that `allOf` and similar keywords name must also be specified outside of them, in `outer`. This is only checked for
- * keywords at the root.
+ * Checks that members that `allOf` and similar keywords name are also specified outside of them, in `outer`. This is only
+ * checked for keywords at the root.
  */
 function completeJunctions({ schema, path }: SchemaAt, outer: SchemaAt, errors: FieldError[]): void {
   const enter = (inner: JsonSchema, at: string): void => completeNested({ schema: inner, path: at }, outer, errors);

@@ -85,7 +85,7 @@ export function webhookConversion(
     );
   }
 
-  /** Only the objects that do not have the version already are sent to the webhook. */
+  /** Converts objects. Only those that do not have the version already are sent to the webhook. */
   async function convert(objects: readonly KubeObject[], { name, schema }: VersionSchema): Promise<KubeObject[]> {
     const wanted = apiVersionOf({ group, version: name });
     const others = objects.filter(({ apiVersion }) => apiVersion !== wanted);

@@ -72,7 +72,7 @@ interface Issuing {
   readonly nowMs: number;
 }
 
-/** etcd reads the files, so that a certificate in memory alone is of no use. */
+/** Issues a certificate unless it is valid. etcd reads the files, so that a certificate in memory alone is of no use. */
 async function ensureWritten({ paths, ca, nowMs }: Issuing, name: CertificateName, wanted: Wanted) {
   const made = await ensureCertificate({ directory: paths.pki, name }, wanted, ca, nowMs);
   if (!made.isWritten) throw new Error(`the disk is full: the certificate ${name} of etcd could not be written`);

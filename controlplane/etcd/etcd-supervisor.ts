@@ -113,7 +113,7 @@ export class EtcdSupervisor {
     return ended;
   }
 
-  /** etcd opens the file to append, so that it writes on after the file was shortened. */
+  /** Limits the size of etcd's log. etcd opens the file to append, so that it writes on after the file was shortened. */
   async #boundLog(): Promise<void> {
     const { logFile, clock } = this.#options;
     while (!this.#stop.signal.aborted) {
@@ -145,7 +145,7 @@ async function tailOf(path: string): Promise<string> {
   }
 }
 
-/** etcd takes each of its flags from the environment as well. */
+/** Returns the environment without the variables of etcd, which takes each of its flags from there as well. */
 function ownEnvironment(): NodeJS.ProcessEnv {
   return Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('ETCD_')));
 }

@@ -45,7 +45,7 @@ export class ManifestSources {
     return [...this.#states.values()].toSorted((a, b) => (a.source.path < b.source.path ? -1 : 1));
   }
 
-  /** Every folder to watch. */
+  /** The folders to watch, with the ones below them. */
   get folders(): readonly string[] {
     const below = [...this.#scans.values()].flatMap(({ folders }) => folders);
     return [...new Set([...this.#options.folders, ...below])];

@@ -326,7 +326,7 @@ class Manifests {
     }
   }
 
-  /** Files with faults have an inventory as well, which their events name. */
+  /** Writes the changed inventories. Files with faults have an inventory as well, which their events name. */
   async #writeInventories(faults: readonly Fault[]): Promise<void> {
     const { client, logger } = this.#options;
     const faulty = new Set(faults.map(({ path }) => path));

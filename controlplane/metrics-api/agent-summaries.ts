@@ -34,7 +34,7 @@ interface AgentSummariesOptions extends AgentConnection {
 
 /** Usage by node. */
 export interface AgentSummaries {
-  /** `undefined` if the node does not respond. */
+  /** Resolves to the usage of a node and its pods, and to `undefined` if the node does not respond. */
   of(node: string, origin: Origin): Promise<NodeSummary | undefined>;
 }
 

@@ -38,7 +38,7 @@ export interface Encodings {
   /** Returns the whole response with its envelope. */
   protobuf(entry: Entry): Buffer;
   protobufList(info: ResourceInfo, entries: readonly Entry[], metadata: ListMetadata): readonly Buffer[];
-  /** `PartialObjectMetadata` of one, `PartialObjectMetadataList` of a list. */
+  /** Encodes the metadata of an object as `PartialObjectMetadata`, and of a list as `PartialObjectMetadataList`. */
   protobufMetadata(entry: Entry, version: MetaVersion): Buffer;
   protobufMetadataList(entries: readonly Entry[], metadata: ListMetadata, version: MetaVersion): readonly Buffer[];
   /** Encodes a JSON object with `apiVersion` and `kind` that the schema has (Status, DeleteOptions, …), with its envelope. */

@@ -271,7 +271,7 @@ export interface ConnectTarget {
 
 /** Everything that is served. Rows are added and removed at run time (custom resources). */
 export interface ResourceCatalog {
-  /** `subresource` `''` is the resource itself. */
+  /** Finds the row of a resource, or of its subresource unless that is `''`. */
   find(group: string, version: string, resource: string, subresource: string): Rest | undefined;
   /** Rows in the order of discovery. */
   resources(): readonly ResourceInfo[];

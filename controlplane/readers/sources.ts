@@ -22,7 +22,7 @@ export interface SourceChange<T> {
 
 /** Lists the objects of one resource, as its informer has them, and reports changes. */
 export interface Source<T extends KubeObject = KubeObject> {
-  /** `namespace` is `''` for objects of the cluster. */
+  /** Returns an object from the cache. `namespace` is `''` for objects of the cluster. */
   get(namespace: string, name: string): T | undefined;
   /** The newest state, from the registry. */
   live(namespace: string, name: string): Promise<T | undefined>;

@@ -51,10 +51,10 @@ export interface FieldManagement {
    * Returns `object` with the managed fields of this write. `live` is the stored object, which is not modified. Never throws.
    */
   update(live: KubeObject | undefined, object: KubeObject, write: ManagedWrite): KubeObject;
-  /** Like `update`, but yields to the event loop between its steps. For large objects. */
+  /** Does the same as `update`, but yields to the event loop between its steps. For large objects. */
   updateInTurns(...args: Parameters<FieldManagement['update']>): KubeObject | Promise<KubeObject>;
   /** Returns the applied object, decoded and with defaults. Throws conflicts (409) and schema errors. */
   apply(live: KubeObject | undefined, patch: Extract<Patch, { type: 'apply' }>, write: ApplyWrite): KubeObject;
-  /** Like `apply`, but yields to the event loop between its steps. For large objects. */
+  /** Does the same as `apply`, but yields to the event loop between its steps. For large objects. */
   applyInTurns(...args: Parameters<FieldManagement['apply']>): KubeObject | Promise<KubeObject>;
 }

@@ -63,7 +63,7 @@ function shown(value: JsonValue, type: TypeNode | undefined, visited: Visited | 
   );
 }
 
-/** In the types of kinds, the kind comes first. Unknown members stand at the end. */
+/** Returns the names of the members in order. In the types of kinds, the kind comes first. Unknown members are at the end. */
 function namesInOrder(struct: StructType, value: JsonObject): string[] {
   const isKind = struct.fields.get('kind')?.protobufNumber === undefined;
   const known = [...(isKind ? ['kind'] : []), ...fieldsInOrder(struct).map(({ name }) => name)];

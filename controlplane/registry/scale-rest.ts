@@ -225,7 +225,10 @@ export function createScaleRest(
   };
 }
 
-/** kube-apiserver cannot convert the Scale that it has applied to the version of a custom resource. */
+/**
+ * Builds kube-apiserver's error for the apply of a custom resource's Scale, which it cannot convert to the version of the
+ * resource.
+ */
 function notConverted(name: string): StatusError {
   const why = 'request to convert CR to an invalid group/version: autoscaling/v1';
   const subject = `/${name}; autoscaling/v1, Kind=Scale`;

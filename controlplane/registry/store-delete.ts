@@ -95,7 +95,10 @@ async function admitDelete({ store, context, target }: Deletion, old: KubeObject
 
 type Step = Deleted | { readonly again: CacheEntry };
 
-/** `marked` is true once this deletion has marked the object as terminating. What is left is to remove it. */
+/**
+ * Takes the next step of a deletion. `marked` is true once this deletion has marked the object as terminating, so that it only
+ * remains to remove it.
+ */
 async function deleteStep(deletion: Deletion, entry: CacheEntry, marked: boolean): Promise<Step> {
   const { store, context, target } = deletion;
   const { options } = target;
@@ -129,7 +132,10 @@ async function write(
   return { entry: stored, stored };
 }
 
-/** Kinds with a phase for termination (namespaces) are marked first, and a later DELETE removes them. */
+/**
+ * Marks an object of a kind with a phase for termination (namespaces), unless it is marked. Resolves to `undefined` if a
+ * DELETE may remove it.
+ */
 async function markFirst(deletion: Deletion, entry: CacheEntry): Promise<Deleted | undefined> {
   const { store } = deletion;
   const { options } = deletion.target;
@@ -282,7 +288,7 @@ function gracePeriod(
   return seconds;
 }
 
-/** Kinds with a generation count the deletion as a change of the spec. */
+/** Counts the deletion as a change of the spec, for kinds with a generation. */
 function countIntent(object: KubeObject): void {
   const { generation } = object.metadata;
   if (generation !== undefined && generation > 0) object.metadata.generation = generation + 1;

@@ -116,8 +116,9 @@ export class VersionCodec {
   }
 
   /**
-   * As `list`, but a failed conversion is reported as kube-apiserver reports it. Its cache of the version cannot be filled
-   * then, so only lists that it reads from the storage (with a limit and no selector) show the error of the webhook itself.
+   * Converts a list as `list` does, but reports a failed conversion as kube-apiserver does. Its cache of the version cannot be
+   * filled then, so only lists that it reads from the storage (with a limit and no selector) show the error of the webhook
+   * itself.
    */
   #listedFor(options: ListOptions, result: ListResult): Promise<ListResult> | ListResult {
     const { labelSelector, fieldSelector, limit } = options;

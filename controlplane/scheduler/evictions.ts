@@ -37,7 +37,7 @@ export class Evictions {
     return true;
   }
 
-  /** Never rejects. */
+  /** Evicts the victims of a preemption for a pod. Never rejects. */
   async evict(pod: PodInfo, preemption: Preemption): Promise<void> {
     this.#preempting.set(pod.uid, false);
     const areWritten = await this.#evictAll(pod, preemption);

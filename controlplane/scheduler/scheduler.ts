@@ -243,7 +243,7 @@ class RunningScheduler implements Scheduler {
     this.#track(this.#evictions.evict(pod, preemption));
   }
 
-  /** Pods of lower priority that were nominated to this node lose the room there and are scheduled again. */
+  /** Withdraws the nominations of pods of lower priority to this node. They lose the room there and are scheduled again. */
   #withdrawNominations(pod: PodInfo, node: NodeInfo): void {
     for (const other of this.#watch.nominatedTo(node.name)) {
       if (other.uid === pod.uid || other.priority >= pod.priority) continue;
@@ -253,7 +253,10 @@ class RunningScheduler implements Scheduler {
     }
   }
 
-  /** `nominated` is the node that will have room. `undefined` keeps the present nomination. */
+  /**
+   * Records that a pod fits nowhere. `nominated` is the node that will have room, and `undefined` keeps the present
+   * nomination.
+   */
   #reject(pod: PodInfo, rejectedBy: ReadonlySet<string>, message: string, nominated: string | undefined): void {
     this.#metrics?.attempt('unschedulable', this.#secondsSince(this.#decidingSinceMs));
     this.#queue.unschedulable(pod.uid, rejectedBy);

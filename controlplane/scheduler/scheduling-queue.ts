@@ -308,7 +308,7 @@ function wakesAt({ place, backoffUntilMs, waitingSinceMs }: Queued): number {
   return place === 'unschedulable' ? waitingSinceMs + LONGEST_WAIT_MS : Infinity;
 }
 
-/** Pods whose backoff ends in the same second are tried by priority and age. */
+/** Orders pods by the end of their backoff. Those whose backoff ends in the same second are tried by priority and age. */
 function endsBefore(a: EarlyTry, b: EarlyTry): boolean {
   const [first, second] = [secondOf(a), secondOf(b)];
   return first === second ? goesBefore(a.queued, b.queued) : first < second;

@@ -50,8 +50,8 @@ const qualityOf = (text: string): number =>
   /^[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?$/i.test(text) ? Math.fround(Number(text)) : 0;
 
 /**
- * kube-apiserver's comparison is not an order: of two clauses, each may be before the other. So the result depends on how it is
- * sorted, and short lists are sorted by insertion.
+ * Sorts clauses by insertion. kube-apiserver's comparison is not an order: of two clauses, each may be before the other. So
+ * the result depends on how it is sorted, and Go sorts short lists by insertion.
  */
 function insertionSorted(clauses: RatedClause[]): RatedClause[] {
   const sorted: RatedClause[] = [];

@@ -15,7 +15,7 @@ const MAX_BODY_BYTES = 3 * 1024 * 1024;
 /** Parsers of text to a value. `duplicates` are the duplicate fields. They throw `JsonSyntaxError` and `YamlSyntaxError`. */
 export interface TextDecoders {
   json(bytes: Buffer): Body;
-  /** Large bodies do not block the event loop. Rejects with a 429 if too many of them wait. */
+  /** Decodes YAML. Large bodies do not block the event loop. Rejects with a 429 if too many of them wait. */
   yaml(bytes: Buffer, signal: AbortSignal): MaybePromise<Body>;
 }
 

@@ -28,7 +28,10 @@ export class TlsConnection implements ClientConnection {
     this.#onAccepted();
   }
 
-  /** It never changes: requests are read after the handshake, and OpenSSL allows clients no second one. */
+  /**
+   * The certificate of the client. It never changes: requests are read after the handshake, and OpenSSL allows clients no
+   * second one.
+   */
   get peerCertificate(): X509Certificate | undefined {
     this.#certificate ??= { known: this.#socket.getPeerX509Certificate() };
     return this.#certificate.known;

@@ -102,7 +102,7 @@ class DirectClient implements Client {
     };
   }
 
-  /** Parsing or copying thousands of objects would block the event loop. */
+  /** Returns the objects of a list in slices, because parsing or copying thousands of objects would block the event loop. */
   async #objectsOf(entries: readonly Entry[], signal: AbortSignal | undefined): Promise<KubeObject[]> {
     const give = this.#options.shared === true ? sharedObject : owned;
     const slice = new TimeSlice(this.#options.clock);

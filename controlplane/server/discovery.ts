@@ -168,7 +168,7 @@ class Discovery {
     return this.#groups;
   }
 
-  /** `path` exists. */
+  /** Returns the unaggregated document of a path that exists. */
   #plain(path: string): object | undefined {
     const [root, ...parts] = path.split('/').filter((part) => part !== '');
     const [group = '', version] = root === 'api' ? ['', ...parts] : parts;
@@ -350,7 +350,10 @@ function versionHash(group: string, version: string, kind: string): string {
   return createHash('sha256').update(`${group}/${version}/${kind}`).digest().subarray(0, 8).toString('base64');
 }
 
-/** Those of custom resources are listed as `status`, `scale`, and those of built-in ones by name. */
+/**
+ * Returns the subresources in the order of discovery: `status` and `scale` for custom resources, and by name for built-in
+ * ones.
+ */
 function subresourcesOf({ custom, subresources }: ResourceInfo): readonly SubresourceInfo[] {
   return custom === undefined ? subresources.toSorted((a, b) => (a.name < b.name ? -1 : 1)) : subresources;
 }

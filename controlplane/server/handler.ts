@@ -112,7 +112,10 @@ function dispatcher(options: HandlerOptions): Handler {
   };
 }
 
-/** `/api` and `/apis/<served group>` belong to the API, which has its own error for missing paths. */
+/**
+ * Serves a path that is no resource. `/api` and `/apis/<served group>` belong to the API, which has its own error for missing
+ * paths.
+ */
 function servePath(request: ApiRequest, paths: PathHandlers, router: Router): MaybePromise<void> {
   const { path } = request.info;
   const handler = paths.find(path);

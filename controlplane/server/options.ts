@@ -6,7 +6,14 @@ import { quoteText } from '../../api/meta/quote.ts';
 import { parseSelector } from '../../api/meta/selector-parser.ts';
 import { everything } from '../../api/meta/selector.ts';
 import { everyField, parseFieldSelector } from '../../api/meta/field-selector.ts';
-import { FieldError, forbidden, invalid, notSupported, required } from '../../api/meta/field-error.ts';
+import {
+  FieldError,
+  forbidden,
+  invalid,
+  notSupported,
+  required,
+  unsupportedValue,
+} from '../../api/meta/field-error.ts';
 import { newBadRequest, newInvalid } from '../../api/meta/status-error.ts';
 import type { DeleteOptions, FieldValidation, ListOptions, WatchOptions, WriteOptions } from '../model/rest.ts';
 import { jsonType } from './body.ts';
@@ -62,7 +69,7 @@ function listErrors(options: ListRequest): FieldError[] {
     }
     if (options.continue !== '') errors.push(forbidden(MATCH, WITH_CONTINUE));
     if (match !== 'Exact' && match !== 'NotOlderThan') {
-      errors.push(unsupported(MATCH, match, ['Exact', 'NotOlderThan', '']));
+      errors.push(unsupportedValue(MATCH, match, ['Exact', 'NotOlderThan', '']));
     }
     if (match === 'Exact' && options.resourceVersion === '0') {
       errors.push(forbidden(MATCH, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'));
@@ -84,16 +91,10 @@ function watchErrors(options: ListRequest): FieldError[] {
     if (options.sendInitialEvents === undefined) {
       errors.push(forbidden(MATCH, 'resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided'));
     }
-    if (match !== 'NotOlderThan') errors.push(unsupported(MATCH, match, ['NotOlderThan']));
+    if (match !== 'NotOlderThan') errors.push(unsupportedValue(MATCH, match, ['NotOlderThan']));
   }
   if (options.continue !== '') errors.push(forbidden(MATCH, WITH_CONTINUE));
   return errors;
-}
-
-/** Unlike `notSupported`, keeps the order of the values. */
-function unsupported(field: string, value: unknown, supported: readonly string[]): FieldError {
-  const quoted = supported.map((text) => quoteText(text)).join(', ');
-  return new FieldError('FieldValueNotSupported', field, value, `supported values: ${quoted}`);
 }
 
 /**
@@ -206,7 +207,7 @@ export function parseDeleteOptions(query: URLSearchParams, body: Record<string, 
   }
   const policy = raw.propagationPolicy;
   if (policy !== undefined && !['Foreground', 'Background', 'Orphan'].includes(policy)) {
-    errors.push(unsupported('propagationPolicy', policy, ['Foreground', 'Background', 'Orphan', 'nil']));
+    errors.push(unsupportedValue('propagationPolicy', policy, ['Foreground', 'Background', 'Orphan', 'nil']));
   }
   errors.push(...dryRunErrors(raw.dryRun));
   if (errors.length > 0) throw newInvalid({ group: 'meta.k8s.io', resource: 'DeleteOptions' }, '', errors);

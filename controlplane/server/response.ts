@@ -188,7 +188,10 @@ function startsWith(bytes: Buffer, prefix: Buffer): boolean {
   return true;
 }
 
-/** `always` includes an empty `continue`, as in lists of custom resources. A dry run has no resource version. */
+/**
+ * Encodes the metadata of a list. `always` includes an empty `continue`, as in lists of custom resources. A dry run has no
+ * resource version.
+ */
 function listMetadata(metadata: ListMetadata, always = false): string {
   const members: string[] = [];
   if (metadata.resourceVersion !== '') members.push(`"resourceVersion":${quoteText(metadata.resourceVersion)}`);

@@ -67,8 +67,8 @@ export class Router {
   }
 
   /**
-   * kube-apiserver's handler of custom resources selects by the verb of the request, which is `get` or `list` for a HEAD and
-   * `create` for a POST to an object. It looks for the name only when it patches.
+   * Returns the verb of a method on a custom resource. kube-apiserver's handler selects by the verb of the request, which is
+   * `get` or `list` for a HEAD and `create` for a POST to an object. It looks for the name only when it patches.
    */
   #customVerb(verbs: MethodVerbs, method: string, rest: Rest, info: RequestInfo): Verb | undefined {
     const verb = verbs.get(method === 'HEAD' ? 'GET' : method);
@@ -86,7 +86,10 @@ export class Router {
     return rest.info.namespaced && info.namespace === '' ? of.allNamespaces : of.collection;
   }
 
-  /** For a missing subresource of a custom resource, the error names the object as missing. */
+  /**
+   * Builds the error of a path that has no row. For a missing subresource of a custom resource, it names the object as
+   * missing.
+   */
   #missing({ group, version, resource, parts }: RequestInfo): StatusError {
     const isCustom = this.#catalog.find(group, version, resource, '')?.info.custom !== undefined;
     return isCustom && parts.length > 2 ? newNotFound({ group, resource }, parts[1] ?? '') : notFound();
@@ -117,7 +120,10 @@ const VERB_OF_METHOD: ReadonlyMap<string, string> = new Map(
   Object.entries({ POST: 'create', PUT: 'update', PATCH: 'patch', DELETE: 'delete', GET: 'get', HEAD: 'get' }),
 );
 
-/** For custom resources the error names the verb, as that of kube-apiserver's handler of definitions does. */
+/**
+ * Builds the error of a verb that the resource does not have. For custom resources it names the verb, as that of
+ * kube-apiserver's handler of definitions does.
+ */
 function unsupported(method: string, { info: { group, resource } }: Rest, { parts }: RequestInfo): StatusError {
   if (method === 'PUT' && parts.length === 1) return newBadRequest('name must be provided');
   return newMethodNotSupported({ group, resource }, VERB_OF_METHOD.get(method) ?? '');

@@ -56,7 +56,7 @@ export interface ServerOptions {
 
 /** A server on one port. */
 export interface ApiServer {
-  /** Port 0 selects a free port. */
+  /** Listens on a port. Port 0 selects a free one. */
   listen(port: number, host: string): Promise<AddressInfo>;
   /** Sets the certificate for new connections. */
   replaceCertificate(certificate: ServingCertificate): void;

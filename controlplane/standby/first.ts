@@ -128,7 +128,7 @@ class First {
     this.#options.storage.guard?.(() => guard.before());
   }
 
-  /** After a time in which this process did not run: takes no more writes if a standby was promoted meanwhile. */
+  /** Takes no more writes if a standby was promoted while this process did not run. */
   async #stopForSuccessor(): Promise<void> {
     const by = await findSuccessor(this.#options);
     if (by === undefined) return;
@@ -149,8 +149,9 @@ class First {
   }
 
   /**
-   * Of two that were promoted, the one whose promotion is the newest is the first. An address that moves between the hosts can
-   * also lead a request of this control plane back to it.
+   * Refuses a promotion that is not newer than that of this control plane: of two that were promoted, the one whose promotion
+   * is the newest is the first. An address that moves between the hosts can also lead a request of this control plane back to
+   * it.
    */
   #refuseOlder(by: string, promotedAt: number | undefined): void {
     if (promotedAt === undefined) return;

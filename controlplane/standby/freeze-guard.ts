@@ -46,7 +46,10 @@ export class FreezeGuard {
     clock.after(TICK_MS, () => this.#tick());
   }
 
-  /** Monotonic time does not count the time in which the host was suspended, and the wall clock may be set back. */
+  /**
+   * Compares both clocks with their last values. Monotonic time does not count the time in which the host was suspended, and
+   * the wall clock may be set back.
+   */
   #look(): void {
     const { clock, logger, check } = this.#options;
     const [monotonicMs, wallMs] = [clock.monotonic(), clock.now()];

@@ -28,7 +28,7 @@ interface StandbyServerOptions {
 
 /** A server on one port. */
 interface StandbyServer {
-  /** Port 0 selects a free port. Rejects with the system's error. */
+  /** Listens on a port. Port 0 selects a free one. Rejects with the system's error. */
   listen(port: number, host: string): Promise<AddressInfo>;
   /** Sets the certificate for new connections. */
   replaceCertificate(certificate: ServingCertificate): void;

@@ -166,7 +166,7 @@ const ownCertificate = ({ apiserver }: PkiMaterial): ServingCertificate => ({
   key: apiserver.privateKeyPem,
 });
 
-/** `--tls-cert-file` and `--tls-private-key-file`. */
+/** Reads the certificate of `--tls-cert-file` and `--tls-private-key-file`, if they are given. */
 function servingCertificate({ tlsCertFile, tlsPrivateKeyFile }: ControlPlaneFlags): ServingCertificate | undefined {
   if (tlsCertFile === '' && tlsPrivateKeyFile === '') return undefined;
   if (tlsCertFile === '' || tlsPrivateKeyFile === '')

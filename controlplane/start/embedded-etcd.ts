@@ -94,7 +94,7 @@ function problemOf(flags: ControlPlaneFlags): string | undefined {
   return undefined;
 }
 
-/** Members without a vote exist since etcd 3.4. */
+/** Checks that etcd runs and has members without a vote, which exist since etcd 3.4. */
 async function checkBinary(binary: string): Promise<void> {
   const { stdout } = await promisify(execFile)(binary, ['--version']).catch((cause: unknown) => {
     throw new StartError(

@@ -118,7 +118,10 @@ function caBundle({ clock, logger }: Setting, file: string, ownPem: string): CaB
   return file === '' ? fixedCaBundle(ownPem) : fileCaBundle(file, clock, logger);
 }
 
-/** `--kubelet-client-certificate` and the flags beside it. The files are read again when they change. */
+/**
+ * Returns the reader of the credentials for agents, from `--kubelet-client-certificate` and the flags beside it. The files are
+ * read again when they change.
+ */
 function agentCredentialsOf(
   { flags, clock, logger }: Pick<Setting, 'flags' | 'clock' | 'logger'>,
   pki: Pick<Pki, 'material'>,
@@ -267,7 +270,10 @@ function followConfigs(options: Setting, inForce: InForce): readonly FollowedFil
   return followed;
 }
 
-/** Without `--service-account-key-file`, the key of `--tls-private-key-file` verifies tokens if its type allows it. */
+/**
+ * Reads the keys that verify service account tokens. Without `--service-account-key-file`, it is the key of
+ * `--tls-private-key-file` if its type allows that.
+ */
 function verifyingTexts({ serviceAccountKeyFile, tlsPrivateKeyFile }: ControlPlaneFlags): readonly string[] {
   if (serviceAccountKeyFile.length > 0) return serviceAccountKeyFile.map((path) => readFileSync(path, 'utf8'));
   if (tlsPrivateKeyFile === '') return [];
@@ -275,7 +281,7 @@ function verifyingTexts({ serviceAccountKeyFile, tlsPrivateKeyFile }: ControlPla
   return ['rsa', 'ec'].includes(createPublicKey(text).asymmetricKeyType ?? '') ? [text] : [];
 }
 
-/** All keys of a PEM text. */
+/** Returns all keys of a PEM text. */
 function keysOf(text: string): ReturnType<typeof verificationKey>[] {
   return readPem(text)
     .filter(({ label }) => label.endsWith('KEY') || label.endsWith('CERTIFICATE'))

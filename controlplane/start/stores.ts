@@ -57,7 +57,7 @@ export async function openStores(setting: Setting): Promise<StoresPhase> {
   return { directory, encryption, storage, overrides, registry };
 }
 
-/** Encryption and the storage on etcd are loaded only where they are used. */
+/** Builds encryption at rest, if it is configured. It is loaded only then, as the storage on etcd is. */
 async function openEncryption({ flags, clock, logger, metrics, onClose }: Setting): Promise<Encryption | undefined> {
   if (flags.encryptionProviderConfig === '') return undefined;
   const { buildEncryption } = await import('../encryption/build.ts');

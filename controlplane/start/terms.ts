@@ -44,7 +44,7 @@ export function startTerms(parts: TermParts, loops: readonly ElectedLoop[]): voi
   else startUnelected(parts, loops);
 }
 
-/** Without leader election: one term until the control plane closes, in which all loops share informers. */
+/** Starts the loops without leader election, in one term until the control plane closes. All loops share informers. */
 function startUnelected(parts: TermParts, loops: readonly ElectedLoop[]): void {
   const informers = informersOf(parts);
   parts.onClose(() => informers.close());

@@ -85,7 +85,7 @@ export class CommitPipeline {
     this.#committing = undefined;
   }
 
-  /** Never rejects, because the writers receive a failure. */
+  /** Makes a group durable and publishes it. Never rejects, because the writers receive a failure. */
   async #commitGroup(writes: readonly PendingWrite[]): Promise<void> {
     const { backend, health } = this.#options;
     const records = writes.map((write) => this.#record(write));

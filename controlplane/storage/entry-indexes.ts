@@ -68,7 +68,7 @@ class EntryIndex {
 /** The live entries of a cache. */
 interface IndexedEntries {
   readonly size: number;
-  /** Entries that are added meanwhile may be returned twice but are never missed. */
+  /** Returns all entries. Those that are added meanwhile may be returned twice but are never missed. */
   values(): IterableIterator<CachedObject>;
 }
 

@@ -26,7 +26,7 @@ export class LogWatches {
     this.#failed = failed;
   }
 
-  /** `past` contains the events of `prefix` above `afterRevision`. They are delivered before this returns. */
+  /** Adds a watch. `past` has the events of `prefix` above `afterRevision`, which are delivered before this returns. */
   add(prefix: string, afterRevision: number, past: readonly VersionChange[], observer: WatchObserver): StorageWatch {
     const set = this.#setOf(prefix);
     const remove = (): void => {

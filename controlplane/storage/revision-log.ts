@@ -309,7 +309,7 @@ export class RevisionLog extends HistoryStorage implements Storage {
       this.#compactEarly(1 / 2, 'History is compacted early, because the disk is full');
   }
 
-  /** `share` is the part of the revisions in the history. */
+  /** Compacts before the next interval. `share` is the part of the revisions in the history that goes. */
   #compactEarly(share: number, message: string): void {
     if (this.history.isForgetting) return;
     this.#logger.warn({ bytes: this.history.historyBytes }, message);

@@ -71,12 +71,12 @@ export class StorageHealth {
     }
   }
 
-  /** Call after a write succeeded. */
+  /** Records that a write succeeded. */
   succeeded(): void {
     this.#isFull = false;
   }
 
-  /** Call after a write found no room. */
+  /** Records that a write found no room. */
   foundFull(): void {
     const { logger } = this.#options;
     if (!this.#isReportedFull) logger.error({}, 'The disk is full: writes that find no room are refused');

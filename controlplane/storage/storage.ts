@@ -47,7 +47,7 @@ export interface WriteOptions {
 
 /** An open watch. */
 export interface StorageWatch {
-  /** No event is delivered after this returns. */
+  /** Ends the watch. No event is delivered after this returns. */
   close(): void;
 }
 

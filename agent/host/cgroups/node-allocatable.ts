@@ -37,8 +37,8 @@ export class NodeAllocatable {
   }
 
   /**
-   * `--kube-reserved-cgroup` and `--system-reserved-cgroup`. The administrator creates these cgroups. Resolves to whether the
-   * cgroup exists.
+   * Limits a cgroup of `--kube-reserved-cgroup` or `--system-reserved-cgroup`, which the administrator creates. Resolves to
+   * whether it exists.
    */
   async enforce(name: string, limits: CgroupLimits): Promise<boolean> {
     if (await this.#manager.update(name, resourcesOf(limits))) return true;

@@ -71,7 +71,7 @@ interface KernelParameter {
   readonly actual: number;
 }
 
-/** Parameters that the kernel does not have are left out. */
+/** Returns the parameters with another value. Those that the kernel does not have are left out. */
 async function differingParameters(root: string): Promise<readonly KernelParameter[]> {
   const found: KernelParameter[] = [];
   for (const [name, wanted] of Object.entries(KERNEL_PARAMETERS)) {

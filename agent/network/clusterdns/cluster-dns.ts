@@ -100,7 +100,7 @@ export class ClusterDns {
     this.#options = options;
   }
 
-  /** 0 until the server listens. */
+  /** The port of the server, or 0 until it listens. */
   get port(): number {
     return this.#port;
   }

@@ -111,7 +111,7 @@ interface Where {
   readonly most: number;
 }
 
-/** `before` holds the labels before the service's name. */
+/** Returns the records of a service. `before` has the labels before its name. */
 function serviceRecords(name: string, type: string, before: readonly string[], where: Where): Found | undefined {
   const { service } = where;
   const { spec } = service;
@@ -158,7 +158,7 @@ interface Host {
 
 type Ports = Host['ports'];
 
-/** `portsOf` selects the ports of a slice. A slice without any is passed over as a whole. */
+/** Yields the endpoints of a service. `portsOf` selects the ports of a slice, and a slice without any is skipped. */
 function* endpointHosts(
   { service, namespace, names }: Where,
   portsOf?: (ports: Ports) => Ports,

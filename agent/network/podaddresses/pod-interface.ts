@@ -26,9 +26,9 @@ export interface BridgePorts {
   /** The names of the ports of the bridges by their indexes. */
   list(): Promise<ReadonlyMap<number, string>>;
   /**
-   * `pid` is a process in the network namespace of the pod that nobody but the runtime controls, and `ips` are the addresses
-   * that the runtime reports. Must run before the pod has a container: one with `NET_ADMIN` can change its interface. Resolves
-   * to `undefined` if the pod is at none of the bridges. Rejects with ENOENT without the tools.
+   * Finds the interface of a pod. `pid` is a process in the network namespace of the pod that nobody but the runtime controls,
+   * and `ips` are the addresses that the runtime reports. Must run before the pod has a container: one with `NET_ADMIN` can
+   * change its interface. Resolves to `undefined` if the pod is at none of the bridges. Rejects with ENOENT without the tools.
    */
   find(pid: number, ips: readonly string[]): Promise<PodInterface | undefined>;
 }

@@ -130,7 +130,10 @@ function byAge(a: ClusterNode, b: ClusterNode): number {
 /** The names of the nodes that have an address or a key, of those that claim it. */
 type Holders = ReadonlyMap<string, string>;
 
-/** `nodes` are sorted by age. Of the addresses of a node, the first of each family counts. */
+/**
+ * Returns which node has each address and key, of those that claim it: the one with the oldest record, or else the first of
+ * `nodes`, which are sorted by age. Of the addresses of a node, the first of each family counts.
+ */
 function holdersOf(nodes: readonly ClusterNode[], { isRecorded }: { readonly isRecorded: boolean }): Holders {
   const found = new Map<string, { readonly name: string; readonly since: string }>();
   for (const node of nodes) {

@@ -103,7 +103,7 @@ export function hostNetwork(prefix: readonly string[] = []): HostNetwork {
 
 type Run = (tool: string, args: readonly string[]) => Promise<string>;
 
-/** Without a result, the tools print nothing or empty objects. */
+/** Reads the JSON of a tool. Where it has found nothing, it prints nothing or empty objects. */
 async function readItems<T>(run: Run, tool: string, args: readonly string[]): Promise<readonly T[]> {
   const output = await run(tool, ['-j', ...args]);
   const items = output.trim() === '' ? [] : (JSON.parse(output) as readonly T[]);

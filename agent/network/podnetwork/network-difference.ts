@@ -104,7 +104,7 @@ function linkFits(link: NonNullable<DesiredNetwork['link']>, found: ObservedLink
 const createVxlan = ({ name, mac, mtu, id, port, local, device }: VxlanLink): string =>
   `link add ${name} address ${mac} mtu ${mtu} type vxlan id ${id} dstport ${port} local ${local} dev ${device} nolearning`;
 
-/** `found` is `undefined` if the link was created just now. */
+/** Returns the commands that change the link. `found` is `undefined` if it was created just now. */
 function linkCommands(desired: DesiredNetwork, found: ObservedLink | undefined, kept: ObservedNetwork): string[] {
   const { link, addresses, neighbors } = desired;
   if (link === undefined) return [];

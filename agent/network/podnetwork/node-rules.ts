@@ -52,7 +52,7 @@ export class NodeRules {
     this.#guarded = '';
   }
 
-  /** Docker masquerades and forwards for its own networks, so that a single host needs no rules with it. */
+  /** Writes the rules. Docker masquerades and forwards for its own networks, so that a single host needs no rules with it. */
   async apply(
     ranges: readonly Cidr[],
     peers: readonly Peer[],

@@ -151,7 +151,7 @@ export class PodNetwork {
     return this.#running;
   }
 
-  /** `remove`: no pods remain on this host. */
+  /** Stops the turns. With `remove`, which requires that no pods remain on this host, everything is removed from it. */
   async close({ remove }: { readonly remove: boolean }): Promise<void> {
     this.#closing.abort();
     await this.#running;

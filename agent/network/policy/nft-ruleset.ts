@@ -84,7 +84,7 @@ function block(kind: 'chain' | 'map' | 'set', name: string, lines: readonly stri
 const elements = (list: readonly string[]): string[] =>
   list.length === 0 ? [] : [`elements = { ${list.join(', ')} }`];
 
-/** One chain for each distinct set of ports: returns if the port of the connection is allowed. */
+/** Renders a chain for each distinct set of ports. It returns if the port of the connection is allowed. */
 function* portChains(profiles: readonly Profile[], slice: Slice): Generator<void, string[], undefined> {
   const sets = new Map<string, AllowedPorts>();
   for (const { peers } of new Set(profiles)) {
@@ -123,7 +123,7 @@ function* portChains(profiles: readonly Profile[], slice: Slice): Generator<void
 
 const isWhole = ({ first, last }: PortRange): boolean => first === 0 && last === LAST_PORT;
 
-/** One map of peers and one chain for each profile: returns if the peer and the port are allowed. */
+/** Renders a map of peers and a chain for each profile. The chain returns if the peer and the port are allowed. */
 function* profileChains(
   direction: Direction,
   profiles: ReadonlyMap<string, Profile>,

@@ -155,7 +155,10 @@ class IptablesTools implements PacketFilter {
     await this.#run(tool(family), ['-w', WAIT_SECONDS, '-t', table, verb, from, ...match, '-j', to]);
   }
 
-  /** `-C` also fails if the chain that the rule jumps to does not exist yet. */
+  /**
+   * Whether a command such as `-C` succeeds for a jump. `-C` also fails if the chain that the rule jumps to does not exist
+   * yet.
+   */
   async #succeeds(family: Family, jump: Jump, verb: string): Promise<boolean> {
     try {
       await this.#rule(family, jump, verb);
@@ -177,8 +180,8 @@ const chainNames = (saved: string): string[] => {
 };
 
 /**
- * Docker inserts the rules that accept its networks' traffic before all others except this chain, whenever it creates a
- * network.
+ * Moves a jump of FORWARD to Docker's chain for users. Whenever Docker creates a network, it inserts the rules that accept its
+ * traffic before all others except this chain.
  */
 function beforeDocker(jump: Jump): Jump {
   return jump.from === 'FORWARD' ? { ...jump, from: DOCKER_USER } : jump;

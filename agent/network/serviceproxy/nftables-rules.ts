@@ -217,7 +217,10 @@ function usedLists(port: ServicePort, isExposed: boolean): Set<readonly Endpoint
   return new Set([...lists].filter((list) => list.length > 0));
 }
 
-/** Traffic from this host and its pods is internal, so an external traffic policy does not apply to it. */
+/**
+ * Returns the rules for traffic to the external addresses of a port. Traffic from this host and its pods is internal, so an
+ * external traffic policy does not apply to it.
+ */
 function externalRules(
   port: ServicePort,
   names: Names,

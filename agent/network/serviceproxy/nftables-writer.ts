@@ -103,7 +103,10 @@ export class NftablesWriter implements RuleWriter {
     transactions.tidied(nowMs);
   }
 
-  /** Other programs may have begun, or begun again, to drop packets. */
+  /**
+   * Accepts translated connections in the iptables rules of other programs, which may have begun, or begun again, to drop
+   * packets.
+   */
   async #acceptElsewhere(family: Family): Promise<void> {
     const { filter } = this.#options;
     if (!(await filter.hasForeignRules(family))) return;

@@ -42,7 +42,7 @@ export class TrackedValues {
     return found;
   }
 
-  /** All differences have been written. */
+  /** Records that all differences have been written. */
   *commit(slice: Slice): Generator<void, void> {
     for (const name of this.#touched) {
       const value = this.#desired.get(name);

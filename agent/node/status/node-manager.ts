@@ -63,13 +63,16 @@ export interface NodeManagerOptions {
 
 /** The state of the agent's other parts, as far as the node's status shows it. */
 export interface NodeStatusSource {
-  /** Empty if healthy; else the reasons, as in the message of the Ready condition (`PLEG is not healthy: …`). */
+  /**
+   * Returns nothing if the runtime is healthy, else the reasons, as in the message of the Ready condition (`PLEG is not
+   * healthy: …`).
+   */
   runtimeErrors(): readonly string[];
   networkErrors(): readonly string[];
   pressure(kind: 'memory' | 'disk' | 'pid'): boolean;
   /** The devices of plugins. */
   deviceCapacity(): DeviceCapacity;
-  /** Attached volumes that pods of the node use, and that must not be detached. */
+  /** Returns the attached volumes that pods of the node use, and that must not be detached. */
   volumesInUse(): readonly string[];
   /** Returns the port on which the agent's server listens. It differs from `--port` if that is 0. */
   serverPort(): number;
@@ -184,7 +187,7 @@ export class NodeManager implements NodeInfo {
     ]);
   }
 
-  /** Without an API server, the status serves only the agent's own parts. */
+  /** Keeps the status without an API server, where it serves only the agent's own parts. */
   async #keepLocalStatus(source: NodeStatusSource, signal: AbortSignal): Promise<void> {
     let isPrepared = true;
     await this.#loop.run(signal, async () => {

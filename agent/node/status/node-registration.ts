@@ -117,7 +117,7 @@ function changed(wanted: Values, found: Values): readonly (readonly [string, str
   return Object.entries(wanted).filter(([key, value]) => found[key] !== value);
 }
 
-/** Null removes an annotation that the agent no longer sets. */
+/** Returns the annotations that change. Null removes one that the agent no longer sets. */
 function annotationChanges(wanted: Values, found: Values): readonly (readonly [string, string | null])[] {
   const isStale = wanted[ATTACH_DETACH] === undefined && found[ATTACH_DETACH] !== undefined;
   return [...changed(wanted, found), ...(isStale ? [[ATTACH_DETACH, null] as const] : [])];

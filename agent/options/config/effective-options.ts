@@ -88,8 +88,9 @@ interface MergedFiles {
 }
 
 /**
- * Each drop-in is a merge patch for those before it: maps merge by key, lists and scalars are replaced, null takes away. The
- * result is merged into the configuration file, from which null takes nothing away, as in the kubelet.
+ * Merges the configuration files. Each drop-in is a merge patch for those before it: maps merge by key, lists and scalars are
+ * replaced, and null removes. The result is merged into the configuration file, from which null removes nothing, as in the
+ * kubelet.
  */
 function mergeFiles(files: readonly ConfigFile[], hasFile: boolean): MergedFiles {
   let base: JsonObject = {};

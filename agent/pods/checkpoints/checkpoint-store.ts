@@ -50,7 +50,7 @@ export class CheckpointStore {
     this.#options = options;
   }
 
-  /** `key` is a path of names, such as `pods/<uid>`. The value is read when its batch is written. */
+  /** Stores a value with the next batch, which reads it when it is written. `key` is a path of names, such as `pods/<uid>`. */
   put(key: string, value: Value): void {
     this.#dirty.set(key, value);
     this.#schedule();

@@ -61,7 +61,7 @@ export interface StatusManager {
 /** The state of pod workers that the status manager checks before it deletes a pod from the API server. */
 interface PodDeletionSafety {
   podCouldHaveRunningContainers(pod: Pod): boolean;
-  /** Its volumes are being unmounted, and have not failed to. */
+  /** Whether the pod's volumes are being unmounted, and have not failed to. */
   podIsCleaningUp(pod: Pod): boolean;
   podIsFinished(pod: Pod): boolean;
 }

@@ -247,7 +247,7 @@ export class PodSync implements PodSyncer {
     return `attempting to set pod memory limit (${limit}) below current usage (${usage})`;
   }
 
-  /** After a restart the agent's last status is that of the API server. */
+  /** Returns the last status of a pod: after a restart, that of the API server. */
   #lastStatus(pod: Pod): PodStatus | undefined {
     const { statuses, pods } = this.#options;
     return statuses.get(pod.metadata.uid) ?? publishedStatus(pod, (each) => pods.mirrorOf(each));

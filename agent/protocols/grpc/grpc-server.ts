@@ -61,7 +61,10 @@ export async function serveGrpc({ socket, services }: ServedSocket): Promise<() 
   };
 }
 
-/** Others can write to the folders of some sockets: a link that takes the place of the socket must not get its mode. */
+/**
+ * Lets the group of the socket use it. Others can write to the folders of some sockets, so a link that takes the place of the
+ * socket must not get its mode.
+ */
 async function openToGroup(socket: string): Promise<void> {
   await inDirectory(dirname(socket), async (directory) => {
     const pinned = await directory.pin(basename(socket));

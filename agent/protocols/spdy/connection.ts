@@ -240,7 +240,7 @@ export class SpdyConnection {
     return this.#sendHeaders(FRAME.synReply, fixed, {});
   }
 
-  /** Header blocks share one compression state: they go out one after another. */
+  /** Sends headers after the ones before them, because all header blocks share one state of compression. */
   #sendHeaders(kind: number, fixed: Buffer, headers: Readonly<Record<string, string>>): Promise<void> {
     const next = this.#headers.then(async () => {
       const block = await this.#compress(encodeHeaders(headers));
@@ -281,7 +281,7 @@ export class SpdyConnection {
     } while (at < chunk.length);
   }
 
-  /** One wait for all streams that the transport holds back. */
+  /** Waits until the transport takes data again. All streams that it holds back share one wait. */
   #drain(): Promise<void> {
     this.#draining ??= this.#nextDrain().finally(() => {
       this.#draining = undefined;

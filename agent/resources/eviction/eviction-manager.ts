@@ -215,7 +215,10 @@ export class EvictionManager {
     return evicted;
   }
 
-  /** `annotations` belong to the event of an eviction because of the node. A pod that exceeds a limit of its own has none. */
+  /**
+   * Evicts a pod and records the event. `annotations` belong to an eviction because of the node. A pod that exceeds a limit of
+   * its own has none.
+   */
   async #evict(
     pod: Pod,
     gracePeriodSeconds: number,

@@ -20,7 +20,7 @@ type Devices = ReadonlyMap<string, readonly PluginDevice[]>;
 export interface ResourceAccounts {
   containerDevices(podUid: string, container: string): Devices;
   allocatableDevices(): Devices;
-  /** In ascending order. */
+  /** Returns the CPUs that the container has exclusively, in ascending order. */
   exclusiveCpus(podUid: string, container: string): readonly number[];
   allocatableCpus(): readonly number[];
   memoryBlocks(podUid: string, container: string): readonly MemoryBlock[];

@@ -9,7 +9,7 @@ import type { ProbeKind } from '../../runtime/kuberuntime/probe-results.ts';
 /** The registry of probes and the observer that fills it. */
 export interface ProbeMetrics {
   readonly registry: MetricsRegistry;
-  /** `result` is `successful`, `failed` or `unknown`. */
+  /** Counts a run of a probe, whose `result` is `successful`, `failed` or `unknown`. */
   observe(probe: ObservedProbe): void;
   /** Removes the series of pods that are not in the set. */
   retain(podUids: ReadonlySet<string>): void;

@@ -2,12 +2,12 @@
 
 /** Computes the content of the metrics pages on request. */
 export interface StatisticsPages {
-  /** `/metrics`: the metrics of the agent. */
+  /** Returns the page `/metrics`: the metrics of the agent. */
   metrics(): Promise<string>;
-  /** `/metrics/cadvisor`, `/metrics/resource`, `/metrics/probes`. */
+  /** Returns the page `/metrics/cadvisor`. `resource` and `probes` return the pages below `/metrics` of those names. */
   cadvisor(): Promise<string>;
   resource(): Promise<string>;
   probes(): Promise<string>;
-  /** `/stats/summary`, as JSON. */
+  /** Returns `/stats/summary`, as JSON. */
   summary(onlyCpuAndMemory: boolean): Promise<object>;
 }

@@ -84,7 +84,7 @@ export class StorageUsage {
     });
   }
 
-  /** Free space is read at each call. The size of images may be a minute old. */
+  /** Measures the filesystems of the node. Free space is read at each call. The size of images may be a minute old. */
   async node(): Promise<NodeStorage> {
     const { rootDirectory } = this.#options;
     const answer = await this.#runtimeFilesystems();

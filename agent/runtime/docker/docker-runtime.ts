@@ -372,7 +372,7 @@ class DockerRuntime implements Runtime {
     });
   }
 
-  /** Containers keep running. Stops the log writers, and removes the pod network if it carries no pods. */
+  /** Stops the log writers, and removes the pod network if it carries no pods. Containers keep running. */
   async close(): Promise<void> {
     await this.#logs.close();
     try {

@@ -131,7 +131,10 @@ export class LogWriter {
     return known ?? (await this.#positionBefore());
   }
 
-  /** After a rotation the current file may be empty. The newest rotated file then holds the last position. */
+  /**
+   * Finds the last position in the rotated files. After a rotation the current file may be empty, and the newest rotated file
+   * has it.
+   */
   async #positionBefore(): Promise<Position> {
     const { logPath } = this.#source;
     const names = await inLogFolder(logPath, rotatedNames);
@@ -230,14 +233,17 @@ export class EntryParser {
     return this.#last;
   }
 
-  /** Without a terminal one frame is one entry: a time and the text. */
+  /** Returns the lines of a frame. Without a terminal one frame is one entry: a time and the text. */
   frame(frame: Frame): Buffer {
     this.#parts.push(frame.payload);
     if (!frame.last) return Buffer.alloc(0);
     return this.#line(frame.stream, Buffer.concat(this.#parts.splice(0)));
   }
 
-  /** With a terminal there are no frames. An entry ends with a newline, or after 16 KiB of text. */
+  /**
+   * Returns the lines of raw output. With a terminal there are no frames, and an entry ends with a newline, or after 16 KiB of
+   * text.
+   */
   raw(chunk: Buffer): Buffer {
     let pending: Buffer = this.#pending.length === 0 ? chunk : Buffer.concat([this.#pending, chunk]);
     const lines: Buffer[] = [];

@@ -133,7 +133,7 @@ export class ImageGc {
     });
   }
 
-  /** Under pressure: all that nothing uses. */
+  /** Removes all images that nothing uses, because the node lacks disk. */
   deleteUnused(): Promise<void> {
     return this.#collections.run(async () => {
       await this.#free(await this.#candidates(), Number.POSITIVE_INFINITY);

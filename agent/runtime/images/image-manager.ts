@@ -257,7 +257,7 @@ export class ImageManager {
   }
 
   /**
-   * Pods that want one image at one time share its pull, where they have no credentials of their own. A pod that is deleted
+   * Pulls an image together with other pods that want it now, if they have no credentials of their own. A pod that is deleted
    * leaves the pull to the others; without any it is cancelled.
    */
   async #shared(reference: string, credentials: readonly PullCredential[], signal: AbortSignal): Promise<PullResult> {

@@ -66,7 +66,7 @@ export interface StartObserver {
   podFailed(pod: Pod): void;
   /** A container is about to be started. Waiting for a back-off is no start. */
   container(kind: ContainerKind): void;
-  /** `reason`: why the container waits, in its status. */
+  /** Counts a container that could not be started. `reason` is why it waits, as in its status. */
   containerFailed(kind: ContainerKind, reason: string): void;
 }
 

@@ -82,7 +82,7 @@ function oomScoreAdj(pod: Pod, container: Container, capacityBytes: number): num
   }
 }
 
-/** Each container has an equal share of what the pod requests beyond its containers. */
+/** Returns the bytes that each container gets of what the pod requests beyond its containers: an equal share. */
 function memoryShareBytes(pod: Pod): number {
   const whole = bytesOf(podLevel(pod, 'requests')['memory']);
   if (whole === 0) return 0;
@@ -159,7 +159,7 @@ function swapBytes(pod: Pod, container: Container, { swap, memoryCapacityBytes }
   return Math.floor((request / Math.max(memoryCapacityBytes, 1)) * swap.capacityBytes);
 }
 
-/** Page sizes without a request get the limit 0, because the kernel's default is no limit. */
+/** Returns the limit of each page size. Sizes without a request get the limit 0, because the kernel's default is no limit. */
 function hugePageLimits(pod: Pod, container: Container, sizes: readonly string[]): LinuxResources['hugepageLimits'] {
   const none = sizes.map((size) => [`hugepages-${size}`, '0'] as const);
   const own = limitsOf(container);

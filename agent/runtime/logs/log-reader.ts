@@ -190,7 +190,7 @@ class FollowedFile {
     return new FollowedFile(path, await openLog(path));
   }
 
-  /** Complete lines that follow, with their newline; `undefined` at the present end. */
+  /** Returns the complete lines that follow, with their newline, and `undefined` at the present end. */
   async lines(): Promise<Buffer[] | undefined> {
     const chunk = Buffer.allocUnsafe(CHUNK_BYTES);
     const { bytesRead } = await this.#file.read(chunk, 0, CHUNK_BYTES, this.#position);
@@ -255,7 +255,7 @@ class FollowedFile {
   }
 
   /**
-   * If another file has taken the name, continues with it once the old one has had no new data for a while, because writers
+   * Continues with another file that has taken the name, once the old one has had no new data for a while, because writers
    * switch a moment after the new file exists.
    */
   async rotated(nowMs: number): Promise<'none' | 'settling' | 'done'> {
@@ -318,7 +318,7 @@ function sinceText(sinceMs: number, sinceTime: string | undefined): string {
   return wholeFraction(fraction === undefined ? text : `${text.slice(0, 19)}.${fraction}Z`).slice(0, -1);
 }
 
-/** `P` or `F` of a CRI line. */
+/** Returns the tag of a CRI line: `P` (partial) or `F` (full). */
 function lineTag(line: Buffer): string {
   const first = line.indexOf(32);
   const second = line.indexOf(32, first + 1);
@@ -344,7 +344,7 @@ function formatLine(line: Buffer, filter: LineFilter): Buffer | undefined {
   return filter.timestamps && isFirst ? Buffer.concat([Buffer.from(`${time} `, 'latin1'), text]) : text;
 }
 
-/** All nine digits after the second, and the zone. */
+/** Returns an RFC 3339 time with all nine digits after the second, and the zone. */
 function wholeFraction(time: string): string {
   const [, seconds, fraction = '', zone] = /^([^.Z+]{19})(?:\.(\d+))?(.+)$/.exec(time) ?? [];
   if (seconds === undefined || zone === undefined) return time;

@@ -152,7 +152,7 @@ async function compress(folder: Directory, name: string): Promise<void> {
   await folder.unlink(name);
 }
 
-/** `20260102-150405`, in UTC. */
+/** Formats a time as in names of rotated logs: `20260102-150405`, in UTC. */
 function timestamp(nowMs: number): string {
   const digits = new Date(nowMs).toISOString().replaceAll(/\D/g, '');
   return `${digits.slice(0, 8)}-${digits.slice(8, 14)}`;

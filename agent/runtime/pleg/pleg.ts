@@ -110,7 +110,7 @@ export class Pleg {
     ]);
   }
 
-  /** Beyond the limit, a relist takes the place of the reading: it reads all pods by two calls. */
+  /** Requests the reading of a pod. Beyond the limit, a relist takes its place: it reads all pods by two calls. */
   #request(podUid: string): void {
     const isFull = this.#reading.size >= MOST_READINGS && !this.#reading.has(podUid);
     if (isFull || !this.#queue.add(podUid)) this.#relists.wake();

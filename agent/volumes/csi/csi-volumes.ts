@@ -104,7 +104,7 @@ export class CsiVolumes {
     this.#layout = new CsiLayout(options.rootDirectory);
   }
 
-  /** Volumes that an earlier agent has left attached stay in use until they are removed. */
+  /** Reads the volumes that an earlier agent has left attached. They stay in use until they are removed. */
   async recover(): Promise<void> {
     for (const { data } of await this.#layout.devices())
       if (data.attachmentID !== undefined) this.#inUse.add(uniqueVolumeName(data.driverName, data.volumeHandle));

@@ -18,7 +18,7 @@ type CsiNodeClient = GrpcClient<typeof CSI_MESSAGES, typeof CSI_METHODS>;
 export interface CsiDriver {
   readonly name: string;
   readonly client: CsiNodeClient;
-  /** Read from the driver once. */
+  /** Resolves to whether the driver has a capability, which is read from it once. */
   can(capability: NodeCapability): Promise<boolean>;
 }
 

@@ -31,7 +31,7 @@ export function compare(type: MergeType, old: JsonValue | undefined, next: JsonV
   return sets;
 }
 
-/** `undefined` means that the value is absent. Null is a value. */
+/** Adds the differences of two values to the sets. `undefined` means that the value is absent. Null is a value. */
 function compareValue(type: MergeType, old: JsonValue | undefined, next: JsonValue | undefined, sets: Sets): void {
   if (old === undefined) {
     if (next !== undefined) takeWhole(type, next, sets.added);

@@ -109,7 +109,7 @@ function check(type: MergeType, value: JsonValue, path: string, errors: string[]
   }
 }
 
-/** As in kube-apiserver, an item without a path element ends the check of the others. */
+/** Validates the items of a list. As in kube-apiserver, an item without a path element ends the check of the others. */
 function checkItems(type: ListType, items: readonly JsonValue[], path: string, errors: string[]): void {
   const seen = new Set<string>();
   for (const [index, item] of items.entries()) {

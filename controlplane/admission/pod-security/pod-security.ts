@@ -114,7 +114,7 @@ function judge(
   if (warning !== undefined) attributes.warn(`would ${warning}`);
 }
 
-/** `undefined` if no relevant field changed. */
+/** Returns the pod to evaluate, and `undefined` if no relevant field changed. */
 function podTarget(attributes: AdmissionAttributes): PodLike | undefined {
   if (!['', 'ephemeralcontainers', 'resize'].includes(attributes.subresource)) return undefined;
   const pod = attributes.object as Pod | undefined;

@@ -112,7 +112,7 @@ function* expressionsOf({ validations = [] }: NonNullable<Policy['spec']>): Gene
   }
 }
 
-/** Rules with wildcards do not name a kind. Yields after each rule. */
+/** Finds the kinds that a policy matches. Rules with wildcards do not name a kind. Yields after each rule. */
 function* kindsOf(
   { spec = {} }: Policy,
   resources: readonly ResourceInfo[],
@@ -132,7 +132,7 @@ function* kindsOf(
   return [...found.values()];
 }
 
-/** Parameters of an unknown kind have the dynamic type. */
+/** Returns the type of `params`. Parameters of an unknown kind have the dynamic type. */
 function paramsType({ spec = {} }: Policy, { typeOfKind }: Pick<TypeCheckingOptions, 'typeOfKind'>): CelType {
   const { apiVersion = '', kind = '' } = spec.paramKind ?? {};
   const gv = parseApiVersion(apiVersion);

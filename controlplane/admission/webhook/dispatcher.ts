@@ -21,11 +21,13 @@ interface CallLabels {
 
 /** Observers of calls, by their metric in kube-apiserver. */
 export interface WebhookMetrics {
-  /** `apiserver_admission_webhook_rejection_count`. */
+  /** Counts a refusal in `apiserver_admission_webhook_rejection_count`. */
   rejected(labels: CallLabels & { readonly error_type: string; readonly rejection_code: string }): void;
-  /** `apiserver_admission_webhook_admission_duration_seconds` and `apiserver_admission_webhook_request_total`. */
+  /**
+   * Counts a call in `apiserver_admission_webhook_admission_duration_seconds` and `apiserver_admission_webhook_request_total`.
+   */
   observe(labels: CallLabels & { readonly rejected: string; readonly code: string }, seconds: number): void;
-  /** `apiserver_admission_webhook_fail_open_count`. */
+  /** Counts a failed call that was ignored in `apiserver_admission_webhook_fail_open_count`. */
   failedOpen(labels: { readonly name: string; readonly type: CallType }): void;
 }
 

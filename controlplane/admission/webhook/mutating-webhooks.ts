@@ -55,7 +55,10 @@ class MutatingPlugin extends WebhookPlugin implements AdmissionPlugin {
     await this.#pass({ attributes, signal, round: 1, candidates }, called, again);
   }
 
-  /** `called` is called after each webhook, with whether it changed the object. */
+  /**
+   * Calls the matching webhooks in order, or those of `only`. `called` is called after each webhook, with whether it changed
+   * the object.
+   */
   async #pass(
     passage: Passage,
     called: (registered: RegisteredWebhook, changed: boolean) => void,

@@ -49,7 +49,7 @@ const STATUS_TEXTS: ReadonlyMap<number, string> = new Map([
   [504, 'the server was unable to return a response in the time allotted, but may still be processing the request'],
 ]);
 
-/** `body` is what the response says as text, and empty if it has another type. */
+/** Returns the text of an HTTP error. `body` is what the response says as text, and empty if it has another type. */
 function statusText(status: number, body: string): string {
   const known = STATUS_TEXTS.get(status);
   if (known !== undefined) return known;

@@ -85,7 +85,7 @@ class Views {
     return made;
   }
 
-  /** Must be called when the object has changed. */
+  /** Forgets the converted object. Must be called when the object has changed. */
   forget(): void {
     this.#made.clear();
   }

@@ -68,7 +68,10 @@ export class MetricsClient {
     this.#get = get;
   }
 
-  /** `container` is '' for the whole pod. Pods without measurements of all containers are omitted. */
+  /**
+   * Reads the usage of a resource by pods. `container` is '' for the whole pod. Pods without measurements of all containers
+   * are omitted.
+   */
   async resource(namespace: string, selector: string, resource: string, container: string): Promise<PodMetrics> {
     let items: readonly ResourceItem[];
     try {

@@ -49,7 +49,10 @@ interface Groups {
   readonly ignored: ReadonlySet<string>;
 }
 
-/** `resource` is '' for metrics that are not about a resource. */
+/**
+ * Sorts pods by whether they are ready, measured and counted at all. `resource` is '' for metrics that are not about a
+ * resource.
+ */
 function groupPods(pods: readonly Pod[], metrics: PodMetrics, resource: string, options: CalculationOptions): Groups {
   const groups = { unready: new Set<string>(), missing: new Set<string>(), ignored: new Set<string>() };
   let ready = 0;
@@ -132,7 +135,9 @@ interface Ratio {
 
 type RatioOf = (metrics: ReadonlyMap<string, number>) => Ratio;
 
-/** `fill` is the usage that an unmeasured pod counts with when the other pods propose fewer replicas. */
+/**
+ * Computes the proposal. `fill` is the usage that an unmeasured pod counts with when the other pods propose fewer replicas.
+ */
 function propose(
   groups: Groups,
   metrics: PodMetrics,

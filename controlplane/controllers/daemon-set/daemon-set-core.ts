@@ -123,7 +123,7 @@ export function planDaemons(input: DaemonInput, isWaiting: (node: string) => boo
 
 const isUnbound = (pod: Pod): boolean => (pod.spec?.nodeName ?? '') === '' && !isPodTerminating(pod);
 
-/** Bound pods come before others, older ones before younger ones. */
+/** Orders the pods of a node: bound pods come before others, and older ones before younger ones. */
 function byPrecedence(a: Pod, b: Pod): number {
   const created = (pod: Pod): number => Date.parse(pod.metadata.creationTimestamp ?? '') || 0;
   const bound = (pod: Pod): number => ((pod.spec?.nodeName ?? '') === '' ? 1 : 0);

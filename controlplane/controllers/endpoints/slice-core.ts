@@ -89,7 +89,10 @@ export function podWithoutNode(
 
 const NEAR_ZONE = new Set(['PreferClose', 'PreferSameZone', 'PreferSameNode']);
 
-/** Ready endpoints of a service with a traffic distribution are for clients of their own zone, or of their own node. */
+/**
+ * Adds hints to ready endpoints of a service with a traffic distribution: they are for clients of their own zone, or of their
+ * own node.
+ */
 function withHints({ spec }: Service, endpoint: Endpoint): Endpoint {
   const { zone, nodeName, conditions } = endpoint;
   const distribution = spec?.trafficDistribution ?? '';

@@ -77,9 +77,9 @@ class GarbageCollector {
   }
 
   /**
-   * Every object should be in the graph before any is deleted. A resource that cannot be listed must not block the collection
-   * forever, so after half a minute it proceeds, like kube-controller-manager. Owners that are not in the graph are read from
-   * the API.
+   * Waits until the graph is filled. Every object should be in it before any is deleted. A resource that cannot be listed must
+   * not block the collection forever, so after half a minute it proceeds, like kube-controller-manager. Owners that are not in
+   * the graph are read from the API.
    */
   async #graphFilled(signal: AbortSignal): Promise<void> {
     const { informers, clock, logger } = this.#environment;
@@ -180,7 +180,10 @@ class GarbageCollector {
     }
   }
 
-  /** `undefined` if a reference is such that the object must not be deleted, and will be until the object changes. */
+  /**
+   * Judges all owners of an object. Resolves to `undefined` if a reference is such that the object must not be deleted, and
+   * will be until the object changes.
+   */
   async #judgeAll(
     node: GraphNode,
     live: KubeObject,
@@ -356,7 +359,7 @@ function nameOf(resource: Resource): string {
   return `${resource.group}/${resource.version}/${resource.resource}`;
 }
 
-/** Events neither own objects nor have owners. */
+/** Whether the resource is that of events, which neither own objects nor have owners. */
 function isEvent({ group, resource }: Resource): boolean {
   return resource === 'events' && (group === '' || group === 'events.k8s.io');
 }

@@ -91,7 +91,7 @@ class JobController {
     return this.#loop.run(signal, this.#jobs, this.#pods);
   }
 
-  /** Pods that finish after their job was deleted would keep their finalizer for ever. */
+  /** Queues a pod whose job was deleted, because it would keep its finalizer for ever. */
   #freeOrphan(pod: Pod): void {
     if (!(pod.metadata.finalizers ?? []).includes(TRACKING_FINALIZER) || !this.#jobs.hasSynced) return;
     const key = ownerKey(pod, jobs);

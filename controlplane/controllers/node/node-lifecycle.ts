@@ -195,7 +195,7 @@ class NodeLifecycle {
     return limiter?.tryAccept() === true ? 'yes' : 'later';
   }
 
-  /** `undefined` if no pods are evicted in the zone now. */
+  /** Returns the limiter of evictions in a zone, and `undefined` if no pods are evicted there now. */
   #limiterOf(zone: string, state: ZoneState, size: number): RateLimiter | undefined {
     const known = this.#limiters.get(zone);
     if (known?.state === state) return known.limiter;

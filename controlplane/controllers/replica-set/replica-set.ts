@@ -119,7 +119,7 @@ class ReplicaController<Owner extends KubeObject> {
     else if (controllerOf(pod) === undefined && pod.metadata.deletionTimestamp === undefined) this.#orphanSeen(pod);
   }
 
-  /** Any set of the namespace may adopt a pod without a controller. */
+  /** Enqueues the sets that may adopt a pod without a controller. */
   #orphanSeen(pod: Pod): void {
     for (const owner of this.#owners.list(pod.metadata.namespace ?? '')) {
       const selector = this.#flavor.selector(owner);

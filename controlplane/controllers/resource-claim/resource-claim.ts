@@ -138,7 +138,7 @@ class ResourceClaimController {
     );
   }
 
-  /** For a pod that was bound without the scheduler, which reserves claims itself. */
+  /** Reserves a claim for a pod that was bound without the scheduler, which reserves claims itself. */
   async #reserve(pod: Pod, claimName: string): Promise<void> {
     const claim = this.#claims.get(pod.metadata.namespace ?? '', claimName);
     const reservedFor = claim?.status?.reservedFor ?? [];
@@ -230,7 +230,7 @@ function claimFrom({ spec = { spec: {} } }: ResourceClaimTemplate, pod: Pod, { n
   };
 }
 
-/** None of the pod's containers runs or ever will. */
+/** Whether none of the pod's containers runs or ever will. */
 function isPodDone(pod: Pod): boolean {
   return isPodFinished(pod) || (pod.metadata.deletionTimestamp !== undefined && (pod.spec?.nodeName ?? '') === '');
 }

@@ -40,7 +40,10 @@ export function countedBy(name: string): CountedResource | undefined {
 
 const idOf = ({ group, resource }: CountedResource): string => `${group}/${resource}`;
 
-/** `objectsOf` returns the objects of the quota's namespace, or `undefined` if the resource is not served. Pure. */
+/**
+ * Computes the usage of a quota. `objectsOf` returns the objects of its namespace, or `undefined` if the resource is not
+ * served. Pure.
+ */
 function computeUsed(
   quota: ResourceQuota,
   objectsOf: (counted: CountedResource) => readonly KubeObject[] | undefined,
@@ -112,7 +115,7 @@ export const runResourceQuota: RunController = async (environment, signal) => {
     );
   }
 
-  /** Deleted and shrunk objects reduce the usage. */
+  /** Counts again when objects are deleted or shrink, which reduces the usage. */
   function follow(cache: Informer, counted: CountedResource): void {
     const replenish = (object: KubeObject): void => {
       for (const quota of quotas.list(object.metadata.namespace ?? '')) {

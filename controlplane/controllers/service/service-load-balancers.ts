@@ -122,7 +122,10 @@ class ServiceLoadBalancers {
     return true;
   }
 
-  /** Services that have addresses keep their ports, also when older ones want them; of the others the oldest is first. */
+  /**
+   * Takes the ports of all services again. Services that have addresses keep their ports, also when older ones want them; of
+   * the others the oldest is first.
+   */
   #resumePorts(): void {
     if (!this.#options.isEnabled) return;
     const rank = (service: Service): string =>
@@ -207,7 +210,7 @@ class ServiceLoadBalancers {
     this.#event(service, 'Normal', 'DeletedLoadBalancer', 'Deleted load balancer');
   }
 
-  /** One write, which fails if the service has changed since. */
+  /** Writes metadata and status of a service in one patch, which fails if the service has changed since. */
   async #patch(
     { metadata }: Service,
     {

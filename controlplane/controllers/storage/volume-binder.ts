@@ -267,7 +267,10 @@ class VolumeBinder {
     });
   }
 
-  /** Once a claim is bound, its resizer is responsible for its size. */
+  /**
+   * Writes the phase of a claim, with the modes and the capacity of its volume. Once the claim is bound, its resizer is
+   * responsible for its size.
+   */
   async #setClaimStatus(
     claim: PersistentVolumeClaim,
     phase: string,

@@ -98,7 +98,7 @@ function proceed(
   return next(request);
 }
 
-/** All authenticated users belong to this group, whatever groups the authenticator returns. */
+/** Adds the group of all authenticated users, whatever groups the authenticator returns. */
 function withAuthenticatedGroup(user: UserInfo): UserInfo {
   if (user.name === ANONYMOUS) return user;
   const { groups } = user;

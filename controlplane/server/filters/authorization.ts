@@ -26,8 +26,9 @@ export function authorizationFilter(authorizer: Authorizer): Filter {
 const STREAMS: ReadonlySet<string> = new Set(['exec', 'attach', 'portforward']);
 
 /**
- * WebSocket clients open a stream with GET, but the permission to read must not allow commands in a pod. The proxy to a node
- * also reaches the streams of its agent, which sees only the identity of the API server.
+ * Whether a request to read opens a stream. WebSocket clients open a stream with GET, but the permission to read must not
+ * allow commands in a pod. The proxy to a node also reaches the streams of its agent, which sees only the identity of the API
+ * server.
  */
 function opensStream(
   { exchange }: ApiRequest,

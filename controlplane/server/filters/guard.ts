@@ -73,8 +73,8 @@ function expire(request: ApiRequest, options: GuardOptions): void {
 }
 
 /**
- * If the response cannot be sent, the exchange is closed, because the client must not wait for it and the error must not exit
- * the process.
+ * Sends the Status. If it cannot be sent, the exchange is closed, because the client must not wait for it and the error must
+ * not exit the process.
  */
 function answer(request: ApiRequest, status: Status, { encodings, logger }: GuardOptions): void {
   try {

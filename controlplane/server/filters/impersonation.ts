@@ -138,7 +138,7 @@ function groupFaults({ groups }: Wanted): readonly Check[] {
   return groups.includes(MASTERS) ? fault(MASTERS, `${MASTERS} group`) : [];
 }
 
-/** Extra fields that the constrained modes never grant. */
+/** Returns the check that fails if a request has extra fields that the constrained modes never grant. */
 function extraFaults({ extra }: Wanted): readonly Check[] {
   for (const [key, values] of extra) {
     const what = extraFault(key, values);
@@ -284,7 +284,10 @@ function readHeaders(request: ApiRequest): Wanted | undefined {
   throw newBadRequest(`requested ${describe(uid, groups, extra ?? new Map())} without impersonating a user name`);
 }
 
-/** Keys are percent-encoded if a header name cannot contain them. An invalid encoding is kept unchanged. */
+/**
+ * Decodes a key of the extra fields. Keys are percent-encoded if a header name cannot contain them. An invalid encoding is
+ * kept unchanged.
+ */
 function unescapeKey(key: string): string {
   try {
     return decodeURIComponent(key);

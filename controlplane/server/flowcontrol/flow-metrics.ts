@@ -86,7 +86,7 @@ export class FlowMetrics {
     (isWatch ? series.watch : series.regular).observe((ticket.endedMs - ticket.startedMs) / 1000);
   }
 
-  /** `ticket` is present for a request that has waited. */
+  /** Counts a rejected request. `ticket` is present if it has waited. */
   refused(flow: LevelFlow, reason: RefusalReason, ticket: Ticket | undefined): void {
     const { level, name } = flow.schema;
     this.#rejected(level.name, name, reason).inc();

@@ -235,7 +235,7 @@ class ResourcePaths {
     return found;
   }
 
-  /** `part` is empty, or names the subresource. */
+  /** Returns the operations that read, replace and patch one object. `part` is empty, or names the subresource. */
   #readAndWrite(
     verbs: readonly string[],
     { named, type, part }: { readonly named: string; readonly type: TypeRef; readonly part: string },

@@ -95,7 +95,7 @@ export class OpenApiRuns {
     ]);
   }
 
-  /** `rows` are the rows of the document. */
+  /** Resolves to the runs of the document of a group and version. `rows` are its rows. */
   async documentV3(name: string, rows: readonly ResourceInfo[], encoding: Encoding): Promise<Run[]> {
     const custom = rows.filter((row) => isCustom(this.#source, row));
     const parts: PartRuns[] = [];

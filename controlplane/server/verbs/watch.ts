@@ -78,7 +78,9 @@ function carrierOf(
   };
 }
 
-/** Loaded at the first use, because it takes several megabytes and is rarely used. */
+/**
+ * Opens the WebSocket of a watch. Its code is loaded at the first use, because it takes several megabytes and is rarely used.
+ */
 async function overWebSocket(
   request: ApiRequest,
   upgrade: Upgrade,

@@ -34,7 +34,7 @@ function present(members: JsonObject): JsonObject {
   return Object.fromEntries(Object.entries(members).filter(([, value]) => value !== undefined && value !== null));
 }
 
-/** `v1beta1` writes `JSONPath`, and `v1` writes `jsonPath`. */
+/** Renames the paths of columns: `v1beta1` writes `JSONPath`, and `v1` writes `jsonPath`. */
 function withColumnPaths(version: JsonObject): JsonObject {
   const columns = version['additionalPrinterColumns'];
   if (!Array.isArray(columns)) return version;

@@ -184,7 +184,7 @@ export class EtcdReader {
     }
   }
 
-  /** Only the error of a watch contains the compacted revision. */
+  /** Finds out the compacted revision, which only the error of a watch contains. */
   async #compactedRevision(revision: number): Promise<number> {
     const stop = new AbortController();
     let compacted = 0;

@@ -135,7 +135,7 @@ export async function rowsFromEtcd(layout: EtcdLayout, seal: ValueTransformer, n
   };
 }
 
-/** One transaction of etcd may write several keys with one revision. Here each write has its own. */
+/** Gives each write a revision of its own. A transaction of etcd may write several keys with one revision. */
 function withOwnRevisions(rows: readonly SalvagedRow[]): SalvagedRow[] {
   let last = 0;
   return rows.map((row) => {

@@ -16,7 +16,7 @@ import { definitionToV1 } from './definition-to-v1.ts';
 
 /** The translation, for objects of any kind. */
 export interface EtcdValues {
-  /** `value` is the stored form of an object, with or without its resource version. */
+  /** Converts the stored form of an object, with or without its resource version. */
   toEtcd(value: Buffer): Buffer;
   /** Throws an error that says why for what is no object, or one in a version that has another shape. */
   fromEtcd(value: Buffer): Buffer;
@@ -56,7 +56,7 @@ export function etcdValues(
 
 const OPENING_BRACE = 0x7b;
 
-/** kube-apiserver writes a new claim without its phase, and adds the phase when it reads. */
+/** Whether the object is a new claim. kube-apiserver writes it without its phase, and adds the phase when it reads. */
 function isNewClaim({ kind, status }: KubeObject & { readonly status?: JsonObject }): boolean {
   return kind === 'PersistentVolumeClaim' && status?.['phase'] === 'Pending' && Object.keys(status).length === 1;
 }

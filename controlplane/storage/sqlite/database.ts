@@ -100,7 +100,7 @@ function makeDirectory(directory: string): void {
   }
 }
 
-/** Taking the write lock shows whether another process holds the file, and whether the file is writable. */
+/** Takes the write lock for a moment, which shows whether another process holds the file, and whether the file is writable. */
 function checkOwner(database: Database.Database, file: string): void {
   database.exec('BEGIN IMMEDIATE; COMMIT');
   checkFormat(database, file);

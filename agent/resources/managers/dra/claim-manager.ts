@@ -136,7 +136,7 @@ export class ClaimManager {
     return [...this.#claims.values()].flatMap(({ PodUIDs }) => Object.keys(PodUIDs));
   }
 
-  /** Idempotent. Throws the error that keeps the pod from starting. */
+  /** Prepares the devices of a pod's claims. It is idempotent. Throws the error that keeps the pod from starting. */
   async prepare(pod: Pod): Promise<void> {
     for (const reference of pod.spec.resourceClaims ?? []) {
       const name = claimName(pod, reference);

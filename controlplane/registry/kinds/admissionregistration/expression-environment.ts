@@ -58,7 +58,9 @@ interface TypedVariables {
 /** Each variable is compiled once, although all expressions after it may use it. */
 const typedVariables = new WeakMap<readonly NamedExpression[], TypedVariables>();
 
-/** Each variable has the type of its expression. A variable whose expression does not compile has the dynamic type. */
+/**
+ * Returns the type of `variables`. Each member has the type of its expression, and the dynamic type if that does not compile.
+ */
 function variablesType({ variables, visible, params }: ExpressionQuestion): CelType {
   let typed = typedVariables.get(variables);
   if (typed === undefined) {

@@ -40,7 +40,10 @@ function webhookUrlErrors(field: string, url: string): FieldError[] {
   return errors;
 }
 
-/** kube-apiserver confuses the fields: it reports a missing name as a missing namespace, and the reverse. */
+/**
+ * Returns the errors of the service of a webhook. kube-apiserver confuses the fields: it reports a missing name as a missing
+ * namespace, and the reverse.
+ */
 function webhookServiceErrors(field: string, service: WebhookService): FieldError[] {
   const { namespace = '', name = '', path = '' } = service;
   const errors: FieldError[] = [];

@@ -39,7 +39,10 @@ const CLAIM_RETENTION = ['Retain', 'Delete'];
 const FIXED =
   "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
 
-/** kube-apiserver does not validate the immutable service name and claims again in updates. */
+/**
+ * Returns the errors of a stateful set. In updates, kube-apiserver does not validate the immutable service name and claims
+ * again.
+ */
 function statefulSetErrors(object: StatefulSet, { isCreate }: { readonly isCreate: boolean }): FieldError[] {
   const spec = object.spec ?? {};
   const errors: FieldError[] = [];

@@ -128,7 +128,7 @@ type Affinity = PodSpec['affinity'];
 
 const SCHEDULING = ['nodeSelector', 'tolerations', 'schedulingGates'] as const;
 
-/** kube-apiserver validates the spec of a changed job twice, which repeats the causes. */
+/** Returns the errors of a changed job. kube-apiserver validates its spec twice, which repeats the causes. */
 function jobUpdateErrors(job: Job, old: Job): FieldError[] {
   const spec = job.spec ?? {};
   const before = old.spec ?? {};

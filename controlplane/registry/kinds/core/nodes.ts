@@ -101,7 +101,7 @@ function featureErrors({ status }: Node): FieldError[] {
   });
 }
 
-/** kube-apiserver reports the swap of a node under the metadata. */
+/** Returns the error of the swap in a node's status, which kube-apiserver reports under the metadata. */
 function swapErrors({ status }: Node): FieldError[] {
   const capacity = status?.nodeInfo?.swap?.capacity;
   return capacity !== undefined && capacity <= 0

@@ -83,7 +83,7 @@ function nodeNameErrors(field: string, name: string): FieldError[] {
   return invalidFor(field, name, dnsSubdomainErrors(name));
 }
 
-/** Exactly one of the fields that select the nodes of the devices is set. */
+/** Returns the errors of the fields that select the nodes of the devices, of which exactly one is set. */
 function placementErrors(spec: SliceSpec): FieldError[] {
   const errors: FieldError[] = [];
   const ways: string[] = [];
