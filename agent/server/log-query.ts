@@ -1,5 +1,5 @@
 /** Parses the parameters of `/logs/?query=` and validates them as the kubelet does. `system-logs.ts` calls it. */
-import { FieldError } from '../../api/meta/field-error.ts';
+import { type FieldError, invalid, required, tooMany } from '../../api/meta/field-error.ts';
 
 /** The valid parameters. Times are in milliseconds since 1970; `undefined` stands for a parameter that is not set. */
 export interface LogQuery {
@@ -26,12 +26,12 @@ export function parseLogQuery(query: URLSearchParams): LogQuery | undefined | Fi
   const files = queries.filter((text) => /[/\\]/.test(text));
   const services = queries.filter((text) => !/[/\\]/.test(text) && text.trim() !== '');
   if (query.has('query') && files.length + services.length === 0)
-    errors.push(new FieldError('FieldValueInvalid', 'query', queries, 'query cannot be empty'));
+    errors.push(invalid('query', queries, 'query cannot be empty'));
   const timeOf = (name: string): number | undefined => {
     const text = query.get(name) ?? '';
     if (text === '') return undefined;
     const ms = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$/.test(text) ? Date.parse(text) : NaN;
-    if (Number.isNaN(ms)) errors.push(new FieldError('FieldValueInvalid', name, text, 'invalid time format'));
+    if (Number.isNaN(ms)) errors.push(invalid(name, text, 'invalid time format'));
     return ms;
   };
   const numberOf = (name: string): number | undefined => {
@@ -40,7 +40,7 @@ export function parseLogQuery(query: URLSearchParams): LogQuery | undefined | Fi
     const value = /^[+-]?\d+$/.test(text) ? Number(text) : NaN;
     if (!Number.isSafeInteger(value)) {
       const why = `strconv.Atoi: parsing ${JSON.stringify(text)}: invalid syntax`;
-      errors.push(new FieldError('FieldValueInvalid', name, text, why));
+      errors.push(invalid(name, text, why));
     }
     return value;
   };
@@ -61,20 +61,14 @@ export async function validateLogQuery(
   find: (file: string) => Promise<unknown>,
 ): Promise<FieldError[]> {
   const { services, files, sinceTime, untilTime, boot, tailLines, pattern } = query;
-  const invalid = (field: string, value: unknown, why: string): FieldError =>
-    new FieldError('FieldValueInvalid', field, value, why);
   const errors = services.flatMap((name) => {
     if (name.length > LONGEST_NAME) return invalid('query', name, 'length must be less than 100');
     return /[^a-zA-Z\-_0-9@]/.test(name) ? invalid('query', name, 'input contains unsupported characters') : [];
   });
-  if (services.length > MOST_SERVICES) {
-    const why = `must have at most ${MOST_SERVICES} items`;
-    errors.push(new FieldError('FieldValueTooMany', 'query', services.length, why));
-  }
+  if (services.length > MOST_SERVICES) errors.push(tooMany('query', services.length, MOST_SERVICES));
   const [file] = files;
   if (file === undefined) {
-    if (services.length === 0)
-      errors.push(new FieldError('FieldValueRequired', 'query', '', 'cannot be empty with options'));
+    if (services.length === 0) errors.push(required('query', 'cannot be empty with options'));
   } else if (services.length > 0)
     errors.push(invalid('query', `[${files.join(' ')}], [${services.join(' ')}]`, 'cannot specify a file and service'));
   else if (files.length > 1) errors.push(invalid('query', files, 'cannot specify more than one file'));

@@ -1,5 +1,14 @@
 /** Validates the containers of a pod: ordinary, init and ephemeral containers. Pod validation calls it. */
-import { duplicate, forbidden, FieldError, invalid, required, unsupportedValue } from '../meta/field-error.ts';
+import {
+  duplicate,
+  FieldError,
+  forbidden,
+  invalid,
+  notFound,
+  required,
+  tooMany,
+  unsupportedValue,
+} from '../meta/field-error.ts';
 import { dnsLabelErrors, portNameErrors } from '../meta/names.ts';
 import type { ContainerContext } from './container-context.ts';
 import { environmentErrors, environmentSourceErrors } from './environment-validation.ts';
@@ -105,10 +114,7 @@ function restartPolicyErrors(container: Container, path: string): FieldError[] {
   if (rules !== undefined && rules.length > 0) {
     if (policy === undefined)
       errors.push(required(`${path}.restartPolicy`, 'must specify restartPolicy when restart rules are used'));
-    if (rules.length > 20)
-      errors.push(
-        new FieldError('FieldValueTooMany', `${path}.restartPolicyRules`, rules.length, 'must have at most 20 items'),
-      );
+    if (rules.length > 20) errors.push(tooMany(`${path}.restartPolicyRules`, rules.length, 20));
     for (const [index, rule] of rules.entries())
       errors.push(...ruleErrors(rule, `${path}.restartPolicyRules[${index}]`));
   }
@@ -124,10 +130,7 @@ function ruleErrors(rule: NonNullable<Container['restartPolicyRules']>[number], 
   const { operator = '', values = [] } = exitCodes;
   if (!['In', 'NotIn'].includes(operator))
     errors.push(unsupportedValue(`${at}.exitCodes.operator`, operator, ['In', 'NotIn']));
-  if (values.length > 255)
-    errors.push(
-      new FieldError('FieldValueTooMany', `${at}.exitCodes.values`, values.length, 'must have at most 255 items'),
-    );
+  if (values.length > 255) errors.push(tooMany(`${at}.exitCodes.values`, values.length, 255));
   return errors;
 }
 
@@ -242,7 +245,7 @@ export function ephemeralContainerErrors(context: ContainerContext, path: string
     if (names.has(name)) errors.push(duplicate(`${at}.name`, name));
     else names.add(name);
     if (targetContainerName !== '' && !targets.has(targetContainerName)) {
-      errors.push(new FieldError('FieldValueNotFound', `${at}.targetContainerName`, targetContainerName, ''));
+      errors.push(notFound(`${at}.targetContainerName`, targetContainerName));
     }
     for (const field of NOT_EPHEMERAL) {
       const value = container[field];

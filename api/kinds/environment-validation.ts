@@ -2,7 +2,7 @@
  * Validates the environment of a container, and the field and resource references that environment variables share with
  * downward API volumes.
  */
-import { FieldError, invalid, required, unsupportedValue } from '../meta/field-error.ts';
+import { type FieldError, invalid, notFound, required, unsupportedValue } from '../meta/field-error.ts';
 import {
   configKeyErrors,
   dnsSubdomainErrors,
@@ -108,7 +108,7 @@ export function fileVolumeErrors(spec: PodSpec, path: string): FieldError[] {
       const { volumeName = '' } = valueFrom.fileKeyRef;
       const field = `${at}.env[${index}].valueFrom.fileKeyRef.volumeName`;
       const volume = volumes.get(volumeName);
-      if (volume === undefined) return [new FieldError('FieldValueNotFound', field, volumeName, '')];
+      if (volume === undefined) return [notFound(field, volumeName)];
       return volume.emptyDir === undefined
         ? [invalid(field, volumeName, 'referenced volume must be of type emptyDir')]
         : [];

@@ -1,5 +1,5 @@
 /** Validates how a container mounts volumes, as directories and as block devices. */
-import { FieldError, forbidden, invalid, required, unsupportedValue } from '../meta/field-error.ts';
+import { type FieldError, forbidden, invalid, notFound, required, unsupportedValue } from '../meta/field-error.ts';
 import type { ContainerContext } from './container-context.ts';
 import type { Container, EphemeralContainer, VolumeMount } from './pod-types.ts';
 import { isBlank } from './validation-rules.ts';
@@ -28,7 +28,7 @@ export function volumeMountErrors(
     const at = `${path}[${index}]`;
     const { name = '', mountPath = '' } = mount;
     if (name === '') errors.push(required(`${at}.name`));
-    if (!context.volumes.has(name)) errors.push(new FieldError('FieldValueNotFound', `${at}.name`, name, ''));
+    if (!context.volumes.has(name)) errors.push(notFound(`${at}.name`, name));
     if (mountPath === '') errors.push(required(`${at}.mountPath`));
     if (points.has(mountPath)) errors.push(invalid(`${at}.mountPath`, mountPath, 'must be unique'));
     points.add(mountPath);
@@ -98,7 +98,7 @@ export function volumeDeviceErrors(
           'can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode',
         ),
       );
-    } else if (kind === undefined) errors.push(new FieldError('FieldValueNotFound', `${at}.name`, name, ''));
+    } else if (kind === undefined) errors.push(notFound(`${at}.name`, name));
     if (devicePath === '') errors.push(required(`${at}.devicePath`));
     if (paths.has(devicePath)) errors.push(invalid(`${at}.devicePath`, devicePath, 'must be unique'));
     if (devicePath !== '' && devicePath.split('/').includes('..'))

@@ -2,7 +2,15 @@
  * Validates the spec of pods and pod templates. The API server calls it for every object. The agent calls it for static
  * pods, which no API server has validated. It returns every error in kube-apiserver's order.
  */
-import { duplicate, FieldError, forbidden, invalid, required, unsupportedValue } from '../meta/field-error.ts';
+import {
+  duplicate,
+  type FieldError,
+  forbidden,
+  invalid,
+  required,
+  tooLong,
+  unsupportedValue,
+} from '../meta/field-error.ts';
 import {
   dnsLabelErrors,
   dnsSubdomainErrors,
@@ -352,8 +360,7 @@ function hostnameOverrideErrors(spec: PodSpec, path: string): FieldError[] {
   const { hostnameOverride } = spec;
   if (hostnameOverride === undefined) return [];
   const field = `${path}.hostnameOverride`;
-  if (hostnameOverride.length > 64)
-    return [new FieldError('FieldValueTooLong', field, '', 'may not be more than 64 bytes')];
+  if (hostnameOverride.length > 64) return [tooLong(field, 64)];
   const errors: FieldError[] = [];
   if (spec.setHostnameAsFQDN === true)
     errors.push(forbidden(field, 'may not be specified when setHostnameAsFQDN is true'));

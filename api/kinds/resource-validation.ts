@@ -1,6 +1,6 @@
 /** Validates the compute resources of containers and pods: the names and the amounts. */
 import { quoteText } from '../meta/quote.ts';
-import { duplicate, FieldError, forbidden, invalid, required } from '../meta/field-error.ts';
+import { duplicate, FieldError, forbidden, invalid, notFound, required } from '../meta/field-error.ts';
 import { dnsLabelErrors, qualifiedNameErrors } from '../meta/names.ts';
 import { ownMember } from '../meta/own-member.ts';
 import { compareQuantities, parseQuantity, QuantityError, wholeUnits, type Quantity } from '../meta/quantity.ts';
@@ -193,7 +193,7 @@ function claimErrors(requirements: ResourceRequirements, path: string, options: 
     const names = [...options.claims].sort();
     const rest = names.length === 0 ? ' which is empty' : `: ${names.join(', ')}`;
     const detail = `must be one of the names in pod.spec.resourceClaims${rest}`;
-    errors.push(new FieldError('FieldValueNotFound', field, name, detail));
+    errors.push(notFound(field, name, detail));
   }
   return errors;
 }

@@ -1,7 +1,7 @@
 /**
  * Validates the security contexts of pods and containers: users, groups, capabilities, seccomp, AppArmor and SELinux.
  */
-import { invalid, required, unsupportedValue, FieldError } from '../meta/field-error.ts';
+import { duplicate, type FieldError, invalid, required, tooLong, unsupportedValue } from '../meta/field-error.ts';
 import { dnsSubdomainErrors } from '../meta/names.ts';
 import type { PodSecurityContext, PodSpec, SecurityContext } from './pod-types.ts';
 import { internalForm } from '../schema/internal-form.ts';
@@ -50,8 +50,7 @@ function appArmorErrors(profile: SecurityContext['appArmorProfile'], path: strin
     else if (localhostProfile.trim() !== localhostProfile)
       errors.push(invalid(field, localhostProfile, 'must not be padded with whitespace'));
     else if (localhostProfile === '') errors.push(required(field, 'must be set when AppArmor type is Localhost'));
-    if (localhostProfile !== undefined && localhostProfile.length > 4095)
-      errors.push(new FieldError('FieldValueTooLong', field, '', 'may not be more than 4095 bytes'));
+    if (localhostProfile !== undefined && localhostProfile.length > 4095) errors.push(tooLong(field, 4095));
   } else if (type === 'RuntimeDefault' || type === 'Unconfined') {
     if (localhostProfile !== undefined)
       errors.push(invalid(field, localhostProfile, 'can only be set when AppArmor type is Localhost'));
@@ -156,7 +155,7 @@ function sysctlErrors(sysctls: readonly { name?: string | undefined }[], path: s
     if (isBlank(name)) errors.push(required(field));
     else if (!(name.length <= SYSCTL_MAX && SYSCTL.test(name))) {
       errors.push(invalid(field, name, `must have at most ${SYSCTL_MAX} characters and match regex ${SYSCTL_TEXT}`));
-    } else if (seen.has(name)) errors.push(new FieldError('FieldValueDuplicate', field, name, ''));
+    } else if (seen.has(name)) errors.push(duplicate(field, name));
     seen.add(name);
     if (spec.hostNetwork === true && dotted.startsWith('net.')) {
       errors.push(invalid(field, name, "may not be specified when 'hostNetwork' is true"));

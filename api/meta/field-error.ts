@@ -118,12 +118,15 @@ export const invalid = (field: string, value: unknown, detail: string): FieldErr
 /** The value has the wrong type. */
 export const typeInvalid = (field: string, value: unknown, detail: string): FieldError =>
   new FieldError('FieldValueTypeInvalid', field, value, detail);
-/** The error of a value that another item of the list has as well. */
+/** Another item of the list has the same value. */
 export const duplicate = (field: string, value: unknown): FieldError =>
   new FieldError('FieldValueDuplicate', field, value, '');
 /** The field must not be set here. */
 export const forbidden = (field: string, detail: string | (() => string)): FieldError =>
   new FieldError('FieldValueForbidden', field, '', detail);
+/** What the value names does not exist. */
+export const notFound = (field: string, value: unknown, detail = ''): FieldError =>
+  new FieldError('FieldValueNotFound', field, value, detail);
 /** The field could not be validated. */
 export const internal = (field: string, detail: string): FieldError =>
   new FieldError('InternalError', field, '', detail);

@@ -7,11 +7,12 @@ import { parseSelector } from '../../api/meta/selector-parser.ts';
 import { everything } from '../../api/meta/selector.ts';
 import { everyField, parseFieldSelector } from '../../api/meta/field-selector.ts';
 import {
-  FieldError,
+  type FieldError,
   forbidden,
   invalid,
   notSupported,
   required,
+  tooLong,
   unsupportedValue,
 } from '../../api/meta/field-error.ts';
 import { newBadRequest, newInvalid } from '../../api/meta/status-error.ts';
@@ -167,9 +168,7 @@ export function parseWriteOptions(query: URLSearchParams, kind: WriteOptionsKind
 function fieldManagerErrors(fieldManager: string): FieldError[] {
   const errors: FieldError[] = [];
   if (Buffer.byteLength(fieldManager) > MAX_FIELD_MANAGER_BYTES) {
-    errors.push(
-      new FieldError('FieldValueTooLong', 'fieldManager', '', `may not be more than ${MAX_FIELD_MANAGER_BYTES} bytes`),
-    );
+    errors.push(tooLong('fieldManager', MAX_FIELD_MANAGER_BYTES));
   }
   let position = 0;
   for (const char of fieldManager) {

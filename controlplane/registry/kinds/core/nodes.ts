@@ -4,7 +4,14 @@ import { quoteText } from '../../../../api/meta/quote.ts';
 import { parseExactJson } from '../../../../api/codec/json.ts';
 import { resourceValueErrors } from '../../../../api/kinds/resource-validation.ts';
 import type { Kind } from '../../../../api/kinds/wire.ts';
-import { duplicate, FieldError, forbidden, required, unsupportedValue } from '../../../../api/meta/field-error.ts';
+import {
+  duplicate,
+  FieldError,
+  forbidden,
+  internal,
+  required,
+  unsupportedValue,
+} from '../../../../api/meta/field-error.ts';
 import { cidrErrors, parseCidr } from '../../../../api/meta/ip-addresses.ts';
 import { labelValueErrors, qualifiedNameErrors } from '../../../../api/meta/names.ts';
 import { nodeColumns } from './columns.ts';
@@ -71,7 +78,7 @@ function cidrListErrors({ podCIDRs: cidrs = [] }: Spec): FieldError[] {
   if (unreadable >= 0) {
     const fault = `invalid CIDR[${unreadable}]: <nil> (invalid CIDR address: ${cidrs[unreadable]})`;
     const text = `invalid PodCIDRs. failed to check with dual stack with error:${fault}`;
-    errors.push(new FieldError('InternalError', field, '', text));
+    errors.push(internal(field, text));
   }
   if (cidrs.length > 2 || unreadable >= 0 || new Set(families).size < 2)
     errors.push(invalid(field, cidrs, 'may specify no more than one CIDR for each IP family'));
