@@ -9,8 +9,6 @@ import type { ContainerId, PodIdentity, SandboxId } from './runtime-identity.ts'
 import type { ContainerSecurity, NamespaceOptions, SecurityProfile, SeLinuxOptions } from './runtime-security.ts';
 import type { ContainerStats, SandboxStats } from './runtime-stats.ts';
 
-export type { ContainerId, PodIdentity, SandboxId } from './runtime-identity.ts';
-
 /** The failures that callers distinguish. */
 export type RuntimeErrorCode =
   | 'not-found'

@@ -13,7 +13,8 @@ import { findContainer, readRuntimeStatus, type RuntimePodStatus } from '../runt
 import { chooseLog, whyNoLog } from '../runtime/logs/choose-log.ts';
 import { type LogOptions, readLog } from '../runtime/logs/log-reader.ts';
 import type { Pleg } from '../runtime/pleg/pleg.ts';
-import { type ContainerId, type Runtime, type SandboxId, type StreamIo, RuntimeError } from '../runtime/runtime.ts';
+import { type Runtime, type StreamIo, RuntimeError } from '../runtime/runtime.ts';
+import type { ContainerId, SandboxId } from '../runtime/runtime-identity.ts';
 
 const PODS = { group: '', resource: 'pods' };
 

@@ -5,7 +5,7 @@
  * `object` in place), then `validate` of every plugin. A plugin refuses a request by throwing a `StatusError`.
  */
 import type { GroupVersionKind, GroupVersionResource, KubeObject } from '../../api/meta/object.ts';
-import type { UserInfo } from '../authentication/authentication.ts';
+import type { UserInfo } from '../model/user-info.ts';
 
 /** The operation of a request as policies and webhooks name it. CONNECT covers exec, attach, port-forward and proxies. */
 export type Operation = 'CREATE' | 'UPDATE' | 'DELETE' | 'CONNECT';

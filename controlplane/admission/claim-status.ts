@@ -11,7 +11,7 @@ import { type FieldError, forbidden } from '../../api/meta/field-error.ts';
 import { semanticEqual } from '../../api/meta/json-equality.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { newForbidden, newInvalid } from '../../api/meta/status-error.ts';
-import type { UserInfo } from '../authentication/authentication.ts';
+import type { UserInfo } from '../model/user-info.ts';
 import type { AuthorizationAttributes, Authorizer } from '../authorization/authorization.ts';
 import { forbiddenMessage } from '../authorization/union.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';

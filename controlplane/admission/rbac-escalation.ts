@@ -8,7 +8,7 @@ import { quote } from '../../api/meta/field-error.ts';
 import { pathSegmentErrors } from '../../api/meta/names.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { newBadRequest, newNotFound, newStatusError } from '../../api/meta/status-error.ts';
-import type { UserInfo } from '../authentication/authentication.ts';
+import type { UserInfo } from '../model/user-info.ts';
 import type { Authorizer } from '../authorization/authorization.ts';
 import { aggregate, type RbacAuthorizer } from '../authorization/rbac.ts';
 import {

@@ -15,7 +15,7 @@ import { apiServices } from '../../api/machinery/resources.ts';
 import { isConflict, isNotFound, isStatusError, newStatusError } from '../../api/meta/status-error.ts';
 import type { ResourceInfo } from '../../api/schema/schema.ts';
 import type { Source } from '../readers/sources.ts';
-import type { UserInfo } from '../authentication/authentication.ts';
+import type { UserInfo } from '../model/user-info.ts';
 import { encodedHeaderValue } from '../authentication/header-values.ts';
 import type { AggregationMetrics } from './aggregation-metrics.ts';
 import {

@@ -9,7 +9,7 @@ import type { Clock } from '../../api/machinery/clock.ts';
 import type { Counter, Family, MetricsRegistry } from '../../api/component/metrics.ts';
 import type { AuditSink } from '../server/filters/audit.ts';
 import { isStatusError, newInternalError } from '../../api/meta/status-error.ts';
-import type { UserInfo } from '../authentication/authentication.ts';
+import type { UserInfo } from '../model/user-info.ts';
 import { isLongRunning } from '../server/long-running.ts';
 import type { RequestInfo } from '../server/request-info.ts';
 import type { ApiRequest, RequestAudit } from '../server/request.ts';

@@ -3,7 +3,7 @@
  * as they come from the caches of this process. Used for writes that an administrator has requested by a manifest in a folder.
  */
 import type { Client, Resource } from '../../api/machinery/client.ts';
-import type { UserInfo } from '../authentication/authentication.ts';
+import type { UserInfo } from '../model/user-info.ts';
 import type { RequestInfo } from '../server/request-info.ts';
 import type { Audit } from './audit.ts';
 

@@ -1,6 +1,5 @@
 /** Builds audit events (`audit.k8s.io/v1`) for a stage of a request. Pure. */
-import type { UserInfo } from '../authentication/authentication.ts';
-import { userInfoJson } from '../model/user-info.ts';
+import { type UserInfo, userInfoJson } from '../model/user-info.ts';
 import type { RequestInfo } from '../server/request-info.ts';
 import type { Level, Stage } from './policy.ts';
 

@@ -5,8 +5,6 @@
 import type { UserInfo } from '../model/user-info.ts';
 import type { X509Certificate } from 'node:crypto';
 
-export type { UserInfo };
-
 /** The TLS connection of a client. All its requests have the same value, by which results can be remembered. */
 export interface ClientConnection {
   /** The address of the peer. */

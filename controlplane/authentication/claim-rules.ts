@@ -5,7 +5,7 @@ import { isJsonObject } from '../../api/meta/json-object.ts';
 import { stringifyJson } from '../../api/codec/json.ts';
 import { CelCompileError, compile, type Program } from '../../api/cel/cel.ts';
 import { type CelType, dyn, map, string } from '../../api/cel/types.ts';
-import type { UserInfo } from './authentication.ts';
+import type { UserInfo } from '../model/user-info.ts';
 
 type Claims = Readonly<Record<string, unknown>>;
 type Mapping = (claims: Claims) => unknown;

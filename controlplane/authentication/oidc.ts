@@ -11,7 +11,8 @@ import type { Logger } from '../../api/component/logger.ts';
 import { background } from '../../api/machinery/background.ts';
 import { parseJwt, verifyJwt, type Jwt } from './jwt.ts';
 import { withTimeout, type WebhookClient } from './webhook-client.ts';
-import type { Authenticated, TokenAuthenticator, UserInfo } from './authentication.ts';
+import type { Authenticated, TokenAuthenticator } from './authentication.ts';
+import type { UserInfo } from '../model/user-info.ts';
 
 /** An issuer with its mapping of claims to a user. */
 export interface OidcOptions {

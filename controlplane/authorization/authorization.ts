@@ -1,7 +1,7 @@
 /**
  * Defines the interface of authorizers. `union.ts` calls them in the order of `--authorization-mode` until one decides.
  */
-import type { UserInfo } from '../authentication/authentication.ts';
+import type { UserInfo } from '../model/user-info.ts';
 
 /** One requirement of a label or field selector that a request is restricted to. */
 export interface SelectorRequirement {

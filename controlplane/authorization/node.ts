@@ -21,7 +21,7 @@ import {
 import type { KubeObject } from '../../api/meta/object.ts';
 import { quote } from '../../api/meta/field-error.ts';
 import type { SourceChange, Sources } from '../readers/sources.ts';
-import type { UserInfo } from '../authentication/authentication.ts';
+import type { UserInfo } from '../model/user-info.ts';
 import { rule } from './bootstrap-rules.ts';
 import { ALLOW, csiNode, lease, no, nodeObject, selects } from './node-objects.ts';
 import { podReferences } from './pod-references.ts';

@@ -9,7 +9,7 @@ import type { ClusterRole, ClusterRoleBinding, Role, RoleBinding } from '../../a
 import { clusterRoleBindings, clusterRoles, roleBindings, roles } from '../../api/machinery/resources.ts';
 import { quote } from '../../api/meta/field-error.ts';
 import type { Source, SourceChange, Sources } from '../readers/sources.ts';
-import type { UserInfo } from '../authentication/authentication.ts';
+import type { UserInfo } from '../model/user-info.ts';
 import { ruleAllows, ruleQuery, type PolicyRule } from './rbac-rules.ts';
 import type {
   AuthorizationAttributes,

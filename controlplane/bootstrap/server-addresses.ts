@@ -5,7 +5,8 @@
 import type { Clock } from '../../api/machinery/clock.ts';
 import { encodeObject, parseObject } from '../storage/object-bytes.ts';
 import { SERVER_ADDRESSES } from '../storage/etcd/keys.ts';
-import { isStorageError, type Storage, type StoredValue } from '../storage/storage.ts';
+import { isStorageError, type Storage } from '../storage/storage.ts';
+import type { StoredValue } from '../storage/resource-versions.ts';
 
 /** How long an address stays after its last renewal, as in kube-apiserver. */
 const LIFE_MS = 15_000;

@@ -11,7 +11,7 @@ import type {
   SelfSubjectAccessReview,
   SubjectAccessReview,
 } from '../../api/machinery/kinds.ts';
-import type { UserInfo } from '../authentication/authentication.ts';
+import type { UserInfo } from '../model/user-info.ts';
 import type { AuthorizationAttributes, Authorizer, SelectorRequirement } from '../authorization/authorization.ts';
 import { fieldRequirements, labelRequirements } from '../authorization/selector-requirements.ts';
 import type { Reviewer } from './review-rest.ts';

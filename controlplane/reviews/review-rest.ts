@@ -10,7 +10,7 @@ import type { KubeObject } from '../../api/meta/object.ts';
 import { builtinResources } from '../../api/schema/resources.ts';
 import type { ResourceInfo, Schema, SubresourceInfo } from '../../api/schema/schema.ts';
 import type { AdmissionChain } from '../admission/admission.ts';
-import type { UserInfo } from '../authentication/authentication.ts';
+import type { UserInfo } from '../model/user-info.ts';
 import type { FieldManagement } from '../registry/field-management.ts';
 import { builtInReader, createDecoder, type Decoder, type ExpectedKind } from '../registry/object-decoding.ts';
 import { fillSystemFields, matchNamespace } from '../registry/object-identity.ts';

@@ -24,7 +24,7 @@ import { parseSelector } from '../../api/meta/selector-parser.ts';
 import { everything } from '../../api/meta/selector.ts';
 import { everyField, parseFieldSelector } from '../../api/meta/field-selector.ts';
 import { newMethodNotSupported, newNotFound } from '../../api/meta/status-error.ts';
-import type { UserInfo } from '../authentication/authentication.ts';
+import type { UserInfo } from '../model/user-info.ts';
 import type { AuthorizationAttributes, Authorizer } from '../authorization/authorization.ts';
 import type {
   DeleteOptions,

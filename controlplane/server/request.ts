@@ -5,7 +5,7 @@
 import type { Clock } from '../../api/machinery/clock.ts';
 import { parseRequestPath, type RequestPath, RequestPathError, splitTarget } from '../../api/machinery/request-path.ts';
 import { newBadRequest } from '../../api/meta/status-error.ts';
-import type { UserInfo } from '../authentication/authentication.ts';
+import type { UserInfo } from '../model/user-info.ts';
 import type { Authorizer } from '../authorization/authorization.ts';
 import type { RequestContext, Rest } from '../model/rest.ts';
 import { newAuditId } from './audit-id.ts';

@@ -4,7 +4,7 @@
  */
 import type { KubeObject } from '../../api/meta/object.ts';
 import { labelsText, parseObject, stampRevision } from './object-bytes.ts';
-import type { StoredValue } from './storage.ts';
+import type { StoredValue } from './resource-versions.ts';
 import type { CachedResource, CacheEntry } from './cache-entry.ts';
 
 /** The labels of an object, by key. */

@@ -4,9 +4,9 @@
  */
 import type { Logger } from '../../api/component/logger.ts';
 import type { Stamp } from './log-backend.ts';
-import type { ResourceVersions } from './resource-versions.ts';
+import type { ResourceVersions, StoredValue } from './resource-versions.ts';
 import { RevisionHistory } from './revision-history.ts';
-import type { StorageList, StorageWatch, StoredValue, WatchObserver } from './storage.ts';
+import type { StorageList, StorageWatch, WatchObserver } from './storage.ts';
 
 /** What the two storages share. */
 export interface HistoryStorageOptions {

@@ -2,7 +2,8 @@
  * Delivers commits to the watches of a revision log. A commit is split once by resource (the first two segments of keys). Each
  * watch of a resource receives that part, and watches of other prefixes filter.
  */
-import { StorageError, type VersionChange, type StorageWatch, type WatchObserver } from './storage.ts';
+import { StorageError, type StorageWatch, type WatchObserver } from './storage.ts';
+import type { VersionChange } from './resource-versions.ts';
 import { resourceOf } from './version-store.ts';
 
 interface LogWatch {

@@ -5,14 +5,13 @@
  */
 import type { LogRecord, Stamp } from './log-backend.ts';
 import { LogWatches } from './log-watches.ts';
-import type { ResourceVersions, StoredVersion, VersionChange } from './resource-versions.ts';
+import type { ResourceVersions, StoredValue, StoredVersion, VersionChange } from './resource-versions.ts';
 import {
   compactedError,
   futureError,
   type StorageError,
   type StorageList,
   type StorageWatch,
-  type StoredValue,
   type WatchObserver,
 } from './storage.ts';
 import { VersionStore } from './version-store.ts';

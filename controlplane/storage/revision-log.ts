@@ -14,7 +14,7 @@ import { ExpiryQueue, type Expiry } from './expiry-queue.ts';
 import { HistoryStorage, type HistoryStorageOptions } from './history-storage.ts';
 import type { LogBackend, LogMarks, LogRecord } from './log-backend.ts';
 import { RemovalBacklog } from './removal-backlog.ts';
-import { superseded, type VersionChange } from './resource-versions.ts';
+import { type StoredValue, superseded, type VersionChange } from './resource-versions.ts';
 import { StorageHealth } from './storage-health.ts';
 import {
   futureError,
@@ -23,7 +23,6 @@ import {
   StorageError,
   type TransactionWrite,
   type Storage,
-  type StoredValue,
   type TimedRevision,
   type WriteOptions,
 } from './storage.ts';

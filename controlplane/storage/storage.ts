@@ -10,8 +10,6 @@
 import type { ResourceVersions, StoredValue, VersionChange } from './resource-versions.ts';
 import type { StoredLog } from './stored-log.ts';
 
-export type { StoredValue, VersionChange };
-
 /** A page of a list. */
 export interface StorageList {
   readonly items: readonly StoredValue[];

@@ -2,7 +2,8 @@
  * Queues the writes of the revision log for their commit, in order, and records the keys with a running write. The operations
  * of one transaction stay in one group.
  */
-import type { StorageError, StoredValue } from './storage.ts';
+import type { StorageError } from './storage.ts';
+import type { StoredValue } from './resource-versions.ts';
 
 /** A checked write. `previous` is the current value. */
 export interface RequestedWrite {

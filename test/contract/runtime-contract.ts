@@ -10,13 +10,12 @@ import { PassThrough } from 'node:stream';
 import { after, before, describe, it } from 'node:test';
 import {
   type ContainerConfig,
-  type ContainerId,
   type ContainerStatus,
   type Runtime,
   RuntimeError,
   type SandboxConfig,
-  type SandboxId,
 } from '../../agent/runtime/runtime.ts';
+import type { ContainerId, SandboxId } from '../../agent/runtime/runtime-identity.ts';
 import { containerConfig, defaultSecurity, noLimits, sandboxConfig } from '../fakes/runtime-config.ts';
 import { until } from '../until.ts';
 

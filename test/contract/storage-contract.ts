@@ -1,12 +1,8 @@
 /** The contract of storage backends. `storage-*.test.ts` runs it for each of them. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import {
-  isStorageError,
-  type Storage,
-  type StorageErrorCode,
-  type VersionChange,
-} from '../../controlplane/storage/storage.ts';
+import { isStorageError, type Storage, type StorageErrorCode } from '../../controlplane/storage/storage.ts';
+import type { VersionChange } from '../../controlplane/storage/resource-versions.ts';
 import { FakeClock } from '../fakes/fake-clock.ts';
 
 export interface StorageUnderTest {

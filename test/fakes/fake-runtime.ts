@@ -4,7 +4,6 @@
  */
 import {
   type ContainerConfig,
-  type ContainerId,
   type ContainerStatus,
   type ImageInfo,
   type Runtime,
@@ -12,10 +11,10 @@ import {
   RuntimeError,
   type RuntimeEvent,
   type SandboxConfig,
-  type SandboxId,
   type SandboxStatus,
   type StreamIo,
 } from '../../agent/runtime/runtime.ts';
+import type { ContainerId, SandboxId } from '../../agent/runtime/runtime-identity.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 
 interface FakeContainer {

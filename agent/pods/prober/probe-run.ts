@@ -1,7 +1,7 @@
 /** Runs a probe once: resolves its port, host and command, and retries a probe that could not be executed. */
 import type { Container } from '../../model/pod.ts';
 import { expand, expandAll } from '../../runtime/kuberuntime/environment.ts';
-import type { ContainerId } from '../../runtime/runtime.ts';
+import type { ContainerId } from '../../runtime/runtime-identity.ts';
 import { probeExec, probeGrpc, probeHttp, probeTcp, type ProbeOutcome } from './probes.ts';
 
 const ATTEMPTS = 3;

@@ -11,7 +11,6 @@ import type { CniPlaces } from '../../network/podnetwork/cni-configuration.ts';
 import { instanceOf, LABEL_INSTANCE } from '../instance.ts';
 import {
   type ContainerConfig,
-  type ContainerId,
   type ContainerStatus,
   type LinuxResources,
   type Runtime,
@@ -21,10 +20,10 @@ import {
   type RuntimeFeatures,
   type RuntimeInfo,
   type SandboxConfig,
-  type SandboxId,
   type SandboxStatus,
   type StreamIo,
 } from '../runtime.ts';
+import type { ContainerId, SandboxId } from '../runtime-identity.ts';
 import { cniPlacesOf } from './cni-places.ts';
 import { connectCri, type CriClient, unlessGone } from './cri-client.ts';
 import { containerMessage, resourcesMessage, sandboxMessage } from './cri-config.ts';

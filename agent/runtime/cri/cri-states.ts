@@ -6,16 +6,8 @@
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { soonOr } from '../bounded-wait.ts';
 import { LABEL_INSTANCE } from '../instance.ts';
-import {
-  type ContainerId,
-  type ContainerStatus,
-  type LinuxResources,
-  type Mount,
-  type PodIdentity,
-  type SandboxId,
-  type SandboxStatus,
-  RuntimeError,
-} from '../runtime.ts';
+import { type ContainerStatus, type LinuxResources, type Mount, type SandboxStatus, RuntimeError } from '../runtime.ts';
+import type { ContainerId, PodIdentity, SandboxId } from '../runtime-identity.ts';
 import type { CriClient } from './cri-client.ts';
 import { CRI, type Incoming } from './schema.ts';
 

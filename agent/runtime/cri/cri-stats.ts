@@ -1,5 +1,6 @@
 /** Translates the resource usage that a CRI runtime reports into the boundary's form. Pure. */
-import type { ContainerId, FilesystemUsage, SandboxId } from '../runtime.ts';
+import type { FilesystemUsage } from '../runtime.ts';
+import type { ContainerId, SandboxId } from '../runtime-identity.ts';
 import type { ContainerStats, SandboxStats } from '../runtime-stats.ts';
 import type { Incoming } from './schema.ts';
 

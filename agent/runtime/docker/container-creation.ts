@@ -5,13 +5,8 @@
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../../../api/machinery/clock.ts';
-import {
-  type ContainerConfig,
-  type ContainerId,
-  RuntimeError,
-  type SandboxConfig,
-  type SandboxId,
-} from '../runtime.ts';
+import { type ContainerConfig, RuntimeError, type SandboxConfig } from '../runtime.ts';
+import type { ContainerId, SandboxId } from '../runtime-identity.ts';
 import { containerCreateOptions, type EngineFacts, sandboxCreateOptions } from './container-options.ts';
 import { type DockerClient, isCode, unlessGone } from './docker-client.ts';
 import type { DockerImages } from './images.ts';

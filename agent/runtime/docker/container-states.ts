@@ -4,7 +4,8 @@
  */
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type Docker from 'dockerode';
-import type { ContainerId, ContainerStatus, LinuxResources, Mount, SandboxId, SandboxStatus } from '../runtime.ts';
+import type { ContainerStatus, LinuxResources, Mount, SandboxStatus } from '../runtime.ts';
+import type { ContainerId, SandboxId } from '../runtime-identity.ts';
 import { soonOr } from '../bounded-wait.ts';
 import { isCode, startMessage, type DockerClient } from './docker-client.ts';
 import { engineTime } from './engine-time.ts';

@@ -10,7 +10,6 @@ import { instanceOf } from '../instance.ts';
 import {
   RuntimeError,
   type ContainerConfig,
-  type ContainerId,
   type ContainerStatus,
   type FilesystemUsage,
   type LinuxResources,
@@ -20,9 +19,9 @@ import {
   type RuntimeEvent,
   type RuntimeFeatures,
   type SandboxConfig,
-  type SandboxId,
   type SandboxStatus,
 } from '../runtime.ts';
+import type { ContainerId, SandboxId } from '../runtime-identity.ts';
 import { ContainerCreation } from './container-creation.ts';
 import { exitListed, stopContainer } from './container-exit.ts';
 import { resourceOptions, type EngineFacts } from './container-options.ts';

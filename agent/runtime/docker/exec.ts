@@ -5,7 +5,8 @@
  */
 import { readFile } from 'node:fs/promises';
 import type { Clock } from '../../../api/machinery/clock.ts';
-import { RuntimeError, type ContainerId, type StreamIo, type TerminalSize } from '../runtime.ts';
+import { RuntimeError, type StreamIo, type TerminalSize } from '../runtime.ts';
+import type { ContainerId } from '../runtime-identity.ts';
 import { toRuntimeError, type DockerClient } from './docker-client.ts';
 import { carryStreams, OutputBuffer, readFrames } from './stream-frames.ts';
 

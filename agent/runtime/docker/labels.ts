@@ -4,7 +4,8 @@
  * container without its own instance label, because several agents may share a daemon.
  */
 import { LABEL_INSTANCE } from '../instance.ts';
-import type { ContainerConfig, PodIdentity, SandboxConfig } from '../runtime.ts';
+import type { ContainerConfig, SandboxConfig } from '../runtime.ts';
+import type { PodIdentity } from '../runtime-identity.ts';
 
 /** `podsandbox` or `container`. */
 export const LABEL_TYPE = 'io.kubernetes.docker.type';

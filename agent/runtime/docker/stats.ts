@@ -4,7 +4,7 @@
  */
 import type Docker from 'dockerode';
 import type { Clock } from '../../../api/machinery/clock.ts';
-import type { ContainerId, SandboxId } from '../runtime.ts';
+import type { ContainerId, SandboxId } from '../runtime-identity.ts';
 import type { ContainerStats, NetworkInterfaceStats, SandboxStats } from '../runtime-stats.ts';
 import { engineTime } from './engine-time.ts';
 import { isCode, type DockerClient } from './docker-client.ts';

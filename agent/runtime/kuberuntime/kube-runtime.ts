@@ -4,7 +4,8 @@
  */
 import { untilAborted } from '../../../api/machinery/clock.ts';
 import type { Container, Pod } from '../../model/pod.ts';
-import type { SandboxConfig, SandboxId, SandboxStatus } from '../runtime.ts';
+import type { SandboxConfig, SandboxStatus } from '../runtime.ts';
+import type { SandboxId } from '../runtime-identity.ts';
 import {
   ContainerStarter,
   type ContainerStarterOptions,

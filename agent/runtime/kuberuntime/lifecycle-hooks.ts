@@ -6,7 +6,8 @@ import { createDialer } from '../../../api/machinery/dialer.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type { Container } from '../../model/pod.ts';
 import { hostPort, type HttpGet, httpGet, PlainHttpError } from './http-get.ts';
-import type { ContainerId, Runtime } from '../runtime.ts';
+import type { Runtime } from '../runtime.ts';
+import type { ContainerId } from '../runtime-identity.ts';
 
 /** A postStart or preStop handler. */
 export type Hook = NonNullable<NonNullable<Container['lifecycle']>['preStop']>;

@@ -4,7 +4,8 @@
  */
 import type { Container, Pod } from '../../model/pod.ts';
 import type { ProbeKind, ProbeResult } from './probe-results.ts';
-import type { ContainerId, ContainerStatus, SandboxId } from '../runtime.ts';
+import type { ContainerStatus } from '../runtime.ts';
+import type { ContainerId, SandboxId } from '../runtime-identity.ts';
 import {
   containerHash,
   isSidecar,

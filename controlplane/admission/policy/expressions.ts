@@ -21,7 +21,7 @@ import { namespaceType, requestType } from '../../../api/cel/admission-variables
 import { type CelType, dyn } from '../../../api/cel/types.ts';
 import { CelError, type CelValue, CostExceeded, OpaqueValue } from '../../../api/cel/values.ts';
 import type { GroupVersionKind, GroupVersionResource, KubeObject } from '../../../api/meta/object.ts';
-import type { UserInfo } from '../../authentication/authentication.ts';
+import type { UserInfo } from '../../model/user-info.ts';
 import type { Authorizer } from '../../authorization/authorization.ts';
 import type { AdmissionAttributes } from '../admission.ts';
 import { namespaceOf } from '../pod-attributes.ts';

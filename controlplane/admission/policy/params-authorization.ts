@@ -9,7 +9,7 @@ import { jsonEqual } from '../../../api/meta/json-equality.ts';
 import { type KubeObject, parseApiVersion } from '../../../api/meta/object.ts';
 import { newInvalid } from '../../../api/meta/status-error.ts';
 import type { ResourceInfo } from '../../../api/schema/schema.ts';
-import type { UserInfo } from '../../authentication/authentication.ts';
+import type { UserInfo } from '../../model/user-info.ts';
 import type { Authorizer } from '../../authorization/authorization.ts';
 import { MASTERS_GROUP } from '../../authorization/union.ts';
 import type { Sources } from '../../readers/sources.ts';

@@ -2,15 +2,7 @@
  * Holds the rules that the validation of many kinds shares. Each function validates one field and returns its errors with
  * kube-apiserver's messages. Kinds concatenate them. Paths are complete (`spec.replicas`).
  */
-import {
-  forbidden,
-  invalid,
-  notSupported,
-  required,
-  tooLong,
-  tooMany,
-  type FieldError,
-} from '../../../api/meta/field-error.ts';
+import { invalid, notSupported, required, tooLong, tooMany, type FieldError } from '../../../api/meta/field-error.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { dnsLabelErrors, dnsSubdomainErrors, rangeError } from '../../../api/meta/names.ts';
 import { equalAs } from '../../../api/schema/semantic-equality.ts';
@@ -90,5 +82,3 @@ export function dnsLabel(field: string, value: string): FieldError[] {
 export function dnsSubdomain(field: string, value: string): FieldError[] {
   return invalidFor(field, value, dnsSubdomainErrors(value));
 }
-
-export { forbidden, invalid, notSupported, required };

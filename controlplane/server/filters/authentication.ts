@@ -6,8 +6,8 @@ import type {
   Authenticator,
   ClientConnection,
   Credentials,
-  UserInfo,
 } from '../../authentication/authentication.ts';
+import type { UserInfo } from '../../model/user-info.ts';
 import type { RequestHeaders } from '../exchange.ts';
 import type { AuditSink } from './audit.ts';
 import type { ApiRequest, Filter, Handler, MaybePromise } from '../request.ts';

@@ -9,7 +9,7 @@ import { stringifyJson } from '../../../api/codec/json.ts';
 import { domainPrefixedPathErrors, dnsSubdomainErrors } from '../../../api/meta/names.ts';
 import { quoteText } from '../../../api/meta/quote.ts';
 import { newBadRequest } from '../../../api/meta/status-error.ts';
-import type { UserInfo } from '../../authentication/authentication.ts';
+import type { UserInfo } from '../../model/user-info.ts';
 import { headerValues } from '../../authentication/header-values.ts';
 import type { AuthorizationAttributes, Authorizer } from '../../authorization/authorization.ts';
 import type { Exchange } from '../exchange.ts';

@@ -3,7 +3,7 @@
  * a user are computed once for each user, so that classifying a request takes a few set lookups and allocates nothing.
  */
 import type { FlowSchema } from '../../registry/kinds/flowcontrol/flowcontrol-types.ts';
-import type { UserInfo } from '../../authentication/authentication.ts';
+import type { UserInfo } from '../../model/user-info.ts';
 import type { RequestInfo } from '../request-info.ts';
 import { dealHand } from './shuffle-sharding.ts';
 

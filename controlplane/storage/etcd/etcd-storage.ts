@@ -15,11 +15,11 @@ import {
   occupiedError,
   type Storage,
   StorageError,
-  type StoredValue,
   type TimedRevision,
   type TransactionWrite,
   type WriteOptions,
 } from '../storage.ts';
+import type { StoredValue } from '../resource-versions.ts';
 import { COMPACTION_KEY, compactEtcd, compactThrough } from './etcd-compactor.ts';
 import { EtcdHealth } from './etcd-health.ts';
 import { EtcdLeases } from './etcd-leases.ts';

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { keepAlive, systemClock } from '../../../api/machinery/clock.ts';
 import { nodes, pods } from '../../../api/machinery/resources.ts';
-import type { ContainerId } from '../../../agent/runtime/runtime.ts';
+import type { ContainerId } from '../../../agent/runtime/runtime-identity.ts';
 import { startControlPlane } from '../../../controlplane/main.ts';
 import { startAgentInMemory } from '../../fakes/agent-in-memory.ts';
 import { createFakeHost, FakeRuntime } from '../../fakes/fake-runtime.ts';

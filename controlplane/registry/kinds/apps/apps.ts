@@ -1,12 +1,12 @@
 /** Lists the kinds of the group `apps`, controller revisions among them, and the replication controllers of the core group. */
-import { invalid, type FieldError } from '../../../../api/meta/field-error.ts';
+import { type FieldError, invalid, required } from '../../../../api/meta/field-error.ts';
 import { jsonEqual } from '../../../../api/meta/json-equality.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { revisionColumns } from './columns.ts';
 import { kindRow, type Strategy } from '../../strategy.ts';
 import { daemonSets } from './daemon-sets.ts';
 import { deployments } from './deployments.ts';
-import { IMMUTABLE, nonNegative, required } from '../field-rules.ts';
+import { IMMUTABLE, nonNegative } from '../field-rules.ts';
 import { replicaSets, replicationControllers } from './replica-sets.ts';
 import { statefulSets } from './stateful-sets.ts';
 

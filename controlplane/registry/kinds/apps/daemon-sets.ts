@@ -1,12 +1,12 @@
 /** Defines the strategy of daemon sets: defaults, generations of the template, and validation. */
 import type { V1DaemonSetSpec, V1LabelSelector } from '@kubernetes/client-node';
-import { unsupportedValue, type FieldError } from '../../../../api/meta/field-error.ts';
+import { type FieldError, invalid, required, unsupportedValue } from '../../../../api/meta/field-error.ts';
 import { validateLabelSelector } from '../../../../api/meta/selector.ts';
 import { internalForm } from '../../../../api/schema/internal-form.ts';
 import { daemonSetColumns } from './columns.ts';
 import { statusOnly } from '../../generic-strategy.ts';
 import type { Strategy, UpdateStrategy } from '../../strategy.ts';
-import { immutable, invalid, nonNegative, required } from '../field-rules.ts';
+import { immutable, nonNegative } from '../field-rules.ts';
 import { equalAs, LABEL_SELECTOR, POD_TEMPLATE } from '../../../../api/schema/semantic-equality.ts';
 import {
   collisionErrors,

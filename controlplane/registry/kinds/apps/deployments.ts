@@ -1,12 +1,12 @@
 /** Defines the strategy of deployments: defaults and validation. */
 import type { V1DeploymentSpec } from '@kubernetes/client-node';
-import { unsupportedValue, type FieldError } from '../../../../api/meta/field-error.ts';
+import { type FieldError, forbidden, invalid, required, unsupportedValue } from '../../../../api/meta/field-error.ts';
 import { jsonEqual } from '../../../../api/meta/json-equality.ts';
 import { internalForm } from '../../../../api/schema/internal-form.ts';
 import { deploymentColumns } from './columns.ts';
 import { statusWithoutLabels, specChanged } from '../../generic-strategy.ts';
 import type { Strategy, UpdateStrategy } from '../../strategy.ts';
-import { forbidden, immutable, invalid, nonNegative, required } from '../field-rules.ts';
+import { immutable, nonNegative } from '../field-rules.ts';
 import { LABEL_SELECTOR } from '../../../../api/schema/semantic-equality.ts';
 import {
   collisionErrors,

@@ -1,13 +1,13 @@
 /** Defines the strategies of replica sets and of replication controllers, their predecessors. */
 import type { V1ReplicaSetSpec, V1ReplicationControllerSpec } from '@kubernetes/client-node';
 import { applyPodTemplateDefaults } from '../../../../api/kinds/pod-defaults.ts';
-import type { FieldError } from '../../../../api/meta/field-error.ts';
+import { type FieldError, invalid, required } from '../../../../api/meta/field-error.ts';
 import { nameIsSubdomain } from '../../../../api/meta/names.ts';
 import { ownMember } from '../../../../api/meta/own-member.ts';
 import { replicaSetColumns, replicationControllerColumns } from './columns.ts';
 import { statusOnly } from '../../generic-strategy.ts';
 import type { Strategy, UpdateStrategy } from '../../strategy.ts';
-import { immutable, invalid, nonNegative, required, shownMap } from '../field-rules.ts';
+import { immutable, nonNegative, shownMap } from '../field-rules.ts';
 import { LABEL_SELECTOR } from '../../../../api/schema/semantic-equality.ts';
 import {
   controllerTemplateErrors,

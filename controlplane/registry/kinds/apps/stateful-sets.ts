@@ -1,7 +1,7 @@
 /** Defines the strategy of stateful sets: defaults, allowed changes and validation. */
 import type { V1StatefulSetSpec } from '@kubernetes/client-node';
 import { claimSpecErrors, type ClaimSpec } from '../../../../api/kinds/claim-validation.ts';
-import { unsupportedValue, type FieldError } from '../../../../api/meta/field-error.ts';
+import { type FieldError, forbidden, invalid, required, unsupportedValue } from '../../../../api/meta/field-error.ts';
 import { cloneJson } from '../../../../api/meta/json-equality.ts';
 import { nameIsLabel } from '../../../../api/meta/names.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
@@ -12,7 +12,7 @@ import { internalForm } from '../../../../api/schema/internal-form.ts';
 import { statefulSetColumns } from './columns.ts';
 import { statusOnly } from '../../generic-strategy.ts';
 import type { Strategy, UpdateStrategy } from '../../strategy.ts';
-import { dnsLabel, forbidden, invalid, nonNegative, required } from '../field-rules.ts';
+import { dnsLabel, nonNegative } from '../field-rules.ts';
 import { equalAs } from '../../../../api/schema/semantic-equality.ts';
 import {
   collisionErrors,

@@ -9,13 +9,13 @@ import { podTemplateErrors } from '../../../../api/kinds/pod-validation.ts';
 import type { PodTemplate } from '../../../../api/kinds/pod-types.ts';
 import { ownerNameWarnings, podWarnings } from '../../../../api/kinds/pod-warnings.ts';
 import type { Wire } from '../../../../api/kinds/wire.ts';
-import { unsupportedValue, type FieldError } from '../../../../api/meta/field-error.ts';
+import { type FieldError, forbidden, invalid, required, unsupportedValue } from '../../../../api/meta/field-error.ts';
 import { parsePercent } from '../../../../api/meta/intstr.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { fromLabelSelector, validateLabelSelector } from '../../../../api/meta/selector.ts';
 import { internalForm } from '../../../../api/schema/internal-form.ts';
 import { specAndStatus } from '../../generic-strategy.ts';
-import { forbidden, invalid, nonNegative, required, shownMap } from '../field-rules.ts';
+import { nonNegative, shownMap } from '../field-rules.ts';
 import { LABEL_SELECTOR } from '../../../../api/schema/semantic-equality.ts';
 
 /** A workload with the given spec and a template. */

@@ -3,7 +3,7 @@
  * version 1.
  */
 import { containerResourceNameErrors } from '../../../../api/kinds/resource-validation.ts';
-import type { FieldError } from '../../../../api/meta/field-error.ts';
+import { type FieldError, forbidden, invalid, notSupported, required } from '../../../../api/meta/field-error.ts';
 import { parseApiVersion } from '../../../../api/meta/object.ts';
 import { pathSegmentErrors } from '../../../../api/meta/names.ts';
 import { parseQuantity } from '../../../../api/meta/quantity.ts';
@@ -18,7 +18,7 @@ import {
   type Metric,
   type ScalingRules,
 } from './autoscaling-conversion.ts';
-import { dnsLabel, forbidden, invalid, invalidFor, nonNegative, notSupported, required } from '../field-rules.ts';
+import { dnsLabel, invalidFor, nonNegative } from '../field-rules.ts';
 
 const METRIC_TYPES = ['ContainerResource', 'External', 'Object', 'Pods', 'Resource'];
 const MAX_WINDOW_SECONDS = 3600;

@@ -6,7 +6,7 @@ import { applyPodTemplateDefaults } from '../../../../api/kinds/pod-defaults.ts'
 import type { PodSpec, PodTemplate } from '../../../../api/kinds/pod-types.ts';
 import { ownerNameWarnings, podWarnings } from '../../../../api/kinds/pod-warnings.ts';
 import type { Wire } from '../../../../api/kinds/wire.ts';
-import { unsupportedValue, type FieldError } from '../../../../api/meta/field-error.ts';
+import { type FieldError, invalid, required, unsupportedValue } from '../../../../api/meta/field-error.ts';
 import { cloneJson, semanticEqual } from '../../../../api/meta/json-equality.ts';
 import { dnsLabelErrors, nameIsSubdomain } from '../../../../api/meta/names.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
@@ -15,7 +15,7 @@ import { fromLabelSelector, validateLabelSelector } from '../../../../api/meta/s
 import { cronJobColumns, jobColumns } from './columns.ts';
 import { specAndStatus, statusOnly } from '../../generic-strategy.ts';
 import { kindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
-import { immutable, invalid, nonNegative, required, shownMap } from '../field-rules.ts';
+import { immutable, nonNegative, shownMap } from '../field-rules.ts';
 import { isSameGeneration, shownSelector, templated } from '../apps/workload-rules.ts';
 import { LABEL_SELECTOR, POD_SPEC, POD_TEMPLATE } from '../../../../api/schema/semantic-equality.ts';
 import { scheduleErrors, timeZoneErrors } from './cron-schedule.ts';

@@ -1,7 +1,6 @@
 /** Validates cron schedules and the names of time zones, with kube-apiserver's messages. */
 import { quoteText } from '../../../../api/meta/quote.ts';
-import type { FieldError } from '../../../../api/meta/field-error.ts';
-import { invalid, required } from '../field-rules.ts';
+import { type FieldError, invalid, required } from '../../../../api/meta/field-error.ts';
 
 interface Bounds {
   readonly low: number;

@@ -1,10 +1,18 @@
 /** Validates the pod failure policy and the success policy of a job. */
 import { quoteText } from '../../../../api/meta/quote.ts';
-import { duplicate, notSupported, OMITTED_VALUE, tooLong, type FieldError } from '../../../../api/meta/field-error.ts';
+import {
+  duplicate,
+  type FieldError,
+  invalid,
+  notSupported,
+  OMITTED_VALUE,
+  required,
+  tooLong,
+} from '../../../../api/meta/field-error.ts';
 import { qualifiedNameErrors } from '../../../../api/meta/names.ts';
 import { internalForm } from '../../../../api/schema/internal-form.ts';
 import type { Job, JobSpec } from './job-types.ts';
-import { invalid, invalidFor, maxItems, required } from '../field-rules.ts';
+import { invalidFor, maxItems } from '../field-rules.ts';
 
 const ACTIONS = ['Count', 'FailIndex', 'FailJob', 'Ignore'];
 const OPERATORS = ['In', 'NotIn'];

@@ -1,8 +1,15 @@
 /** Validates the spec of jobs, both of job objects and of the templates of cron jobs. */
 import { podTemplateErrors } from '../../../../api/kinds/pod-validation.ts';
-import { tooLong, unsupportedValue, type FieldError } from '../../../../api/meta/field-error.ts';
+import {
+  type FieldError,
+  invalid,
+  notSupported,
+  required,
+  tooLong,
+  unsupportedValue,
+} from '../../../../api/meta/field-error.ts';
 import { domainPrefixedPathErrors } from '../../../../api/meta/names.ts';
-import { invalid, nonNegative, notSupported, required } from '../field-rules.ts';
+import { nonNegative } from '../field-rules.ts';
 import { failurePolicyErrors, successPolicyErrors } from './job-policies.ts';
 import type { JobSpec } from './job-types.ts';
 

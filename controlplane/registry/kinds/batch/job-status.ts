@@ -2,10 +2,10 @@
  * Validates the status of a job: counts, indexes, and transitions of conditions. Most rules only apply to changed values, so
  * that a status that was stored before the rules does not block its controller.
  */
-import { duplicate, OMITTED_VALUE, type FieldError } from '../../../../api/meta/field-error.ts';
+import { duplicate, type FieldError, invalid, OMITTED_VALUE, required } from '../../../../api/meta/field-error.ts';
 import { semanticEqual } from '../../../../api/meta/json-equality.ts';
 import type { Job, JobStatus } from './job-types.ts';
-import { invalid, nonNegative, required } from '../field-rules.ts';
+import { nonNegative } from '../field-rules.ts';
 import { countIndexes } from './job-policies.ts';
 
 const CONDITIONS = 'status.conditions';

@@ -6,13 +6,13 @@ import type { V1beta1PodCertificateRequestSpec, V1beta1PodCertificateRequestStat
 import { formatTime } from '../../../../api/machinery/clock.ts';
 import type { Kind } from '../../../../api/kinds/wire.ts';
 import { conditionErrors } from '../../../../api/meta/conditions.ts';
-import { tooLong, type FieldError } from '../../../../api/meta/field-error.ts';
+import { type FieldError, invalid, notSupported, required, tooLong } from '../../../../api/meta/field-error.ts';
 import { jsonEqual } from '../../../../api/meta/json-equality.ts';
 import { dnsSubdomainErrors } from '../../../../api/meta/names.ts';
 import { statusWithoutMetadata, restore } from '../../generic-strategy.ts';
 import type { Strategy, UpdateStrategy } from '../../strategy.ts';
 import { signerNameErrors } from './certificate-validation.ts';
-import { immutable, invalid, invalidFor, notSupported, required } from '../field-rules.ts';
+import { immutable, invalidFor } from '../field-rules.ts';
 
 type Request = Kind<{ spec: V1beta1PodCertificateRequestSpec; status: V1beta1PodCertificateRequestStatus }>;
 

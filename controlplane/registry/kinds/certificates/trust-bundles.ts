@@ -4,13 +4,13 @@
  */
 import type { V1beta1ClusterTrustBundleSpec } from '@kubernetes/client-node';
 import type { Kind } from '../../../../api/kinds/wire.ts';
-import { tooLong, type FieldError } from '../../../../api/meta/field-error.ts';
+import { type FieldError, invalid, tooLong } from '../../../../api/meta/field-error.ts';
 import { nameIsSubdomain } from '../../../../api/meta/names.ts';
 import { parseCertificate } from '../../../../api/pki/certificate.ts';
 import { readPem, type PemBlock } from '../../../../api/pki/pem.ts';
 import type { Strategy } from '../../strategy.ts';
 import { signerNameErrors } from './certificate-validation.ts';
-import { immutable, invalid, invalidFor } from '../field-rules.ts';
+import { immutable, invalidFor } from '../field-rules.ts';
 
 type TrustBundle = Kind<{ spec: V1beta1ClusterTrustBundleSpec }>;
 

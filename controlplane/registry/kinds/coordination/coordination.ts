@@ -4,10 +4,10 @@
  */
 import type { V1LeaseSpec, V1beta1LeaseCandidateSpec } from '@kubernetes/client-node';
 import type { Kind } from '../../../../api/kinds/wire.ts';
-import type { FieldError } from '../../../../api/meta/field-error.ts';
+import { type FieldError, forbidden, invalid, notSupported } from '../../../../api/meta/field-error.ts';
 import { kindRow, type Strategy } from '../../strategy.ts';
 import { leaseColumns } from './columns.ts';
-import { forbidden, immutable, invalid, invalidFor, notSupported, positive, requiredText } from '../field-rules.ts';
+import { immutable, invalidFor, positive, requiredText } from '../field-rules.ts';
 import { configKeyErrors, qualifiedNameErrors } from '../../../../api/meta/names.ts';
 import { compareVersions, parseVersion } from './semantic-version.ts';
 

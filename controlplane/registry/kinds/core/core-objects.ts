@@ -20,8 +20,8 @@ import {
 } from './columns.ts';
 import { restore } from '../../generic-strategy.ts';
 import { kindRow, type Strategy } from '../../strategy.ts';
-import { forbidden, immutable, invalid, invalidFor, required } from '../field-rules.ts';
-import { type FieldError, tooLong } from '../../../../api/meta/field-error.ts';
+import { immutable, invalidFor } from '../field-rules.ts';
+import { type FieldError, forbidden, invalid, required, tooLong } from '../../../../api/meta/field-error.ts';
 import { equalFields } from '../../../../api/schema/semantic-equality.ts';
 
 const MAX_DATA_BYTES = 1024 * 1024;

@@ -2,7 +2,7 @@
 import { quoteText } from '../../../../api/meta/quote.ts';
 import type { V1Endpoints, V1EndpointSlice } from '@kubernetes/client-node';
 import type { Kind } from '../../../../api/kinds/wire.ts';
-import { duplicate, type FieldError } from '../../../../api/meta/field-error.ts';
+import { duplicate, type FieldError, invalid, notSupported, required } from '../../../../api/meta/field-error.ts';
 import { canonicalIp, ipErrors, parseIp } from '../../../../api/meta/ip-addresses.ts';
 import { semanticEqual } from '../../../../api/meta/json-equality.ts';
 import {
@@ -16,16 +16,7 @@ import { validateLabels } from '../../../../api/meta/selector.ts';
 import { endpointsColumns, endpointSliceColumns } from './endpoint-columns.ts';
 import { kindRow, type Strategy } from '../../strategy.ts';
 import { ipWarnings } from '../../../../api/kinds/address-warnings.ts';
-import {
-  immutable,
-  invalid,
-  invalidFor,
-  maxItems,
-  notSupported,
-  required,
-  requiredText,
-  within,
-} from '../field-rules.ts';
+import { immutable, invalidFor, maxItems, requiredText, within } from '../field-rules.ts';
 import { specialAddressErrors } from './special-addresses.ts';
 
 type Endpoints = Kind<Pick<V1Endpoints, 'subsets'>>;

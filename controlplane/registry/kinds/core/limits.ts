@@ -12,7 +12,7 @@ import {
   resourceValueErrors,
 } from '../../../../api/kinds/resource-validation.ts';
 import type { Kind, Wire } from '../../../../api/kinds/wire.ts';
-import { duplicate, type FieldError } from '../../../../api/meta/field-error.ts';
+import { duplicate, type FieldError, forbidden, invalid, required } from '../../../../api/meta/field-error.ts';
 import { semanticEqual } from '../../../../api/meta/json-equality.ts';
 import { qualifiedNameErrors } from '../../../../api/meta/names.ts';
 import { approximate, compareQuantities, parseQuantity } from '../../../../api/meta/quantity.ts';
@@ -20,7 +20,7 @@ import { internalForm } from '../../../../api/schema/internal-form.ts';
 import { quotaColumns } from '../policy/columns.ts';
 import { specAndStatus, statusOnly } from '../../generic-strategy.ts';
 import { kindRow, type Strategy } from '../../strategy.ts';
-import { forbidden, invalid, invalidFor, required } from '../field-rules.ts';
+import { invalidFor } from '../field-rules.ts';
 
 type LimitRange = Kind<{ spec: V1LimitRangeSpec }>;
 type Limit = NonNullable<NonNullable<NonNullable<LimitRange['spec']>['limits']>[number]>;

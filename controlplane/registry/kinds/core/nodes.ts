@@ -9,6 +9,7 @@ import {
   FieldError,
   forbidden,
   internal,
+  invalid,
   required,
   unsupportedValue,
 } from '../../../../api/meta/field-error.ts';
@@ -17,7 +18,7 @@ import { labelValueErrors, qualifiedNameErrors } from '../../../../api/meta/name
 import { nodeColumns } from './columns.ts';
 import { restore } from '../../generic-strategy.ts';
 import { kindRow, type Strategy } from '../../strategy.ts';
-import { invalid, invalidFor } from '../field-rules.ts';
+import { invalidFor } from '../field-rules.ts';
 import { internalForm } from '../../../../api/schema/internal-form.ts';
 
 type Node = Kind<Pick<V1Node, 'spec' | 'status'>>;

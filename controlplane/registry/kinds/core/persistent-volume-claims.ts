@@ -6,7 +6,7 @@ import { quoteText } from '../../../../api/meta/quote.ts';
 import type { V1PersistentVolumeClaimStatus } from '@kubernetes/client-node';
 import { claimSpecErrors, type ClaimSpec, type DataSource } from '../../../../api/kinds/claim-validation.ts';
 import type { Wire } from '../../../../api/kinds/wire.ts';
-import type { FieldError } from '../../../../api/meta/field-error.ts';
+import { type FieldError, forbidden, invalid, notSupported, required } from '../../../../api/meta/field-error.ts';
 import { cloneJson } from '../../../../api/meta/json-equality.ts';
 import { qualifiedNameErrors } from '../../../../api/meta/names.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
@@ -14,7 +14,7 @@ import { compareQuantities, milliUnits, parseQuantity } from '../../../../api/me
 import { claimColumns } from '../storage/columns.ts';
 import { restore, statusOnly } from '../../generic-strategy.ts';
 import { kindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
-import { forbidden, IMMUTABLE, immutable, invalid, invalidFor, notSupported, required } from '../field-rules.ts';
+import { IMMUTABLE, immutable, invalidFor } from '../field-rules.ts';
 import { typeDiff } from '../../../../api/schema/spec-diff.ts';
 import { equalAs } from '../../../../api/schema/semantic-equality.ts';
 

@@ -17,9 +17,9 @@ import {
 } from '../../../../api/kinds/volume-source-validation.ts';
 import type { Wire } from '../../../../api/kinds/wire.ts';
 import { driverNameErrors, hostPathErrors } from '../../../../api/kinds/volume-validation.ts';
-import type { FieldError } from '../../../../api/meta/field-error.ts';
+import { type FieldError, forbidden, invalid, required } from '../../../../api/meta/field-error.ts';
 import { dnsLabelErrors, dnsSubdomainErrors } from '../../../../api/meta/names.ts';
-import { forbidden, invalid, invalidFor, required } from '../field-rules.ts';
+import { invalidFor } from '../field-rules.ts';
 
 export type VolumeSpec = Wire<V1PersistentVolumeSpec>;
 

@@ -6,14 +6,14 @@ import { accessModeErrors, positiveQuantityErrors, VOLUME_MODES } from '../../..
 import { DEPRECATED_LABELS } from '../../../../api/kinds/pod-warnings.ts';
 import { nodeSelectorErrors } from '../../../../api/kinds/scheduling-validation.ts';
 import type { Kind } from '../../../../api/kinds/wire.ts';
-import type { FieldError } from '../../../../api/meta/field-error.ts';
+import { type FieldError, forbidden, invalid, notSupported, required } from '../../../../api/meta/field-error.ts';
 import { cloneJson, semanticEqual } from '../../../../api/meta/json-equality.ts';
 import { milliUnits, parseQuantity, wholeUnits } from '../../../../api/meta/quantity.ts';
 import { internalForm } from '../../../../api/schema/internal-form.ts';
 import { volumeColumns } from '../storage/columns.ts';
 import { restore, statusOnly } from '../../generic-strategy.ts';
 import { kindRow, type Strategy, type StrategyContext, type UpdateStrategy } from '../../strategy.ts';
-import { dnsSubdomain, forbidden, immutable, invalid, notSupported, required, shownMap } from '../field-rules.ts';
+import { dnsSubdomain, immutable, shownMap } from '../field-rules.ts';
 import { specDiff } from '../../../../api/schema/spec-diff.ts';
 import { equalAs } from '../../../../api/schema/semantic-equality.ts';
 import { VOLUME_SOURCES, volumeSourceErrors, type VolumeSpec } from './persistent-volume-sources.ts';

@@ -3,7 +3,7 @@
  * first use and then followed, so that the counts change together with the caches.
  */
 import { selectionOf } from '../../../storage/selection.ts';
-import type { StoredValue, VersionChange } from '../../../storage/storage.ts';
+import type { StoredValue, VersionChange } from '../../../storage/resource-versions.ts';
 import type { StoredResource } from '../../store.ts';
 import { clusterAddresses } from './service-ip-addresses.ts';
 import { portsOf, type Service } from './service-types.ts';

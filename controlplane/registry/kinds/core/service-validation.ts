@@ -1,11 +1,19 @@
 /** Validates services, also against their previous state, and warns about values that are probably mistakes. */
 import { cidrWarnings, ipWarnings } from '../../../../api/kinds/address-warnings.ts';
-import { duplicate, unsupportedValue, type FieldError } from '../../../../api/meta/field-error.ts';
+import {
+  duplicate,
+  type FieldError,
+  forbidden,
+  invalid,
+  notSupported,
+  required,
+  unsupportedValue,
+} from '../../../../api/meta/field-error.ts';
 import { cidrErrors, ipErrors, parseIp } from '../../../../api/meta/ip-addresses.ts';
 import { dnsLabelErrors, dnsSubdomainErrors, portNameErrors, qualifiedNameErrors } from '../../../../api/meta/names.ts';
 import { validateLabels } from '../../../../api/meta/selector.ts';
 import { specialAddressErrors } from './special-addresses.ts';
-import { forbidden, invalid, invalidFor, notSupported, required, within } from '../field-rules.ts';
+import { invalidFor, within } from '../field-rules.ts';
 import { clusterAddressErrors } from './service-families.ts';
 import {
   isExternal,

@@ -1,5 +1,5 @@
 /** Refuses addresses to which services and endpoints must not send traffic. */
-import type { FieldError } from '../../../../api/meta/field-error.ts';
+import { type FieldError, invalid } from '../../../../api/meta/field-error.ts';
 import {
   isLinkLocalMulticast,
   isLinkLocalUnicast,
@@ -7,7 +7,6 @@ import {
   isUnspecified,
   parseIp,
 } from '../../../../api/meta/ip-addresses.ts';
-import { invalid } from '../field-rules.ts';
 
 /** Refuses unspecified, loopback and link-local addresses, because they have a meaning only on the host that uses them. */
 export function specialAddressErrors(field: string, address: string): FieldError[] {

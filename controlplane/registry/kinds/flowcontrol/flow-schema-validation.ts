@@ -1,7 +1,7 @@
 /** Validates flow schemas: the subjects and the requests that they match. */
-import { invalid, notSupported, required, type FieldError } from '../../../../api/meta/field-error.ts';
+import { type FieldError, forbidden, invalid, notSupported, required } from '../../../../api/meta/field-error.ts';
 import { dnsLabelErrors, dnsSubdomainErrors } from '../../../../api/meta/names.ts';
-import { forbidden, invalidFor } from '../field-rules.ts';
+import { invalidFor } from '../field-rules.ts';
 import type { FlowSchemaSpec } from './flowcontrol-types.ts';
 
 type Rule = NonNullable<FlowSchemaSpec['rules']>[number];

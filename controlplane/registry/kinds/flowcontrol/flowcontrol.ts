@@ -1,5 +1,12 @@
 /** Defines the strategies of FlowSchema and PriorityLevelConfiguration. `server/flowcontrol/` applies the stored objects. */
-import { duplicate, invalid, notSupported, required, type FieldError } from '../../../../api/meta/field-error.ts';
+import {
+  duplicate,
+  type FieldError,
+  forbidden,
+  invalid,
+  notSupported,
+  required,
+} from '../../../../api/meta/field-error.ts';
 import { semanticEqual } from '../../../../api/meta/json-equality.ts';
 import type { KubeObject, ObjectMeta } from '../../../../api/meta/object.ts';
 import { ownMember } from '../../../../api/meta/own-member.ts';
@@ -7,7 +14,7 @@ import { internalForm } from '../../../../api/schema/internal-form.ts';
 import { flowSchemaColumns, priorityLevelColumns } from './columns.ts';
 import { restore, specAndStatus } from '../../generic-strategy.ts';
 import { kindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
-import { forbidden, within } from '../field-rules.ts';
+import { within } from '../field-rules.ts';
 import { flowSchemaErrors } from './flow-schema-validation.ts';
 import { MANDATORY_LEVELS, MANDATORY_SCHEMAS } from './flowcontrol-defaults.ts';
 import type { FlowSchema, PriorityLevel, PriorityLevelSpec } from './flowcontrol-types.ts';

@@ -1,6 +1,6 @@
 /** Defines the strategies of ingresses, ingress classes, network policies, IPAddress and ServiceCIDR. */
 import { quoteText } from '../../../../api/meta/quote.ts';
-import { invalid, notSupported, required, type FieldError } from '../../../../api/meta/field-error.ts';
+import { type FieldError, forbidden, invalid, notSupported, required } from '../../../../api/meta/field-error.ts';
 import { canonicalIp, cidrErrors, formatCidr, ipErrors, parseCidr } from '../../../../api/meta/ip-addresses.ts';
 import {
   dnsLabelErrors,
@@ -13,7 +13,7 @@ import { restore, specAndStatus, specChanged, statusWithoutMetadata } from '../.
 import { kindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
 import { ipWarnings } from '../../../../api/kinds/address-warnings.ts';
 import { internalForm } from '../../../../api/schema/internal-form.ts';
-import { forbidden, immutable, IMMUTABLE, invalidFor, maxBytes } from '../field-rules.ts';
+import { immutable, IMMUTABLE, invalidFor, maxBytes } from '../field-rules.ts';
 import { ingressErrors, ingressStatusErrors, referenceErrors } from './ingress-validation.ts';
 import { networkPolicyStrategy } from './network-policies.ts';
 import type { Ingress, IngressClass, IpAddress, ServiceCidr } from './networking-types.ts';

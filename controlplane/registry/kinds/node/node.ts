@@ -14,12 +14,12 @@ import { tolerationErrors } from '../../../../api/kinds/scheduling-validation.ts
 import { internalForm } from '../../../../api/schema/internal-form.ts';
 import { DEPRECATED_LABELS } from '../../../../api/kinds/pod-warnings.ts';
 import type { Kind } from '../../../../api/kinds/wire.ts';
-import { duplicate, type FieldError } from '../../../../api/meta/field-error.ts';
+import { duplicate, type FieldError, forbidden, invalid, required } from '../../../../api/meta/field-error.ts';
 import { dnsLabelErrors } from '../../../../api/meta/names.ts';
 import { validateLabels } from '../../../../api/meta/selector.ts';
 import { runtimeClassColumns } from './columns.ts';
 import { kindRow, type Strategy } from '../../strategy.ts';
-import { forbidden, immutable, invalid, invalidFor, required } from '../field-rules.ts';
+import { immutable, invalidFor } from '../field-rules.ts';
 
 type RuntimeClass = Kind<Pick<V1RuntimeClass, 'handler' | 'overhead' | 'scheduling'>>;
 

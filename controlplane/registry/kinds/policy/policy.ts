@@ -7,7 +7,14 @@ import type {
 } from '@kubernetes/client-node';
 import type { Kind } from '../../../../api/kinds/wire.ts';
 import { conditionErrors, type CommonCondition } from '../../../../api/meta/conditions.ts';
-import { unsupportedValue, type FieldError } from '../../../../api/meta/field-error.ts';
+import {
+  type FieldError,
+  forbidden,
+  invalid,
+  notSupported,
+  required,
+  unsupportedValue,
+} from '../../../../api/meta/field-error.ts';
 import { parsePercent } from '../../../../api/meta/intstr.ts';
 import { validateLabelSelector } from '../../../../api/meta/selector.ts';
 import { newForbidden } from '../../../../api/meta/status-error.ts';
@@ -17,7 +24,7 @@ import { budgetColumns, priorityClassColumns } from './columns.ts';
 import { specAndStatus, statusOnly } from '../../generic-strategy.ts';
 import { kindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
 import { countOrPercentErrors } from '../apps/workload-rules.ts';
-import { forbidden, immutable, invalid, nonNegative, notSupported, required } from '../field-rules.ts';
+import { immutable, nonNegative } from '../field-rules.ts';
 
 type Budget = Kind<{ spec: V1PodDisruptionBudgetSpec; status: V1PodDisruptionBudgetStatus }>;
 

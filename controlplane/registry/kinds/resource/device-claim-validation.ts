@@ -2,7 +2,7 @@
 import type { V1NodeSelector } from '@kubernetes/client-node';
 import { nodeSelectorErrors } from '../../../../api/kinds/scheduling-validation.ts';
 import { conditionErrors, type CommonCondition } from '../../../../api/meta/conditions.ts';
-import { invalid, notSupported, required, type FieldError } from '../../../../api/meta/field-error.ts';
+import { type FieldError, forbidden, invalid, notSupported, required } from '../../../../api/meta/field-error.ts';
 import { canonicalIp, parseCidr, formatIp } from '../../../../api/meta/ip-addresses.ts';
 import { semanticEqual } from '../../../../api/meta/json-equality.ts';
 import { dnsSubdomainErrors } from '../../../../api/meta/names.ts';
@@ -32,7 +32,7 @@ import type {
   SubRequest,
 } from './device-types.ts';
 import type { ExpressionChecker } from '../admissionregistration/expression-checks.ts';
-import { forbidden, IMMUTABLE, invalidFor, maxBytes } from '../field-rules.ts';
+import { IMMUTABLE, invalidFor, maxBytes } from '../field-rules.ts';
 
 const MAX_REQUESTS = 32;
 const MAX_SUBREQUESTS = 8;

@@ -2,7 +2,7 @@
 import { internalForm } from '../../../../api/schema/internal-form.ts';
 import type { V1NodeSelector } from '@kubernetes/client-node';
 import { nodeSelectorErrors } from '../../../../api/kinds/scheduling-validation.ts';
-import { invalid, required, tooLong, tooMany, type FieldError } from '../../../../api/meta/field-error.ts';
+import { type FieldError, forbidden, invalid, required, tooLong, tooMany } from '../../../../api/meta/field-error.ts';
 import { semanticEqual } from '../../../../api/meta/json-equality.ts';
 import { dnsSubdomainErrors } from '../../../../api/meta/names.ts';
 import {
@@ -24,7 +24,7 @@ import {
   taintErrors,
 } from './device-rules.ts';
 import type { Device, SliceSpec } from './device-types.ts';
-import { forbidden, immutable, invalidFor } from '../field-rules.ts';
+import { immutable, invalidFor } from '../field-rules.ts';
 import { parseVersion } from '../coordination/semantic-version.ts';
 
 const MAX_DEVICES = 128;

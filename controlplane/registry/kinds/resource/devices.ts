@@ -2,7 +2,7 @@
  * Defines the strategies of dynamic resource allocation: claims for devices, classes of devices, and slices of the devices that
  * drivers report.
  */
-import { invalid, type FieldError } from '../../../../api/meta/field-error.ts';
+import { type FieldError, forbidden, invalid } from '../../../../api/meta/field-error.ts';
 import { semanticEqual } from '../../../../api/meta/json-equality.ts';
 import { templateMetadataErrors } from '../../../../api/kinds/template-metadata-validation.ts';
 import { isExtendedResource } from '../../../../api/kinds/resource-validation.ts';
@@ -32,7 +32,7 @@ import type {
   Taint,
 } from './device-types.ts';
 import { checkedInSlices, type ExpressionChecker } from '../admissionregistration/expression-checks.ts';
-import { forbidden, immutable } from '../field-rules.ts';
+import { immutable } from '../field-rules.ts';
 
 const GROUP = 'resource.k8s.io';
 const ADMIN_LABEL = 'resource.kubernetes.io/admin-access';

@@ -11,13 +11,20 @@ import type {
 } from '@kubernetes/client-node';
 import type { Kind, Wire } from '../../../../api/kinds/wire.ts';
 import { driverNameErrors } from '../../../../api/kinds/volume-validation.ts';
-import { duplicate, unsupportedValue, type FieldError } from '../../../../api/meta/field-error.ts';
+import {
+  duplicate,
+  type FieldError,
+  invalid,
+  notSupported,
+  required,
+  unsupportedValue,
+} from '../../../../api/meta/field-error.ts';
 import { jsonEqual } from '../../../../api/meta/json-equality.ts';
 import { dnsSubdomainErrors, qualifiedNameErrors } from '../../../../api/meta/names.ts';
 import { parseQuantity } from '../../../../api/meta/quantity.ts';
 import { validateLabelSelector } from '../../../../api/meta/selector.ts';
 import type { Strategy } from '../../strategy.ts';
-import { immutable, invalid, invalidFor, notSupported, required } from '../field-rules.ts';
+import { immutable, invalidFor } from '../field-rules.ts';
 import { LABEL_SELECTOR } from '../../../../api/schema/semantic-equality.ts';
 import { internalForm } from '../../../../api/schema/internal-form.ts';
 import { csiNodeColumns, driverColumns } from './columns.ts';

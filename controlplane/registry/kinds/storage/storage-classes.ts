@@ -1,13 +1,21 @@
 /** Defines the strategies of storage classes and volume attributes classes. */
 import type { V1StorageClass, V1VolumeAttributesClass } from '@kubernetes/client-node';
 import type { Kind } from '../../../../api/kinds/wire.ts';
-import { duplicate, tooLong, type FieldError } from '../../../../api/meta/field-error.ts';
+import {
+  duplicate,
+  type FieldError,
+  forbidden,
+  invalid,
+  notSupported,
+  required,
+  tooLong,
+} from '../../../../api/meta/field-error.ts';
 import { stringifyJson } from '../../../../api/codec/json.ts';
 import { jsonEqual } from '../../../../api/meta/json-equality.ts';
 import { qualifiedNameErrors } from '../../../../api/meta/names.ts';
 import { validateLabelName } from '../../../../api/meta/selector.ts';
 import type { Strategy } from '../../strategy.ts';
-import { forbidden, immutable, invalid, invalidFor, notSupported, required } from '../field-rules.ts';
+import { immutable, invalidFor } from '../field-rules.ts';
 import { attributesClassColumns, storageClassColumns } from './columns.ts';
 
 const MAX_PARAMETERS = 512;

@@ -6,10 +6,10 @@ import { quoteText } from '../../../../api/meta/quote.ts';
 import type { V1beta1StorageVersionMigrationSpec, V1beta1StorageVersionMigrationStatus } from '@kubernetes/client-node';
 import type { Kind } from '../../../../api/kinds/wire.ts';
 import { conditionErrors } from '../../../../api/meta/conditions.ts';
-import type { FieldError } from '../../../../api/meta/field-error.ts';
+import { type FieldError, invalid } from '../../../../api/meta/field-error.ts';
 import { statusWithoutMetadata, restore } from '../../generic-strategy.ts';
 import { kindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
-import { immutable, invalid, requiredText } from '../field-rules.ts';
+import { immutable, requiredText } from '../field-rules.ts';
 
 type Migration = Kind<{ spec: V1beta1StorageVersionMigrationSpec; status: V1beta1StorageVersionMigrationStatus }>;
 

@@ -5,14 +5,14 @@
 import type { V1VolumeAttachmentSpec, V1VolumeAttachmentStatus } from '@kubernetes/client-node';
 import { driverNameErrors } from '../../../../api/kinds/volume-validation.ts';
 import type { Kind } from '../../../../api/kinds/wire.ts';
-import { tooLong, type FieldError } from '../../../../api/meta/field-error.ts';
+import { type FieldError, forbidden, invalid, required, tooLong } from '../../../../api/meta/field-error.ts';
 import { jsonEqual } from '../../../../api/meta/json-equality.ts';
 import { rangeError } from '../../../../api/meta/names.ts';
 import { internalForm } from '../../../../api/schema/internal-form.ts';
 import { restore } from '../../generic-strategy.ts';
 import type { Strategy } from '../../strategy.ts';
 import { volumeSpecErrors } from '../core/persistent-volumes.ts';
-import { dnsSubdomain, forbidden, invalid, required } from '../field-rules.ts';
+import { dnsSubdomain } from '../field-rules.ts';
 import { attachmentColumns } from './columns.ts';
 
 type Attachment = Kind<{ spec: V1VolumeAttachmentSpec; status: V1VolumeAttachmentStatus }>;

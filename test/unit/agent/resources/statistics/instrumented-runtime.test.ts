@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Pod } from '../../../../../agent/model/pod.ts';
-import type { ContainerId, Runtime, SandboxConfig } from '../../../../../agent/runtime/runtime.ts';
+import type { Runtime, SandboxConfig } from '../../../../../agent/runtime/runtime.ts';
+import type { ContainerId } from '../../../../../agent/runtime/runtime-identity.ts';
 import {
   imageVolumeMetrics,
   instrumentRuntime,

@@ -13,7 +13,8 @@ import {
   killPodContainers,
 } from '../../../../../agent/runtime/kuberuntime/kill-containers.ts';
 import { assembleRuntimeStatus } from '../../../../../agent/runtime/kuberuntime/runtime-status.ts';
-import type { ContainerId, ContainerStatus } from '../../../../../agent/runtime/runtime.ts';
+import type { ContainerStatus } from '../../../../../agent/runtime/runtime.ts';
+import type { ContainerId } from '../../../../../agent/runtime/runtime-identity.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
 

@@ -4,7 +4,7 @@ import { it } from 'node:test';
 import type { Container } from '../../../../../agent/model/pod.ts';
 import { hookMetrics } from '../../../../../agent/resources/statistics/state-metrics.ts';
 import { type Hook, runHook } from '../../../../../agent/runtime/kuberuntime/lifecycle-hooks.ts';
-import type { ContainerId } from '../../../../../agent/runtime/runtime.ts';
+import type { ContainerId } from '../../../../../agent/runtime/runtime-identity.ts';
 import { MetricsRegistry } from '../../../../../api/component/metrics.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
 

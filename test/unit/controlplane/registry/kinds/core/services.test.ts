@@ -9,7 +9,8 @@ import {
 } from '../../../../../../controlplane/registry/kinds/core/service-validation.ts';
 import type { Store } from '../../../../../../controlplane/registry/store.ts';
 import type { Reservation } from '../../../../../../controlplane/registry/strategy.ts';
-import type { VersionChange, WatchObserver } from '../../../../../../controlplane/storage/storage.ts';
+import type { WatchObserver } from '../../../../../../controlplane/storage/storage.ts';
+import type { VersionChange } from '../../../../../../controlplane/storage/resource-versions.ts';
 
 /** An allocator over stored services. `write` also stores what was reserved, as the storage shows it. */
 class TestAllocator {
