@@ -42,7 +42,9 @@ async function checkpoint(
   const directory = join(rootDirectory, 'checkpoints');
   const archive = join(directory, `checkpoint-${podName}_${namespace}-${container}-${formatTime(clock.now())}.tar`);
   try {
-    const id = await host.resolveContainer(namespace, podName, '', container);
+    const id = await host.runningContainer({ namespace, pod: podName, uid: '', container });
+    if (id === undefined) throw new Error(`container ${container} not found`);
+    if (Number(text) < 0) throw new Error('CheckpointContainer requires the timeout value to be > 0');
     await mkdir(directory, { recursive: true, mode: 0o700 });
     await runtime.checkpoint(id, archive, { timeoutSeconds: Number(text) });
   } catch (error) {

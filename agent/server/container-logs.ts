@@ -1,5 +1,6 @@
 /** Serves `/containerLogs`. Validates the log options as the kubelet does, and streams the log while reading it. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { splitTarget } from '../../api/machinery/request-path.ts';
 import { newBadRequest, newStatusError, type StatusError } from '../../api/meta/status-error.ts';
 import type { LogOptions } from '../runtime/logs/log-reader.ts';
 import type { PodHost } from './pod-host.ts';
@@ -17,31 +18,32 @@ export function installContainerLogs(app: FastifyInstance, options: ContainerLog
   app.get('/containerLogs/:namespace/:pod/:container', (request, reply) => serveLogs(options, request, reply));
 }
 
-type Query = Readonly<Record<string, string | undefined>>;
-
 const unreadable = (): StatusError => newStatusError(400, 'BadRequest', '{"message": "Unable to decode query."}');
 const impossible = (): StatusError => newStatusError(422, 'Invalid', '{"message": "Invalid request."}');
 
-function numberOf(query: Query, name: string): number | undefined {
-  const text = query[name];
-  if (text === undefined || text === '') return undefined;
+function numberOf(query: URLSearchParams, name: string): number | undefined {
+  const text = query.get(name);
+  if (text === null) return undefined;
   const value = Number(text);
   if (!/^[+-]?\d+$/.test(text) || !Number.isSafeInteger(value)) throw unreadable();
   return value;
 }
 
-/** Returns the options of the query. Throws a 400 for a value that cannot be parsed, and a 422 for one that is invalid. */
-export function parseLogOptions(query: Query): LogOptions {
-  const on = (name: string): boolean => !['', 'false', '0'].includes(query[name] ?? '');
-  const tail = query['tail'] ?? '';
+/**
+ * Returns the options of the query, of which the first value of a name counts and an option without a value is on. Throws a 400
+ * for a value that cannot be parsed, and a 422 for one that is invalid.
+ */
+export function parseLogOptions(query: URLSearchParams): LogOptions {
+  const on = (name: string): boolean => !/^(0|false)$/i.test(query.get(name) ?? 'false');
+  const tail = query.get('tail') ?? '';
   const tailLines = tail === '' ? numberOf(query, 'tailLines') : tail === 'all' ? undefined : numberOf(query, 'tail');
   const limitBytes = numberOf(query, 'limitBytes');
   const sinceSeconds = numberOf(query, 'sinceSeconds');
-  const { sinceTime = '', stream = '' } = query;
+  const [sinceTime, stream] = [query.get('sinceTime') ?? '', query.get('stream') ?? ''];
   if (sinceTime !== '' && Number.isNaN(Date.parse(sinceTime))) throw unreadable();
   if (tailLines !== undefined && tailLines < 0) throw impossible();
   if (limitBytes !== undefined && limitBytes < 1) throw impossible();
-  if (sinceSeconds !== undefined && (sinceSeconds < 1 || sinceTime !== '')) throw impossible();
+  if (sinceSeconds !== undefined && (sinceSeconds < 1 || query.has('sinceTime'))) throw impossible();
   const isStream = stream === 'Stdout' || stream === 'Stderr' || stream === 'All';
   if (stream !== '' && !isStream) throw impossible();
   if (tailLines !== undefined && (stream === 'Stdout' || stream === 'Stderr')) throw impossible();
@@ -64,7 +66,7 @@ async function serveLogs(
   reply: FastifyReply,
 ): Promise<void> {
   const { namespace, pod, container } = request.params as Record<'namespace' | 'pod' | 'container', string>;
-  const options = parseLogOptions(request.query as Query);
+  const options = parseLogOptions(new URLSearchParams(splitTarget(request.url).query));
   if (!splitLogStreams && options.stream !== undefined && options.stream !== 'All')
     throw newBadRequest(
       `unable to return the given log stream: "${options.stream}". Please enable PodLogsQuerySplitStreams feature gate in kubelet`,

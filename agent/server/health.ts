@@ -5,6 +5,7 @@
 import { METRICS_TYPE } from '../../api/component/metrics.ts';
 import type { HealthResults } from '../../api/component/health-results.ts';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { newStatusError } from '../../api/meta/status-error.ts';
 import type { PodHost } from './pod-host.ts';
 
 const TEXT_TYPE = 'text/plain; charset=utf-8';
@@ -53,8 +54,8 @@ export function installHealth(app: FastifyInstance, host: PodHost, results: Heal
   for (const [name, check] of checks) {
     app.all(`/healthz/${name}`, (_request: FastifyRequest, reply: FastifyReply) => {
       const problem = check();
-      reply.type(TEXT_TYPE).header('X-Content-Type-Options', 'nosniff');
-      return problem === '' ? reply.send('ok') : reply.code(500).send(`internal server error: ${problem}\n`);
+      if (problem === '') return reply.type(TEXT_TYPE).send('ok');
+      throw newStatusError(500, 'InternalError', `internal server error: ${problem}\n`);
     });
   }
 }

@@ -4,7 +4,7 @@
  */
 import { existsSync } from 'node:fs';
 import type { Clock } from '../../api/machinery/clock.ts';
-import { newBadRequest, newNotFound, newStatusError } from '../../api/meta/status-error.ts';
+import { newBadRequest, newStatusError } from '../../api/meta/status-error.ts';
 import type { ContainerStatusJson, Pod } from '../model/pod.ts';
 import type { PodTable } from '../pods/pod-table.ts';
 import { allContainers } from '../runtime/kuberuntime/pod-containers.ts';
@@ -15,8 +15,6 @@ import { type LogOptions, readLog } from '../runtime/logs/log-reader.ts';
 import type { Pleg } from '../runtime/pleg/pleg.ts';
 import { type Runtime, type StreamIo, RuntimeError } from '../runtime/runtime.ts';
 import type { ContainerId, SandboxId } from '../runtime/runtime-identity.ts';
-
-const PODS = { group: '', resource: 'pods' };
 
 /**
  * The operations on pods that the agent's server needs. Errors are `StatusError`s with the kubelet's messages, such as 404 for
@@ -29,8 +27,11 @@ export interface PodHost {
   podByName(namespace: string, name: string): Pod | undefined;
   podByUid(uid: string): Pod | undefined;
   logs(of: LoggedContainer, options: LogOptions, out: NodeJS.WritableStream, signal: AbortSignal): Promise<void>;
-  /** Returns the container's id for exec and attach. The uid of a static pod may be that of its mirror pod. */
-  resolveContainer(namespace: string, podName: string, uid: string, container: string): Promise<ContainerId>;
+  /**
+   * Returns the id of a container that runs. The uid of a static pod may be that of its mirror pod. Throws a 404 for an unknown
+   * pod.
+   */
+  runningContainer(of: RequestedContainer): Promise<ContainerId | undefined>;
   resolveSandbox(namespace: string, podName: string, uid: string): Promise<SandboxId>;
   exec(id: ContainerId, command: readonly string[], io: StreamIo): Promise<number>;
   attach(id: ContainerId, io: StreamIo): Promise<void>;
@@ -39,6 +40,14 @@ export interface PodHost {
   syncLoopHealth(): string;
   /** Returns the problem of the socket where device plugins register, or an empty string, for `/healthz/device-plugin`. */
   devicePluginHealth(): string;
+}
+
+/** The container of a request, by names. An empty uid stands for whatever pod has the name. */
+export interface RequestedContainer {
+  readonly namespace: string;
+  readonly pod: string;
+  readonly uid: string;
+  readonly container: string;
 }
 
 /** The container whose log is read, by names. */
@@ -94,18 +103,16 @@ export function createPodHost({ runtime, table, pleg, clock, devicePluginSocket 
         if (chosen.state !== 'running') out.write(`unable to retrieve container logs for ${chosen.id}`);
       }
     },
-    async resolveContainer(namespace, podName, uid, container): Promise<ContainerId> {
-      const found = findContainer(await runtimeStatus(find(namespace, podName, uid)), container);
-      if (found === undefined || found.state !== 'running')
-        throw newStatusError(500, 'InternalError', `container not found ("${container}")`);
-      return found.id;
+    async runningContainer({ namespace, pod, uid, container }) {
+      const found = findContainer(await runtimeStatus(find(namespace, pod, uid)), container);
+      return found?.state === 'running' ? found.id : undefined;
     },
     async resolveSandbox(namespace, podName, uid) {
       const pod = find(namespace, podName, '');
       if (uid !== '' && pod.metadata.uid !== uid) throw newStatusError(404, 'NotFound', 'pod not found');
       const { sandboxes } = await runtimeStatus(pod);
       const ready = sandboxes.find(({ state }) => state === 'ready');
-      if (ready === undefined) throw newNotFound(PODS, podName);
+      if (ready === undefined) throw newStatusError(500, 'InternalError', `pod not found ("${podName}_${namespace}")`);
       return ready.id;
     },
     exec: (id, command, io) => runtime.exec(id, command, io),

@@ -16,7 +16,7 @@ import type { SubmittedPods } from '../sources/submitted-source.ts';
 import { type CheckpointOptions, installCheckpoint } from './checkpoint.ts';
 import { installContainerLogs } from './container-logs.ts';
 import { installLocalVolumes } from './local-volumes.ts';
-import { wantedStreams } from './streaming/upgrade.ts';
+import { commandContainer, wantedStreams } from './streaming/upgrade.ts';
 import { installSystemLogs, type SystemLogsOptions } from './system-logs.ts';
 import { installZpages, type Zpages } from './zpages.ts';
 
@@ -64,7 +64,7 @@ export function installReading(app: FastifyInstance, options: RoutesOptions): vo
 /** Installs the routes for authorized clients. */
 export function installPrivate(app: FastifyInstance, options: RoutesOptions): void {
   const { host, checkpoint, systemLogs, verbosity } = options;
-  app.all('/configz', (_request, reply) => reply.send(options.config()));
+  app.all('/configz', (_request, reply) => reply.header('X-Content-Type-Options', 'nosniff').send(options.config()));
   if (options.debugHandlers) {
     app.get('/runningpods/', async (_request, reply) => reply.send(podList(await host.runningPods())));
     installContainerLogs(app, options);
@@ -124,8 +124,9 @@ function installRedirects(app: FastifyInstance, paths: readonly string[]): void 
 }
 
 function installDisabled(app: FastifyInstance, paths: readonly string[], message: string): void {
-  const refuse = (_request: FastifyRequest, reply: FastifyReply): FastifyReply =>
-    reply.code(405).type(TEXT_TYPE).send(`${message}\n`);
+  const refuse = (): never => {
+    throw newStatusError(405, 'MethodNotAllowed', `${message}\n`);
+  };
   for (const path of paths) app.all(path.endsWith('/') ? `${path}*` : path, refuse);
 }
 
@@ -151,10 +152,10 @@ function installStreams(app: FastifyInstance, host: PodHost): void {
   const refuse = (): never => {
     throw newStatusError(500, 'InternalError', 'Upgrade request required\n');
   };
-  const command = async (request: FastifyRequest): Promise<never> => {
+  const command = async (action: 'exec' | 'attach', request: FastifyRequest): Promise<never> => {
     const { namespace = '', pod = '', uid = '', container = '' } = request.params as Params;
     wantedStreams(new URLSearchParams(splitTarget(request.url).query));
-    await host.resolveContainer(namespace, pod, uid, container);
+    await commandContainer(host, { action, namespace, pod, uid, container });
     return refuse();
   };
   const forward = async (request: FastifyRequest): Promise<never> => {
@@ -162,9 +163,10 @@ function installStreams(app: FastifyInstance, host: PodHost): void {
     await host.resolveSandbox(namespace, pod, uid);
     return refuse();
   };
-  for (const action of ['exec', 'attach']) {
-    app.route({ method, url: `/${action}/:namespace/:pod/:container`, handler: command });
-    app.route({ method, url: `/${action}/:namespace/:pod/:uid/:container`, handler: command });
+  for (const action of ['exec', 'attach'] as const) {
+    const handler = (request: FastifyRequest): Promise<never> => command(action, request);
+    app.route({ method, url: `/${action}/:namespace/:pod/:container`, handler });
+    app.route({ method, url: `/${action}/:namespace/:pod/:uid/:container`, handler });
   }
   app.route({ method, url: '/portForward/:namespace/:pod', handler: forward });
   app.route({ method, url: '/portForward/:namespace/:pod/:uid', handler: forward });
@@ -246,7 +248,7 @@ async function runCommand(
   const { namespace, pod, container } = request.params as Record<'namespace' | 'pod' | 'container', string>;
   const { cmd } = request.query as { cmd?: string };
   if (cmd === undefined || cmd === '') throw newBadRequest('the parameter cmd must name the command');
-  const id = await host.resolveContainer(namespace, pod, uid, container);
+  const id = await commandContainer(host, { action: 'run', namespace, pod, uid, container });
   const { PassThrough } = await import('node:stream');
   const collect = (): { readonly stream: NodeJS.WritableStream; readonly chunks: Buffer[] } => {
     const stream = new PassThrough();

@@ -25,7 +25,7 @@ import {
   type RoutesOptions,
 } from './routes.ts';
 import { parseTarget } from './request-target.ts';
-import { createUpgrades, refuseUpgrade, streamTarget } from './streaming/upgrade.ts';
+import { createUpgrades, refuseUpgrade, sniffingHeader, streamTarget } from './streaming/upgrade.ts';
 
 /** The addresses, certificates and limits of the servers. A port of 0 is disabled. */
 export interface AgentServerOptions extends RoutesOptions {
@@ -246,7 +246,10 @@ function createApp(
   });
   app.setErrorHandler((error, _request, reply) => {
     if (error instanceof StatusError)
-      return reply.code(error.code).type('text/plain; charset=utf-8').send(error.message);
+      return reply
+        .code(error.code)
+        .headers({ 'content-type': 'text/plain; charset=utf-8', ...sniffingHeader(error.message) })
+        .send(error.message);
     const { statusCode, message } = error as { statusCode?: number; message: string };
     if (statusCode === undefined || statusCode >= 500)
       options.logger.error({ err: error }, 'A request to the agent failed');

@@ -27,7 +27,7 @@ const inputs: Readable[] = [];
 const host = {
   syncLoopHealth: () => '',
   devicePluginHealth: () => '',
-  resolveContainer: async () => 'id',
+  runningContainer: async () => 'id',
   async exec(_id: string, _command: readonly string[], { stdin, signal }: StreamIo): Promise<number> {
     inputs.push(stdin as Readable);
     await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));

@@ -4,8 +4,9 @@ import type { Duplex } from 'node:stream';
 import { createWebSocketStream, type WebSocket, WebSocketServer } from 'ws';
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
-import { newBadRequest, StatusError } from '../../../api/meta/status-error.ts';
-import type { PodHost } from '../pod-host.ts';
+import { newBadRequest, newStatusError, StatusError } from '../../../api/meta/status-error.ts';
+import type { PodHost, RequestedContainer } from '../pod-host.ts';
+import type { ContainerId } from '../../runtime/runtime-identity.ts';
 import type { StreamIo } from '../../runtime/runtime.ts';
 import {
   forwardOverChannels,
@@ -28,12 +29,8 @@ interface UpgradeOptions {
   readonly idleTimeoutMs: number;
 }
 
-interface Target {
+interface Target extends RequestedContainer {
   readonly action: 'exec' | 'attach' | 'portForward' | 'run';
-  readonly namespace: string;
-  readonly pod: string;
-  readonly uid: string;
-  readonly container: string;
   readonly query: URLSearchParams;
 }
 
@@ -85,6 +82,8 @@ export function createUpgrades(
     const upgrade = { request, socket, head, target };
     const isWebSocket = (request.headers.upgrade ?? '').toLowerCase() === 'websocket';
     const offered = (request.headers['sec-websocket-protocol'] ?? '').split(/, */);
+    const isKnown = (protocol: string): boolean => KNOWN_PROTOCOLS.has(protocol) || protocol === TUNNEL_PROTOCOL;
+    if (isWebSocket && offered[0] !== '' && !offered.some(isKnown)) throw newStatusError(403, 'Forbidden', '');
     if (target.action === 'portForward' && isWebSocket && offered.includes(TUNNEL_PROTOCOL)) {
       delete request.headers['sec-websocket-protocol'];
       await serveTunnel(options, upgrade, tunnels);
@@ -150,6 +149,18 @@ export function wantedStreams(query: URLSearchParams): WantedStreams {
   return wanted;
 }
 
+/** Returns the container of a command. Throws the kubelet's errors, which differ between exec and attach. */
+export async function commandContainer(host: PodHost, target: Omit<Target, 'query'>): Promise<ContainerId> {
+  const id = await host.runningContainer(target);
+  if (id !== undefined) return id;
+  const { action, namespace, pod, container } = target;
+  const message =
+    action === 'attach'
+      ? `container ${container} not found in pod ${pod}_${namespace}`
+      : `container not found ("${container}")`;
+  throw newStatusError(500, 'InternalError', message);
+}
+
 async function serveCommand(
   options: UpgradeOptions,
   upgrade: Upgrade,
@@ -159,7 +170,7 @@ async function serveCommand(
   const { host, clock, logger } = options;
   const wanted = wantedStreams(target.query);
   // This runs before the upgrade, so that a missing pod or container is reported by a status code.
-  const id = await host.resolveContainer(target.namespace, target.pod, target.uid, target.container);
+  const id = await commandContainer(host, target);
   const command: RemoteCommand =
     sockets === undefined
       ? await acceptSpdyCommand(upgrade, wanted, clock)
@@ -248,12 +259,22 @@ const STATUS_TEXTS: Readonly<Record<number, string>> = {
   500: 'Internal Server Error',
 };
 
+/** Returns the header that Go's `http.Error` adds. Its errors, unlike those of the kubelet's routes, end with a line end. */
+export function sniffingHeader(body: string): Readonly<Record<string, string>> {
+  return body.endsWith('\n') ? { 'X-Content-Type-Options': 'nosniff' } : {};
+}
+
 /** Answers a failure before the upgrade in plain HTTP. */
 export function refuseUpgrade(socket: Duplex, error: unknown): void {
   if (socket.destroyed || !socket.writable) return;
   const code = error instanceof StatusError ? error.code : 500;
   const body = error instanceof Error ? error.message : String(error);
-  socket.end(
-    `HTTP/1.1 ${code} ${STATUS_TEXTS[code] ?? 'Error'}\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
-  );
+  const headers = {
+    'Content-Type': 'text/plain; charset=utf-8',
+    ...sniffingHeader(body),
+    Connection: 'close',
+    'Content-Length': Buffer.byteLength(body),
+  };
+  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
+  socket.end(`HTTP/1.1 ${code} ${STATUS_TEXTS[code] ?? 'Error'}\r\n${lines.join('')}\r\n${body}`);
 }

@@ -8,12 +8,11 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { effectiveOptions } from '../../../../agent/options/config/effective-options.ts';
 import { flagz } from '../../../../agent/options/config/flagz.ts';
-import type { PodHost } from '../../../../agent/server/pod-host.ts';
+import type { PodHost, RequestedContainer } from '../../../../agent/server/pod-host.ts';
 import { RuntimeError } from '../../../../agent/runtime/runtime.ts';
 import type { ContainerId } from '../../../../agent/runtime/runtime-identity.ts';
 import { negotiate } from '../../../../api/component/zpages.ts';
 import { createLogger } from '../../../../api/component/logging.ts';
-import { newStatusError } from '../../../../api/meta/status-error.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 import { type ServerUnderTest, startServerUnderTest } from './server-under-test.ts';
 import { temporaryFolder } from '../../../temporary-folder.ts';
@@ -27,10 +26,8 @@ const host = {
   syncLoopHealth: () => problem,
   devicePluginHealth: () => '',
   podByName: (namespace: string, name: string) => (namespace === 'ns' && name === 'p' ? pod : undefined),
-  resolveContainer: async (_namespace: string, _pod: string, _uid: string, container: string) => {
-    if (container === 'dead') throw newStatusError(500, 'InternalError', 'container not found ("dead")');
-    return 'id' as ContainerId;
-  },
+  runningContainer: async ({ container }: RequestedContainer) =>
+    container === 'dead' ? undefined : ('id' as ContainerId),
 } as unknown as PodHost;
 
 describe('/statusz and /flagz', () => {
@@ -200,7 +197,12 @@ describe('/checkpoint', () => {
     ['POST /checkpoint/ns/none/c', 404, 'pod does not exist'],
     ['POST /checkpoint/ns/p/none', 404, 'container none does not exist'],
     ['POST /checkpoint/ns/p/c?timeout=soon', 404, 'cannot parse value of timeout parameter'],
-    ['POST /checkpoint/ns/p/dead', 500, 'checkpointing of ns/p/dead failed (container not found ("dead"))'],
+    ['POST /checkpoint/ns/p/dead', 500, 'checkpointing of ns/p/dead failed (container dead not found)'],
+    [
+      'POST /checkpoint/ns/p/c?timeout=-1',
+      500,
+      'checkpointing of ns/p/c failed (CheckpointContainer requires the timeout value to be > 0)',
+    ],
     ['GET /checkpoint/ns/p/c', 405, '405: Method Not Allowed'],
   ] as const)
     it(`answers ${request} with ${status}`, async () => {

@@ -6,7 +6,7 @@ import { createServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import type { LogOptions } from '../../../../agent/runtime/logs/log-reader.ts';
-import type { PodHost } from '../../../../agent/server/pod-host.ts';
+import type { PodHost, RequestedContainer } from '../../../../agent/server/pod-host.ts';
 import type { StreamIo } from '../../../../agent/runtime/runtime.ts';
 import { parseLogOptions } from '../../../../agent/server/container-logs.ts';
 import { newStatusError, StatusError } from '../../../../api/meta/status-error.ts';
@@ -20,9 +20,9 @@ const host = {
   devicePluginHealth: () => '',
   pods: () => [],
   runningPods: async () => [],
-  resolveContainer: async (_namespace: string, pod: string) => {
+  runningContainer: async ({ pod, container }: RequestedContainer) => {
     if (pod === 'none') throw newStatusError(404, 'NotFound', 'pod does not exist');
-    return 'id';
+    return container === 'dead' ? undefined : 'id';
   },
   resolveSandbox: async () => 'id',
   exec: async (_id: string, command: readonly string[], io: StreamIo) => {
@@ -119,6 +119,9 @@ describe("the agent's paths", () => {
     ['POST /exec/ns/p/c?command=x&output=1', 500, TEXT, 'Upgrade request required\n'],
     ['GET /attach/ns/p/uid/c?output=1', 500, TEXT, 'Upgrade request required\n'],
     ['POST /portForward/ns/p', 500, TEXT, 'Upgrade request required\n'],
+    ['GET /exec/ns/p/dead?output=1', 500, TEXT, 'container not found ("dead")'],
+    ['GET /attach/ns/p/dead?output=1', 500, TEXT, 'container dead not found in pod p_ns'],
+    ['POST /run/ns/p/dead?cmd=true', 500, TEXT, 'container not found ("dead")'],
     ['PUT /exec/ns/p/c', 405, TEXT, '405: Method Not Allowed'],
     ['GET /containerLogs/ns/p/c?stream=All', 200, TEXT, 'a line\n'],
     [
@@ -147,6 +150,7 @@ describe("the agent's paths", () => {
     it(`answer ${request} with ${status}`, async () => {
       const answer = await open.ask(request);
       assert.deepEqual([answer.status, answer.type, answer.text], [status, type, body]);
+      if (status >= 400) assert.equal(answer.sniffing, body.endsWith('\n') ? 'nosniff' : '');
       if (status === 405 && body.startsWith('405')) assert.match(answer.allow, /^(GET|POST|GET, POST)$/);
     });
   }
@@ -190,6 +194,8 @@ describe("the agent's paths", () => {
       const answer = await closed.ask(`GET ${path}`);
       assert.deepEqual([answer.status, answer.text], [405, 'Debug endpoints are disabled.\n'], path);
     }
+    const unknown = { Connection: 'Upgrade', Upgrade: 'websocket', 'Sec-WebSocket-Protocol': 'no.such.protocol' };
+    assert.equal((await open.ask('GET /exec/ns/p/c?output=1', unknown)).status, 403);
     const upgrade = await closed.ask('GET /exec/a/b/c?output=1', { Connection: 'Upgrade', Upgrade: 'SPDY/3.1' });
     assert.deepEqual([upgrade.status, upgrade.text], [405, 'Debug endpoints are disabled.\n']);
     assert.equal((await closed.ask('GET /pods')).status, 200);
@@ -238,22 +244,31 @@ describe("the agent's paths", () => {
 });
 
 describe('options of a log', () => {
+  const parsed = (query: string): LogOptions => parseLogOptions(new URLSearchParams(query));
   it('take the old name of the tail', () => {
-    assert.equal(parseLogOptions({ tail: '3' }).tailLines, 3);
-    assert.equal(parseLogOptions({ tail: 'all', tailLines: '4' }).tailLines, undefined);
+    assert.equal(parsed('tail=3').tailLines, 3);
+    assert.equal(parsed('tail=all&tailLines=4').tailLines, undefined);
+  });
+  it('are on without a value and count once, by their first value', () => {
+    const { timestamps, previous, follow, tailLines } = parsed('timestamps&previous=False&tailLines=1&tailLines=x');
+    assert.deepEqual(
+      { timestamps, previous, follow, tailLines },
+      { timestamps: true, previous: false, follow: false, tailLines: 1 },
+    );
   });
   for (const [query, code] of [
-    [{ limitBytes: '0' }, 422],
-    [{ sinceSeconds: '0' }, 422],
-    [{ sinceSeconds: '5', sinceTime: '2026-01-02T03:04:05Z' }, 422],
-    [{ stream: 'Both' }, 422],
-    [{ stream: 'Stdout', tailLines: '5' }, 422],
-    [{ sinceTime: 'yesterday' }, 400],
-    [{ limitBytes: '1.5' }, 400],
+    ['limitBytes=0', 422],
+    ['sinceSeconds=0', 422],
+    ['sinceSeconds=5&sinceTime=2026-01-02T03:04:05Z', 422],
+    ['stream=Both', 422],
+    ['stream=Stdout&tailLines=5', 422],
+    ['sinceTime=yesterday', 400],
+    ['limitBytes=1.5', 400],
+    ['tailLines=', 400],
   ] as const) {
-    it(`${JSON.stringify(query)} are refused with ${code}`, () =>
+    it(`${query} are refused with ${code}`, () =>
       assert.throws(
-        () => parseLogOptions(query),
+        () => parsed(query),
         (error: unknown) => error instanceof StatusError && error.code === code,
       ));
   }

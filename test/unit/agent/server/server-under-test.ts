@@ -11,6 +11,8 @@ export interface Answer {
   readonly status: number;
   readonly type: string;
   readonly allow: string;
+  /** The value of `X-Content-Type-Options`. */
+  readonly sniffing: string;
   readonly text: string;
 }
 
@@ -115,6 +117,7 @@ function ask(port: number, line: string, headers: Readonly<Record<string, string
             status: response.statusCode ?? 0,
             type: response.headers['content-type'] ?? '',
             allow: response.headers.allow ?? '',
+            sniffing: String(response.headers['x-content-type-options'] ?? ''),
             text,
           }),
         );

@@ -21,7 +21,7 @@ async function setUp(
     syncLoopHealth: () => '',
     devicePluginHealth: () => '',
     pods: () => [],
-    resolveContainer: async () => 'id',
+    runningContainer: async () => 'id',
   } as unknown as PodHost;
   const server = await startServerUnderTest({
     host,

@@ -36,7 +36,7 @@ const host = {
   syncLoopHealth: () => '',
   devicePluginHealth: () => '',
   pods: () => [],
-  resolveContainer: async () => 'id',
+  runningContainer: async () => 'id',
   resolveSandbox: async () => 'sandbox',
   async exec(_id: string, [name, argument]: readonly string[], io: StreamIo): Promise<number> {
     const { stdin, stdout, stderr } = io;
