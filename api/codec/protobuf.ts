@@ -24,22 +24,22 @@ export interface ProtobufCodec {
   has(group: string, version: string, kind: string): boolean;
   /** Encodes an object by its `apiVersion` and `kind`, without an envelope. */
   encode(object: object): Buffer;
-  /** Returns `k8s\0` and the message with its type. */
-  envelop(apiVersion: string, kind: string, message: Buffer): Buffer;
+  /** Returns `k8s\0` and the message with its type, in parts. The message is not copied. */
+  envelop(apiVersion: string, kind: string, message: Buffer): Buffer[];
   /** Encodes an object as an item of a list, with its tag and length. */
   encodeItem(object: object): Buffer;
   /** Returns a list in its envelope, in pieces. The items are results of `encodeItem` and are not copied. */
   list(apiVersion: string, kind: string, metadata: object, items: readonly Buffer[]): Buffer[];
   /** Encodes an object of any type of the schema, with its envelope. */
   encodeEnveloped(object: object): Buffer;
-  /** Returns a `WatchEvent` without its length prefix. */
-  watchEvent(type: string, envelopedObject: Buffer): Buffer;
+  /** Returns a `WatchEvent` without its length prefix, in parts. Those of the object are not copied. */
+  watchEvent(type: string, envelopedObject: readonly Buffer[]): Buffer[];
   /**
    * Decodes an enveloped object. Throws a 400 for bytes that are not an envelope of a known kind, and for more than `maxValues`
    * values.
    */
   decode(bytes: Uint8Array, maxValues?: number): JsonObject;
-  /** Decodes the bytes that `watchEvent` returns. */
+  /** Decodes the joined bytes that `watchEvent` returns. */
   decodeWatchEvent(bytes: Uint8Array): { readonly type: string; readonly object: JsonObject };
 }
 
@@ -70,7 +70,7 @@ class SchemaProtobufCodec implements ProtobufCodec {
 
   encodeEnveloped(object: object): Buffer {
     const { apiVersion, kind } = object as JsonObject;
-    return this.envelop(String(apiVersion), String(kind), this.encode(object));
+    return Buffer.concat(this.envelop(String(apiVersion), String(kind), this.encode(object)));
   }
 
   #structOf(apiVersion: unknown, kind: unknown): StructType | undefined {
@@ -99,9 +99,9 @@ class SchemaProtobufCodec implements ProtobufCodec {
     return this.#writer.take();
   }
 
-  envelop(apiVersion: string, kind: string, message: Buffer): Buffer {
+  envelop(apiVersion: string, kind: string, message: Buffer): Buffer[] {
     const { head, tail } = this.#envelope(apiVersion, kind, message.length);
-    return Buffer.concat([head, message, tail]);
+    return [head, message, tail];
   }
 
   #envelope(apiVersion: string, kind: string, length: number): { readonly head: Buffer; readonly tail: Buffer } {
@@ -137,14 +137,18 @@ class SchemaProtobufCodec implements ProtobufCodec {
     return [head, meta, ...items, tail];
   }
 
-  watchEvent(type: string, envelopedObject: Buffer): Buffer {
+  watchEvent(type: string, envelopedObject: readonly Buffer[]): Buffer[] {
+    const length = envelopedObject.reduce((sum, part) => sum + part.length, 0);
+    // The object is the last field, so that its fields before the bytes are the head of the whole message.
     this.#writer.reset();
-    this.#writer.bytes(envelopedObject);
+    this.#writer.varint(length);
     this.#writer.varint(FIRST);
-    this.#writer.header(SECOND, 0);
+    const rawExtension = this.#writer.length + length;
+    this.#writer.varint(rawExtension);
+    this.#writer.varint(SECOND);
     this.#writer.string(type);
     this.#writer.varint(FIRST);
-    return this.#writer.take();
+    return [this.#writer.take(), ...envelopedObject];
   }
 
   /** A nested object shares the limit of the object around it. */

@@ -35,16 +35,16 @@ export interface Encodings {
   /** Returns the object's PartialObjectMetadata as JSON. */
   metadata(entry: Entry, version: MetaVersion): Buffer;
 
-  /** Returns the whole response with its envelope. */
-  protobuf(entry: Entry): Buffer;
+  /** Returns the whole response with its envelope, in parts. */
+  protobuf(entry: Entry): readonly Buffer[];
   protobufList(info: ResourceInfo, entries: readonly Entry[], metadata: ListMetadata): readonly Buffer[];
   /** Encodes the metadata of an object as `PartialObjectMetadata`, and of a list as `PartialObjectMetadataList`. */
-  protobufMetadata(entry: Entry, version: MetaVersion): Buffer;
+  protobufMetadata(entry: Entry, version: MetaVersion): readonly Buffer[];
   protobufMetadataList(entries: readonly Entry[], metadata: ListMetadata, version: MetaVersion): readonly Buffer[];
   /** Encodes a JSON object with `apiVersion` and `kind` that the schema has (Status, DeleteOptions, …), with its envelope. */
   protobufOf(object: object): Buffer;
-  /** Encodes a `WatchEvent` message around the enveloped object, without its length prefix. */
-  protobufWatchEvent(type: string, envelopedObject: Buffer): Buffer;
+  /** Encodes a `WatchEvent` message around the parts of the enveloped object, without its length prefix. */
+  protobufWatchEvent(type: string, envelopedObject: readonly Buffer[]): readonly Buffer[];
   /** Opens the envelope and decodes its content. Throws a 400. */
   decodeProtobuf(bytes: Buffer): unknown;
 

@@ -20,15 +20,15 @@ import type { Cell, Elapsed, TableColumn, TableColumns } from './strategy.ts';
 export interface ProtobufCodec {
   /** Whether the kind has a message. */
   has(group: string, version: string, kind: string): boolean;
-  /** Returns the message in its envelope. */
-  envelop(apiVersion: string, kind: string, message: Buffer): Buffer;
+  /** Returns the message in its envelope, in parts. */
+  envelop(apiVersion: string, kind: string, message: Buffer): readonly Buffer[];
   /** Encodes an object as an item of a list, with its tag and length. */
   encodeItem(object: KubeObject): Buffer;
   /** Returns a list in its envelope, in pieces, with results of `encodeItem` as items. */
   list(apiVersion: string, kind: string, metadata: object, items: readonly Buffer[]): Buffer[];
   /** Encodes an object of any type of the schema, with its envelope. */
   encodeEnveloped(object: object): Buffer;
-  watchEvent(type: string, envelopedObject: Buffer): Buffer;
+  watchEvent(type: string, envelopedObject: readonly Buffer[]): readonly Buffer[];
   /** Throws a 400 for bytes that cannot be decoded. */
   decode(bytes: Buffer, maxValues: number): unknown;
 }
@@ -144,7 +144,7 @@ class KeptEncodings implements Encodings {
     return this.#protobuf.has(group, version, kind);
   }
 
-  protobuf(entry: Entry): Buffer {
+  protobuf(entry: Entry): readonly Buffer[] {
     const { apiVersion = '', kind = '' } = entry.object;
     return this.#protobuf.envelop(apiVersion, kind, messageOfItem(this.#item(entry)));
   }
@@ -155,7 +155,7 @@ class KeptEncodings implements Encodings {
     return this.#protobuf.list(apiVersion, `${info.kind}List`, listMeta(listMetadata), items);
   }
 
-  protobufMetadata(entry: Entry, version: MetaVersion): Buffer {
+  protobufMetadata(entry: Entry, version: MetaVersion): readonly Buffer[] {
     const message = messageOfItem(this.#metadataItem(entry, version));
     return this.#protobuf.envelop(`meta.k8s.io/${version}`, 'PartialObjectMetadata', message);
   }
@@ -169,7 +169,7 @@ class KeptEncodings implements Encodings {
     return this.#protobuf.encodeEnveloped(object);
   }
 
-  protobufWatchEvent(type: string, enveloped: Buffer): Buffer {
+  protobufWatchEvent(type: string, enveloped: readonly Buffer[]): readonly Buffer[] {
     return this.#protobuf.watchEvent(type, enveloped);
   }
 

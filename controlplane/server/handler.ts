@@ -34,6 +34,7 @@ import { get } from './verbs/get.ts';
 import { list } from './verbs/list.ts';
 import { patch } from './verbs/patch.ts';
 import { update } from './verbs/update.ts';
+import { WatchMemory } from './watch-memory.ts';
 import { WatchSelectors } from './watch-selectors.ts';
 import type { VerbContext, VerbHandler } from './verbs/verb.ts';
 import { watch } from './verbs/watch.ts';
@@ -55,6 +56,7 @@ interface HandlerOptions {
   /** If `undefined`, requests in flight are only counted. */
   readonly fairness: PriorityAndFairnessOptions | undefined;
   readonly inFlight: InFlightOptions;
+  readonly watchMemoryBytes: number | undefined;
   /** Handles requests for aggregated servers. Returns `undefined` for all others. */
   readonly aggregated?: ((request: ApiRequest) => MaybePromise<void> | undefined) | undefined;
 }
@@ -93,7 +95,11 @@ function dispatcher(options: HandlerOptions): Handler {
     deletecollection: removeCollection,
     connect: (request, rest) => options.connector.connect(request, rest),
   };
-  const context: VerbContext = { ...options, watchSelectors: new WatchSelectors() };
+  const context: VerbContext = {
+    ...options,
+    watchSelectors: new WatchSelectors(),
+    watchMemory: new WatchMemory(options.watchMemoryBytes),
+  };
   return (request) => {
     const passed = options.aggregated?.(request);
     if (passed !== undefined) return passed;

@@ -53,8 +53,8 @@ export function sendEntry(reply: Reply, status: number, rest: Rest, entry: Entry
     );
   }
   if (media.format === 'protobuf') {
-    const bytes = media.as === '' ? encodings.protobuf(entry) : encodings.protobufMetadata(entry, media.version);
-    sendBody(request, status, contentType, Pieces.of([bytes]));
+    const parts = media.as === '' ? encodings.protobuf(entry) : encodings.protobufMetadata(entry, media.version);
+    sendBody(request, status, contentType, Pieces.of(parts));
     return;
   }
   let pieces = Pieces.of([

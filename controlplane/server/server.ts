@@ -48,6 +48,8 @@ export interface ServerOptions {
   /** The values of `--max-requests-inflight` and `--max-mutating-requests-inflight`. */
   readonly maxReading?: number;
   readonly maxMutating?: number;
+  /** The memory that the watches of a priority level may take. The default follows from that of the host. */
+  readonly watchMemoryBytes?: number;
   /** Handles requests of other control planes, before the chain. Returns whether it took the request. */
   readonly peers?: ((exchange: Exchange) => boolean) | undefined;
   /** Handles requests for aggregated servers. Returns `undefined` for all others. */
@@ -74,6 +76,7 @@ export function createServer(options: ServerOptions): ApiServer {
     audit: options.audit,
     requestTimeoutMs: options.requestTimeoutMs ?? 60_000,
     fairness: options.fairness,
+    watchMemoryBytes: options.watchMemoryBytes,
     inFlight: { maxReading: options.maxReading ?? 400, maxMutating: options.maxMutating ?? 200 },
   });
   const whenAnsweringFails = { logger: options.logger, what: 'Answering a request' };

@@ -4,7 +4,7 @@
  */
 import type { ClientConnection } from '../authentication/authentication.ts';
 import { clientKey } from '../../api/machinery/connection-limit.ts';
-import { BodyIntake, type Reception } from './flowcontrol/body-intake.ts';
+import { MemoryShares, type MemoryShare } from './flowcontrol/memory-shares.ts';
 
 const BUDGET_BYTES = 64 * 1024 * 1024;
 
@@ -15,10 +15,10 @@ interface Waiting {
 
 /** The unread bodies of a listener. `budgetBytes` is for all of them together. */
 export class UnreadBodies {
-  readonly #intake: BodyIntake;
+  readonly #intake: MemoryShares;
 
   constructor(budgetBytes = BUDGET_BYTES) {
-    this.#intake = new BodyIntake(budgetBytes);
+    this.#intake = new MemoryShares(budgetBytes);
   }
 
   get bytes(): number {
@@ -26,7 +26,7 @@ export class UnreadBodies {
   }
 
   /** The body counts until the reception is closed, which the end of the exchange does as well. */
-  open(exchange: Waiting, refuse: () => void): Reception {
+  open(exchange: Waiting, refuse: () => void): MemoryShare {
     const reception = this.#intake.open(clientKey(exchange.connection.remoteAddress), refuse);
     if (!reception.isClosed) exchange.onClose(() => reception.close());
     return reception;

@@ -1,6 +1,6 @@
 /**
- * Encodes watch events. A batch for many watches is encoded once for each encoding, and the result is kept as long as the
- * batch.
+ * Encodes watch events. A batch for many watches is encoded once for each encoding, and the newest results are kept. The bytes
+ * of large objects are not copied: a batch refers to those that the cache has.
  */
 import { quoteText } from '../../api/meta/quote.ts';
 import { encodeJson } from '../../api/codec/json.ts';
@@ -12,7 +12,8 @@ import type { OutputMediaType } from './media-type.ts';
 
 /** The encoder of one watch. Only that of a Table has state, because only the first event has columns. */
 export interface WatchEncoder {
-  encode(events: readonly WatchEvent[]): Buffer;
+  /** Returns the bytes of the events in order. */
+  encode(events: readonly WatchEvent[]): readonly Buffer[];
   /** Returns the frames separately, for carriers that keep them apart (WebSocket). */
   frames(events: readonly WatchEvent[]): Buffer[];
 }
@@ -29,59 +30,75 @@ interface WatchEncoding {
 }
 
 interface Batch {
-  readonly bytes: Buffer;
+  readonly chunks: readonly Buffer[];
   readonly sizes: readonly number[];
 }
 
-type Batches = WeakMap<readonly WatchEvent[], Batch>;
-const shared = new Map<string, Batches>();
+/** Encodes one event as parts, which are not copied. */
+type Frame = (event: WatchEvent) => readonly Buffer[];
+
+/** Larger parts are chunks of their own, and smaller ones are joined. */
+const LARGE_BYTES = 16 * 1024;
+
+/** The batches of this turn by their encoding. All watches of a batch that are not behind get it in one turn. */
+const ofTurn = new Map<string, Map<readonly WatchEvent[], Batch>>();
+
+function sharedBatch(encoding: string, events: readonly WatchEvent[], frame: Frame): Batch {
+  if (ofTurn.size === 0) queueMicrotask(() => ofTurn.clear());
+  let batches = ofTurn.get(encoding);
+  if (batches === undefined) ofTurn.set(encoding, (batches = new Map<readonly WatchEvent[], Batch>()));
+  let batch = batches.get(events);
+  if (batch === undefined) batches.set(events, (batch = batchOf(events.map(frame))));
+  return batch;
+}
+
+function batchOf(frames: readonly (readonly Buffer[])[]): Batch {
+  const chunks: Buffer[] = [];
+  let small: Buffer[] = [];
+  const join = (): void => {
+    if (small.length > 0) chunks.push(small.length === 1 && small[0] !== undefined ? small[0] : Buffer.concat(small));
+    small = [];
+  };
+  for (const part of frames.flat()) {
+    if (part.length < LARGE_BYTES) small.push(part);
+    else {
+      join();
+      chunks.push(part);
+    }
+  }
+  join();
+  return { chunks, sizes: frames.map(bytesOf) };
+}
+
+const bytesOf = (parts: readonly Buffer[]): number => parts.reduce((sum, { length }) => sum + length, 0);
 
 /** Watches with the same encoding share the bytes of a batch; Tables are encoded for each watch. */
-export function createWatchEncoder(options: WatchEncoding): WatchEncoder {
-  if (options.media.as === 'Table') return counted(tableEncoder(options), options.sent);
-  const frame = frameOf(options);
-  const key = `${options.media.format} ${options.media.as} ${options.media.version}`;
-  const batches = shared.get(key) ?? new WeakMap<readonly WatchEvent[], Batch>();
-  shared.set(key, batches);
-  return counted((events) => {
-    let batch = batches.get(events);
-    if (batch === undefined) {
-      batch = batchOf(events.map(frame));
-      batches.set(events, batch);
-    }
-    return batch;
-  }, options.sent);
-}
-
-function batchOf(frames: readonly Buffer[]): Batch {
-  return { bytes: Buffer.concat(frames), sizes: frames.map(({ length }) => length) };
-}
-
-function counted(batch: (events: readonly WatchEvent[]) => Batch, sent: (bytes: number) => void): WatchEncoder {
-  const sentBatch = (events: readonly WatchEvent[]): Batch => {
-    const found = batch(events);
-    for (const size of found.sizes) sent(size);
-    return found;
-  };
+export function createWatchEncoder({ sent, ...options }: WatchEncoding): WatchEncoder {
+  const { media } = options;
+  const frame = media.as === 'Table' ? tableFrame(options) : frameOf(options);
+  const encoding = `${media.format} ${media.as} ${media.version}`;
   return {
-    encode: (events) => sentBatch(events).bytes,
-    frames(events) {
-      const { bytes, sizes } = sentBatch(events);
-      let from = 0;
-      return sizes.map((size) => bytes.subarray(from, (from += size)));
+    encode(events) {
+      const batch = media.as === 'Table' ? batchOf(events.map(frame)) : sharedBatch(encoding, events, frame);
+      for (const size of batch.sizes) sent(size);
+      return batch.chunks;
     },
+    frames: (events) =>
+      events.map((event) => {
+        const whole = Buffer.concat(frame(event));
+        sent(whole.length);
+        return whole;
+      }),
   };
 }
 
-type Frame = (event: WatchEvent) => Buffer;
-
-function frameOf(options: WatchEncoding): Frame {
+function frameOf(options: Omit<WatchEncoding, 'sent'>): Frame {
   const { encodings, media, rest } = options;
   if (media.format === 'protobuf') {
     return (event) => {
       const object =
         event.type === 'ERROR'
-          ? encodings.protobufOf(errorStatus(event.error))
+          ? [encodings.protobufOf(errorStatus(event.error))]
           : media.as === 'PartialObjectMetadata'
             ? encodings.protobufMetadata(entryOf(event, rest), media.version)
             : encodings.protobuf(entryOf(event, rest));
@@ -89,12 +106,10 @@ function frameOf(options: WatchEncoding): Frame {
     };
   }
   return (event) => {
-    if (event.type === 'ERROR') return jsonFrame(event.type, errorBytes(event.error));
+    if (event.type === 'ERROR') return jsonFrame(event.type, [errorBytes(event.error)]);
     const entry = entryOf(event, rest);
-    return jsonFrame(
-      event.type,
-      media.as === 'PartialObjectMetadata' ? encodings.metadata(entry, media.version) : entry.bytes,
-    );
+    const bytes = media.as === 'PartialObjectMetadata' ? encodings.metadata(entry, media.version) : entry.bytes;
+    return jsonFrame(event.type, [bytes]);
   };
 }
 
@@ -107,42 +122,38 @@ const OPEN: Readonly<Record<WatchEvent['type'], Buffer>> = {
   ERROR: Buffer.from('{"type":"ERROR","object":'),
 };
 
-function jsonFrame(type: WatchEvent['type'], object: Buffer): Buffer {
-  return Buffer.concat([OPEN[type], object, CLOSE]);
-}
+const jsonFrame = (type: WatchEvent['type'], object: readonly Buffer[]): Buffer[] => [OPEN[type], ...object, CLOSE];
 
 /** Prefixes the message with its length in four bytes, most significant first. */
-function lengthPrefixed(message: Buffer): Buffer {
-  const framed = Buffer.allocUnsafe(message.length + 4);
-  framed.writeUInt32BE(message.length, 0);
-  message.copy(framed, 4);
-  return framed;
+function lengthPrefixed(message: readonly Buffer[]): Buffer[] {
+  const length = Buffer.allocUnsafe(4);
+  length.writeUInt32BE(bytesOf(message), 0);
+  return [length, ...message];
 }
 
-function tableEncoder(options: WatchEncoding): (events: readonly WatchEvent[]) => Batch {
-  const { encodings, media, rest, include } = options;
+function tableFrame({ encodings, media, rest, include, nowMs }: Omit<WatchEncoding, 'sent'>): Frame {
   let first = true;
-  const frame: Frame = (event) => {
-    if (event.type === 'ERROR') return jsonFrame(event.type, errorBytes(event.error));
+  return (event) => {
+    if (event.type === 'ERROR') return jsonFrame(event.type, [errorBytes(event.error)]);
     const entry = entryOf(event, rest);
     const columns = first ? encodings.tableColumns(rest.info) : NO_COLUMNS;
     first = false;
     const version = quoteText(entry.object.metadata.resourceVersion ?? '');
-    const table = Buffer.concat([
+    return jsonFrame(event.type, [
       Buffer.from(
         `{"kind":"Table","apiVersion":"meta.k8s.io/${media.version}","metadata":{"resourceVersion":${version}},"columnDefinitions":`,
       ),
       columns,
-      Buffer.from(',"rows":['),
-      encodings.tableRow(rest.info, entry, include, media.version, options.nowMs()),
-      Buffer.from(']}'),
+      OPEN_ROWS,
+      encodings.tableRow(rest.info, entry, include, media.version, nowMs()),
+      CLOSE_ROWS,
     ]);
-    return jsonFrame(event.type, table);
   };
-  return (events) => batchOf(events.map(frame));
 }
 
 const NO_COLUMNS = Buffer.from('null');
+const OPEN_ROWS = Buffer.from(',"rows":[');
+const CLOSE_ROWS = Buffer.from(']}');
 
 function errorStatus(error: Error): object {
   return isStatusError(error) ? error.status : newInternalError(error.message).status;

@@ -10,21 +10,14 @@ import type { Clock, Timer } from '../../api/machinery/clock.ts';
 import { newExpired, newInternalError } from '../../api/meta/status-error.ts';
 import type { WatchEvent, WatchSink } from '../model/rest.ts';
 import type { CacheEvent } from './cache-event.ts';
-import type { CacheEntry, ExistingObjects } from './cache-entry.ts';
+import type { ExistingObjects } from './cache-entry.ts';
 import type { CacheWatchHandle, CacheWatchOptions } from './cache-watch.ts';
+import { addTo, type Batch, batchOf, bytesOf, type Initial, isFull, nextInitial } from './event-batches.ts';
 import type { Selection } from './selection.ts';
 
 const BOOKMARK_MS = 60_000;
-const BATCH_EVENTS = 500;
 /** The number of batches that a group keeps for members that are a little behind. */
 const RECENT_BATCHES = 128;
-
-interface Batch {
-  /** The first and the newest revision of the commit. `events` has only the changes that the group selects. */
-  readonly first: number;
-  readonly revision: number;
-  readonly events: readonly WatchEvent[];
-}
 
 interface Group {
   readonly selection: Selection;
@@ -39,7 +32,7 @@ interface Member {
   readonly group: Group;
   readonly bookmarks: boolean;
   /** The existing objects that are not delivered yet. */
-  initial: { readonly entries: readonly CacheEntry[]; next: number; readonly endBookmark: boolean } | undefined;
+  initial: Initial | undefined;
   /** Whether the member waits for `resume`, or for its turn to begin. */
   paused: boolean;
   /** The revision through which events were delivered. It is current only while the member is not live. */
@@ -111,12 +104,14 @@ export class WatchFanout {
   }
 
   deliver(events: readonly CacheEvent[]): void {
-    const [first = 0, revision = 0] = [events[0]?.revision, events.at(-1)?.revision];
-    for (const [group, shown] of this.#shown(events)) {
-      group.recent.push({ first, revision, events: shown });
-      if (group.recent.length > RECENT_BATCHES) this.#trim(group);
+    const revision = events.at(-1)?.revision ?? 0;
+    for (const [group, batches] of this.#shown(events)) {
+      const last = batches.at(-1);
+      if (last !== undefined) last.revision = revision;
+      group.recent.push(...batches);
+      while (group.recent.length > RECENT_BATCHES) this.#trim(group);
       for (const member of group.members) {
-        if (member.live) this.#send(member, shown, revision);
+        for (const batch of batches) if (member.live) this.#send(member, batch.events, batch.revision);
       }
     }
   }
@@ -147,20 +142,21 @@ export class WatchFanout {
     }
   }
 
-  /** Returns the events of a batch of changes for each group that they concern. */
-  #shown(events: readonly CacheEvent[]): Map<Group, WatchEvent[]> {
-    const shown = new Map<Group, WatchEvent[]>();
+  /** Returns the batches of a commit for each group that it concerns. */
+  #shown(events: readonly CacheEvent[]): Map<Group, Batch[]> {
+    const shown = new Map<Group, Batch[]>();
     if (this.#groups.size === 0) return shown;
     const failed = new Set<Group>();
+    const first = events[0]?.revision ?? 0;
     for (const event of events) {
       for (const route of this.#routesOf(event)) {
         for (const group of this.#routes.get(route) ?? []) {
           try {
             const one = event.shownTo(group.selection);
             if (one === undefined) continue;
-            const list = shown.get(group);
-            if (list === undefined) shown.set(group, [one]);
-            else list.push(one);
+            const batches = shown.get(group);
+            if (batches === undefined) shown.set(group, [batchOf(first, event.revision, one)]);
+            else addTo(batches, event.revision, one);
           } catch (error) {
             failed.add(group);
             for (const member of group.members) this.#fail(member, error);
@@ -309,10 +305,7 @@ export class WatchFanout {
   #sendInitial(member: Member): boolean {
     for (let { initial } = member; initial !== undefined; initial = member.initial) {
       if (initial.next < initial.entries.length) {
-        const part = initial.entries.slice(initial.next, initial.next + BATCH_EVENTS);
-        initial.next += part.length;
-        const events = part.map((entry): WatchEvent => ({ type: 'ADDED', entry }));
-        if (!this.#send(member, events, member.position)) return false;
+        if (!this.#send(member, nextInitial(initial), member.position)) return false;
         continue;
       }
       member.initial = undefined;
@@ -336,16 +329,20 @@ export class WatchFanout {
 
   #sendHistory(member: Member): boolean {
     let events: WatchEvent[] = [];
+    let bytes = 0;
     let through = member.position;
     for (const event of this.#source.history.after(member.position)) {
       // The events of one revision are sent together, because the member goes on after a revision.
-      if (events.length >= BATCH_EVENTS && event.revision > through) {
+      if (isFull(events.length, bytes) && event.revision > through) {
         if (!this.#send(member, events, through)) return false;
         events = [];
+        bytes = 0;
       }
       through = event.revision;
       const shown = event.shownTo(member.group.selection);
-      if (shown !== undefined) events.push(shown);
+      if (shown === undefined) continue;
+      events.push(shown);
+      bytes += bytesOf(shown);
     }
     if (events.length > 0) return this.#send(member, events, through);
     member.position = through;

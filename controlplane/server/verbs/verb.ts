@@ -6,6 +6,7 @@ import type { RequestObserver } from '../request-metrics.ts';
 import type { Encodings } from '../../model/encoding.ts';
 import { negotiateOutput, type NegotiationScope, type OutputMediaType } from '../media-type.ts';
 import type { ApiRequest, MaybePromise } from '../request.ts';
+import type { WatchMemory } from '../watch-memory.ts';
 import type { WatchSelectors } from '../watch-selectors.ts';
 
 /** What all verbs share. */
@@ -15,6 +16,8 @@ export interface VerbContext {
   readonly decoders: TextDecoders;
   readonly observer: Pick<RequestObserver, 'watched'>;
   readonly watchSelectors: WatchSelectors;
+  readonly watchMemory: WatchMemory;
+  readonly requestTimeoutMs: number;
 }
 
 /** Answers the request, or throws a `StatusError`. */

@@ -6,12 +6,20 @@ import type { WatchEncoder } from '../watch-encoding.ts';
 import type { WatchCarrier } from './watch-carrier.ts';
 
 /** The number of bytes that may wait for a slow client before the watch pauses. */
-const HIGH_WATER_BYTES = 1 << 20;
+const HIGH_WATER_BYTES = 64 * 1024;
 
 const server = new WebSocketServer({ noServer: true, perMessageDeflate: false });
 
+interface WebSocketOptions {
+  readonly encoder: WatchEncoder;
+  /** Whether the messages are binary. */
+  readonly binary: boolean;
+  /** Called when the watch begins. */
+  readonly begin: () => void;
+}
+
 /** The client's messages are ignored; closing the socket ends the watch. */
-export function openWebSocket(upgrade: Upgrade, encoder: WatchEncoder, binary: boolean): WatchCarrier {
+export function openWebSocket(upgrade: Upgrade, { encoder, binary, begin }: WebSocketOptions): WatchCarrier {
   let drained: () => void = () => undefined;
   let closedListener: () => void = () => undefined;
   let socket: WebSocket | undefined;
@@ -23,6 +31,7 @@ export function openWebSocket(upgrade: Upgrade, encoder: WatchEncoder, binary: b
   };
   return {
     start() {
+      begin();
       if (upgrade.socket.destroyed) {
         close();
         return;
@@ -37,8 +46,8 @@ export function openWebSocket(upgrade: Upgrade, encoder: WatchEncoder, binary: b
     write(events: readonly WatchEvent[]) {
       if (socket === undefined || closed) return true;
       for (const frame of encoder.frames(events)) {
-        socket.send(binary ? frame : frame.toString('utf8'), () => {
-          if (socket !== undefined && socket.bufferedAmount < HIGH_WATER_BYTES / 2) drained();
+        socket.send(frame, { binary }, () => {
+          if (socket?.bufferedAmount === 0) drained();
         });
       }
       return socket.bufferedAmount < HIGH_WATER_BYTES;
@@ -46,6 +55,13 @@ export function openWebSocket(upgrade: Upgrade, encoder: WatchEncoder, binary: b
     end() {
       if (socket === undefined) upgrade.socket.destroy();
       else socket.close(1000);
+    },
+    abort: () => void upgrade.socket.destroy(),
+    get isTaken() {
+      return closed;
+    },
+    get waitingBytes() {
+      return socket?.bufferedAmount ?? 0;
     },
     onDrain(listener) {
       drained = listener;

@@ -8,7 +8,7 @@ import {
   newMethodNotSupported,
   newStatusError,
 } from '../../../api/meta/status-error.ts';
-import type { Rest, WatchHandle, WatchOptions, WatchSink } from '../../model/rest.ts';
+import type { Rest, WatchEvent, WatchHandle, WatchOptions, WatchSink } from '../../model/rest.ts';
 import type { Upgrade } from '../exchange.ts';
 import { contentTypeOf, type OutputMediaType } from '../media-type.ts';
 import { parseListOptions, validateListOptions, watchOptionsOf, type ListRequest } from '../options.ts';
@@ -16,7 +16,9 @@ import type { ApiRequest, MaybePromise } from '../request.ts';
 import { includeObject } from '../response.ts';
 import { createWatchEncoder, type WatchEncoder } from '../watch-encoding.ts';
 import { outputOf, pathNamespace, type VerbContext, type VerbHandler } from './verb.ts';
+import { overBody } from './watch-body.ts';
 import type { WatchCarrier } from './watch-carrier.ts';
+import { WatchLimits } from './watch-limits.ts';
 
 /** A watch without a timeout ends after a time in this range, so that clients spread over servers and time. */
 const SHORTEST_DEFAULT_S = 1800;
@@ -35,11 +37,14 @@ export const watch: VerbHandler = async (request, rest, context) => {
   // A name in the path (`/watch/…/name`) selects like a field selector.
   const options = watchOptionsOf(list, request.info.parts[1] ?? '');
   const release = context.watchSelectors.take(request.user.name, options);
+  const limits = new WatchLimits(request, context);
   try {
     const carried = carrierOf(request, rest, media, context);
     const carrier = carried instanceof Promise ? await carried : carried;
-    await stream({ request, rest, options, carrier, context, media, timeoutMs });
+    limits.carry(carrier);
+    await stream({ request, rest, options, carrier, limits, context, media, timeoutMs });
   } finally {
+    limits.release();
     release();
   }
 };
@@ -65,17 +70,10 @@ function carrierOf(
   });
   const upgrade = request.exchange.takeUpgrade();
   if (upgrade !== undefined) return overWebSocket(request, upgrade, encoder, media);
-  const { exchange } = request;
-  return {
-    start(contentType) {
-      request.status = 200;
-      exchange.start(200, request.responseHeaders(contentType));
-    },
-    write: (events) => exchange.write(encoder.encode(events)),
-    end: () => exchange.end(),
-    onDrain: (listener) => exchange.onDrain(listener),
-    onClose: (listener) => exchange.onClose(listener),
-  };
+  return overBody(request.exchange, encoder, (contentType) => {
+    request.status = 200;
+    request.exchange.start(200, request.responseHeaders(contentType));
+  });
 }
 
 /**
@@ -88,12 +86,8 @@ async function overWebSocket(
   media: OutputMediaType,
 ): Promise<WatchCarrier> {
   const { openWebSocket } = await import('./watch-websocket.ts');
-  const carrier = openWebSocket(upgrade, encoder, media.format === 'protobuf');
-  const start = (): void => {
-    request.status = 101;
-    carrier.start('');
-  };
-  return { ...carrier, start };
+  const begin = (): void => void (request.status = 101);
+  return openWebSocket(upgrade, { encoder, binary: media.format === 'protobuf', begin });
 }
 
 interface Stream {
@@ -101,22 +95,29 @@ interface Stream {
   readonly rest: Rest;
   readonly options: WatchOptions;
   readonly carrier: WatchCarrier;
+  readonly limits: WatchLimits;
   readonly context: VerbContext;
   readonly media: OutputMediaType;
   readonly timeoutMs: number;
 }
 
-async function stream({ request, rest, options, carrier, context, media, timeoutMs }: Stream): Promise<void> {
+function watchTypeOf({ format }: OutputMediaType): string {
+  return format === 'protobuf' ? `${contentTypeOf(format)};stream=watch` : contentTypeOf(format);
+}
+
+const errorEvent = (error: unknown): WatchEvent => ({
+  type: 'ERROR',
+  error: error instanceof Error ? error : newStatusError(500, '', String(error)),
+});
+
+async function stream({ request, rest, options, carrier, limits, context, media, timeoutMs }: Stream): Promise<void> {
   const ended = Promise.withResolvers<void>();
   let handle: WatchHandle | undefined;
   let over = false;
-  const contentType =
-    media.format === 'protobuf' ? `${contentTypeOf(media.format)};stream=watch` : contentTypeOf(media.format);
   let started = false;
   const start = (): void => {
-    if (started) return;
+    if (!started) carrier.start(watchTypeOf(media));
     started = true;
-    carrier.start(contentType);
   };
   const finish = (): void => {
     if (over) return;
@@ -125,7 +126,9 @@ async function stream({ request, rest, options, carrier, context, media, timeout
     bookmarkTimer?.cancel();
     handle?.close();
     carrier.end();
-    ended.resolve();
+    // What the client has not taken yet counts until it has.
+    if (carrier.isTaken) ended.resolve();
+    else limits.waiting();
   };
   const sink: WatchSink = {
     onEvents(events) {
@@ -136,7 +139,9 @@ async function stream({ request, rest, options, carrier, context, media, timeout
         finish();
         return true;
       }
-      return carrier.write(events);
+      const takesMore = carrier.write(events);
+      if (!takesMore) limits.waiting();
+      return takesMore;
     },
     onEnd: finish,
   };
@@ -145,25 +150,24 @@ async function stream({ request, rest, options, carrier, context, media, timeout
     options.allowWatchBookmarks && timeoutMs > LAST_BOOKMARK_MS
       ? context.clock.after(timeoutMs - LAST_BOOKMARK_MS, () => handle?.bookmark?.())
       : undefined;
-  if (timeoutMs === 0) {
-    start();
+  carrier.onClose(() => {
     finish();
-    return;
-  }
-  carrier.onClose(finish);
-  carrier.onDrain(() => handle?.resume());
+    ended.resolve();
+  });
+  carrier.onDrain(() => {
+    limits.taken();
+    handle?.resume();
+  });
   try {
-    handle = await rest.watch?.(request, pathNamespace(request, rest), options, sink);
+    if (timeoutMs > 0) handle = await rest.watch?.(request, pathNamespace(request, rest), options, sink);
   } catch (error) {
     timer.cancel();
     bookmarkTimer?.cancel();
     // The stream reports versions that are gone or have not come as an event, and not as an error of the request.
     if (started || isExpired(error) || isResourceVersionTooLarge(error)) {
-      sink.onEvents([
-        { type: 'ERROR', error: error instanceof Error ? error : newStatusError(500, '', String(error)) },
-      ]);
+      sink.onEvents([errorEvent(error)]);
       finish();
-      return;
+      return ended.promise;
     }
     over = true;
     throw error;
@@ -172,5 +176,6 @@ async function stream({ request, rest, options, carrier, context, media, timeout
   request.place?.leave();
   if (over) handle?.close();
   else start();
-  await ended.promise;
+  if (timeoutMs === 0) finish();
+  return ended.promise;
 }

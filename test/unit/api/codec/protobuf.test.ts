@@ -74,7 +74,7 @@ test('a list around finished items is the list of them', () => {
 });
 
 test('an embedded object may be protobuf itself', () => {
-  const event = codec.watchEvent('ADDED', codec.encodeEnveloped(pod));
+  const event = Buffer.concat(codec.watchEvent('ADDED', [codec.encodeEnveloped(pod)]));
   const watchEvent = schema.struct('io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent');
   assert.ok(watchEvent !== undefined);
   const types = new MessageTypes(schema, (bytes) => codec.decode(bytes));
@@ -91,7 +91,11 @@ test('packed numbers are read, unknown fields are passed over', () => {
 });
 
 test('what is no message of ours is refused with 400', () => {
-  for (const bytes of [Buffer.from('{}'), Buffer.from('k8s\0'), codec.envelop('v1', 'Nothing', Buffer.alloc(0))]) {
+  for (const bytes of [
+    Buffer.from('{}'),
+    Buffer.from('k8s\0'),
+    Buffer.concat(codec.envelop('v1', 'Nothing', Buffer.alloc(0))),
+  ]) {
     assert.throws(
       () => codec.decode(bytes),
       (error) => error instanceof StatusError && error.code === 400,
@@ -117,7 +121,7 @@ test('bytes that are cut or changed never do worse than 400', () => {
 
 test('a length beyond the end is refused before anything is allocated', () => {
   const message = Buffer.from([0x0a, 0xff, 0xff, 0xff, 0xff, 0x7f]);
-  assert.throws(() => codec.decode(codec.envelop('v1', 'Pod', message)), /unexpected EOF/);
+  assert.throws(() => codec.decode(Buffer.concat(codec.envelop('v1', 'Pod', message))), /unexpected EOF/);
 });
 
 test('a message of a million empty items is refused', () => {
@@ -127,7 +131,7 @@ test('a message of a million empty items is refused', () => {
     ...[0, 7, 14].map((shift) => ((containers.length >> shift) & 127) | 128),
     containers.length >> 21,
   ]);
-  const bytes = codec.envelop('v1', 'Pod', Buffer.concat([head, containers]));
+  const bytes = Buffer.concat(codec.envelop('v1', 'Pod', Buffer.concat([head, containers])));
   assert.throws(() => codec.decode(bytes, MAX_VALUES), /exceeded the limit of \d+ values/);
 });
 

@@ -113,7 +113,7 @@ test('as protobuf, alone, in a list and in a frame of a watch', () => {
     for (const [at, object] of objects.entries()) {
       const bytes = codec.encodeEnveloped(object);
       assert.deepEqual(codec.decode(bytes), object, `${kind}, seed ${SEEDS[at]}`);
-      const event = codec.watchEvent('MODIFIED', bytes);
+      const event = Buffer.concat(codec.watchEvent('MODIFIED', [bytes]));
       assert.deepEqual(frames.read(new ProtobufReader(event)), { type: 'MODIFIED', object }, kind);
     }
     if (!hasList) continue;

@@ -58,3 +58,70 @@ test('a watch that pauses within many changes of one revision gets all of them',
     changes.map(({ current }) => current?.name),
   );
 });
+
+const LARGE_BYTES = 10_000;
+
+function largeCreation(at: number): CacheEvent {
+  const name = `p${String(at).padStart(3, '0')}`;
+  const key = `${PREFIX}a/${name}`;
+  const annotations = { text: 'x'.repeat(LARGE_BYTES) };
+  const value = encodeObject({ kind: 'Pod', apiVersion: 'v1', metadata: { name, namespace: 'a', annotations } });
+  const stored = { key, value: stampRevision(value, at + 2), createRevision: at + 2, revision: at + 2 };
+  return new CacheEvent(at + 2, key, new CachedObject(context, stored), undefined);
+}
+
+for (const [what, source] of [
+  ['the existing objects', 'existing'],
+  ['a large commit', 'live'],
+  ['the history', 'history'],
+] as const) {
+  test(`a watch that pauses gets ${what} in batches of tens of kilobytes, and all of them in the end`, async () => {
+    const changes = Array.from({ length: 100 }, (_, at) => largeCreation(at));
+    let revision = source === 'live' ? 1 : 101;
+    const fanout = new WatchFanout({
+      clock: new FakeClock(),
+      history: {
+        newest: () => revision,
+        after: (after) => changes.filter((change) => change.revision > after && change.revision <= revision),
+      },
+      indexedFields: [],
+      revision: () => revision,
+      compactedRevision: () => 1,
+      keyOf: (namespace, name) => `${PREFIX}${namespace}/${name}`,
+      namespaced: true,
+      watchFailed: (error) => assert.fail(String(error)),
+    });
+    const entries = changes.flatMap(({ current }) => current ?? []);
+    const existing = source === 'existing' ? { entries, revision } : undefined;
+    const options = {
+      selection: selectionOf(''),
+      afterRevision: source === 'existing' ? undefined : 1,
+      bookmarks: false,
+      initialEventsEnd: false,
+    };
+    const batches: (readonly WatchEvent[])[] = [];
+    const handle = fanout.add(options, existing, {
+      onEvents(events) {
+        batches.push(events);
+        return false;
+      },
+      onEnd: () => assert.fail('the watch ended'),
+    });
+    const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+    await turn();
+    if (source === 'live') {
+      revision = 101;
+      fanout.deliver(changes);
+    }
+    for (let turns = 0; turns < 40; turns += 1) {
+      await turn();
+      handle.resume();
+    }
+    assert.ok(batches.every(({ length }) => length * LARGE_BYTES < 64 * 1024));
+    const names = batches.flat().map((event) => (event.type === 'ADDED' ? event.entry.object.metadata.name : ''));
+    assert.deepEqual(
+      names,
+      entries.map(({ name }) => name),
+    );
+  });
+}

@@ -1,0 +1,69 @@
+/**
+ * Limits what the client of one watch takes: it counts for the memory of all watches, with what waits for the client, and a
+ * client that does not take what waits within the time of a request loses the watch. It can continue with another one.
+ */
+import type { Clock, Timer } from '../../../api/machinery/clock.ts';
+import { TooManyRequests } from '../flowcontrol/too-many-requests.ts';
+import type { MemoryShare } from '../flowcontrol/memory-shares.ts';
+import type { ApiRequest } from '../request.ts';
+import type { WatchMemory } from '../watch-memory.ts';
+import type { WatchCarrier } from './watch-carrier.ts';
+
+const RETRY_AFTER_S = 30;
+
+interface WatchLimitsOptions {
+  readonly clock: Clock;
+  readonly watchMemory: WatchMemory;
+  readonly requestTimeoutMs: number;
+}
+
+/** Created for each watch, and released at its end. */
+export class WatchLimits {
+  readonly #options: WatchLimitsOptions;
+  readonly #share: MemoryShare;
+  #carrier: WatchCarrier | undefined;
+  #mustYield = false;
+  #waitingBytes = 0;
+  #timer: Timer | undefined;
+
+  /** Throws `TooManyRequests`. */
+  constructor(request: ApiRequest, options: WatchLimitsOptions) {
+    this.#options = options;
+    this.#share = options.watchMemory.open(request, () => {
+      this.#mustYield = true;
+      this.#carrier?.abort();
+    });
+    if (!this.#mustYield) return;
+    this.#share.close();
+    throw new TooManyRequests(RETRY_AFTER_S);
+  }
+
+  carry(carrier: WatchCarrier): void {
+    this.#carrier = carrier;
+    if (this.#mustYield) carrier.abort();
+  }
+
+  /** Called while something waits for the client. */
+  waiting(): void {
+    this.#timer ??= this.#options.clock.after(this.#options.requestTimeoutMs, () => this.#carrier?.abort());
+    this.#count(this.#carrier?.waitingBytes ?? 0);
+  }
+
+  /** The client has taken everything. */
+  taken(): void {
+    this.#timer?.cancel();
+    this.#timer = undefined;
+    this.#count(0);
+  }
+
+  release(): void {
+    this.taken();
+    this.#share.close();
+  }
+
+  #count(bytes: number): void {
+    const more = bytes - this.#waitingBytes;
+    this.#waitingBytes = bytes;
+    this.#share.add(more);
+  }
+}
