@@ -172,11 +172,8 @@ export class SyncLoop {
   }
 
   async #terminate(pod: Pod): Promise<void> {
-    const { desired, workers } = this.#options;
-    await workers.kill(pod, { gracePeriodSeconds: undefined, status: undefined });
-    // The mirror pod stays if another static pod of the same name has been added in the meantime.
-    const mirror = isStaticPod(pod) ? desired.mirrorOf(pod) : undefined;
-    if (mirror !== undefined && desired.podOfMirror(mirror) === undefined) await this.deleteMirror(mirror);
+    // The mirror pod of a static pod gets the last status. Then housekeeping deletes it.
+    await this.#options.workers.kill(pod, { gracePeriodSeconds: undefined, status: undefined });
   }
 
   /** Deletes a mirror pod without a static pod, once nothing of that runs. Housekeeping retries it. */

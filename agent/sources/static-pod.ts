@@ -5,7 +5,9 @@
 import { PlainError } from '../../api/component/plain-error.ts';
 import { createHash } from 'node:crypto';
 import { lineOf } from '../../api/codec/field-lines.ts';
+import { canonicalJson } from '../../api/codec/structured-merge/path-element.ts';
 import type { YamlParser } from '../../api/codec/yaml-thread.ts';
+import type { JsonValue } from '../../api/meta/object.ts';
 import type { FieldError } from '../../api/meta/field-error.ts';
 import { ANNOTATION_CONFIG_HASH, ANNOTATION_CONFIG_SEEN, ANNOTATION_CONFIG_SOURCE } from '../model/pod-kinds.ts';
 import type { Pod } from '../model/pod.ts';
@@ -122,11 +124,12 @@ function readPod(value: unknown, text: Buffer, options: StaticPodOptions): { pod
   if (refused.length > 0) throw new ManifestError(`${origin}: a static pod may not use ${refused.join(', ')}`);
   const pod = result.pod;
   const isNamed = (pod.metadata.uid ?? '') !== '';
-  const uid = isNamed ? pod.metadata.uid : digest([nodeName, source, origin, JSON.stringify(value)]);
+  const content = canonicalJson(value as JsonValue);
+  const uid = isNamed ? pod.metadata.uid : digest([nodeName, source, origin, content]);
   const annotations = {
     ...pod.metadata.annotations,
     // The hash is the uid, as in the kubelet. A uid of the manifest stays when the content changes, so it is no hash.
-    [ANNOTATION_CONFIG_HASH]: isNamed ? digest([JSON.stringify(value)]) : uid,
+    [ANNOTATION_CONFIG_HASH]: isNamed ? digest([content]) : uid,
     [ANNOTATION_CONFIG_SOURCE]: source,
     [ANNOTATION_CONFIG_SEEN]: formatTime(clock.now()),
   };
@@ -163,13 +166,19 @@ function prepare(value: Record<string, unknown>, options: StaticPodOptions): Rec
     spec: {
       ...spec,
       nodeName: options.nodeName,
-      // Taints do not evict a static pod.
-      tolerations: [
-        ...(Array.isArray(spec['tolerations']) ? (spec['tolerations'] as unknown[]) : []),
-        { operator: 'Exists', effect: 'NoExecute' },
-      ],
+      ...(options.source === 'http' ? {} : { tolerations: withToleration(spec['tolerations']) }),
     },
   };
+}
+
+/** Taints do not evict a static pod, as in the kubelet, which excepts pods of a URL. */
+function withToleration(given: unknown): unknown[] {
+  const tolerations = Array.isArray(given) ? (given as unknown[]) : [];
+  const isThere = tolerations.some((each) => {
+    const { key = '', operator, value = '', effect } = asRecord(each);
+    return key === '' && operator === 'Exists' && value === '' && effect === 'NoExecute';
+  });
+  return isThere ? tolerations : [...tolerations, { operator: 'Exists', effect: 'NoExecute' }];
 }
 
 function asRecord(value: unknown): Record<string, unknown> {

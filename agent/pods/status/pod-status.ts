@@ -31,11 +31,12 @@ function condition(status: PodStatus | undefined, type: string): PodCondition | 
 }
 
 /**
- * Normalizes a status before it is stored: a condition whose status did not change keeps its transition time, and the start
- * time never changes.
+ * Normalizes a status before it is stored: a condition of the agent whose status did not change keeps its transition time,
+ * and the start time never changes.
  */
 export function normalize(next: PodStatus, previous: PodStatus | undefined, now: string): PodStatus {
   const conditions = next.conditions?.map((entry) => {
+    if (!OWNED_CONDITIONS.has(entry.type) && !SHARED_CONDITIONS.has(entry.type)) return entry;
     const before = condition(previous, entry.type);
     const lastTransitionTime =
       before !== undefined && before.status === entry.status

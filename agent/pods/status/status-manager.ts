@@ -151,11 +151,12 @@ class PodStatusManager implements StatusManager {
     const current = kept?.status ?? pod.status ?? {};
     const status: PodStatus = { ...current };
     // Containers that were never started stay waiting. A container that was started but is unknown now has failed.
-    if (initialized(pod, current) && current.containerStatuses !== undefined) {
+    if (hasInitialized(pod, current) && current.containerStatuses !== undefined) {
       status.containerStatuses = current.containerStatuses.map(terminatedStatus);
     }
     if (current.initContainerStatuses !== undefined) {
-      const begun = current.initContainerStatuses.findLastIndex((container) => container.state?.waiting === undefined);
+      // Even if none has begun, the first one counts as begun, as with the kubelet.
+      const begun = Math.max(0, current.initContainerStatuses.findLastIndex(hasEverBegun));
       status.initContainerStatuses = current.initContainerStatuses.map((container, index) =>
         index <= begun ? terminatedStatus(container) : container,
       );
@@ -344,13 +345,17 @@ function isStatic(pod: Pod): boolean {
   return source !== undefined && source !== 'api';
 }
 
-/** Whether every init container has completed, so that the others may have run. */
-function initialized(pod: Pod, status: PodStatus): boolean {
-  return (pod.spec.initContainers ?? []).every((container) => {
-    const found = status.initContainerStatuses?.find((entry) => entry.name === container.name);
-    if (container.restartPolicy === 'Always') return found?.started === true || found?.state?.terminated !== undefined;
-    return found?.state?.terminated?.exitCode === 0;
-  });
+function hasEverBegun({ state, lastState }: ContainerStatusJson): boolean {
+  return state?.waiting === undefined || lastState?.terminated !== undefined;
+}
+
+/** Whether the regular containers may have run: one of them has begun, or the last init container has ever done its part. */
+function hasInitialized(pod: Pod, status: PodStatus): boolean {
+  const spec = pod.spec.initContainers?.at(-1);
+  if (spec === undefined || (status.containerStatuses ?? []).some(hasEverBegun)) return true;
+  const last = status.initContainerStatuses?.find(({ name }) => name === spec.name);
+  if (spec.restartPolicy === 'Always') return last?.state?.running !== undefined && last.started === true;
+  return [last?.state, last?.lastState].some((state) => state?.terminated?.exitCode === 0);
 }
 
 function terminatedStatus(container: ContainerStatusJson): ContainerStatusJson {

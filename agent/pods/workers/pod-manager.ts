@@ -61,8 +61,12 @@ export class PodManager {
       : this.#byName.get(fullName(mirror.metadata.namespace, mirror.metadata.name));
   }
 
+  /** Returns the mirror pod of a static pod, also of one that was removed, unless another pod of its name has replaced it. */
   mirrorOf(pod: Pod): Pod | undefined {
-    return this.#mirrorsByName.get(fullName(pod.metadata.namespace, pod.metadata.name));
+    const name = fullName(pod.metadata.namespace, pod.metadata.name);
+    const successor = this.#byName.get(name);
+    if (successor !== undefined && successor.metadata.uid !== pod.metadata.uid) return undefined;
+    return this.#mirrorsByName.get(name);
   }
 
   podOfMirror(mirror: Pod): Pod | undefined {

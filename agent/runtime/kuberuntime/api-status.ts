@@ -81,11 +81,15 @@ function containerPart(input: StatusInput): PodStatus {
     allContainers(pod)
       .filter((entry) => entry.kind === kind)
       .map((entry) => containerStatus(input, entry.container, kind));
+  const byNames = (a: ContainerStatusJson, b: ContainerStatusJson): number => (a.name < b.name ? -1 : 1);
   const regular = statusesOf('regular')
-    .toSorted((a, b) => (a.name < b.name ? -1 : 1))
+    .toSorted(byNames)
     .map((entry) => withDeviceHealth(entry, input.deviceHealth(entry.name)));
   const init = statusesOf('init');
-  const ephemeral = statusesOf('ephemeral');
+  // Ephemeral containers have no probes, so that nothing decides whether they have started.
+  const ephemeral = statusesOf('ephemeral')
+    .toSorted(byNames)
+    .map(({ started: _started, ...status }) => status);
   return {
     qosClass: qosClass(pod),
     startTime: previous?.startTime ?? formatTime(input.nowMs),
@@ -141,7 +145,7 @@ function containerStatus(input: StatusInput, container: Container, kind: Contain
           },
         }),
   } as ContainerStatusJson;
-  if (kind === 'ephemeral' || !waits(pod, container, kind, newest)) return status;
+  if (!waits(pod, container, kind, newest)) return status;
   const reason = input.waiting(container.name);
   if (reason === undefined) return status;
   if (status.state?.terminated !== undefined) status.lastState = status.state;
@@ -230,7 +234,7 @@ function missingContainer(
     // The status of a container that had terminated keeps its ids and times.
     return { ...(old.state?.terminated === undefined ? base : old), ...removedToRestart(old) } as ContainerStatusJson;
   if (old?.state?.terminated !== undefined) return { ...old, ...mounts } as ContainerStatusJson;
-  const reason = input.waiting(container.name);
+  const reason = waits(pod, container, kind, undefined) ? input.waiting(container.name) : undefined;
   const state =
     reason === undefined
       ? waiting

@@ -270,6 +270,8 @@ export class ContainerStarter {
       const target = { id, container, podIp: session.ips[0] ?? '', pod: formatPod(session.pod) };
       await runHook(hook, target, { runtime, clock, warn, observe }, session.signal);
     } catch (error) {
+      // The pod terminates, which ends its containers in their order.
+      if (session.signal.aborted) throw error;
       logger.warn(
         { err: error, pod: formatPod(session.pod), container: container.name },
         'The postStart hook of a container failed',

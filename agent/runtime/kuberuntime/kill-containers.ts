@@ -96,7 +96,8 @@ async function preStop(
     const target = { id, container, podIp, pod: formatPod(pod) };
     await runHook(hook, target, { runtime, clock, warn, observe }, signal);
   } catch (error) {
-    if (superseded.aborted) return;
+    // The kubelet does not watch a pause that the grace period cuts short, so that it cannot fail.
+    if (superseded.aborted || (signal.aborted && hook.sleep !== undefined)) return;
     logger.warn(
       { err: error, pod: formatPod(pod), container: container.name },
       'The preStop hook of a container failed',
@@ -127,6 +128,13 @@ async function secondsOf(
   return Math.floor((clock.monotonic() - from) / 1000);
 }
 
+/** Returns the shortest grace period that was requested, and at least a second, in which hooks run even if a pod is forced. */
+function podGraceSeconds({ metadata, spec }: Pod, override: number | undefined): number {
+  const requested = [override, metadata.deletionGracePeriodSeconds].filter((seconds) => seconds !== undefined);
+  const { terminationGracePeriodSeconds = 30 } = spec;
+  return Math.max(1, requested.length > 0 ? Math.min(...requested) : terminationGracePeriodSeconds);
+}
+
 /** Terminates all running containers of the pod in order. Throws at the end if one could not be terminated. */
 export async function killPodContainers(
   deps: KillDeps,
@@ -149,7 +157,7 @@ export async function killPodContainers(
         message: '',
         podIp: status.ips[0] ?? '',
         signal,
-        ...(gracePeriodSeconds === undefined ? {} : { gracePeriodSeconds }),
+        gracePeriodSeconds: podGraceSeconds(pod, gracePeriodSeconds),
         ...(turn === undefined ? {} : { turn }),
       });
     } catch (error) {

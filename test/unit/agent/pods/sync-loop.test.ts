@@ -56,7 +56,10 @@ function setUp() {
         return Promise.resolve();
       },
     },
-    mirrors: undefined,
+    mirrors: {
+      ensure: () => Promise.resolve(true),
+      delete: (mirror) => Promise.resolve(void log.push(`delete ${mirror.metadata.uid}`)),
+    },
     startups: { observed: () => undefined, rejected: () => undefined, forget: () => undefined },
     allocations: { allocated: (of: Pod) => of } as never,
     resources: { admit: () => undefined, release: () => undefined },
@@ -101,6 +104,10 @@ function setUp() {
     },
     change: async (pod: Pod) => {
       deliver?.({ type: 'reconcile', source: 'api', pods: [pod] });
+      await clock.advance(1);
+    },
+    remove: async (pod: Pod) => {
+      deliver?.({ type: 'remove', source: 'file', pods: [pod] });
       await clock.advance(1);
     },
     letGo: async (name: string) => {
@@ -148,12 +155,32 @@ it('starts a critical pod although the pod that it preempts does not terminate i
   assert.deepEqual(taken(), ['event stuck Warning ExceededGracePeriod', 'sync critical']);
 });
 
-it('compares the status of a static pod with its mirror pod when that changes', async () => {
-  const { add, change, taken } = setUp();
+function staticPod(): { readonly own: Pod; readonly mirror: Pod } {
   const own = pod('static', '100m');
   own.metadata.annotations = { 'kubernetes.io/config.source': 'file', 'kubernetes.io/config.hash': 'h' };
   const annotations = { 'kubernetes.io/config.source': 'api', 'kubernetes.io/config.mirror': 'h' };
-  const mirror = { ...own, metadata: { ...own.metadata, uid: 'mirror', annotations } };
+  return { own, mirror: { ...own, metadata: { ...own.metadata, uid: 'mirror', annotations } } };
+}
+
+it('leaves the mirror pod of a removed static pod until that has terminated and its last status has been sent', async () => {
+  const { add, change, letGo, remove, taken } = setUp();
+  const { own, mirror } = staticPod();
+  await add(own);
+  await add(mirror);
+  taken();
+  await remove(own);
+  await change(mirror);
+  assert.deepEqual(taken(), ['terminate static']);
+  await letGo('static');
+  assert.deepEqual(taken(), []);
+  // The last status comes back from the API server.
+  await change(mirror);
+  assert.deepEqual(taken(), ['delete mirror']);
+});
+
+it('compares the status of a static pod with its mirror pod when that changes', async () => {
+  const { add, change, taken } = setUp();
+  const { own, mirror } = staticPod();
   await add(own);
   await add(mirror);
   taken();

@@ -244,6 +244,29 @@ describe('a static pod', () => {
     assert.equal(one?.metadata.annotations?.['kubernetes.io/config.source'], 'file');
   });
 
+  it('has the same uid whatever the order of the members of its manifest is', async () => {
+    const one = await read(
+      '{"kind":"Pod","metadata":{"name":"a","labels":{"x":"1","y":"2"}},"spec":{"containers":[]}}',
+    );
+    const other = await read(
+      '{"spec":{"containers":[]},"metadata":{"labels":{"y":"2","x":"1"},"name":"a"},"kind":"Pod"}',
+    );
+    assert.equal(one?.metadata.uid, other?.metadata.uid);
+  });
+
+  it('tolerates taints that evict once, and not at all where it comes from a URL', async () => {
+    const toleration = { operator: 'Exists', effect: 'NoExecute' };
+    const text = JSON.stringify({
+      kind: 'Pod',
+      metadata: { name: 'a' },
+      spec: { containers: [], tolerations: [toleration] },
+    });
+    assert.deepEqual((await read(text))?.spec.tolerations, [toleration]);
+    const options = { source: 'http', origin: 'u', nodeName: 'n', clock: new FakeClock(), yaml, reader } as const;
+    const [pod] = (await readManifest(Buffer.from(manifest('a')), options)).pods;
+    assert.equal(pod?.spec.tolerations, undefined);
+  });
+
   it('has a uid, name and namespace that are names of directories, and no paths', async () => {
     for (const metadata of [
       { name: 'a', uid: '../../../etc' },

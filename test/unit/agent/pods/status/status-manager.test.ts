@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it, type TestContext } from 'node:test';
-import type { Pod, PodCondition, PodStatus } from '../../../../../agent/model/pod.ts';
+import type { ContainerStatusJson, Pod, PodCondition, PodStatus } from '../../../../../agent/model/pod.ts';
 import { mergeStatus, statusPatch } from '../../../../../agent/pods/status/pod-status.ts';
 import { createStatusManager } from '../../../../../agent/pods/status/status-manager.ts';
 import { type Logger, silentLogger } from '../../../../../api/component/logger.ts';
@@ -354,6 +354,38 @@ describe('the status manager', () => {
       message: 'The container could not be located when the pod was terminated',
       exitCode: 137,
     });
+  });
+
+  it('reports the init containers up to the last that has begun as failed, and the first one in any case', (t) => {
+    const waits = { waiting: { reason: 'ErrImageNeverPull' } };
+    const failed = { terminated: { exitCode: 1, reason: 'Error' } };
+    const status = (name: string, lastState: object = {}): ContainerStatusJson =>
+      ({ name, image: '', imageID: '', ready: false, restartCount: 0, state: waits, lastState }) as ContainerStatusJson;
+    const reasons = (uid: string, statuses: ContainerStatusJson[]): (string | undefined)[] => {
+      const spec = { containers: [{ name: 'main' }], initContainers: statuses.map(({ name }) => ({ name })) };
+      const { manager } = setUp(t, podOf(uid, { spec }));
+      const main = status('main');
+      manager.set(podOf(uid, { spec }), {
+        phase: 'Pending',
+        initContainerStatuses: statuses,
+        containerStatuses: [main],
+      });
+      manager.terminate(podOf(uid, { spec }));
+      const { initContainerStatuses = [], containerStatuses = [] } = manager.get(uid) ?? {};
+      return [...initContainerStatuses, ...containerStatuses].map(({ state }) => state?.terminated?.reason);
+    };
+    const unknown = 'ContainerStatusUnknown';
+    assert.deepEqual(reasons('u', [status('a'), status('b')]), [unknown, undefined, undefined]);
+    assert.deepEqual(reasons('u', [status('a'), status('b', failed)]), [unknown, unknown, undefined]);
+  });
+
+  it('leaves conditions of others as they are, also without the time of their transition', async (t) => {
+    const foreign = condition('example.com/gate', 'True');
+    const { manager, clock, stored, pod } = setUp(t, podOf('u', { status: { conditions: [foreign] } }));
+    manager.set(pod, { phase: 'Running', conditions: [condition('Ready', 'True')] });
+    await clock.settle();
+    const kept = stored()?.status?.conditions?.find(({ type }) => type === foreign.type);
+    assert.deepEqual(kept, foreign);
   });
 
   it('reports a pod as ready once its readiness gate is true at the API server, whatever the last status shows', async (t) => {

@@ -16,14 +16,20 @@ interface Seen {
   readonly message?: string;
   /** The phase at the API server. */
   readonly phase?: string;
+  /** The reason for which every container waits. */
+  readonly waiting?: string;
+  readonly deleted?: boolean;
 }
 
 function statusOf(
   spec: object,
-  { recursiveReadOnly, containers = [], message = '', resize = {}, previous, phase }: Seen,
+  { recursiveReadOnly, containers = [], message = '', resize = {}, previous, phase, waiting, deleted }: Seen,
 ): PodStatus {
   const pod = {
-    metadata: { name: 'p', namespace: 'd', uid: 'u' },
+    metadata: {
+      ...{ name: 'p', namespace: 'd', uid: 'u' },
+      ...(deleted === true ? { deletionTimestamp: '2026-01-02T03:04:05Z' } : {}),
+    },
     spec: { nodeName: 'n', ...spec },
     ...(phase === undefined ? {} : { status: { phase, conditions: [{ type: 'foreign', status: 'True' }] } }),
   } as unknown as Pod;
@@ -38,7 +44,7 @@ function statusOf(
     hostIps: [],
     recursiveReadOnly,
     runtimeName: 'docker',
-    waiting: () => undefined,
+    waiting: () => (waiting === undefined ? undefined : { reason: waiting, message: '' }),
     probes: { result: () => undefined },
     deviceHealth: () => undefined,
     terminationMessage: () => message,
@@ -210,6 +216,45 @@ it('reports of a read-only mount whether it is recursive, never that this was re
     );
   assert.deepEqual(modes(false), ['Disabled', 'Disabled', 'Disabled', undefined]);
   assert.deepEqual(modes(true), ['Enabled', 'Disabled', 'Disabled', undefined]);
+});
+
+describe('ephemeral containers', () => {
+  const spec = {
+    containers: [{ name: 'main', image: 'i' }],
+    ephemeralContainers: [
+      { name: 'second', image: 'i' },
+      { name: 'first', image: 'i' },
+    ],
+  };
+  const ended = {
+    ...{ id: '1', name: 'first', attempt: 0, state: 'exited', exitCode: 128, reason: 'StartError', message: '' },
+    ...{ createdAtMs: 0, startedAtMs: 1, finishedAtMs: 2, image: 'i', imageId: 'i', imageRef: 'i' },
+    ...{ annotations: {}, mounts: [], logPath: '' },
+  } as unknown as ContainerStatus;
+  it('are in the order of their names, and nothing says whether they have started', () => {
+    const { ephemeralContainerStatuses: shown = [] } = statusOf(spec, { recursiveReadOnly: false });
+    assert.deepEqual(
+      shown.map((status) => [status.name, 'started' in status]),
+      [
+        ['first', false],
+        ['second', false],
+      ],
+    );
+  });
+  it('that could not be started wait for the reason, like other containers', () => {
+    const waiting = 'RunContainerError';
+    const status = statusOf(spec, { recursiveReadOnly: false, containers: [ended], waiting });
+    const [first] = status.ephemeralContainerStatuses ?? [];
+    assert.deepEqual(first?.state, { waiting: { reason: waiting } });
+    assert.equal(first?.lastState?.terminated?.reason, 'StartError');
+  });
+  it('of a deleted pod have no such reason, because they are not started again', () => {
+    const waiting = 'ErrImageNeverPull';
+    const status = statusOf(spec, { recursiveReadOnly: false, containers: [ended], waiting, deleted: true });
+    const [first, second] = status.ephemeralContainerStatuses ?? [];
+    assert.equal(first?.state?.terminated?.exitCode, 128);
+    assert.deepEqual(second?.state, { waiting: { reason: 'ContainerCreating' } });
+  });
 });
 
 describe('the termination messages of a pod', () => {

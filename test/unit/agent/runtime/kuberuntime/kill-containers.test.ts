@@ -94,11 +94,14 @@ describe('a container is ended', () => {
     assert.deepEqual(await kill(withHook({ exec: { command: ['sleep', '10'] } })), ['exec c sleep 10', 'stop c 20']));
   it('after a preStop pause', async () =>
     assert.deepEqual(await kill(withHook({ sleep: { seconds: 12 } })), ['stop c 18']));
-  it('with two seconds at least after a hook that takes it all, which failed then', async () =>
-    assert.deepEqual(await kill(withHook({ sleep: { seconds: 100 } })), [
+  it('with two seconds at least after a hook that takes it all, which failed then unless it is a pause', async () => {
+    assert.deepEqual(await kill(withHook({ exec: { command: ['sleep', '100'] } })), [
+      'exec c sleep 100',
       'event Warning FailedPreStopHook PreStopHook failed',
       'stop c 2',
-    ]));
+    ]);
+    assert.deepEqual(await kill(withHook({ sleep: { seconds: 100 } })), ['stop c 2']);
+  });
   it('although its hook fails, which causes an event', async () =>
     assert.deepEqual(await kill(withHook({ exec: { command: ['fail'] } })), [
       'exec c fail',
@@ -247,6 +250,25 @@ describe('the containers of a pod are ended', () => {
       'stopped one',
     ]);
   });
+});
+
+describe('the grace period of a pod', () => {
+  const stops = async (metadata: object, override?: number): Promise<readonly string[]> => {
+    const clock = new FakeClock();
+    const used = deps(clock);
+    const container = withHook({ exec: { command: ['bye'] } });
+    const of = pod({ containers: [{ ...container, name: 'c' }], terminationGracePeriodSeconds: 30 }, metadata);
+    const done = killPodContainers(used, of, running('c'), { gracePeriodSeconds: override, signal: never });
+    await clock.advance(60_000);
+    await done;
+    return used.calls.filter((call) => !/^(event|stopped)/.test(call));
+  };
+  it('is the shorter one of the deletion and of the eviction', async () => {
+    assert.deepEqual(await stops({ deletionGracePeriodSeconds: 7 }, 20), ['exec c bye', 'stop c 7']);
+    assert.deepEqual(await stops({ deletionGracePeriodSeconds: 20 }, 7), ['exec c bye', 'stop c 7']);
+  });
+  it('is at least a second, so that the hooks of a pod run whose deletion is forced', async () =>
+    assert.deepEqual(await stops({ deletionGracePeriodSeconds: 0 }), ['exec c bye', 'stop c 2']));
 });
 
 describe('an abort', () => {

@@ -1,0 +1,66 @@
+/** The postStart hook of a container that the starter has started. */
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import type { Container, Pod } from '../../../../../agent/model/pod.ts';
+import { ContainerStarter, type Session } from '../../../../../agent/runtime/kuberuntime/container-starter.ts';
+import { silentLogger } from '../../../../../api/component/logger.ts';
+import { FakeClock } from '../../../../fakes/fake-clock.ts';
+import { temporaryFolder } from '../../../../temporary-folder.ts';
+
+const container = { name: 'c', image: 'i', lifecycle: { postStart: { exec: { command: ['hook'] } } } } as Container;
+const pod = { metadata: { name: 'p', namespace: 'ns', uid: 'u' }, spec: { containers: [container] } } as unknown as Pod;
+
+/** Starts the container, whose hook calls `during` and fails. Resolves to the reasons of the events. */
+async function eventsOf(during: (abort: AbortController) => void): Promise<readonly string[]> {
+  const directory = temporaryFolder();
+  const events: string[] = [];
+  const abort = new AbortController();
+  const starter = new ContainerStarter({
+    runtime: {
+      createContainer: () => Promise.resolve('id'),
+      startContainer: () => Promise.resolve(),
+      stopContainer: () => Promise.resolve(),
+      execSync: () => {
+        during(abort);
+        return Promise.reject(new Error('the hook failed'));
+      },
+    },
+    clock: new FakeClock(),
+    logger: silentLogger,
+    events: { event: (_pod: Pod, _type: string, reason: string) => void events.push(reason) },
+    images: { ensure: () => Promise.resolve({ id: 'image' }) },
+    containerLogsDirectory: undefined,
+    config: {
+      settings: {
+        podLogsDirectory: directory,
+        rootDirectory: directory,
+        dns: { clusterDns: [], clusterDomain: '', resolvConf: '' },
+        security: { seccompDirectory: directory, seccompDefault: false },
+        resources: () => ({}),
+      },
+      services: { list: () => [] },
+      objects: {},
+      volumes: {
+        containerMounts: () => Promise.resolve({ mounts: [], devices: [] }),
+        extraSupplementalGroups: () => [],
+      },
+      userNamespaces: { mapping: () => Promise.resolve(undefined) },
+      hostIps: () => [],
+      allocatable: () => ({}),
+    },
+  } as unknown as ConstructorParameters<typeof ContainerStarter>[0]);
+  const session = {
+    ...{ pod, sandboxId: 's', ips: ['10.1.0.2'], signal: abort.signal },
+    status: { sandboxes: [], containers: [], ips: [] },
+    sandbox: { logDirectory: directory },
+  } as unknown as Session;
+  await starter.start(session, container, 'regular').catch(() => undefined);
+  return events;
+}
+
+describe('a postStart hook', () => {
+  it('that fails causes an event, and ends the container', async () =>
+    assert.deepEqual(await eventsOf(() => undefined), ['Created', 'Started', 'FailedPostStartHook', 'Killing']));
+  it('has not failed if its pod terminates', async () =>
+    assert.deepEqual(await eventsOf((abort) => abort.abort(new Error('the pod is deleted'))), ['Created', 'Started']));
+});
