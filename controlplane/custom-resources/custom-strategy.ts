@@ -26,11 +26,11 @@ interface CustomStrategyOptions {
 /** Creates the strategy, which belongs to one state of a definition and is replaced with it. Pure. */
 export function customStrategy({ version, schema, conversion }: CustomStrategyOptions): Strategy {
   const hasStatus = version.subresources?.status !== undefined;
-  const judge = judgeOf({ version, schema, conversion });
+  const validation = validationOf({ version, schema, conversion });
   const base: Strategy = {
     managesGeneration: true,
     requiresResourceVersion: true,
-    ...judge,
+    ...validation,
     changesGeneration:
       conversion.convertAll === undefined
         ? (object, old) => !sameIntent(conversion.asWritten?.(object) ?? object, asServed(conversion, old), hasStatus)
@@ -46,14 +46,14 @@ export function customStrategy({ version, schema, conversion }: CustomStrategyOp
     },
     prepareForUpdate: (object, old) => restore(object, old, 'status'),
     resetFields: [['status']],
-    status: statusStrategy(schema, judgeOf({ version, schema, conversion }, true)),
+    status: statusStrategy(schema, validationOf({ version, schema, conversion }, true)),
   };
 }
 
-type Judge = Pick<Strategy, 'validateCreate' | 'validateUpdate' | 'warningsOnCreate' | 'warningsOnUpdate'>;
+type Validation = Pick<Strategy, 'validateCreate' | 'validateUpdate' | 'warningsOnCreate' | 'warningsOnUpdate'>;
 
 /** Returns the functions of a strategy that validate by the schema and the rules of the served version. */
-function judgeOf({ version, schema, conversion }: CustomStrategyOptions, statusOnly = false): Judge {
+function validationOf({ version, schema, conversion }: CustomStrategyOptions, statusOnly = false): Validation {
   const { rules } = compileRules(schema, '');
   const hasStatus = version.subresources?.status !== undefined;
   const validator = { schema, rules, scale: version.subresources?.scale };
@@ -114,7 +114,7 @@ function sameIntent(object: KubeObject, old: KubeObject, hasStatus: boolean): bo
 /** Writes `status` and, of the metadata, only the managed fields. */
 function statusStrategy(
   schema: JsonSchema,
-  { validateCreate: _validateCreate, warningsOnCreate: _warningsOnCreate, ...judge }: Judge,
+  { validateCreate: _validateCreate, warningsOnCreate: _warningsOnCreate, ...validation }: Validation,
 ): UpdateStrategy {
   const others = Object.keys(schema.properties ?? {}).filter((name) => name !== 'status' && name !== 'metadata');
   return {
@@ -128,7 +128,7 @@ function statusStrategy(
       if (managedFields === undefined) delete object.metadata.managedFields;
       else object.metadata.managedFields = managedFields;
     },
-    ...judge,
+    ...validation,
     resetFields: [['metadata'], ...others.map((name) => [name])],
   };
 }

@@ -20,7 +20,7 @@ import { namespaceOf } from '../pod-attributes.ts';
 import { configurationOf } from './apply-configuration.ts';
 import { type CompiledMutation, compiledPolicy } from './compiled-policy.ts';
 import { conditionsMatch, ExpressionError } from './expressions.ts';
-import { type Judge, ParamsError, PolicySource } from './policy-source.ts';
+import { type PolicyInvocation, ParamsError, PolicySource } from './policy-source.ts';
 import type { Policy, PolicyBinding } from './policy-types.ts';
 import { viewOf } from './request-view.ts';
 import { policyBindings, type PolicyPluginOptions } from './validating-policy.ts';
@@ -45,28 +45,28 @@ export function mutatingAdmissionPolicy(options: MutatingPolicyOptions): Admissi
     handles: (operation) => operation === 'CREATE' || operation === 'UPDATE' || operation === 'CONNECT',
     async admit(attributes, signal) {
       if (attributes.object === undefined) return;
-      const matching = await source.judges(attributes);
-      const judges = attributes.isReinvocation === true ? matching.filter(isReinvocable) : matching;
-      if (judges.length === 0) return;
+      const matching = await source.invocations(attributes);
+      const invocations = attributes.isReinvocation === true ? matching.filter(isReinvocable) : matching;
+      if (invocations.length === 0) return;
       const namespace = await source.namespace(attributes.namespace);
       /** Policies to reinvoke if the object changes after them. */
-      const again = new Set<Judge>();
-      const later = new Set<Judge>();
+      const again = new Set<PolicyInvocation>();
+      const later = new Set<PolicyInvocation>();
       let changed = false;
-      for (const judge of judges) {
-        if (await applied(judge, { source, attributes, namespace, options })) {
+      for (const invocation of invocations) {
+        if (await applied(invocation, { source, attributes, namespace, options })) {
           changed = true;
           for (const earlier of again) later.add(earlier);
         }
-        if (isReinvocable(judge)) again.add(judge);
+        if (isReinvocable(invocation)) again.add(invocation);
       }
-      for (const judge of later) await applied(judge, { source, attributes, namespace, options });
+      for (const invocation of later) await applied(invocation, { source, attributes, namespace, options });
       if (changed) await options.reinvoke(attributes, signal);
     },
   };
 }
 
-const isReinvocable = ({ policy }: Judge): boolean => policy.spec?.reinvocationPolicy === 'IfNeeded';
+const isReinvocable = ({ policy }: PolicyInvocation): boolean => policy.spec?.reinvocationPolicy === 'IfNeeded';
 
 interface Case {
   readonly source: PolicySource;
@@ -76,14 +76,14 @@ interface Case {
 }
 
 /** Resolves to whether the policy changed the object. */
-async function applied(judge: Judge, one: Case): Promise<boolean> {
-  const policy = compiledPolicy(judge.policy);
+async function applied(invocation: PolicyInvocation, one: Case): Promise<boolean> {
+  const policy = compiledPolicy(invocation.policy);
   const { attributes, options } = one;
   let changed = false;
   try {
-    for (const param of await one.source.params(judge, namespaceOf(attributes))) {
+    for (const param of await one.source.params(invocation, namespaceOf(attributes))) {
       for (const [index, mutation] of policy.mutations.entries()) {
-        const view = await viewOf(attributes, judge.as, options.conversion);
+        const view = await viewOf(attributes, invocation.as, options.conversion);
         const bindings = policyBindings(policy, { ...one, view, param });
         if (index === 0 && !(await conditionsMatch(policy.conditions, bindings))) break;
         const made = await mutation.expression.evaluate(bindings);
@@ -103,7 +103,7 @@ async function applied(judge: Judge, one: Case): Promise<boolean> {
   } catch (error) {
     if (!(error instanceof ExpressionError) && !(error instanceof ParamsError) && !(error instanceof CelError))
       throw error;
-    if (policy.failsClosed) throw denial(attributes, policy.name, judge.binding.metadata.name ?? '', error.message);
+    if (policy.failsClosed) throw denial(attributes, policy.name, invocation.binding.metadata.name ?? '', error.message);
   }
   return changed;
 }

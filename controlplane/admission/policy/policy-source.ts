@@ -20,7 +20,7 @@ export interface PolicySourceOptions {
 }
 
 /** A policy and a binding that match a request. */
-export interface Judge {
+export interface PolicyInvocation {
   readonly policy: Policy;
   readonly binding: PolicyBinding;
   /** The resource of the request in the version that the policy registered for. */
@@ -78,7 +78,7 @@ export class PolicySource {
     return this.#sorted;
   }
 
-  async judges(attributes: AdmissionAttributes): Promise<Judge[]> {
+  async invocations(attributes: AdmissionAttributes): Promise<PolicyInvocation[]> {
     const all = this.#all();
     if (all.length === 0 || isPolicy(attributes) || isReview(attributes)) return [];
     const input = await this.#input(attributes);
@@ -116,7 +116,7 @@ export class PolicySource {
   }
 
   /** Returns the parameters of a binding: `[undefined]` for a policy without parameters, and an empty list if none match. */
-  async params({ policy, binding }: Judge, namespace: string): Promise<readonly (KubeObject | undefined)[]> {
+  async params({ policy, binding }: PolicyInvocation, namespace: string): Promise<readonly (KubeObject | undefined)[]> {
     const kind = policy.spec?.paramKind;
     const ref = binding.spec?.paramRef;
     if (kind === undefined || ref === undefined) return [undefined];

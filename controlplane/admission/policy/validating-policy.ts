@@ -24,7 +24,7 @@ import {
   requestValue,
   type RequestView,
 } from './expressions.ts';
-import { type Judge, ParamsError, PolicySource, type PolicySourceOptions } from './policy-source.ts';
+import { type PolicyInvocation, ParamsError, PolicySource, type PolicySourceOptions } from './policy-source.ts';
 import type { Policy, PolicyBinding } from './policy-types.ts';
 import { viewOf } from './request-view.ts';
 
@@ -65,15 +65,15 @@ export function validatingAdmissionPolicy(options: PolicyPluginOptions): Admissi
     name: 'ValidatingAdmissionPolicy',
     handles: () => true,
     async validate(attributes) {
-      const judges = await source.judges(attributes);
-      if (judges.length === 0) return;
+      const invocations = await source.invocations(attributes);
+      if (invocations.length === 0) return;
       const namespace = await source.namespace(attributes.namespace);
       const denied: Refusal[] = [];
       const audited: object[] = [];
       const annotations = new AuditAnnotations();
-      for (const judge of judges) {
-        const actions = judge.binding.spec?.validationActions ?? [];
-        for (const refusal of await judged(judge, { source, attributes, namespace, options, annotations })) {
+      for (const invocation of invocations) {
+        const actions = invocation.binding.spec?.validationActions ?? [];
+        for (const refusal of await refusalsOf(invocation, { source, attributes, namespace, options, annotations })) {
           if (refusal.always || actions.includes('Deny')) denied.push(refusal);
           if (refusal.always) continue;
           if (actions.includes('Warn')) attributes.warn(warning(refusal));
@@ -97,14 +97,14 @@ interface Case {
   readonly annotations: AuditAnnotations;
 }
 
-async function judged(judge: Judge, one: Case): Promise<Refusal[]> {
-  const policy = compiledPolicy(judge.policy);
-  const base = { policy: policy.name, binding: judge.binding.metadata.name ?? '', reason: 'Invalid', index: 0 };
+async function refusalsOf(invocation: PolicyInvocation, one: Case): Promise<Refusal[]> {
+  const policy = compiledPolicy(invocation.policy);
+  const base = { policy: policy.name, binding: invocation.binding.metadata.name ?? '', reason: 'Invalid', index: 0 };
   try {
-    const params = await one.source.params(judge, namespaceOf(one.attributes));
+    const params = await one.source.params(invocation, namespaceOf(one.attributes));
     const refusals: Refusal[] = [];
     for (const param of params) {
-      for (const { message, validation, always = false } of await evaluated(policy, judge, param, one)) {
+      for (const { message, validation, always = false } of await evaluated(policy, invocation, param, one)) {
         const { index, reason } = validation ?? base;
         refusals.push({ ...base, message, index, reason, always });
       }
@@ -130,11 +130,11 @@ interface Finding {
 
 async function evaluated(
   policy: CompiledPolicy,
-  judge: Judge,
+  invocation: PolicyInvocation,
   param: KubeObject | undefined,
   one: Case,
 ): Promise<Finding[]> {
-  const view = await viewOf(one.attributes, judge.as, one.options.conversion);
+  const view = await viewOf(one.attributes, invocation.as, one.options.conversion);
   const bindings = policyBindings(policy, { ...one, view, param });
   if (!(await conditionsMatch(policy.conditions, bindings))) return [];
   const findings: Finding[] = [];
