@@ -22,7 +22,7 @@ import {
 } from '../node/certificates/client-bootstrap.ts';
 import { followServers, loadServers } from '../node/known-servers.ts';
 import { ClusterAuthority, isOfFormerAuthority } from '../node/certificates/cluster-authority.ts';
-import { requestCertificate } from '../node/certificates/request-certificate.ts';
+import { CERTIFICATE_WAIT_MS, requestCertificate } from '../node/certificates/request-certificate.ts';
 import type { CertificateObserver } from '../node/certificates/certificate-metrics.ts';
 import { keepCertificate } from '../node/certificates/rotation.ts';
 import type { AgentFlags } from '../options/agent-options.ts';
@@ -52,7 +52,6 @@ export interface ApiClientOptions {
 }
 
 const PROTOBUF = 'application/vnd.kubernetes.protobuf';
-const REQUEST_TIMEOUT_MS = 15 * 60_000;
 
 /** Resolves to `undefined` without a kubeconfig. Waits for the bootstrap if one is configured. */
 export async function connectApi(options: ApiClientOptions): Promise<ApiClients | undefined> {
@@ -150,7 +149,7 @@ function rotate(
         // If the certificate expired while the host slept, the server does not authenticate the agent.
         if (bootstrapKubeconfig !== '' && (own === undefined || own.leaf.notAfterMs <= clock.now()))
           return (await requestByBootstrap({ ...waiting, bootstrapKubeconfig, nodeName })).pair;
-        return requestCertificate(client, nodeClientTemplate(nodeName), { ...waiting, timeoutMs: REQUEST_TIMEOUT_MS });
+        return requestCertificate(client, nodeClientTemplate(nodeName), { ...waiting, timeoutMs: CERTIFICATE_WAIT_MS });
       },
       // Connections, watches included, are reopened, because they were authenticated with the old certificate.
       onRotated: () => all.forEach((each) => each.renewConnections()),

@@ -29,7 +29,9 @@ const STATUS = {
   message: 'Preempted in order to admit critical pod',
   disruption: 'Pod was preempted by Kubelet to accommodate a critical pod.',
 };
+/** The default of `terminationGracePeriodSeconds`. */
 const DEFAULT_GRACE_SECONDS = 30;
+/** The least time for which a critical pod waits for a victim that does not terminate. */
 const SHORTEST_LIMIT_MS = 10_000;
 
 /** Victims terminate with their own grace periods, and get the status of the kubelet's preemption. */

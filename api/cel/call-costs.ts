@@ -42,6 +42,7 @@ type CallCost = (target: CostNode | undefined, args: readonly CostNode[]) => Cal
 /** The cost factor per character of reading a string. `PATTERN` is the factor per character of a regular expression. */
 const TEXT = 0.1;
 const PATTERN = 0.25;
+/** Factors and limits of the estimates of Kubernetes' CEL libraries (k8s.io/apiserver/pkg/cel/library). */
 const LIST = 10;
 const CHECK = 350_000;
 const MAX_FORMAT = 64;

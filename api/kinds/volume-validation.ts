@@ -306,6 +306,7 @@ function projectionErrors(sources: readonly Projection[], at: string): FieldErro
   return errors;
 }
 
+/** The bounds of the lifetime of a projected token, in seconds. */
 const TEN_MINUTES = 600;
 const LONGEST = 2 ** 32;
 

@@ -23,6 +23,7 @@ export interface Clock {
   sleep(delayMs: number, signal?: AbortSignal): Promise<void>;
 }
 
+/** The longest delay of a timer of Node.js, which runs longer ones at once. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /** The time of the host. */

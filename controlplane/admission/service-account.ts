@@ -18,6 +18,9 @@ const MOUNT_PATH = '/var/run/secrets/kubernetes.io/serviceaccount';
 const ENFORCE_MOUNTABLE = 'kubernetes.io/enforce-mountable-secrets';
 /** Parses a boolean like kube-apiserver. */
 const TRUE = /^(?:1|t|T|true|TRUE|True)$/;
+/**
+ * An hour and seven seconds: kube-apiserver extends tokens with exactly this lifetime (`WarnOnlyBoundTokenExpirationPeriod`).
+ */
 const TOKEN_SECONDS = 3607;
 /** The controller creates `default` shortly after the namespace, so a pod that arrives before waits for it. */
 const LOOKUP_RETRIES = 10;

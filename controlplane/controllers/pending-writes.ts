@@ -8,7 +8,8 @@ import type { KubeObject } from '../../api/meta/object.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Informer } from '../../api/machinery/informer.ts';
 
-const BELIEVE_AFTER_MS = 300_000;
+/** The lifetime of expectations in kube-controller-manager (`ExpectationsTimeout`). */
+const EXPECTATIONS_TIMEOUT_MS = 300_000;
 
 interface Pending {
   version: bigint;
@@ -46,7 +47,7 @@ export class PendingWrites<T extends KubeObject> {
   settled(key: string): boolean {
     const pending = this.#pending.get(key);
     if (pending === undefined) return true;
-    if (this.#clock.monotonic() - pending.at < BELIEVE_AFTER_MS) {
+    if (this.#clock.monotonic() - pending.at < EXPECTATIONS_TIMEOUT_MS) {
       if (this.#cache.seenVersion < pending.version) return false;
       for (const object of pending.deletions.values()) {
         const cached = this.#cache.get(object.metadata.namespace ?? '', object.metadata.name ?? '');

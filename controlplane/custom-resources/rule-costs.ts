@@ -7,6 +7,7 @@ import { UNBOUNDED } from '../../api/cel/cost-range.ts';
 import { type FieldError, forbidden } from '../../api/meta/field-error.ts';
 import type { JsonSchema } from './json-schema.ts';
 
+/** The limits of kube-apiserver: `StaticEstimatedCostLimit` and `StaticEstimatedCRDCostLimit`. */
 const RULE_LIMIT = 10_000_000;
 const TOTAL_LIMIT = 100_000_000;
 const SHOWN = 4;

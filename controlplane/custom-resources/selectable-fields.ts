@@ -15,6 +15,7 @@ const WITHOUT_SCHEMA = {
   version: 'may only be set when `version.schema.openAPIV3Schema` is not included',
 } as const;
 
+/** The limit of kube-apiserver (KEP-4358). */
 const MAX_SELECTABLE = 8;
 
 /**

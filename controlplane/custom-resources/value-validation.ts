@@ -105,6 +105,7 @@ function addError(errors: FieldError[], error: FieldError): void {
   if (errors.length > MANY_ERRORS || !errors.some((one) => isSame(one, error))) errors.push(error);
 }
 
+/** Beyond this number, errors are no longer compared with each other to leave out equal ones. */
 const MANY_ERRORS = 100;
 const isSame = (a: FieldError, b: FieldError): boolean =>
   a.type === b.type && a.field === b.field && a.detail === b.detail;

@@ -39,6 +39,7 @@ interface Spec {
 }
 
 const KIND = { group: 'authentication.k8s.io', resource: 'TokenRequest' };
+/** The bounds and the default of `spec.expirationSeconds`. */
 const MIN_SECONDS = 600;
 const MAX_SECONDS = 2 ** 32;
 const DEFAULT_SECONDS = 3600;

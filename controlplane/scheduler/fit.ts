@@ -186,6 +186,7 @@ function refused(cluster: Cluster, name: string, rejection: Rejection): Fit {
   return { nodes: [], rejections, rejectedBy: new Set([name]), refusal, trials: undefined, examined: 0 };
 }
 
+/** Filtering goes on at least until so many nodes fit, as in kube-scheduler (`minFeasibleNodesToFind`). */
 const FEWEST_TO_FIND = 100;
 
 /**

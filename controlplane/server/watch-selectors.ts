@@ -8,6 +8,7 @@ import { TooManyRequests } from './flowcontrol/too-many-requests.ts';
 
 /** Requirements and values of all long selectors together. They take a few milliseconds for an event. */
 const MOST = 100_000;
+/** A selector that costs no more is not counted. */
 const FREE = 8;
 /** Values are kept in sets: they take memory, and no time. */
 const VALUES_OF_A_REQUIREMENT = 8;

@@ -17,6 +17,7 @@ import type { WatchCache } from '../storage/watch-cache.ts';
 const SAMPLE_MS = 1000;
 /** The interval of adjustments as a number of samples. */
 const ADJUST_EVERY = 10;
+/** The interval at which the default objects are restored, as a number of samples. */
 const KEEP_EVERY = 60;
 
 type FlowControlParts = Pick<
@@ -105,6 +106,7 @@ async function keep(parts: FlowControlParts, { control, metrics, configure }: Ke
   }
 }
 
+/** The average size of a resource's objects is measured again after this time, over so many of them. */
 const STATISTICS_MS = 60_000;
 const SAMPLED_OBJECTS = 50;
 

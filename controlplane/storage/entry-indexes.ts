@@ -9,7 +9,9 @@ import type { IndexableRequirement } from './selection.ts';
 
 /** With fewer entries, a scan is as fast. */
 const WORTH_INDEXING = 200;
+/** The number of indexed labels; the ones that were not used for longest are dropped. */
 const LABEL_INDEXES = 16;
+/** The number of labels of which one use is remembered. */
 const REMEMBERED = 64;
 /** The number of entries that are read at once, which takes a few milliseconds. */
 const PIECE = 250;

@@ -68,6 +68,7 @@ const OPCODE = 0x7800;
 const NO_IPV6: ReadonlySet<string> = new Set(['EAFNOSUPPORT', 'EADDRNOTAVAIL', 'EINVAL']);
 const HEADER_BYTES = 12;
 const RESPONSE = 0x8000;
+/** The response codes of RFC 1035, 4.1.1. */
 const NO_ERROR = 0;
 const FORMAT_ERROR = 1;
 const SERVER_FAILURE = 2;

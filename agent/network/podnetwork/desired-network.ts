@@ -26,6 +26,7 @@ export const TUNNELS: Readonly<Record<NetworkMode, string>> = {
 export const LINK_PREFIX = 'orchlet.';
 /** The number of the routing protocol (`ip route … proto`), by which the agent recognizes its routes. */
 export const ROUTE_PROTOCOL = 111;
+/** The VXLAN network identifier (VNI) of the link, the same on all nodes. */
 const VXLAN_ID = 7842;
 /** The UDP ports that Linux and WireGuard use by default. */
 export const DEFAULT_PORTS = { vxlan: 8472, wireguard: 51_820 } as const;

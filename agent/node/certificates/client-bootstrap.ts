@@ -11,7 +11,7 @@ import { HttpClient } from '../../../api/machinery/http-client.ts';
 import { loadKubeconfig, newKubeconfig, serverAccess, writeKubeconfig } from '../../../api/machinery/kubeconfig.ts';
 import { ServerList } from '../../../api/machinery/server-list.ts';
 import { currentPath, readPair, writePair } from './certificate-store.ts';
-import { type CertificateTemplate, requestCertificate } from './request-certificate.ts';
+import { CERTIFICATE_WAIT_MS, type CertificateTemplate, requestCertificate } from './request-certificate.ts';
 
 /** The name of the node's client certificate in the certificate directory. */
 export const CLIENT_PAIR = 'kubelet-client';
@@ -37,7 +37,6 @@ export function nodeClientTemplate(nodeName: string): CertificateTemplate {
 
 const FIRST_RETRY_MS = 1000;
 const LONGEST_RETRY_MS = 30_000;
-const REQUEST_TIMEOUT_MS = 15 * 60_000;
 
 /** Does nothing if the certificate of the kubeconfig is valid. Retries until the signal aborts. */
 export async function bootstrapClient(options: BootstrapOptions): Promise<void> {
@@ -91,7 +90,7 @@ export async function requestByBootstrap(
     const template = nodeClientTemplate(nodeName);
     return {
       access,
-      pair: await requestCertificate(client, template, { clock, logger, signal, timeoutMs: REQUEST_TIMEOUT_MS }),
+      pair: await requestCertificate(client, template, { clock, logger, signal, timeoutMs: CERTIFICATE_WAIT_MS }),
     };
   } finally {
     client.close();

@@ -7,7 +7,7 @@ import { certificatePem, createCertificate } from '../../../api/pki/certificate.
 import { generateKey, type KeyPair, privateKeyPem } from '../../../api/pki/signing.ts';
 import type { CertificateObserver } from './certificate-metrics.ts';
 import { readPair, type StoredPair, writePair } from './certificate-store.ts';
-import { requestCertificate, type SigningClient } from './request-certificate.ts';
+import { CERTIFICATE_WAIT_MS, requestCertificate, type SigningClient } from './request-certificate.ts';
 import { keepCertificate } from './rotation.ts';
 
 /** A certificate chain with its key, both as PEM. */
@@ -19,7 +19,6 @@ export interface ServingPair {
 const SELF_SIGNED_PAIR = 'kubelet-self-signed';
 const SERVER_PAIR = 'kubelet-server';
 const YEAR_MS = 365 * 24 * 60 * 60 * 1000;
-const REQUEST_TIMEOUT_MS = 15 * 60_000;
 
 interface ServingOptions {
   readonly certificateDirectory: string;
@@ -132,7 +131,7 @@ export function keepServingCertificate(
             names: { dns: [hostname], ip: [...options.addresses()] },
             usages: ['digital signature', 'server auth'],
           },
-          { clock, logger, signal: abort, timeoutMs: REQUEST_TIMEOUT_MS },
+          { clock, logger, signal: abort, timeoutMs: CERTIFICATE_WAIT_MS },
         ),
     },
     signal,

@@ -80,6 +80,7 @@ interface StatusManagerOptions {
 
 /** The period after which unsent statuses are sent again. */
 const RESYNC_MS = 10_000;
+/** The number of pods whose statuses are sent at the same time. */
 const CONCURRENT_WRITES = 8;
 
 /** Creates a manager without pods. Without a client it sends nothing. */

@@ -61,8 +61,11 @@ const CALM_POLL_MS = 10_000;
 const PRESSED_POLL_MS = 1_000;
 /** The greatest age of disk usage that a decision uses, because measuring it walks the directories. */
 const STORAGE_AGE_MS = 10_000;
+/** How long an evicted pod may take to free its resources before the signals are read again, as in the kubelet. */
 const CLEANUP_WAIT_MS = 30_000;
+/** The grace period of an eviction by a hard threshold or by a limit of the pod, as in the kubelet. */
 const IMMEDIATE_GRACE_SECONDS = 1;
+/** The default of `terminationGracePeriodSeconds`. */
 const DEFAULT_GRACE_SECONDS = 30;
 
 /** Owns the state of the thresholds. It evicts at most one pod between two readings of the signals. */

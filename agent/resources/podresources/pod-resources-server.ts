@@ -37,6 +37,7 @@ interface PodResourcesOptions {
   readonly observe: (endpoint: 'list' | 'get' | 'get_allocatable', failed: boolean) => void;
 }
 
+/** The rate limit of the kubelet (`DefaultQPS`, `DefaultBurstTokens` of its PodResources API). */
 const QPS = 100;
 const BURST = 10;
 

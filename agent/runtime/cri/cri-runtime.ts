@@ -37,6 +37,7 @@ import { CRI } from './schema.ts';
 const DEFAULT_TIMEOUT_MS = 120_000;
 /** Creating a sandbox includes its network plugins, so it has a longer timeout. */
 const SANDBOX_TIMEOUT_FACTOR = 2;
+/** The time that a call to stop a container may take beyond the grace period. */
 const STOP_MARGIN_MS = 60_000;
 
 /** The sockets and limits of the connection. */

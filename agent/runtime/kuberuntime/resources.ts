@@ -16,6 +16,7 @@ import { isSidecar } from './pod-containers.ts';
 
 type List = Readonly<Record<string, string | undefined>>;
 
+/** The kernel's bounds of `cpu.shares`, and its smallest CPU quota. */
 const MIN_SHARES = 2;
 const MAX_SHARES = 262_144;
 const MIN_QUOTA_US = 1_000;

@@ -103,7 +103,8 @@ async function applied(invocation: PolicyInvocation, one: Case): Promise<boolean
   } catch (error) {
     if (!(error instanceof ExpressionError) && !(error instanceof ParamsError) && !(error instanceof CelError))
       throw error;
-    if (policy.failsClosed) throw denial(attributes, policy.name, invocation.binding.metadata.name ?? '', error.message);
+    if (policy.failsClosed)
+      throw denial(attributes, policy.name, invocation.binding.metadata.name ?? '', error.message);
   }
   return changed;
 }

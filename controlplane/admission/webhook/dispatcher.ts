@@ -57,6 +57,7 @@ interface Call {
 }
 
 const DEFAULT_TIMEOUT_SECONDS = 10;
+/** Higher codes of a webhook are counted as this one, which bounds the series. */
 const LARGEST_CODE = 600;
 
 /** The call failed or its response is invalid, so the failure policy decides. `code` is the label of the metrics. */

@@ -73,6 +73,7 @@ const DOWN_LIMIT: ConditionText = {
   message: 'the desired replica count is decreasing faster than the maximum scale rate',
 };
 
+/** An autoscaler may always grow to this number at once, as in kube-controller-manager (`scaleUpLimitMinimum`). */
 const LEAST_SCALE_UP = 4;
 
 /**

@@ -20,7 +20,9 @@ const MONTHS = ['jan', 'feb', 'mar', 'apr', 'may', 'jun', 'jul', 'aug', 'sep', '
 const DAYS = ['sun', 'mon', 'tue', 'wed', 'thu', 'fri', 'sat'];
 const MINUTE_MS = 60_000;
 const DAY_MS = 86_400_000;
+/** A schedule without a time in so many years has none, as in the cron library of Kubernetes. */
 const SEARCH_YEARS = 5;
+/** Two days before the end of the shortest month. */
 const SHORT_MONTH_DAYS = 26;
 
 /** A schedule or time zone that cannot be parsed. */
@@ -94,7 +96,7 @@ export function parseSchedule(text: string, timeZone = 'UTC'): Schedule {
       const end = afterMs + SEARCH_YEARS * 366 * DAY_MS;
       while (at < end) {
         const { month: monthOf, day, weekday, hour: hourOf, minute: minuteOf } = parts(at);
-        // Two days before the end of the shortest month, which no local time can bring into the next one.
+        // No local time can bring this day into the next month.
         if (!sets.months.has(monthOf) && day < SHORT_MONTH_DAYS) {
           at += (SHORT_MONTH_DAYS - day) * DAY_MS;
           continue;

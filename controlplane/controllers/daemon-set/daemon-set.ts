@@ -23,6 +23,7 @@ import {
 import { FailureBackOff } from './failure-back-off.ts';
 import { planUpdate } from './rolling-update.ts';
 
+/** The most pods that one reconcile creates and deletes, as in kube-controller-manager (`BurstReplicas`). */
 const MOST_AT_ONCE = 250;
 
 /** Reconciles `concurrentDaemonSetSyncs` sets at a time. */

@@ -12,6 +12,7 @@ export type DeploymentCondition = Wire<V1DeploymentCondition>;
 /** The status as it is stored. */
 export type DeploymentStatus = Wire<V1DeploymentStatus>;
 
+/** The `progressDeadlineSeconds` that stands for no deadline, as in kube-controller-manager. */
 const NO_DEADLINE = 2 ** 31 - 1;
 
 /** The condition of that type, or undefined. */

@@ -9,6 +9,7 @@ import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';
 import { keyOf, ReconcileLoop, splitKey, type RunController } from '../controller.ts';
 import { isPodFinished, isPodTerminating, podCondition } from '../pod-state.ts';
 
+/** As in kube-controller-manager (`stalePodDisruptionTimeout`). */
 const STALE_AFTER_MS = 120_000;
 
 /** Returns the time at which the condition becomes stale; `undefined` without such a condition. */

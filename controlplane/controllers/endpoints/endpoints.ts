@@ -27,6 +27,7 @@ type Address = Wire<V1EndpointAddress>;
 
 const MANAGED_BY = 'endpoints.kubernetes.io/managed-by';
 const OVER_CAPACITY = 'endpoints.kubernetes.io/over-capacity';
+/** The most addresses of an Endpoints object, as in kube-controller-manager; the rest is cut. */
 const MOST_ADDRESSES = 1000;
 
 /** Groups addresses with the same ports into one subset, with ready and not ready addresses apart. Pure. */

@@ -11,6 +11,7 @@ import { ReconcileLoop, type ControllerEnvironment, type RunController } from '.
 import { indexByNode, podsOn } from '../node/node-lifecycle.ts';
 import { isPodFinished, isPodTerminating } from '../pod-state.ts';
 
+/** How long a node must be absent before its pods are removed, as in kube-controller-manager (`quarantineTime`). */
 const QUARANTINE_MS = 40_000;
 /** Finished pods are counted when a pod finishes, but at most once in this time. */
 const COUNT_EVERY_MS = 20_000;

@@ -15,6 +15,7 @@ const LOAD_BALANCER_CLASS = 'orchlet.local/service-lb';
 const EXCLUDED = 'node.kubernetes.io/exclude-from-external-load-balancers';
 /** Agents publish in it on which ports their hosts listen. */
 const LISTENING_PORTS = 'orchlet.local/listening-ports';
+/** The most ports of a node's annotation that are read. */
 const MOST_LISTENERS = 256;
 const BEING_REMOVED = 'ToBeDeletedByClusterAutoscaler';
 

@@ -13,6 +13,7 @@ export interface ConcurrencyBounds {
   readonly upper: number;
 }
 
+/** The default of `nominalConcurrencyShares`. */
 const DEFAULT_SHARES = 30;
 
 /**
@@ -57,6 +58,7 @@ interface Allocation {
   readonly fairProportion: number;
 }
 
+/** The target of a level without demand, because the bounds are divided by targets. */
 const SMALLEST_TARGET = 0.001;
 
 /**

@@ -223,6 +223,7 @@ const jobs: Strategy<Job> = {
 };
 
 const CONCURRENCY = ['Allow', 'Forbid', 'Replace'];
+/** The longest name of a cron job: the names of its jobs have 11 characters more, and 63 at most. */
 const MAX_NAME = 52;
 
 function cronJobErrors(cronJob: CronJob, old?: CronJob): FieldError[] {

@@ -88,6 +88,7 @@ const endpoints: Strategy<Endpoints> = {
 
 const ADDRESS_TYPES = ['FQDN', 'IPv4', 'IPv6'];
 const FAMILIES: ReadonlyMap<string, 4 | 6> = new Map(Object.entries({ IPv4: 4, IPv6: 6 }));
+/** The limits of an EndpointSlice in kube-apiserver (pkg/apis/discovery). */
 const MAX_ENDPOINTS = 1000;
 const MAX_ADDRESSES = 100;
 const MAX_PORTS = 20_000;

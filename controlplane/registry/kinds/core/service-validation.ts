@@ -27,6 +27,7 @@ import {
 
 const TYPES = ['ClusterIP', 'ExternalName', 'LoadBalancer', 'NodePort'];
 const PROTOCOLS = ['SCTP', 'TCP', 'UDP'];
+/** The largest `sessionAffinityConfig.clientIP.timeoutSeconds`: a day. */
 const LONGEST_AFFINITY = 86400;
 const HINTS = 'service.kubernetes.io/topology-aware-hints';
 const TOPOLOGY = 'service.kubernetes.io/topology-mode';

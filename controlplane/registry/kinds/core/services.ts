@@ -13,6 +13,7 @@ import { sameAddresses, sameFamilies } from './service-families.ts';
 import { isExternal, needsClusterIp, needsHealthPort, hasNodePorts, type Service } from './service-types.ts';
 import { serviceErrors, serviceStatusErrors, serviceUpdateErrors, serviceWarnings } from './service-validation.ts';
 
+/** The default of `sessionAffinityConfig.clientIP.timeoutSeconds`: three hours. */
 const AFFINITY_SECONDS = 10800;
 
 function applyDefaults(service: Service): void {

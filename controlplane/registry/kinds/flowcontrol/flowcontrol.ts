@@ -52,6 +52,7 @@ const statusAlone: UpdateStrategy = {
   resetFields: [['spec'], ['metadata']],
 };
 
+/** The default of `matchingPrecedence` (flowcontrol.apiserver.k8s.io/v1). */
 const DEFAULT_PRECEDENCE = 1000;
 
 function schemaErrors(object: FlowSchema): FieldError[] {
@@ -84,6 +85,7 @@ const flowSchemas: Strategy<FlowSchema> = {
 
 const LEVEL_TYPES = ['Exempt', 'Limited'];
 const RESPONSES = ['Queue', 'Reject'];
+/** The most queues of a level, as in kube-apiserver. */
 const MAX_QUEUES = 10_000_000;
 /** The number of hash bits that select the queues of a flow. */
 const MAX_HASH_BITS = 60;

@@ -92,6 +92,7 @@ const budgets: Strategy<Budget> = {
 
 type PriorityClass = Kind<Pick<V1PriorityClass, 'value' | 'globalDefault' | 'description' | 'preemptionPolicy'>>;
 
+/** The highest value of a class that is not one of the system (`HighestUserDefinablePriority`). */
 const HIGHEST_OF_USERS = 1_000_000_000;
 const PREEMPTION = ['PreemptLowerPriority', 'Never'];
 

@@ -34,6 +34,7 @@ import type {
 import type { ExpressionChecker } from '../admissionregistration/expression-checks.ts';
 import { IMMUTABLE, invalidFor, maxBytes } from '../field-rules.ts';
 
+/** The limits of claims in kube-apiserver (pkg/apis/resource). */
 const MAX_REQUESTS = 32;
 const MAX_SUBREQUESTS = 8;
 const MAX_CONSTRAINTS = 32;

@@ -20,6 +20,7 @@ import type { Selector, Taint, Toleration } from './device-types.ts';
 import { expressionErrors, type ExpressionChecker } from '../admissionregistration/expression-checks.ts';
 import { invalidFor, maxBytes } from '../field-rules.ts';
 
+/** The limits of names, expressions and parameters in kube-apiserver (pkg/apis/resource). */
 const MAX_DRIVER_BYTES = 63;
 const MAX_POOL_BYTES = 253;
 const MAX_IDENTIFIER_BYTES = 32;

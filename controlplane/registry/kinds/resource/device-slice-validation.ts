@@ -27,6 +27,7 @@ import type { Device, SliceSpec } from './device-types.ts';
 import { immutable, invalidFor } from '../field-rules.ts';
 import { parseVersion } from '../coordination/semantic-version.ts';
 
+/** The limits of slices in kube-apiserver (pkg/apis/resource). */
 const MAX_DEVICES = 128;
 /** The limit of devices in a slice whose devices have taints or share counters. */
 const MAX_COSTLY_DEVICES = 64;

@@ -34,6 +34,7 @@ type DriverSpec = Wire<V1CSIDriverSpec>;
 
 const FS_GROUP_POLICIES = ['File', 'None', 'ReadWriteOnceWithFSType'];
 const LIFECYCLE_MODES = ['Persistent', 'Ephemeral'];
+/** The bounds of `tokenRequests[].expirationSeconds`. */
 const TEN_MINUTES = 600;
 const LONGEST_TOKEN = 2 ** 32;
 
