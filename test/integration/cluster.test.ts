@@ -75,7 +75,7 @@ describe('a cluster of one node', { skip, timeout: 400_000 }, () => {
       });
       after(() => rmSync(scratch, { recursive: true, force: true }));
 
-      test('apply, wait and get', () => {
+      test('apply makes pods, and wait and get show them', () => {
         run(['apply', '-f', join(ROOT, 'examples/hello.yaml')]);
         run(['rollout', 'status', 'deploy/hello', '--timeout=60s']);
         run(['wait', '--for=condition=Available', 'deploy/hello', '--timeout=60s']);
@@ -95,7 +95,7 @@ describe('a cluster of one node', { skip, timeout: 400_000 }, () => {
         assert.match(run(['describe', 'node']), /Non-terminated Pods:/);
       });
 
-      test('logs, and logs that follow', async () => {
+      test('logs shows a log, and follows it', async () => {
         await until('a log line', () => (run(['logs', podName()]).includes('response:200') ? true : undefined), 30_000);
         const child = cluster.spawn(['logs', '-f', '--tail=1', podName()], path);
         const line = await new Promise<string>((resolve) =>
@@ -105,7 +105,7 @@ describe('a cluster of one node', { skip, timeout: 400_000 }, () => {
         assert.match(line, /response/);
       });
 
-      test('exec, with and without a terminal, and exit codes', () => {
+      test('exec passes input, output and the exit code, and runs with -t without a terminal', () => {
         assert.equal(run(['exec', podName(), '--', 'echo', 'one', 'two']), 'one two\n');
         assert.equal(run(['exec', '-i', podName(), '--', 'cat'], 'through stdin'), 'through stdin');
         const failed = cluster.kubectl(['exec', podName(), '--', 'sh', '-c', 'exit 7'], { path });
@@ -118,7 +118,7 @@ describe('a cluster of one node', { skip, timeout: 400_000 }, () => {
         assert.ok(inTerminal.code === 0 || inTerminal.code === 1, inTerminal.stderr);
       });
 
-      test('port-forward', async () => {
+      test('port-forward leads to a port of the pod', async () => {
         const port = await freePort();
         const child = cluster.spawn(['port-forward', podName(), `${port}:8080`], path);
         try {
@@ -129,7 +129,7 @@ describe('a cluster of one node', { skip, timeout: 400_000 }, () => {
         }
       });
 
-      test('cp there and back', () => {
+      test('cp copies a file to a container and back unchanged', () => {
         const file = join(scratch, 'there');
         const back = join(scratch, 'back');
         writeFileSync(file, 'x'.repeat(300_000));
@@ -138,7 +138,7 @@ describe('a cluster of one node', { skip, timeout: 400_000 }, () => {
         assert.equal(readFileSync(back, 'utf8'), readFileSync(file, 'utf8'));
       });
 
-      test('scale, set image by patch, roll back', async () => {
+      test('a deployment is scaled, patched and rolled back', async () => {
         run(['scale', 'deploy/hello', '--replicas=2']);
         run(['rollout', 'status', 'deploy/hello', '--timeout=60s']);
         run(['patch', 'deploy/hello', '-p', '{"spec":{"template":{"metadata":{"annotations":{"round":"two"}}}}}']);
@@ -158,7 +158,7 @@ describe('a cluster of one node', { skip, timeout: 400_000 }, () => {
         assert.match(await top('pod', '--containers', '--no-headers'), /^hello-\S+ +\S+ +\d+m +\d+Mi *$/m);
       });
 
-      test('explain, api-resources and auth can-i', () => {
+      test('explain, api-resources and auth can-i show what the server serves and allows', () => {
         assert.match(run(['explain', 'pod.spec.containers.image']), /image/i);
         assert.match(run(['api-resources']), /^deployments +deploy +apps\/v1 +true +Deployment$/m);
         assert.equal(run(['auth', 'can-i', 'create', 'pods']), 'yes\n');
@@ -179,7 +179,7 @@ describe('a cluster of one node', { skip, timeout: 400_000 }, () => {
         }
       });
 
-      test('apply --server-side, diff, edit by an editor, delete', () => {
+      test('apply --server-side, diff, label and delete work on a config map', () => {
         const manifest = 'apiVersion: v1\nkind: ConfigMap\nmetadata: {name: applied}\ndata: {a: "1"}\n';
         run(['apply', '--server-side', '-f', '-'], manifest);
         const diff = cluster.kubectl(['diff', '--server-side', '-f', '-'], {

@@ -90,7 +90,7 @@ describe('the command', () => {
     });
     after(() => taken.close());
 
-    test('port in use', () => {
+    test('if the port is in use', () => {
       const { code, stderr } = orchlet([
         'controlplane',
         '--data-dir',
@@ -103,7 +103,7 @@ describe('the command', () => {
       assert.match(stderr, new RegExp(`port ${port} is in use`));
     });
 
-    test('data directory that is a file', () => {
+    test('if the data directory is a file', () => {
       const file = join(directory, 'file');
       writeFileSync(file, '');
       const { code, stderr } = orchlet(['controlplane', '--data-dir', file, '--secure-port', '0']);
@@ -112,7 +112,7 @@ describe('the command', () => {
       assert.ok(stderr.includes(file), stderr);
     });
 
-    test('no container runtime', () => {
+    test('if there is no container runtime', () => {
       const { code, stderr } = orchlet([
         'agent',
         '--root-dir',
@@ -133,7 +133,7 @@ describe('the command', () => {
       assert.ok(stderr.includes('none.sock'), stderr);
     });
 
-    test('kubeconfig that is not there', () => {
+    test('if the kubeconfig is missing', () => {
       const { code, stderr } = orchlet(['token', 'list', '--kubeconfig', join(directory, 'none.kubeconfig')]);
       assert.equal(code, 1, stderr);
       assert.equal(said(stderr).length, 1, stderr);

@@ -60,17 +60,17 @@ describe('doctor on one of two hosts', { skip: skipWithoutNamespaces, timeout: 2
     );
   });
 
-  test('a firewall before the pod network', () =>
+  test('names a firewall before the pod network', () =>
     dropped('output', 'udp dport 8472', () => {
       assert.match(faults().join('\n'), /^pod network: from this host to \S+ of b: timed out -> .*8472\/udp[^\n]*$/);
     }));
 
-  test('a firewall before agents', () =>
+  test('names a firewall before agents', () =>
     dropped('output', 'tcp dport 10250', () => {
       assert.match(faults().join('\n'), /^nodes: b \(\S+:10250\): timed out -> [^\n]*10250\/tcp[^\n]*$/);
     }));
 
-  test('a host that forwards no packets of its pods', () =>
+  test('names a host that forwards no packets of its pods', () =>
     dropped('forward', 'oifname orchlet.vxlan', () => {
       assert.match(
         faults().join('\n'),
@@ -78,19 +78,19 @@ describe('doctor on one of two hosts', { skip: skipWithoutNamespaces, timeout: 2
       );
     }));
 
-  test('a firewall before the API server', () =>
+  test('names a firewall before the API server', () =>
     dropped('output', `tcp dport ${cluster.host.plane.port}`, () => {
       assert.match(faults().join('\n'), /^API server: [^\n]*does not answer[^\n]* -> [^\n]*a firewall before its port/);
     }));
 
-  test('rules of services that are gone', async () => {
+  test('names rules of services that are gone', async () => {
     nodes().a.exec('nft', ['delete', 'table', 'ip', 'orchlet-services']);
     const found = faults();
     assert.match(found[0] ?? '', /^service: 10\.96\.0\.1:443 from this host: .* -> the rules of services/);
     await until('the rules', () => faults().length === 0, 90_000);
   });
 
-  test('queries that do not arrive at the name server', () =>
+  test('names queries that do not arrive at the name server', () =>
     dropped('prerouting', 'udp dport 53', () => {
       assert.match(
         faults().join('\n'),
@@ -98,7 +98,7 @@ describe('doctor on one of two hosts', { skip: skipWithoutNamespaces, timeout: 2
       );
     }));
 
-  test('an agent that is stopped, and a host that is down', async () => {
+  test('names an agent that is stopped, and a host that is down', async () => {
     const { b } = nodes();
     await b.stopAgent();
     assert.match(faults().join('\n'), /^nodes: b \(\S+:10250\): refused -> [^\n]*orchlet-agent\.service on that host$/);
