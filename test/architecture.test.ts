@@ -1,5 +1,6 @@
 /**
- * The architecture's rules as data: allowed imports, no cycles between files, no file that nothing imports, no global state.
+ * The rules of the architecture as data, with a reason for each exception: imports and exports, time, connections, files, JSON,
+ * comments, names of files, and the size of files and functions.
  */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';

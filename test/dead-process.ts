@@ -1,4 +1,4 @@
-/** Tells what killed tests have left from what running tests use, by the process id in its name. */
+/** Distinguishes what killed tests have left from what running tests use, by the process id in its name. */
 
 /** Whether this is the id of a process that no longer runs. An absent id is none. */
 export function isDead(pid: string | undefined): boolean {
