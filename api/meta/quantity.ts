@@ -186,7 +186,7 @@ const FAST_DIGITS = 18;
 const WRITTEN = /^[+-]?0*([0-9]*)(?:\.([0-9]*))?([^0-9.].*)?$/;
 
 /**
- * Whether kube-apiserver takes a text for canonical and keeps it. It looks at the digits and the scale only, so `+1`, `01`,
+ * Whether kube-apiserver takes a text for canonical and keeps it. It compares the digits and the scale only, so `+1`, `01`,
  * `5.`, `1E3` and `1.500` are kept while `0.5`, `1000m` and `1024Mi` become canonical.
  */
 function isKeptAsWritten(text: string, format: QuantityFormat): boolean {

@@ -4,7 +4,7 @@ import type { AdmissionPlugin } from './admission.ts';
 
 const NOT_READY = 'node.kubernetes.io/not-ready';
 
-/** Changes Nodes when they are created, whoever creates them. */
+/** Changes Nodes when they are created, by agents or by other users. */
 export function taintNodesByCondition(): AdmissionPlugin {
   return {
     name: 'TaintNodesByCondition',

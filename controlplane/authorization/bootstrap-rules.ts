@@ -32,9 +32,9 @@ export interface BootstrapBinding {
 export const READ = 'get list watch';
 /** The verbs that change objects. */
 export const WRITE = 'create delete deletecollection patch update';
-/** The verbs of somebody who manages objects. */
+/** The verbs of a user who manages objects. */
 export const READ_WRITE = `${READ} ${WRITE}`;
-/** The verbs of somebody who may change objects but neither create nor delete them. */
+/** The verbs of a user who may change objects but neither create nor delete them. */
 export const READ_UPDATE = 'get list patch update watch';
 
 const sorted = (words: string): string[] => words.split(/\s+/).filter(Boolean).sort();

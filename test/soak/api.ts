@@ -6,7 +6,7 @@ export interface Answer {
   /** 0 means that there was no response, so the outcome is unknown. */
   readonly status: number;
   readonly body: ApiObject;
-  /** The number of the server that answered, if the test has several and tells them apart. */
+  /** The number of the server that answered, if the test has several and distinguishes them. */
   readonly server?: number;
 }
 

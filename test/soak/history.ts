@@ -14,7 +14,7 @@ export interface SeenVersion {
 interface Timed {
   readonly startMs: number;
   readonly endMs: number;
-  /** The number of the server that answered, if the test tells its servers apart. */
+  /** The number of the server that answered, if the test distinguishes its servers. */
   readonly server?: number | undefined;
 }
 

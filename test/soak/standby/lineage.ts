@@ -149,7 +149,7 @@ function readsOf(list: Extract<Operation, { readonly kind: 'list' }>, operations
   return [...keys].map((key) => ({ kind: 'read', key, found: list.items.get(key), startMs, endMs, server }));
 }
 
-/** Checks that everything that was acknowledged is found unless somebody may have deleted it, also where no watch was. */
+/** Checks that everything that was acknowledged is found unless a client may have deleted it, also where no watch was. */
 function checkLosses(
   operations: readonly Operation[],
   reads: readonly Read[],

@@ -30,7 +30,7 @@ const RECORDED = readFileSync(join(import.meta.dirname, '../storage/etcd/recorde
 const FOREIGN = /service-ca-cert-publisher|openshift/;
 const isOfDistribution = ({ name }: { readonly name?: string }): boolean => name === 'leader-election-controller';
 
-/** Objects that somebody else had created lack the label. */
+/** Objects that other clients had created lack the label. */
 function recorded(resource: string): Map<string, KubeObject> {
   const list = RECORDED.find(({ path }) => path === `/apis/rbac.authorization.k8s.io/v1/${resource}`);
   const items = (list?.answer.items ?? []).filter(

@@ -1,4 +1,4 @@
-/** What `--help` and the page of the flags show is written for somebody who knows Kubernetes and has never seen this code. */
+/** What `--help` and the page of the flags show is written for a reader who knows Kubernetes and has never seen this code. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { admissionFlags } from '../../../../controlplane/options/admission.ts';

@@ -43,7 +43,7 @@ function subresource(name: string, plain: boolean): Rest {
   };
 }
 
-/** Writes as long as somebody reads, and counts what was written. */
+/** Writes as long as a client reads, and counts what was written. */
 let writtenBytes = 0;
 function writeWithoutEnd(response: ServerResponse): void {
   const part = Buffer.alloc(64 * 1024, 'x');

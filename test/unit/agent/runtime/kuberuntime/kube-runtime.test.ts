@@ -14,7 +14,7 @@ const pod = {
 } as unknown as Pod;
 const nothing = { sandboxes: [], containers: [], ips: [] } as unknown as RuntimePodStatus;
 
-/** Syncs a new pod whose image is missing. Resolves to what the observer was told. */
+/** Syncs a new pod whose image is missing. Resolves to what the observer received. */
 async function observed(
   runSandbox: () => Promise<string>,
   {
