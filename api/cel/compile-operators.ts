@@ -10,6 +10,13 @@ import { coerce, extent, itemAt, shownKey } from './value-access.ts';
 import { bool, type CelType, dyn, fits, int, isOpen, join, map, optional, showType } from './types.ts';
 import { adapt, CelError, type CelValue, equal, hasType, hasMember, Optional } from './values.ts';
 
+/** An operator in an expression: its name, such as `_&&_`, and its position in the source. */
+interface Operator {
+  readonly compiler: ExpressionCompiler;
+  readonly name: string;
+  readonly at: number;
+}
+
 /** Returns `undefined` if the call is not one of these operators. */
 export function compileOperator(
   compiler: ExpressionCompiler,
@@ -17,36 +24,37 @@ export function compileOperator(
 ): Compiled | undefined {
   const [a, b, c] = args;
   if (a === undefined || b === undefined) return undefined;
+  const operator: Operator = { compiler, name, at };
   switch (name) {
     case '_&&_':
     case '_||_':
-      return logical(compiler, name, compiler.compile(a), compiler.compile(b), at);
+      return logical(operator, compiler.compile(a), compiler.compile(b));
     case '_?_:_':
       return c === undefined
         ? undefined
-        : conditional(compiler, compiler.compile(a), compiler.compile(b), compiler.compile(c), at);
+        : conditional(operator, compiler.compile(a), compiler.compile(b), compiler.compile(c));
     case '_==_':
     case '_!=_':
-      return equality(compiler, name, compiler.compile(a), compiler.compile(b), at);
+      return equality(operator, compiler.compile(a), compiler.compile(b));
     case '@in':
-      return contained(compiler, compiler.compile(a), compiler.compile(b), at);
+      return contained(operator, compiler.compile(a), compiler.compile(b));
     case '_[_]':
     case '_[?_]':
-      return indexed(compiler, name, compiler.compile(a), compiler.compile(b), at);
+      return indexed(operator, compiler.compile(a), compiler.compile(b));
     default:
       return undefined;
   }
 }
 
-function mismatch(compiler: ExpressionCompiler, name: string, args: readonly Compiled[], at: number): Compiled {
+function mismatch({ compiler, name, at }: Operator, args: readonly Compiled[]): Compiled {
   const types = args.map(({ type }) => showType(type)).join(', ');
   return compiler.fault(at, `found no matching overload for '${name}' applied to '(${types})'`);
 }
 
-function logical(compiler: ExpressionCompiler, name: string, a: Compiled, b: Compiled, at: number): Compiled {
-  if (!fits(bool, a.type) || !fits(bool, b.type)) return mismatch(compiler, name, [a, b], at);
+function logical(operator: Operator, a: Compiled, b: Compiled): Compiled {
+  if (!fits(bool, a.type) || !fits(bool, b.type)) return mismatch(operator, [a, b]);
   // One side can decide the result even if the other side has an error.
-  const deciding = name === '_||_';
+  const deciding = operator.name === '_||_';
   return {
     type: bool,
     run(frame) {
@@ -62,15 +70,9 @@ function logical(compiler: ExpressionCompiler, name: string, a: Compiled, b: Com
   };
 }
 
-function conditional(
-  compiler: ExpressionCompiler,
-  condition: Compiled,
-  yes: Compiled,
-  no: Compiled,
-  at: number,
-): Compiled {
+function conditional(operator: Operator, condition: Compiled, yes: Compiled, no: Compiled): Compiled {
   if (!fits(bool, condition.type) || !(fits(yes.type, no.type) || fits(no.type, yes.type))) {
-    return mismatch(compiler, '_?_:_', [condition, yes, no], at);
+    return mismatch(operator, [condition, yes, no]);
   }
   return {
     type: join(yes.type, no.type),
@@ -82,9 +84,9 @@ function conditional(
   };
 }
 
-function equality(compiler: ExpressionCompiler, name: string, a: Compiled, b: Compiled, at: number): Compiled {
-  if (!fits(a.type, b.type) && !fits(b.type, a.type)) return mismatch(compiler, name, [a, b], at);
-  const wanted = name === '_==_';
+function equality(operator: Operator, a: Compiled, b: Compiled): Compiled {
+  if (!fits(a.type, b.type) && !fits(b.type, a.type)) return mismatch(operator, [a, b]);
+  const wanted = operator.name === '_==_';
   return {
     type: bool,
     run(frame) {
@@ -97,13 +99,13 @@ function equality(compiler: ExpressionCompiler, name: string, a: Compiled, b: Co
   };
 }
 
-function contained(compiler: ExpressionCompiler, item: Compiled, where: Compiled, at: number): Compiled {
+function contained(operator: Operator, item: Compiled, where: Compiled): Compiled {
   const { type } = where;
   const ok =
     isOpen(type) ||
     (type.kind === 'list' && (fits(type.item, item.type) || fits(item.type, type.item))) ||
     (type.kind === 'map' && fits(type.key, item.type));
-  if (!ok) return mismatch(compiler, '@in', [item, where], at);
+  if (!ok) return mismatch(operator, [item, where]);
   return {
     type: bool,
     run(frame) {
@@ -119,15 +121,15 @@ function contained(compiler: ExpressionCompiler, item: Compiled, where: Compiled
   };
 }
 
-function indexed(compiler: ExpressionCompiler, name: string, operand: Compiled, key: Compiled, at: number): Compiled {
+function indexed(operator: Operator, operand: Compiled, key: Compiled): Compiled {
   const through = operand.type.kind === 'optional';
   const type = operand.type.kind === 'optional' ? operand.type.of : operand.type;
   let inner: CelType;
   if (isOpen(type)) inner = dyn;
   else if (type.kind === 'list' && (fits(int, key.type) || key.type.kind === 'uint')) inner = type.item;
   else if (type.kind === 'map' && fits(type.key, key.type)) inner = type.value;
-  else return mismatch(compiler, name, [operand, key], at);
-  const isOptional = name === '_[?_]' || through;
+  else return mismatch(operator, [operand, key]);
+  const isOptional = operator.name === '_[?_]' || through;
   const run = (frame: Frame): CelValue => {
     const outer = operand.run(frame);
     const index = key.run(frame);

@@ -150,7 +150,7 @@ function rulesOf(schema: JsonSchema, at: At, walk: Walk): (Rule | BrokenRule)[] 
   const type = texts.length === 0 ? undefined : ruleTypeOf(schema, at.isResource);
   if (type === undefined) return [];
   return texts.flatMap((text, index) => {
-    const rule = ruleOf(text, type, schema, { ...at, path: `${at.path}.x-kubernetes-validations[${index}]` }, walk);
+    const rule = ruleOf(text, { type, schema }, { ...at, path: `${at.path}.x-kubernetes-validations[${index}]` }, walk);
     return rule === undefined ? [] : [rule];
   });
 }
@@ -167,7 +167,12 @@ function goForm(text: RuleText): object {
   };
 }
 
-function ruleOf(text: RuleText, type: RuleType, schema: JsonSchema, at: At, walk: Walk): Rule | BrokenRule | undefined {
+function ruleOf(
+  text: RuleText,
+  { type, schema }: { readonly type: RuleType; readonly schema: JsonSchema },
+  at: At,
+  walk: Walk,
+): Rule | BrokenRule | undefined {
   const { path } = at;
   const { rule: source = '', message = '', messageExpression = '', reason = '', fieldPath = '' } = text;
   if (source.trim() === '') return undefined;

@@ -17,6 +17,16 @@ export interface ListMetadata {
   readonly remainingItemCount: number | undefined;
 }
 
+/** What the rows of one Table have in common. */
+export interface TableRowOptions {
+  readonly info: ResourceInfo;
+  /** Which part of the object a row has, and the version of its metadata. */
+  readonly include: IncludeObject;
+  readonly version: MetaVersion;
+  /** The time to which ages are relative, in milliseconds since 1970. */
+  readonly nowMs: number;
+}
+
 /** Encodes entries in the forms that clients can ask for beside JSON. */
 export interface Encodings {
   /** Whether the kind has a protobuf form (custom resources have none). `kind` may be a kind without a resource (`Scale`). */
@@ -27,8 +37,8 @@ export interface Encodings {
 
   /** Returns the column definitions of the resource's Table as a JSON array. */
   tableColumns(info: ResourceInfo): Buffer;
-  /** Returns one row as JSON: `{"cells":[…],"object":…}`. Ages are relative to `nowMs`. */
-  tableRow(info: ResourceInfo, entry: Entry, include: IncludeObject, version: MetaVersion, nowMs: number): Buffer;
+  /** Returns one row as JSON: `{"cells":[…],"object":…}`. */
+  tableRow(entry: Entry, options: TableRowOptions): Buffer;
   /** Returns the entries of a list in the order of their rows. */
   inRowOrder(info: ResourceInfo, entries: readonly Entry[]): readonly Entry[];
 

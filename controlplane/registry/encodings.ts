@@ -9,7 +9,7 @@ import { MAX_VALUES } from '../../api/codec/limits.ts';
 import { messageOfItem } from '../../api/codec/protobuf.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { ResourceInfo, Schema } from '../../api/schema/schema.ts';
-import type { Encodings, IncludeObject, ListMetadata, MetaVersion } from '../model/encoding.ts';
+import type { Encodings, ListMetadata, MetaVersion, TableRowOptions } from '../model/encoding.ts';
 import { defaultColumns } from './columns/default-columns.ts';
 import { scaleColumns } from './columns/scale-columns.ts';
 import { humanDuration, humanDurationLasts } from './columns/human-duration.ts';
@@ -99,7 +99,7 @@ class KeptEncodings implements Encodings {
     return (cached.metadataBeta ??= encodeMetadata(entry, version));
   }
 
-  tableRow(info: ResourceInfo, entry: Entry, include: IncludeObject, version: MetaVersion, nowMs: number): Buffer {
+  tableRow(entry: Entry, { info, include, version, nowMs }: TableRowOptions): Buffer {
     const cached = this.#cachedOf(entry);
     if (cached.info !== info) {
       cached.info = info;

@@ -253,9 +253,9 @@ function rows(
   info: ResourceInfo,
   entries: readonly Entry[],
 ): Iterable<Buffer> {
-  const include = includeObject(request);
+  const options = { info, include: includeObject(request), version, nowMs: request.nowMs };
   const ordered = encodings.inRowOrder(info, entries);
-  return ordered.values().map((entry) => encodings.tableRow(info, entry, include, version, request.nowMs));
+  return ordered.values().map((entry) => encodings.tableRow(entry, options));
 }
 
 /** Sends any object with kind and version as JSON. */

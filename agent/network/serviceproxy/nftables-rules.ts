@@ -205,7 +205,7 @@ export function portObjects(port: ServicePort, { family, podCidrs }: RuleSetting
     for (const address of port.loadBalancerIps) add('firewall-ips', at(address), `goto ${names.firewall}`);
   }
   const lists = usedLists(port, isExposed);
-  addEndpoints(port, lists, names, family, { chains, sets, elements });
+  addEndpoints(port, lists, { names, family }, { chains, sets, elements });
   for (const list of lists) chains.push({ name: names.of(list), rules: balancingRules(list, port, names, family) });
   return { chains, sets, elements };
 }
@@ -249,8 +249,7 @@ interface Mutable {
 function addEndpoints(
   port: ServicePort,
   lists: ReadonlySet<readonly Endpoint[]>,
-  names: Names,
-  family: Family,
+  { names, family }: { readonly names: Names; readonly family: Family },
   { chains, sets, elements }: Mutable,
 ): void {
   const { ip, type } = SYNTAX[family];

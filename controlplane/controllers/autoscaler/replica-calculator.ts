@@ -139,9 +139,7 @@ type RatioOf = (metrics: ReadonlyMap<string, number>) => Ratio;
  * Computes the proposal. `fill` is the usage that an unmeasured pod counts with when the other pods propose fewer replicas.
  */
 function propose(
-  groups: Groups,
-  metrics: PodMetrics,
-  current: number,
+  { groups, metrics, current }: { readonly groups: Groups; readonly metrics: PodMetrics; readonly current: number },
   options: CalculationOptions,
   { ratioOf, fill }: { readonly ratioOf: RatioOf; readonly fill: (pod: string) => number },
 ): Proposal {
@@ -196,7 +194,7 @@ export function byUtilization(
   // A pod without a measurement counts with all of its requests, or with the target if that is more.
   const fallback = Math.max(100, targetPercent);
   const fill = (name: string): number => Math.trunc(((requests.get(name) ?? 0) * fallback) / 100);
-  return propose(groups, metrics, input.current, options, { ratioOf, fill });
+  return propose({ groups, metrics, current: input.current }, options, { ratioOf, fill });
 }
 
 /** Computes by an average value per pod. */
@@ -217,7 +215,7 @@ export function byAverage(
     const milli = Math.trunc(sumOf(counted.values()) / counted.size);
     return { ratio: milli / targetMilli, milli };
   };
-  return propose(groups, metrics, input.current, options, { ratioOf, fill: () => targetMilli });
+  return propose({ groups, metrics, current: input.current }, options, { ratioOf, fill: () => targetMilli });
 }
 
 /** Computes by the value of an object other than the pods. */

@@ -16,9 +16,8 @@ function parameter(
   name: string,
   type: ParameterInfo['type'],
   operation: string,
-  documented = name,
 ): ParameterInfo {
-  return { name, in: place, type, description: () => parameterText(operation, documented) };
+  return { name, in: place, type, description: () => parameterText(operation, name) };
 }
 
 type Parameters = Readonly<Record<string, ParameterInfo['type']>>;

@@ -78,5 +78,5 @@ test('the rows of flow schemas have the order in which requests match them', () 
 });
 
 function bound(all: ReturnType<typeof encodings>) {
-  return { tableRow: (nowMs: number) => all.tableRow(info, entry, 'None', 'v1', nowMs) };
+  return { tableRow: (nowMs: number) => all.tableRow(entry, { info, include: 'None', version: 'v1', nowMs }) };
 }
