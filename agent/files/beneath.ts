@@ -338,9 +338,9 @@ function irregular(name: string, cause?: unknown): IrregularFileError {
   return new IrregularFileError(`${JSON.stringify(name)} is not a regular file`, { cause });
 }
 
-/** Opens a regular file whose folder is trusted. */
-export function openRegularFile(path: string, flags?: number, mode?: number): Promise<FileHandle> {
-  return inDirectory(dirname(path), (directory) => directory.openFile(basename(path), flags, mode));
+/** Opens a regular file, whose folder is trusted, for reading. */
+export function openRegularFile(path: string): Promise<FileHandle> {
+  return inDirectory(dirname(path), (directory) => directory.openFile(basename(path)));
 }
 
 /** Removes a tree whose parent directory is trusted. Does nothing if it does not exist. */

@@ -21,7 +21,7 @@ export function createPodReader(): PodReader {
       const pod = decoded.value as unknown as Pod;
       pod.metadata ??= { name: '', namespace: '', uid: '' };
       applyPodDefaults(pod as never);
-      const errors = [...identityErrors(pod), ...validatePod(pod as never, { withMetadata: false })];
+      const errors = [...identityErrors(pod), ...validatePod(pod as never)];
       return { pod, warnings: unknownFieldErrors(decoded.unknown), errors };
     },
   };

@@ -15,7 +15,6 @@ import {
   dnsLabelErrors,
   dnsSubdomainErrors,
   dnsSubdomainWithUnderscoreErrors,
-  nameIsSubdomain,
   qualifiedNameErrors,
 } from '../meta/names.ts';
 import { ipErrors } from '../meta/ip-addresses.ts';
@@ -29,7 +28,7 @@ import {
   type Quantity,
 } from '../meta/quantity.ts';
 import { validateLabels } from '../meta/selector.ts';
-import { validateAnnotations, validateMetadata } from '../meta/validation.ts';
+import { validateAnnotations } from '../meta/validation.ts';
 import {
   containerListErrors,
   ephemeralContainerErrors,
@@ -47,20 +46,14 @@ import { podSecurityErrors } from './security-context-validation.ts';
 import { each, inRange, isBlank } from './validation-rules.ts';
 import { checkVolumes } from './volume-validation.ts';
 
-/** Validates a new pod. `withMetadata` is for callers that have not validated the metadata (static pods). */
-export function validatePod(
-  pod: Pod,
-  { withMetadata = false }: { readonly withMetadata?: boolean } = {},
-): FieldError[] {
+/** Validates a new pod. The caller validates the metadata, except the annotations that concern the spec. */
+export function validatePod(pod: Pod): FieldError[] {
   const spec = pod.spec ?? {};
-  const errors: FieldError[] = withMetadata
-    ? validateMetadata(pod.metadata, { namespaced: true, nameRule: nameIsSubdomain, builtIn: true })
-    : [];
-  errors.push(
+  const errors = [
     ...podAnnotationErrors(pod.metadata.annotations, spec, 'metadata.annotations'),
     ...podSpecErrors(spec, 'spec', pod.metadata.name),
     ...podOnlyErrors(spec),
-  );
+  ];
   if ((spec.ephemeralContainers ?? []).length > 0)
     errors.push(forbidden('spec.ephemeralContainers', 'cannot be set on create'));
   if (!isBlank(spec.nodeName) && (spec.schedulingGates ?? []).length > 0) {

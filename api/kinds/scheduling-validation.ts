@@ -75,18 +75,11 @@ function nodeTermErrors(term: NodeTerm, at: string, strict: boolean): FieldError
   ];
 }
 
-/**
- * Returns the errors of a node selector. With `strict` false, an update of a stored object with invalid label values does not
- * fail.
- */
-export function nodeSelectorErrors(
-  selector: { nodeSelectorTerms?: NodeTerm[] | undefined },
-  at: string,
-  { strict = true }: { readonly strict?: boolean } = {},
-): FieldError[] {
+/** Returns the errors of a node selector, whose values must be valid label values. */
+export function nodeSelectorErrors(selector: { nodeSelectorTerms?: NodeTerm[] | undefined }, at: string): FieldError[] {
   const terms = selector.nodeSelectorTerms ?? [];
   if (terms.length === 0) return [required(`${at}.nodeSelectorTerms`, 'must have at least one node selector term')];
-  return terms.flatMap((term, index) => nodeTermErrors(term, `${at}.nodeSelectorTerms[${index}]`, strict));
+  return terms.flatMap((term, index) => nodeTermErrors(term, `${at}.nodeSelectorTerms[${index}]`, true));
 }
 
 /** Validates node affinity, pod affinity and pod anti-affinity. */

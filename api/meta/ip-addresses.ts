@@ -159,27 +159,18 @@ const CIDR_TEXT = 'must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/6
 const hasLeadingZeros = (address: string): boolean =>
   /(?:^|[.:])0[0-9]+(?:\.|$)/.test(address) && address.includes('.');
 
-interface IpStrictness {
-  /** Old fields accept leading zeros and IPv4-mapped addresses. */
-  readonly lenient?: boolean;
-}
-
-/** Validates an address. New fields are strict by default. */
-export function ipErrors(field: string, text: string, { lenient = false }: IpStrictness = {}): FieldError[] {
+/** Validates an address. Leading zeros and IPv4-mapped addresses are errors, as in new objects of Kubernetes. */
+export function ipErrors(field: string, text: string): FieldError[] {
   const ip = parseIp(text);
   if (ip === undefined) return [invalid(field, text, IP_TEXT)];
-  const errors: FieldError[] = [];
-  if (lenient) return errors;
-  if (hasLeadingZeros(text)) errors.push(invalid(field, text, 'must not have leading 0s'));
-  else if (ip.mapped) errors.push(invalid(field, text, 'must not be an IPv4-mapped IPv6 address'));
-  return errors;
+  if (hasLeadingZeros(text)) return [invalid(field, text, 'must not have leading 0s')];
+  return ip.mapped ? [invalid(field, text, 'must not be an IPv4-mapped IPv6 address')] : [];
 }
 
-/** Validates a block. `lenient` accepts what older releases have stored. */
-export function cidrErrors(field: string, text: string, { lenient = false }: IpStrictness = {}): FieldError[] {
+/** Validates a block as strictly as `ipErrors`, and refuses bits that are set beyond the prefix length. */
+export function cidrErrors(field: string, text: string): FieldError[] {
   const cidr = parseCidr(text);
   if (cidr === undefined) return [invalid(field, text, CIDR_TEXT)];
-  if (lenient) return [];
   const slash = text.indexOf('/');
   if (hasLeadingZeros(text.slice(0, slash)) || /^0[0-9]/.test(text.slice(slash + 1))) {
     return [invalid(field, text, 'must not have leading 0s in IP or prefix length')];

@@ -207,9 +207,9 @@ export function newQuantity(value: bigint | number, format: QuantityFormat = 'De
   return { nano: BigInt(value) * NANO, format };
 }
 
-/** A quantity of thousandths. */
-export function newMilliQuantity(milli: bigint | number, format: QuantityFormat = 'DecimalSI'): Quantity {
-  return { nano: BigInt(milli) * 1_000_000n, format };
+/** Returns a decimal quantity of `milli` thousandths. */
+export function newMilliQuantity(milli: bigint | number): Quantity {
+  return { nano: BigInt(milli) * 1_000_000n, format: 'DecimalSI' };
 }
 
 /** Compares two amounts for `sort`: negative, 0 or positive. Formats do not count. */

@@ -123,8 +123,8 @@ export function newForbidden(subject: Subject, name: string, why: string): Statu
 }
 
 /** 401: the credentials are not valid. */
-export function newUnauthorized(message = 'Unauthorized'): StatusError {
-  return newStatusError(401, 'Unauthorized', message);
+export function newUnauthorized(): StatusError {
+  return newStatusError(401, 'Unauthorized', 'Unauthorized');
 }
 
 /** 400: the request cannot be understood. */

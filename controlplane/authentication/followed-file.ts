@@ -41,8 +41,8 @@ const MOST_BYTES = 16 * 1024 * 1024;
 const sha256 = (text: string): string => `sha256:${createHash('sha256').update(text).digest('hex')}`;
 
 /** Distinguishes the servers of a cluster in metrics without revealing their names. */
-function serverIdHash(host = hostname()): string {
-  return sha256(`apiserver-${createHash('sha256').update(host).digest('hex').slice(0, 26)}`);
+function serverIdHash(): string {
+  return sha256(`apiserver-${createHash('sha256').update(hostname()).digest('hex').slice(0, 26)}`);
 }
 
 /** Opens without waiting, because nothing may ever write to a FIFO that has taken the place of the file. */

@@ -14,19 +14,14 @@ import { controllerReference } from './owner-references.ts';
 /** A template as it is stored. */
 export type PodTemplate = Wire<V1PodTemplateSpec>;
 
-/** The pod of an owner's template; `name` is for sets that name their pods. */
-export function podFromTemplate(
-  template: PodTemplate,
-  owner: KubeObject,
-  ownerResource: ResourceOf<KubeObject>,
-  name?: string,
-): Pod {
+/** Returns a pod of the owner's template, whose name the API server generates. */
+export function podFromTemplate(template: PodTemplate, owner: KubeObject, ownerResource: ResourceOf<KubeObject>): Pod {
   const { labels, annotations, finalizers } = template.metadata ?? {};
   return {
     apiVersion: 'v1',
     kind: 'Pod',
     metadata: {
-      ...(name === undefined ? { generateName: podNamePrefix(owner.metadata.name ?? '') } : { name }),
+      generateName: podNamePrefix(owner.metadata.name ?? ''),
       namespace: owner.metadata.namespace ?? '',
       ...(labels === undefined ? {} : { labels: { ...labels } }),
       ...(annotations === undefined ? {} : { annotations: { ...annotations } }),

@@ -44,7 +44,7 @@ export type SigningClient = Pick<HttpClient, 'create' | 'get' | 'raw'>;
 const FIRST_WITHOUT_ENCIPHERMENT = 25;
 const NODE_SIGNERS = ['kubernetes.io/kube-apiserver-client-kubelet', 'kubernetes.io/kubelet-serving'];
 
-/** How long an agent waits for the approval and the certificate of a request, as the kubelet does (`certificateWaitTimeout`). */
+/** How long an agent waits for the approval and the certificate of a request: the kubelet's `certificateWaitTimeout`. */
 export const CERTIFICATE_WAIT_MS = 15 * 60_000;
 const FIRST_POLL_MS = 100;
 const LONGEST_POLL_MS = 10_000;

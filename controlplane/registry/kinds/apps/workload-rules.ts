@@ -101,10 +101,9 @@ export function templateMatchErrors(
 export function madeErrors(
   spec: { selector?: Wire<V1LabelSelector> | undefined; template?: PodTemplate },
   kind: string,
-  invalidSelectorText = 'invalid label selector',
 ): FieldError[] {
   const { selector, template } = spec;
-  const errors = invalidSelectorErrors(selector, invalidSelectorText);
+  const errors = invalidSelectorErrors(selector, 'invalid label selector');
   if (errors.length > 0) return errors;
   return [...templateMatchErrors(selector, template), ...controllerTemplateErrors(template, kind)];
 }

@@ -36,7 +36,7 @@ interface EvictionParts extends ActionParts {
   readonly budgetFields: FieldManagement;
 }
 
-/** kube-apiserver writes the status of a budget through its own client, so it owns what it writes, and not the client that evicts. */
+/** kube-apiserver writes the status of a budget through a client of its own: it owns the fields, not the client that evicts. */
 const BUDGET_WRITE = {
   manager: 'kube-apiserver',
   apiVersion: 'policy/v1',

@@ -1,4 +1,4 @@
-/** Kernel parameters are set with a record of the value before, which a reset restores unless another program has changed it. */
+/** Kernel parameters are set with a record of the earlier value, which a reset restores unless another program changed it. */
 import assert from 'node:assert/strict';
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -71,7 +71,6 @@ test('validation reports the reason', () => {
     ipErrors('ip', '010.0.0.1').map(({ detail }) => detail),
     ['must not have leading 0s'],
   );
-  assert.deepEqual(ipErrors('ip', '010.0.0.1', { lenient: true }), []);
   assert.deepEqual(
     cidrErrors('c', '10.0.0.1/8').map(({ detail }) => detail),
     ['must not have bits set beyond the prefix length'],
