@@ -63,7 +63,10 @@ export async function checkBackupSchedule(options: BackupScheduleOptions): Promi
   await backupPlace(options);
 }
 
-/** The schedule is already checked. Leftovers of killed backups are removed in any case. */
+/**
+ * Writes backups by the schedule, which the caller has checked, until `stop` is called. Removes leftovers of killed backups in
+ * any case.
+ */
 export async function scheduleBackups(options: BackupScheduleOptions, logger: Logger): Promise<ScheduledBackups> {
   await removeBackupLeftovers(options.dataDir, performance.timeOrigin, logger);
   if (options.schedule === '') return { stop: () => Promise.resolve() };
@@ -159,7 +162,10 @@ async function spawnBackup(file: string, { dataDir, s3 }: BackupScheduleOptions,
   throw new Error(`orchlet backup exited with ${code ?? 'a signal'}: ${errors.trim()}`);
 }
 
-/** A killed process leaves an unfinished file. Its name contains the second of this backup, so no other backup has it. */
+/**
+ * Removes the unfinished file that a killed process leaves. Its name contains the second of this backup, so no other backup
+ * has it.
+ */
 async function removePartial(file: string): Promise<void> {
   const directory = dirname(file);
   const prefix = `${basename(file)}.`;

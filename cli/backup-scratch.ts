@@ -1,7 +1,7 @@
 /**
- * Temporary files of backups below the data directory: a directory for each `orchlet backup`, named by its process id, and
- * copies of the storage that the control plane writes. A killed process leaves them with their secrets; the next start of the
- * control plane removes them.
+ * Makes and removes temporary files of backups below the data directory: a directory for each `orchlet backup`, named by its
+ * process id, and copies of the storage that the control plane writes. A killed process leaves them with their secrets; the
+ * next start of the control plane removes them.
  */
 import { chown, mkdir, mkdtemp, readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** Bootstrap tokens (`abcdef.0123456789abcdef`): their form, and the Secrets of the cluster that hold them. */
+/** Makes and reads bootstrap tokens (`abcdef.0123456789abcdef`) and the Secrets of the cluster that hold them. */
 import { randomInt } from 'node:crypto';
 import { formatTime } from '../api/machinery/clock.ts';
 import type { KubeObject } from '../api/meta/object.ts';

@@ -1,5 +1,6 @@
 /**
- * The shape of a command of `orchlet`. `run.ts` finds it by its words; parsing, `--help` and completion come from its flags.
+ * Defines the shape of a command of `orchlet`. `run.ts` finds it by its words; parsing, `--help` and completion come from its
+ * flags.
  */
 import { PlainError } from '../api/component/plain-error.ts';
 import type { FlagTable, ParsedFlags } from '../api/component/flags.ts';

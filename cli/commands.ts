@@ -1,4 +1,4 @@
-/** Every command, with the line that `orchlet --help` shows. */
+/** Lists every command, with the line that `orchlet --help` shows. */
 import type { CommandRow } from './command.ts';
 
 /** The rows in the order of `--help`. */

@@ -1,4 +1,4 @@
-/** Text in columns, as kubectl prints it: three spaces between columns, none at the end of a line. */
+/** Formats text in columns, as kubectl prints it: three spaces between columns, none at the end of a line. */
 export function formatTable(header: readonly string[], rows: readonly (readonly string[])[]): string {
   const all = [header, ...rows];
   const widths = header.map((_cell, column) => Math.max(...all.map((row) => row[column]?.length ?? 0)));

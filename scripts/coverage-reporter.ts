@@ -1,8 +1,8 @@
 /**
- * Coverage of `scripts/test --coverage`. Each run of the test runner prints a record for each file that it loaded, in lines of
- * JSON. `mergeCoverage` unites the records of several runs: a line counts as executed if any run executed it. Lines of files
- * that no run loads count as not executed, comments and types included. A file that has types alone is left out, because
- * nothing in it can be executed.
+ * Computes the coverage of `scripts/test --coverage`. Each run of the test runner prints a record for each file that it loaded,
+ * in lines of JSON. `mergeCoverage` unites the records of several runs: a line counts as executed if any run executed it. Lines
+ * of files that no run loads count as not executed, comments and types included. A file that has types alone is left out,
+ * because nothing in it can be executed.
  */
 import { globSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { stripTypeScriptTypes } from 'node:module';

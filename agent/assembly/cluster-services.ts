@@ -123,8 +123,8 @@ export async function clusterServices(base: Base, deps: ClusterServicesDeps): Pr
 }
 
 /**
- * The node also takes the domain from `kube-dns` if it takes the name servers from there. Otherwise short names of its pods
- * would not resolve.
+ * Returns the domain of the cluster, or '' if it is not known. The node takes it from `kube-dns`, too, if it takes the name
+ * servers from there: otherwise short names of its pods would not resolve.
  */
 export function clusterDomainOf(
   flags: Pick<AgentFlags, 'clusterDomain' | 'clusterDns'>,

@@ -125,7 +125,10 @@ export interface Eviction extends Part {
   explain(signal: Signal | undefined): Promise<EvictionReport>;
 }
 
-/** The manager measures and evicts while the part runs. Its conditions reach the node status through `pressure`. */
+/**
+ * Creates the eviction manager, which measures and evicts while the part runs. Its conditions reach the node status through
+ * `pressure`.
+ */
 export function createEviction({ nodeName, clock, logger }: Base, deps: EvictionDeps): Eviction {
   const { settings, pressure, metrics, usage, table, workers, housekeeping, imageGc, events, node } = deps;
   const evictions = metrics.counter({

@@ -15,7 +15,7 @@ export interface AgentRegistries {
   readonly observeQueue: (name: string) => QueueObserver;
 }
 
-/** The version is the kubelet's, such as `v1.36.2`. */
+/** Creates the metrics registries of the agent. `version` is the kubelet's, such as `v1.36.2`. */
 export function createRegistries(clock: Clock, version: string): AgentRegistries {
   const own = new MetricsRegistry();
   registerBuildInfo(own, {

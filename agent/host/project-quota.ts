@@ -26,7 +26,7 @@ const LONGEST_OUTPUT_BYTES = 16 << 20;
 /** Our projects begin here; administrators and other programs number theirs from below. */
 const FIRST_PROJECT = 2 ** 30;
 const BLOCK_BYTES = 1024n;
-/** The quota tools count blocks in 64 bits. */
+/** Larger limits are set to this number of blocks, which is 8 EiB. */
 const MOST_BLOCKS = 2n ** 53n;
 const OPTIONS = ['prjquota', 'pquota'];
 

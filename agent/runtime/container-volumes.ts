@@ -28,7 +28,7 @@ export interface ContainerVolumes {
   extraSupplementalGroups(pod: Pod): readonly number[];
 }
 
-/** A volume is not usable, with the message of the pod's event. The pod is retried after `retryAfterMs`. */
+/** The error of a volume that is not usable, with the message of the pod's event. The pod is retried after `retryAfterMs`. */
 export class VolumeError extends Error {
   override readonly name = 'VolumeError';
   /** How long to wait before the next attempt. */

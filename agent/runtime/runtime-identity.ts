@@ -1,4 +1,6 @@
-/** How the container runtime boundary (`runtime.ts`) identifies containers, sandboxes and the pods that they belong to. */
+/**
+ * Defines how the container runtime boundary (`runtime.ts`) identifies containers, sandboxes and the pods that they belong to.
+ */
 declare const brand: unique symbol;
 /** The id that the runtime gave to a container, without a prefix. */
 export type ContainerId = string & { readonly [brand]: 'container' };

@@ -1,4 +1,4 @@
-/** emptyDir: a directory of the pod on the disk, in memory, or on huge pages. */
+/** Sets up volumes of `emptyDir`: a directory of the pod on the disk, in memory, or on huge pages. */
 import { access, mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { parseQuantity, wholeUnits } from '../../api/meta/quantity.ts';

@@ -1,6 +1,6 @@
 /**
- * Service-account tokens for pods. A token is requested once, kept in memory and renewed after four fifths of its lifetime, at
- * most after a day. A valid token is still used while the API server is not available.
+ * Gets the service-account tokens of pods. A token is requested once, kept in memory and renewed after four fifths of its
+ * lifetime, at most after a day. A valid token is still used while the API server is not available.
  */
 import type { Client } from '../../api/machinery/client.ts';
 import { type Clock, formatTime } from '../../api/machinery/clock.ts';

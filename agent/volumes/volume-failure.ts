@@ -1,4 +1,4 @@
-/** The failure of a step of mounting a volume, with the message of its event. */
+/** Defines the error of a failed step of mounting a volume, with the message of its event. */
 
 /** The step that failed, as the kubelet names it in events. */
 export type VolumeStep =

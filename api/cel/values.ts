@@ -118,7 +118,10 @@ export class CostExceeded extends Error {
   }
 }
 
-/** The expression needs a value that is not available yet. It is run again when the promise has settled. */
+/**
+ * The error of an expression that needs a value that is not available yet. The expression is run again when the promise has
+ * settled.
+ */
 export class Pending extends Error {
   readonly settled: Promise<void>;
   constructor(settled: Promise<void>) {

@@ -43,7 +43,7 @@ export interface ProtobufCodec {
   decodeWatchEvent(bytes: Uint8Array): { readonly type: string; readonly object: JsonObject };
 }
 
-/** A process needs one codec. It builds the functions of each message on first use and keeps them. */
+/** Creates a codec, of which a process needs one. It builds the functions of each message on first use and keeps them. */
 export function createProtobufCodec(schema: Schema, options: MessageOptions = {}): ProtobufCodec {
   return new SchemaProtobufCodec(schema, options);
 }

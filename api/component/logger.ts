@@ -1,6 +1,6 @@
 /**
- * The interface for logging. pino implements it (`logging.ts`), and tests pass `silentLogger`. Messages are plain sentences,
- * and facts are fields.
+ * Defines the interface for logging. pino implements it (`logging.ts`), and tests pass `silentLogger`. Messages are plain
+ * sentences, and facts are fields.
  */
 export interface Logger {
   debug(fields: object, message: string): void;

@@ -1,5 +1,5 @@
 /**
- * A typed gRPC client, mostly of a plugin on this host. It makes calls by a method table, each with a deadline, and reads
+ * Calls a gRPC server, mostly a plugin on this host. The client makes calls by a method table, each with a deadline, and reads
  * streams of messages over a channel (`grpc-channel.ts`). The plugin manager and the clients of plugins (CSI, devices) use it.
  */
 import { buildCodecs } from './codec.ts';

@@ -20,7 +20,7 @@ function httpGetErrors(action: HttpGet, path: string): FieldError[] {
   return errors;
 }
 
-/** A handler must have exactly one action. Each further action is an error of its own. */
+/** Validates a handler, which must have exactly one action. Each further action is an error of its own. */
 function handlerErrors(handler: Handler, path: string, graceSeconds: number | undefined): FieldError[] {
   const errors: FieldError[] = [];
   let count = 0;

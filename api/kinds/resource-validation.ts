@@ -198,7 +198,10 @@ function claimErrors(requirements: ResourceRequirements, path: string, options: 
   return errors;
 }
 
-/** A claim is referenced once as a whole, or once for each of its requests. `seen` collects the references. */
+/**
+ * Returns the errors of a reference to a claim, which may be referenced once as a whole, or once for each of its requests.
+ * `seen` collects the references.
+ */
 function repeatedClaimErrors(field: string, name: string, request: string, seen: Set<string>): FieldError[] {
   if (seen.has(name)) return [duplicate(field, name)];
   const key = request === '' ? name : `${name}/${request}`;

@@ -12,7 +12,7 @@ export function nonNegative(field: string, value: number | null | undefined): Fi
   return (value ?? 0) < 0 ? [invalid(field, value, 'must be greater than or equal to 0')] : [];
 }
 
-/** The range includes both ends. An absent number counts as 0. */
+/** Returns an error if the value is outside the range, which includes both ends. An absent number counts as 0. */
 export function inRange(field: string, value: number | null | undefined, low: number, high: number): FieldError[] {
   const number = value ?? 0;
   return number < low || number > high ? [invalid(field, number, rangeError(low, high))] : [];

@@ -1,4 +1,4 @@
-/** A binary heap. `pop` returns the first item in the order of `before`. */
+/** Implements a binary heap. `pop` returns the first item in the order of `before`. */
 export class Heap<T> {
   readonly #before: (a: T, b: T) => boolean;
   readonly #items: T[] = [];

@@ -1,9 +1,9 @@
 /**
- * Resource quantities: `500m`, `1.5Gi`, `1e3`.
+ * Parses, formats, compares and adds resource quantities: `500m`, `1.5Gi`, `1e3`.
  *
- * A quantity is an exact number of billionths, with the format in which it was written. Finer values are rounded away
- * from zero. The canonical text has no fraction, the minimum number of digits, and the largest suffix that keeps it
- * exact. Codecs, validation, quota, the scheduler and the agent use it.
+ * A quantity is an exact number of billionths, with the format in which it was written. Finer values are rounded away from
+ * zero. The canonical text has no fraction, the minimum number of digits, and the largest suffix that keeps it exact. Codecs,
+ * validation, quota, the scheduler and the agent use it.
  */
 
 type QuantityFormat = 'DecimalSI' | 'BinarySI' | 'DecimalExponent';

@@ -1,5 +1,5 @@
 /**
- * Label selectors: the list of requirements, its matching, and the conversion from an object's `LabelSelector`.
+ * Matches label selectors, which are lists of requirements, and converts an object's `LabelSelector` to one.
  * `selector-parser.ts` parses the text form (`app in (a,b),!tier`).
  *
  * A selector is immutable. Its value sets are built once, so that matching takes a few map lookups.
@@ -212,7 +212,7 @@ export function newRequirement(key: string, operator: LabelOperator, given: read
   return { key, operator, values };
 }
 
-/** A requirement is not valid. The message is that of kube-apiserver. */
+/** The error of a requirement that is not valid. The message is that of kube-apiserver. */
 export class RequirementError extends Error {
   constructor(errors: readonly FieldError[]) {
     const texts = [...new Set(errors.map(String))];

@@ -104,7 +104,7 @@ export function extendedKeyUsageExtension(oids: readonly string[]): Extension {
   return { oid: EXTENSION.extendedKeyUsage, critical: false, value: der.sequence(...oids.map(der.oid)) };
 }
 
-/** The object identifiers. Throws a `DerError` for another value. */
+/** Returns the object identifiers of an ExtendedKeyUsage extension. Throws a `DerError` for another value. */
 export function readExtendedKeyUsages(value: Buffer): string[] {
   return der.readAll(der.readOnly(value, der.TAG.sequence).content).map(der.readOid);
 }

@@ -1,6 +1,9 @@
 /** Checks the base64 of fields of bytes, with the errors of Go's decoder. */
 
-/** The text is not base64. The message is that of Go's `encoding/base64`, with the position of the first invalid byte. */
+/**
+ * The error of a text that is not base64. The message is that of Go's `encoding/base64`, with the position of the first
+ * invalid byte.
+ */
 export class Base64Error extends Error {
   override readonly name = 'Base64Error';
 }

@@ -1,6 +1,7 @@
 /**
- * Empty lists and maps of optional fields. A decoded object has them until it is stored, like the Go struct that kube-apiserver
- * decodes: validation can see that they were given. What is serialized (webhooks, policies, field ownership) has none.
+ * Removes empty lists and maps of optional fields. A decoded object has them until it is stored, like the Go struct that
+ * kube-apiserver decodes: validation can see that they were given. What is serialized (webhooks, policies, field ownership) has
+ * none.
  */
 import { setMember } from '../codec/json.ts';
 import type { JsonObject, JsonValue } from '../meta/object.ts';

@@ -4,7 +4,7 @@
  */
 import { quoteText } from '../meta/quote.ts';
 
-/** The text is no time. The message is that of Go's time.Parse. */
+/** The error of a text that is no time. The message is that of Go's `time.Parse`. */
 export class TimeError extends Error {
   override readonly name = 'TimeError';
 }

@@ -1,4 +1,4 @@
-/** `orchlet backup` and `orchlet restore`: all data of a control plane in one file. */
+/** `orchlet backup` writes all data of a control plane to one file, and `orchlet restore` reads it back. */
 import { createHash, randomBytes } from 'node:crypto';
 import { createReadStream, existsSync, type Stats } from 'node:fs';
 import { chown, mkdir, mkdtemp, readdir, rename, rm, rmdir, stat, statfs } from 'node:fs/promises';

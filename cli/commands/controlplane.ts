@@ -1,4 +1,4 @@
-/** `orchlet controlplane`. */
+/** `orchlet controlplane` runs a control plane, and its scheduled backups, until a signal ends it. */
 import { createLogger } from '../../api/component/logging.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
 import { startControlPlane } from '../../controlplane/main.ts';

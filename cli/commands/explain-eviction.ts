@@ -1,4 +1,4 @@
-/** `orchlet agent explain-eviction`: what the agent would evict, now or under a supposed pressure, and why. */
+/** `orchlet agent explain-eviction` shows what the agent would evict, now or under a supposed pressure, and why. */
 import { stringifyJson } from '../../api/codec/json.ts';
 import { request } from 'node:https';
 import { text } from 'node:stream/consumers';

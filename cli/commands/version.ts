@@ -1,4 +1,4 @@
-/** `orchlet version`. */
+/** `orchlet version` prints the versions of the program, of its API and of Node.js. */
 import { stringifyJson } from '../../api/codec/json.ts';
 import about from '../../package.json' with { type: 'json' };
 import { flag } from '../../api/component/flags.ts';

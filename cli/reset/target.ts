@@ -1,4 +1,4 @@
-/** What `orchlet reset` works on: the directories of one installation, and what its agent has recorded of the host. */
+/** Finds what `orchlet reset` works on: the directories of one installation, and what its agent has recorded of the host. */
 import { lstat, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { hostName } from '../../agent/host/host-facts.ts';

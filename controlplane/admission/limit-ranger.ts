@@ -1,5 +1,6 @@
 /**
- * LimitRanger: defaults, minimum, maximum and ratio of resources per container, pod and claim, from a namespace's LimitRanges.
+ * LimitRanger: applies the defaults of a namespace's LimitRanges, and refuses containers, pods and claims beyond their minimum,
+ * maximum and ratio of resources.
  */
 import type { LimitRange, PersistentVolumeClaim, Pod } from '../../api/machinery/kinds.ts';
 import { limitRanges } from '../../api/machinery/resources.ts';

@@ -1,6 +1,6 @@
 /**
- * The ABAC authorizer: a file with one policy as a JSON object per line, read at start. A policy applies to anonymous
- * callers only if it names them.
+ * Authorizes by ABAC: a file with one policy as a JSON object per line, read at start. A policy applies to anonymous callers
+ * only if it names them.
  */
 import { isJsonObject } from '../../api/meta/json-object.ts';
 import type {

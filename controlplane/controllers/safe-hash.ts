@@ -1,4 +1,6 @@
-/** Short names for contents: a 32-bit hash written in letters and digits that form no words, as pod-template hashes are. */
+/**
+ * Makes short names for contents: a 32-bit hash written in letters and digits that form no words, as pod-template hashes are.
+ */
 import { stringifyJson } from '../../api/codec/json.ts';
 import { quoteText } from '../../api/meta/quote.ts';
 

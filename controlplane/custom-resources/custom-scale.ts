@@ -20,8 +20,8 @@ function valueAt(object: KubeObject, path: string): JsonValue | undefined {
 const UNSET = -2_147_483_648;
 
 /**
- * The paths are those of a validated definition. A read of an object without a number at `specReplicasPath` throws a 500, and a
- * write that leaves it unset throws a 400, as in kube-apiserver.
+ * Returns the view of the subresource `scale` by the paths of a validated definition. A read of an object without a number at
+ * `specReplicasPath` throws a 500, and a write that leaves it unset throws a 400, as in kube-apiserver.
  */
 export function customScale(scale: ScaleSubresource): ScaleView {
   const path = quoteText(scale.specReplicasPath);

@@ -10,8 +10,8 @@ export const isWhole = (value: number | bigint): boolean =>
   typeof value === 'bigint' ? isInt64(value) : Number.isSafeInteger(value);
 
 /**
- * A bound is compared with an integer as an integer, without its fraction. A bound that the type or format of the schema cannot
- * hold is an error of its own, and is compared as it is.
+ * Validates a number by the bounds of its schema. A bound is compared with an integer as an integer, without its fraction. A
+ * bound that the type or format of the schema cannot hold is an error of its own, and is compared as it is.
  */
 export function numberErrors(value: number | bigint, schema: JsonSchema, path: string): FieldError[] {
   const { multipleOf, maximum, minimum, exclusiveMaximum = false, exclusiveMinimum = false, type = '' } = schema;

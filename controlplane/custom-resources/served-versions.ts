@@ -179,7 +179,10 @@ function conversionOf(
   return webhookConversion(options, { ...versions, all: versionSchemas(spec.versions) });
 }
 
-/** A webhook converts objects when they are read and stored. Other conversions are made on the way to the store. */
+/**
+ * Returns the conversions at reads and writes of the storage, if a webhook converts. Other conversions are made on the way to
+ * the store.
+ */
 function storageFormOf({ convertAll }: Conversion): StorageForm | undefined {
   if (convertAll === undefined) return undefined;
   const through = async (object: KubeObject, to: 'stored' | 'served'): Promise<KubeObject> =>

@@ -1,6 +1,6 @@
 /**
- * Resource usage of nodes and their pods, from the summaries of the agents. It is requested from all nodes at the same time,
- * when a client needs it, and cached for a quarter of a minute. A node that does not respond has no usage for that time.
+ * Reads the resource usage of nodes and their pods from the summaries of the agents. It is requested from all nodes at the same
+ * time, when a client needs it, and cached for a quarter of a minute. A node that does not respond has no usage for that time.
  */
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Origin } from '../model/rest.ts';

@@ -21,7 +21,10 @@ export interface Owner {
 /** The owners by `ownerKey`. */
 export type Owners = Map<string, Owner>;
 
-/** An applier is the same owner in all versions. An updater is a separate owner in each version. */
+/**
+ * Returns the text that identifies an owner. An applier is the same owner in all versions; an updater is a separate owner in
+ * each version.
+ */
 export function ownerKey(owner: Omit<Owner, 'time' | 'fields'>): string {
   const { manager, operation, apiVersion, subresource } = owner;
   const version = operation === 'Apply' || apiVersion === '' ? '' : `,"apiVersion":${quoteText(apiVersion)}`;

@@ -88,7 +88,10 @@ interface EarlyTry {
   readonly untilMs: number;
 }
 
-/** A pod is in it once at most. `onActive` is called when a pod can be taken. */
+/**
+ * Orders the pods that wait for the scheduler. A pod is in the queue once at most. `onActive` is called when a pod can be
+ * taken.
+ */
 export class SchedulingQueue {
   readonly #clock: Clock;
   readonly #onActive: () => void;

@@ -57,8 +57,9 @@ const MAX_QUEUED_EVENTS = 1000;
 const NEVER = new AbortController().signal;
 
 /**
- * The client acts as the user of the options: its requests are authorized, but not audited. It throws the StatusErrors of the
- * API: a 404 for a resource that is not served, and a 405 for a verb that the resource does not have.
+ * Creates a client that calls the API server in this process. It acts as the user of the options: its requests are authorized,
+ * but not audited. It throws the StatusErrors of the API: a 404 for a resource that is not served, and a 405 for a verb that
+ * the resource does not have.
  */
 export function createDirectClient(options: DirectClientOptions): Client {
   return new DirectClient(options);

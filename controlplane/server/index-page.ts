@@ -1,9 +1,9 @@
-/** `/`: lists the served paths. */
+/** Handles GET of `/`, which lists the served paths. */
 import { stringifyJson } from '../../api/codec/json.ts';
 import type { ResourceCatalog } from '../model/rest.ts';
 import type { PathHandlers } from './path-handlers.ts';
 
-/** The list is computed at each request. kube-apiserver answers every method with it. */
+/** Installs the list of paths at `/`. It is computed at each request. Every method gets it, as with kube-apiserver. */
 export function installIndex(paths: PathHandlers, catalog: ResourceCatalog): void {
   paths.exact('/', (request) => {
     const all = new Set(paths.paths());

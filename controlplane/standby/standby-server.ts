@@ -1,5 +1,5 @@
 /**
- * The server of a standby. It has no API: every request gets 503 with the reason, `/readyz` fails, and `/livez` succeeds.
+ * Serves the port of a standby, without an API: every request gets 503 with the reason, `/readyz` fails, and `/livez` succeeds.
  * Other control planes of the cluster, which includes commands on this host, read its state and promote it.
  */
 import type { AddressInfo } from 'node:net';

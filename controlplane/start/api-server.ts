@@ -175,8 +175,8 @@ function servingCertificate({ tlsCertFile, tlsPrivateKeyFile }: ControlPlaneFlag
 }
 
 /**
- * The checks have the names that probes of kube-apiserver use. A full disk fails only `/readyz`, because reads still work and a
- * restart would not help. A storage that failed, or whose thread does not respond, fails `/livez` as well.
+ * Returns the health checks, by the names that probes of kube-apiserver use. A full disk fails only `/readyz`, because reads
+ * still work and a restart would not help. A storage that failed, or whose thread does not respond, fails `/livez` as well.
  */
 function healthChecks({
   logger,

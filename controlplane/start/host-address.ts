@@ -1,4 +1,4 @@
-/** The names and addresses of this host. */
+/** Finds the names and addresses of this host. */
 import { hostname, networkInterfaces } from 'node:os';
 
 /** Returns all addresses of the host except link-local ones of IPv6, loopback last. */

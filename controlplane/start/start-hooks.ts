@@ -1,6 +1,6 @@
 /**
- * Health checks of the start, by the names that kube-apiserver has and that probes use. Each belongs to a step of the start and
- * fails until that step is done.
+ * Holds the health checks of the start, by the names that kube-apiserver has and that probes use. Each belongs to a step of the
+ * start and fails until that step is done.
  */
 import type { HealthCheck } from '../server/health.ts';
 

@@ -1,6 +1,6 @@
 /**
- * A CSI driver: a real gRPC server on a unix socket, optionally with a registration socket. Its volumes are directories below
- * its own directory. It records every call, and fails or hangs if a test requests it.
+ * Implements a CSI driver: a real gRPC server on a unix socket, optionally with a registration socket. Its volumes are
+ * directories below its own directory. It records every call, and fails or hangs if a test requests it.
  */
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -1,6 +1,6 @@
 /**
- * A backend of the revision log in memory. It keeps its records like SQLite does on disk, fails on demand, and can be reloaded
- * like after a restart.
+ * Implements a backend of the revision log in memory. It keeps its records like SQLite does on disk, fails on demand, and can
+ * be reloaded like after a restart.
  */
 import type { LogPage, RecordMark } from '../../controlplane/storage/stored-log.ts';
 import type { LogBackend, LogMarks, LogRecord } from '../../controlplane/storage/log-backend.ts';

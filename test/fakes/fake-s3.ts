@@ -1,5 +1,5 @@
 /**
- * An S3 server in memory on a loopback port. It verifies signatures (version 4) and the hashes of bodies, and has objects,
+ * Serves S3 from memory on a loopback port. It verifies signatures (version 4) and the hashes of bodies, and has objects,
  * multipart uploads and paged lists. Tests can set faults.
  */
 import { createHash, createHmac, timingSafeEqual } from 'node:crypto';

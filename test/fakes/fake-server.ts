@@ -1,4 +1,4 @@
-/** An API server with a fake catalog on its own port, and a client for it. */
+/** Starts an API server with a fake catalog on its own port, and a client for it. */
 import { connect, type ClientHttp2Session, type IncomingHttpHeaders } from 'node:http2';
 import { request as httpsRequest, type RequestOptions } from 'node:https';
 import { createCertificate, certificatePem } from '../../api/pki/certificate.ts';

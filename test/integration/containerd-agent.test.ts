@@ -1,4 +1,4 @@
-/** The agent on a real containerd, without an API server. */
+/** Tests the agent on a real containerd, without an API server. */
 import { test } from 'node:test';
 import { startCriRuntime } from '../../agent/runtime/cri/cri-runtime.ts';
 import { silentLogger } from '../../api/component/logger.ts';

@@ -1,6 +1,6 @@
 /**
- * The runtime contract on a real containerd. ORCHLET_TEST_CONTAINERD_SOCKET names its socket, ORCHLET_TEST_IMAGES an archive
- * with a pause image and a shell image.
+ * Tests the runtime contract on a real containerd. ORCHLET_TEST_CONTAINERD_SOCKET names its socket, ORCHLET_TEST_IMAGES an
+ * archive with a pause image and a shell image.
  */
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** The agent on a real Docker Engine, without an API server. */
+/** Tests the agent on a real Docker Engine, without an API server. */
 import { test } from 'node:test';
 import { startDockerRuntime } from '../../agent/runtime/docker/docker-runtime.ts';
 import { silentLogger } from '../../api/component/logger.ts';

@@ -1,5 +1,5 @@
 /**
- * A model of the disk below a folder. It knows what a process reads, and the states that a power failure may leave:
+ * Models the disk below a folder. The model knows what a process reads, and the states that a power failure may leave:
  *
  * - of a file, what was written before its last fsync, and any part of what was written after it;
  * - of a folder, the names that it had at its last fsync, with any of the changes since. An fsync of a file does not make its

@@ -63,7 +63,10 @@ const INNER = {
   6: { etherType: '0x86dd', sourceAt: (8 + 8 + 14 + 8) * 8, bits: 128 },
 } as const;
 
-/** A node sends with the addresses of its pods and its own ones. Frames of other protocols are not needed between nodes. */
+/**
+ * Returns the chain that accepts from a node only the addresses of its pods and its own ones. Frames of other protocols are
+ * dropped, because nodes do not need them.
+ */
 function innerSources({ addresses, ranges }: GuardedPeer, index: number): string {
   const whole = ({ family, value }: Ip): Pick<Cidr, 'family' | 'base' | 'prefixLength'> => ({
     ...{ family, base: value, prefixLength: INNER[family].bits },

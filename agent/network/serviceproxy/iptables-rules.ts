@@ -99,7 +99,10 @@ export function sharedNatChains(settings: RuleSettings, ports: readonly PortRule
     ['ORC-NODEPORTS', ports.flatMap(({ nodePorts }) => nodePorts)],
   ];
 
-  /** The kernel routes to 127.0.0.1 from node ports only if the host is prepared for it. */
+  /**
+   * Returns the matches of addresses on which node ports are served. The kernel routes to 127.0.0.1 from node ports only if
+   * the host is prepared for it.
+   */
   function nodePortMatches({ family, localhostNodePorts }: RuleSettings): string[] {
     const local = '-m addrtype --dst-type LOCAL';
     if (nodePortRanges.length > 0) return nodePortRanges.map((range) => `-d ${range} ${local}`);

@@ -1,6 +1,6 @@
 /**
- * Desired values by name, beside those that were written last. The rule writers keep chains, sets and elements in it, so that a
- * transaction has only what differs, and costs as much as the change. Generators yield when their slice is spent; no
+ * Holds desired values by name, beside those that were written last. The rule writers keep chains, sets and elements in it, so
+ * that a transaction has only what differs, and costs as much as the change. Generators yield when their slice is spent; no
  * value may be set before they have ended.
  */
 import type { Slice } from '../../../api/machinery/time-slice.ts';

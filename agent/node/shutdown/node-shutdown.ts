@@ -1,7 +1,7 @@
 /**
- * Graceful node shutdown. When the host shuts down, the node becomes NotReady and admits no pods, and its pods terminate by
- * priority, the lowest first, each group within its period. Then the shutdown continues. `orchlet stop --pods` uses the same
- * order.
+ * Shuts the node down gracefully. When the host shuts down, the node becomes NotReady and admits no pods, and its pods
+ * terminate by priority, the lowest first, each group within its period. Then the shutdown continues. `orchlet stop --pods`
+ * uses the same order.
  */
 import { dirname } from 'node:path';
 import { readOwnFile } from '../../files/regular-file.ts';

@@ -174,8 +174,8 @@ function foreign(list: Record<string, string> | undefined): Record<string, strin
 }
 
 /**
- * The version as the kubelet reports it: a semantic version with its pre-release and build metadata, of anything else the
- * leading numbers, without what a distribution adds (`1.6.20~ds1`).
+ * Returns a version as the kubelet reports it: a semantic version with its pre-release and build metadata, of anything else
+ * the leading numbers, without what a distribution adds (`1.6.20~ds1`).
  */
 export function semanticVersion(text: string): string {
   const [, numbers = '', rest = ''] = /^\s*v?(\d+(?:\.\d+)+)(.*)$/s.exec(text) ?? [];

@@ -1,4 +1,4 @@
-/** The prober. It has a worker for each probe of each container, keeps their results and reports when one changes. */
+/** Runs the probes of all pods by a worker for each probe of each container, keeps results and reports when one changes. */
 import type { Container, Pod, PodStatus } from '../../model/pod.ts';
 import type { ProbeKind, ProbeResult, ProbeResults } from '../../runtime/kuberuntime/probe-results.ts';
 import type { Probe } from './probe-run.ts';

@@ -1,5 +1,5 @@
 /**
- * The worker of one probe of one container. It lives as long as its pod is known, and follows the container's id, so that a new
+ * Runs one probe of one container. The worker lives as long as its pod is known, and follows the container's id, so that a new
  * container starts without results. Liveness and readiness probes wait until the startup probe has succeeded.
  */
 import { byName } from '../../runtime/kuberuntime/by-name.ts';

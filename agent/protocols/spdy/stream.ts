@@ -1,6 +1,6 @@
 /**
- * A stream of a SPDY connection as a Node.js duplex. Its buffer is bounded, and it reports to its connection what waits there
- * for a reader, so that many streams are bounded together. `SpdyConnection` creates it.
+ * Represents a stream of a SPDY connection as a Node.js duplex. Its buffer is bounded, and it reports to its connection what
+ * waits there for a reader, so that many streams are bounded together. `SpdyConnection` creates it.
  */
 import { Duplex } from 'node:stream';
 

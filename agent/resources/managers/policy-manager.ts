@@ -1,6 +1,6 @@
 /**
- * The common part of the CPU manager and the memory manager. With a static policy, they allocate for containers and write the
- * state file after each change. Without a policy, they allocate nothing and give no hints.
+ * Holds what the CPU manager and the memory manager have in common. With a static policy, they allocate for containers and
+ * write the state file after each change. Without a policy, they allocate nothing and give no hints.
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';

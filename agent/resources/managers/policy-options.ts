@@ -45,7 +45,7 @@ export interface TopologyPolicyOptions {
   readonly maxNumaNodes: number;
 }
 
-/** The options are invalid. The message is meant for the user. */
+/** The error of invalid options of a policy. The message is meant for the user. */
 export class PolicyOptionError extends Error {
   override readonly name = 'PolicyOptionError';
 }

@@ -52,9 +52,9 @@ function dial(url: string, protocol: string, signal: AbortSignal): Promise<SpdyC
 }
 
 /**
- * A runtime closes the connection right after its last message, even while it still receives input. The failed write
- * would destroy the socket together with received data that has not been read. This function therefore holds failed
- * writes, and the reads detect the end.
+ * Holds failed writes until the reads have detected the end. A runtime closes the connection right after its last message,
+ * even while it still receives input: the failed write would destroy the socket together with received data that has not been
+ * read.
  */
 function readToTheEnd(socket: Duplex): void {
   const held =

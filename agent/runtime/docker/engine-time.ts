@@ -1,4 +1,4 @@
-/** Reads the times of the engine. */
+/** Converts the times that Docker's API returns. */
 
 /** The end of the year 9999, the last one that a timestamp of the API can have. */
 const LATEST_MS = Date.UTC(10_000, 0) - 1;

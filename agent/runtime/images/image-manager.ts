@@ -22,7 +22,9 @@ type ImageErrorReason =
   | 'RegistryUnavailable'
   | 'SignatureValidationFailed';
 
-/** A container waits for its image. `reason` is the waiting reason of its status, such as `ImagePullBackOff`. */
+/**
+ * The error of a container that waits for its image. `reason` is the waiting reason of its status, such as `ImagePullBackOff`.
+ */
 export class ImageError extends Error {
   override readonly name = 'ImageError';
   readonly reason: ImageErrorReason;

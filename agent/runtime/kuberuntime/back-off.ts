@@ -1,6 +1,6 @@
 /**
- * Back-off by key for restarts of containers and for image pulls: 10 s, doubling to 5 min, forgotten after twice the longest
- * delay without a failure, as in the kubelet.
+ * Computes the back-off of restarts of containers and of image pulls by a key: 10 s, doubling to 5 min, forgotten after twice
+ * the longest delay without a failure, as in the kubelet.
  */
 import { backoffDelay } from '../../../api/machinery/backoff.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';

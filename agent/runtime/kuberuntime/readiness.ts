@@ -73,8 +73,9 @@ function initReadiness({ state }: ContainerStatusJson): Readiness {
 }
 
 /**
- * A container has started when it runs and its startup probe has succeeded. A started container is ready if its readiness probe
- * succeeds. A postStart hook does not matter here: the pod worker reads the container again only after the hook has run.
+ * Tells whether a container has started (it runs, and its startup probe has succeeded) and is ready (its readiness probe
+ * succeeds as well). A postStart hook does not matter here: the pod worker reads the container again only after the hook has
+ * run.
  */
 function probedReadiness(
   spec: Container,

@@ -1,7 +1,7 @@
 /**
- * The pod lifecycle event generator (PLEG). It reports which pods' containers changed state. It reads a pod when the runtime
- * sends an event of it, and relists all pods periodically, because events can be lost. A container that hangs delays only the
- * reading of its own pod.
+ * The pod lifecycle event generator (PLEG) reports which pods' containers changed state. It reads a pod when the runtime sends
+ * an event of it, and relists all pods periodically, because events can be lost. A container that hangs delays only the reading
+ * of its own pod.
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';

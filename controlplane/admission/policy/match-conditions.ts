@@ -1,4 +1,4 @@
-/** Match conditions of admission webhooks and of authorization webhooks. */
+/** Evaluates the match conditions of admission webhooks and of authorization webhooks. */
 import { struct } from '../../../api/cel/admission-variables.ts';
 import { CelCompileError, compile, type Program } from '../../../api/cel/cel.ts';
 import { bool, dyn, list, map, showType, string } from '../../../api/cel/types.ts';

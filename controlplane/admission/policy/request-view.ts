@@ -1,4 +1,4 @@
-/** A request in the version of the resource that a policy or webhook registered for. */
+/** Shows a request in the version of the resource that a policy or webhook registered for. */
 import {
   apiVersionOf,
   type GroupVersionKind,

@@ -1,4 +1,6 @@
-/** Daemon sets: one pod on each eligible node, replaced when the template changes. `daemon-set-core.ts` decides. */
+/**
+ * Daemon sets: keeps one pod on each eligible node, and replaces it when the template changes. `daemon-set-core.ts` decides.
+ */
 import { fromLabelSelector } from '../../../api/meta/selector.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { referenceTo } from '../../../api/machinery/event-recorder.ts';

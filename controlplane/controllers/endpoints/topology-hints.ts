@@ -1,7 +1,7 @@
 /**
- * Topology aware hints, for services with the annotation `service.kubernetes.io/topology-mode: Auto`: each zone gets endpoints
- * in proportion to the CPUs of its nodes, its own ones first. Without enough endpoints or information there are no hints.
- * Pure; the rules and words are those of kube-controller-manager.
+ * Computes topology aware hints, for services with `service.kubernetes.io/topology-mode: Auto` (an annotation): each zone gets
+ * endpoints in proportion to the CPUs of its nodes, its own ones first. Without enough endpoints or information there are no
+ * hints. Pure; the rules and words are those of kube-controller-manager.
  */
 import type { EndpointSlice, Node, Service } from '../../../api/machinery/kinds.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';

@@ -1,6 +1,9 @@
 /** Formats ages as kubectl does: with two units at most, and coarser as they grow (`45s`, `3m20s`, `2d4h`, `3y20d`). */
 
-/** A time less than two seconds in the future is `0s`, because clocks differ. A later one is `<invalid>`. */
+/**
+ * Formats an age in milliseconds. A time less than two seconds in the future is `0s`, because clocks differ. A later one is
+ * `<invalid>`.
+ */
 export function humanDuration(durationMs: number): string {
   const seconds = Math.trunc(durationMs / 1000);
   if (seconds < -1) return '<invalid>';

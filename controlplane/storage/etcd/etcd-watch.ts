@@ -35,7 +35,10 @@ interface EtcdWatchOptions {
   reload(): Promise<void>;
 }
 
-/** A revision is missing. Some releases of etcd drop a deletion at the compacted revision from a watch that begins there. */
+/**
+ * The error of a watch in which a revision is missing. Some releases of etcd drop a deletion at the compacted revision from a
+ * watch that begins there.
+ */
 export class RevisionGapError extends Error {
   override readonly name = 'RevisionGapError';
 }

@@ -1,7 +1,7 @@
 /**
- * A soak test of the agent. It is killed at one step after another while pods are created, deleted, resized, and crash. From
- * time to time it runs until everything is settled, and the test checks the host, the API server and the records of the
- * containers.
+ * Tests the agent for hours (soak test). It is killed at one step after another while pods are created, deleted, resized, and
+ * crash. From time to time it runs until everything is settled, and the test checks the host, the API server and the records of
+ * the containers.
  */
 import { globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,7 +1,7 @@
 /**
- * The CPU manager. It allocates CPUs to containers by its policy, provides each container's CPU set to the runtime, and
- * updates running containers when the shared pool changes. With the policy `none`, every container may use all CPUs,
- * and only the state file records the policy. The resource managers call it.
+ * Allocates CPUs to containers by its policy, provides each container's CPU set to the runtime, and updates running containers
+ * when the shared pool changes. With the policy `none`, every container may use all CPUs, and only the state file records the
+ * policy. The resource managers call it.
  */
 import type { Logger } from '../../../../api/component/logger.ts';
 import type { Clock } from '../../../../api/machinery/clock.ts';

@@ -1,7 +1,7 @@
 /**
- * The static CPU policy. Containers of Guaranteed pods that request whole CPUs get them exclusively, and all others
- * share the rest. Reserved CPUs are never allocated exclusively. Decisions are pure functions of the state and the
- * topology. Only this policy changes the state.
+ * Implements the static CPU policy. Containers of Guaranteed pods that request whole CPUs get them exclusively, and all others
+ * share the rest. Reserved CPUs are never allocated exclusively. Decisions are pure functions of the state and the topology.
+ * Only this policy changes the state.
  */
 import { compareQuantities, parseQuantity, milliUnits } from '../../../../api/meta/quantity.ts';
 import type { Container, Pod } from '../../../model/pod.ts';

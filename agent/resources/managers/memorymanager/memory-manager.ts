@@ -1,7 +1,6 @@
 /**
- * The memory manager. It allocates memory of NUMA nodes to Guaranteed containers by its policy, and provides the NUMA
- * nodes of each container to the runtime. With the policy `None`, only the state file records the policy. The resource
- * managers call it.
+ * Allocates memory of NUMA nodes to Guaranteed containers by its policy, and provides the NUMA nodes of each container to the
+ * runtime. With the policy `None`, only the state file records the policy. The resource managers call it.
  */
 import type { Logger } from '../../../../api/component/logger.ts';
 import type { Clock } from '../../../../api/machinery/clock.ts';

@@ -1,6 +1,6 @@
 /**
- * The static memory policy. Containers of Guaranteed pods get their memory and huge pages from one NUMA node, or from a
- * fixed group of nodes. A node serves either single-node containers or one group, never both. Only this policy changes
+ * Implements the static memory policy. Containers of Guaranteed pods get their memory and huge pages from one NUMA node, or
+ * from a fixed group of nodes. A node serves either single-node containers or one group, never both. Only this policy changes
  * the state.
  */
 import type { Container, Pod } from '../../../model/pod.ts';

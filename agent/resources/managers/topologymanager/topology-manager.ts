@@ -1,7 +1,6 @@
 /**
- * The topology manager. It collects hints from every resource manager on which NUMA nodes can serve a container (or the
- * whole pod), and merges them by its policy. It rejects pods that cannot be aligned, and has the resources allocated on
- * the nodes that it chose.
+ * Collects hints from every resource manager on which NUMA nodes can serve a container (or the whole pod), and merges them by
+ * its policy. It rejects pods that cannot be aligned, and has the resources allocated on the nodes that it chose.
  */
 import type { Clock } from '../../../../api/machinery/clock.ts';
 import type { Container, Pod } from '../../../model/pod.ts';

@@ -106,7 +106,10 @@ function templateErrors({
 
 type Volumes = NonNullable<NonNullable<PodTemplate['spec']>['volumes']>;
 
-/** A claim replaces the volume of the same name. Several claims with one name become one volume. */
+/**
+ * Returns the volumes with those of the claims. A claim replaces the volume of the same name. Several claims with one name
+ * become one volume.
+ */
 function withClaims(
   volumes: Volumes | undefined = [],
   claims: NonNullable<NonNullable<StatefulSet['spec']>['volumeClaimTemplates']>,

@@ -179,7 +179,7 @@ export function countErrors(
   return fields.flatMap((field) => nonNegative(`status.${field}`, status?.[field] as number | undefined));
 }
 
-/** The named fields of the status must not exceed `status.replicas`. */
+/** Returns an error for each of the named fields of the status that exceeds `status.replicas`. */
 export function notMoreThanReplicas(
   status: Readonly<Record<string, number | undefined>> | undefined,
   fields: readonly string[],

@@ -128,7 +128,7 @@ function numberOf(text: string, { names }: Pick<Bounds, 'names'>): number | stri
 const parseFault = (text: string, why = 'invalid syntax'): string =>
   `failed to parse int from ${text}: strconv.Atoi: parsing ${quoteText(text)}: ${why}`;
 
-/** The zone must be in the IANA database of the runtime. An absent zone is that of the server. */
+/** Validates a time zone, which must be in the IANA database of the runtime. An absent zone is that of the server. */
 export function timeZoneErrors(field: string, zone: string | undefined): FieldError[] {
   if (zone === undefined) return [];
   if (zone === '') return [invalid(field, zone, 'timeZone must be nil or non-empty string')];

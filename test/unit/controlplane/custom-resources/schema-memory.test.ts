@@ -1,4 +1,7 @@
-/** The memory of a definition in addition to its own object. Clusters have hundreds of definitions with large schemas. */
+/**
+ * Measures the memory that a definition takes in addition to its own object. Clusters have hundreds of definitions with large
+ * schemas.
+ */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';

@@ -1,4 +1,4 @@
-/** The scheduling queue in virtual time. */
+/** Tests the scheduling queue in virtual time. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Pod } from '../../../../api/machinery/kinds.ts';

@@ -1,4 +1,4 @@
-/** `/statusz` and `/flagz` of the API server. */
+/** Tests `/statusz` and `/flagz` of the API server. */
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { parseFlags } from '../../../../api/component/flags.ts';

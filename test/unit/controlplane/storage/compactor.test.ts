@@ -1,4 +1,4 @@
-/** The compactor in virtual time. */
+/** Tests the compactor in virtual time. */
 import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
 import { it } from 'node:test';
