@@ -99,6 +99,7 @@ export function coverageReport(folder: string, list: string): readonly string[] 
   return summary;
 }
 
+/** Yields a `FileRecord` as a line of JSON for each file of a run: the numbers of its lines and of those that were executed. */
 export default async function* coverageReporter(events: AsyncIterable<CoverageEvent>): AsyncGenerator<string> {
   for await (const { type, data } of events) {
     if (type !== 'test:coverage') continue;

@@ -53,6 +53,7 @@ function textOf(error: { readonly cause?: unknown; readonly message?: string } |
   return typeof cause === 'string' ? cause : (error?.message ?? 'no error was reported');
 }
 
+/** Yields a `FileResult` as a line of JSON for each test file. `node --test-reporter` calls it. */
 export default async function* results(source: AsyncIterable<TestEvent>): AsyncGenerator<string> {
   const failures = new Map<string, TestFailure[]>();
   const line = (result: FileResult): string => `${JSON.stringify(result)}\n`;

@@ -13,6 +13,7 @@ export function merged(earlier: Outcome, later: Outcome): Outcome {
   return { code: earlier.code === 0 ? later.code : earlier.code, results: [...kept, ...later.results] };
 }
 
+/** Returns the paths of files with failed or cancelled tests, relative to the repository. */
 export function failedFiles({ results }: Outcome): string[] {
   const failed = results.filter(({ counts, failures }) => counts.failed + counts.cancelled + failures.length > 0);
   return [...new Set(failed.map(({ file }) => relative(ROOT, file)))];

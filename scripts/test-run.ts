@@ -6,6 +6,7 @@ import { setPriority, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { FileResult } from './results-reporter.ts';
 
+/** The folder of the repository. */
 export const ROOT = join(import.meta.dirname, '..');
 
 export interface Outcome {
@@ -49,6 +50,7 @@ function unfinished(files: readonly string[], results: readonly FileResult[]): F
 /** The priority of a modest run: it gets a third of what another process gets. */
 const MODEST = 5;
 
+/** Runs the files with `node --test`, and resolves to its exit code and the results of the files. */
 export function runTests(
   files: readonly string[],
   { env, concurrency, coverage = false, isModest = false, onOutput, signal }: RunOptions,

@@ -16,6 +16,7 @@ export interface HostileArchive {
   readonly make: (outside: string) => Promise<Buffer>;
 }
 
+/** Returns a tar archive of the parts, whose headers are written as they are. */
 export async function tarOf(parts: readonly ArchivePart[]): Promise<Buffer> {
   const archive = pack();
   for (const { header, content } of parts) archive.entry(header, content ?? '');

@@ -38,6 +38,7 @@ const LIMIT_MS = 300_000;
 /** The resolution of a measurement, which is that of the agent's file watch and of the polled files of the pods. */
 const LOOK_MS = 5;
 
+/** Measures containerd and Docker one after the other, each started for this measurement alone. */
 export async function agent(print: Print): Promise<void> {
   const say = (text: string): void => void process.stderr.write(`${text}\n`);
   const directory = mkdtempSync(join(tmpdir(), 'ob-'));

@@ -14,11 +14,12 @@ import {
 } from '../../controlplane/authentication/service-account.ts';
 import { TokenIssuer } from '../../controlplane/authentication/token-issuer.ts';
 import { RbacAuthorizer } from '../../controlplane/authorization/rbac.ts';
+import type { Print } from './bench.ts';
 import { h2load } from './load.ts';
 import { configMap } from './objects.ts';
 import type { Server, ServerOptions } from './server.ts';
 
-export type Print = (what: string, figure: number, unit: string) => void;
+/** Starts a server for one measurement. */
 export type StartServer = (options: ServerOptions) => Promise<Server>;
 
 const NAMESPACES = 100;
@@ -85,6 +86,7 @@ export function authorization(print: Print): void {
   }
 }
 
+/** Measures the authentication of service account tokens that are signed with RSA and with ECDSA. */
 export async function tokens(print: Print): Promise<void> {
   for (const [name, key] of [
     ['RS256', generateKeyPairSync('rsa', { modulusLength: 2048 }).privateKey],
@@ -133,6 +135,7 @@ export async function tokens(print: Print): Promise<void> {
   }
 }
 
+/** Measures creates without audit and at several levels of it, each on a server of its own. */
 export async function audit(print: Print, startServer: StartServer): Promise<void> {
   const directory = await mkdtemp(join(tmpdir(), 'orchlet-bench-audit-'));
   const policy = join(directory, 'policy.yaml');

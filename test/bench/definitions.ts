@@ -65,6 +65,7 @@ function definition(at: number): object {
   };
 }
 
+/** Creates the definitions on the server, and measures it with them. */
 export async function definitions(print: Print, server: Server, http: Http): Promise<void> {
   const bytes = JSON.stringify(definition(0)).length;
   print(`size of each of ${DEFINITIONS} definitions`, bytes / 1024, 'KiB');

@@ -14,6 +14,7 @@ const ROOT = join(import.meta.dirname, '../..');
 const MIB = 1024 * 1024;
 const ROUNDS = 5;
 
+/** Builds the executable in a temporary folder and measures it. */
 export async function executable(print: Print): Promise<void> {
   const directory = mkdtempSync(join(tmpdir(), 'orchlet-executable-'));
   try {

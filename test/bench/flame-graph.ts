@@ -30,6 +30,7 @@ function hueOf(url: string): number {
   return hash;
 }
 
+/** Returns the page. `format` writes an amount with its unit, and `place` a URL with a line as a position in the source. */
 export function flameGraphHtml({ title, tree, format, place }: FlameGraph): string {
   const scale = WIDTH / Math.max(tree.total, 1);
   const frames: string[] = [];

@@ -9,6 +9,7 @@ import { type Server, TOKEN } from './server.ts';
 
 const LONG_MS = 250;
 
+/** Sends each request, or those whose names match `only`, and writes its status and how long it took the main thread. */
 export async function hostile(server: Server, only?: RegExp): Promise<void> {
   const agent = new Agent({ keepAlive: true, rejectUnauthorized: false });
   const connection: Connection = { origin: server.origin, agent, token: TOKEN };

@@ -60,6 +60,7 @@ function total(pids: readonly number[]): Usage {
 /** Counts the lines of strace. It writes one line for each completed call. */
 const syncsIn = (file: string): number => readFileSync(file, 'utf8').match(/\) += 0$/gm)?.length ?? 0;
 
+/** Measures `orchlet up` without pods, with a container runtime of its own. Installs strace if the host has none. */
 export async function idle(print: Print): Promise<void> {
   if (spawnSync('strace', ['-V']).status !== 0) installPackages(['strace'], 'fsyncs are counted by strace');
   const say = (text: string): void => void process.stderr.write(`${text}\n`);

@@ -24,6 +24,7 @@ export async function medianStart(options: (round: number) => ServerOptions): Pr
   return median(times);
 }
 
+/** Builds the program and the npm package in a temporary folder and measures both. */
 export async function installed(print: Print): Promise<void> {
   const directory = mkdtempSync(join(tmpdir(), 'orchlet-installed-'));
   try {

@@ -22,6 +22,7 @@ export interface Load {
   readonly bytes: number;
 }
 
+/** Sends the requests with h2load, and resolves to their rate and the bytes of a response. Throws unless all succeed. */
 export async function h2load(
   url: string,
   { requests, clients, streams = 1, accept, body }: LoadOptions,
@@ -68,6 +69,7 @@ export interface Http {
   close(): void;
 }
 
+/** Opens a connection to the server at `origin`, whose certificate is not verified. */
 export function openHttp(origin: string): Http {
   const session = connect(origin, { rejectUnauthorized: false });
   const request = (method: string, path: string, body?: object): Promise<string> =>

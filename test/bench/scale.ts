@@ -245,6 +245,7 @@ async function preemption(print: Print): Promise<void> {
   });
 }
 
+/** Measures the cluster while it grows, and then preemption in it. */
 export async function scale(print: Print): Promise<void> {
   await growing(print);
   await preemption(print);

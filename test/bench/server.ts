@@ -10,6 +10,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Facts } from './observed.ts';
 
+/** The token of an administrator of every server that a benchmark starts. */
 export const TOKEN = 'bench-token';
 const ROOT = join(import.meta.dirname, '../..');
 /** Linux reports processor times in hundredths of a second, whatever the machine. */
@@ -42,6 +43,7 @@ export interface ServerOptions {
   readonly observed?: boolean;
 }
 
+/** Starts `orchlet` with a temporary data directory, and resolves when `/readyz` succeeds. */
 export async function startServer(options: ServerOptions = {}): Promise<Server> {
   const directory = await mkdtemp(join(tmpdir(), 'orchlet-bench-'));
   const tokens = join(directory, 'tokens.csv');

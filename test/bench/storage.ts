@@ -25,6 +25,7 @@ interface Place {
   readonly print: Print;
 }
 
+/** Measures one storage after the other, each with a server of its own. */
 export async function storage(print: Print): Promise<void> {
   for (const [name, size] of [
     ['SQLite', 0],

@@ -2,6 +2,7 @@
 import type { EtcdValueLayout } from '../../controlplane/storage/etcd/etcd-reader.ts';
 import { plainValues } from '../../controlplane/storage/value-transformer.ts';
 
+/** Returns a layout that puts the prefix before keys and leaves values as they are. */
 export const layoutBelow = (prefix: string): EtcdValueLayout => ({
   prefix,
   keys: { toEtcd: (key) => prefix + key, fromEtcd: (key) => key.slice(prefix.length) },

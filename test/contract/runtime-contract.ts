@@ -33,6 +33,7 @@ export interface RuntimeUnderTest {
 
 const WAIT_MS = 60_000;
 
+/** Declares the tests of the contract. `open` starts the runtime once for all of them. */
 export function runtimeContract(name: string, open: () => Promise<RuntimeUnderTest>): void {
   describe(`the ${name} runtime`, () => {
     let under: RuntimeUnderTest;
@@ -366,6 +367,7 @@ export function runtimeContract(name: string, open: () => Promise<RuntimeUnderTe
   });
 }
 
+/** Returns the configuration of a sandbox with labels, an annotation and name servers. Its logs are below the directory. */
 export function sandboxOf(directory: string, name: string): SandboxConfig {
   const uid = `uid-${name}-${process.pid}`;
   return sandboxConfig({
@@ -383,6 +385,7 @@ export function sandboxOf(directory: string, name: string): SandboxConfig {
   });
 }
 
+/** Returns the configuration of a container in the sandbox `main`. */
 export function containerOf(
   image: string,
   name: string,

@@ -32,6 +32,7 @@ function record(storage: Storage, prefix: string, afterRevision = storage.revisi
   return { events, shown, watch, isEnded: () => ended };
 }
 
+/** Declares the tests of the contract. Each of them calls `open` for a storage of its own. */
 export function storageContract(name: string, open: () => Promise<StorageUnderTest>): void {
   const with_ = (requirement: string, test: (under: StorageUnderTest) => Promise<void>): void => {
     it(requirement, async () => {

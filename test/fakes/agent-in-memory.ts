@@ -8,6 +8,7 @@ import type { AgentFlags } from '../../agent/options/agent-options.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
 import { createFakeHost, FakeRuntime } from './fake-runtime.ts';
 
+/** Starts the agent with directories below `directory`. `flags` replace those of the fake. */
 export function startAgentInMemory(
   directory: string,
   flags: Partial<AgentFlags>,

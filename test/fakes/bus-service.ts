@@ -9,6 +9,7 @@ export interface BusCall {
   readonly member: string;
 }
 
+/** The answer to a call: a string (`s`) or an object path (`o`), in a variant if the method returns one, or nothing. */
 export type BusAnswer = { readonly signature: 's' | 'o'; readonly value: string; readonly variant?: true } | undefined;
 
 const METHOD_CALL = 1;

@@ -45,6 +45,7 @@ interface Publish {
   readonly volumeCapability: { readonly block: object | null } | null;
 }
 
+/** Starts the driver on `csi.sock` of the directory, and on a registration socket if `registry` names its folder. */
 export async function startCsiDriver(options: FakeCsiDriverOptions): Promise<FakeCsiDriver> {
   const { directory, name = 'csi.example.com', capabilities = [], mounter, registry } = options;
   const calls: CsiCall[] = [];

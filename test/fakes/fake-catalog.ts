@@ -15,6 +15,7 @@ import type {
   WatchSink,
 } from '../../controlplane/model/rest.ts';
 
+/** Returns the info of a namespaced core resource with every verb. */
 export function fakeInfo(resource: string, kind: string, options: Partial<ResourceInfo> = {}): ResourceInfo {
   return {
     group: '',

@@ -46,6 +46,7 @@ export interface ControllerTest {
   stop(): Promise<void>;
 }
 
+/** Prepares controllers over a fake API with these objects. `served` are the resources of its catalog. */
 export function controllerTest(
   options: {
     readonly objects?: readonly (readonly [Resource, KubeObject])[];

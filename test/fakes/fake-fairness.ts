@@ -16,6 +16,7 @@ export interface FakeFairness extends PriorityAndFairnessOptions {
 const named = <Spec>(specs: Readonly<Record<string, Spec>>) =>
   Object.entries(specs).map(([name, spec]) => ({ metadata: { name, uid: `uid-of-${name}` }, spec }));
 
+/** Returns flow control with the default levels and schemas, of which `totalSeats` are shared. Lists have `objects` objects. */
 export function fakeFairness(
   clock: Clock,
   { totalSeats = 600, objects = 0, intakeBytes = 64 * 1024 * 1024 } = {},

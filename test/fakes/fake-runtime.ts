@@ -31,6 +31,7 @@ export interface FakeHost {
   counter: number;
 }
 
+/** Returns the state of a host with these images, which several runtimes may share, as an agent and its successor do. */
 export function createFakeHost(images: readonly string[]): FakeHost {
   const host: FakeHost = {
     sandboxes: new Map(),

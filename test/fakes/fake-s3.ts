@@ -6,6 +6,7 @@ import { createHash, createHmac, timingSafeEqual } from 'node:crypto';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
+/** The credentials and the region that the server accepts. */
 export const FAKE_S3_KEYS = { id: 'AKIDFAKE', secret: 'the+secret/of=the-fake', region: 'eu-test-1' } as const;
 const PAGE = 2;
 

@@ -15,6 +15,7 @@ import { createYamlThread } from '../../api/codec/yaml-thread.ts';
 import { createTextDecoders } from '../../controlplane/server/text-decoders.ts';
 import type { ResourceCatalog } from '../../controlplane/model/rest.ts';
 
+/** Encodings whose tables have only the name of an object. */
 export const fakeEncodings: Encodings = {
   hasProtobuf: () => true,
   hasColumns: () => true,
@@ -51,6 +52,7 @@ export const tokenIsName: Authenticator = {
   },
 };
 
+/** Allows every request. */
 export const allowAll: Authorizer = { authorize: () => ({ decision: 'allow', reason: '' }) };
 
 export interface Answer {
@@ -83,6 +85,7 @@ export interface FakeServer {
 
 let material: Promise<{ cert: string; key: string }> | undefined;
 
+/** Resolves to a certificate for `localhost` that is valid for a day, made once in a process. */
 export function selfSigned(): Promise<{ cert: string; key: string }> {
   material ??= (async () => {
     const keys = await generateKey('ecdsa');
@@ -100,6 +103,7 @@ export function selfSigned(): Promise<{ cert: string; key: string }> {
   return material;
 }
 
+/** Starts the server on a free port. The token of a request is the name of its user, and everything is allowed. */
 export async function startFakeServer(
   catalog: ResourceCatalog,
   options: Partial<ServerOptions> = {},

@@ -7,6 +7,7 @@ import { Server, ServerCredentials } from '@grpc/grpc-js';
 /** Returns the ServingStatus of a service (1 is serving, 2 is not serving, and 0 is omitted on the wire), or an error. */
 export type HealthAnswer = (service: string) => number | { readonly code: number; readonly details: string };
 
+/** Serves on a free port until `close` is called. `answer` decides by the name of the service. */
 export async function serveGrpcHealth(
   host: string,
   answer: HealthAnswer,

@@ -16,6 +16,7 @@ export class PluginError extends Error {
   }
 }
 
+/** The methods of a service by name, each from its request to its response. */
 export type PluginMethods = Readonly<Record<string, (request: never) => object | Promise<object>>>;
 
 export interface GrpcService {
@@ -25,6 +26,7 @@ export interface GrpcService {
   readonly implementation: PluginMethods;
 }
 
+/** Serves the services on a socket. Resolves to a function that stops the server. */
 export async function serveGrpc(socket: string, services: readonly GrpcService[]): Promise<() => Promise<void>> {
   const server = new Server();
   for (const { messages, methods, implementation } of services) {

@@ -17,6 +17,7 @@ const container = ({ name = 'main', limits, requests, sidecar }: ResourcePodCont
   ...(sidecar === undefined ? {} : { restartPolicy: 'Always' }),
 });
 
+/** Returns a pod with this uid, which is its name as well. */
 export function resourcePod(
   uid: string,
   containers: readonly ResourcePodContainer[],

@@ -2,6 +2,7 @@
 import type { ContainerConfig, LinuxResources, SandboxConfig } from '../../agent/runtime/runtime.ts';
 import type { ContainerSecurity, NamespaceOptions } from '../../agent/runtime/runtime-security.ts';
 
+/** The namespaces of a pod that shares none with the host. */
 export const ownNamespaces: NamespaceOptions = { network: 'pod', pid: 'container', ipc: 'pod' };
 
 /** The resources of a container without requests and limits. */
@@ -33,6 +34,7 @@ export const defaultSecurity: ContainerSecurity = {
   seccomp: { type: 'RuntimeDefault' },
 };
 
+/** Returns the configuration of the sandbox of pod `shop/web` with the changes. */
 export function sandboxConfig(changes: Partial<SandboxConfig> = {}): SandboxConfig {
   return {
     pod: { name: 'web', namespace: 'shop', uid: 'u1', attempt: 0 },
@@ -54,6 +56,7 @@ export function sandboxConfig(changes: Partial<SandboxConfig> = {}): SandboxConf
   };
 }
 
+/** Returns the configuration of a container `main` without mounts and devices, with the changes. */
 export function containerConfig(changes: Partial<ContainerConfig> = {}): ContainerConfig {
   return {
     name: 'main',

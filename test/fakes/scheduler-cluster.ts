@@ -20,6 +20,7 @@ export interface PodWords {
   readonly metadata?: object;
 }
 
+/** Returns a pod with one container. Its uid is its name. */
 export function podOf(name: string, words: PodWords = {}): Pod {
   const { cpu, priority = 0, node, namespace = 'default', labels = {}, startTime, spec = {}, status = {} } = words;
   const resources = cpu === undefined ? {} : { resources: { requests: { cpu } } };

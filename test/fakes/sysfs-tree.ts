@@ -70,6 +70,7 @@ export async function sysfsTree(machine: Machine): Promise<string> {
   return root;
 }
 
+/** Writes the tree of the machine, and reads it as the agent does. */
 export async function hostOf(machine: Machine): Promise<HostTopology> {
   const root = await sysfsTree(machine);
   try {

@@ -7,6 +7,7 @@ const ROOT = join(import.meta.dirname, 'corpus');
 const MAX_FILES = 40;
 const MAX_FILE_BYTES = 2048;
 
+/** Returns the kept inputs of a target in the order of their names. */
 export function readCorpus(target: string): Buffer[] {
   const folder = join(ROOT, target);
   if (!existsSync(folder)) return [];

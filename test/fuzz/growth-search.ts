@@ -22,6 +22,7 @@ export interface Found {
   readonly growth: Growth;
 }
 
+/** Returns an input of at least `size` bytes: the repeated part between the beginning and the end. */
 export function inputOf({ prefix, pump, suffix }: Shape, size: number): Buffer {
   return Buffer.concat([prefix, Buffer.alloc(Math.ceil(size / pump.length) * pump.length, pump), suffix]);
 }

@@ -32,7 +32,9 @@ export interface GrowthOptions {
   readonly stopwatch?: Stopwatch;
 }
 
+/** Runs what is measured with an input of `size` bytes. */
 export type Run = (size: number) => unknown;
+/** Runs a function and resolves to its time in milliseconds. */
 export type Stopwatch = (run: () => unknown) => Promise<number>;
 
 /** Measures the processor time of all threads of this process, so that other processes do not matter. */

@@ -60,6 +60,7 @@ export interface MutationSource {
   readonly words: readonly string[];
 }
 
+/** Returns a mutated copy of the input, of one to six mutations. `corpus` and `words` are spliced into it. */
 export function mutate(input: Buffer, { corpus, words }: MutationSource, random: Random): Buffer {
   let bytes = input;
   for (let rounds = 1 + random.below(6); rounds > 0; rounds -= 1) bytes = once(bytes, { corpus, words }, random);

@@ -27,6 +27,7 @@ export interface Expression {
   readonly expression: RegExp;
 }
 
+/** Finds the literals of regular expressions in the sources of the program. */
 export function readExpressions(): Expression[] {
   const files = globSync('{api,agent,controlplane,cli}/**/*.ts', { cwd: ROOT }).sort();
   return files.flatMap((file) => {

@@ -45,6 +45,7 @@ export class Violation extends Error {
   override readonly name = 'Violation';
 }
 
+/** Throws a `Violation` unless the law holds. */
 export function law(holds: boolean, what: string): asserts holds {
   if (!holds) throw new Violation(what);
 }

@@ -25,8 +25,10 @@ const LOADERS: Readonly<Record<string, () => Promise<Target>>> = {
   http: async () => (await import('./targets/http.ts')).http(),
 };
 
+/** The names of all targets, which `npm run fuzz` accepts. */
 export const targetNames: readonly string[] = Object.keys(LOADERS);
 
+/** Loads the target. Throws if there is none of this name. */
 export async function loadTarget(name: string): Promise<Target> {
   const loader = LOADERS[name];
   if (loader === undefined) throw new Error(`no target ${name}`);

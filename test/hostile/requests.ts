@@ -22,10 +22,13 @@ export interface HostileRequest {
 }
 
 const CORE = '/api/v1/namespaces/default';
+/** The collection in which requests create ConfigMaps. */
 export const MAPS = `${CORE}/configmaps`;
 const PODS = `${CORE}/pods`;
 const CRDS = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions';
+/** The collection of the custom resource that `PREPARED` defines. */
 export const WILDS = '/apis/hostile.example.com/v1/namespaces/default/wilds';
+/** The largest body that the server reads. */
 export const LIMIT_BYTES = 3 * 1024 * 1024;
 
 const JSON_TYPE = 'application/json';
@@ -607,6 +610,7 @@ const paths: readonly HostileRequest[] = [
   },
 ];
 
+/** All requests, each with the statuses that the server may answer. */
 export const hostileRequests: readonly HostileRequest[] = [
   ...sizes,
   ...shapes,

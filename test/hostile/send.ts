@@ -16,6 +16,7 @@ export interface Answer {
 
 const PIECE_BYTES = 64 * 1024;
 
+/** Sends the request and resolves to its response, which may come before the body is sent. */
 export function send(
   { origin, agent, token }: Connection,
   { method, path, type, accept, body, chunked }: Omit<HostileRequest, 'name' | 'status'>,

@@ -4,7 +4,9 @@
  * create there differ.
  */
 
+/** The socket of a Docker that this lane alone uses. */
 export const dockerSocket = process.env['ORCHLET_TEST_DOCKER_SOCKET'];
+/** An archive with a pause image and a shell image. */
 export const imageArchive = process.env['ORCHLET_TEST_IMAGES'];
 /** The reason why tests with containers are skipped, or `false`. */
 export const skipWithoutDocker: string | false =
@@ -12,7 +14,9 @@ export const skipWithoutDocker: string | false =
     ? 'ORCHLET_TEST_DOCKER_SOCKET and ORCHLET_TEST_IMAGES are not set: scripts/test sets them'
     : false;
 
+/** The socket of a containerd that this lane alone uses. */
 export const containerdSocket = process.env['ORCHLET_TEST_CONTAINERD_SOCKET'];
+/** The reason why tests with containerd are skipped, or `false`. */
 export const skipWithoutContainerd: string | false =
   containerdSocket === undefined || imageArchive === undefined
     ? 'ORCHLET_TEST_CONTAINERD_SOCKET and ORCHLET_TEST_IMAGES are not set: scripts/test sets them'

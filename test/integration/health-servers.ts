@@ -10,7 +10,9 @@ import type { AddressInfo, Server } from 'node:net';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
 import { serveGrpcHealth } from '../fakes/grpc-health.ts';
 
+/** The status `SERVING` of gRPC's health service. */
 export const SERVING = 1;
+/** The status `NOT_SERVING` of gRPC's health service. */
 export const NOT_SERVING = 2;
 
 interface ServingPair {

@@ -12,6 +12,7 @@ import type { KubectlResult } from './kubectl.ts';
 import { until } from '../until.ts';
 import { temporaryFolder } from '../temporary-folder.ts';
 
+/** The shell image of the archive that `scripts/test` makes. */
 export const IMAGE = 'orchlet.local/demo:1';
 
 export interface PodOptions {

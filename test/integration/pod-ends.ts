@@ -14,6 +14,7 @@ import { until } from '../until.ts';
 
 const ALWAYS = { restartPolicy: 'Always' };
 
+/** Declares the tests for a runtime. `skip` is the reason why they cannot run. */
 export function podEnds(on: RuntimeName, skip: string | false): void {
   describe(`probes, hooks and ends of pods on ${on}`, { skip, timeout: 280_000 }, () => {
     let cluster: PodCluster;

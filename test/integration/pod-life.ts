@@ -15,6 +15,7 @@ import { until } from '../until.ts';
 
 const LOG_BYTES = 10_000;
 
+/** Declares the tests for a runtime. `skip` is the reason why they cannot run. */
 export function podLife(on: RuntimeName, skip: string | false): void {
   describe(`the life of pods on ${on}`, { skip, timeout: 290_000 }, () => {
     let cluster: PodCluster;

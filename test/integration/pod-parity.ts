@@ -46,6 +46,7 @@ interface Watched {
  */
 const LOST_OOM = /\.terminated\.reason: expected "OOMKilled", is "Error"$/;
 
+/** Declares the tests for a runtime. `skip` is the reason why they cannot run. */
 export function podParity(on: 'docker' | 'containerd', skip: string | false): void {
   describe(`pods on ${on} look as the kubelet shows them`, { skip, timeout: 290_000 }, () => {
     let cluster: RunningCluster;

@@ -35,6 +35,7 @@ const LINES = [
   'while :; do sleep 0.1; done',
 ].join('\n');
 
+/** Declares the tests for a runtime. `skip` is the reason why they cannot run. */
 export function podStreams(on: RuntimeName, skip: string | false): void {
   const why = skip === false && chosen.length === 0 ? 'no kubectl on PATH' : skip;
   describe(`streams of pods on ${on}`, { skip: why, timeout: 280_000 }, () => {

@@ -2,7 +2,9 @@
 import { isIPv4 } from 'node:net';
 import { ipBytes } from '../../api/pki/names.ts';
 
+/** Returns the bytes of an address in hexadecimal. */
 export const ip = (address: string): string => ipBytes(address).toString('hex');
+/** Returns the checksum of an IP or UDP header (RFC 1071) in hexadecimal. */
 export const checksum = (data: Buffer): string => {
   let sum = 0;
   for (let at = 0; at < data.length; at += 2) sum += data.readUInt16BE(at);

@@ -36,6 +36,7 @@ spec:
   - {name: crash, image: "${image}", command: [sh, -c, "echo why > /dev/termination-log; exit 3"]}
 `;
 
+/** Runs the test on a runtime, and removes the pod and its directories afterwards. */
 export async function runStaticPod(on: RuntimeForAgent): Promise<void> {
   const directory = temporaryFolder();
   const rootDir = join(directory, 'root');

@@ -10,8 +10,11 @@ import { skipWithoutContainerd, skipWithoutDocker } from './container-runtimes.t
 import { type KubectlResult } from './kubectl.ts';
 import { until } from '../until.ts';
 
+/** The shell image of the archive that `scripts/test` makes. */
 export const IMAGE = 'orchlet.local/demo:1';
+/** The runtimes on which each test of a file runs. */
 export const RUNTIMES: readonly RuntimeName[] = ['docker', 'containerd'];
+/** The reason why tests on both runtimes are skipped, or `false`. */
 export const skipWithoutBoth = skipWithoutDocker === false ? skipWithoutContainerd : skipWithoutDocker;
 
 export interface PodOptions {

@@ -4,6 +4,7 @@ import { generateKey, privateKeyPem } from '../../api/pki/signing.ts';
 
 const DAY = 86_400_000;
 
+/** Resolves to a certificate and its key in PEM, valid for a day. */
 export async function webhookCertificate(): Promise<{ readonly cert: string; readonly key: string }> {
   const keys = await generateKey('ecdsa');
   const certificate = createCertificate(

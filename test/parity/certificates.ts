@@ -20,6 +20,7 @@ export interface SigningAuthority {
   readonly pem: string;
 }
 
+/** Creates a CA that is valid for a week. */
 export async function createAuthority(commonName: string): Promise<SigningAuthority> {
   const keys = await generateKey('ecdsa');
   const now = Date.now();
@@ -37,6 +38,7 @@ export async function createAuthority(commonName: string): Promise<SigningAuthor
   return { certificate: parseCertificate(raw), privateKey: keys.privateKey, pem: certificatePem(raw) };
 }
 
+/** Issues a certificate of the CA for the subject of the request and these addresses. */
 export async function issueCertificate(
   authority: SigningAuthority,
   request: IssueRequest,

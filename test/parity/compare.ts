@@ -12,6 +12,7 @@ export interface Difference {
   readonly got: unknown;
 }
 
+/** Returns the differences, except those at the pointers that the step ignores. */
 export function compare(step: Step, want: Outcome, got: Outcome | undefined): Difference[] {
   const differences: Difference[] = [];
   const ignored = (step.ignore ?? []).map(pointerPattern);

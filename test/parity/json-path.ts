@@ -3,6 +3,7 @@
  * templates.
  */
 
+/** The saved values of a scenario by name. */
 export type Variables = Record<string, unknown>;
 
 /** Replaces `{{name}}` with the saved value, in texts, keys, lists and objects. */
@@ -23,6 +24,7 @@ function fillAny(value: unknown, variables: Variables): unknown {
   );
 }
 
+/** Returns the value at the path, or `undefined`. */
 export function pick(value: unknown, path: string): unknown {
   const [keys = '', filter] = path.split('|');
   // A stream of a single document was parsed as that document.
@@ -40,6 +42,7 @@ export function pick(value: unknown, path: string): unknown {
   return filter === 'base64' && typeof found === 'string' ? Buffer.from(found, 'base64').toString('utf8') : found;
 }
 
+/** Whether a value is an object, and no list. */
 export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

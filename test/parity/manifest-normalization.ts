@@ -1,6 +1,7 @@
 /** Removes from the response to an applied manifest what differs between servers or what controllers write. */
 import type { JsonValue } from '../../api/meta/object.ts';
 
+/** A JSON value, or none. */
 export type Json = JsonValue | undefined;
 
 /** Members whose values the server chooses. */
@@ -44,6 +45,7 @@ const STATUS_BY_CONTROLLERS: ReadonlySet<string> = new Set([
 
 const APPLIER = 'raw';
 
+/** Returns the response with what remains to be compared. A text has `*` for its times. */
 export function normalizeManifest(answer: Json): Json {
   if (typeof answer !== 'object' || answer === null || Array.isArray(answer)) {
     return String(answer).replace(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, '*');

@@ -10,6 +10,7 @@ const LONG_CHARS = 40;
 const PORTS: ReadonlySet<string> = new Set(['nodePort', 'healthCheckNodePort']);
 const ADDRESSES: ReadonlySet<string> = new Set(['clusterIP', 'podIP', 'hostIP']);
 
+/** Returns the value with placeholders. `key` is the name of its member, and `parent` the object or list that holds it. */
 export function normalize(value: unknown, variables: Variables, key?: string, parent?: unknown): unknown {
   if (typeof value === 'string') return normalizeText(value, variables, key, parent);
   if (typeof value === 'number') return key !== undefined && PORTS.has(key) && value !== 0 ? '<port>' : value;

@@ -94,6 +94,7 @@ export interface WebhookAnswer {
 
 const EXCHANGES = join(import.meta.dirname, 'exchanges');
 
+/** Returns the names of all areas, sorted. */
 export function areas(): string[] {
   return readdirSync(EXCHANGES)
     .filter((name) => name.endsWith('.jsonl'))
@@ -101,6 +102,7 @@ export function areas(): string[] {
     .sort();
 }
 
+/** Returns the scenarios of an area in the order of its file. */
 export function scenariosOf(area: string): Scenario[] {
   return readFileSync(join(EXCHANGES, `${area}.jsonl`), 'utf8')
     .split('\n')

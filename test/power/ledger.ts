@@ -9,6 +9,7 @@
 import assert from 'node:assert/strict';
 import { openSync, writeSync } from 'node:fs';
 
+/** The value of a key that is deleted. */
 export const GONE = '-';
 /** A value that is not known before it is acknowledged. */
 export const ANY = '*';
@@ -26,6 +27,7 @@ export interface Found {
   readonly revision: number;
 }
 
+/** What is found on an empty disk. */
 export const NOTHING: Found = { values: new Map(), revision: 0 };
 
 export class Ledger {

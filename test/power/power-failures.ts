@@ -22,6 +22,7 @@ interface Scene {
   readonly read: (folder: string) => Promise<Found>;
 }
 
+/** The recorded programs by name, with the function that reads what they have left on the disk. */
 export const SCENES: Readonly<Record<string, Scene>> = {
   storage: { program: 'storage-program.ts', read: readStorage },
   agent: { program: 'agent-program.ts', read: readAgentFiles },
@@ -51,6 +52,7 @@ export interface PowerReport {
   readonly counts: ReadonlyMap<string, number>;
 }
 
+/** Records the programs, checks the states of the disk that power failures leave, and resolves to the violations. */
 export async function powerFailures(options: PowerOptions): Promise<PowerReport> {
   const scratch = realpathSync(mkdtempSync(join(tmpdir(), 'orchlet-power-')));
   const violations: string[] = [];

@@ -16,6 +16,7 @@ export interface Recording {
   readonly counts: Map<string, number>;
 }
 
+/** Increments a count of the recording. */
 export function count(recording: Recording, what: string): void {
   recording.counts.set(what, (recording.counts.get(what) ?? 0) + 1);
 }

@@ -12,4 +12,5 @@ export function keepRecording({ operations, segments, counts }: Recording, seed:
   return file;
 }
 
+/** Reads a recording from its file. */
 export const readRecording = (file: string): Recording => deserialize(readFileSync(file)) as Recording;

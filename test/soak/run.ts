@@ -69,6 +69,7 @@ async function isWriting({ recording }: Scene): Promise<boolean> {
   return (recording.counts.get('writes done') ?? 0) > before;
 }
 
+/** The faults by name. Each resolves when it is over. */
 export const FAULTS: Readonly<Record<string, Fault>> = {
   /** It is killed, and often again while it starts or recovers. */
   async kill({ plane, random, recording }) {
@@ -151,6 +152,7 @@ async function restarts({ plane, problems }: Scene, fail: () => void): Promise<v
   }
 }
 
+/** Runs the test for the given time, and resolves to what it found. `only` names the faults that happen. */
 export async function soak({
   seconds,
   seed,

@@ -13,6 +13,7 @@ import { generateObject } from '../../fakes/generated-object.ts';
 import type { Random } from '../random.ts';
 import { law, outcome, type Target } from '../target.ts';
 
+/** A Pod with fields of many types, from which inputs are made. */
 export const POD = {
   apiVersion: 'v1',
   kind: 'Pod',
@@ -38,6 +39,7 @@ const JSON_SEEDS = [
   '{"a":1,"a":2,"__proto__":{"x":1},"constructor":null}',
   '[1,-0,1.5e3,9223372036854775807,1e400,"\\ud83d\\ude00\\ud800x\\n"]',
 ];
+/** The tokens that mutations of JSON insert. */
 export const JSON_WORDS: readonly string[] = [
   '{',
   '}',

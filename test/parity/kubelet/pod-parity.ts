@@ -25,6 +25,7 @@ export interface RecordedPod {
   readonly events: readonly RecordedEvent[];
 }
 
+/** Returns all recorded pods, ordered by the names of their files. */
 export function recordedPods(): readonly RecordedPod[] {
   return globSync('pods/*.json', { cwd: import.meta.dirname })
     .toSorted()
@@ -39,6 +40,7 @@ function recordedPod(path: string): Omit<RecordedPod, 'name'> {
   return { ...recorded, events: recorded.events.map((event) => ({ ...event, message: runtimeWords(event.message) })) };
 }
 
+/** Returns the recorded pod as a manifest, with this image in all of its containers. */
 export function podOf(recorded: RecordedPod, namespace: string, image: string): KubeObject {
   return {
     apiVersion: 'v1',
@@ -115,6 +117,7 @@ export function expectedStatus(recorded: RecordedPod): unknown {
   );
 }
 
+/** Returns an event as it is compared, with placeholders for what differs between two runs. */
 export function normalizedEvent(event: KubeObject, pod: KubeObject, facts: Facts): RecordedEvent {
   const { type, reason, message, involvedObject, source, reportingComponent } = event as unknown as {
     type: string;

@@ -1,8 +1,11 @@
 /** The pods of an agent's soak. Each container appends a line to a file of the host when it starts, exits or is stopped. */
 import type { Role } from './records.ts';
 
+/** The shell image of the archive that `scripts/test` makes. */
 export const IMAGE = 'orchlet.local/demo:1';
+/** The folder of the records in every container. */
 export const RECORDS = '/records';
+/** `full`: an init container and two that run on; `job`: a pod that ends; `static`: a pod of a file. */
 export type PodKind = 'full' | 'job' | 'static';
 
 /** The containers of each kind of pod, with their possible outcomes. */
@@ -45,11 +48,13 @@ export interface PodOptions {
  */
 export const CPU = ['40m', '60m'] as const;
 
+/** Returns requests and limits of this CPU, so that the pod is Guaranteed and can be resized. */
 export function resources(cpu: string): object {
   const amounts = { cpu, memory: '32Mi' };
   return { requests: amounts, limits: amounts };
 }
 
+/** Returns the manifest of a pod. Its containers write their records to the folder `records` of the host. */
 export function podOf({ name, kind, records, nodeName, version }: PodOptions): object {
   const memory = { name: 'memory', emptyDir: { medium: 'Memory', sizeLimit: '1Mi' } };
   const settings = { name: 'settings', configMap: { name: 'settings' } };

@@ -24,6 +24,7 @@ export interface WantedPod {
   readonly version: string;
 }
 
+/** What the program does to a pod. */
 export type Change = 'create' | 'delete' | 'crash' | 'resize' | 'replace';
 
 export class PodProgram {

@@ -13,6 +13,7 @@ export interface Mark {
   readonly process: string;
 }
 
+/** `init` and `once` end by themselves; `forever` ends when it is stopped or crashes. */
 export type Role = 'init' | 'once' | 'forever';
 
 export interface ContainerRecord {
@@ -39,6 +40,7 @@ export function parseMarks(text: string): Mark[] {
   });
 }
 
+/** Returns the violations in the marks of one container, each as a sentence. */
 export function judgeContainer({ podUid, container, role, marks }: ContainerRecord): string[] {
   const found: string[] = [];
   const name = `container ${container} of pod ${podUid}`;

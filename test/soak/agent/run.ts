@@ -61,6 +61,7 @@ function count({ counts }: Scene, what: string, by = 1): void {
   counts.set(what, (counts.get(what) ?? 0) + by);
 }
 
+/** Runs the test for the given time, and resolves to what it found. */
 export async function soakAgent(options: AgentSoakOptions): Promise<SoakReport> {
   const directory = mkdtempSync(join(tmpdir(), 'orchlet-soak-'));
   writeFileSync(join(directory, 'tokens.csv'), `${TOKEN},soak,soak,"system:masters"\n`);

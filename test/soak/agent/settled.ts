@@ -17,6 +17,7 @@ export interface Settling {
   readonly program: PodProgram;
 }
 
+/** Returns the differences, each as a sentence; none if the node is settled. */
 export async function unsettled(
   { node, api, runtime, program }: Settling,
   { on, socket }: { readonly on: RuntimeName; readonly socket: string },

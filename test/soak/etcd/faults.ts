@@ -58,6 +58,7 @@ async function leaderOf(members: readonly EtcdProcess[]): Promise<EtcdProcess> {
   });
 }
 
+/** The faults by name. Each resolves when it is over. */
 export const ETCD_FAULTS: Readonly<Record<string, (scene: Scene) => Promise<void>>> = {
   async 'server-killed'(scene) {
     killServer(scene, 'SIGKILL');

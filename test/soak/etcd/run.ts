@@ -39,6 +39,7 @@ const DIFFERENCES: readonly (readonly string[])[] = [
   ['--disable-admission-plugins=LimitRanger,ResourceQuota', '--lease-reuse-duration-seconds=5'],
 ];
 
+/** Runs the test for the given time, and resolves to what it found. */
 export async function soakEtcd(options: EtcdSoakOptions): Promise<SoakReport> {
   const { seconds, seed, servers: serverCount = 3, members: memberCount = 3, onProgress = () => undefined } = options;
   const recording: Recording = { operations: [], segments: [], counts: new Map() };

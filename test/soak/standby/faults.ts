@@ -54,6 +54,7 @@ function comeBack({ pair, random, recording }: PairScene, host: PairHost): void 
   pair.start(host, hasFlag);
 }
 
+/** The faults by name. Each resolves when it is over. */
 export const PAIR_FAULTS: Readonly<Record<string, (scene: PairScene) => Promise<void>>> = {
   async 'first-killed'(scene) {
     do {

@@ -36,6 +36,7 @@ type Write = Extract<Operation, { readonly kind: 'write' }>;
 
 const LIMIT = 20;
 
+/** Returns the violations of the promises, and what promotions have lost. */
 export function lineageReport(
   operations: readonly Operation[],
   segments: readonly WatchSegment[],

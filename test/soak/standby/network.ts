@@ -22,6 +22,7 @@ export function whyNoHosts(): string | false {
   return false;
 }
 
+/** The network namespace of a host, which is 0 or 1. */
 export const namespaceOf = (host: number): string => `${NAME}h${host}`;
 /** The address at which the clients reach a host. */
 export const clientAddressOf = (host: number): string => `${NET}.${4 * host + 2}`;

@@ -30,6 +30,7 @@ const END = 'soak-end';
 
 const sleep = (ms: number): Promise<void> => systemClock.sleep(ms);
 
+/** Runs the test for the given time, and resolves to what it found. */
 export async function soakPair(options: PairSoakOptions): Promise<SoakReport> {
   const { seed } = options;
   const recording: Recording = { operations: [], segments: [], counts: new Map() };

@@ -17,6 +17,7 @@ interface Surroundings {
   readonly onHidden?: (title: string) => void;
 }
 
+/** Runs a command, and resolves to its exit code and output. */
 export async function orchlet(
   argv: readonly string[],
   { env = {}, clock = systemClock, input = '', onHidden = () => undefined }: Surroundings = {},

@@ -27,6 +27,7 @@ export interface ServerUnderTest {
 /** The user as whom every request is authenticated, unless a test passes its own `access`. */
 export const jane = { name: 'jane', uid: '', groups: [], extra: {} };
 
+/** Starts the server on a free port for `host`, with the given options. */
 export async function startServerUnderTest(
   options: { readonly host: PodHost } & Partial<
     Pick<

@@ -49,6 +49,7 @@ type ServedOptions = Parameters<typeof serveRegistry>[1];
 
 const NAMESPACE = 'default';
 
+/** Opens a registry that serves all built-in resources, in memory unless `storage` is given, without admission. */
 export async function openFixture(
   storage: Storage = openMemoryStorage({ clock: systemClock, stamp: stampRevision }),
   serviceClusterCidrs: readonly string[] = ['10.96.0.0/16'],

@@ -5,6 +5,7 @@
 import { BlockList } from 'node:net';
 import type { PolicyInputs, PolicyPod, PolicySpec } from '../../../../../agent/network/policy/policy-inputs.ts';
 
+/** The addresses of a host outside the cluster. */
 export const OUTSIDE = { v4: '192.0.2.9', v6: '2001:db8:7::9' } as const;
 const NAMESPACES = ['x', 'y', 'z'];
 const NAMES = ['a', 'b', 'c'];
@@ -27,6 +28,7 @@ export const pods: readonly PolicyPod[] = NAMESPACES.flatMap((namespace, row) =>
     };
   }),
 );
+/** The namespaces with their labels. */
 export const namespaces = NAMESPACES.map((name) => ({
   name,
   labels: { ns: name, ...(name === 'z' ? {} : { team: 'one' }) },
@@ -47,6 +49,7 @@ const egress = (rules: PolicySpec['egress'], podSelector: PolicySpec['podSelecto
 const ofPod = (pod: string) => ({ matchLabels: { pod } });
 const ofNamespace = (ns: string) => ({ matchLabels: { ns } });
 
+/** The sets of policies that are tested, each with its name. */
 export const CASES: readonly (readonly [name: string, policies: Policies])[] = [
   ['no policies', []],
   ['default deny of ingress in a namespace', [policy('x', 'deny', ingress([]))]],
@@ -179,6 +182,7 @@ export interface Probe {
   readonly port: number;
 }
 
+/** Returns the address of a pod, or that of the host outside if there is no pod. */
 export function probeAddress(pod: PolicyPod | undefined, family: 4 | 6): string {
   if (pod === undefined) return family === 4 ? OUTSIDE.v4 : OUTSIDE.v6;
   return pod.ips[family === 4 ? 0 : 1] ?? '';

@@ -2,6 +2,7 @@
 import type { RuleSettings } from '../../../../../agent/network/serviceproxy/rule-writer.ts';
 import type { ServicePort } from '../../../../../agent/network/serviceproxy/service-ports.ts';
 
+/** The settings of the rules of IPv4. */
 export const SETTINGS: RuleSettings = {
   family: 'IPv4',
   masqueradeBit: 14,
@@ -10,6 +11,7 @@ export const SETTINGS: RuleSettings = {
   localhostNodePorts: false,
 };
 
+/** Returns the port `http` of the service `shop/web` with the changes. */
 export function servicePort(more: Partial<ServicePort> = {}): ServicePort {
   const cluster = more.cluster ?? [
     { ip: '10.0.0.1', port: 8080 },

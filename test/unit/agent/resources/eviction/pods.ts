@@ -12,6 +12,7 @@ export interface PodShape {
   readonly graceSeconds?: number;
 }
 
+/** Returns a pod of this shape. */
 export function pod(shape: PodShape): Pod {
   const requests = {
     ...(shape.memory === undefined ? {} : { memory: shape.memory }),

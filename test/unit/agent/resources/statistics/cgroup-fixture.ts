@@ -3,8 +3,10 @@ import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { temporaryFolder } from '../../../../temporary-folder.ts';
 
+/** The contents of files by their paths. */
 export type Tree = Readonly<Record<string, string>>;
 
+/** Calls `work` with a temporary directory that holds the tree. */
 export async function withTree<T>(tree: Tree, work: (directory: string) => Promise<T>): Promise<T> {
   const directory = temporaryFolder();
   try {

@@ -6,14 +6,17 @@ import type { KindRow, Strategy, StrategyContext } from '../../../../../controlp
 
 const NOW_MS = Date.parse('2024-05-06T07:08:09Z');
 
+/** An object as a test writes it. */
 export type Draft = Record<string, unknown> & { metadata?: Record<string, unknown> };
 
+/** Returns the strategy of a resource. Throws if the rows have none. */
 export function strategyOf(rows: readonly KindRow[], resource: string): Strategy {
   const row = rows.find((one) => one.resource === resource);
   if (row === undefined) throw new Error(`no rules for ${resource}`);
   return row.strategy;
 }
 
+/** Returns the context of a write of the resource. */
 export function contextFor(group: string, resource: string): StrategyContext {
   const info = builtinResources().find((one) => one.group === group && one.resource === resource);
   if (info === undefined) throw new Error(`no resource ${resource} in group "${group}"`);
