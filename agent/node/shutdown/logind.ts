@@ -36,6 +36,12 @@ export interface Logind {
 const SERVICE = 'org.freedesktop.login1';
 const PATH = '/org/freedesktop/login1';
 const MANAGER = 'org.freedesktop.login1.Manager';
+const INHIBITOR = [
+  '--what=shutdown',
+  '--mode=delay',
+  '--who=kubelet',
+  '--why=Kubelet needs time to handle node shutdown',
+];
 const LINUX_CONFIGURATION = '/etc/systemd/logind.conf.d';
 /** The name that the kubelet uses: of two agents that follow each other on a host, one file stays. */
 const FILE_NAME = '99-kubelet.conf';
@@ -79,9 +85,8 @@ export function systemLogind(options: LogindOptions = {}): Logind {
     },
 
     async inhibit() {
-      const what = ['--what=shutdown', '--mode=delay', '--who=kubelet', '--why=The node agent ends the pods first'];
       // The command writes a line once it has the lock. It reads its input until this process closes the pipe.
-      const child = spawn('systemd-inhibit', [...what, 'sh', '-c', 'echo held; exec cat >/dev/null'], {
+      const child = spawn('systemd-inhibit', [...INHIBITOR, 'sh', '-c', 'echo held; exec cat >/dev/null'], {
         env,
         stdio: ['pipe', 'pipe', 'pipe'],
       });

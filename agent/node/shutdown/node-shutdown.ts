@@ -135,7 +135,7 @@ export class NodeShutdown {
       {},
       goingDown ? 'The host shuts down, terminating pods first' : 'The shutdown of the host is cancelled',
     );
-    aboutNode('NodeShutdown', `Shutdown manager detected shutdown ${what}`);
+    aboutNode('Shutdown', `Shutdown manager detected shutdown ${what}`);
     this.#setShuttingDown(goingDown);
     try {
       if (goingDown) {

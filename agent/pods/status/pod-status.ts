@@ -50,14 +50,12 @@ export function normalize(next: PodStatus, previous: PodStatus | undefined, now:
 
 /** Returns the status that the API server should have: the agent's status, with the conditions of others. */
 export function mergeStatus(remote: PodStatus | undefined, ours: PodStatus, mayStillRun: boolean): PodStatus {
-  const foreign = (remote?.conditions ?? []).filter(
-    (entry) =>
-      !OWNED_CONDITIONS.has(entry.type) &&
-      !(SHARED_CONDITIONS.has(entry.type) && condition(ours, entry.type) !== undefined),
-  );
-  const own = (ours.conditions ?? []).filter(
-    (entry) => OWNED_CONDITIONS.has(entry.type) || SHARED_CONDITIONS.has(entry.type),
-  );
+  const isLast = isTerminalPhase(ours.phase) && !isTerminalPhase(remote?.phase) && !mayStillRun;
+  // Shared conditions are sent with the final phase only.
+  const isOurs = ({ type }: PodCondition): boolean =>
+    OWNED_CONDITIONS.has(type) || (isLast && SHARED_CONDITIONS.has(type) && condition(ours, type) !== undefined);
+  const foreign = (remote?.conditions ?? []).filter((entry) => !isOurs(entry));
+  const own = (ours.conditions ?? []).filter(isOurs);
   const merged: PodStatus = { ...ours, conditions: [...foreign, ...own] };
   // The phase is not reported as final while a container may still run, because a controller would replace the pod.
   if (mayStillRun && isTerminalPhase(ours.phase) && !isTerminalPhase(remote?.phase)) {

@@ -92,9 +92,8 @@ export class PodSync implements PodSyncer {
     const left = containersLeft + (cgroups.isBehind(pod) ? 1 : 0);
     if (left === 0) allocations.actuated(desired, { left });
     const deadlineMs = this.#deadlineMs(pod);
-    const overdue = deadlineMs !== undefined && clock.now() >= deadlineMs;
-    const status = await this.#apiStatus(pod, runtime, { terminal: false, ...(overdue ? { ended: DEADLINE } : {}) });
-    if (overdue && statuses.get(pod.metadata.uid)?.reason !== DEADLINE.reason)
+    const status = await this.#apiStatus(pod, runtime, { terminal: false });
+    if (status.reason === DEADLINE.reason && statuses.get(pod.metadata.uid)?.reason !== DEADLINE.reason)
       events.event(pod, 'Normal', DEADLINE.reason, DEADLINE.message);
     statuses.set(pod, status);
     // 2. Terminate the pod if it has ended by itself or exceeds its deadline.
@@ -152,11 +151,11 @@ export class PodSync implements PodSyncer {
 
   async terminate(pod: Pod, ending: Ending, signal: AbortSignal): Promise<void> {
     const { statuses, probes, kubeRuntime } = this.#options;
-    const options = { terminal: false, ...(ending.status === undefined ? {} : { ended: ending.status }) };
+    const ended = ending.status === undefined ? {} : { ended: ending.status };
     const read = (): Promise<RuntimePodStatus> =>
       untilAborted(readRuntimeStatus(this.#options.runtime, identity(pod)), signal);
     let runtime = await read();
-    statuses.set(pod, await untilAborted(this.#apiStatus(pod, runtime, options), signal));
+    statuses.set(pod, await untilAborted(this.#apiStatus(pod, runtime, { terminal: false, ...ended }), signal));
     probes.stopLivenessAndStartup(pod.metadata.uid);
     await kubeRuntime.killPod(pod, runtime, { gracePeriodSeconds: ending.gracePeriodSeconds, signal });
     probes.removePod(pod.metadata.uid);
@@ -167,7 +166,7 @@ export class PodSync implements PodSyncer {
       throw new Error(
         `detected running containers after a successful KillPod: ${running.map((container) => container.name).join(', ')}`,
       );
-    statuses.set(pod, await untilAborted(this.#apiStatus(pod, runtime, { ...options, terminal: true }), signal));
+    statuses.set(pod, await untilAborted(this.#apiStatus(pod, runtime, { terminal: true }), signal));
   }
 
   async cleanUp(pod: Pod, signal: AbortSignal): Promise<void> {
@@ -224,6 +223,7 @@ export class PodSync implements PodSyncer {
       probes,
       deviceHealth: (container) => resources?.deviceHealth(pod.metadata.uid, container),
       terminationMessage: (container) => this.#messages.get(container.id) ?? '',
+      ...(this.#isOverdue(pod) ? { overdue: DEADLINE } : {}),
       ...options,
     });
     probes.probeSoon(pod.metadata.uid, status);
@@ -251,6 +251,12 @@ export class PodSync implements PodSyncer {
   #lastStatus(pod: Pod): PodStatus | undefined {
     const { statuses, pods } = this.#options;
     return statuses.get(pod.metadata.uid) ?? publishedStatus(pod, (each) => pods.mirrorOf(each));
+  }
+
+  /** Whether the pod has exceeded its deadline, and has not ended before. */
+  #isOverdue(pod: Pod): boolean {
+    const deadlineMs = this.#deadlineMs(pod);
+    return deadlineMs !== undefined && this.#options.clock.now() >= deadlineMs && !isEnded(pod.status);
   }
 
   #deadlineMs(pod: Pod): number | undefined {

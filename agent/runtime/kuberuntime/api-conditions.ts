@@ -31,7 +31,7 @@ export interface ConditionsInput {
   readonly nowMs: number;
   /** The pod has terminated: its containers are not restarted. */
   readonly terminal: boolean;
-  /** The reason for which the agent terminated the pod (eviction, deadline). */
+  /** The reason for which the agent is about to kill the pod (eviction, preemption, shutdown of the node). */
   readonly ended?: PodEnd;
   readonly resize: ResizeConditions;
 }

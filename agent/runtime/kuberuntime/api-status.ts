@@ -7,7 +7,7 @@ import { formatTime } from '../../../api/machinery/clock.ts';
 import type { Container, ContainerStatusJson, Pod, PodStatus } from '../../model/pod.ts';
 import type { ProbeResults } from './probe-results.ts';
 import type { ContainerStatus } from '../runtime.ts';
-import { type ConditionsInput, podConditions } from './api-conditions.ts';
+import { type ConditionsInput, type PodEnd, podConditions } from './api-conditions.ts';
 import { byName } from './by-name.ts';
 import type { WaitingReason } from './container-starter.ts';
 import { restartAllTrigger } from './pod-actions.ts';
@@ -19,6 +19,8 @@ import { containerResourcesStatus, podResourcesStatus } from './status-resources
 import { boundedMessage } from './termination-message.ts';
 
 interface StatusInput extends ConditionsInput {
+  /** The pod has exceeded its deadline. */
+  readonly overdue?: Pick<PodEnd, 'reason' | 'message'>;
   readonly runtimeName: string;
   readonly waiting: (container: string) => WaitingReason | undefined;
   readonly hostIps: readonly string[];
@@ -40,22 +42,29 @@ export function apiPodStatus(input: StatusInput): PodStatus {
   const { pod, previous, probes } = input;
   const containers = withProbeResults(pod, containerPart(input), { probes, previous });
   const status = { ...containers, ...podResourcesStatus(input), ...phasePart(input, containers), ...addresses(input) };
-  return { ...status, conditions: podConditions(input, status) };
+  const whole = { ...status, conditions: podConditions(input, status) };
+  if (input.ended === undefined) return whole;
+  // The conditions are those of the containers, which run until they are killed.
+  const { reason, message } = input.ended;
+  return { ...whole, phase: status.phase === 'Succeeded' ? 'Succeeded' : 'Failed', reason, message };
 }
 
-/** The phase, with the reason and the message for which the agent or an earlier sync has ended the pod. */
+/** The phase, with the reason and the message for which a deadline or an earlier sync has ended the pod. */
 function phasePart(input: StatusInput, containers: PodStatus): Partial<PodStatus> {
-  const { pod, previous, terminal, ended } = input;
-  if (ended !== undefined) return { phase: 'Failed', reason: ended.reason, message: ended.message };
+  const { pod, previous, terminal, overdue } = input;
+  if (overdue !== undefined) return { phase: 'Failed', reason: overdue.reason, message: overdue.message };
   const { phase: before, reason, message } = previous ?? {};
   const statuses = [...(containers.containerStatuses ?? []), ...(containers.initContainerStatuses ?? [])];
-  // A final phase stays: an evicted pod has failed, whatever the exit codes of its containers are.
-  const phase =
-    before === 'Failed' || before === 'Succeeded'
-      ? before
-      : podPhase(pod, statuses, { terminal, hasBegun: hasBegun(input) });
+  const computed = podPhase(pod, statuses, { terminal, hasBegun: hasBegun(input) });
+  // A phase that the API server shows as final stays. Until then the exit codes decide: a pod that succeeds although it is
+  // evicted has not failed, and does not show why it was evicted, as with the kubelet.
+  const phase = [pod.status?.phase, computed, before].find((each) => each !== undefined && isFinal(each)) ?? computed;
   if (phase !== before) return { phase };
   return { phase, ...(reason === undefined ? {} : { reason }), ...(message === undefined ? {} : { message }) };
+}
+
+function isFinal(phase: string): boolean {
+  return phase === 'Failed' || phase === 'Succeeded';
 }
 
 /** Whether the current sandbox, which must be ready, has a regular container. */

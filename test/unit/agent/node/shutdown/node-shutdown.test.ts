@@ -185,7 +185,7 @@ describe('a node whose host shuts down', () => {
     assert.equal(logind.held, 1);
     ends.get('critical')?.resolve();
     await until('the release', () => logind.held === 0);
-    assert.deepEqual(said, ['NodeShutdown: Shutdown manager detected shutdown event']);
+    assert.deepEqual(said, ['Shutdown: Shutdown manager detected shutdown event']);
     const kept = JSON.parse(await readFile(stateFile, 'utf8')) as { startTime: string; endTime: string };
     assert.equal(Date.parse(kept.endTime) - Date.parse(kept.startTime), 20_000);
     assert.deepEqual(
@@ -201,7 +201,7 @@ describe('a node whose host shuts down', () => {
     logind.say(false);
     await until('a new lock', () => logind.held === 1);
     assert.equal(shutdown.isShuttingDown(), false);
-    assert.equal(said[1], 'NodeShutdown: Shutdown manager detected shutdown cancellation');
+    assert.equal(said[1], 'Shutdown: Shutdown manager detected shutdown cancellation');
   });
 
   it('has the login manager allow the time that pods need', async (t) => {

@@ -475,6 +475,14 @@ describe('the patch of a status', () => {
     assert.equal(statusPatch(pod, mergeStatus(remote, remote, false)), undefined);
   });
 
+  it('shows why the agent ends a pod together with its final phase, and not before', () => {
+    const disrupted = { ...ours, phase: 'Failed', conditions: [condition('DisruptionTarget', 'True')] };
+    const shown = (mayStillRun: boolean): readonly string[] =>
+      (mergeStatus(remote, disrupted, mayStillRun).conditions ?? []).map(({ type }) => type);
+    assert.equal(shown(true).includes('DisruptionTarget'), false);
+    assert.equal(shown(false).includes('DisruptionTarget'), true);
+  });
+
   it('never reports a terminated pod as ready', () => {
     const merged = mergeStatus(remote, { ...ours, phase: 'Succeeded' }, false);
     const ready = merged.conditions?.find(({ type }) => type === 'Ready');

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Pod, PodStatus } from '../../../../../agent/model/pod.ts';
+import type { PodEnd } from '../../../../../agent/runtime/kuberuntime/api-conditions.ts';
 import { apiPodStatus } from '../../../../../agent/runtime/kuberuntime/api-status.ts';
 import type { ResizeConditions } from '../../../../../agent/runtime/kuberuntime/resize.ts';
 import { assembleRuntimeStatus } from '../../../../../agent/runtime/kuberuntime/runtime-status.ts';
@@ -19,12 +20,13 @@ interface Seen {
   /** The reason for which every container waits. */
   readonly waiting?: string;
   readonly deleted?: boolean;
+  readonly terminal?: boolean;
+  readonly ended?: PodEnd;
+  readonly overdue?: PodEnd;
 }
 
-function statusOf(
-  spec: object,
-  { recursiveReadOnly, containers = [], message = '', resize = {}, previous, phase, waiting, deleted }: Seen,
-): PodStatus {
+function statusOf(spec: object, seen: Seen): PodStatus {
+  const { recursiveReadOnly, containers = [], message = '', resize = {}, previous, phase, waiting, deleted } = seen;
   const pod = {
     metadata: {
       ...{ name: 'p', namespace: 'd', uid: 'u' },
@@ -37,7 +39,9 @@ function statusOf(
     pod,
     runtime: assembleRuntimeStatus({ uid: 'u', name: 'p', namespace: 'd' }, [], containers),
     previous,
-    terminal: false,
+    terminal: seen.terminal ?? false,
+    ...(seen.ended === undefined ? {} : { ended: seen.ended }),
+    ...(seen.overdue === undefined ? {} : { overdue: seen.overdue }),
     resizing: [],
     resize,
     nowMs: 0,
@@ -255,6 +259,40 @@ describe('ephemeral containers', () => {
     assert.equal(first?.state?.terminated?.exitCode, 128);
     assert.deepEqual(second?.state, { waiting: { reason: 'ContainerCreating' } });
   });
+});
+
+describe('a pod that the agent has ended', () => {
+  const previous = { phase: 'Failed', reason: 'Evicted', message: 'The node was low on memory.' };
+  const of = (exitCode: number, more: Partial<Seen> = {}): readonly (string | undefined)[] => {
+    const exited = {
+      ...{ id: '1', name: 'main', attempt: 0, state: 'exited', exitCode, reason: 'Completed', message: '' },
+      ...{ createdAtMs: 0, startedAtMs: 1, finishedAtMs: 2, image: 'i', imageId: 'i', imageRef: 'i' },
+      ...{ annotations: {}, mounts: [], logPath: '' },
+    } as unknown as ContainerStatus;
+    const seen = { recursiveReadOnly: false, containers: [exited], previous, terminal: true, ...more };
+    const { phase, reason, message } = statusOf({ containers: [{ name: 'main', image: 'i' }] }, seen);
+    return [phase, reason, message];
+  };
+  it('has failed for that reason if its containers have', () =>
+    assert.deepEqual(of(137), ['Failed', 'Evicted', 'The node was low on memory.']));
+  it('has succeeded if its containers have', () => assert.deepEqual(of(0), ['Succeeded', undefined, undefined]));
+  it('is ready until its containers are killed, unless it has exceeded its deadline', () => {
+    const running = {
+      ...{ id: '1', name: 'main', attempt: 0, state: 'running', createdAtMs: 0, startedAtMs: 1 },
+      ...{ image: 'i', imageId: 'i', imageRef: 'i', annotations: {}, mounts: [], logPath: '' },
+    } as unknown as ContainerStatus;
+    const why = { reason: 'Why', message: 'because' };
+    const shown = (more: Partial<Seen>): readonly (string | undefined)[] => {
+      const seen = { recursiveReadOnly: false, containers: [running], ...more };
+      const { phase, reason, conditions } = statusOf({ containers: [{ name: 'main', image: 'i' }] }, seen);
+      const ready = conditions?.find(({ type }) => type === 'Ready');
+      return [phase, reason, ready?.status, ready?.reason];
+    };
+    assert.deepEqual(shown({ ended: why }), ['Failed', 'Why', 'True', undefined]);
+    assert.deepEqual(shown({ overdue: why }), ['Failed', 'Why', 'False', 'PodFailed']);
+  });
+  it('has failed once the API server shows so', () =>
+    assert.deepEqual(of(0, { phase: 'Failed' }), ['Failed', 'Evicted', 'The node was low on memory.']));
 });
 
 describe('the termination messages of a pod', () => {
