@@ -51,7 +51,7 @@ const NEEDED: readonly (readonly [name: RegExp, count: number])[] = [
   [/^objects\/configmaps_default_kube-root-ca\.crt\.json$/, 1],
   [/^objects\/secrets_default_password\.json$/, 1],
   [/^services\.json$/, 1],
-  [/^network-policies\.json$/, 1],
+  [/^node\.json$/, 1],
 ];
 
 /** Each start of the process appends a byte to a file with the pod's uid as its name. */
