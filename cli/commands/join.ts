@@ -329,6 +329,8 @@ async function becomeNode({ url, ca, servers }: VerifiedCluster, values: JoinVal
     '--anonymous-auth=false',
     '--authentication-token-webhook',
     '--authorization-mode Webhook',
+    // Without authentication, it would show the pods of all namespaces, their environment included, to every pod.
+    '--read-only-port=0',
     ...(values.nodeName === '' ? [] : [`--hostname-override ${values.nodeName}`]),
   ];
   // The flags are not written to agent.env, which is the administrator's own file.

@@ -292,6 +292,8 @@ async function agentFlagsFor(
     anonymousAuth: false,
     authenticationTokenWebhook: true,
     authorizationMode: 'Webhook',
+    // It would show the pods of all namespaces, their environment included, to every pod.
+    ...(given.has('readOnlyPort') ? {} : { readOnlyPort: 0 }),
     // A host that runs a cluster of one node is often a desktop with swap.
     failSwapOn: false,
     serviceProxy,

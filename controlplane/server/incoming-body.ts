@@ -7,7 +7,7 @@
 import type { Readable } from 'node:stream';
 import { GatheredBytes } from '../../api/machinery/gathered-bytes.ts';
 import { newRequestEntityTooLarge } from '../../api/meta/status-error.ts';
-import type { MemoryShare } from './flowcontrol/memory-shares.ts';
+import type { Share } from './flowcontrol/shares.ts';
 import { TooManyRequests } from './flowcontrol/too-many-requests.ts';
 
 /** The maximum size of a body that is read as a whole. Of a longer one, which is forwarded, the rest waits at the client. */
@@ -16,7 +16,7 @@ export const MOST_UNREAD_BYTES = 3 * 1024 * 1024;
 const RETRY_SECONDS = 1;
 
 /** Opens the account of a body that arrives before its reader. `refuse` is called if there is no room for the body. */
-type OpenUnread = (refuse: () => void) => MemoryShare;
+type OpenUnread = (refuse: () => void) => Share;
 
 interface Reader {
   readonly limit: number;
@@ -40,7 +40,7 @@ export class IncomingBody {
   readonly #openUnread: OpenUnread | undefined;
   #state: 'open' | 'ended' | 'closed' | 'refused' = 'open';
   #reader: Reader | undefined;
-  #unread: MemoryShare | undefined;
+  #unread: Share | undefined;
 
   constructor(source: Readable, openUnread?: OpenUnread) {
     this.#source = source;

@@ -4,7 +4,7 @@
  */
 import type { ClientConnection } from '../authentication/authentication.ts';
 import { clientKey } from '../../api/machinery/connection-limit.ts';
-import { MemoryShares, type MemoryShare } from './flowcontrol/memory-shares.ts';
+import { Shares, type Share } from './flowcontrol/shares.ts';
 
 const BUDGET_BYTES = 64 * 1024 * 1024;
 
@@ -15,18 +15,18 @@ interface Waiting {
 
 /** The unread bodies of a listener. `budgetBytes` is for all of them together. */
 export class UnreadBodies {
-  readonly #intake: MemoryShares;
+  readonly #intake: Shares;
 
   constructor(budgetBytes = BUDGET_BYTES) {
-    this.#intake = new MemoryShares(budgetBytes);
+    this.#intake = new Shares(budgetBytes);
   }
 
   get bytes(): number {
-    return this.#intake.bytes;
+    return this.#intake.amount;
   }
 
   /** The body counts until the reception is closed, which the end of the exchange does as well. */
-  open(exchange: Waiting, refuse: () => void): MemoryShare {
+  open(exchange: Waiting, refuse: () => void): Share {
     const reception = this.#intake.open(clientKey(exchange.connection.remoteAddress), refuse);
     if (!reception.isClosed) exchange.onClose(() => reception.close());
     return reception;

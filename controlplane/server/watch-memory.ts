@@ -6,7 +6,7 @@
  * that holds most loses its newest watch: it is refused with 429, or its stream is broken off and its client watches again.
  */
 import { totalmem } from 'node:os';
-import { MemoryShares, type MemoryShare } from './flowcontrol/memory-shares.ts';
+import { type Share, Shares, userOf } from './flowcontrol/shares.ts';
 import type { ApiRequest } from './request.ts';
 
 /** The part of the memory of the host, or of the cgroup, that the watches of a level may take. */
@@ -19,27 +19,22 @@ const NO_LEVEL = {};
 /** One instance serves all watches of the server. */
 export class WatchMemory {
   readonly #budgetBytes: number;
-  readonly #byLevel = new WeakMap<object, MemoryShares>();
+  readonly #byLevel = new WeakMap<object, Shares>();
 
   constructor(budgetBytes = budgetOfHost()) {
     this.#budgetBytes = budgetBytes;
   }
 
   /** Counts an idle watch. `close` is called if the watch must yield to others, possibly before this returns. */
-  open({ flow, user }: Pick<ApiRequest, 'flow' | 'user'>, close: () => void): MemoryShare {
+  open({ flow, user }: Pick<ApiRequest, 'flow' | 'user'>, close: () => void): Share {
     const level = flow?.level ?? NO_LEVEL;
     let shares = this.#byLevel.get(level);
     if (shares === undefined) {
-      shares = new MemoryShares(this.#budgetBytes);
+      shares = new Shares(this.#budgetBytes);
       this.#byLevel.set(level, shares);
     }
-    return shares.open(clientOf(user.name), close);
+    return shares.open(userOf(user.name), close);
   }
-}
-
-/** Whoever may create service accounts in a namespace has as many names as they like, so all of a namespace are one client. */
-function clientOf(user: string): string {
-  return /^system:serviceaccount:[^:]+/.exec(user)?.[0] ?? user;
 }
 
 function budgetOfHost(): number {

@@ -18,6 +18,7 @@ import { publishedSchema } from '../custom-resources/published-schema.ts';
 import { createEncodings } from '../registry/encodings.ts';
 import { passAggregated } from '../server/connect/aggregated.ts';
 import { createConnector } from '../server/connect/connector.ts';
+import { ForwardedConnections } from '../server/connect/forwarded-connections.ts';
 import { strippedHeaders } from '../server/connect/forwarded-headers.ts';
 import { installFlowControlDumps } from '../server/flowcontrol/flow-control-dumps.ts';
 import { installDiscovery } from '../server/discovery.ts';
@@ -59,6 +60,7 @@ export const API_VERSION = {
 export function createApiServer(parts: Parts, aggregator: Aggregator, audit: AuditSink | undefined): ApiServer {
   const { flags, clock, logger, registry, security, metrics } = parts;
   const { catalog } = registry;
+  const connections = new ForwardedConnections();
   const stripped = strippedHeaders({
     names: [
       ...flags.requestheaderUsernameHeaders,
@@ -97,12 +99,13 @@ export function createApiServer(parts: Parts, aggregator: Aggregator, audit: Aud
       agentCredentials: security.agentCredentials,
       clock,
       logger,
+      connections,
     }),
     observer: createRequestMetrics(metrics, clock),
     onHandshakeError: serverMetrics.onHandshakeError,
     ...(audit === undefined ? {} : { audit }),
     peers: peersOf(parts),
-    aggregated: passAggregated(aggregator, clock, stripped, parts.dialer),
+    aggregated: passAggregated(aggregator, clock, stripped, parts.dialer, connections),
     requestTimeoutMs: flags.requestTimeout,
     ...(fairness === undefined ? {} : { fairness }),
     maxReading: flags.maxRequestsInflight,

@@ -11,6 +11,7 @@ import { apiForwardingFault } from '../../../api/machinery/request-path.ts';
 import { newBadRequest, newStatusError } from '../../../api/meta/status-error.ts';
 import { sendText } from '../path-handlers.ts';
 import type { ApiRequest, MaybePromise } from '../request.ts';
+import { ForwardedConnections } from './forwarded-connections.ts';
 import { answerHeaders, forwardedHeaders, type StrippedHeaders } from './forwarded-headers.ts';
 import { passBody, requestTarget } from './passed-response.ts';
 import { tunnel } from './tunnel.ts';
@@ -31,6 +32,7 @@ export function passAggregated(
   clock: Clock,
   stripped: StrippedHeaders,
   dialer: Dialer,
+  connections = new ForwardedConnections(),
 ): (request: ApiRequest) => MaybePromise<void> | undefined {
   return (request) => {
     const { segments } = request.path;
@@ -54,7 +56,7 @@ export function passAggregated(
       unavailable(request);
       return Promise.resolve();
     }
-    return passed(request, target, { clock, stripped, dialer });
+    return connections.forward(request, () => passed(request, target, { clock, stripped, dialer }));
   };
 }
 

@@ -10,6 +10,7 @@ import { type AgentCredentials, agentTls } from '../../registry/kinds/core/agent
 import type { ConnectTarget, Rest } from '../../model/rest.ts';
 import type { ApiRequest, MaybePromise } from '../request.ts';
 import { parseRequestPath, rawAfter } from '../../../api/machinery/request-path.ts';
+import { ForwardedConnections } from './forwarded-connections.ts';
 import { forwardedHeaders, hostOf, type StrippedHeaders } from './forwarded-headers.ts';
 import { streamLog } from './log.ts';
 import { proxyRequest } from './proxy.ts';
@@ -32,10 +33,12 @@ interface ConnectorOptions {
   readonly agentCredentials: () => AgentCredentials | undefined;
   readonly clock: Clock;
   readonly logger: Logger;
+  readonly connections?: ForwardedConnections;
 }
 
 /** Connections are opened by the dialer of the options, for the purpose of the target. */
 export function createConnector(options: ConnectorOptions): Connector {
+  const { connections = new ForwardedConnections() } = options;
   return {
     async connect(request, rest) {
       const { info, exchange } = request;
@@ -51,26 +54,26 @@ export function createConnector(options: ConnectorOptions): Connector {
         rawQuery: request.rawQuery,
       });
       if (target === undefined) return;
-      if (target === 'empty') {
-        request.sendNothing();
-        return;
-      }
-      const tls = tlsFor(target, options);
-      if (target.plain) {
-        await streamLog(request, rest, { ...target, tls, dialer: options.dialer });
-        return;
-      }
-      if (exchange.canUpgrade) {
-        const headers: [string, string][] = [
-          ['host', hostOf(target.origin)],
-          ...forwardedHeaders(request, options.stripped),
-        ];
-        await tunnel(request, { ...target, dialer: options.dialer, tls, headers, clock: options.clock });
-      } else if (subresource === 'proxy')
-        await proxyRequest(request, { ...target, tls, dialer: options.dialer }, options.stripped);
-      else throw newBadRequest('Upgrade request required');
+      if (target === 'empty') request.sendNothing();
+      else await connections.forward(request, () => passTo(target, request, rest, options));
     },
   };
+}
+
+async function passTo(
+  target: ConnectTarget,
+  request: ApiRequest,
+  rest: Rest,
+  options: ConnectorOptions,
+): Promise<void> {
+  const { dialer, clock, stripped } = options;
+  const tls = tlsFor(target, options);
+  if (target.plain) await streamLog(request, rest, { ...target, tls, dialer });
+  else if (request.exchange.canUpgrade) {
+    const headers: [string, string][] = [['host', hostOf(target.origin)], ...forwardedHeaders(request, stripped)];
+    await tunnel(request, { ...target, dialer, tls, headers, clock });
+  } else if (rest.subresource?.name === 'proxy') await proxyRequest(request, { ...target, tls, dialer }, stripped);
+  else throw newBadRequest('Upgrade request required');
 }
 
 function tlsFor(target: ConnectTarget, options: ConnectorOptions): TargetTls {

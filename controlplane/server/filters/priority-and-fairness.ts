@@ -7,7 +7,7 @@
  * kube-apiserver, a slow body holds a seat. Until then the body counts for the intake of the level. A body that is forwarded to
  * an aggregated API is not read here, so that request gets its seats first, as in kube-apiserver.
  */
-import type { MemoryShare } from '../flowcontrol/memory-shares.ts';
+import type { Share } from '../flowcontrol/shares.ts';
 import type { FlowControl, LevelFlow } from '../flowcontrol/flow-control.ts';
 import type { FlowMetrics, RefusalReason } from '../flowcontrol/flow-metrics.ts';
 import type { Grant, Ticket } from '../flowcontrol/queue-set.ts';
@@ -70,7 +70,7 @@ class Place implements RequestPlace {
   readonly #options: PriorityAndFairnessOptions;
   readonly #kind: 'readOnly' | 'mutating';
   #expectsBody = false;
-  #reception: MemoryShare | undefined;
+  #reception: Share | undefined;
   #ticket: Ticket | undefined;
   /** Set when the body must yield to others. `#yield` is set when a caller waits for that. */
   #yielded: TooManyRequests | undefined;

@@ -1,7 +1,7 @@
 /** Holds the state of one priority level: its queues and seats, the bodies that it receives, its limits, and its counters. */
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type { PriorityLevelSpec } from '../../registry/kinds/flowcontrol/flowcontrol-types.ts';
-import { MemoryShares } from './memory-shares.ts';
+import { Shares } from './shares.ts';
 import type { ConcurrencyBounds } from './concurrency-limits.ts';
 import { DroppedRequests } from './dropped-requests.ts';
 import { QueueSet } from './queue-set.ts';
@@ -14,7 +14,7 @@ const SMOOTHING = 0.977;
 export class PriorityLevel {
   readonly name: string;
   readonly set: QueueSet;
-  readonly intake: MemoryShares;
+  readonly intake: Shares;
   readonly dropped: DroppedRequests;
   uid = '';
   isExempt = false;
@@ -33,7 +33,7 @@ export class PriorityLevel {
     this.name = name;
     this.set = new QueueSet(clock);
     this.dropped = new DroppedRequests(clock);
-    this.intake = new MemoryShares(intakeBytes);
+    this.intake = new Shares(intakeBytes);
   }
 
   configure(uid: string, spec: PriorityLevelSpec, bounds: ConcurrencyBounds): void {

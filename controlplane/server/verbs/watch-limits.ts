@@ -4,7 +4,7 @@
  */
 import type { Clock, Timer } from '../../../api/machinery/clock.ts';
 import { TooManyRequests } from '../flowcontrol/too-many-requests.ts';
-import type { MemoryShare } from '../flowcontrol/memory-shares.ts';
+import type { Share } from '../flowcontrol/shares.ts';
 import type { ApiRequest } from '../request.ts';
 import type { WatchMemory } from '../watch-memory.ts';
 import type { WatchCarrier } from './watch-carrier.ts';
@@ -20,7 +20,7 @@ interface WatchLimitsOptions {
 /** Created for each watch, and released at its end. */
 export class WatchLimits {
   readonly #options: WatchLimitsOptions;
-  readonly #share: MemoryShare;
+  readonly #share: Share;
   #carrier: WatchCarrier | undefined;
   #mustYield = false;
   #waitingBytes = 0;

@@ -52,7 +52,10 @@ describe('a host that joins', () => {
     assert.deepEqual([config.clusters[0]?.cluster.server, config.users[0]?.user.token], [plane.url, TOKEN]);
     assert.equal(statSync(bootstrap).mode & 0o077, 0, 'nobody else reads the token');
     assert.equal(readFileSync(written('ca.crt'), 'utf8').trim(), plane.ca.trim());
-    assert.match(readFileSync(written('join.env'), 'utf8'), /^ORCHLET_JOIN_FLAGS=.*--hostname-override n7\n$/);
+    assert.match(
+      readFileSync(written('join.env'), 'utf8'),
+      /^ORCHLET_JOIN_FLAGS=.*--read-only-port=0 --hostname-override n7\n$/,
+    );
     assert.match(stdout, /^Start the agent with:\n {2}orchlet agent --bootstrap-kubeconfig /m);
   });
 

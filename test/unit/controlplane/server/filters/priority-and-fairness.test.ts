@@ -92,7 +92,7 @@ test('200 bodies that never end take no seats: other users, node leases and node
   await withFairness(fakeFairness(systemClock, { totalSeats: 20 }), async ({ fake, fairness }) => {
     const { intake, set } = levelOf(fairness, 'global-default');
     for (let at = 0; at < 200; at++) begin(fake, alice, '{"metadata":').resume();
-    await reached(() => intake.bytes > 200 * 16 * 1024);
+    await reached(() => intake.amount > 200 * 16 * 1024);
     assert.equal(set.seatsInUse + set.seatsWaiting, 0);
     assert.equal((await fake.request('POST', MAPS, { ...JSON_TYPE, ...bob }, object('b'))).status, 201);
     assert.equal((await fake.request('POST', MAPS, { ...JSON_TYPE, ...alice }, object('a'))).status, 201);
@@ -106,18 +106,18 @@ test('a body that is complete is handled, and leaves nothing behind', async () =
   await withFairness(fakeFairness(systemClock), async ({ fake, fairness }) => {
     const stream = begin(fake, alice, '{"metadata":');
     const { intake, set } = levelOf(fairness, 'global-default');
-    await reached(() => intake.bytes > 16 * 1024);
+    await reached(() => intake.amount > 16 * 1024);
     const answered = once(stream, 'response') as Promise<[Record<string, unknown>]>;
     stream.end('{"name":"a"}}');
     const [headers] = await answered;
     assert.equal(headers[':status'], 201);
     stream.resume();
     await reached(() => set.executing === 0);
-    assert.equal(intake.bytes, 0);
+    assert.equal(intake.amount, 0);
     const gone = begin(fake, alice, '{');
-    await reached(() => intake.bytes > 0);
+    await reached(() => intake.amount > 0);
     gone.close();
-    await reached(() => intake.bytes === 0);
+    await reached(() => intake.amount === 0);
   });
 });
 
@@ -133,7 +133,7 @@ test('bodies above the budget of a level are refused for the user with the most:
       stream.resume();
     }
     await reached(() => statuses.length >= 20 - Math.floor(intakeBytes / part.length));
-    assert.ok(intake.bytes <= intakeBytes, `${intake.bytes} bytes are held`);
+    assert.ok(intake.amount <= intakeBytes, `${intake.amount} bytes are held`);
     const body = Buffer.concat([part, part, part, Buffer.from(object('b'))]);
     assert.equal((await fake.request('POST', MAPS, { ...JSON_TYPE, ...bob }, body)).status, 201);
     assert.deepEqual(new Set(statuses), new Set([429]));
@@ -268,7 +268,7 @@ test('writes to an aggregated API take seats while the other server answers', as
     );
     const { set, intake } = levelOf(fairness, 'global-default');
     await reached(() => set.executing === 3);
-    assert.equal(intake.bytes, 0);
+    assert.equal(intake.amount, 0);
     gate.resolve();
     for (const { status } of await Promise.all(answers)) assert.equal(status, 200);
     await reached(() => set.executing === 0);

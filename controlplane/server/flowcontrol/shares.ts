@@ -1,0 +1,124 @@
+/**
+ * Shares a budget among users: of memory for bodies that arrive or wait for a seat, of memory for watches, or of connections
+ * to other servers. What is counted takes no seat, so that a slow client holds none.
+ *
+ * When the budget is used up, the user with the largest share loses the newest of what it holds. So a user may use all of a
+ * budget that nobody else needs, and yields to others as soon as they need it.
+ */
+
+/** The bytes of a request before any byte of its body has arrived. */
+const OVERHEAD_BYTES = 16 * 1024;
+
+const NOTHING = (): void => undefined;
+
+interface Holder {
+  amount: number;
+  readonly refusable: Set<Share>;
+}
+
+/** What one request holds. */
+export class Share {
+  readonly #shares: Shares;
+  readonly user: string;
+  /**
+   * Ends the request. It is called at most once, and possibly while the share is opened. The share forgets it at the
+   * end, because V8 keeps members that a set has had until a full collection, and the request with them.
+   */
+  refuse: () => void;
+  amount = 0;
+  isClosed = false;
+
+  constructor(shares: Shares, user: string, refuse: () => void) {
+    this.#shares = shares;
+    this.user = user;
+    this.refuse = refuse;
+  }
+
+  /** Counts more, or, if the number is negative, less. */
+  add(amount: number): void {
+    if (!this.isClosed) this.#shares.grow(this, amount);
+  }
+
+  /** It still counts, but is no longer refused: the whole body has arrived. */
+  complete(): void {
+    this.#shares.settle(this);
+    this.refuse = NOTHING;
+  }
+
+  /** It no longer counts. Idempotent. */
+  close(): void {
+    if (!this.isClosed) this.#shares.drop(this);
+    this.refuse = NOTHING;
+  }
+}
+
+/** What the users of a budget hold. Everything in it is synchronous. The amounts are bytes, or what the budget counts. */
+export class Shares {
+  readonly #budget: number;
+  readonly #least: number;
+  readonly #holders = new Map<string, Holder>();
+  #amount = 0;
+
+  /** Each share takes `least` from its beginning. */
+  constructor(budget: number, least = OVERHEAD_BYTES) {
+    this.#budget = budget;
+    this.#least = least;
+  }
+
+  get amount(): number {
+    return this.#amount;
+  }
+
+  open(user: string, refuse: () => void): Share {
+    const share = new Share(this, user, refuse);
+    this.#holder(user).refusable.add(share);
+    this.grow(share, this.#least);
+    return share;
+  }
+
+  grow(share: Share, amount: number): void {
+    share.amount += amount;
+    this.#holder(share.user).amount += amount;
+    this.#amount += amount;
+    while (this.#amount > this.#budget) {
+      const victim = this.#victim();
+      if (victim === undefined) return;
+      this.drop(victim);
+      victim.refuse();
+    }
+  }
+
+  settle(share: Share): void {
+    this.#holders.get(share.user)?.refusable.delete(share);
+  }
+
+  drop(share: Share): void {
+    share.isClosed = true;
+    const holder = this.#holder(share.user);
+    holder.refusable.delete(share);
+    holder.amount -= share.amount;
+    this.#amount -= share.amount;
+    if (holder.amount === 0 && holder.refusable.size === 0) this.#holders.delete(share.user);
+  }
+
+  #holder(user: string): Holder {
+    const known = this.#holders.get(user);
+    if (known !== undefined) return known;
+    const fresh: Holder = { amount: 0, refusable: new Set() };
+    this.#holders.set(user, fresh);
+    return fresh;
+  }
+
+  /** Returns the newest share of the user who holds most, among users with any that can be refused. */
+  #victim(): Share | undefined {
+    let most: Holder | undefined;
+    for (const holder of this.#holders.values())
+      if (holder.refusable.size > 0 && (most === undefined || holder.amount > most.amount)) most = holder;
+    return [...(most?.refusable ?? [])].at(-1);
+  }
+}
+
+/** Whoever may create service accounts in a namespace has as many names as they like, so all of a namespace are one user. */
+export function userOf(name: string): string {
+  return /^system:serviceaccount:[^:]+/.exec(name)?.[0] ?? name;
+}
