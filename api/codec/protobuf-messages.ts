@@ -4,11 +4,20 @@
  * may be recursive. Nothing from a request becomes part of the source: names and numbers come from the table.
  */
 import { quoteText } from '../meta/quote.ts';
-import type { Field, Schema, StructType, TypeNode } from '../schema/schema.ts';
+import type { Schema, StructType, TypeNode } from '../schema/schema.ts';
 import type { JsonObject, JsonValue } from '../meta/object.ts';
 import { setMember } from './json.ts';
+import { WRAPPED_LIST, layout, messageNames, type InlinedNames, type Numbered } from './protobuf-layout.ts';
 import * as scalars from './protobuf-scalars.ts';
-import { BYTES, FIXED64, VARINT, tagOf, type ProtobufReader, type ProtobufWriter } from './protobuf-wire.ts';
+import {
+  BYTES,
+  FIXED64,
+  VARINT,
+  tagOf,
+  type MessageNames,
+  type ProtobufReader,
+  type ProtobufWriter,
+} from './protobuf-wire.ts';
 
 const SCHEMA_PROPS = 'io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps';
 
@@ -46,27 +55,6 @@ export function hasMessage(struct: StructType): boolean {
   if (struct.fields.size === 0) return true;
   for (const field of struct.fields.values()) if (field.protobufNumber !== undefined) return true;
   return false;
-}
-
-interface Numbered {
-  readonly number: number;
-  readonly field: Field | undefined;
-  /** The fields of an inlined message. */
-  readonly inner: readonly Numbered[];
-}
-
-/** Returns the fields as the messages have them. Inlined fields are in a message of their own. */
-function layout(fields: readonly Field[], depth: number): Numbered[] {
-  const found: Numbered[] = [];
-  const inlined = new Map<number, Field[]>();
-  for (const field of fields) {
-    if (field.protobufNumber === undefined) continue;
-    const around = field.protobufInline?.[depth];
-    if (around === undefined) found.push({ number: field.protobufNumber, field, inner: [] });
-    else inlined.set(around, [...(inlined.get(around) ?? []), field]);
-  }
-  for (const [number, inner] of inlined) found.push({ number, field: undefined, inner: layout(inner, depth + 1) });
-  return found.sort((a, b) => a.number - b.number);
 }
 
 /** How messages are written. */
@@ -109,7 +97,7 @@ export class MessageTypes {
   compileRead(struct: StructType): Read {
     const source = new Source();
     source.line('const o = {};');
-    source.readFields(layout([...struct.fields.values()], 0));
+    source.readFields(layout([...struct.fields.values()], 0), messageNames(struct));
     source.line('return o;');
     return source.build<Read>(['r'], this.#environment(source));
   }
@@ -124,6 +112,7 @@ export class MessageTypes {
       schemaProps,
       source.structs.map((struct) => this.of(struct)),
       sortedKeys,
+      source.names,
     ];
   }
 }
@@ -138,6 +127,8 @@ const UNIONS = { schemaOrArray: 'schemas', schemaOrStringArray: 'strings', schem
 class Source {
   /** The structs to which the source refers as `T[index]`. */
   readonly structs: StructType[] = [];
+  /** The names to which the source refers as `N[index]`. */
+  readonly names: MessageNames[] = [];
   readonly #writesZeros: boolean;
   #text = '';
   #names = 0;
@@ -159,6 +150,7 @@ class Source {
       'schema',
       'T',
       'keys',
+      'N',
       `return function (${parameters.join(', ')}) {\n${this.#text}};`,
     );
     return factory(...environment) as F;
@@ -245,14 +237,18 @@ class Source {
     } else this.line(writeScalar(type.scalar, value, tag));
   }
 
-  readFields(fields: readonly Numbered[]): void {
+  #namesOf(names: MessageNames): string {
+    return `N[${this.names.push(names) - 1}]`;
+  }
+
+  readFields(fields: readonly Numbered[], names: InlinedNames): void {
     const tag = this.#name();
     this.line(`while (!r.done) {\nconst ${tag} = r.varint();\nswitch (${tag}) {`);
     for (const { number, field, inner } of fields) {
       if (field === undefined) {
         const around = this.#name();
         this.line(`case ${tagOf(number, BYTES)}: {\nconst ${around} = r.enter();`);
-        this.readFields(inner);
+        this.readFields(inner, names.inlined(number));
         this.line(`r.leave(${around});\nbreak;\n}`);
         continue;
       }
@@ -268,19 +264,20 @@ class Source {
         this.line(`}\nr.leave(${around});\nbreak;\n}`);
       }
     }
-    this.line(`default: r.skip(${tag});\n}\n}`);
+    this.line(`default: r.skipUnknown(${tag}, ${this.#namesOf(names)});\n}\n}`);
   }
 
   #readField(type: TypeNode, member: string): void {
     if (type.kind === 'list' && type.wrapped !== true) {
       this.line(`(${member} ??= []).push(${this.#readOne(type.items)});`);
     } else if (type.kind === 'map') {
-      const [around, key, value, tag] = [this.#name(), this.#name(), this.#name(), this.#name()];
-      this.line(`const ${around} = r.enter(); let ${key} = '', ${value} = ${zeroOf(type.values)};`);
-      this.line(`while (!r.done) {\nconst ${tag} = r.varint();`);
-      this.line(`if (${tag} === ${tagOf(1, BYTES)}) ${key} = r.string();`);
-      this.line(`else if (${tag} === ${tagOf(2, wireTypeOf(type.values))}) ${value} = ${this.#readOne(type.values)};`);
-      this.line(`else r.skip(${tag});\n}\nr.leave(${around});`);
+      // The wire types of key and value do not matter to Go.
+      const [end, key, value, tag] = [this.#name(), this.#name(), this.#name(), this.#name()];
+      this.line(`const ${end} = r.enterEntry(); let ${key} = '', ${value} = ${zeroOf(type.values)};`);
+      this.line(`while (r.isWithin(${end})) {\nconst ${tag} = r.varint();`);
+      this.line(`if (${tag} >> 3 === 1) ${key} = r.string();`);
+      this.line(`else if (${tag} >> 3 === 2) ${value} = ${this.#readOne(type.values)};`);
+      this.line(`else r.skipInEntry(${tag}, ${end});\n}\nr.leaveEntry(${end});`);
       this.line(`setMember(${member} ??= {}, ${key}, ${value});`);
     } else if (type.kind === 'struct') {
       // A message may arrive in several parts. Later parts are merged into the earlier ones.
@@ -299,7 +296,7 @@ class Source {
       return `((around) => { const m = ${this.#struct(type.struct)}.read(r); r.leave(around); return m; })(r.enter())`;
     }
     if (type.kind === 'list') {
-      return `((around) => { const l = []; while (!r.done) { const t = r.varint(); if (t === ${tagOf(1, wireTypeOf(type.items))}) l.push(${this.#readOne(type.items)}); else r.skip(t); } r.leave(around); return l; })(r.enter())`;
+      return `((around) => { const l = []; while (!r.done) { const t = r.varint(); if (t === ${tagOf(1, wireTypeOf(type.items))}) l.push(${this.#readOne(type.items)}); else r.skipUnknown(t, ${this.#namesOf(WRAPPED_LIST)}); } r.leave(around); return l; })(r.enter())`;
     }
     if (type.kind === 'map') throw new Error('protobuf has no lists or maps of maps');
     if (type.message !== undefined) return `S.readUnion(r, schema, '${UNIONS[type.message]}')`;
@@ -377,7 +374,7 @@ const READERS: Readonly<Record<Extract<TypeNode, { kind: 'scalar' }>['scalar'], 
   microTime: 'S.readMicroTime(r)',
   quantity: 'S.readQuantity(r)',
   intOrString: 'S.readIntOrString(r)',
-  any: 'S.readJson(r, envelope)',
-  rawExtension: 'S.readJson(r, envelope)',
-  fieldsV1: 'S.readJson(r, envelope)',
+  any: "S.readJson(r, 'any', envelope)",
+  rawExtension: "S.readJson(r, 'rawExtension', envelope)",
+  fieldsV1: "S.readJson(r, 'fieldsV1', envelope)",
 };

@@ -9,13 +9,41 @@ import type { StructType } from '../schema/schema.ts';
 import { canonicalMicroTime, canonicalTime } from '../schema/time.ts';
 import type { JsonObject, JsonValue } from '../meta/object.ts';
 import { escapeMarkup, JsonSyntaxError, parseJson, stringifyJson } from './json.ts';
-import { BYTES, VARINT, malformed, tagOf, type ProtobufReader, type ProtobufWriter } from './protobuf-wire.ts';
+import {
+  BYTES,
+  VARINT,
+  malformed,
+  tagOf,
+  type MessageNames,
+  type ProtobufReader,
+  type ProtobufWriter,
+} from './protobuf-wire.ts';
 
 const FIRST_INTEGER = tagOf(1, VARINT);
 const SECOND_INTEGER = tagOf(2, VARINT);
 const FIRST_BYTES = tagOf(1, BYTES);
 const SECOND_BYTES = tagOf(2, BYTES);
 const THIRD_BYTES = tagOf(3, BYTES);
+
+/** Returns the names of a message whose fields have the numbers 1, 2 and so on. */
+function namesOf(message: string, ...fields: string[]): MessageNames {
+  return { message, fields: new Map(fields.map((field, index) => [index + 1, field])) };
+}
+
+const TIMESTAMP = namesOf('Timestamp', 'Seconds', 'Nanos');
+const QUANTITY = namesOf('Quantity', 'String_');
+const INT_OR_STRING = namesOf('IntOrString', 'Type', 'IntVal', 'StrVal');
+/** The messages whose only field is JSON. */
+const JSON_MESSAGES = {
+  any: namesOf('JSON', 'Raw'),
+  rawExtension: namesOf('RawExtension', 'Raw'),
+  fieldsV1: namesOf('FieldsV1', 'Raw'),
+} as const;
+const UNIONS = {
+  none: namesOf('JSONSchemaPropsOrBool', 'Allows', 'Schema'),
+  schemas: namesOf('JSONSchemaPropsOrArray', 'Schema', 'JSONSchemas'),
+  strings: namesOf('JSONSchemaPropsOrStringArray', 'Schema', 'Property'),
+} as const;
 
 /**
  * Writes seconds and nanoseconds since 1970. The text was validated when it was decoded. An invalid one is written as the zero
@@ -42,7 +70,7 @@ function readTimestamp(reader: ProtobufReader): { seconds: number; nanos: number
     const tag = reader.varint();
     if (tag === FIRST_INTEGER) seconds = Number(reader.int64());
     else if (tag === SECOND_INTEGER) nanos = reader.int32();
-    else reader.skip(tag);
+    else reader.skipUnknown(tag, TIMESTAMP);
   }
   reader.leave(around);
   if (seconds === undefined) return undefined;
@@ -81,7 +109,7 @@ export function readQuantity(reader: ProtobufReader): string {
   while (!reader.done) {
     const tag = reader.varint();
     if (tag === FIRST_BYTES) text = reader.string();
-    else reader.skip(tag);
+    else reader.skipUnknown(tag, QUANTITY);
   }
   reader.leave(around);
   return text === '' ? '0' : text;
@@ -110,7 +138,7 @@ export function readIntOrString(reader: ProtobufReader): string | number {
     if (tag === FIRST_INTEGER) isString = reader.varint() === 1;
     else if (tag === SECOND_INTEGER) number = reader.int32();
     else if (tag === THIRD_BYTES) text = reader.string();
-    else reader.skip(tag);
+    else reader.skipUnknown(tag, INT_OR_STRING);
   }
   reader.leave(around);
   return isString ? text : number;
@@ -135,13 +163,17 @@ export function writeJson(writer: ProtobufWriter, value: JsonValue): void {
 }
 
 /** Reads a free-form JSON value. `envelope` decodes raw bytes that are protobuf themselves. */
-export function readJson(reader: ProtobufReader, envelope: (bytes: Buffer) => JsonValue | undefined): JsonValue {
+export function readJson(
+  reader: ProtobufReader,
+  message: keyof typeof JSON_MESSAGES,
+  envelope: (bytes: Buffer) => JsonValue | undefined,
+): JsonValue {
   let raw: Buffer | undefined;
   const around = reader.enter();
   while (!reader.done) {
     const tag = reader.varint();
     if (tag === FIRST_BYTES) raw = reader.bytes();
-    else reader.skip(tag);
+    else reader.skipUnknown(tag, JSON_MESSAGES[message]);
   }
   reader.leave(around);
   if (raw === undefined || raw.length === 0) return null;
@@ -213,7 +245,7 @@ export function readUnion(
     else if (tag === FIRST_BYTES && list !== 'none') single = readMessage(reader, schema);
     else if (tag === SECOND_BYTES && list === 'none') single = readMessage(reader, schema);
     else if (tag === SECOND_BYTES) items.push(list === 'strings' ? reader.string() : readMessage(reader, schema));
-    else reader.skip(tag);
+    else reader.skipUnknown(tag, UNIONS[list]);
   }
   reader.leave(around);
   return single ?? (list === 'none' ? (allows ?? false) : items);

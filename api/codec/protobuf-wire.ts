@@ -12,10 +12,13 @@ export const VARINT = 0;
 export const FIXED64 = 1;
 /** A length and as many bytes. */
 export const BYTES = 2;
+const START_GROUP = 3;
+const END_GROUP = 4;
 const FIXED32 = 5;
 
 const INITIAL_BYTES = 64 * 1024;
-const TWO_32 = 2 ** 32;
+/** Lengths from here on are negative for Go. */
+const TWO_63 = 2 ** 63;
 /** The maximum number of reads for one value. A map member takes three: its message, its key and its value. */
 const READS_A_VALUE = 3;
 
@@ -145,6 +148,21 @@ export function malformed(why: string): StatusError {
   return newBadRequest(`the body is not a valid protobuf message: ${why}`);
 }
 
+/** The texts are those of Go's generated decoders, which kube-apiserver passes on to clients. */
+const wireErrors = {
+  end: () => newBadRequest('unexpected EOF'),
+  overflow: () => newBadRequest('proto: integer overflow'),
+  negativeLength: () => newBadRequest('proto: negative length found during unmarshaling'),
+  endOfGroup: () => newBadRequest('proto: unexpected end of group'),
+  wireType: (type: number) => newBadRequest(`proto: illegal wireType ${type}`),
+} as const;
+
+/** The Go names of a message and of its fields by number, for errors. */
+export interface MessageNames {
+  readonly message: string;
+  readonly fields: ReadonlyMap<number, string>;
+}
+
 /** Reads a message. Throws a 400 for bytes that are truncated, too long or nested too deeply. */
 export class ProtobufReader {
   readonly #bytes: Buffer;
@@ -178,14 +196,14 @@ export class ProtobufReader {
     let value = 0;
     let factor = 1;
     for (let index = 0; index < 10; index += 1) {
-      if (this.#at >= this.#end) throw malformed('unexpected EOF');
+      if (this.#at >= this.#end) throw wireErrors.end();
       const byte = this.#bytes[this.#at] ?? 0;
       this.#at += 1;
       value += (byte & 127) * factor;
       if (byte < 128) return value;
       factor *= 128;
     }
-    throw malformed('integer overflow');
+    throw wireErrors.overflow();
   }
 
   /** Reads an int32 or bool field, which is encoded with 64 bits and truncated. */
@@ -261,9 +279,56 @@ export class ProtobufReader {
     this.#depth -= 1;
   }
 
-  /** Skips a field with an unknown number. */
+  /**
+   * Opens the following entry of a map and returns its end. Like Go's decoders, key and value may reach beyond the entry up to
+   * the end of the message around it. Read while `isWithin(end)`, and pass the end to `leaveEntry`.
+   */
+  enterEntry(): number {
+    this.#count();
+    const size = this.varint();
+    this.#need(size);
+    return this.#at + size;
+  }
+
+  isWithin(end: number): boolean {
+    return this.#at < end;
+  }
+
+  leaveEntry(end: number): void {
+    this.#at = end;
+  }
+
+  /** Skips a field of a map entry that is neither key nor value. */
+  skipInEntry(tag: number, end: number): void {
+    this.skip(tag);
+    if (this.#at > end) throw wireErrors.end();
+  }
+
+  /** Skips a field that no branch of the reader took. Throws if the message has the field with another wire type. */
+  skipUnknown(tag: number, names: MessageNames): void {
+    const wireType = tag % 8;
+    const number = Math.floor(tag / 8) | 0;
+    if (wireType === END_GROUP) throw newBadRequest(`proto: ${names.message}: wiretype end group for non-group`);
+    if (number <= 0) throw newBadRequest(`proto: ${names.message}: illegal tag ${number} (wire type ${tag})`);
+    const field = names.fields.get(number);
+    if (field !== undefined) throw newBadRequest(`proto: wrong wireType = ${wireType} for field ${field}`);
+    this.skip(tag);
+  }
+
+  /** Skips a field with its groups, and an unknown field of a message of another API. */
   skip(tag: number): void {
-    switch (tag % 8) {
+    let depth = 0;
+    for (let next = tag; ; next = this.varint()) {
+      if (next % 8 === START_GROUP) depth += 1;
+      else if (next % 8 === END_GROUP) depth -= 1;
+      else this.#skipValue(next % 8);
+      if (depth < 0) throw wireErrors.endOfGroup();
+      if (depth === 0) return;
+    }
+  }
+
+  #skipValue(wireType: number): void {
+    switch (wireType) {
       case VARINT:
         this.varint();
         return;
@@ -279,7 +344,7 @@ export class ProtobufReader {
         this.#at += 4;
         return;
       default:
-        throw malformed(`illegal wire type ${tag % 8}`);
+        throw wireErrors.wireType(wireType);
     }
   }
 
@@ -298,6 +363,7 @@ export class ProtobufReader {
   }
 
   #need(bytes: number): void {
-    if (bytes > this.#end - this.#at || bytes > TWO_32) throw malformed('unexpected EOF');
+    if (bytes >= TWO_63) throw wireErrors.negativeLength();
+    if (bytes > this.#end - this.#at) throw wireErrors.end();
   }
 }

@@ -6,14 +6,15 @@
  * no protobuf form.
  */
 import { parseApiVersion, type JsonObject } from '../meta/object.ts';
-import { newBadRequest } from '../meta/status-error.ts';
+import { StatusError, newBadRequest } from '../meta/status-error.ts';
 import type { Schema, StructType } from '../schema/schema.ts';
 import { MessageTypes, hasMessage, type MessageOptions } from './protobuf-messages.ts';
-import { BYTES, ProtobufReader, ProtobufWriter, malformed, tagOf } from './protobuf-wire.ts';
+import { BYTES, ProtobufReader, ProtobufWriter, malformed, tagOf, type MessageNames } from './protobuf-wire.ts';
 
 const MAGIC = Buffer.from('k8s\0', 'latin1');
 const FIRST = tagOf(1, BYTES);
 const SECOND = tagOf(2, BYTES);
+const THIRD = tagOf(3, BYTES);
 const FOURTH = tagOf(4, BYTES);
 /** The maximum depth of nested envelopes. Objects can contain other objects as raw bytes. */
 const MAX_ENVELOPES = 16;
@@ -39,8 +40,30 @@ export interface ProtobufCodec {
    * values.
    */
   decode(bytes: Uint8Array, maxValues?: number): JsonObject;
+  /**
+   * Decodes the body of a request, whose envelope may leave out version or kind. Of a kind that the schema does not have, it
+   * returns these two alone. Throws a `MessageError` for a message that cannot be decoded, and a 400 for bytes that are no
+   * envelope.
+   */
+  decodeBody(bytes: Uint8Array, options: { readonly expected: TypeMeta; readonly maxValues: number }): JsonObject;
   /** Decodes the joined bytes that `watchEvent` returns. */
   decodeWatchEvent(bytes: Uint8Array): { readonly type: string; readonly object: JsonObject };
+}
+
+/** What an envelope says of its message. */
+export interface TypeMeta {
+  readonly apiVersion: string;
+  readonly kind: string;
+}
+
+/** The error for the message of an envelope: 400. */
+export class MessageError extends StatusError {
+  readonly typeMeta: TypeMeta;
+
+  constructor(typeMeta: TypeMeta, cause: StatusError) {
+    super(cause.status, { cause });
+    this.typeMeta = typeMeta;
+  }
 }
 
 /** Creates a codec, of which a process needs one. It builds the functions of each message on first use and keeps them. */
@@ -110,7 +133,7 @@ class SchemaProtobufCodec implements ProtobufCodec {
     this.#writer.varint(0);
     this.#writer.varint(FOURTH);
     this.#writer.varint(0);
-    this.#writer.varint(tagOf(3, BYTES));
+    this.#writer.varint(THIRD);
     const tail = this.#writer.take();
     this.#writer.reset();
     this.#writer.varint(length);
@@ -153,18 +176,35 @@ class SchemaProtobufCodec implements ProtobufCodec {
 
   /** A nested object shares the limit of the object around it. */
   decode(bytes: Uint8Array, maxValues = this.#bound): JsonObject {
+    const { apiVersion, kind, raw } = openUnknown(bytes);
+    const struct = this.#structOf(apiVersion, kind);
+    if (struct === undefined) throw newBadRequest(`no kind "${kind}" is registered for version "${apiVersion}"`);
+    return { apiVersion, kind, ...this.#readMessage(struct, raw, maxValues) };
+  }
+
+  decodeBody(bytes: Uint8Array, options: { readonly expected: TypeMeta; readonly maxValues: number }): JsonObject {
     const unknown = openUnknown(bytes);
-    const struct = this.#structOf(unknown.apiVersion, unknown.kind);
-    if (struct === undefined) {
-      throw newBadRequest(`no kind "${unknown.kind}" is registered for version "${unknown.apiVersion}"`);
+    const { expected } = options;
+    // An unreadable version counts as an absent one.
+    const hasVersion = unknown.apiVersion !== '' && parseApiVersion(unknown.apiVersion) !== undefined;
+    const apiVersion = hasVersion ? unknown.apiVersion : expected.apiVersion;
+    const typeMeta = { apiVersion, kind: unknown.kind === '' ? expected.kind : unknown.kind };
+    const struct = this.#structOf(apiVersion, typeMeta.kind);
+    if (struct === undefined) return typeMeta;
+    try {
+      return { ...typeMeta, ...this.#readMessage(struct, unknown.raw, options.maxValues) };
+    } catch (error) {
+      throw error instanceof StatusError ? new MessageError(typeMeta, error) : error;
     }
+  }
+
+  #readMessage(struct: StructType, raw: Buffer, maxValues: number): JsonObject {
     if (this.#envelopes >= MAX_ENVELOPES) throw malformed('nested too deep');
     this.#envelopes += 1;
     const around = this.#bound;
     this.#bound = maxValues;
     try {
-      const message = this.#types.of(struct).read(new ProtobufReader(unknown.raw, this.#bound));
-      return { apiVersion: unknown.apiVersion, kind: unknown.kind, ...message };
+      return this.#types.of(struct).read(new ProtobufReader(raw, this.#bound));
     } finally {
       this.#bound = around;
       this.#envelopes -= 1;
@@ -204,33 +244,55 @@ function startsWithMagic(bytes: Uint8Array): boolean {
   return bytes.length >= MAGIC.length && MAGIC.every((byte, index) => bytes[index] === byte);
 }
 
-interface Unknown {
-  readonly apiVersion: string;
-  readonly kind: string;
+interface Unknown extends TypeMeta {
   readonly raw: Buffer;
 }
 
+const UNKNOWN: MessageNames = {
+  message: 'Unknown',
+  fields: new Map([
+    [1, 'TypeMeta'],
+    [2, 'Raw'],
+    [3, 'ContentEncoding'],
+    [4, 'ContentType'],
+  ]),
+};
+const TYPE_META: MessageNames = {
+  message: 'TypeMeta',
+  fields: new Map([
+    [1, 'APIVersion'],
+    [2, 'Kind'],
+  ]),
+};
+
 function openUnknown(bytes: Uint8Array): Unknown {
+  if (bytes.length === 0) throw newBadRequest('empty data');
   if (!startsWithMagic(bytes)) {
     throw newBadRequest('provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]');
   }
+  if (bytes.length === MAGIC.length) throw newBadRequest('empty body');
   const reader = new ProtobufReader(bytes.subarray(MAGIC.length));
-  let apiVersion = '';
-  let kind = '';
+  let typeMeta: TypeMeta = { apiVersion: '', kind: '' };
   let raw: Buffer = Buffer.alloc(0);
   while (!reader.done) {
     const tag = reader.varint();
     if (tag === SECOND) raw = reader.bytes();
-    else if (tag === FIRST) {
-      const around = reader.enter();
-      while (!reader.done) {
-        const inner = reader.varint();
-        if (inner === FIRST) apiVersion = reader.string();
-        else if (inner === SECOND) kind = reader.string();
-        else reader.skip(inner);
-      }
-      reader.leave(around);
-    } else reader.skip(tag);
+    else if (tag === FIRST) typeMeta = { ...typeMeta, ...readTypeMeta(reader) };
+    else if (tag === THIRD || tag === FOURTH) reader.bytes();
+    else reader.skipUnknown(tag, UNKNOWN);
   }
-  return { apiVersion, kind, raw };
+  return { ...typeMeta, raw };
+}
+
+function readTypeMeta(reader: ProtobufReader): Partial<TypeMeta> {
+  const found: { apiVersion?: string; kind?: string } = {};
+  const around = reader.enter();
+  while (!reader.done) {
+    const tag = reader.varint();
+    if (tag === FIRST) found.apiVersion = reader.string();
+    else if (tag === SECOND) found.kind = reader.string();
+    else reader.skipUnknown(tag, TYPE_META);
+  }
+  reader.leave(around);
+  return found;
 }

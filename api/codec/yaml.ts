@@ -208,11 +208,22 @@ function messageOf(error: YAMLException): string {
   } else if (/unexpected end of the stream within a flow/.test(reason) && /[[{]\s*$/.test(error.mark?.buffer ?? '')) {
     text = 'did not find expected node content';
   } else if (/deficient indentation|missed comma|within a flow collection/.test(reason))
-    text = "did not find expected ',' or '}'";
+    text = `did not find expected ',' or '${closingBracket(error.mark)}'`;
   const line = error.mark?.line;
   if (error.mark?.buffer?.startsWith('\t') === true && line === 0)
     return 'yaml: found character that cannot start any token';
   return line === undefined ? `yaml: ${text}` : `yaml: line ${line + 1}: ${text}`;
+}
+
+/** Returns the bracket that ends the innermost flow collection around an error. Brackets in quotes do not count. */
+function closingBracket(mark: YAMLException['mark']): string {
+  const open: string[] = [];
+  const text = (mark?.buffer ?? '').slice(0, mark?.position);
+  for (const [token] of text.matchAll(/"(?:[^"\\]|\\.)*"|'[^']*'|[[\]{}]/gs)) {
+    if (token === '[' || token === '{') open.push(token);
+    else if (token === ']' || token === '}') open.pop();
+  }
+  return open.at(-1) === '[' ? ']' : '}';
 }
 
 /** Copies aliased values. Refuses a value that expands to too many values or contains itself. */

@@ -5,6 +5,7 @@
  */
 import { type Field, type StructType, type TypeNode, zeroOfScalar } from './schema.ts';
 import { withoutEmpties } from './empty-values.ts';
+import { goNameOfField } from './go-names.ts';
 import { loadSchema } from './table.ts';
 import type { JsonObject } from '../meta/object.ts';
 
@@ -74,44 +75,6 @@ const ORDERS: ReadonlyMap<string, readonly string[]> = new Map([
   ],
 ]);
 
-/** The abbreviations that a Go name begins with in capital letters. */
-const ABBREVIATIONS =
-  /^(?:api|aws|cel|cidrs?|cpu|csi|dns|fc|fs|gce|gmsa|grpc|http|https|id|ip|ips|iqn|iscsi|nfs|os|pd|pid|qos|rbd|se|ssl|tcp|tls|ttl|tty|uid|uri|url|wwids)(?=$|[A-Z])/;
-
-const PLURALS: ReadonlySet<string> = new Set(['cidrs', 'ips', 'wwids']);
-
-/** The Go names that do not follow the rules. */
-const NAMES: ReadonlyMap<string, string> = new Map([
-  ['cephfs', 'CephFS'],
-  ['storageos', 'StorageOS'],
-  ['pdID', 'PdID'],
-  ['$ref', 'Ref'],
-  ['$schema', 'Schema'],
-  ['x-kubernetes-embedded-resource', 'XEmbeddedResource'],
-  ['x-kubernetes-int-or-string', 'XIntOrString'],
-  ['x-kubernetes-list-map-keys', 'XListMapKeys'],
-  ['x-kubernetes-list-type', 'XListType'],
-  ['x-kubernetes-map-type', 'XMapType'],
-  ['x-kubernetes-preserve-unknown-fields', 'XPreserveUnknownFields'],
-  ['x-kubernetes-validations', 'XValidations'],
-  ['chapAuthDiscovery', 'DiscoveryCHAPAuth'],
-  ['chapAuthSession', 'SessionCHAPAuth'],
-]);
-
-const RBD = { monitors: 'CephMonitors', image: 'RBDImage', pool: 'RBDPool', user: 'RadosUser' };
-
-/** The fields whose internal type has another name than the type of the version. */
-const RENAMED: ReadonlyMap<string, Readonly<Record<string, string>>> = new Map<
-  string,
-  Readonly<Record<string, string>>
->([
-  ['io.k8s.api.core.v1.AzureDiskVolumeSource', { diskURI: 'DataDiskURI' }],
-  ['io.k8s.api.core.v1.GlusterfsVolumeSource', { endpoints: 'EndpointsName' }],
-  ['io.k8s.api.core.v1.GlusterfsPersistentVolumeSource', { endpoints: 'EndpointsName' }],
-  ['io.k8s.api.core.v1.RBDVolumeSource', RBD],
-  ['io.k8s.api.core.v1.RBDPersistentVolumeSource', RBD],
-]);
-
 /**
  * Returns the form of a value. `typeName` is the name of a built-in type, for example `io.k8s.api.rbac.v1.RoleRef`. Throws for
  * a name that no type has.
@@ -126,13 +89,12 @@ function structForm(struct: StructType, value: unknown): object | null {
   if (typeof value !== 'object' || value === null) return null;
   const members: Readonly<Record<string, unknown>> = { ...value };
   if (isWireType(struct)) return wireForm(struct, members);
-  const renamed = RENAMED.get(struct.name);
   const form = Object.fromEntries(
     fieldsInOrder(struct).flatMap((field): readonly (readonly [string, unknown])[] => {
       const shown = fieldForm(field, members[field.name]);
       // Go embeds the metadata, so its members stand beside the other fields.
       if (field.name === 'metadata') return Object.entries(shown ?? {});
-      return [[renamed?.[field.name] ?? goFieldName(field.name), shown]];
+      return [[goNameOfField(struct, field.name), shown]];
     }),
   );
   return struct.name === 'io.k8s.api.core.v1.PodSpec' ? withHostFields(form) : form;
@@ -143,7 +105,15 @@ function structForm(struct: StructType, value: unknown): object | null {
  * types.
  */
 function withHostFields(form: Readonly<Record<string, unknown>>): object {
-  const { HostNetwork, HostPID, HostIPC, ShareProcessNamespace, HostUsers, ServiceAccount: _same, ...others } = form;
+  const {
+    HostNetwork,
+    HostPID,
+    HostIPC,
+    ShareProcessNamespace,
+    HostUsers,
+    DeprecatedServiceAccount: _same,
+    ...others
+  } = form;
   const host = { HostNetwork, HostPID, HostIPC, ShareProcessNamespace, HostUsers };
   const context = others['SecurityContext'] ?? internalForm('io.k8s.api.core.v1.PodSecurityContext', {});
   return { ...others, SecurityContext: { ...host, ...(context as object) } };
@@ -214,16 +184,4 @@ export function fieldsInOrder(struct: StructType): Field[] {
     return listed < 0 ? order.length + protobufNumber : listed;
   };
   return [...struct.fields.values()].sort((a, b) => rank(a) - rank(b));
-}
-
-/** Returns the Go name of a field: `APIGroup` for `apiGroup`, `HostPath` for `hostPath`. */
-export function goFieldName(name: string): string {
-  const irregular = NAMES.get(name);
-  if (irregular !== undefined) return irregular;
-  const abbreviation = ABBREVIATIONS.exec(name)?.[0];
-  if (abbreviation === undefined) return name.charAt(0).toUpperCase() + name.slice(1);
-  const capitals = PLURALS.has(abbreviation)
-    ? `${abbreviation.slice(0, -1).toUpperCase()}s`
-    : abbreviation.toUpperCase();
-  return capitals + name.slice(abbreviation.length);
 }

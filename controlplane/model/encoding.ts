@@ -55,8 +55,11 @@ export interface Encodings {
   protobufOf(object: object): Buffer;
   /** Encodes a `WatchEvent` message around the parts of the enveloped object, without its length prefix. */
   protobufWatchEvent(type: string, envelopedObject: readonly Buffer[]): readonly Buffer[];
-  /** Opens the envelope and decodes its content. Throws a 400. */
-  decodeProtobuf(bytes: Buffer): unknown;
+  /**
+   * Opens the envelope of a body and decodes its content. The envelope may leave out version or kind. Of an unknown kind, it
+   * returns these two alone. Throws a 400, which is a `MessageError` if the content cannot be decoded.
+   */
+  decodeProtobuf(bytes: Buffer, expected: { readonly apiVersion: string; readonly kind: string }): unknown;
 
   /** Returns the parts of the text. */
   yaml(value: unknown): Iterable<string>;

@@ -8,6 +8,7 @@
 import type { Selector } from '../../api/meta/selector.ts';
 import type { FieldSelector } from '../../api/meta/field-selector.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
+import type { StatusError } from '../../api/meta/status-error.ts';
 import type { ResourceInfo, SubresourceInfo } from '../../api/schema/schema.ts';
 import type { UserInfo } from './user-info.ts';
 
@@ -141,13 +142,17 @@ export interface Body {
   readonly decimals?: ReadonlyMap<string, string>;
 }
 
-/** A patch before it is applied. `duplicates` are the paths of fields that the body has twice. */
+/**
+ * A patch before it is applied. `duplicates` are the paths of fields that the body has twice. `fault` is the error for a body
+ * that cannot be decoded: it is thrown when the patch is applied, because a missing object is reported first.
+ */
 export type Patch =
   | {
       readonly type: 'json' | 'merge' | 'strategic';
       readonly body: unknown;
       readonly duplicates: readonly string[];
       readonly decimals?: ReadonlyMap<string, string> | undefined;
+      readonly fault?: StatusError;
     }
   | { readonly type: 'apply'; readonly body: unknown; readonly duplicates: readonly string[]; readonly force: boolean };
 

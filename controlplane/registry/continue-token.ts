@@ -5,6 +5,7 @@
  */
 import { JsonSyntaxError, parseJson, stringifyJson } from '../../api/codec/json.ts';
 import { newBadRequest, newStatusError, type StatusError } from '../../api/meta/status-error.ts';
+import { quote } from '../../api/meta/field-error.ts';
 
 /** Where the next page begins. */
 export interface ContinueToken {
@@ -53,8 +54,9 @@ function parse(raw: Buffer, text: string): { v?: unknown; rv?: unknown; start?: 
     if (!(error instanceof JsonSyntaxError)) throw error;
     const first = raw[0] ?? 0;
     if (first < 0x80) throw refuse(error.message);
-    // Go shows the byte, which may be none of UTF-8.
-    throw refuse(`invalid character '\\u${first.toString(16).padStart(4, '0')}' looking for beginning of value`);
+    // Go shows the byte, which may be none of UTF-8, as the character with that number.
+    const shown = quote(String.fromCharCode(first)).slice(1, -1);
+    throw refuse(`invalid character '${shown}' looking for beginning of value`);
   }
 }
 

@@ -6,7 +6,7 @@
  */
 import { encodeJson, stringifyJson } from '../../api/codec/json.ts';
 import { MAX_VALUES } from '../../api/codec/limits.ts';
-import { messageOfItem } from '../../api/codec/protobuf.ts';
+import { messageOfItem, type ProtobufCodec, type TypeMeta } from '../../api/codec/protobuf.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { ResourceInfo, Schema } from '../../api/schema/schema.ts';
 import type { Encodings, ListMetadata, MetaVersion, TableRowOptions } from '../model/encoding.ts';
@@ -15,23 +15,6 @@ import { scaleColumns } from './columns/scale-columns.ts';
 import { humanDuration, humanDurationLasts } from './columns/human-duration.ts';
 import type { Entry } from '../model/rest.ts';
 import type { Cell, Elapsed, TableColumn, TableColumns } from './strategy.ts';
-
-/** The protobuf form of the built-in types. Messages have no `k8s\0` envelope unless a comment says so. */
-export interface ProtobufCodec {
-  /** Whether the kind has a message. */
-  has(group: string, version: string, kind: string): boolean;
-  /** Returns the message in its envelope, in parts. */
-  envelop(apiVersion: string, kind: string, message: Buffer): readonly Buffer[];
-  /** Encodes an object as an item of a list, with its tag and length. */
-  encodeItem(object: KubeObject): Buffer;
-  /** Returns a list in its envelope, in pieces, with results of `encodeItem` as items. */
-  list(apiVersion: string, kind: string, metadata: object, items: readonly Buffer[]): Buffer[];
-  /** Encodes an object of any type of the schema, with its envelope. */
-  encodeEnveloped(object: object): Buffer;
-  watchEvent(type: string, envelopedObject: readonly Buffer[]): readonly Buffer[];
-  /** Throws a 400 for bytes that cannot be decoded. */
-  decode(bytes: Buffer, maxValues: number): unknown;
-}
 
 interface EncodingsOptions {
   readonly schema: Schema;
@@ -173,8 +156,8 @@ class KeptEncodings implements Encodings {
     return this.#protobuf.watchEvent(type, enveloped);
   }
 
-  decodeProtobuf(bytes: Buffer): unknown {
-    return this.#protobuf.decode(bytes, MAX_VALUES);
+  decodeProtobuf(bytes: Buffer, expected: TypeMeta): unknown {
+    return this.#protobuf.decodeBody(bytes, { expected, maxValues: MAX_VALUES });
   }
 
   #item(entry: Entry): Buffer {

@@ -120,10 +120,10 @@ function withManagedFields(object: KubeObject, entries: ManagedFieldsEntry[] | u
   return { ...object, metadata: entries === undefined ? metadata : { ...metadata, managedFields: entries } };
 }
 
-/** Whether the request removes all ownership by sending `[{}]`. */
+/** Whether the request removes all ownership by sending `[]` or `[{}]`. */
 function isReset(entries: readonly ManagedFieldsEntry[] | undefined): boolean {
   const [only] = entries ?? [];
-  return entries?.length === 1 && only !== undefined && Object.keys(only).length === 0;
+  return entries?.length === 0 || (entries?.length === 1 && only !== undefined && Object.keys(only).length === 0);
 }
 
 /** Returns the ownership before the write: that of the request if it is valid, and otherwise the stored one. */

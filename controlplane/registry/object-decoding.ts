@@ -21,6 +21,7 @@ import { newBadRequest, newInvalid, type StatusError } from '../../api/meta/stat
 import type { Schema, StructType, TypeNode } from '../../api/schema/schema.ts';
 import type { Body, FieldValidation, RequestContext } from '../model/rest.ts';
 import type { Pausing } from './pausing.ts';
+import { retiredKindGroup } from './retired-kinds.ts';
 
 interface Conformed {
   readonly object: KubeObject;
@@ -116,18 +117,6 @@ export interface PatchedObject extends DecodeOptions {
 }
 
 const SCHEME = 'in scheme "pkg/runtime/scheme.go:111"';
-
-/** Versions that are not served, but that kube-apiserver can still decode, by group. */
-const RETIRED: ReadonlyMap<string, readonly string[]> = new Map(
-  Object.entries({
-    apps: ['v1beta1', 'v1beta2'],
-    autoscaling: ['v2beta1', 'v2beta2'],
-    batch: ['v1beta1'],
-    policy: ['v1beta1'],
-    'authentication.k8s.io': ['v1alpha1', 'v1beta1'],
-    'authorization.k8s.io': ['v1beta1'],
-  }),
-);
 
 /** The decoder of built-in kinds; `customDecoder` wraps it for custom resources. */
 export function createDecoder(schema: Schema): Decoder {
@@ -233,14 +222,14 @@ function checkKind(schema: Schema, value: unknown, expected: ExpectedKind): void
   if (kind === expected.kind && gv?.group === expected.group && expected.alsoVersions?.includes(version) === true)
     return;
   if (gv === undefined) throw unreadable(expected, `unexpected GroupVersion string: ${apiVersion}`, kind, version);
-  const retired = gv.group === expected.group && RETIRED.get(gv.group)?.includes(gv.version) === true;
   const served = schema.kind(gv.group, gv.version, kind) !== undefined;
-  if (kind === expected.kind && gv.group === expected.group && (retired || served)) {
+  const group = served ? gv.group : retiredKindGroup(apiVersion, kind);
+  if (kind === expected.kind && group === expected.group) {
     throw newBadRequest(
       `the API version in the data (${apiVersion}) does not match the expected API version (${apiVersionOf(expected)})`,
     );
   }
-  if (!served)
+  if (group === undefined)
     throw unreadable(
       expected,
       `no kind ${quoteText(kind)} is registered for version ${quoteText(apiVersion)} ${SCHEME}`,

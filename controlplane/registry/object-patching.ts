@@ -16,6 +16,7 @@ type PlainPatch = Exclude<Patch, { type: 'apply' }>;
 
 /** Applies a patch. `object` is not modified. Throws kube-apiserver's error for a patch that does not apply. */
 export function patchObject(object: KubeObject, patch: PlainPatch, expected: ExpectedKind): PatchedObject {
+  if (patch.fault !== undefined) throw patch.fault;
   const document = object as unknown as JsonObject;
   switch (patch.type) {
     case 'json': {

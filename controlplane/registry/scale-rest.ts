@@ -3,6 +3,7 @@
  * the resource's own update with only `spec.replicas` changed.
  */
 import { cloneJson } from '../../api/meta/json-equality.ts';
+import { isJsonObject } from '../../api/meta/json-object.ts';
 import { apiVersionOf, type JsonObject, type KubeObject } from '../../api/meta/object.ts';
 import { newConflict, newInvalid, newStatusError, type StatusError } from '../../api/meta/status-error.ts';
 import type { Schema, SubresourceInfo } from '../../api/schema/schema.ts';
@@ -12,7 +13,7 @@ import { atOnce } from './pausing.ts';
 import { manageBy, writeOptionsObject } from './resource-rest.ts';
 import { type ServedVersion, VersionCodec } from './version-codec.ts';
 import type { Body, Entry, Patch, RequestContext, Rest, WriteOptions } from '../model/rest.ts';
-import { withOwners, workloadScale, type Scale, type ScaleView } from './scale-view.ts';
+import { disownReplicas, withOwners, workloadScale, type Scale, type ScaleView } from './scale-view.ts';
 import { getEntry } from './store-read.ts';
 import { changeEntry, type Change } from './store-write.ts';
 import type { AdmissionView } from './write-admission.ts';
@@ -80,8 +81,14 @@ class ScaleWrites {
       const scale = scaleFrom(withOwners(this.#shape.scaleBefore?.(object) ?? this.#shape.scaleOf(object), object));
       this.#check(scale);
       const live = cloneJson(object);
-      this.#shape.setReplicas(object, scale.spec?.replicas ?? 0);
+      const replicas = scale.spec?.replicas ?? 0;
+      const isEmptied = replicas === 0 && this.#replicasOf(object) !== undefined;
+      this.#shape.setReplicas(object, replicas);
       setVersion(object, scale.metadata.resourceVersion);
+      if (isEmptied && this.#version.info.custom === undefined) {
+        disownReplicas(object);
+        return object;
+      }
       const manage = manageBy({ version: this.#version }, 'update', false);
       return this.#version.fieldManagement[manage](live, object, this.#managedWrite(context));
     };
@@ -104,7 +111,10 @@ class ScaleWrites {
     const scale = this.decode(context, target, body, options);
     this.#check(scale);
     const applied: KubeObject = { apiVersion: this.#apiVersion, kind: info.kind, metadata: { name: target.name } };
-    if (scale.spec?.replicas !== undefined) this.#shape.setReplicas(applied, scale.spec.replicas);
+    // Decoding drops a zero, which the applier owns nevertheless.
+    const spec = config['spec'];
+    if (isJsonObject(spec) && spec['replicas'] !== undefined)
+      this.#shape.setReplicas(applied, scale.spec?.replicas ?? 0);
     return async (current) => {
       const object = await fieldManagement[manageBy({ version: this.#version }, 'apply', false)](
         current,

@@ -71,6 +71,25 @@ export function withOwners(scale: Scale, { metadata }: KubeObject): Scale {
   return { ...scale, metadata: { ...scale.metadata, managedFields } };
 }
 
+/**
+ * Takes the replicas from all managers, as kube-apiserver does when a write of the Scale sets them to 0: a Scale omits that
+ * number, so nobody owns it.
+ */
+export function disownReplicas({ metadata }: KubeObject): void {
+  const left = (metadata.managedFields ?? []).flatMap((entry) => {
+    const { 'f:spec': spec, ...others } = entry.fieldsV1 ?? {};
+    if (!isJsonObject(spec) || spec['f:replicas'] === undefined) return [entry];
+    const { 'f:replicas': _replicas, ...rest } = spec;
+    const fieldsV1 = isEmpty(rest) ? others : { ...others, 'f:spec': rest };
+    return isEmpty(fieldsV1) ? [] : [{ ...entry, fieldsV1 }];
+  });
+  if (left.length > 0) metadata.managedFields = left;
+  else delete metadata.managedFields;
+}
+
+/** A set that contains nothing but itself (`.`) stays. */
+const isEmpty = (set: object): boolean => Object.keys(set).length === 0;
+
 /** Maps a workload to its Scale and back. */
 export interface ScaleView {
   scaleOf(object: KubeObject): Scale;

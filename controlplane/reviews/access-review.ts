@@ -131,13 +131,14 @@ function selectorErrors(
   if (selector === undefined) return [];
   const raw = selector.rawSelector ?? '';
   const requirements = selector.requirements ?? [];
-  if (raw !== '' && requirements.length > 0) {
-    return [invalid(`${at}.rawSelector`, raw, 'may not specified at the same time as requirements')];
-  }
   if (raw === '' && requirements.length === 0) {
     return [required(`${at}.requirements`, `when ${at} is specified, requirements or rawSelector is required`)];
   }
-  return requirements.flatMap((requirement, i) => errorsOf(requirement, `${at}.requirements[${i}]`));
+  const both = raw !== '' && requirements.length > 0;
+  return [
+    ...(both ? [invalid(`${at}.rawSelector`, raw, 'may not specified at the same time as requirements')] : []),
+    ...requirements.flatMap((requirement, i) => errorsOf(requirement, `${at}.requirements[${i}]`)),
+  ];
 }
 
 function valueCountErrors(requirement: Requirement, at: string): FieldError[] {
@@ -159,9 +160,8 @@ function valueCountErrors(requirement: Requirement, at: string): FieldError[] {
 }
 
 function fieldRequirementErrors(requirement: Requirement, at: string): FieldError[] {
-  const errors = valueCountErrors(requirement, at);
-  if ((requirement.key ?? '') === '') errors.push(required(`${at}.key`, 'must be specified'));
-  return errors;
+  const errors = (requirement.key ?? '') === '' ? [required(`${at}.key`, 'must be specified')] : [];
+  return [...errors, ...valueCountErrors(requirement, at)];
 }
 
 function labelRequirementErrors(requirement: Requirement, at: string): FieldError[] {

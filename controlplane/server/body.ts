@@ -2,7 +2,8 @@
 import { JsonNumberError, JsonSyntaxError, stringifyJson } from '../../api/codec/json.ts';
 import { YamlSyntaxError } from '../../api/codec/yaml.ts';
 import { notAnObject } from '../../api/meta/go-text.ts';
-import { parseApiVersion } from '../../api/meta/object.ts';
+import { apiVersionOf, parseApiVersion } from '../../api/meta/object.ts';
+import { MessageError, type TypeMeta } from '../../api/codec/protobuf.ts';
 import { newBadRequest, isStatusError } from '../../api/meta/status-error.ts';
 import { LARGE_BYTES, nextTurn } from '../registry/large-object.ts';
 import type { Body, Rest } from '../model/rest.ts';
@@ -32,9 +33,10 @@ export async function readBody(request: ApiRequest, rest: Rest, options: BodyOpt
   const format = inputFormat(request.header('content-type'), options);
   const bytes = await receiveBody(request);
   options.check?.();
-  const kind = rest.subresource?.kind ?? rest.info.kind;
+  const expected = rest.subresource ?? rest.info;
+  const { kind } = expected;
   try {
-    const body = await decode(request, bytes, format, options);
+    const body = await decode(request, bytes, format, options, { apiVersion: apiVersionOf(expected), kind });
     if (request.isLarge) await nextTurn();
     const type = jsonType(body.value);
     request.audited?.bodyIs(body.value);
@@ -45,6 +47,11 @@ export async function readBody(request: ApiRequest, rest: Rest, options: BodyOpt
       throw newBadRequest(`Object 'Kind' is missing in '${bytes.toString('utf8')}'`);
     return body;
   } catch (error) {
+    if (error instanceof MessageError) {
+      const found = error.typeMeta;
+      const version = parseApiVersion(found.apiVersion)?.version ?? '';
+      throw newBadRequest(`${found.kind} in version "${version}" cannot be handled as a ${kind}: ${error.message}`);
+    }
     if (error instanceof JsonNumberError && kind === rest.info.kind) {
       const { version } = rest.info;
       throw newBadRequest(`${kind} in version "${version}" cannot be handled as a ${kind}: ${error.message}`);
@@ -70,8 +77,14 @@ export async function receiveBody(request: ApiRequest): Promise<Buffer> {
   return bytes;
 }
 
-function decode(request: ApiRequest, bytes: Buffer, format: Format, options: BodyOptions): MaybePromise<Body> {
-  if (format === 'protobuf') return { value: options.encodings.decodeProtobuf(bytes), duplicates: [] };
+function decode(
+  request: ApiRequest,
+  bytes: Buffer,
+  format: Format,
+  options: BodyOptions,
+  expected: TypeMeta,
+): MaybePromise<Body> {
+  if (format === 'protobuf') return { value: options.encodings.decodeProtobuf(bytes, expected), duplicates: [] };
   return format === 'yaml' ? options.decoders.yaml(bytes, request.signal) : options.decoders.json(bytes);
 }
 
@@ -118,6 +131,8 @@ export function jsonType(value: unknown): 'object' | 'array' | 'string' | 'numbe
   return typeof value === 'object' ? 'object' : 'number';
 }
 
+const DELETE_OPTIONS: TypeMeta = { apiVersion: 'meta.k8s.io/v1', kind: 'DeleteOptions' };
+
 /** Decodes DeleteOptions. Returns `undefined` without a body. */
 export async function readDeleteOptions(
   request: ApiRequest,
@@ -145,7 +160,7 @@ async function deleteOptionsOf(
 ): Promise<Record<string, unknown>> {
   let value: unknown;
   try {
-    ({ value } = await decode(request, bytes, format, options));
+    ({ value } = await decode(request, bytes, format, options, DELETE_OPTIONS));
   } catch (error) {
     throw newBadRequest(decodeProblem(error));
   }

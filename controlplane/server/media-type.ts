@@ -133,6 +133,12 @@ function satisfy(clause: AcceptClause, scope: NegotiationScope): OutputMediaType
   return { format, as: as as OutputMediaType['as'], version, pretty };
 }
 
+/** A log is text whatever is negotiated, but kube-apiserver refuses what it could not send an object in. Throws a 406. */
+export function checkLogAccept(accept: string | undefined): void {
+  checkProduced(accept, ['text/plain', ...PRODUCED]);
+  negotiateOutput(accept, { protobuf: true, table: false, watch: 'never', routeCheck: false });
+}
+
 function checkRoute(accept: string, scope: NegotiationScope): void {
   checkProduced(accept, scope.watch === 'never' ? PRODUCED : [...PRODUCED, ...STREAMED]);
 }

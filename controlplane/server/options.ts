@@ -37,17 +37,21 @@ export function parseListOptions(query: URLSearchParams): ListRequest {
   const labels = query.get('labelSelector');
   const fields = query.get('fieldSelector');
   const limit = query.get('limit');
+  // kube-apiserver converts numbers before it parses selectors.
+  const numbers = {
+    timeoutSeconds: timeout === null ? undefined : parseInteger(timeout),
+    limit: limit === null ? 0 : Math.max(0, parseInteger(limit)),
+  };
   const options: ListRequest = {
     labelSelector: labels === null || labels === '' ? everything : parseSelector(labels),
     fieldSelector: fields === null || fields === '' ? everyField : parseFieldSelector(fields),
     resourceVersion: query.get('resourceVersion') ?? '',
     resourceVersionMatch: (query.get('resourceVersionMatch') ?? '') as ListOptions['resourceVersionMatch'],
-    limit: limit === null ? 0 : Math.max(0, parseInteger(limit)),
+    ...numbers,
     continue: query.get('continue') ?? '',
     watch: flag(query, 'watch'),
     allowWatchBookmarks: flag(query, 'allowWatchBookmarks'),
     sendInitialEvents: initial === null ? undefined : queryBoolean(initial),
-    timeoutSeconds: timeout === null ? undefined : parseInteger(timeout),
   };
   return options;
 }

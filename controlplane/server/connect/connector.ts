@@ -8,6 +8,7 @@ import type { Logger } from '../../../api/component/logger.ts';
 import { newBadRequest } from '../../../api/meta/status-error.ts';
 import { type AgentCredentials, agentTls } from '../../registry/kinds/core/agent-request.ts';
 import type { ConnectTarget, Rest } from '../../model/rest.ts';
+import { checkLogAccept } from '../media-type.ts';
 import type { ApiRequest, MaybePromise } from '../request.ts';
 import { parseRequestPath, rawAfter } from '../../../api/machinery/request-path.ts';
 import { ForwardedConnections } from './forwarded-connections.ts';
@@ -43,6 +44,7 @@ export function createConnector(options: ConnectorOptions): Connector {
     async connect(request, rest) {
       const { info, exchange } = request;
       const subresource = rest.subresource?.name ?? '';
+      if (subresource === 'log') checkLogAccept(request.header('accept'));
       if (subresource !== 'log' && request.query.has('dryRun')) throw newBadRequest('dryRun is not supported');
       const consumed = request.path.segments.length - info.parts.length + PROXY_PARTS;
       const rawPath = rawAfter(request.path, consumed);

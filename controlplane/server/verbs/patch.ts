@@ -1,5 +1,5 @@
 /** Handles PATCH with its four types, which the media type of the body selects. */
-import { newBadRequest, newUnsupportedMediaType } from '../../../api/meta/status-error.ts';
+import { isStatusError, newBadRequest, newUnsupportedMediaType } from '../../../api/meta/status-error.ts';
 import { JsonSyntaxError } from '../../../api/codec/json.ts';
 import { YamlSyntaxError } from '../../../api/codec/yaml.ts';
 import { nextTurn } from '../../registry/large-object.ts';
@@ -57,6 +57,15 @@ async function decodePatch(
     const { value, duplicates } = await decodedYaml(request, bytes, decoders);
     return { type, body: value, duplicates, force };
   }
+  try {
+    return decodeJsonPatch(type, bytes, decoders);
+  } catch (error) {
+    if (isStatusError(error)) return { type, body: {}, duplicates: [], fault: error };
+    throw error;
+  }
+}
+
+function decodeJsonPatch(type: Exclude<Patch['type'], 'apply'>, bytes: Buffer, decoders: TextDecoders): Patch {
   const origin = type === 'strategic' ? '' : 'error decoding patch: ';
   const { value, duplicates, decimals } = decodedJson(bytes, decoders, origin);
   const wanted = type === 'json' ? 'array' : 'object';

@@ -29,6 +29,20 @@ interface Scopes {
   readonly watch: NegotiationScope;
 }
 
+/** The subresources of stored objects that kube-apiserver serves without Tables. */
+const WITHOUT_TABLES: ReadonlySet<string> = new Set([
+  'apiservices/status',
+  'certificatesigningrequests/approval',
+  'customresourcedefinitions/status',
+  'devicetaintrules/status',
+  'namespaces/finalize',
+  'pods/ephemeralcontainers',
+  'pods/resize',
+  'resourceclaims/status',
+]);
+
+const pathOf = ({ info, subresource }: Rest): string => `${info.resource}/${subresource?.name ?? ''}`;
+
 const scopes = new WeakMap<Rest, Scopes>();
 
 function scopesOf(rest: Rest, encodings: Encodings): Scopes {
@@ -36,7 +50,7 @@ function scopesOf(rest: Rest, encodings: Encodings): Scopes {
   if (known === undefined) {
     const protobuf = hasProtobuf(rest, encodings);
     // Resources that are only created (reviews, tokens, bindings) are not stored, so they have no Tables.
-    const table = rest.get !== undefined || rest.list !== undefined;
+    const table = (rest.get !== undefined || rest.list !== undefined) && !WITHOUT_TABLES.has(pathOf(rest));
     const base = { protobuf, table, routeCheck: protobuf };
     const possible = rest.watch === undefined ? 'never' : 'possible';
     known = {

@@ -29,9 +29,11 @@ const LAST_BOOKMARK_MS = 2000;
 export const watch: VerbHandler = async (request, rest, context) => {
   if (rest.watch === undefined)
     throw newMethodNotSupported({ group: rest.info.group, resource: rest.info.resource }, 'watch');
-  const media = outputOf(request, rest, context, 'watch');
+  // What a list of the resource could not be encoded in is refused before the options, and what a stream could not, after them.
+  outputOf(request, rest, context, 'collection');
   const list = watchRequest(request);
   validateListOptions(list);
+  const media = outputOf(request, rest, context, 'watch');
   const timeoutS = list.timeoutSeconds ?? 0;
   const timeoutMs = (timeoutS === 0 ? SHORTEST_DEFAULT_S * (1 + Math.random()) : Math.max(0, timeoutS)) * 1000;
   // A name in the path (`/watch/…/name`) selects like a field selector.

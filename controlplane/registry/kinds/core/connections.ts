@@ -252,10 +252,17 @@ function connectOptions(kind: string, { query, path }: ConnectRequest): KubeObje
     if (container !== '') options['container'] = container;
     if (kind === 'PodExecOptions' && query.has('command')) options['command'] = query.getAll('command');
   } else if (kind === 'PodPortForwardOptions') {
-    const ports = query.getAll('ports').flatMap((list) => list.split(',').map(Number));
+    const ports = query.getAll('ports').flatMap((list) => list.split(',').map(forwardedPort));
     if (ports.length > 0) options['ports'] = ports;
   } else if (path !== '') options['path'] = path;
   return { kind, apiVersion: 'v1', metadata: {}, ...options };
+}
+
+/** Parses a port of 16 bits, as Go does. Throws a 400. */
+function forwardedPort(text: string): number {
+  const why = !/^\d+$/.test(text) ? 'invalid syntax' : Number(text) > 65_535 ? 'value out of range' : undefined;
+  if (why === undefined) return Number(text);
+  throw newBadRequest(`cannot convert to []int32: strconv.ParseUint: parsing ${quoteText(text)}: ${why}`);
 }
 
 /** Returns the endpoint of a stream, or `undefined` for a subresource that does not stream. */

@@ -112,6 +112,7 @@ async function bind(
   if (kind !== '' && kind !== 'Node')
     throw unexplained(unsupportedValue('target.kind', kind, ['Node', '<empty>']).toString());
   if (node === '') throw unexplained(required('target.name').toString());
+  if (target.name === '') throw newBadRequest('Name parameter required.');
   const subject = { group: '', resource: 'pods/binding' };
   const { uid, resourceVersion } = binding.metadata;
   await changeEntry(

@@ -2,15 +2,17 @@
 import { quoteText } from '../../../../api/meta/quote.ts';
 import { type FieldError, forbidden, invalid } from '../../../../api/meta/field-error.ts';
 import { newBadRequest, newInvalid } from '../../../../api/meta/status-error.ts';
+import { canonicalTime, TimeError } from '../../../../api/schema/time.ts';
 
 const SENT = ['follow', 'previous', 'timestamps', 'sinceSeconds', 'sinceTime', 'tailLines', 'limitBytes'];
 
-/** Returns the query parameters for the agent. Throws a 400 for an invalid number, and a 422 for an invalid value. */
+/** Returns the query parameters for the agent. Throws a 400 for a text that is no number or time, and a 422 for a bad value. */
 export function podLogQuery(name: string, query: URLSearchParams): URLSearchParams {
   const errors: FieldError[] = [];
+  const sinceSeconds = numberOf(query, 'sinceSeconds');
+  checkTime(query.get('sinceTime') ?? '');
   const tailLines = numberOf(query, 'tailLines');
   const limitBytes = numberOf(query, 'limitBytes');
-  const sinceSeconds = numberOf(query, 'sinceSeconds');
   const stream = query.get('stream') ?? '';
   if (tailLines !== undefined && tailLines < 0)
     errors.push(invalid('tailLines', tailLines, 'must be greater than or equal to 0'));
@@ -30,6 +32,15 @@ export function podLogQuery(name: string, query: URLSearchParams): URLSearchPara
     if (value !== null && value !== '') sent.set(option, value);
   }
   return sent;
+}
+
+function checkTime(text: string): void {
+  if (text === '' || text === 'null') return;
+  try {
+    canonicalTime(text);
+  } catch (error) {
+    throw error instanceof TimeError ? newBadRequest(error.message) : error;
+  }
 }
 
 function numberOf(query: URLSearchParams, name: string): number | undefined {

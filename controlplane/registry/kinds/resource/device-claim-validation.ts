@@ -6,6 +6,7 @@ import { type FieldError, forbidden, invalid, notSupported, required } from '../
 import { canonicalIp, parseCidr, formatIp } from '../../../../api/meta/ip-addresses.ts';
 import { semanticEqual } from '../../../../api/meta/json-equality.ts';
 import { dnsSubdomainErrors } from '../../../../api/meta/names.ts';
+import { internalForm } from '../../../../api/schema/internal-form.ts';
 import {
   bindingConditionErrors,
   driverErrors,
@@ -145,6 +146,8 @@ function configErrors(config: ClaimConfiguration, at: string, names: RequestName
   return [...referencesErrors(config.requests ?? [], at, names), ...opaqueErrors(config.opaque, at)];
 }
 
+const ALLOCATION = 'io.k8s.api.resource.v1.AllocationResult';
+
 /** An allocation may appear and disappear, but not change. */
 export function claimStatusErrors(object: ResourceClaim, old: ResourceClaim): FieldError[] {
   const status: ClaimStatus = object.status ?? {};
@@ -161,23 +164,44 @@ export function claimStatusErrors(object: ResourceClaim, old: ResourceClaim): Fi
     ...setErrors('status.devices', devices, Number.POSITIVE_INFINITY, {
       item: (device, at) => allocatedDeviceErrors(device, at, allocated),
       key: deviceKey,
+      shown: sharedDevice,
     }),
   ];
   if (reservedFor.length > 0) errors.push(...reservationErrors(object, old));
   const before = old.status?.allocation;
   if (before !== undefined && allocation !== undefined) {
-    if (!semanticEqual(before, allocation)) errors.push(invalid('status.allocation', allocation, IMMUTABLE));
+    if (!semanticEqual(before, allocation))
+      errors.push(invalid('status.allocation', internalForm(ALLOCATION, allocation), IMMUTABLE));
   } else if (allocation !== undefined)
     errors.push(...allocationErrors(allocation, 'status.allocation', namesOf(object.spec?.devices ?? {})));
   return errors;
 }
 
-function deviceKey(of: {
+/** Removes the status of devices that the claim had and has no more. Components that deallocate may not know of it. */
+export function dropDeallocatedDevices(object: ResourceClaim, old: ResourceClaim): void {
+  const { status } = object;
+  if (status?.devices === undefined) return;
+  const keysOf = ({ status: of }: ResourceClaim): string[] => (of?.allocation?.devices?.results ?? []).map(deviceKey);
+  const gone = new Set(keysOf(old)).difference(new Set(keysOf(object)));
+  const left = status.devices.filter((device) => !gone.has(deviceKey(device)));
+  if (left.length > 0) status.devices = left;
+  else delete status.devices;
+}
+
+/** Names a device, or a share of it. */
+interface SharedDevice {
   driver?: string | undefined;
   pool?: string | undefined;
   device?: string | undefined;
   shareID?: string | undefined;
-}): string {
+}
+
+/** Returns the form of kube-apiserver's errors. */
+function sharedDevice({ driver = '', pool = '', device = '', shareID = '' }: SharedDevice): object {
+  return { Driver: driver, Pool: pool, Device: device, ShareID: shareID };
+}
+
+function deviceKey(of: SharedDevice): string {
   const { driver = '', pool = '', device = '', shareID } = of;
   const key = `${driver}/${pool}/${device}`;
   return shareID === undefined ? key : `${key}/${shareID}`;
@@ -246,11 +270,8 @@ function allocatedDeviceErrors(device: AllocatedDevice, at: string, allocated: R
     ...labelErrors(`${at}.device`, name),
     ...(shareID === undefined ? [] : uidErrors(`${at}.shareID`, shareID)),
   ];
-  const key = deviceKey(device);
-  if (!allocated.has(key)) {
-    const shown = { Driver: driver, Pool: pool, Device: name, ShareID: shareID ?? '' };
-    errors.push(invalid(at, shown, 'must be an allocated device in the claim'));
-  }
+  if (!allocated.has(deviceKey(device)))
+    errors.push(invalid(at, sharedDevice(device), 'must be an allocated device in the claim'));
   errors.push(...listErrors(`${at}.conditions`, conditions, MAX_CONDITIONS, () => []));
   errors.push(...conditionErrors(conditions as readonly CommonCondition[], `${at}.conditions`));
   if (data !== undefined) errors.push(...rawObjectErrors(`${at}.data`, data, MAX_STATUS_DATA_BYTES));

@@ -98,14 +98,19 @@ export function setErrors<Item>(
   field: string,
   items: readonly Item[],
   max: number,
-  rules: { readonly item: (item: Item, at: string) => FieldError[]; readonly key: (item: Item) => string },
+  rules: {
+    readonly item: (item: Item, at: string) => FieldError[];
+    readonly key: (item: Item) => string;
+    /** The form of an item in the error for a duplicate. It is the key if this is absent. */
+    readonly shown?: (item: Item) => object;
+  },
 ): FieldError[] {
   const errors = listErrors(field, items, max, rules.item);
   if (items.length > max) return errors;
   const seen = new Set<string>();
   for (const [index, item] of items.entries()) {
     const key = rules.key(item);
-    if (seen.has(key)) errors.push(duplicate(`${field}[${index}]`, key));
+    if (seen.has(key)) errors.push(duplicate(`${field}[${index}]`, rules.shown?.(item) ?? key));
     seen.add(key);
   }
   return errors;

@@ -10,7 +10,7 @@ import { deviceClassColumns, resourceClaimColumns, resourceSliceColumns } from '
 import { specAndStatus, specChanged, statusWithoutMetadata } from '../../generic-strategy.ts';
 import type { KindOptions } from '../../kind-options.ts';
 import { kindRow, type KindRow, type Strategy, type StrategyContext, type UpdateStrategy } from '../../strategy.ts';
-import { claimStatusErrors, deviceClaimErrors } from './device-claim-validation.ts';
+import { claimStatusErrors, deviceClaimErrors, dropDeallocatedDevices } from './device-claim-validation.ts';
 import { DEVICE_CONVERSIONS } from './device-conversions.ts';
 import {
   driverErrors,
@@ -75,7 +75,14 @@ function claims(check: ExpressionChecker, options: KindOptions): Strategy<Resour
       immutable('spec', object.spec, old.spec, 'io.k8s.api.resource.v1.ResourceClaimSpec'),
     returnsDeleted: true,
     columns: resourceClaimColumns,
-    status: { ...(statusWithoutMetadata as UpdateStrategy<ResourceClaim>), validateUpdate: claimStatusErrors },
+    status: {
+      ...(statusWithoutMetadata as UpdateStrategy<ResourceClaim>),
+      prepareForUpdate: (object, old, context) => {
+        statusWithoutMetadata.prepareForUpdate?.(object, old, context);
+        dropDeallocatedDevices(object, old);
+      },
+      validateUpdate: claimStatusErrors,
+    },
   };
 }
 

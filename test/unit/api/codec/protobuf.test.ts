@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { MAX_VALUES } from '../../../../api/codec/limits.ts';
-import { createProtobufCodec } from '../../../../api/codec/protobuf.ts';
+import { createProtobufCodec, MessageError } from '../../../../api/codec/protobuf.ts';
 import { MessageTypes, hasMessage } from '../../../../api/codec/protobuf-messages.ts';
 import { ProtobufReader, ProtobufWriter } from '../../../../api/codec/protobuf-wire.ts';
 import { StatusError } from '../../../../api/meta/status-error.ts';
@@ -152,4 +152,58 @@ test('a schema with items has no fields that are zero, also in the binary form o
   // The lengths of the two enclosing messages precede their content, with the tag of the inner one in between.
   for (const length of [at - 1, at - 3]) withId[length] = (withId[length] ?? 0) + 2;
   assert.deepEqual(types.of(struct).read(new ProtobufReader(withId)), { type: 'array', items: { type: 'string' } });
+});
+
+test('a body whose envelope leaves out its type is of the expected type', () => {
+  const expected = { apiVersion: 'v1', kind: 'ConfigMap' };
+  const message = codec.encode({ ...expected, metadata: { name: 'a' } });
+  for (const apiVersion of ['', 'a/b/c']) {
+    const body = codec.decodeBody(Buffer.concat(codec.envelop(apiVersion, '', message)), {
+      expected,
+      maxValues: MAX_VALUES,
+    });
+    assert.deepEqual(body, { ...expected, metadata: { name: 'a' } }, apiVersion);
+  }
+  const unknown = codec.decodeBody(Buffer.concat(codec.envelop('v2', 'ConfigMap', message)), {
+    expected,
+    maxValues: MAX_VALUES,
+  });
+  assert.deepEqual(unknown, { apiVersion: 'v2', kind: 'ConfigMap' });
+});
+
+test('a message that cannot be decoded is refused in the words of the decoders of Go', () => {
+  const expected = { apiVersion: 'v1', kind: 'Pod' };
+  const cases: Readonly<Record<string, string>> = {
+    '00': 'proto: Pod: illegal tag 0 (wire type 0)',
+    '0c': 'proto: Pod: wiretype end group for non-group',
+    '0801': 'proto: wrong wireType = 0 for field ObjectMeta',
+    '0a02087f': 'proto: wrong wireType = 0 for field Name',
+    '0a05': 'unexpected EOF',
+    '0affffffffffffffffff01': 'proto: negative length found during unmarshaling',
+    '0affffffffffffffffffff01': 'proto: integer overflow',
+    '4f': 'proto: illegal wireType 7',
+    '0a035a011c': 'proto: unexpected end of group', // in a label
+    '1206120452020801': 'proto: wrong wireType = 0 for field ProbeHandler', // of a liveness probe
+  };
+  for (const [hex, text] of Object.entries(cases)) {
+    const bytes = Buffer.concat(codec.envelop('v1', 'Pod', Buffer.from(hex, 'hex')));
+    assert.throws(
+      () => codec.decodeBody(bytes, { expected, maxValues: MAX_VALUES }),
+      (error) => error instanceof MessageError && error.message === text,
+      text,
+    );
+  }
+});
+
+test('groups with unknown numbers are passed over, and a label may reach beyond its entry', () => {
+  const expected = { apiVersion: 'v1', kind: 'ConfigMap' };
+  const decode = (hex: string) =>
+    codec.decodeBody(Buffer.concat(codec.envelop('v1', 'ConfigMap', Buffer.from(hex, 'hex'))), {
+      expected,
+      maxValues: MAX_VALUES,
+    });
+  assert.deepEqual(decode('4b08014b4c4c0a030a0161'), { ...expected, metadata: { name: 'a' } });
+  // The entry ends after the tag of its value, which takes its length and its bytes from the metadata that follow.
+  const following = { metadata: { name: 'abcdefghi' }, data: { '': '\v\n\tabcdefg' } };
+  assert.deepEqual(decode('1201120a0b0a09616263646566676869'), { ...expected, ...following });
 });

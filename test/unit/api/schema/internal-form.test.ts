@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { goFieldName, internalForm } from '../../../../api/schema/internal-form.ts';
+import { goFieldName } from '../../../../api/schema/go-names.ts';
+import { internalForm } from '../../../../api/schema/internal-form.ts';
 
 const shown = (typeName: string, value: unknown): string => JSON.stringify(internalForm(typeName, value));
 

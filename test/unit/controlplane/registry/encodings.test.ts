@@ -4,7 +4,8 @@ import type { KubeObject } from '../../../../api/meta/object.ts';
 import type { ResourceInfo, Schema } from '../../../../api/schema/schema.ts';
 import type { Entry } from '../../../../controlplane/model/rest.ts';
 import { flowSchemaColumns } from '../../../../controlplane/registry/kinds/flowcontrol/columns.ts';
-import { createEncodings, type ProtobufCodec } from '../../../../controlplane/registry/encodings.ts';
+import type { ProtobufCodec } from '../../../../api/codec/protobuf.ts';
+import { createEncodings } from '../../../../controlplane/registry/encodings.ts';
 
 const CREATED_MS = Date.parse('2026-01-02T03:04:05Z');
 const MINUTE_MS = 60_000;
