@@ -5,7 +5,8 @@
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import { background } from '../../api/machinery/background.ts';
 import type { Client } from '../../api/machinery/client.ts';
-import { Informers } from '../../api/machinery/informer.ts';
+import type { Informers } from '../../api/machinery/informer.ts';
+import { remoteInformers } from '../../api/machinery/remote-informers.ts';
 import type { Service } from '../../api/machinery/kinds.ts';
 import { endpointSlices, services } from '../../api/machinery/resources.ts';
 import { POD_NETWORK, type PodCheckpoints, SERVED_BY } from '../pods/checkpoints/pod-checkpoints.ts';
@@ -82,7 +83,7 @@ export async function clusterServices(base: Base, deps: ClusterServicesDeps): Pr
       close: async () => undefined,
     };
   }
-  const informers = new Informers({ client, clock, logger });
+  const informers = remoteInformers({ client, clock, logger });
   const known = informers.for(services);
   const lister = { synced: () => known.hasSynced, list: () => known.list() };
   const onChange = (listener: () => void): void =>

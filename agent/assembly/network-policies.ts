@@ -7,7 +7,8 @@ import { createHash } from 'node:crypto';
 import { background } from '../../api/machinery/background.ts';
 import type { Client } from '../../api/machinery/client.ts';
 import { pause, untilAborted } from '../../api/machinery/clock.ts';
-import { Informers } from '../../api/machinery/informer.ts';
+import type { Informers } from '../../api/machinery/informer.ts';
+import { remoteInformers } from '../../api/machinery/remote-informers.ts';
 import type { SelfSubjectAccessReview } from '../../api/machinery/kinds.ts';
 import { groupVersion, namespaces, networkPolicies, pods } from '../../api/machinery/resources.ts';
 import type { NodeObject } from '../model/node.ts';
@@ -76,7 +77,7 @@ export function createNetworkPolicies(base: Base, deps: NetworkPolicyDeps): Netw
     first.resolve();
   };
   const start = (): void => {
-    const informers = new Informers({ client, clock: base.clock, logger });
+    const informers = remoteInformers({ client, clock: base.clock, logger });
     const started = createEnforcer(base, { ...deps, informers, table });
     const running = started.run(signal);
     enforcer = started;

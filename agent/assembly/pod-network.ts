@@ -7,7 +7,8 @@ import { existsSync } from 'node:fs';
 import { networkInterfaces } from 'node:os';
 import { background } from '../../api/machinery/background.ts';
 import type { Client } from '../../api/machinery/client.ts';
-import { Informers } from '../../api/machinery/informer.ts';
+import type { Informers } from '../../api/machinery/informer.ts';
+import { remoteInformers } from '../../api/machinery/remote-informers.ts';
 import { nodes } from '../../api/machinery/resources.ts';
 import type { NodeManager } from '../node/status/node-manager.ts';
 import { DEFAULT_PORTS, type NetworkMode } from '../network/podnetwork/desired-network.ts';
@@ -64,7 +65,7 @@ export function createPodNetwork(base: Base, deps: PodNetworkDeps): NodePodNetwo
     background(off(), { logger, what: 'Removing the pod network', signal });
     return { problem: () => '', mtu: () => Promise.resolve(undefined) };
   }
-  const informers = new Informers({ client, clock: base.clock, logger });
+  const informers = remoteInformers({ client, clock: base.clock, logger });
   let network: PodNetwork | undefined;
   let running: Promise<void> | undefined;
   const decide = async (): Promise<void> => {

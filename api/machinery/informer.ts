@@ -11,7 +11,7 @@ import type { Logger } from '../component/logger.ts';
 import type { Client, ClientWatchEvent, Resource } from './client.ts';
 import type { Clock } from './clock.ts';
 import type { ResourceOf } from './resources.ts';
-import { runReflector, type ReflectorSelection } from './reflector.ts';
+import { runReflector, type ReflectorSelection, type ShapeObject } from './reflector.ts';
 import { inSlices, TimeSlice } from './time-slice.ts';
 
 interface InformerHandler<T> {
@@ -48,12 +48,15 @@ export interface Informer<T = KubeObject> {
   addHandler(handler: InformerHandler<T>): Registration;
 }
 
-interface InformersOptions {
+/** What informers are created with. */
+export interface InformersOptions {
   readonly client: Client;
   readonly clock: Clock;
   readonly logger: Logger;
   /** Whether to read the initial contents with a watch. False for direct clients, whose lists are cheap. */
   readonly watchList?: boolean;
+  /** Checks each object and returns what the cache gets. Throws if it is malformed. */
+  readonly shape?: ShapeObject;
 }
 
 /** Owns the informers of one client. `close` stops all of them. */

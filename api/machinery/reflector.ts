@@ -27,6 +27,9 @@ interface ReflectorSink {
   apply(event: ClientWatchEvent): void;
 }
 
+/** Returns an object in the shape of its kind. Throws an error with the fault of one that cannot have it. */
+export type ShapeObject = (resource: Resource, object: unknown) => KubeObject;
+
 /** The objects to follow; all of them if it is empty. */
 export interface ReflectorSelection {
   readonly namespace?: string;
@@ -41,6 +44,8 @@ interface ReflectorOptions extends ReflectorSelection {
   readonly logger: Logger;
   /** Whether to read the initial contents with a watch. A list is as cheap for a direct client. */
   readonly watchList?: boolean;
+  /** Objects pass as they are without it. */
+  readonly shape?: ShapeObject;
   /** Returns a random number in [0, 1). */
   readonly random?: () => number;
 }
@@ -123,8 +128,9 @@ class Reflector {
       signal,
     });
     try {
-      for await (const event of stream) {
-        if (!this.#isObject(event.object)) continue;
+      for await (const received of stream) {
+        const event = this.#usable(received);
+        if (event === undefined) continue;
         if (complete) this.#advance(event);
         else if (event.type === 'BOOKMARK') {
           if (event.object.metadata.annotations?.[INITIAL_EVENTS_END] !== 'true') continue;
@@ -149,7 +155,10 @@ class Reflector {
       this.#position.kind === 'empty' ? { resourceVersion: '0' } : { limit: PAGE_SIZE };
     for (;;) {
       const list = await client.list(resource, { ...this.#selection, ...page, signal });
-      for (const item of list.items) if (this.#isObject(item)) items.push(item);
+      for (const item of list.items) {
+        const usable = this.#usable({ type: 'ADDED', object: item });
+        if (usable !== undefined) items.push(usable.object);
+      }
       if (list.metadata.continue === undefined || list.metadata.continue === '') {
         await this.#replaced(items, list.metadata.resourceVersion ?? '', signal);
         return;
@@ -165,7 +174,8 @@ class Reflector {
     const timeoutSeconds = this.#timeoutSeconds();
     for await (const event of client.watch(resource, { ...this.#selection, resourceVersion, timeoutSeconds, signal })) {
       events++;
-      if (this.#isObject(event.object)) this.#advance(event);
+      const usable = this.#usable(event);
+      if (usable !== undefined) this.#advance(usable);
     }
     if (signal.aborted) return;
     // A server that ends watches at once must not be called in a tight loop.
@@ -183,11 +193,25 @@ class Reflector {
     if (resourceVersion !== undefined && resourceVersion !== '') this.#position = { kind: 'at', resourceVersion };
   }
 
-  /** A broken object of a server must not hold up the others. It is logged and left out. */
-  #isObject(object: KubeObject): boolean {
-    if (hasIdentity(object)) return true;
-    this.#options.logger.error({ resource: this.#options.resource.resource }, 'Ignoring an object without an identity');
-    return false;
+  /** A broken object of a server must not hold up the others. It is logged and left out, unless it is deleted. */
+  #usable(event: ClientWatchEvent): ClientWatchEvent | undefined {
+    const { resource, logger, shape } = this.#options;
+    const { type, object } = event;
+    if (!hasIdentity(object)) {
+      logger.error({ resource: resource.resource }, 'Ignoring an object without an identity');
+      return undefined;
+    }
+    if (shape === undefined || type === 'BOOKMARK') return event;
+    try {
+      return { type, object: shape(resource, object) };
+    } catch (error) {
+      const { name = '', namespace = '', resourceVersion = '' } = object.metadata;
+      logger.error(
+        { resource: resource.resource, object: `${namespace}/${name}`, err: error },
+        'Ignoring a malformed object',
+      );
+      return type === 'DELETED' ? { type, object: { metadata: { name, namespace, resourceVersion } } } : undefined;
+    }
   }
 
   /** Returns between 5 and 10 minutes, so that the watches of many clients do not end together. */

@@ -7,11 +7,11 @@
 import { createHash } from 'node:crypto';
 import { inOneSlice, type TimeSlice } from '../../../api/machinery/time-slice.ts';
 import { canonicalIp } from '../../../api/meta/ip-addresses.ts';
-import { fromLabelSelector, type Selector } from '../../../api/meta/selector.ts';
+import { everything, type Selector } from '../../../api/meta/selector.ts';
 import { type AddressRange, divideRanges, type PeerRange } from './address-ranges.ts';
 import { ALL_PORTS, type AllowedPorts, allowedPorts, LAST_PORT, type PortRange, PROTOCOLS } from './allowed-ports.ts';
 import { refusedQueries, type RefusedQueries } from './name-servers.ts';
-import { Budget, type PeerMatch, PodIndex, TooManySteps } from './pod-index.ts';
+import { Budget, type PeerMatch, PodIndex, readSelector, TooManySteps } from './pod-index.ts';
 import type { PolicyInputs, PolicyPeer, PolicyPod, PolicySpec } from './policy-inputs.ts';
 
 /** The direction of packets, seen from the pod. */
@@ -141,8 +141,8 @@ class Compiler {
     this.#steps = steps;
     const withSelector = inputs.policies.map((policy) => ({
       policy,
-      // No selector selects all pods, as an empty one does.
-      selector: fromLabelSelector(policy.spec.podSelector ?? {}),
+      // No selector selects all pods, as an empty one does. One that cannot be read isolates all pods of its own namespace.
+      selector: readSelector(policy.spec.podSelector ?? {}, everything),
     }));
     this.#byNamespace = Map.groupBy(withSelector, ({ policy }) => policy.namespace);
   }

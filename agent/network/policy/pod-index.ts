@@ -2,7 +2,7 @@
  * The pods of a cluster by namespace and labels, in which the peers of network policies are looked up. The compiler of policies
  * builds it for each compilation.
  */
-import { fromLabelSelector, type Selector } from '../../../api/meta/selector.ts';
+import { fromLabelSelector, nothing, type Selector } from '../../../api/meta/selector.ts';
 import { type AddressRange, addressRange, ALL_ADDRESSES, blockRanges } from './address-ranges.ts';
 import type { PolicyInputs, PolicyPeer, PolicyPod } from './policy-inputs.ts';
 
@@ -85,8 +85,8 @@ export class PodIndex {
     }
     if (podSelector === undefined && namespaceSelector === undefined) return [];
     // A missing pod selector means all pods of the namespaces, a missing namespace selector that of the policy.
-    const ofPods = fromLabelSelector(podSelector ?? {});
-    const ofNamespaces = namespaceSelector === undefined ? undefined : fromLabelSelector(namespaceSelector);
+    const ofPods = readSelector(podSelector ?? {}, nothing);
+    const ofNamespaces = namespaceSelector === undefined ? undefined : readSelector(namespaceSelector, nothing);
     const inNamespace = (name: string): boolean => {
       if (ofNamespaces === undefined) return name === namespace;
       const labels = this.#labels.get(name);
@@ -112,6 +112,19 @@ export class PodIndex {
       sets.push(this.#groupsOfLabel.get(labelKey(key, value)) ?? []);
     }
     return sets.reduce((fewest, set) => (set.length < fewest.length ? set : fewest));
+  }
+}
+
+/**
+ * Reads a selector. One that cannot be read, for example because its operator is of another release, becomes `otherwise`, since
+ * it must not hold up the policies of others.
+ */
+export function readSelector(selector: Parameters<typeof fromLabelSelector>[0], otherwise: Selector): Selector {
+  try {
+    return fromLabelSelector(selector);
+  } catch {
+    // The API server refuses such selectors, and the error is one of every compilation.
+    return otherwise;
   }
 }
 

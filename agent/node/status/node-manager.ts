@@ -6,7 +6,7 @@ import type { Logger } from '../../../api/component/logger.ts';
 import { Backoff } from '../../../api/machinery/backoff.ts';
 import type { Client } from '../../../api/machinery/client.ts';
 import { type Clock, formatTime, whenAborted } from '../../../api/machinery/clock.ts';
-import { Informers } from '../../../api/machinery/informer.ts';
+import { remoteInformers } from '../../../api/machinery/remote-informers.ts';
 import { nodes } from '../../../api/machinery/resources.ts';
 import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
 import { formatCidr, parseCidr } from '../../../api/meta/ip-addresses.ts';
@@ -200,7 +200,7 @@ export class NodeManager implements NodeInfo {
   /** Watches the node's own object, because others set its pod CIDRs, labels and taints. */
   async #follow(client: Client, signal: AbortSignal): Promise<void> {
     const { clock, logger } = this.#options;
-    const informers = new Informers({ client, clock, logger });
+    const informers = remoteInformers({ client, clock, logger });
     const take = (node: unknown): void => this.#take(node as NodeObject);
     informers
       .for(nodes, { fieldSelector: `metadata.name=${this.name}` })

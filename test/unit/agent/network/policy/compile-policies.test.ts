@@ -49,6 +49,23 @@ describe('compiled network policies', () => {
     assert.equal(new Set([...ingress.values()].map(({ id }) => id)).size, 1);
   });
 
+  it('isolate the pods of a namespace with a selector that cannot be read, admit no peer by one, and hold for others', () => {
+    const unreadable = { matchExpressions: [{ key: 'a', operator: 'Resembles', values: ['b'] }] };
+    const types = ['Ingress'];
+    const policies = [
+      { namespace: 'x', name: 'p', spec: { podSelector: unreadable, policyTypes: types } },
+      {
+        namespace: 'y',
+        name: 'q',
+        spec: { podSelector: {}, policyTypes: types, ingress: [{ from: [{ podSelector: unreadable }] }] },
+      },
+    ];
+    const { ingress } = compilePolicies({ policies, namespaces, pods });
+    const isolated = pods.filter(({ namespace }) => namespace === 'x' || namespace === 'y').flatMap(({ ips }) => ips);
+    assert.deepEqual([...ingress.keys()].sort(), [...isolated].sort());
+    assert.deepEqual(new Set([...ingress.values()].map(({ peers }) => peers.length)), new Set([0]));
+  });
+
   it('isolate a pod completely whose peers exceed the limit', () => {
     const spec: PolicySpec = {
       podSelector: { matchLabels: { pod: 'a' } },
