@@ -1,6 +1,7 @@
 /** Creates the node manager from the options: identity, labels and taints, reserved resources, intervals. */
 import type { HttpClient } from '../../api/machinery/http-client.ts';
 import type { EvictionSettings } from '../resources/eviction/thresholds.ts';
+import { hasUnifiedCgroups } from '../host/host-facts.ts';
 import { nodeReservations } from './node-reservations.ts';
 import { NodeManager, type NodeManagerOptions } from '../node/status/node-manager.ts';
 import type { NodeIdentity } from '../node/status/node-registration.ts';
@@ -46,6 +47,7 @@ export function createNode(base: Base, deps: NodeDeps): NodeManager {
     leaseDurationSeconds: flags.nodeLeaseDurationSeconds,
     podCidr: flags.podCidr,
     random: Math.random,
+    hasCgroupV1: !hasUnifiedCgroups(),
     onTransition: ({ reason, message, type }) => events.aboutNode(manager.node(), reason, message, type),
   });
   return manager;

@@ -140,11 +140,7 @@ function chooseFrom(
   const attempts = runtime.containers.filter((entry) => entry.name === container);
   const chosen = chooseLog(attempts, status, options);
   if (chosen !== undefined) return chosen;
-  throw newBadRequest(
-    options.previous
-      ? `previous terminated container "${container}" in pod "${name}" not found`
-      : `container "${container}" in pod "${name}" is ${status === undefined ? 'not available' : `waiting to start: ${whyNoLog(status)}`}`,
-  );
+  throw newBadRequest(whyNoLog({ pod: name, container }, status, options));
 }
 
 function containerStatus({ status }: Pod, name: string): ContainerStatusJson | undefined {

@@ -59,7 +59,13 @@ export interface NodeManagerOptions {
   readonly onStep?: (step: 'registering' | 'registered' | 'ready') => void;
   /** Called with the event's reason when a condition changes: `NodeReady`, `NodeHasDiskPressure`, … */
   readonly onTransition?: (transition: Transition) => void;
+  /** The host has cgroup v1, of which an event warns at each start. */
+  readonly hasCgroupV1?: boolean;
 }
+
+/** The kubelet's warning, which names the page with the reasons. */
+const CGROUP_V1 =
+  'cgroup v1 detected. cgroup v1 support is deprecated and will be removed in a future release. Please migrate to cgroup v2. More information at https://git.k8s.io/enhancements/keps/sig-node/5573-remove-cgroup-v1';
 
 /** The state of the agent's other parts, as far as the node's status shows it. */
 export interface NodeStatusSource {
@@ -170,6 +176,8 @@ export class NodeManager implements NodeInfo {
   async run(source: NodeStatusSource, signal: AbortSignal): Promise<void> {
     const { client, clock, logger, leaseDurationSeconds, random } = this.#options;
     this.#options.onTransition?.({ type: 'Normal', reason: 'Starting', message: 'Starting kubelet.' });
+    if (this.#options.hasCgroupV1 === true)
+      this.#options.onTransition?.({ type: 'Warning', reason: 'CgroupV1', message: CGROUP_V1 });
     if (client === undefined) return this.#keepLocalStatus(source, signal);
     const lease = {
       client,

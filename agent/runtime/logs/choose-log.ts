@@ -19,9 +19,21 @@ export function chooseLog(
   return isNext || isOver ? newest : second;
 }
 
-/** The reason why there is no log yet. */
-export function whyNoLog(status: ContainerStatusJson | undefined): string {
-  const reason = status?.state?.waiting?.reason ?? 'ContainerCreating';
+/** Returns the kubelet's message for a container without the requested log. */
+export function whyNoLog(
+  { pod, container }: { readonly pod: string; readonly container: string },
+  status: ContainerStatusJson | undefined,
+  { previous }: { readonly previous: boolean },
+): string {
+  const subject = `container "${container}" in pod "${pod}"`;
+  if (status === undefined) return `${subject} is not available`;
+  if (previous) return `previous terminated ${subject} not found`;
+  const { state, lastState } = status;
+  if (state?.terminated !== undefined || lastState?.terminated !== undefined) return `${subject} is terminated`;
+  return `${subject} is waiting to start: ${whyWaiting(state?.waiting?.reason ?? 'ContainerCreating')}`;
+}
+
+function whyWaiting(reason: string): string {
   switch (reason) {
     case 'ErrImagePull':
       return "image can't be pulled";

@@ -213,11 +213,15 @@ test('fields that an older API server drops are not sent repeatedly', async () =
   await rig.stop();
 });
 
-test('the events of a node report the start of the agent, and each cordon of the node', async () => {
+test('the events of a node report the start of the agent, a host with cgroup v1, and each cordon of the node', async () => {
   const events: string[] = [];
-  const rig = setUp({ onTransition: ({ type, message }) => events.push(`${type} ${message}`) });
+  const rig = setUp({
+    onTransition: ({ type, message }) => events.push(`${type} ${message}`),
+    hasCgroupV1: true,
+  });
   await settled(rig, () => rig.manager.registered && rig.sent() === 1);
   assert.equal(events[0], 'Normal Starting kubelet.');
+  assert.match(events[1] ?? '', /^Warning cgroup v1 detected\. cgroup v1 support is deprecated/);
   for (const unschedulable of [true, false]) {
     events.splice(0);
     await rig.client.patch(nodes, '', 'n1', { type: 'merge', body: { spec: { unschedulable } } });

@@ -30,10 +30,24 @@ describe('the log that is meant', () => {
     });
   }
 
-  it("does not exist while the image cannot be pulled, with the kubelet's message", () =>
-    assert.deepEqual(['ErrImagePull', 'ImagePullBackOff', 'PodInitializing'].map(waiting).map(whyNoLog), [
-      "image can't be pulled",
-      'trying and failing to pull image',
-      'PodInitializing',
-    ]));
+  const lost = {
+    state: { waiting: { reason: 'RestartingAllContainers' } },
+    lastState: { terminated: { exitCode: 137 } },
+  };
+  for (const [what, status, previous, message] of [
+    ['waits for its image', waiting('ErrImagePull'), false, "C in P is waiting to start: image can't be pulled"],
+    ['waits after', waiting('ImagePullBackOff'), false, 'C in P is waiting to start: trying and failing to pull image'],
+    ['waits for others', waiting('PodInitializing'), false, 'C in P is waiting to start: PodInitializing'],
+    ['has no status', undefined, false, 'C in P is not available'],
+    ['has no status, for its previous run', undefined, true, 'C in P is not available'],
+    ['has not run before', running, true, 'previous terminated C in P not found'],
+    ['was never found when its pod terminated', terminated, false, 'C in P is terminated'],
+    ['was removed with all others', lost as unknown as ContainerStatusJson, false, 'C in P is terminated'],
+  ] as const) {
+    it(`does not exist of one that ${what}, with the kubelet's message`, () =>
+      assert.equal(
+        whyNoLog({ pod: 'p', container: 'c' }, status, { previous }),
+        message.replace('C', 'container "c"').replace('P', 'pod "p"'),
+      ));
+  }
 });
