@@ -3,7 +3,7 @@
  * HTTP/1.1. The serving certificate can be replaced while connections are open, and closing lets running requests finish.
  */
 import type { IncomingMessage, Server as HttpServer, ServerResponse } from 'node:http';
-import { constants, performServerHandshake, type ServerHttp2Session } from 'node:http2';
+import { constants, performServerHandshake, type ServerHttp2Session, type ServerHttp2Stream } from 'node:http2';
 import { createServer as createTlsServer, type Server as TlsServer, type TLSSocket } from 'node:tls';
 import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
@@ -18,6 +18,7 @@ import { UnreadBodies } from './unread-bodies.ts';
 import type { Exchange, Upgrade } from './exchange.ts';
 import { Http1Exchange, refusalOf, type Refusal } from './http1.ts';
 import { Http2Exchange } from './http2.ts';
+import { UntakenResponses } from './untaken-responses.ts';
 
 /** A certificate with its chain, and its key. */
 export interface ServingCertificate {
@@ -46,6 +47,10 @@ interface ListenerOptions {
   readonly headersTimeoutMs?: number | undefined;
   /** The maximum number of connections. If absent, it follows from the limit of descriptors. */
   readonly maxConnections?: number | undefined;
+  /** The time in which a client must take a complete response over HTTP/2. */
+  readonly takeTimeoutMs?: number | undefined;
+  /** The number of such responses beyond which that time is short. */
+  readonly manyStreams?: number | undefined;
   /** The budget of headers that have not ended, of all connections together. */
   readonly headersBudgetBytes?: number | undefined;
 }
@@ -58,6 +63,7 @@ const CONNECTIONS = { atMost: 5000, share: 0.6 };
 const HANDSHAKE_TIMEOUT_MS = 10_000;
 const HEADERS_TIMEOUT_MS = 32_000;
 const IDLE_TIMEOUT_MS = 180_000;
+const TAKE_TIMEOUT_MS = 60_000;
 const CONNECTION_CHECK_MS = 5_000;
 const MAX_HEADER_BYTES = 1 << 20;
 const MAX_CONCURRENT_STREAMS = 250;
@@ -78,6 +84,7 @@ export class Listener {
   readonly #refused = new WeakSet<Duplex>();
   readonly #unread = new UnreadBodies();
   readonly #headers: IncompleteHeaders;
+  readonly #untaken: UntakenResponses;
   readonly #limit: ConnectionLimit;
   readonly #options: ListenerOptions;
   #tlsOptions: TlsOptions;
@@ -90,6 +97,8 @@ export class Listener {
       maxHeaderBytes: MAX_HEADER_BYTES,
       budgetBytes: options.headersBudgetBytes,
     });
+    const timeoutMs = options.takeTimeoutMs ?? TAKE_TIMEOUT_MS;
+    this.#untaken = new UntakenResponses({ clock: options.clock, timeoutMs, many: options.manyStreams });
     this.#http = this.#createHttp1();
     this.#tls = createTlsServer(
       {
@@ -146,6 +155,7 @@ export class Listener {
     if (graceMs <= 0) this.#cut();
     await closed;
     timer.cancel();
+    this.#untaken.close();
     this.#http.close();
     this.#http.closeAllConnections();
   }
@@ -176,12 +186,17 @@ export class Listener {
     session.once('close', () => this.#sessions.delete(session));
     session.on('error', (error) => this.#options.logger.debug({ err: error }, 'An HTTP/2 session failed'));
     let streams = 0;
-    const closed = (): void => void (streams -= 1);
+    const untaken = this.#untaken;
+    function closed(this: ServerHttp2Stream): void {
+      streams -= 1;
+      untaken.delete(this);
+    }
     session.setTimeout(IDLE_TIMEOUT_MS, () => {
       if (streams === 0) session.close();
     });
     session.on('stream', (stream, headers, flags, rawHeaders) => {
       streams += 1;
+      untaken.add(stream);
       stream.on('close', closed);
       stream.on('error', this.#streamFailed);
       const bodyless = (flags & constants.NGHTTP2_FLAG_END_STREAM) !== 0;

@@ -43,6 +43,8 @@ export interface ServerOptions {
   readonly requestTimeoutMs?: number;
   /** The time in which the headers of a request must arrive. */
   readonly headersTimeoutMs?: number;
+  /** The number of complete responses beyond which clients must take them soon. */
+  readonly manyStreams?: number;
   /** API priority and fairness. Without it, requests in flight are only counted, up to the two following numbers. */
   readonly fairness?: PriorityAndFairnessOptions;
   /** The values of `--max-requests-inflight` and `--max-mutating-requests-inflight`. */
@@ -85,6 +87,8 @@ export function createServer(options: ServerOptions): ApiServer {
     clock: options.clock,
     logger: options.logger,
     headersTimeoutMs: options.headersTimeoutMs,
+    takeTimeoutMs: options.requestTimeoutMs,
+    manyStreams: options.manyStreams,
     onHandshakeError: options.onHandshakeError,
     onExchange: (exchange: Exchange) => {
       if (options.peers?.(exchange) === true) return;
