@@ -65,8 +65,11 @@ export class SoakPlane {
     return this.#log;
   }
 
-  /** Resolves when `/readyz` is ok, over any number of restarts. */
-  async ready(timeoutMs = 60_000): Promise<void> {
+  /**
+   * Resolves when `/readyz` is ok, over any number of restarts. The time limit is for a start that never ends: on a host with
+   * much other work, one has taken a minute.
+   */
+  async ready(timeoutMs = 300_000): Promise<void> {
     const ok = async (): Promise<boolean> => (await this.api.call('GET', '/readyz', undefined, 5000)).status === 200;
     await until('a ready control plane', ok, timeoutMs);
   }

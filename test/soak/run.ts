@@ -108,7 +108,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
     const { plane } = scene;
     const { pid } = plane;
     plane.terminate();
-    await until('the exit of the process', () => plane.pid !== pid, 60_000);
+    await until('the exit of the process', () => plane.pid !== pid);
   },
   async 'no-room'(scene) {
     const { plane, random } = scene;
@@ -145,7 +145,7 @@ async function restarts({ plane, problems }: Scene, fail: () => void): Promise<v
   const { pid, storageFailures } = plane;
   fail();
   try {
-    await until('the exit of the process', () => plane.pid !== pid, 60_000);
+    await until('the exit of the process', () => plane.pid !== pid);
     if (plane.storageFailures === storageFailures) problems.push('the process exited with another code');
   } catch (error) {
     problems.push(`the process does not exit: ${String(error)}`);
@@ -231,7 +231,7 @@ async function conclude(scene: Scene, writer: Writer, watchers: readonly Watcher
   await scene.plane.ready();
   await until('the last write', () => writer.create(END));
   for (const [at, watcher] of watchers.entries()) {
-    await until(`the last write in watch ${at}`, () => watcher.hasSeen(END), 60_000);
+    await until(`the last write in watch ${at}`, () => watcher.hasSeen(END));
   }
   await list(scene.plane.api, scene.recording, 0);
   await list(scene.plane.api, scene.recording, 5);
