@@ -37,6 +37,7 @@ export function leaseCache(cache: WatchCache, since: number): LeasedCache {
           throw new StorageError('compacted', `too old resource version: ${afterRevision} (${since})`);
         const key = {};
         const handle = cache.watch(options, {
+          isPatient: sink.isPatient === true,
           onEvents: (events) => sink.onEvents(events),
           onEnd() {
             running.delete(key);

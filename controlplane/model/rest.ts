@@ -95,6 +95,8 @@ export type WatchEvent =
 
 /** The receiver of a watch, which is a response or an informer of this process. */
 export interface WatchSink {
+  /** Whether events may come in a later turn if many watches get them. Parts of this process do not wait. */
+  readonly isPatient?: boolean;
   /**
    * Receives a batch of events; all watches with the same selection get the same array and entries. Returns `false` to pause
    * the watch until `resume()`.

@@ -54,6 +54,7 @@ export function convertWatch(
 
   return {
     sink: {
+      isPatient: client.isPatient === true,
       onEvents(events) {
         if (isOver) return true;
         if (converting !== undefined) {

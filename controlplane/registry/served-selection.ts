@@ -96,6 +96,7 @@ export function matchingSink(client: WatchSink, matches: Matches): WatchSink {
     return mayBeKnown ? [{ type: 'DELETED', entry: event.entry }] : [];
   };
   return {
+    isPatient: client.isPatient === true,
     onEvents(events) {
       const kept = events.flatMap(seen);
       return kept.length === 0 ? true : client.onEvents(kept);

@@ -16,6 +16,8 @@ import { addTo, type Batch, batchOf, bytesOf, type Initial, isFull, nextInitial 
 import type { Selection } from './selection.ts';
 
 const BOOKMARK_MS = 60_000;
+/** The number of patient watches that get events in one turn of the event loop. They take about 15 ms. */
+const TURN_WATCHES = 1000;
 /** The number of batches that a group keeps for members that are a little behind. */
 const RECENT_BATCHES = 128;
 
@@ -72,6 +74,8 @@ export class WatchFanout {
   /** The number of groups that are routed by a field. */
   #fieldRoutes = 0;
   #bookmarkTimer: Timer | undefined;
+  /** Members that catch up in later turns, because too many get the events of a commit. */
+  #behind: Member[] = [];
 
   constructor(source: FanoutSource) {
     this.#source = source;
@@ -104,16 +108,34 @@ export class WatchFanout {
   }
 
   deliver(events: readonly CacheEvent[]): void {
-    const revision = events.at(-1)?.revision ?? 0;
+    const [first = 0, revision = 0] = [events[0]?.revision, events.at(-1)?.revision];
+    let left = TURN_WATCHES;
     for (const [group, batches] of this.#shown(events)) {
       const last = batches.at(-1);
       if (last !== undefined) last.revision = revision;
       group.recent.push(...batches);
       while (group.recent.length > RECENT_BATCHES) this.#trim(group);
       for (const member of group.members) {
-        for (const batch of batches) if (member.live) this.#send(member, batch.events, batch.revision);
+        if (!member.live) continue;
+        const isPatient = member.sink.isPatient === true;
+        if (isPatient && left === 0) this.#defer(member, first - 1);
+        else for (const batch of batches) if (member.live) this.#send(member, batch.events, batch.revision);
+        if (isPatient && left > 0) left -= 1;
       }
     }
+  }
+
+  /** Lets a live member catch up from a revision in a later turn. */
+  #defer(member: Member, position: number): void {
+    member.live = false;
+    member.position = Math.max(member.position, position);
+    if (this.#behind.push(member) === 1) setImmediate(() => this.#catchUpBehind());
+  }
+
+  #catchUpBehind(): void {
+    for (const member of this.#behind.splice(0, TURN_WATCHES))
+      if (!member.closed && !member.paused) this.#catchUp(member);
+    if (this.#behind.length > 0) setImmediate(() => this.#catchUpBehind());
   }
 
   /** Drops batches that the history no longer has. */
@@ -134,11 +156,9 @@ export class WatchFanout {
   end(): void {
     this.#bookmarkTimer?.cancel();
     this.#bookmarkTimer = undefined;
-    for (const group of this.#groups.values()) {
-      for (const member of group.members) {
-        this.#remove(member);
-        this.#end(member);
-      }
+    for (const member of [...this.#groups.values()].flatMap(({ members }) => [...members])) {
+      this.#remove(member);
+      this.#end(member);
     }
   }
 

@@ -133,6 +133,7 @@ async function stream({ request, rest, options, carrier, limits, context, media,
     else limits.waiting();
   };
   const sink: WatchSink = {
+    isPatient: true,
     onEvents(events) {
       if (over) return true;
       start();
