@@ -72,16 +72,17 @@ export class Shares {
   open(user: string, refuse: () => void): Share {
     const share = new Share(this, user, refuse);
     this.#holder(user).refusable.add(share);
-    this.grow(share, this.#least);
+    this.grow(share, this.#least, share);
     return share;
   }
 
-  grow(share: Share, amount: number): void {
+  /** `newest` is the share that is being opened, if any. */
+  grow(share: Share, amount: number, newest?: Share): void {
     share.amount += amount;
     this.#holder(share.user).amount += amount;
     this.#amount += amount;
     while (this.#amount > this.#budget) {
-      const victim = this.#victim();
+      const victim = this.#victim(newest);
       if (victim === undefined) return;
       this.drop(victim);
       victim.refuse();
@@ -110,10 +111,12 @@ export class Shares {
   }
 
   /** Returns the newest share of the user who holds most, among users with any that can be refused. */
-  #victim(): Share | undefined {
+  #victim(newest: Share | undefined): Share | undefined {
     let most: Holder | undefined;
     for (const holder of this.#holders.values())
       if (holder.refusable.size > 0 && (most === undefined || holder.amount > most.amount)) most = holder;
+    // A user at the limit opens share after share, and the last one of a set is found by reading all of it.
+    if (newest !== undefined && most?.refusable.has(newest) === true) return newest;
     return [...(most?.refusable ?? [])].at(-1);
   }
 }
