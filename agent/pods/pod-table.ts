@@ -68,10 +68,12 @@ export class PodTable {
     return state === undefined || state.kind === 'finished';
   }
 
+  /** Whether the admission of the pod has begun and not ended. */
   isAdmitting(uid: string): boolean {
     return this.#admitting.has(uid);
   }
 
+  /** Counts the pod among those whose admission has begun. */
   beginAdmission(pod: Pod): void {
     this.#admitting.set(pod.metadata.uid, pod);
   }

@@ -28,6 +28,7 @@ export class RuntimeState {
     this.#options = options;
   }
 
+  /** Returns why the runtime counts as down; empty while it is ready. */
   runtimeErrors(): readonly string[] {
     const since = this.#lastReadyMs;
     if (since !== undefined && this.#options.clock.monotonic() - since <= DOWN_AFTER_MS && this.#runtimeMessage === '')
@@ -37,6 +38,7 @@ export class RuntimeState {
     ];
   }
 
+  /** Returns why the network of the runtime is not ready; empty while it is. */
   networkProblem(): string {
     return this.#networkMessage;
   }
@@ -48,6 +50,7 @@ export class RuntimeState {
     }
   }
 
+  /** Asks the runtime for its conditions once. */
   async check(): Promise<void> {
     const { runtime, clock, logger, onChange } = this.#options;
     const before = this.#runtimeMessage + this.#networkMessage;

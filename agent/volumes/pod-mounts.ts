@@ -41,15 +41,18 @@ export class PodMounts {
     this.#mounted.add(target);
   }
 
+  /** Returns the mount points below a directory, as the kernel lists them. */
   async under(directory: string): Promise<string[]> {
     const points = await this.#mounter.list();
     return points.map((point) => point.path).filter((path) => path.startsWith(`${directory}/`));
   }
 
+  /** Whether this process has mounted anything below a directory. */
   knowsUnder(directory: string): boolean {
     return [...this.#mounted].some((path) => path.startsWith(`${directory}/`));
   }
 
+  /** Unmounts the path, and removes its mount point. */
   async takeDown(path: string): Promise<void> {
     await this.#mounter.unmount(path);
     this.#mounted.delete(path);

@@ -29,6 +29,7 @@ export class TokenManager {
     this.#clock = options.clock;
   }
 
+  /** Returns a token that is valid. Requests it from the API server if there is none or it must be renewed. */
   async token(pod: Pod, spec: TokenRequestSpec): Promise<string> {
     return (await this.#valid(pod, spec)).token;
   }

@@ -93,6 +93,7 @@ export class VolumeSetUp {
     return join(this.#options.rootDirectory, 'pods', podUid);
   }
 
+  /** Sets up a volume of any kind, and returns where its content is on the host. */
   setUp(pod: Pod, volume: Volume, signal: AbortSignal): Promise<ReadyVolume> {
     const request = { pod, volume, signal };
     if (volume.emptyDir !== undefined) return this.#emptyDir(request);

@@ -11,6 +11,7 @@ const SLICE_COST = 100_000;
 export class CostSlice {
   #spent = 0;
 
+  /** Counts the cost towards the slice. */
   spend(cost: number): void {
     this.#spent += cost;
   }

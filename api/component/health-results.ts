@@ -33,6 +33,7 @@ export class HealthResults {
     return this.#registry.text();
   }
 
+  /** Removes all results, and the series of their metrics. */
   reset(): void {
     this.#registry = new MetricsRegistry();
   }

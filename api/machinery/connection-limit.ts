@@ -56,6 +56,7 @@ export class ConnectionLimit {
     this.#options = options;
   }
 
+  /** Counts the connection until it is closed, and closes others if there are too many. */
   add(connection: Connection): void {
     const client = clientKey(connection.remoteAddress ?? '');
     const own = this.#byClient.get(client) ?? new ClientConnections();

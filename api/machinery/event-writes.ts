@@ -39,6 +39,7 @@ export class EventWrites {
     this.#writing ??= this.#drain();
   }
 
+  /** Resolves when all queued events are written. */
   async flush(): Promise<void> {
     await this.#writing;
   }

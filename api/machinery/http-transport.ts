@@ -102,6 +102,7 @@ export class HttpTransport {
     this.#live = undefined;
   }
 
+  /** Closes the connection with the requests on it. The next request opens another one. */
   closeConnections(): void {
     this.#connection = undefined;
     this.#live?.close();
@@ -114,6 +115,7 @@ export class HttpTransport {
     this.closeConnections();
   }
 
+  /** Sends the request to the current server, and moves on to the next one if it cannot be reached. */
   async request(request: TransportRequest): Promise<TransportResponse> {
     if (this.#closed) throw new Error('the client is closed');
     request.signal?.throwIfAborted();

@@ -44,6 +44,7 @@ export class IncompleteHeaders {
     this.#budgetBytes = options.budgetBytes ?? BUDGET_BYTES;
   }
 
+  /** Counts the connection until its headers have ended or it is closed. */
   add(connection: HeaderConnection): void {
     this.#readBefore.set(connection, 0);
     connection.once('close', () => this.remove(connection));

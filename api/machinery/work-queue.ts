@@ -123,6 +123,7 @@ export class WorkQueue {
     this.addAfter(key, backoffDelay(failures + 1, { firstMs: this.#baseDelayMs, longestMs: this.#maxDelayMs }));
   }
 
+  /** Forgets the failures of the key, so that its next retry is not delayed by them. */
   forget(key: string): void {
     this.#failures.delete(key);
   }
@@ -144,6 +145,7 @@ export class WorkQueue {
     return new Promise((resolve) => this.#waiters.push(resolve));
   }
 
+  /** Ends the processing of a key. It enters the queue again if it was added meanwhile. */
   done(key: string): void {
     this.#processing.delete(key);
     this.#observer?.done(key);

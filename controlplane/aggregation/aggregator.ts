@@ -145,6 +145,7 @@ export class Aggregator {
     return status?.conditions?.some((one) => one.type === 'Available' && one.status === 'True') === true;
   }
 
+  /** Returns the group versions of other servers, with the resources that discovery found last. */
   versions(): readonly AggregatedVersion[] {
     return [...this.#remote].map(([name, { spec = {} }]) => {
       const { rows, stale } = this.#known.get(name) ?? UNKNOWN;

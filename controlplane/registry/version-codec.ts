@@ -46,6 +46,7 @@ export class VersionCodec {
     this.#version = version;
   }
 
+  /** Returns the entry in the served version, converted once for each stored entry. */
   entry(stored: Entry): Entry {
     const { conversion } = this.#version;
     if (conversion === undefined) return stored;
@@ -142,6 +143,7 @@ export class VersionCodec {
     });
   }
 
+  /** Returns the list in the served version. Is synchronous unless a webhook converts. */
   list(result: ListResult): Promise<ListResult> | ListResult {
     if (this.#version.conversion === undefined) return result;
     const ready = this.ready(result.entries);

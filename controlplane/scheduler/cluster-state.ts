@@ -62,6 +62,7 @@ export class ClusterState {
   readonly #assumed = new Set<string>();
   #list: readonly NodeInfo[] | undefined;
 
+  /** Returns the counts that the metrics of kube-scheduler's cache show. */
   sizes(): { readonly nodes: number; readonly pods: number; readonly assumed: number } {
     return { nodes: this.#nodes.size, pods: this.#nodeOfPod.size, assumed: this.#assumed.size };
   }
@@ -109,6 +110,7 @@ export class ClusterState {
     if (this.#assumed.delete(uid)) this.removePod(uid);
   }
 
+  /** Whether the pod counts on a node although its binding has not been seen yet. */
   isAssumed(uid: string): boolean {
     return this.#assumed.has(uid);
   }

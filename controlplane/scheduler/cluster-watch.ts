@@ -143,6 +143,7 @@ export class ChangeGate {
     this.#logger = logger;
   }
 
+  /** Makes a change at once, or after the decision that is under way. */
   change(apply: () => void): void {
     if (this.#waiting === undefined) apply();
     else this.#waiting.push(apply);
@@ -171,6 +172,7 @@ export class ChangeGate {
     }
   }
 
+  /** Returns a handler that makes its changes through `change`. */
   held<T>(handler: Handler<T>): Handler<T> {
     return {
       add: (object) => this.change(() => handler.add(object)),

@@ -120,6 +120,7 @@ export class Trials {
     for (const { filter } of this.#filters) filter.moved?.({ pod, node, by: 1 });
   }
 
+  /** Takes a pod off the node, for the filters as well. */
   remove(pod: PodInfo, node: NodeInfo): void {
     node.remove(pod.uid);
     for (const { filter } of this.#filters) filter.moved?.({ pod, node, by: -1 });

@@ -31,6 +31,7 @@ export class PathHandlers {
     return [...this.#exact.keys()].sort();
   }
 
+  /** Returns the handler of a path: the exact one, or else the first whose prefix the path has. */
   find(path: string): PathHandler | undefined {
     const bare = path.length > 1 && path.endsWith('/') ? path.slice(0, -1) : path;
     const exact = this.#exact.get(bare);

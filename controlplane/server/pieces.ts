@@ -30,6 +30,7 @@ export class Pieces {
     this.#bytes += buffer.length - start;
   }
 
+  /** Returns all bytes in one buffer, which is not copied if there is only one. */
   whole(): Buffer {
     const [only] = this.#buffers;
     if (this.#buffers.length === 1 && this.#starts[0] === 0 && only !== undefined) return only;

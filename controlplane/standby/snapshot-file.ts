@@ -53,6 +53,7 @@ export class SnapshotFile {
     await moveFile(join(this.#directory, INCOMING), target);
   }
 
+  /** Closes the file and removes it. */
   async discard(): Promise<void> {
     await this.#file.close();
     await rm(join(this.#directory, INCOMING), { force: true });

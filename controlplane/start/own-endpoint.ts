@@ -25,6 +25,7 @@ export class OwnEndpoint {
     this.#service = serviceIp === undefined ? undefined : addressKey(serviceIp);
   }
 
+  /** Sets the port, which is known once the server listens. */
   listensOn(port: number): void {
     this.#port = port;
   }

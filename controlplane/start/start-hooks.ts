@@ -51,6 +51,7 @@ export class StartHooks {
     },
   }));
 
+  /** Makes the check of a step succeed. */
   done(step: StartStep): void {
     this.#done.add(step);
   }

@@ -17,6 +17,7 @@ const LABEL_SETS_KEPT = 20_000;
 export class LabelSets {
   readonly #byText = new Map<string, Labels>();
 
+  /** Returns the labels of a stored object, one frozen value for all objects with the same text of labels. */
   of(bytes: Buffer): Labels {
     const text = labelsText(bytes);
     if (text === undefined) return NO_LABELS;

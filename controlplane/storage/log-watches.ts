@@ -41,6 +41,7 @@ export class LogWatches {
     return { close: remove };
   }
 
+  /** Sends to each watch its part of the events. */
   deliver(events: readonly VersionChange[]): void {
     if (this.#ofResource.size > 0) {
       for (const [prefix, part] of byResource(events)) {
@@ -63,10 +64,12 @@ export class LogWatches {
     for (const watch of [...this.#all()]) this.#guard(watch, () => watch.observer.onGap?.(revision));
   }
 
+  /** Tells all watches that revisions up to this one were compacted. */
   compacted(revision: number): void {
     for (const watch of [...this.#all()]) this.#guard(watch, () => watch.observer.onCompacted?.(revision));
   }
 
+  /** Ends all watches. */
   end(error: StorageError | undefined): void {
     const watches = [...this.#all()];
     this.#ofResource.clear();

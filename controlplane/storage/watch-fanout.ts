@@ -81,6 +81,7 @@ export class WatchFanout {
     this.#source = source;
   }
 
+  /** Adds a watch, which is paused at first. It begins with the existing objects, or after a revision. */
   add(options: CacheWatchOptions, existing: ExistingObjects | undefined, sink: WatchSink): CacheWatchHandle {
     const group = this.#groupOf(options.selection);
     const position = options.afterRevision ?? existing?.revision ?? this.#source.revision();

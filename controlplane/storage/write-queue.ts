@@ -63,6 +63,7 @@ export class WriteQueue {
     return undefined;
   }
 
+  /** Takes the write of a key as ended. */
   settled(key: string): void {
     this.#underWay.delete(key);
   }

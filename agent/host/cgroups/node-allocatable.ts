@@ -32,6 +32,7 @@ export class NodeAllocatable {
     return this.#manager.name(['kubepods']);
   }
 
+  /** Limits all pods together by their common cgroup. */
   async enforcePods(limits: CgroupLimits): Promise<void> {
     await this.#manager.set(this.podsCgroup, resourcesOf(limits));
   }

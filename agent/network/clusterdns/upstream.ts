@@ -110,6 +110,7 @@ export class FramedMessages {
     this.#onMessage = onMessage;
   }
 
+  /** Takes the next bytes of the connection, and calls `onMessage` with each message that they complete. */
   push(data: Buffer): void {
     let rest = this.#rest.length === 0 ? data : Buffer.concat([this.#rest, data]);
     while (rest.length >= 2 && rest.length >= 2 + rest.readUInt16BE(0)) {

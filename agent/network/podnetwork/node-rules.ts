@@ -122,6 +122,7 @@ export class NodeRules {
     }
   }
 
+  /** Removes the rules of both families, and those that guard tunnels. */
   async clear(): Promise<void> {
     await this.#remove([4, 6]);
     await this.guard([]);

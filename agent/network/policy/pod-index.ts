@@ -66,10 +66,12 @@ export class PodIndex {
     }
   }
 
+  /** Returns the match of a peer that is every address. */
   everything(): PeerMatch {
     return { ranges: ALL_ADDRESSES, pods: () => this.#matched };
   }
 
+  /** Returns the pods and ranges of a peer in a policy of the namespace. `spend` is called with the work, and may throw. */
   match(
     namespace: string,
     { podSelector, namespaceSelector, ipBlock }: PolicyPeer,

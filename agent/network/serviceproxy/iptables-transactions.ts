@@ -22,11 +22,13 @@ export class IptablesTransactions {
     this.#settings = settings;
   }
 
+  /** Replaces ports. Yields when the slice is spent. */
   *change(changes: readonly PortChange[], slice: Slice): Generator<void, void> {
     this.#changed ||= changes.length > 0;
     yield* replacePorts(changes, slice, { remove: (port) => this.#remove(port), add: (port) => this.#add(port) });
   }
 
+  /** Takes new settings. Rewrites the rules of all ports if the ranges of pods differ. Yields when the slice is spent. */
   *configure(settings: RuleSettings, slice: Slice): Generator<void, void> {
     if (JSON.stringify(settings) === JSON.stringify(this.#settings)) return;
     const before = this.#settings;
@@ -66,6 +68,7 @@ export class IptablesTransactions {
     return filter === '' ? parts : [...parts.slice(0, -1), (parts.at(-1) ?? '') + filter];
   }
 
+  /** Takes the last `transaction` as written. Yields when the slice is spent. */
   *commit(slice: Slice): Generator<void, void> {
     yield* this.#nat.commit(slice);
     yield* this.#filter.commit(slice);

@@ -52,6 +52,7 @@ export class NftablesTransactions {
     yield* replacePorts(changes, slice, { remove: (port) => this.#remove(port), add: (port) => this.#add(port) });
   }
 
+  /** Takes new settings. Rewrites the rules of all ports if the ranges of pods differ. Yields when the slice is spent. */
   *configure(settings: RuleSettings, slice: Slice): Generator<void, void> {
     if (JSON.stringify(settings) === JSON.stringify(this.#settings)) return;
     const before = this.#settings;

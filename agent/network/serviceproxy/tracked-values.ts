@@ -32,6 +32,7 @@ export class TrackedValues {
     if (this.#desired.delete(name)) this.#touched.add(name);
   }
 
+  /** Returns the names whose desired value is not the written one. Yields when the slice is spent. */
   *differences(slice: Slice): Generator<void, Difference[]> {
     const found: Difference[] = [];
     for (const name of this.#touched) {

@@ -99,6 +99,7 @@ export class PodCheckpoints {
     return this.#store.get('network-policies');
   }
 
+  /** Saves what network policies were compiled from. `inputs` is called when the file is written. */
   saveNetworkPolicies(inputs: () => unknown): void {
     this.#store.put('network-policies', inputs);
   }
@@ -108,6 +109,7 @@ export class PodCheckpoints {
     return this.#store.get('pod-network');
   }
 
+  /** Saves the nodes of the pod network. `nodes` is called when the file is written. */
   savePodNetwork(nodes: () => unknown): void {
     this.#store.put('pod-network', nodes);
   }

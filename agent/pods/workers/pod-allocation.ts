@@ -80,6 +80,7 @@ export class PodAllocations {
     return current;
   }
 
+  /** Returns the conditions of the pod's resize; none if it has no resize. */
   conditions(uid: string): ResizeConditions {
     return this.#allocations.get(uid)?.conditions ?? {};
   }
@@ -107,6 +108,7 @@ export class PodAllocations {
       .map(([uid]) => uid);
   }
 
+  /** Forgets the allocations of pods whose uids are not known. */
   forget(known: ReadonlySet<string>): void {
     for (const uid of this.#allocations.keys()) if (!known.has(uid)) this.#allocations.delete(uid);
   }

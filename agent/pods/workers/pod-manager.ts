@@ -69,6 +69,7 @@ export class PodManager {
     return this.#mirrorsByName.get(name);
   }
 
+  /** Returns the static pod that a mirror pod shows, by its namespace and name. */
   podOfMirror(mirror: Pod): Pod | undefined {
     return this.#byName.get(fullName(mirror.metadata.namespace, mirror.metadata.name));
   }

@@ -160,10 +160,12 @@ export class PodWorkers {
     return this.#workers.get(uid)?.state;
   }
 
+  /** Returns the pods that have a worker, by uid. */
   known(): ReadonlyMap<string, Pod> {
     return new Map([...this.#workers].map(([uid, worker]) => [uid, worker.pod]));
   }
 
+  /** Whether the worker of the pod syncs or terminates it, so that containers may run. */
   couldHaveRunningContainers(uid: string): boolean {
     const kind = this.#workers.get(uid)?.state.kind;
     return kind === 'syncing' || kind === 'terminating';
@@ -184,6 +186,7 @@ export class PodWorkers {
     return worker?.state.kind === 'terminated' && !worker.hasRemains;
   }
 
+  /** Whether the worker of the pod has terminated it and cleaned up. */
   isFinished(uid: string): boolean {
     return this.#workers.get(uid)?.state.kind === 'finished';
   }

@@ -34,6 +34,7 @@ export class FrameReader {
   #keptBytes = 0;
   #neededBytes = HEADER_BYTES;
 
+  /** Takes the next bytes, and yields the frames that they complete. */
   *push(chunk: Buffer): Generator<Frame> {
     let pending = this.#joined(chunk);
     if (pending === undefined) return;

@@ -117,6 +117,7 @@ export class EvictionManager {
     return this.#reclaim(urgent, due, host);
   }
 
+  /** Measures the host and its pods, and returns what the manager would do. Nothing is evicted. */
   async explain(supposed: SupposedPressure): Promise<EvictionReport> {
     const host = await this.#deps.observe();
     const [usage, storage] = await Promise.all([this.#deps.usage(2_000), this.#deps.storage(STORAGE_AGE_MS)]);

@@ -109,6 +109,7 @@ export class ResourceManagers {
     });
   }
 
+  /** Returns the CPUs and NUMA nodes that a container may use. */
   placement(pod: Pod, container: Container): ContainerPlacement {
     const { cpus, memory } = this.#options;
     const { uid } = pod.metadata;
@@ -119,6 +120,7 @@ export class ResourceManagers {
     };
   }
 
+  /** Whether any container of the pod has exclusive CPUs. */
   hasExclusiveCpus(pod: Pod): boolean {
     return this.#options.cpus.hasExclusive(pod.metadata.uid);
   }
@@ -131,12 +133,14 @@ export class ResourceManagers {
     return this.#options.claims.prepare(pod);
   }
 
+  /** Returns what the container needs for its devices of plugins and of claims. */
   async deviceOptions(pod: Pod, container: Container): Promise<DeviceRunOptions> {
     const run = await this.#options.devices.runOptions(pod, container);
     const claimed = this.#options.claims.cdiDevices(pod, container);
     return claimed.length === 0 ? run : { ...run, cdiDevices: [...new Set([...run.cdiDevices, ...claimed])] };
   }
 
+  /** Returns the capacity of the resources of device plugins. */
   capacity(): DeviceCapacity {
     return this.#options.devices.capacity();
   }
@@ -146,6 +150,7 @@ export class ResourceManagers {
     return this.#options.reportsHealth ? this.#options.devices.deviceHealth(podUid, container) : undefined;
   }
 
+  /** Returns the view of what is allocated that the pod resources API serves. */
   accounts(): ResourceAccounts {
     const { cpus, memory, devices, claims } = this.#options;
     return {
@@ -159,6 +164,7 @@ export class ResourceManagers {
     };
   }
 
+  /** Keeps the CPU sets of running containers up to date, and releases the resources of pods that no longer exist. */
   async run(running: RunningContainers, signal: AbortSignal): Promise<void> {
     const { clock, logger, cpus } = this.#options;
     const sweeps = new WakeableLoop({

@@ -117,6 +117,7 @@ export class UsageCollector {
     return counted;
   }
 
+  /** Returns the usage of all pods together, by their common cgroup; `undefined` if they have none. */
   async allPods(): Promise<CgroupUsage | undefined> {
     const { allPodsCgroup, reader } = this.#options;
     return allPodsCgroup === '' ? undefined : reader.read(cgroupPath(allPodsCgroup));

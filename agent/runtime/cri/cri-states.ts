@@ -48,6 +48,7 @@ export class CriStates {
     this.#sandboxes.delete(id);
   }
 
+  /** Requests the status of a container. Rejects with `not-found` if there is none. */
   async container(id: ContainerId): Promise<ContainerStatus> {
     const status = await this.#requestStatus(id);
     if (status === null) throw new RuntimeError('not-found', `container ${id} not found`);
@@ -94,6 +95,7 @@ export class CriStates {
     return status;
   }
 
+  /** Requests the status of a sandbox. Rejects with `not-found` if there is none. */
   async sandbox(id: SandboxId): Promise<SandboxStatus> {
     const { status } = await this.#client.call('podSandboxStatus', { podSandboxId: id });
     if (status === null) throw new RuntimeError('not-found', `sandbox ${id} not found`);

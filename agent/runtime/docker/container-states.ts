@@ -44,11 +44,13 @@ export class ContainerStates {
     this.#deps = deps;
   }
 
+  /** Remembers that the container did not start, which the engine does not show. */
   noteStartFailure(id: string): void {
     this.#startFailures.set(id, this.#deps.clock.now());
     this.#remembered.delete(id);
   }
 
+  /** Forgets the status of a container, so that the next read requests it from the engine. */
   forget(id: string): void {
     this.#remembered.delete(id);
   }

@@ -46,6 +46,7 @@ export class EngineSelf {
     return this.#remembered('info', async () => (await this.#client.docker.info()) as EngineInfo);
   }
 
+  /** Forgets the answers, so that the next reads request them from the engine. */
   forget(): void {
     this.#answers.clear();
   }

@@ -113,6 +113,7 @@ export class DockerImages {
     return this.#pulled(reference);
   }
 
+  /** Removes a name of an image, or all names if the engine refuses to remove one of several. */
   async remove(reference: string): Promise<void> {
     this.#refs.clear();
     try {
@@ -136,6 +137,7 @@ export class DockerImages {
     }
   }
 
+  /** Loads an archive, and returns the references of its images. A file is checked before. */
   async load(archive: string | NodeJS.ReadableStream): Promise<readonly string[]> {
     if (typeof archive === 'string') await archiveReferences(archive);
     const references: string[] = [];

@@ -79,6 +79,7 @@ export class LogWriter {
     await moved.close();
   }
 
+  /** Stops the writer, and resolves when its file is closed. */
   async close(): Promise<void> {
     this.#abort.abort();
     await this.finished;
@@ -259,6 +260,7 @@ export class EntryParser {
     return Buffer.concat(lines);
   }
 
+  /** Returns the line that the stream has not ended; empty if there is none. */
   flush(): Buffer {
     const rest = Buffer.concat([this.#pending, ...this.#parts.splice(0)]);
     this.#pending = Buffer.alloc(0);

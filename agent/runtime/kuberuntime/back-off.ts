@@ -53,6 +53,7 @@ export class BackOff {
     this.#entries.delete(key);
   }
 
+  /** Forgets the keys whose delay has expired. */
   collect(): void {
     for (const [key, entry] of this.#entries) if (this.#expired(entry, this.#clock.now())) this.#entries.delete(key);
   }

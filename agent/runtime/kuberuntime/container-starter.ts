@@ -103,6 +103,7 @@ export class ContainerStarter {
     this.#backOff = new BackOff(options.clock, options.backOff?.initialMs, options.backOff?.maxMs);
   }
 
+  /** Returns why the container waits, or `undefined` if it does not wait for the starter. */
   waitingReason(podUid: string, container: string): WaitingReason | undefined {
     return this.#waiting.get(`${podUid}_${container}`);
   }

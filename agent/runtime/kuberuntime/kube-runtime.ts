@@ -73,6 +73,7 @@ export class KubeRuntime {
     this.#options.images.collect();
   }
 
+  /** Takes the steps that bring the runtime to the pod, as the kubelet's SyncPod does, and returns the result of each. */
   async syncPod(pod: Pod, status: RuntimePodStatus, signal: AbortSignal): Promise<SyncResult> {
     const { events } = this.#options;
     // 1. Compute the actions.

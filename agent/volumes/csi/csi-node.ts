@@ -52,6 +52,7 @@ export class CsiNode {
     });
   }
 
+  /** Writes a registered driver to the Node and the CSINode. Rejects if a label has another value already. */
   install({ driver, nodeId, maxVolumes, topology }: DriverOnNode): Promise<void> {
     return this.#changes.run(async () => {
       await this.#updateNode((node) => {
@@ -74,6 +75,7 @@ export class CsiNode {
     });
   }
 
+  /** Removes a driver from the Node and the CSINode. The labels of its topology stay. */
   uninstall(driver: string): Promise<void> {
     return this.#changes.run(async () => {
       await this.#updateDrivers(driver, undefined);

@@ -43,6 +43,7 @@ export class CsiLayout {
     this.root = rootDirectory;
   }
 
+  /** Returns the kubelet's paths of a volume with a file system. */
   filesystem(data: Pick<VolumeData, 'driverName' | 'volumeHandle' | 'specVolID'>, podUid: string): Places {
     const deviceData = join(
       this.root,
@@ -60,6 +61,7 @@ export class CsiLayout {
     };
   }
 
+  /** Returns the kubelet's paths of a block volume. */
   block(data: Pick<VolumeData, 'specVolID'>, podUid: string): Places {
     const devices = this.#blockDevices();
     return {

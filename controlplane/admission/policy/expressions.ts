@@ -125,6 +125,7 @@ export class Bindings {
     this.budget = budget;
   }
 
+  /** Returns the value of a variable, which is made on its first read; null for an unknown name. */
   read(name: string): unknown {
     if (!this.#made.has(name)) this.#made.set(name, this.#values.get(name)?.() ?? null);
     return this.#made.get(name);

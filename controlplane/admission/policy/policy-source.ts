@@ -78,6 +78,7 @@ export class PolicySource {
     return this.#sorted;
   }
 
+  /** Returns the policies that match the request, one invocation for each matching binding. */
   async invocations(attributes: AdmissionAttributes): Promise<PolicyInvocation[]> {
     const all = this.#all();
     if (all.length === 0 || isPolicy(attributes) || isReview(attributes)) return [];

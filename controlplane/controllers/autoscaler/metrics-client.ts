@@ -104,6 +104,7 @@ export class MetricsClient {
     return found;
   }
 
+  /** Returns the metric of each pod that the selector matches, by name. */
   async pods(namespace: string, selector: string, metric: string, metricSelector: string): Promise<PodMetrics> {
     const items = await this.#custom(
       `namespaces/${namespace}/pods/*/${encodeURIComponent(metric)}`,
@@ -122,6 +123,7 @@ export class MetricsClient {
     );
   }
 
+  /** Returns the metric of one object. Rejects with a `MetricsError` if it has none. */
   async object(target: ObjectTarget, metric: string, metricSelector: string): Promise<Measured> {
     const { group, resource, namespace, name } = target;
     const qualified = group === '' ? resource : `${resource}.${group}`;

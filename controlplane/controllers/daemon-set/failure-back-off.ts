@@ -21,12 +21,14 @@ export class FailureBackOff {
     this.#clock = clock;
   }
 
+  /** Returns the milliseconds until the next try of the key; 0 if it may be tried. */
   remainingMs(key: string): number {
     const entry = this.#current(key);
     if (entry === undefined) return 0;
     return Math.max(0, entry.atMs + backoffDelay(entry.failures, RANGE) - this.#clock.monotonic());
   }
 
+  /** Counts another failure of the key, which doubles its delay. */
   next(key: string): void {
     const failures = (this.#current(key)?.failures ?? 0) + 1;
     // The oldest entries come first.

@@ -68,6 +68,7 @@ export class DeploymentSync {
     return this.#all.filter((set) => set !== this.#newSet);
   }
 
+  /** Takes one step towards the template, and writes the status. */
   async step(): Promise<void> {
     const deployment = this.#deployment;
     if (deployment.metadata.deletionTimestamp !== undefined) {

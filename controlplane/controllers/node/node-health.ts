@@ -162,10 +162,12 @@ export class ZoneHealth {
     if (counts.ready + counts.notReady === 0) this.#zones.delete(known.zone);
   }
 
+  /** Returns the state of a zone by the share of its nodes that are not ready. */
   state(zone: string): ZoneState {
     return stateOf(this.#zones.get(zone) ?? { ready: 0, notReady: 0 }, this.#unhealthyThreshold);
   }
 
+  /** Returns the number of nodes in a zone. */
   size(zone: string): number {
     const { ready = 0, notReady = 0 } = this.#zones.get(zone) ?? {};
     return ready + notReady;

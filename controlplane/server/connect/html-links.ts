@@ -95,6 +95,7 @@ export class HtmlLinks {
     this.#turn = turn;
   }
 
+  /** Takes the next text of the page, and returns what of it is complete, with rewritten links. */
   push(text: string): string {
     let out = '';
     for (let at = 0; at < text.length;) {
@@ -133,6 +134,7 @@ export class HtmlLinks {
     return out;
   }
 
+  /** Returns the rest of a page that ends within a tag. */
   end(): string {
     const state = this.#state;
     this.#state = TEXT;

@@ -59,6 +59,7 @@ export class FlowControl {
     this.#classifier = this.#digest(schemas, levels);
   }
 
+  /** Returns the priority level and the flow of a request. */
   classify({ user, info }: Pick<ApiRequest, 'user' | 'info'>): LevelFlow {
     return this.#classifier.classify(user, info);
   }

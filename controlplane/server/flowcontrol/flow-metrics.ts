@@ -54,6 +54,7 @@ export class FlowMetrics {
     this.sample = installLevelMetrics(registry, control);
   }
 
+  /** Records the seats that a request was estimated to need. */
   estimated(flow: LevelFlow, width: number): void {
     this.#of(flow).estimated.observe(width);
   }

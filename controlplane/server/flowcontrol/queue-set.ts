@@ -143,6 +143,7 @@ export class QueueSet {
     this.#dropIdleTail();
   }
 
+  /** Sets the number of seats, and dispatches what they allow. */
   setLimit(seats: number): void {
     this.#advance();
     this.#limit = seats;
@@ -173,6 +174,7 @@ export class QueueSet {
     return ticket;
   }
 
+  /** Ends a request that was executed, and returns its seats. */
   finish(ticket: Ticket): void {
     const nowMs = this.#advance();
     ticket.state = 'done';
@@ -191,6 +193,7 @@ export class QueueSet {
     this.#observe();
   }
 
+  /** Ends a request that still waits, with this grant. */
   giveUp(ticket: Ticket, grant: Grant): void {
     this.#advance();
     this.#leaveQueue(ticket);

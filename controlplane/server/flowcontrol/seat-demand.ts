@@ -26,6 +26,7 @@ export class SeatDemand {
     return this.#value;
   }
 
+  /** Sets the demand from this time on. */
   set(nowMs: number, value: number): void {
     this.#integrate(nowMs);
     this.#value = value;

@@ -20,6 +20,7 @@ export class NewestDocument<Document> {
     this.#clock = clock;
   }
 
+  /** Has the document assembled again at the next request. */
   invalidate(): void {
     this.#changes += 1;
   }

@@ -72,6 +72,7 @@ export class OpenApiRuns {
     return parts;
   }
 
+  /** Assembles the document of `/openapi/v2` in the encoding. */
   async documentV2(encoding: Encoding): Promise<Run[]> {
     const base = await this.#baseV2();
     const parts = await this.#partsV2(encoding, base);

@@ -38,6 +38,7 @@ export class WatchLimits {
     throw new TooManyRequests(RETRY_AFTER_S);
   }
 
+  /** Names the carrier of the watch. Aborts it at once if the watch has had to yield already. */
   carry(carrier: WatchCarrier): void {
     this.#carrier = carrier;
     if (this.#mustYield) carrier.abort();
@@ -56,6 +57,7 @@ export class WatchLimits {
     this.#count(0);
   }
 
+  /** Ends the limits: stops the timer, and returns the memory of the watch. */
   release(): void {
     this.taken();
     this.#share.close();

@@ -42,6 +42,7 @@ export class EtcdWriter {
     this.#options = options;
   }
 
+  /** Writes a value, with a lease if it expires. A lease that etcd has lost is replaced once. */
   async write(write: EtcdWrite): Promise<EtcdWritten> {
     if (write.expiresAtMs === undefined || write.value === undefined) return this.#commit(write, 0);
     const { clock, leases } = this.#options;

@@ -34,6 +34,7 @@ export class RevisionWaits {
     });
   }
 
+  /** Resolves the waits for this revision and earlier ones. */
   applied(revision: number): void {
     for (const wait of this.#waits) {
       if (wait.revision > revision) continue;

@@ -12,6 +12,7 @@ export class GroupEnds {
   /** The last revision of each commit, in order. */
   #ends: number[] = [];
 
+  /** Adds the last revision of a group of writes. */
   add(revision: number): void {
     this.#ends.push(revision);
     if (this.#ends.length > 2 * MOST_ENDS) this.#ends = this.#ends.slice(-MOST_ENDS);

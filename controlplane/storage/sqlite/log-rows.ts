@@ -59,6 +59,7 @@ export class LogRows {
     return { records: columnsOf(rows), compactedRevision: Number(this.#compacted.get()) };
   }
 
+  /** Whether the log has this very record. */
   has({ revision, checksum }: RecordMark): boolean {
     return this.#checksum.get(revision) === checksum;
   }
@@ -80,6 +81,7 @@ export class LogRows {
       .all(compactedRevision, compactedRevision) as number[];
   }
 
+  /** Returns the revisions at which the log ends and was compacted. Throws if the file has none that is valid. */
   marks(): LogMarks {
     const select = this.#database.prepare<[string], unknown>('SELECT revision FROM mark WHERE name = ?').pluck();
     const read = (value: unknown): number => {

@@ -49,6 +49,7 @@ export class StorageThread {
     else listener(this.#lost);
   }
 
+  /** Calls the listener with the problem of the storage when it begins, and with `undefined` when it ends. */
   onTrouble(listener: (problem: string | undefined) => void): void {
     this.#troubleListener = listener;
   }

@@ -59,6 +59,7 @@ export class CpuState {
     return this.#assigned.pods();
   }
 
+  /** Returns the CPUs that any container has exclusively. */
   allExclusive(): CpuSet {
     const all = new Set<number>();
     for (const cpus of this.#assigned.values()) for (const cpu of cpus) all.add(cpu);

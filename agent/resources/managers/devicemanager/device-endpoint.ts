@@ -61,6 +61,7 @@ export class DeviceEndpoint {
     await this.#client.stream('listAndWatch', {}, onList, { signal });
   }
 
+  /** Has the plugin prepare devices for one container, and returns what the container needs for them. */
   async allocate(ids: readonly string[]): Promise<AllocateAnswer> {
     const { containerResponses } = await this.#client.call(
       'allocate',
@@ -95,6 +96,7 @@ export class DeviceEndpoint {
     return containerResponses[0]?.deviceIds ?? [];
   }
 
+  /** Tells the plugin that a container with the devices starts, if the plugin requires it. */
   async preStart(ids: readonly string[]): Promise<void> {
     if (!this.options.preStartRequired) return;
     await this.#client.call('preStartContainer', { devicesIds: ids }, { timeoutMs: CALL_TIMEOUT_MS });

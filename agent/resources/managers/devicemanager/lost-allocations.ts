@@ -36,6 +36,7 @@ export class LostAllocations {
     );
   }
 
+  /** Returns the uids of pods with lost allocations. A pod occurs once for each resource. */
   pods(): readonly string[] {
     return [...this.#pods.values()].flatMap((pods) => [...pods.keys()]);
   }

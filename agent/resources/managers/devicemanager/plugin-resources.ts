@@ -105,6 +105,7 @@ export class PluginResources {
     background(following, { logger, what: 'Following a device plugin', fields: { resource: name }, signal });
   }
 
+  /** Takes the plugin as gone, unless another one has registered the resource at another socket since. */
   disconnect(name: string, socket: string): void {
     const endpoint = this.endpoint(name);
     if (endpoint?.socket === socket) this.#lose(name, endpoint);
@@ -160,10 +161,12 @@ export class PluginResources {
     return [...(this.#resources.get(name)?.devices.keys() ?? [])];
   }
 
+  /** Returns the ids of the healthy devices of a resource. */
   healthy(name: string): Set<string> {
     return new Set(this.healthyDevices(name).map(({ id }) => id));
   }
 
+  /** Returns the healthy devices of a resource. */
   healthyDevices(name: string): readonly PluginDevice[] {
     return [...(this.#resources.get(name)?.devices.values() ?? [])].filter(({ health }) => health === HEALTHY);
   }
@@ -178,6 +181,7 @@ export class PluginResources {
     return (this.#resources.get(name)?.devices.get(id)?.topology?.nodes ?? []).map((node) => node.id);
   }
 
+  /** Whether the plugin names NUMA nodes for any device of the resource. */
   hasTopology(name: string): boolean {
     return this.ids(name).some((id) => this.nodesOf(name, id).length > 0);
   }

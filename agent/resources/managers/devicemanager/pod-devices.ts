@@ -50,6 +50,7 @@ export class PodDevices {
     return ids;
   }
 
+  /** Whether any container has a device of the resource. */
   isAllocated(resource: string): boolean {
     return this.inUse(resource).size > 0;
   }
@@ -72,6 +73,7 @@ export class PodDevices {
     }));
   }
 
+  /** Adds the allocations of a checkpoint. */
   restore(entries: readonly PodDevicesEntry[], codec: MessageCodec): void {
     for (const { PodUID, ContainerName, ResourceName, DeviceIDs, AllocResp } of entries)
       this.insert(PodUID, ContainerName, {
@@ -81,6 +83,7 @@ export class PodDevices {
       });
   }
 
+  /** Returns what all devices of a container need. Of two with one name or path, the first one counts. */
   runOptions(podUid: string, container: string): DeviceRunOptions {
     const env = new Map<string, string>();
     const mounts = new Map<string, DeviceRunOptions['mounts'][number]>();

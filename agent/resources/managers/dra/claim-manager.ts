@@ -88,6 +88,7 @@ export class ClaimManager {
     this.#writer = new StateWriter({ path, what: 'the checkpoint of resource claims', clock, logger });
   }
 
+  /** Creates the manager with the prepared claims of its checkpoint. A damaged checkpoint is logged. */
   static async start(options: ClaimManagerOptions): Promise<ClaimManager> {
     const manager = new ClaimManager(options);
     const path = join(options.rootDirectory, STATE_FILE);
@@ -106,6 +107,7 @@ export class ClaimManager {
     return manager;
   }
 
+  /** Returns the handler by which drivers register with the plugin manager. */
   handler(): PluginHandler {
     return {
       validate: ({ supportedVersions }) => {
