@@ -7,9 +7,7 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { type FileEntry, hostArchitecture, imageArchive } from '../../agent/runtime/images/image-archive.ts';
 import { pauseImage } from '../../agent/runtime/images/pause-image.ts';
-
-/** What `examples/` run. */
-const DEMO_IMAGE = 'orchlet.local/demo:1';
+import { DEMO_IMAGE } from './demo-image.ts';
 
 /** A root made of one static busybox with a link for each of its commands. */
 function busyboxRoot(busybox: string): FileEntry[] {

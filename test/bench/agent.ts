@@ -26,9 +26,9 @@ import {
   startPrivateContainerd,
 } from '../../scripts/container-runtime.ts';
 import type { Print } from './bench.ts';
+import { DEMO_IMAGE } from '../../scripts/images/demo-image.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
-const IMAGE = 'orchlet.local/demo:1';
 const TICKS_PER_SECOND = 100;
 const MIB = 1024 * 1024;
 /** The work that follows a start does not count as cost of running pods. */
@@ -142,7 +142,7 @@ function pod(name: string, witness: string): object {
       containers: [
         {
           name: 'main',
-          image: IMAGE,
+          image: DEMO_IMAGE,
           command: ['sh', '-c', `echo > /witness/${name}; exec sleep 1000000`],
           volumeMounts: [{ name: 'witness', mountPath: '/witness' }],
         },

@@ -15,6 +15,7 @@ import { skipWithoutDocker } from './container-runtimes.ts';
 import { freePort } from './free-port.ts';
 import { RunningCluster } from './running-cluster.ts';
 import { temporaryFolder } from '../temporary-folder.ts';
+import { DEMO_IMAGE } from '../../scripts/images/demo-image.ts';
 
 const ORCHLET = join(import.meta.dirname, '../../bin/orchlet');
 const POD = {
@@ -24,7 +25,7 @@ const POD = {
   spec: {
     hostNetwork: true,
     terminationGracePeriodSeconds: 1,
-    containers: [{ name: 'c', image: 'orchlet.local/demo:1', command: ['sleep', '1000000'] }],
+    containers: [{ name: 'c', image: DEMO_IMAGE, command: ['sleep', '1000000'] }],
   },
 };
 

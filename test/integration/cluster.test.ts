@@ -11,6 +11,7 @@ import { kubectls } from './kubectl.ts';
 import { run, RunningCluster } from './running-cluster.ts';
 import { until } from '../until.ts';
 import { temporaryFolder } from '../temporary-folder.ts';
+import { DEMO_IMAGE } from '../../scripts/images/demo-image.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const installed = kubectls();
@@ -263,7 +264,7 @@ describe('a cluster of one node', { skip, timeout: 400_000 }, () => {
           containers: [
             {
               name: 'main',
-              image: 'orchlet.local/demo:1',
+              image: DEMO_IMAGE,
               imagePullPolicy: 'IfNotPresent',
               command: ['sleep', String(seconds)],
             },
@@ -343,7 +344,7 @@ describe('a cluster of one node', { skip, timeout: 400_000 }, () => {
         containers: [
           {
             name: 'main',
-            image: 'orchlet.local/demo:1',
+            image: DEMO_IMAGE,
             imagePullPolicy: 'IfNotPresent',
             command: ['sleep', '1000'],
             volumeMounts: [{ name: 'settings', mountPath: '/settings' }],

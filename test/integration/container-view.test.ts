@@ -8,8 +8,9 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import type { RuntimeName } from './agent-process.ts';
 import { run as runOnHost } from './running-cluster.ts';
-import { IMAGE, RUNTIMES, skipWithoutBoth, TwoRuntimes } from './two-runtimes.ts';
+import { RUNTIMES, skipWithoutBoth, TwoRuntimes } from './two-runtimes.ts';
 import { until } from '../until.ts';
+import { DEMO_IMAGE } from '../../scripts/images/demo-image.ts';
 
 const MEBIBYTE = 1_048_576;
 
@@ -60,7 +61,7 @@ describe('what a container sees', { skip: skipWithoutBoth, timeout: 290_000 }, (
       initContainers: [
         {
           name: 'writer',
-          image: IMAGE,
+          image: DEMO_IMAGE,
           command: ['sh', '-c', write],
           volumeMounts: [{ name: 'files', mountPath: '/files' }],
         },
@@ -89,7 +90,7 @@ describe('what a container sees', { skip: skipWithoutBoth, timeout: 290_000 }, (
   });
   const main = {
     name: 'main',
-    image: IMAGE,
+    image: DEMO_IMAGE,
     command: ['sleep', '100000'],
     env: [tell('CPU', 'limits.cpu', '1m'), tell('MEMORY', 'limits.memory', '1Mi')],
   };

@@ -7,6 +7,7 @@ import { test } from 'node:test';
 import { skipWithoutContainerd } from './container-runtimes.ts';
 import { RunningCluster } from './running-cluster.ts';
 import { until } from '../until.ts';
+import { DEMO_IMAGE } from '../../scripts/images/demo-image.ts';
 
 const CGROUP = '/orchlet-critical';
 const LIMITS = [
@@ -34,7 +35,7 @@ test(
         spec: {
           nodeName: node,
           terminationGracePeriodSeconds: 0,
-          containers: [{ name: 'c', image: 'orchlet.local/demo:1', command: ['sleep', '1000'], ...spec }],
+          containers: [{ name: 'c', image: DEMO_IMAGE, command: ['sleep', '1000'], ...spec }],
           ...(namespace === 'default' ? {} : { priorityClassName: 'system-node-critical' }),
         },
       });

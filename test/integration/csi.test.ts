@@ -13,6 +13,7 @@ import { type FakeCsiDriver, startCsiDriver } from '../fakes/csi-driver.ts';
 import { skipWithoutContainerd, skipWithoutDocker } from './container-runtimes.ts';
 import { RunningCluster } from './running-cluster.ts';
 import { until } from '../until.ts';
+import { DEMO_IMAGE } from '../../scripts/images/demo-image.ts';
 
 const DRIVER = 'csi.example.com';
 
@@ -49,7 +50,7 @@ for (const [on, skip, cidr] of [
         containers: [
           {
             name: 'c',
-            image: 'orchlet.local/demo:1',
+            image: DEMO_IMAGE,
             command: ['sh', '-c', 'cat /data/hello; echo from-the-pod > /data/written; ls -ldn /data; sleep 1000'],
             volumeMounts: [{ name: 'data', mountPath: '/data' }],
             ...more,

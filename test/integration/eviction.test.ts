@@ -12,6 +12,7 @@ import { after, before, describe, test } from 'node:test';
 import { skipWithoutContainerd, skipWithoutDocker } from './container-runtimes.ts';
 import { RunningCluster, run } from './running-cluster.ts';
 import { Ended, until } from '../until.ts';
+import { DEMO_IMAGE } from '../../scripts/images/demo-image.ts';
 
 const MIB = 1024 * 1024;
 /** The memory of all pods together, and the eviction threshold. */
@@ -60,7 +61,7 @@ for (const [on, skip, cidr] of [
         containers: [
           {
             name: 'c',
-            image: 'orchlet.local/demo:1',
+            image: DEMO_IMAGE,
             command: ['sh', '-c', command],
             resources: more.resources ?? {},
             volumeMounts: more.volume === undefined ? [] : [{ name: 'v', mountPath: '/v' }],

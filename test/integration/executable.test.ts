@@ -11,6 +11,7 @@ import { skipWithoutContainerd, skipWithoutDocker } from './container-runtimes.t
 import { RunningCluster } from './running-cluster.ts';
 import { until } from '../until.ts';
 import { temporaryFolder } from '../temporary-folder.ts';
+import { DEMO_IMAGE } from '../../scripts/images/demo-image.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 
@@ -24,7 +25,7 @@ const POD = {
     containers: [
       {
         name: 'c',
-        image: 'orchlet.local/demo:1',
+        image: DEMO_IMAGE,
         command: ['sh', '-c', 'echo started; sleep 1000'],
         startupProbe: { exec: { command: ['true'] }, periodSeconds: 1 },
         livenessProbe: { grpc: { port: 9 }, initialDelaySeconds: 0, periodSeconds: 1, failureThreshold: 1000 },

@@ -10,6 +10,7 @@ import { after, before, describe, test } from 'node:test';
 import { skipWithoutDocker } from './container-runtimes.ts';
 import { RunningCluster } from './running-cluster.ts';
 import { temporaryFolder } from '../temporary-folder.ts';
+import { DEMO_IMAGE } from '../../scripts/images/demo-image.ts';
 
 const HELM = process.env['ORCHLET_TEST_HELM'] ?? 'helm';
 const version = spawnSync(HELM, ['version', '--short'], { encoding: 'utf8' }).stdout ?? '';
@@ -25,7 +26,7 @@ spec:
   template:
     spec:
       restartPolicy: Never
-      containers: [{name: c, image: "orchlet.local/demo:1", command: [sh, -c, "exit {{ .Values.${name} }}"]}]
+      containers: [{name: c, image: "${DEMO_IMAGE}", command: [sh, -c, "exit {{ .Values.${name} }}"]}]
 `;
 
 const CHART: Readonly<Record<string, string>> = {
@@ -66,7 +67,7 @@ spec:
     metadata: {labels: {app: {{ .Release.Name }}}}
     spec:
       terminationGracePeriodSeconds: 0
-      containers: [{name: c, image: "orchlet.local/demo:1", command: [sleep, "1000"]}]
+      containers: [{name: c, image: "${DEMO_IMAGE}", command: [sleep, "1000"]}]
 `,
   // The part of a chart of metrics-server that orchlet's own would be in the way of.
   'templates/metrics.yaml': `apiVersion: apiregistration.k8s.io/v1

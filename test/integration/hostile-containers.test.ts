@@ -9,9 +9,10 @@ import { type BigIntStats, existsSync, lstatSync, mkdirSync, readdirSync, rmSync
 import { join } from 'node:path';
 import { after, afterEach, before, describe, test } from 'node:test';
 import type { RuntimeName } from './agent-process.ts';
-import { IMAGE, type PodOptions, RUNTIMES, skipWithoutBoth, TwoRuntimes } from './two-runtimes.ts';
+import { type PodOptions, RUNTIMES, skipWithoutBoth, TwoRuntimes } from './two-runtimes.ts';
 import { until } from '../until.ts';
 import { temporaryFolder } from '../temporary-folder.ts';
+import { DEMO_IMAGE } from '../../scripts/images/demo-image.ts';
 
 const SECRET = 'of the host alone';
 
@@ -57,7 +58,7 @@ describe('a hostile container', { skip: skipWithoutBoth, timeout: 290_000 }, () 
   const podDirectory = (on: RuntimeName, pod: string): string => join(podsOf(on), nodes.field(pod, '.metadata.uid'));
   const uid = { name: 'POD_UID', valueFrom: { fieldRef: { fieldPath: 'metadata.uid' } } };
   const sh = (name: string, script: string, more: object = {}): object => ({
-    ...{ name, image: IMAGE, command: ['sh', '-c', script] },
+    ...{ name, image: DEMO_IMAGE, command: ['sh', '-c', script] },
     ...more,
   });
   const mount = (name: string): object => ({ name, mountPath: `/${name}` });
@@ -253,7 +254,7 @@ describe('a hostile container', { skip: skipWithoutBoth, timeout: 290_000 }, () 
     for (const on of RUNTIMES) {
       const spec = {
         nodeName: nodes.nodeName(on),
-        containers: [{ name: 'main', image: IMAGE, command: ['sleep', '100000'] }],
+        containers: [{ name: 'main', image: DEMO_IMAGE, command: ['sleep', '100000'] }],
       };
       nodes.apply({ apiVersion: 'v1', kind: 'Pod', metadata: { name: `after-${on}` }, spec });
     }

@@ -19,9 +19,9 @@ import { containerOf, sandboxOf } from '../contract/runtime-contract.ts';
 import { FakeClock } from '../fakes/fake-clock.ts';
 import { containerdSocket, dockerSocket, skipWithoutContainerd, skipWithoutDocker } from './container-runtimes.ts';
 import { temporaryFolder } from '../temporary-folder.ts';
+import { DEMO_IMAGE } from '../../scripts/images/demo-image.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
-const DEMO = 'orchlet.local/demo:1';
 const NEVER_FULL: ImageSpace = { capacityBytes: 1_000_000, availableBytes: 1_000_000 };
 const FULL: ImageSpace = { capacityBytes: 1_000_000, availableBytes: 0 };
 const POLICY: ImageGcPolicy = { highThresholdPercent: 85, lowThresholdPercent: 80, minAgeMs: 60_000, maxAgeMs: 0 };
@@ -157,18 +157,18 @@ for (const [on, skip] of [
       const config = sandboxOf(join(directory, 'logs'), `images-${process.pid}`);
       const sandbox = await runtime.runSandbox(config);
       try {
-        const demo = (await runtime.imageStatus(DEMO))?.id ?? '';
+        const demo = (await runtime.imageStatus(DEMO_IMAGE))?.id ?? '';
         const id = await runtime.createContainer(sandbox, config, containerOf(demo, 'c', ['sleep', '1000'], {}));
         await runtime.startContainer(id);
         // containerd 1.7 and later pin the pause image.
         const pinned = (await runtime.listImages()).filter((image) => image.pinned);
-        const { gc, clock } = collector(() => FULL, { also: DEMO });
+        const { gc, clock } = collector(() => FULL, { also: DEMO_IMAGE });
         for (const state of ['running', 'ended']) {
           if (state === 'ended') await runtime.stopContainer(id, 0);
           await gc.deleteUnused();
           await clock.advance(100_000);
           await gc.deleteUnused();
-          assert.notEqual(await runtime.imageStatus(DEMO), undefined, state);
+          assert.notEqual(await runtime.imageStatus(DEMO_IMAGE), undefined, state);
         }
         for (const image of pinned) assert.notEqual(await runtime.imageStatus(image.id), undefined);
       } finally {

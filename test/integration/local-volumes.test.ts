@@ -6,6 +6,7 @@ import { after, before, describe, test } from 'node:test';
 import { skipWithoutContainerd, skipWithoutDocker } from './container-runtimes.ts';
 import { RunningCluster } from './running-cluster.ts';
 import { until } from '../until.ts';
+import { DEMO_IMAGE } from '../../scripts/images/demo-image.ts';
 
 for (const [on, skip, cidr] of [
   ['docker', skipWithoutDocker, '10.227.0.0/16'],
@@ -34,7 +35,7 @@ for (const [on, skip, cidr] of [
         containers: [
           {
             name: 'c',
-            image: 'orchlet.local/demo:1',
+            image: DEMO_IMAGE,
             command: ['sh', '-c', `${command}; sleep 1000`],
             volumeMounts: [{ name: 'v', mountPath: '/data' }],
           },

@@ -8,6 +8,7 @@ import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { NodesOfOneHost, skipWithoutNamespaces } from './namespaced-nodes.ts';
 import { until } from '../until.ts';
+import { DEMO_IMAGE } from '../../scripts/images/demo-image.ts';
 
 interface Item {
   readonly metadata: { readonly name: string; readonly uid: string; readonly deletionTimestamp?: string };
@@ -31,7 +32,7 @@ const TOLERATIONS = ['not-ready', 'unreachable'].map((problem) => ({
 function template(app: string, more: object): object {
   const container = {
     name: 'main',
-    image: 'orchlet.local/demo:1',
+    image: DEMO_IMAGE,
     imagePullPolicy: 'IfNotPresent',
     command: ['sh', '-c', 'echo "this is $HOSTNAME"; exec sleep 10000'],
   };

@@ -11,9 +11,7 @@ import { ControlPlaneProcess } from './controlplane-process.ts';
 import type { KubectlResult } from './kubectl.ts';
 import { until } from '../until.ts';
 import { temporaryFolder } from '../temporary-folder.ts';
-
-/** The shell image of the archive that `scripts/test` makes. */
-export const IMAGE = 'orchlet.local/demo:1';
+import { DEMO_IMAGE } from '../../scripts/images/demo-image.ts';
 
 export interface PodOptions {
   readonly metadata?: object;
@@ -121,7 +119,7 @@ export class PodCluster {
   }
 
   manifest(name: string, { metadata, spec, container, containers }: PodOptions = {}): object {
-    const main = { name: 'main', image: IMAGE, command: ['sleep', '100000'], ...container };
+    const main = { name: 'main', image: DEMO_IMAGE, command: ['sleep', '100000'], ...container };
     return {
       apiVersion: 'v1',
       kind: 'Pod',

@@ -9,8 +9,8 @@ import { skipWithoutDocker } from './container-runtimes.ts';
 import { kubectls } from './kubectl.ts';
 import { RunningCluster } from './running-cluster.ts';
 import { until } from '../until.ts';
+import { DEMO_IMAGE } from '../../scripts/images/demo-image.ts';
 
-const IMAGE = 'orchlet.local/demo:1';
 const skip = skipWithoutDocker !== false ? skipWithoutDocker : kubectls().length === 0 ? 'no kubectl on PATH' : false;
 
 interface State {
@@ -62,7 +62,7 @@ describe('pods as they are watched', { skip, timeout: 240_000 }, () => {
   });
 
   const create = (name: string, spec: object, container: object = {}, metadata: object = {}): void => {
-    const main = { name: 'main', image: IMAGE, command: ['sleep', '100000'], ...container };
+    const main = { name: 'main', image: DEMO_IMAGE, command: ['sleep', '100000'], ...container };
     cluster.run(['apply', '-f', '-'], {
       input: JSON.stringify({
         apiVersion: 'v1',
@@ -83,7 +83,7 @@ describe('pods as they are watched', { skip, timeout: 240_000 }, () => {
   const history = (name: string): Seen[] => events.filter(({ object }) => object.metadata.name === name);
 
   test('containers start only after all init containers have succeeded', async () => {
-    const init = (name: string, command: string): object => ({ name, image: IMAGE, command: [command] });
+    const init = (name: string, command: string): object => ({ name, image: DEMO_IMAGE, command: [command] });
     create('blocked', { initContainers: [init('one', 'false'), init('two', 'true')] });
     await eventually(
       'two restarts',

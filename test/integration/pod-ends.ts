@@ -8,9 +8,10 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import type { RuntimeName } from './agent-process.ts';
 import { HealthServers, NOT_SERVING, SERVING } from './health-servers.ts';
-import { IMAGE, PodCluster } from './pod-cluster.ts';
+import { PodCluster } from './pod-cluster.ts';
 import { PodWatch } from './pod-watch.ts';
 import { until } from '../until.ts';
+import { DEMO_IMAGE } from '../../scripts/images/demo-image.ts';
 
 const ALWAYS = { restartPolicy: 'Always' };
 
@@ -141,12 +142,14 @@ export function podEnds(on: RuntimeName, skip: string | false): void {
             ...volumes,
             restartPolicy: 'Never',
             terminationGracePeriodSeconds: 30,
-            initContainers: [{ name: 'side', image: IMAGE, command: trapping('ended', 'job'), ...ALWAYS, ...mount }],
+            initContainers: [
+              { name: 'side', image: DEMO_IMAGE, command: trapping('ended', 'job'), ...ALWAYS, ...mount },
+            ],
           },
         }),
         cluster.manifest('helped', {
           spec: {
-            initContainers: [{ name: 'side', image: IMAGE, command: ['sh', '-c', 'sleep 1; exit 3'], ...ALWAYS }],
+            initContainers: [{ name: 'side', image: DEMO_IMAGE, command: ['sh', '-c', 'sleep 1; exit 3'], ...ALWAYS }],
           },
         }),
         cluster.manifest('stubborn', {
@@ -276,7 +279,7 @@ export function podEnds(on: RuntimeName, skip: string | false): void {
     test('a copy and the node can be debugged', async () => {
       await cluster.eventually('readiness of target', () => isReady('target'));
       const shell = ['--', 'sh', '-c'];
-      const image = [`--image=${IMAGE}`, '--image-pull-policy=IfNotPresent'];
+      const image = [`--image=${DEMO_IMAGE}`, '--image-pull-policy=IfNotPresent'];
       const copy = ['debug', 'target', '--copy-to=copied', '--share-processes', '--same-node', '-c', 'look', ...image];
       cluster.run([...copy, ...shell, 'until pidof sleep; do sleep 0.2; done; exec sleep 100000']);
       await cluster.eventually('readiness of copied', () => isReady('copied'));

@@ -9,9 +9,10 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { gunzipSync } from 'node:zlib';
 import type { RuntimeName } from './agent-process.ts';
-import { IMAGE, PodCluster, type PodOptions } from './pod-cluster.ts';
+import { PodCluster, type PodOptions } from './pod-cluster.ts';
 import { freePort } from './free-port.ts';
 import { until } from '../until.ts';
+import { DEMO_IMAGE } from '../../scripts/images/demo-image.ts';
 
 const LOG_BYTES = 10_000;
 
@@ -108,7 +109,7 @@ export function podLife(on: RuntimeName, skip: string | false): void {
         '-c',
         `echo start ${name} >> /witness/order; trap "echo end ${name} >> /witness/order; exit 0" TERM; while true; do sleep 0.1; done`,
       ];
-      const part = (name: string): object => ({ name, image: IMAGE, command: script(name), ...witnessed });
+      const part = (name: string): object => ({ name, image: DEMO_IMAGE, command: script(name), ...witnessed });
       const sidecar = (name: string): object => ({ ...part(name), restartPolicy: 'Always' });
       create('ordered', {
         containers: [part('main')],
@@ -141,7 +142,7 @@ export function podLife(on: RuntimeName, skip: string | false): void {
       run([
         'debug',
         'debugged',
-        `--image=${IMAGE}`,
+        `--image=${DEMO_IMAGE}`,
         '--image-pull-policy=IfNotPresent',
         '--target=main',
         '-c',
@@ -182,7 +183,7 @@ export function podLife(on: RuntimeName, skip: string | false): void {
         containers: [
           {
             name: 'main',
-            image: IMAGE,
+            image: DEMO_IMAGE,
             command: [
               'sh',
               '-c',
@@ -192,13 +193,13 @@ export function podLife(on: RuntimeName, skip: string | false): void {
             restartPolicyRules: [rule],
             ...witnessed,
           },
-          { name: 'other', image: IMAGE, command: ['sleep', '100000'] },
+          { name: 'other', image: DEMO_IMAGE, command: ['sleep', '100000'] },
         ],
         spec: {
           ...witnessing(),
           restartPolicy: 'Never',
           initContainers: [
-            { name: 'setup', image: IMAGE, command: ['sh', '-c', 'echo x >> /witness/setups'], ...witnessed },
+            { name: 'setup', image: DEMO_IMAGE, command: ['sh', '-c', 'echo x >> /witness/setups'], ...witnessed },
           ],
         },
       });

@@ -23,10 +23,10 @@ import {
 } from '../parity/kubelet/pod-parity.ts';
 import { RunningCluster } from './running-cluster.ts';
 import { until } from '../until.ts';
+import { DEMO_IMAGE } from '../../scripts/images/demo-image.ts';
 
 const NAMESPACE = 'rec';
 const NODE = 'node1';
-const IMAGE = 'orchlet.local/demo:1';
 /** The time limit since the creation of the pods. */
 const WITHIN_MS = Number(process.env['PARITY_WITHIN_MS'] ?? 180_000);
 
@@ -55,7 +55,7 @@ export function podParity(on: 'docker' | 'containerd', skip: string | false): vo
     const stop = new AbortController();
     let watching: Promise<void> = Promise.resolve();
     let deadlineMs = 0;
-    let facts: Facts = { image: IMAGE, hostIps: [] };
+    let facts: Facts = { image: DEMO_IMAGE, hostIps: [] };
 
     before(async () => {
       cluster = await RunningCluster.start(['--cluster-cidr', '10.213.0.0/16', '--hostname-override', NODE], on);
@@ -79,7 +79,7 @@ export function podParity(on: 'docker' | 'containerd', skip: string | false): vo
       deadlineMs = systemClock.monotonic() + WITHIN_MS;
       watching = watch();
       for (const { recorded } of watched.values())
-        await client.create(pods, NAMESPACE, podOf(recorded, NAMESPACE, IMAGE));
+        await client.create(pods, NAMESPACE, podOf(recorded, NAMESPACE, DEMO_IMAGE));
     });
 
     after(async () => {

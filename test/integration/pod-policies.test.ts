@@ -8,6 +8,7 @@ import { skipWithoutContainerd, skipWithoutDocker } from './container-runtimes.t
 import { kubectls } from './kubectl.ts';
 import { RunningCluster } from './running-cluster.ts';
 import { until } from '../until.ts';
+import { DEMO_IMAGE } from '../../scripts/images/demo-image.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const hasNft = spawnSync('nft', ['list', 'tables']).status === 0;
@@ -59,7 +60,7 @@ for (const [runtime, without] of [
     async function firstRequest(name: string, labels: Record<string, string>, url: string): Promise<string> {
       const command = `timeout 5 wget -qO- ${url} || echo blocked; sleep 600`;
       const container = {
-        ...{ name: 'main', image: 'orchlet.local/demo:1', imagePullPolicy: 'IfNotPresent' },
+        ...{ name: 'main', image: DEMO_IMAGE, imagePullPolicy: 'IfNotPresent' },
         command: ['/bin/sh', '-c', command],
       };
       const spec = { terminationGracePeriodSeconds: 0, containers: [container] };

@@ -17,6 +17,7 @@ import type { PolicyPod } from '../../agent/network/policy/policy-inputs.ts';
 import { until } from '../until.ts';
 import { type NamespacedNode, NodesOfOneHost, type NodeSettings } from './namespaced-nodes.ts';
 import { PodProbes } from './pod-probes.ts';
+import { DEMO_IMAGE } from '../../scripts/images/demo-image.ts';
 
 const ORCHLET = join(import.meta.dirname, '../../bin/orchlet');
 
@@ -37,7 +38,7 @@ const keyOf = ({ namespace, name }: { readonly namespace: string; readonly name:
   `${namespace}/${name}`;
 
 function podObject({ namespace, name, labels, ports }: PolicyPod, nodeName: string): object {
-  const container = { name: 'main', image: 'orchlet.local/demo:1', imagePullPolicy: 'IfNotPresent' };
+  const container = { name: 'main', image: DEMO_IMAGE, imagePullPolicy: 'IfNotPresent' };
   return {
     ...{ apiVersion: 'v1', kind: 'Pod', metadata: { name, namespace, labels: { ...labels } } },
     spec: {

@@ -12,8 +12,7 @@ import { AgentProcess, restartRuntime, type RuntimeName } from './agent-process.
 import { ControlPlaneProcess } from './controlplane-process.ts';
 import { skipWithoutContainerd, skipWithoutDocker } from './container-runtimes.ts';
 import { until } from '../until.ts';
-
-const IMAGE = 'orchlet.local/demo:1';
+import { DEMO_IMAGE } from '../../scripts/images/demo-image.ts';
 
 const settings = (colour: string): object => ({
   apiVersion: 'v1',
@@ -33,7 +32,7 @@ const pod = (name: string): object => ({
     containers: [
       {
         name: 'main',
-        image: IMAGE,
+        image: DEMO_IMAGE,
         command: ['sh', '-c', 'test -s /var/run/secrets/kubernetes.io/serviceaccount/token && exec sleep 100000'],
         env: [{ name: 'WORD', valueFrom: { secretKeyRef: { name: 'password', key: 'word' } } }],
         volumeMounts: [{ name: 'settings', mountPath: '/settings' }],
@@ -64,7 +63,7 @@ const counting = (name: string, directory: string): object => ({
     containers: [
       {
         name: 'main',
-        image: IMAGE,
+        image: DEMO_IMAGE,
         command: ['sh', '-c', 'printf x >> /counts/$POD_UID; exec sleep 100000'],
         env: [{ name: 'POD_UID', valueFrom: { fieldRef: { fieldPath: 'metadata.uid' } } }],
         volumeMounts: [{ name: 'counts', mountPath: '/counts' }],

@@ -13,6 +13,7 @@ import { freePort } from './free-port.ts';
 import { RunningCluster } from './running-cluster.ts';
 import { until } from '../until.ts';
 import { temporaryFolder } from '../temporary-folder.ts';
+import { DEMO_IMAGE } from '../../scripts/images/demo-image.ts';
 
 const registryProgram = process.env['ORCHLET_TEST_REGISTRY'];
 const skipWithoutRegistry =
@@ -172,8 +173,8 @@ for (const [on, skip] of [
       const docker = new Docker({ socketPath: dockerSocket ?? '' });
       const loader = await docker.loadImage(process.env['ORCHLET_TEST_IMAGES'] ?? '', { quiet: true });
       for await (const chunk of loader) void chunk;
-      digest = await registry.push(docker, 'orchlet.local/demo:1', 'team/app');
-      for (const name of ['plugin/app', 'token/app']) await registry.push(docker, 'orchlet.local/demo:1', name);
+      digest = await registry.push(docker, DEMO_IMAGE, 'team/app');
+      for (const name of ['plugin/app', 'token/app']) await registry.push(docker, DEMO_IMAGE, name);
       plugins = temporaryFolder();
       const flags = installPlugins(plugins, registry.address);
       cluster = await RunningCluster.start(['--cluster-cidr', '10.214.0.0/16', ...flags], on);

@@ -15,6 +15,7 @@ import { run } from './running-cluster.ts';
 import { namespacePrefix } from './test-namespaces.ts';
 import { until } from '../until.ts';
 import { temporaryFolder } from '../temporary-folder.ts';
+import { DEMO_IMAGE } from '../../scripts/images/demo-image.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const ORCHLET = join(ROOT, 'bin/orchlet');
@@ -138,7 +139,7 @@ for (const [on, why] of RUNTIMES)
             containers: [
               {
                 name: 'c',
-                image: 'orchlet.local/demo:1',
+                image: DEMO_IMAGE,
                 command: ['sleep', '1000'],
                 volumeMounts: [
                   { name: 'memory', mountPath: '/memory' },

@@ -15,6 +15,7 @@ import { FakeDevicePlugin, healthy } from '../fakes/device-plugin.ts';
 import { skipWithoutContainerd, skipWithoutDocker } from './container-runtimes.ts';
 import { RunningCluster } from './running-cluster.ts';
 import { until } from '../until.ts';
+import { DEMO_IMAGE } from '../../scripts/images/demo-image.ts';
 
 const DEVICE = 'example.com/thing';
 const online = parseCpuSet(readFileSync('/sys/devices/system/cpu/online', 'utf8'));
@@ -34,7 +35,7 @@ for (const [on, skip, cidr] of [
       metadata: { name },
       spec: {
         terminationGracePeriodSeconds: 0,
-        containers: [{ name: 'c', image: 'orchlet.local/demo:1', command: ['sh', '-c', command], resources }],
+        containers: [{ name: 'c', image: DEMO_IMAGE, command: ['sh', '-c', command], resources }],
       },
     });
     const apply = (...pods: object[]): string =>

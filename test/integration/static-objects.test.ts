@@ -8,6 +8,7 @@ import { AgentProcess } from './agent-process.ts';
 import { skipWithoutContainerd, skipWithoutDocker } from './container-runtimes.ts';
 import { until } from '../until.ts';
 import { temporaryFolder } from '../temporary-folder.ts';
+import { DEMO_IMAGE } from '../../scripts/images/demo-image.ts';
 
 for (const [on, skip] of [
   ['docker', skipWithoutDocker],
@@ -55,7 +56,7 @@ for (const [on, skip] of [
           containers: [
             {
               name: 'c',
-              image: 'orchlet.local/demo:1',
+              image: DEMO_IMAGE,
               command: ['sleep', '1000'],
               env: [{ name: 'PASSWORD', valueFrom: { secretKeyRef: { name: 'login', key: 'password' } } }],
               volumeMounts: [

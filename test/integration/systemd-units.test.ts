@@ -9,6 +9,7 @@ import { after, before, describe, test } from 'node:test';
 import { imageArchive } from './container-runtimes.ts';
 import { until } from '../until.ts';
 import { type Done, SystemdHost, whyNoSystemd } from './systemd-host.ts';
+import { DEMO_IMAGE } from '../../scripts/images/demo-image.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const SOCKET = '/run/d/docker.sock';
@@ -33,7 +34,7 @@ const PAGE = {
     containers: [
       {
         name: 'main',
-        image: 'orchlet.local/demo:1',
+        image: DEMO_IMAGE,
         imagePullPolicy: 'IfNotPresent',
         command: [
           'sh',

@@ -9,9 +9,8 @@ import { ControlPlaneProcess } from './controlplane-process.ts';
 import { skipWithoutContainerd, skipWithoutDocker } from './container-runtimes.ts';
 import { type KubectlResult } from './kubectl.ts';
 import { until } from '../until.ts';
+import { DEMO_IMAGE } from '../../scripts/images/demo-image.ts';
 
-/** The shell image of the archive that `scripts/test` makes. */
-export const IMAGE = 'orchlet.local/demo:1';
 /** The runtimes on which each test of a file runs. */
 export const RUNTIMES: readonly RuntimeName[] = ['docker', 'containerd'];
 /** The reason why tests on both runtimes are skipped, or `false`. */
@@ -121,7 +120,7 @@ export class TwoRuntimes {
   }
 
   #podOf(on: RuntimeName, name: string, { spec, container, containers, metadata }: PodOptions): object {
-    const main = { name: 'main', image: IMAGE, command: ['sleep', '100000'], ...container };
+    const main = { name: 'main', image: DEMO_IMAGE, command: ['sleep', '100000'], ...container };
     const bound = { nodeName: this.nodeName(on), terminationGracePeriodSeconds: 0 };
     return {
       apiVersion: 'v1',

@@ -7,6 +7,7 @@ import { hostMounter } from '../../agent/volumes/mounter.ts';
 import { skipWithoutContainerd, skipWithoutDocker } from './container-runtimes.ts';
 import { run, RunningCluster } from './running-cluster.ts';
 import { until } from '../until.ts';
+import { DEMO_IMAGE } from '../../scripts/images/demo-image.ts';
 
 for (const [on, skip, cidr] of [
   ['docker', skipWithoutDocker, '10.223.0.0/16'],
@@ -34,7 +35,7 @@ for (const [on, skip, cidr] of [
         containers: [
           {
             name: 'c',
-            image: 'orchlet.local/demo:1',
+            image: DEMO_IMAGE,
             command: ['sleep', '1000'],
             volumeMounts: mounts,
             ...container,
@@ -282,7 +283,7 @@ for (const [on, skip, cidr] of [
           podOf(
             'image',
             [{ name: 'v', mountPath: '/v' }],
-            [{ name: 'v', image: { reference: 'orchlet.local/demo:1', pullPolicy: 'Never' } }],
+            [{ name: 'v', image: { reference: DEMO_IMAGE, pullPolicy: 'Never' } }],
           ),
         );
         await running('image');

@@ -1,8 +1,7 @@
 /** The pods of an agent's soak. Each container appends a line to a file of the host when it starts, exits or is stopped. */
 import type { Role } from './records.ts';
+import { DEMO_IMAGE } from '../../../scripts/images/demo-image.ts';
 
-/** The shell image of the archive that `scripts/test` makes. */
-export const IMAGE = 'orchlet.local/demo:1';
 /** The folder of the records in every container. */
 export const RECORDS = '/records';
 /** `full`: an init container and two that run on; `job`: a pod that ends; `static`: a pod of a file. */
@@ -23,7 +22,7 @@ const ONCE = `${MARK}; sleep 0.5; mark X`;
 function container(name: string, role: Role, mounts: readonly object[], more: object = {}): object {
   return {
     name,
-    image: IMAGE,
+    image: DEMO_IMAGE,
     command: ['sh', '-c', role === 'forever' ? FOREVER : ONCE],
     env: [
       { name: 'POD_UID', valueFrom: { fieldRef: { fieldPath: 'metadata.uid' } } },
