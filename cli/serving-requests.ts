@@ -7,6 +7,7 @@ import type { CertificateSigningRequest, Endpoints, Node } from '../api/machiner
 import { quoteText } from '../api/meta/quote.ts';
 import { ipBytes, ipText } from '../api/pki/names.ts';
 import { type CertificateRequest, parseCsr } from '../api/pki/certificate-request.ts';
+import { NODE_USER_PREFIX } from '../api/meta/system-users.ts';
 
 /** The names that nodes and API servers have. */
 export interface ServingNames {
@@ -15,7 +16,6 @@ export interface ServingNames {
   readonly apiServer: ReadonlySet<string>;
 }
 
-const NODE_PREFIX = 'system:node:';
 const API_NAME = /^(?:localhost|kubernetes(?:\.default(?:\.svc(?:\..*)?)?)?)$/;
 
 /** Returns the addresses of the API server: of its URL, its service and the endpoints of that. */
@@ -41,9 +41,10 @@ export function servingFault(request: CertificateSigningRequest, { nodes, apiSer
     return `it cannot be read: ${error instanceof Error ? error.message : String(error)}`;
   }
   const name = asked.subject.commonName;
-  if (name !== username || !name.startsWith(NODE_PREFIX)) return `it is for ${quoteText(name)}, not for its author`;
-  const own = nodes.find(({ metadata }) => `${NODE_PREFIX}${metadata.name}` === name);
-  if (own === undefined) return `there is no node ${quoteText(name.slice(NODE_PREFIX.length))}`;
+  if (name !== username || !name.startsWith(NODE_USER_PREFIX))
+    return `it is for ${quoteText(name)}, not for its author`;
+  const own = nodes.find(({ metadata }) => `${NODE_USER_PREFIX}${metadata.name}` === name);
+  if (own === undefined) return `there is no node ${quoteText(name.slice(NODE_USER_PREFIX.length))}`;
   const known = namesOf(own);
   const others = new Map(
     nodes.filter((node) => node !== own).flatMap((node) => [...namesOf(node)].map((one) => [one, node.metadata.name])),

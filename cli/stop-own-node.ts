@@ -8,6 +8,7 @@ import type { Clock } from '../api/machinery/clock.ts';
 import { nodes, pods } from '../api/machinery/resources.ts';
 import type { KubeObject } from '../api/meta/object.ts';
 import { isNotFound, tolerate } from '../api/meta/status-error.ts';
+import { MIRROR_ANNOTATION } from '../api/kinds/pod-annotations.ts';
 
 /** Leaves time to close everything, and a private Docker daemon, within 15 s. */
 const STOP_WITHIN_MS = 8000;
@@ -41,7 +42,7 @@ export async function stopPods(client: Client, nodeName: string, { clock, logger
     const deadline = clock.monotonic() + STOP_WITHIN_MS;
     for (;;) {
       const left = (await client.list(pods, { fieldSelector })).items.filter(
-        (pod) => pod.metadata.annotations?.['kubernetes.io/config.mirror'] === undefined,
+        (pod) => pod.metadata.annotations?.[MIRROR_ANNOTATION] === undefined,
       );
       if (left.length === 0 || clock.monotonic() >= deadline) break;
       await Promise.all(left.map((pod) => deleteSoon(client, pod, deleted)));

@@ -18,7 +18,6 @@ import { leaderElectionFlagsProblem } from './options/leader-election.ts';
 import { type ControlPlaneFlags, controlPlaneFlags } from './options/controlplane-options.ts';
 import { storageBackendOf } from './options/storage.ts';
 import { buildAdmission } from './start/admission.ts';
-import { MASTERS } from './start/clients.ts';
 import { closeAll, type Closing } from './start/close-all.ts';
 import { primaryAddress } from './start/host-address.ts';
 import { OwnEndpoint } from './start/own-endpoint.ts';
@@ -29,6 +28,7 @@ import type { Setting } from './start/setting.ts';
 import { StartHooks } from './start/start-hooks.ts';
 import { openStores } from './start/stores.ts';
 import { isStorageError } from './storage/storage.ts';
+import { MASTERS_GROUP } from '../api/meta/system-users.ts';
 
 /** How a control plane starts. Without options, it has the defaults of `orchlet controlplane` and logs nothing. */
 export interface ControlPlaneOptions {
@@ -143,7 +143,7 @@ async function start(options: StartOptions, { opened, close, isClosing }: Lifeti
     port,
     ca: pki.material().ca.certificatePem,
     kubeconfig,
-    client: secured.clients.as('kubernetes-admin', { groups: [MASTERS] }),
+    client: secured.clients.as('kubernetes-admin', { groups: [MASTERS_GROUP] }),
     metrics: setting.metrics,
     checkCertificates: () => pki.check(),
     close,

@@ -12,7 +12,6 @@ import { endpointSlices, services } from '../../api/machinery/resources.ts';
 import { POD_NETWORK, type PodCheckpoints, SERVED_BY } from '../pods/checkpoints/pod-checkpoints.ts';
 import type { ClusterDns } from '../network/clusterdns/cluster-dns.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
-import { LISTENING_PORTS } from '../node/status/node-object.ts';
 import type { NodeObject } from '../model/node.ts';
 import type { ServiceLister } from '../runtime/kuberuntime/environment.ts';
 import { takeNamespaceLock } from '../network/namespace-lock.ts';
@@ -31,6 +30,7 @@ import type { AgentFlags } from '../options/agent-options.ts';
 import type { Base } from './base.ts';
 import { clusterNames, DEFAULT_DOMAIN } from './cluster-names.ts';
 import { modeOfCluster, podNetworkPort } from './pod-network.ts';
+import { LISTENING_PORTS } from '../../api/machinery/orchlet-annotations.ts';
 
 /** What the other parts read of the services of the cluster. Without an API server there are none. */
 export interface ClusterServices {

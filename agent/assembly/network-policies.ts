@@ -15,12 +15,13 @@ import type { NodeObject } from '../model/node.ts';
 import type { Pod } from '../model/pod.ts';
 import { setKernelParameters } from '../network/kernel-parameters.ts';
 import { hostNftables } from '../network/nftables.ts';
-import { CONFIG_SOURCE, PolicyEnforcer } from '../network/policy/policy-enforcer.ts';
+import { PolicyEnforcer } from '../network/policy/policy-enforcer.ts';
 import type { PodCheckpoints } from '../pods/checkpoints/pod-checkpoints.ts';
 import type { PodNetworkGate } from '../runtime/kuberuntime/kube-runtime.ts';
 import type { Base } from './base.ts';
 import type { AgentEvents } from './events.ts';
 import type { Closing, Part } from './lifecycle.ts';
+import { SOURCE_ANNOTATION } from '../../api/kinds/pod-annotations.ts';
 
 interface NetworkPolicyDeps {
   readonly client: Client | undefined;
@@ -102,7 +103,7 @@ export function createNetworkPolicies(base: Base, deps: NetworkPolicyDeps): Netw
       const { ips } = sandbox;
       if (pod.spec.hostNetwork === true || ips.length === 0) return;
       // The API server itself may be a static pod, so static pods do not wait for the mode. Their next sync applies the rules.
-      const isStatic = (pod.metadata.annotations?.[CONFIG_SOURCE] ?? 'api') !== 'api';
+      const isStatic = (pod.metadata.annotations?.[SOURCE_ANNOTATION] ?? 'api') !== 'api';
       if (isStatic && !isDecided) return;
       await untilAborted(first.promise, aborted);
       // The agent and the clients have different types for the same pod.

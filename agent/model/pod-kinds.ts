@@ -1,12 +1,9 @@
 /** Distinguishes pods by their source and their importance to the node. Pure. */
 import type { Pod } from './pod.ts';
+import { MIRROR_ANNOTATION, SOURCE_ANNOTATION } from '../../api/kinds/pod-annotations.ts';
 
-/** The source of a pod: `api`, `file` or `http`. */
-export const ANNOTATION_CONFIG_SOURCE = 'kubernetes.io/config.source';
 /** The hash of the manifest of a static pod. */
 export const ANNOTATION_CONFIG_HASH = 'kubernetes.io/config.hash';
-/** The hash of the static pod that a mirror pod shows. */
-export const ANNOTATION_CONFIG_MIRROR = 'kubernetes.io/config.mirror';
 /** The time at which the agent saw the pod first, in RFC 3339. */
 export const ANNOTATION_CONFIG_SEEN = 'kubernetes.io/config.seen';
 
@@ -15,12 +12,12 @@ export const SYSTEM_CRITICAL_PRIORITY = 2_000_000_000;
 
 /** Whether the pod only shows a static pod at the API server. It is never run itself. */
 export function isMirrorPod(pod: Pod): boolean {
-  return pod.metadata.annotations?.[ANNOTATION_CONFIG_MIRROR] !== undefined;
+  return pod.metadata.annotations?.[MIRROR_ANNOTATION] !== undefined;
 }
 
 /** Whether the pod comes from a file, a URL or the agent's own server, and not from the API. */
 export function isStaticPod(pod: Pod): boolean {
-  const source = pod.metadata.annotations?.[ANNOTATION_CONFIG_SOURCE];
+  const source = pod.metadata.annotations?.[SOURCE_ANNOTATION];
   return source !== undefined && source !== 'api';
 }
 

@@ -10,6 +10,7 @@ import type { Client } from '../../api/machinery/client.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { subjectAccessReviews, tokenReviews } from '../../api/machinery/resources.ts';
 import { parseCertificate } from '../../api/pki/certificate.ts';
+import { ANONYMOUS_USER, AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP } from '../../api/meta/system-users.ts';
 
 interface AgentUser {
   readonly name: string;
@@ -42,8 +43,6 @@ export interface Access {
   refusal(user: AgentUser, method: string, path: string): Promise<string>;
 }
 
-/** The name of a user without credentials. */
-export const ANONYMOUS = 'system:anonymous';
 /** The maximum number of entries of each cache. The oldest entry is removed first. */
 const MOST_KEPT = 4096;
 
@@ -87,11 +86,11 @@ export function createAccess(options: AccessOptions): Access {
       }
       // A request with wrong credentials is not anonymous.
       if (header !== '' || byCertificate === 'refused' || options.anonymous === 'none') return undefined;
-      return { name: ANONYMOUS, uid: '', groups: ['system:unauthenticated'], extra: {} };
+      return { name: ANONYMOUS_USER, uid: '', groups: [UNAUTHENTICATED_GROUP], extra: {} };
     },
     async refusal(user, method, path) {
       const verb = verbOf(method);
-      if (user.name === ANONYMOUS && options.anonymous === 'health' && subresourcesOf(path)[0] !== 'healthz')
+      if (user.name === ANONYMOUS_USER && options.anonymous === 'health' && subresourcesOf(path)[0] !== 'healthz')
         return forbidden(user, verb, path);
       if (options.authorization === 'AlwaysAllow') return '';
       // The narrow subresource first; the wide `proxy`, which old roles grant, is enough as well.
@@ -127,7 +126,7 @@ function certificateUser(request: IncomingMessage, clock: Clock): AgentUser | 'n
   return {
     name,
     uid: '',
-    groups: [...organizations, 'system:authenticated'],
+    groups: [...organizations, AUTHENTICATED_GROUP],
     extra: { 'authentication.kubernetes.io/credential-id': [credential] },
   };
 }

@@ -15,7 +15,7 @@ import type { Clock } from '../../api/machinery/clock.ts';
 import { ConnectionLimit, connectionsWithin } from '../../api/machinery/connection-limit.ts';
 import { IncompleteHeaders } from '../../api/machinery/incomplete-headers.ts';
 import { newStatusError, StatusError } from '../../api/meta/status-error.ts';
-import { type Access, ANONYMOUS } from './access.ts';
+import type { Access } from './access.ts';
 import { installHealth, installHealthResults } from './health.ts';
 import {
   answerToUnknown,
@@ -26,6 +26,7 @@ import {
 } from './routes.ts';
 import { parseTarget } from './request-target.ts';
 import { createUpgrades, refuseUpgrade, sniffingHeader, streamTarget } from './streaming/upgrade.ts';
+import { ANONYMOUS_USER } from '../../api/meta/system-users.ts';
 
 /** The addresses, certificates and limits of the servers. A port of 0 is disabled. */
 export interface AgentServerOptions extends RoutesOptions {
@@ -293,7 +294,7 @@ async function authorize(
     });
     if (refusal !== '') throw newStatusError(403, 'Forbidden', refusal.trimEnd());
   }
-  if (user.name !== ANONYMOUS) limit.proven(request.socket);
+  if (user.name !== ANONYMOUS_USER) limit.proven(request.socket);
 }
 
 function serveUpgrades(server: HttpsServer, { limit, headers }: Intake, options: AgentServerOptions): void {

@@ -4,9 +4,10 @@ import type { Client } from '../../api/machinery/client.ts';
 import { pods as podsResource } from '../../api/machinery/resources.ts';
 import { isAlreadyExists, isConflict, isNotFound } from '../../api/meta/status-error.ts';
 import type { NodeObject } from '../model/node.ts';
-import { ANNOTATION_CONFIG_HASH, ANNOTATION_CONFIG_MIRROR, isStaticPod } from '../model/pod-kinds.ts';
+import { ANNOTATION_CONFIG_HASH, isStaticPod } from '../model/pod-kinds.ts';
 import type { Pod, PodStatus } from '../model/pod.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
+import { MIRROR_ANNOTATION } from '../../api/kinds/pod-annotations.ts';
 
 /** Maintains the mirror pods of static pods. Absent without an API server. */
 export interface MirrorPods {
@@ -45,7 +46,7 @@ export function createMirrorPods(options: MirrorPodsOptions): MirrorPods {
       }
       const node = options.node();
       if (node?.metadata.uid === undefined || node.metadata.deletionTimestamp !== undefined) return false;
-      const annotations = { ...pod.metadata.annotations, [ANNOTATION_CONFIG_MIRROR]: hashOf(pod) };
+      const annotations = { ...pod.metadata.annotations, [MIRROR_ANNOTATION]: hashOf(pod) };
       const object = {
         apiVersion: 'v1',
         kind: 'Pod',
@@ -124,5 +125,5 @@ export function publishedStatus(pod: Pod, mirrorOf: (pod: Pod) => Pod | undefine
 
 /** Whether the mirror pod belongs to the current manifest of the static pod. */
 export function isMirrorOf(mirror: Pod, pod: Pod): boolean {
-  return mirror.metadata.annotations?.[ANNOTATION_CONFIG_MIRROR] === hashOf(pod);
+  return mirror.metadata.annotations?.[MIRROR_ANNOTATION] === hashOf(pod);
 }

@@ -4,7 +4,7 @@
  */
 import { pods } from '../../api/machinery/resources.ts';
 import { shapedObject } from '../../api/schema/shape.ts';
-import { ANNOTATION_CONFIG_SOURCE } from '../model/pod-kinds.ts';
+import { SOURCE_ANNOTATION } from '../../api/kinds/pod-annotations.ts';
 import type { Pod } from '../model/pod.ts';
 import { identityFault } from './pod-identity.ts';
 import type { PodSourceName } from './pod-source.ts';
@@ -26,7 +26,7 @@ export function shapedPod(value: unknown, source: PodSourceName): ShapedPod {
   } catch (error) {
     return unusable(value, error instanceof Error ? error.message : String(error));
   }
-  pod.metadata.annotations = { ...pod.metadata.annotations, [ANNOTATION_CONFIG_SOURCE]: source };
+  pod.metadata.annotations = { ...pod.metadata.annotations, [SOURCE_ANNOTATION]: source };
   const fault = identityFault(pod);
   return fault === '' ? { pod } : unusable(value, fault);
 }

@@ -9,12 +9,13 @@ import { canonicalJson } from '../../api/codec/structured-merge/path-element.ts'
 import type { YamlParser } from '../../api/codec/yaml-thread.ts';
 import type { JsonValue } from '../../api/meta/object.ts';
 import type { FieldError } from '../../api/meta/field-error.ts';
-import { ANNOTATION_CONFIG_HASH, ANNOTATION_CONFIG_SEEN, ANNOTATION_CONFIG_SOURCE } from '../model/pod-kinds.ts';
+import { ANNOTATION_CONFIG_HASH, ANNOTATION_CONFIG_SEEN } from '../model/pod-kinds.ts';
 import type { Pod } from '../model/pod.ts';
 import type { PodSourceName } from './pod-source.ts';
 import { type Clock, formatTime } from '../../api/machinery/clock.ts';
 import { identityFault } from './pod-identity.ts';
 import { isStaticObject, readStaticObject, type StaticObject } from './static-objects.ts';
+import { SOURCE_ANNOTATION } from '../../api/kinds/pod-annotations.ts';
 
 /** The error of an invalid manifest. `message` names the origin, the line and the field. */
 export class ManifestError extends PlainError {
@@ -130,7 +131,7 @@ function readPod(value: unknown, text: Buffer, options: StaticPodOptions): { pod
     ...pod.metadata.annotations,
     // The hash is the uid, as in the kubelet. A uid of the manifest stays when the content changes, so it is no hash.
     [ANNOTATION_CONFIG_HASH]: isNamed ? digest([content]) : uid,
-    [ANNOTATION_CONFIG_SOURCE]: source,
+    [SOURCE_ANNOTATION]: source,
     [ANNOTATION_CONFIG_SEEN]: formatTime(clock.now()),
   };
   const identified = { ...pod, metadata: { ...pod.metadata, uid, annotations } };

@@ -4,11 +4,11 @@
  * files of a host.
  */
 import type { KubeObject } from '../../api/meta/object.ts';
-import { ANNOTATION_CONFIG_SOURCE } from '../model/pod-kinds.ts';
 import type { Pod } from '../model/pod.ts';
 import type { ReferencedObjects } from '../model/referenced-objects.ts';
 import { type StaticObjectKey, staticObjectKey, type StaticObjects } from '../sources/static-objects.ts';
 import { configMapNames, secretNames } from './referenced-objects.ts';
+import { SOURCE_ANNOTATION } from '../../api/kinds/pod-annotations.ts';
 
 interface PodObjectsOptions {
   readonly api: ReferencedObjects;
@@ -62,5 +62,5 @@ export class PodObjects implements ReferencedObjects {
  * Whether the pod is of the folder of static pods. Every source sets the annotation itself, and replaces one that the pod has.
  */
 function isOfFolder(pod: Pod): boolean {
-  return pod.metadata.annotations?.[ANNOTATION_CONFIG_SOURCE] === 'file';
+  return pod.metadata.annotations?.[SOURCE_ANNOTATION] === 'file';
 }

@@ -7,13 +7,14 @@ import { forbidden, invalid, type FieldError } from '../meta/field-error.ts';
 import { ownMember } from '../meta/own-member.ts';
 import { localPathErrors } from './mount-validation.ts';
 import type { PodSpec } from './pod-types.ts';
+import {
+  APP_ARMOR_PREFIX,
+  MIRROR_ANNOTATION,
+  SECCOMP_CONTAINER_PREFIX,
+  SECCOMP_POD_ANNOTATION,
+} from './pod-annotations.ts';
 
-const MIRROR = 'kubernetes.io/config.mirror';
 const DELETION_COST = 'controller.kubernetes.io/pod-deletion-cost';
-const SECCOMP_POD = 'seccomp.security.alpha.kubernetes.io/pod';
-const SECCOMP_CONTAINER = 'container.seccomp.security.alpha.kubernetes.io/';
-/** The prefix of the annotation. The container's name follows. */
-export const APP_ARMOR_ANNOTATION = 'container.apparmor.security.beta.kubernetes.io/';
 const INT32_MAX = 2147483647;
 
 /** Validates the annotations of a new pod or template. */
@@ -24,18 +25,20 @@ export function podAnnotationErrors(
 ): FieldError[] {
   if (annotations === undefined) return [];
   const errors: FieldError[] = [];
-  const mirror = annotations[MIRROR];
+  const mirror = annotations[MIRROR_ANNOTATION];
   if (mirror !== undefined && (spec.nodeName ?? '') === '')
-    errors.push(invalid(`${path}[${MIRROR}]`, mirror, 'must set spec.nodeName if mirror pod annotation is set'));
+    errors.push(
+      invalid(`${path}[${MIRROR_ANNOTATION}]`, mirror, 'must set spec.nodeName if mirror pod annotation is set'),
+    );
   const cost = annotations[DELETION_COST];
   if (cost !== undefined && !isDeletionCost(cost))
     errors.push(invalid(`${path}[${DELETION_COST}]`, cost, 'must be a 32bit integer'));
   for (const [key, value] of Object.entries(annotations)) {
     const field = `${path}[${key}]`;
-    if (key === SECCOMP_POD || key.startsWith(SECCOMP_CONTAINER))
+    if (key === SECCOMP_POD_ANNOTATION || key.startsWith(SECCOMP_CONTAINER_PREFIX))
       errors.push(...seccompErrors(value, `${path}.${key}`));
-    if (key.startsWith(APP_ARMOR_ANNOTATION))
-      errors.push(...appArmorErrors(value, field, key.slice(APP_ARMOR_ANNOTATION.length), spec));
+    if (key.startsWith(APP_ARMOR_PREFIX))
+      errors.push(...appArmorErrors(value, field, key.slice(APP_ARMOR_PREFIX.length), spec));
   }
   return errors;
 }
@@ -68,7 +71,7 @@ export function confinementErrors(
   path: string,
 ): FieldError[] {
   if (annotations === undefined) return [];
-  const errors = matchErrors(annotations[SECCOMP_POD], spec.securityContext?.seccompProfile, {
+  const errors = matchErrors(annotations[SECCOMP_POD_ANNOTATION], spec.securityContext?.seccompProfile, {
     at: `${path}.securityContext.seccompProfile`,
     system: 'seccomp',
   });
@@ -76,7 +79,7 @@ export function confinementErrors(
   for (const [container, at] of containers) {
     errors.push(
       ...matchErrors(
-        annotations[`${SECCOMP_CONTAINER}${container.name ?? ''}`],
+        annotations[`${SECCOMP_CONTAINER_PREFIX}${container.name ?? ''}`],
         container.securityContext?.seccompProfile,
         {
           at: `${at}.securityContext.seccompProfile`,
@@ -89,7 +92,7 @@ export function confinementErrors(
   for (const [container, at] of containers) {
     const profile = container.securityContext?.appArmorProfile ?? spec.securityContext?.appArmorProfile;
     errors.push(
-      ...matchErrors(annotations[`${APP_ARMOR_ANNOTATION}${container.name ?? ''}`], profile, {
+      ...matchErrors(annotations[`${APP_ARMOR_PREFIX}${container.name ?? ''}`], profile, {
         at: `${at}.securityContext.appArmorProfile`,
         system: 'apparmor',
       }),
@@ -148,15 +151,15 @@ export function podAnnotationUpdateErrors(
   const errors: FieldError[] = [];
   for (const [key, value] of Object.entries(old)) {
     if (ownMember(annotations, key) === value) continue;
-    if (key.startsWith(APP_ARMOR_ANNOTATION))
+    if (key.startsWith(APP_ARMOR_PREFIX))
       errors.push(forbidden(`${path}[${key}]`, 'may not remove or update AppArmor annotations'));
-    if (key === MIRROR) errors.push(forbidden(`${path}[${key}]`, 'may not remove or update mirror pod annotation'));
+    if (key === MIRROR_ANNOTATION)
+      errors.push(forbidden(`${path}[${key}]`, 'may not remove or update mirror pod annotation'));
   }
   for (const key of Object.keys(annotations)) {
     if (old[key] !== undefined) continue;
-    if (key.startsWith(APP_ARMOR_ANNOTATION))
-      errors.push(forbidden(`${path}[${key}]`, 'may not add AppArmor annotations'));
-    if (key === MIRROR) errors.push(forbidden(`${path}[${key}]`, 'may not add mirror pod annotation'));
+    if (key.startsWith(APP_ARMOR_PREFIX)) errors.push(forbidden(`${path}[${key}]`, 'may not add AppArmor annotations'));
+    if (key === MIRROR_ANNOTATION) errors.push(forbidden(`${path}[${key}]`, 'may not add mirror pod annotation'));
   }
   return [...errors, ...podAnnotationErrors(annotations, spec, path)];
 }

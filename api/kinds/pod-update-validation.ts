@@ -16,6 +16,7 @@ import { podOnlyErrors, podSpecErrors } from './pod-validation.ts';
 import type { Container, EphemeralContainer, Pod, PodSpec, Toleration } from './pod-types.ts';
 import { tolerationErrors } from './scheduling-validation.ts';
 import { each } from './validation-rules.ts';
+import { MIRROR_ANNOTATION } from './pod-annotations.ts';
 
 const MUTABLE =
   'pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,' +
@@ -263,7 +264,7 @@ function terminationErrors(
 /** The path of an error of the whole pod. */
 export const WHOLE = '[]';
 /** Whether the pod only shows a static pod at the API server. */
-export const isMirror = (pod: Pod): boolean => pod.metadata.annotations?.['kubernetes.io/config.mirror'] !== undefined;
+export const isMirror = (pod: Pod): boolean => pod.metadata.annotations?.[MIRROR_ANNOTATION] !== undefined;
 
 /** Validates an update of the subresource `ephemeralcontainers`, which only adds containers. */
 export function ephemeralContainerUpdateErrors(pod: Pod, old: Pod): FieldError[] {

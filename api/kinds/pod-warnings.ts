@@ -7,9 +7,10 @@ import type { ObjectMeta } from '../meta/object.ts';
 import { dnsLabelErrors, labelValueErrors } from '../meta/names.ts';
 import { ownMember } from '../meta/own-member.ts';
 import { ipWarnings } from './address-warnings.ts';
-import { APP_ARMOR_ANNOTATION, containersOf } from './pod-annotation-validation.ts';
+import { containersOf } from './pod-annotation-validation.ts';
 import type { Container, PodSpec, Quantities } from './pod-types.ts';
 import { fractionWarning, volumeWarnings } from './volume-warnings.ts';
+import { APP_ARMOR_PREFIX, SECCOMP_CONTAINER_PREFIX, SECCOMP_POD_ANNOTATION } from './pod-annotations.ts';
 
 /** Deprecated labels of nodes, with the text of their warning. */
 export const DEPRECATED_LABELS: ReadonlyMap<string, string> = new Map(
@@ -249,14 +250,13 @@ function graceWarnings(spec: PodSpec, at: string): string[] {
     : [];
 }
 
-const SECCOMP_POD = 'seccomp.security.alpha.kubernetes.io/pod';
-const SECCOMP_CONTAINER = 'container.seccomp.security.alpha.kubernetes.io/';
 const SECCOMP_TEXT = 'non-functional in v1.27+; use the "seccompProfile" field instead';
 
 /** Warns about annotations that fields have replaced, unless the field is also set. */
 function podSeccompWarnings(meta: ObjectMeta | undefined, spec: PodSpec, at: string): string[] {
-  const given = meta?.annotations?.[SECCOMP_POD] !== undefined && spec.securityContext?.seccompProfile === undefined;
-  return given ? [`${at}[${SECCOMP_POD}]: ${SECCOMP_TEXT}`] : [];
+  const given =
+    meta?.annotations?.[SECCOMP_POD_ANNOTATION] !== undefined && spec.securityContext?.seccompProfile === undefined;
+  return given ? [`${at}[${SECCOMP_POD_ANNOTATION}]: ${SECCOMP_TEXT}`] : [];
 }
 
 function containerAnnotationWarnings(
@@ -267,11 +267,11 @@ function containerAnnotationWarnings(
 ): string[] {
   const annotations = meta?.annotations ?? {};
   const texts: string[] = [];
-  const seccomp = `${SECCOMP_CONTAINER}${name}`;
+  const seccomp = `${SECCOMP_CONTAINER_PREFIX}${name}`;
   if (ownMember(annotations, seccomp) !== undefined && securityContext?.seccompProfile === undefined)
     texts.push(`${at}[${seccomp}]: ${SECCOMP_TEXT}`);
   // For a pod, the warning is issued where the annotation is converted to the field.
-  const appArmor = `${APP_ARMOR_ANNOTATION}${name}`;
+  const appArmor = `${APP_ARMOR_PREFIX}${name}`;
   const profile = securityContext?.appArmorProfile ?? spec.securityContext?.appArmorProfile;
   if (isTemplate && ownMember(annotations, appArmor) !== undefined && profile === undefined)
     texts.push(`${at}[${appArmor}]: deprecated since v1.30; use the "appArmorProfile" field instead`);

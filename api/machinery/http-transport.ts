@@ -18,6 +18,7 @@ import {
   type TransportResponse,
 } from './http-connections.ts';
 import { ServerList } from './server-list.ts';
+import { NODES_GROUP, NODE_USER_PREFIX } from '../meta/system-users.ts';
 
 /** The servers, the trust in them, and the credentials. */
 export interface TransportOptions {
@@ -40,8 +41,6 @@ interface ClientCertificate {
   readonly key?: string | undefined;
 }
 
-/** The organization of the certificates of nodes. */
-const NODES = 'system:nodes';
 const PATIENT: Patience = { idleMs: 30_000, pingMs: 15_000, connectMs: 30_000 };
 /** Where another server could answer, a dead one is left within two seconds. */
 const IMPATIENT: Patience = { idleMs: 600, pingMs: 1200, connectMs: 1800 };
@@ -195,7 +194,8 @@ export class HttpTransport {
 function checkApiServer(host: string, certificate: PeerCertificate): Error | undefined {
   // A certificate without a subject has none here.
   const { CN, O } = (certificate as Partial<PeerCertificate>).subject ?? {};
-  const isOfNode = [O].flat().includes(NODES) || [CN].flat().some((name) => name?.startsWith('system:node:') === true);
+  const isOfNode =
+    [O].flat().includes(NODES_GROUP) || [CN].flat().some((name) => name?.startsWith(NODE_USER_PREFIX) === true);
   if (isOfNode) return new Error(`${host} has the certificate of a node, which is no API server`);
   return checkServerIdentity(host, certificate);
 }

@@ -14,6 +14,7 @@ import type { UserInfo } from '../model/user-info.ts';
 import type { Authorizer } from '../authorization/authorization.ts';
 import { refusal } from './pod-attributes.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
+import { MASTERS_GROUP } from '../../api/meta/system-users.ts';
 
 const GROUP = 'certificates.k8s.io';
 
@@ -131,7 +132,7 @@ export function certificateSubjectRestriction(): AdmissionPlugin {
       if (!isRequest(attributes, '')) return;
       const request = attributes.object as CertificateSigningRequest;
       if (request.spec?.signerName !== 'kubernetes.io/kube-apiserver-client') return;
-      if (requestOf(request)?.subject.organizations.includes('system:masters') !== true) return;
+      if (requestOf(request)?.subject.organizations.includes(MASTERS_GROUP) !== true) return;
       throw refusal(
         attributes,
         'use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed',

@@ -15,10 +15,8 @@ import { quoteText } from '../../api/meta/quote.ts';
 import type { Sources } from '../readers/sources.ts';
 import type { AdmissionAttributes } from './admission.ts';
 import { refusal } from './pod-attributes.ts';
+import { CLAIMS, WIREGUARD_PUBLIC_KEY } from '../../api/machinery/orchlet-annotations.ts';
 
-/** `CLAIM TIME`, with commas between; a claim is an address or a key. */
-const CLAIMS = 'orchlet.local/claims';
-const PUBLIC_KEY = 'orchlet.local/wireguard-public-key';
 /** The maximum number of recorded addresses of a node. No node needs as many. */
 const MOST_ADDRESSES = 64;
 
@@ -43,7 +41,7 @@ export function nodeClaims(sources: Sources, { now, hostAddresses, assignsRanges
   const source = sources.of(nodes);
   const isOfAnother = (key: string, own: string): boolean =>
     (source.list() as Node[]).some(
-      ({ metadata }) => metadata.name !== own && metadata.annotations?.[PUBLIC_KEY] === key,
+      ({ metadata }) => metadata.name !== own && metadata.annotations?.[WIREGUARD_PUBLIC_KEY] === key,
     );
   return (attributes, name) => {
     const node = attributes.object as Node | undefined;
@@ -97,7 +95,7 @@ function provenAddresses(
 }
 
 function publishedKeys({ metadata }: Node): readonly string[] {
-  const key = metadata.annotations?.[PUBLIC_KEY] ?? '';
+  const key = metadata.annotations?.[WIREGUARD_PUBLIC_KEY] ?? '';
   return /^[A-Za-z0-9+/]{43}=$/.test(key) ? [key] : [];
 }
 

@@ -9,8 +9,7 @@ import { quoteText } from '../../api/meta/quote.ts';
 import type { Source, Sources } from '../readers/sources.ts';
 import type { AdmissionAttributes } from './admission.ts';
 import { refusal } from './pod-attributes.ts';
-
-const MIRROR = 'kubernetes.io/config.mirror';
+import { MIRROR_ANNOTATION } from '../../api/kinds/pod-annotations.ts';
 
 interface Spec {
   readonly nodeName?: string;
@@ -41,7 +40,7 @@ export function podCertificateCheck(sources: Sources): PodCertificateCheck {
     const pod = await found(podSource, 'pods', namespace, spec.podName ?? '');
     if (pod.metadata.uid !== spec.podUID || pod.spec?.nodeName !== node)
       throw refuse(`node ${q} can only request certificates for pods with spec.nodeName set to itself`);
-    if (pod.metadata.annotations?.[MIRROR] !== undefined)
+    if (pod.metadata.annotations?.[MIRROR_ANNOTATION] !== undefined)
       throw refuse(`node ${q} can not request certificates for mirror pods`);
     const podName = quoteText(pod.metadata.name ?? '');
     if (pod.spec.serviceAccountName !== spec.serviceAccountName)

@@ -18,8 +18,8 @@ import { podCertificateCheck } from './node-pod-certificates.ts';
 import { podAudiences } from './pod-audiences.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
 import type { Sources } from '../readers/sources.ts';
+import { MIRROR_ANNOTATION } from '../../api/kinds/pod-annotations.ts';
 
-const MIRROR = 'kubernetes.io/config.mirror';
 const LEASES_NAMESPACE = 'kube-node-lease';
 
 /**
@@ -106,8 +106,11 @@ async function mainPod(
       `unexpected operation ${q(attributes.operation)}, node ${q(node)} can only create and delete mirror pods`,
     );
   const pod = attributes.object as Pod;
-  if (pod.metadata.annotations?.[MIRROR] === undefined) {
-    throw refusal(attributes, `pod does not have ${q(MIRROR)} annotation, node ${q(node)} can only create mirror pods`);
+  if (pod.metadata.annotations?.[MIRROR_ANNOTATION] === undefined) {
+    throw refusal(
+      attributes,
+      `pod does not have ${q(MIRROR_ANNOTATION)} annotation, node ${q(node)} can only create mirror pods`,
+    );
   }
   if (pod.spec?.nodeName !== node)
     throw refusal(attributes, `node ${q(node)} can only create pods with spec.nodeName set to itself`);

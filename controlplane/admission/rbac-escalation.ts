@@ -18,9 +18,9 @@ import {
   TooManyCombinations,
   type PolicyRule,
 } from '../authorization/rbac-rules.ts';
-import { MASTERS_GROUP } from '../authorization/union.ts';
 import { refusal } from './pod-attributes.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
+import { MASTERS_GROUP } from '../../api/meta/system-users.ts';
 
 const GROUP = 'rbac.authorization.k8s.io';
 const EVERYTHING: readonly PolicyRule[] = [

@@ -12,8 +12,8 @@ import { podReferences } from '../authorization/pod-references.ts';
 import { podOf, isPod, refusal, type PodSpec } from './pod-attributes.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
 import type { Source, Sources } from '../readers/sources.ts';
+import { MIRROR_ANNOTATION } from '../../api/kinds/pod-annotations.ts';
 
-const MIRROR = 'kubernetes.io/config.mirror';
 const MOUNT_PATH = '/var/run/secrets/kubernetes.io/serviceaccount';
 const ENFORCE_MOUNTABLE = 'kubernetes.io/enforce-mountable-secrets';
 /** Parses a boolean like kube-apiserver. */
@@ -36,7 +36,7 @@ export function serviceAccountPlugin(sources: Sources, clock: Clock): AdmissionP
       if (attributes.operation !== 'CREATE') return;
       const pod = podOf(attributes);
       if (pod === undefined) return;
-      if (pod.metadata.annotations?.[MIRROR] !== undefined) {
+      if (pod.metadata.annotations?.[MIRROR_ANNOTATION] !== undefined) {
         // Mirror pods are never changed; forbidden fields are refused before any other check.
         if (pod.spec !== undefined) checkMirrorPod(attributes, pod);
         return;
@@ -61,7 +61,7 @@ export function serviceAccountPlugin(sources: Sources, clock: Clock): AdmissionP
         // Only ephemeral containers can add references to a running pod.
         if (attributes.subresource !== 'ephemeralcontainers') return;
       } else if (attributes.subresource !== '') return;
-      if (pod.metadata.annotations?.[MIRROR] !== undefined) {
+      if (pod.metadata.annotations?.[MIRROR_ANNOTATION] !== undefined) {
         if (attributes.operation === 'CREATE') checkMirrorPod(attributes, pod);
         return;
       }

@@ -28,6 +28,7 @@ import {
 } from './api-service-target.ts';
 import { rowsOf } from './backend-discovery.ts';
 import { type BackendOpenApi, fetchOpenApi, type OpenApiPart } from './backend-openapi.ts';
+import { MASTERS_GROUP } from '../../api/meta/system-users.ts';
 
 interface AggregatedTls {
   readonly cert: string;
@@ -328,7 +329,7 @@ export class Aggregator {
   }
 }
 
-const DISCOVERER: UserInfo = { name: 'system:kube-aggregator', groups: ['system:masters'] };
+const DISCOVERER: UserInfo = { name: 'system:kube-aggregator', groups: [MASTERS_GROUP] };
 
 /** The headers that pass the user to an aggregated server, as Node.js sends them. */
 export function userHeaders(user: UserInfo): [string, string][] {

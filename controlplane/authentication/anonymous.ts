@@ -1,8 +1,6 @@
 /** The anonymous authenticator, the last one: a request without credentials is `system:anonymous`. */
-import { UNAUTHENTICATED_GROUP } from './union.ts';
 import type { Authenticator } from './authentication.ts';
-
-const ANONYMOUS_USER = 'system:anonymous';
+import { ANONYMOUS_USER, UNAUTHENTICATED_GROUP } from '../../api/meta/system-users.ts';
 
 /** The paths that allow anonymous requests; all paths if it is absent. */
 export function anonymousAuthenticator(paths?: readonly string[]): Authenticator {

@@ -4,10 +4,7 @@
  * An authenticator's error is kept while the others are tried: it counts only if none of them accepts the request.
  */
 import type { Authenticated, Authenticator, Credentials, TokenAuthenticator } from './authentication.ts';
-
-const AUTHENTICATED_GROUP = 'system:authenticated';
-/** The group of anonymous clients. */
-export const UNAUTHENTICATED_GROUP = 'system:unauthenticated';
+import { AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP } from '../../api/meta/system-users.ts';
 
 /**
  * The error of a request whose credentials at least one authenticator refused and none accepted. `messages` never contain a

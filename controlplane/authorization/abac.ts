@@ -10,6 +10,7 @@ import type {
   ResourceRule,
   RuleResolver,
 } from './authorization.ts';
+import { AUTHENTICATED_GROUP } from '../../api/meta/system-users.ts';
 
 interface AbacPolicy {
   readonly user: string;
@@ -24,7 +25,6 @@ interface AbacPolicy {
 const KIND = 'Policy';
 const VERSIONS = new Set(['abac.authorization.kubernetes.io/v1beta1', 'abac.authorization.kubernetes.io/v0']);
 const READ_VERBS = new Set(['get', 'list', 'watch']);
-const AUTHENTICATED = 'system:authenticated';
 
 /** Throws an error with the line number for an invalid policy. */
 export function abacAuthorizer(text: string, path: string): Authorizer & RuleResolver {
@@ -96,7 +96,7 @@ function oldPolicy(value: Record<string, unknown>, text: (field: string) => stri
   const group = text('group');
   return {
     user: user === '*' ? '' : user,
-    group: (user === '' && group === '') || user === '*' || group === '*' ? AUTHENTICATED : group,
+    group: (user === '' && group === '') || user === '*' || group === '*' ? AUTHENTICATED_GROUP : group,
     readonly: value['readonly'] === true,
     apiGroup: '*',
     resource: text('resource') === '' ? '*' : text('resource'),
@@ -107,7 +107,7 @@ function oldPolicy(value: Record<string, unknown>, text: (field: string) => stri
 
 function subjectMatches(policy: AbacPolicy, user: AuthorizationAttributes['user']): boolean {
   // A wildcard matches every authenticated user, but not anonymous callers.
-  const isKnown = user.groups.includes(AUTHENTICATED);
+  const isKnown = user.groups.includes(AUTHENTICATED_GROUP);
   let matched = false;
   if (policy.user !== '') {
     matched = policy.user === '*' ? isKnown : policy.user === user.name;

@@ -14,10 +14,11 @@ import { loadAuthorizationConfig, type AuthorizerEntry, type MatchConditionCompi
 import type { AuthorizationMetrics } from './authorization-metrics.ts';
 import { NodeAuthorizer } from './node.ts';
 import { RbacAuthorizer } from './rbac.ts';
-import { alwaysAllow, alwaysDeny, MASTERS_GROUP, privilegedGroups, unionAuthorizer, unionRules } from './union.ts';
+import { alwaysAllow, alwaysDeny, privilegedGroups, unionAuthorizer, unionRules } from './union.ts';
 import { webhookAuthorizer } from './webhook.ts';
 import type { Authorizer, RuleResolver } from './authorization.ts';
 import { StartError } from '../model/start-error.ts';
+import { MASTERS_GROUP } from '../../api/meta/system-users.ts';
 
 /** The authorizers with the flags that configure them, as `docs/security.md` lists them. */
 export const AUTHORIZERS: readonly SecurityPart[] = [

@@ -14,6 +14,7 @@ import {
 } from './bootstrap-rules.ts';
 import { ADMIN, EDIT, VIEW } from './bootstrap-user-roles.ts';
 import type { PolicyRule } from './rbac-rules.ts';
+import { AUTHENTICATED_GROUP, MASTERS_GROUP, UNAUTHENTICATED_GROUP } from '../../api/meta/system-users.ts';
 
 /** The permissions of kubelets without the Node authorizer. The default binding has no subjects. */
 const NODE: readonly PolicyRule[] = [
@@ -210,14 +211,14 @@ const user = (name: string): BootstrapSubject => ({ kind: 'User', name });
 
 /** All default ClusterRoleBindings but those of the controllers. */
 export const CLUSTER_ROLE_BINDINGS: readonly BootstrapBinding[] = [
-  { name: 'cluster-admin', role: 'cluster-admin', subjects: [group('system:masters')] },
+  { name: 'cluster-admin', role: 'cluster-admin', subjects: [group(MASTERS_GROUP)] },
   { name: 'system:monitoring', role: 'system:monitoring', subjects: [group('system:monitoring')] },
-  { name: 'system:discovery', role: 'system:discovery', subjects: [group('system:authenticated')] },
-  { name: 'system:basic-user', role: 'system:basic-user', subjects: [group('system:authenticated')] },
+  { name: 'system:discovery', role: 'system:discovery', subjects: [group(AUTHENTICATED_GROUP)] },
+  { name: 'system:basic-user', role: 'system:basic-user', subjects: [group(AUTHENTICATED_GROUP)] },
   {
     name: 'system:public-info-viewer',
     role: 'system:public-info-viewer',
-    subjects: [group('system:authenticated'), group('system:unauthenticated')],
+    subjects: [group(AUTHENTICATED_GROUP), group(UNAUTHENTICATED_GROUP)],
   },
   { name: 'system:node-proxier', role: 'system:node-proxier', subjects: [user('system:kube-proxy')] },
   {

@@ -27,14 +27,13 @@ import { ALLOW, csiNode, lease, no, nodeObject, selects } from './node-objects.t
 import { podReferences } from './pod-references.ts';
 import { ruleAllows, ruleQuery, type PolicyRule } from './rbac-rules.ts';
 import type { AuthorizationAttributes, Authorizer, Decision, RuleResolver } from './authorization.ts';
-
-const USER_PREFIX = 'system:node:';
-const GROUP = 'system:nodes';
+import { NODES_GROUP, NODE_USER_PREFIX } from '../../api/meta/system-users.ts';
+import { MIRROR_ANNOTATION } from '../../api/kinds/pod-annotations.ts';
 
 /** Returns `undefined` if the user is not a node, and an empty string for a node without a name. */
 export function nodeNameOf(user: UserInfo): string | undefined {
-  return user.name.startsWith(USER_PREFIX) && user.groups.includes(GROUP)
-    ? user.name.slice(USER_PREFIX.length)
+  return user.name.startsWith(NODE_USER_PREFIX) && user.groups.includes(NODES_GROUP)
+    ? user.name.slice(NODE_USER_PREFIX.length)
     : undefined;
 }
 
@@ -295,14 +294,12 @@ function sameReferences(a: Pod, b: Pod): boolean {
     a.spec === b.spec &&
     a.status?.resourceClaimStatuses === b.status?.resourceClaimStatuses &&
     a.status?.extendedResourceClaimStatus === b.status?.extendedResourceClaimStatus &&
-    a.metadata.annotations?.[MIRROR] === b.metadata.annotations?.[MIRROR];
+    a.metadata.annotations?.[MIRROR_ANNOTATION] === b.metadata.annotations?.[MIRROR_ANNOTATION];
   if (isShared) return true;
   const before = targetsOf(a);
   const after = targetsOf(b);
   return before.length === after.length && before.every((target, i) => after[i] === target);
 }
-
-const MIRROR = 'kubernetes.io/config.mirror';
 
 /**
  * Returns the objects that the pod's node may read because of the pod, without duplicates. A mirror pod only gives
@@ -311,7 +308,7 @@ const MIRROR = 'kubernetes.io/config.mirror';
 function targetsOf(pod: Pod): string[] {
   const namespace = pod.metadata.namespace ?? '';
   const targets = [`pods/${namespace}/${pod.metadata.name}`];
-  if (pod.metadata.annotations?.[MIRROR] !== undefined) return targets;
+  if (pod.metadata.annotations?.[MIRROR_ANNOTATION] !== undefined) return targets;
   const references = podReferences(pod);
   const account = pod.spec?.serviceAccountName ?? '';
   if (account !== '') targets.push(`serviceaccounts/${namespace}/${account}`);

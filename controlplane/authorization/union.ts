@@ -5,8 +5,6 @@
 import { quote } from '../../api/meta/field-error.ts';
 import type { AuthorizationAttributes, Authorizer, Decision, RuleResolver } from './authorization.ts';
 
-/** The group that may do everything, whatever the authorizers say. */
-export const MASTERS_GROUP = 'system:masters';
 const NO_ANSWERS: readonly Decision[] = [];
 const NO_OPINION: Decision = { decision: 'no-opinion', reason: '' };
 

@@ -10,6 +10,7 @@ import { isConflict, isNotFound, tolerate } from '../../api/meta/status-error.ts
 import { createIfMissing, findObject } from './existing-objects.ts';
 import { CA_BUNDLE_KEY } from '../../api/pki/ca-bundle.ts';
 import { KUBELET_CLIENT } from '../pki/pki.ts';
+import { ANONYMOUS_USER, NODES_GROUP } from '../../api/meta/system-users.ts';
 
 /** The group of bootstrap tokens for nodes, as other tools name it. */
 const NODE_BOOTSTRAP_GROUP = 'system:bootstrappers:kubeadm:default-node-token';
@@ -34,7 +35,7 @@ const BINDINGS = [
   {
     name: 'orchlet:node-approve-renewal',
     role: 'system:certificates.k8s.io:certificatesigningrequests:selfnodeclient',
-    subject: group('system:nodes'),
+    subject: group(NODES_GROUP),
   },
   { name: 'orchlet:kubelet-api-admin', role: 'system:kubelet-api-admin', subject: user(KUBELET_CLIENT) },
   { name: KUBELET_CHECKPOINT, role: KUBELET_CHECKPOINT, subject: user(KUBELET_CLIENT) },
@@ -132,6 +133,6 @@ export async function ensureClusterInfo(client: Client, { server, ca, signedBund
     kind: 'RoleBinding',
     metadata: { name: READER, namespace: NAMESPACE },
     roleRef: { apiGroup: RBAC, kind: 'Role', name: READER },
-    subjects: [{ apiGroup: RBAC, kind: 'User', name: 'system:anonymous' }],
+    subjects: [{ apiGroup: RBAC, kind: 'User', name: ANONYMOUS_USER }],
   });
 }

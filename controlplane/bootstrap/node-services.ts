@@ -11,6 +11,7 @@ import { isInvalid, isNotFound, tolerate } from '../../api/meta/status-error.ts'
 import { createIfMissing, findObject } from './existing-objects.ts';
 import { POLICY_PEERS_ROLE } from './policy-rights.ts';
 import { serviceAddress } from './service-addresses.ts';
+import { NODES_GROUP } from '../../api/meta/system-users.ts';
 
 const NAMESPACE = 'kube-system';
 const NAME = 'kube-dns';
@@ -45,7 +46,7 @@ export async function ensureNodeServices(client: Client, options: NodeServicesOp
     kind: 'ClusterRoleBinding',
     metadata: { name: 'orchlet:node-proxier' },
     roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'ClusterRole', name: 'system:node-proxier' },
-    subjects: [{ kind: 'Group', apiGroup: 'rbac.authorization.k8s.io', name: 'system:nodes' }],
+    subjects: [{ kind: 'Group', apiGroup: 'rbac.authorization.k8s.io', name: NODES_GROUP }],
   });
   if (enforcesPolicies) await letNodesReadPolicies(client);
   else await endPolicies(client, options);
@@ -76,7 +77,7 @@ async function letNodesReadPolicies(client: Client): Promise<void> {
     kind: 'ClusterRoleBinding',
     metadata: { name: POLICY_ROLE },
     roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'ClusterRole', name: POLICY_ROLE },
-    subjects: [{ kind: 'Group', apiGroup: 'rbac.authorization.k8s.io', name: 'system:nodes' }],
+    subjects: [{ kind: 'Group', apiGroup: 'rbac.authorization.k8s.io', name: NODES_GROUP }],
   });
 }
 
@@ -134,7 +135,7 @@ async function ensureConfigRights(client: Client): Promise<void> {
     kind: 'RoleBinding',
     metadata,
     roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'Role', name: CONFIG_ROLE },
-    subjects: [{ kind: 'Group', apiGroup: 'rbac.authorization.k8s.io', name: 'system:nodes' }],
+    subjects: [{ kind: 'Group', apiGroup: 'rbac.authorization.k8s.io', name: NODES_GROUP }],
   });
 }
 

@@ -12,6 +12,7 @@ import type { Informers } from '../../api/machinery/informer.ts';
 import { clusterRoleBindings, clusterRoles, networkPolicies } from '../../api/machinery/resources.ts';
 import { WakeableLoop } from '../../api/machinery/wakeable-loop.ts';
 import { createIfMissing } from './existing-objects.ts';
+import { NODES_GROUP } from '../../api/meta/system-users.ts';
 
 /** The name of both the ClusterRole and its binding. */
 export const POLICY_PEERS_ROLE = 'orchlet:network-policy-peers';
@@ -61,6 +62,6 @@ async function grant(client: Client): Promise<void> {
     kind: 'ClusterRoleBinding',
     metadata: { name: NAME },
     roleRef: { apiGroup: GROUP, kind: 'ClusterRole', name: NAME },
-    subjects: [{ kind: 'Group', apiGroup: GROUP, name: 'system:nodes' }],
+    subjects: [{ kind: 'Group', apiGroup: GROUP, name: NODES_GROUP }],
   });
 }

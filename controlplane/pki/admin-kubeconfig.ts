@@ -6,10 +6,11 @@ import { createPublicKey } from 'node:crypto';
 import { parseCertificates } from '../../api/pki/certificate.ts';
 import { issue, staleReason, type Authority, type Wanted } from './authority.ts';
 import { readIfThere, writeFileIfRoom } from './files.ts';
+import { MASTERS_GROUP } from '../../api/meta/system-users.ts';
 
 /** The certificate of the administrator. */
 const ADMIN: Wanted = {
-  subject: { commonName: 'kubernetes-admin', organizations: ['system:masters'] },
+  subject: { commonName: 'kubernetes-admin', organizations: [MASTERS_GROUP] },
   usages: ['client auth'],
   lifetimeMs: 365 * 86_400_000,
 };

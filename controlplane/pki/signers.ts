@@ -7,6 +7,7 @@ import type { CertificateRequest } from '../../api/pki/certificate-request.ts';
 import { EXTENDED_KEY_USAGES, isKeyUsage, type KeyUsage } from '../../api/pki/extensions.ts';
 import { COMMON_NAME, type AlternativeNames } from '../../api/pki/names.ts';
 import type { Authority } from './authority.ts';
+import { NODES_GROUP, NODE_USER_PREFIX } from '../../api/meta/system-users.ts';
 
 interface SigningInput {
   readonly signerName: string;
@@ -24,7 +25,6 @@ interface Signer {
   names(request: CertificateRequest): AlternativeNames | undefined;
 }
 
-const NODE_PREFIX = 'system:node:';
 const SERVING_USAGES = ['digital signature', 'key encipherment', 'server auth'];
 const NODE_CLIENT_USAGES = ['client auth', 'digital signature', 'key encipherment'];
 
@@ -38,12 +38,12 @@ function isExactly(usages: readonly string[], wanted: readonly string[]): boolea
 }
 
 function refuseNodeSubject({ subject }: CertificateRequest): string | undefined {
-  if (subject.organizations.length !== 1 || subject.organizations[0] !== 'system:nodes')
+  if (subject.organizations.length !== 1 || subject.organizations[0] !== NODES_GROUP)
     return 'subject organization is not system:nodes';
   // Servers disagree about which of several names counts.
   if (subject.attributes.filter(({ oid }) => oid === COMMON_NAME).length > 1)
     return 'subject has more than one common name';
-  if (!subject.commonName.startsWith(NODE_PREFIX)) return 'subject common name does not begin with system:node:';
+  if (!subject.commonName.startsWith(NODE_USER_PREFIX)) return 'subject common name does not begin with system:node:';
   return undefined;
 }
 

@@ -15,6 +15,7 @@ import { AuthenticationError } from '../authentication/union.ts';
 import { StartError } from '../model/start-error.ts';
 import { issue, type KeyAndCertificate, readAuthority, type Authority, type Wanted } from '../pki/authority.ts';
 import { readIfThere } from '../pki/files.ts';
+import { MASTERS_GROUP } from '../../api/meta/system-users.ts';
 
 const HOUR_MS = 3_600_000;
 const MAX_ANSWER_BYTES = 64 * 1024;
@@ -34,7 +35,7 @@ export function peerCheck(frontProxyCa: string, clock: Clock): PeerCheck {
 
 /** Accepts valid certificates of the cluster's CA (PEM) with the organization `system:masters`. */
 export function administratorCheck(ca: string, clock: Clock): PeerCheck {
-  return certificateCheck(ca, clock, ({ organizations = [] }) => organizations.includes('system:masters'));
+  return certificateCheck(ca, clock, ({ organizations = [] }) => organizations.includes(MASTERS_GROUP));
 }
 
 function certificateCheck(ca: string, clock: Clock, accepts: (subject: DistinguishedName) => boolean): PeerCheck {

@@ -10,9 +10,9 @@ import { WebhookClient } from '../authentication/webhook-client.ts';
 import type { CallConversion } from '../custom-resources/webhook-conversion.ts';
 import { SYSTEM_USER } from '../model/system-user.ts';
 import { fetchAggregated } from '../server/connect/aggregated.ts';
-import { MASTERS } from './clients.ts';
 import { checkEncodable } from '../server/openapi/encode-document.ts';
 import type { Parts } from './parts.ts';
+import { MASTERS_GROUP } from '../../api/meta/system-users.ts';
 
 const CONVERSION_TIMEOUT_SECONDS = 30;
 
@@ -41,7 +41,7 @@ export function conversionCalls({ sources, dialer, metrics, clock }: Parts): Cal
 /** Starts the registration of APIServices as well. Everything stops with the signal of the parts. */
 export function createAggregator(parts: Parts): Aggregator {
   const { sources, clients, clock, logger, security, metrics, dialer, signal } = parts;
-  const client = clients.as(SYSTEM_USER.name, { groups: [MASTERS], fieldManager: 'kube-apiserver' });
+  const client = clients.as(SYSTEM_USER.name, { groups: [MASTERS_GROUP], fieldManager: 'kube-apiserver' });
   const definitions = sources.of(customResourceDefinitions);
   startAutoRegistration({ definitions, services: sources.of(apiServices), client, clock, logger, signal });
   return new Aggregator({

@@ -9,6 +9,7 @@ import type { Authorizer } from '../authorization/authorization.ts';
 import type { ResourceCatalog } from '../model/rest.ts';
 import { SYSTEM_FIELD_MANAGER, SYSTEM_USER } from '../model/system-user.ts';
 import { createDirectClient } from '../server/direct-client.ts';
+import { AUTHENTICATED_GROUP } from '../../api/meta/system-users.ts';
 
 interface ClientOptions {
   /** The groups beside `system:authenticated`. */
@@ -18,9 +19,6 @@ interface ClientOptions {
   /** Lists and watches return the objects of the caches, which must never be changed. */
   readonly shared?: boolean;
 }
-
-/** The group of the clients that may do everything. */
-export const MASTERS = 'system:masters';
 
 /** Clients by user. Each passes the same authorization and admission as a client over HTTP. */
 export interface Clients {
@@ -41,7 +39,7 @@ export function createClients(options: ClientsOptions): Clients {
   const as: Clients['as'] = (name, { groups = [], fieldManager = name, shared = false } = {}) =>
     createDirectClient({
       ...options,
-      user: { name, groups: [...groups, 'system:authenticated'] },
+      user: { name, groups: [...groups, AUTHENTICATED_GROUP] },
       fieldManager,
       shared,
     });

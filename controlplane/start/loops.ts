@@ -25,6 +25,7 @@ import { keepPublished } from './published-cluster.ts';
 import { startManifestsLoop } from './manifests-loop.ts';
 import { type ElectedLoop, startTerms, type TermContext } from './terms.ts';
 import { whenRoom } from './when-room.ts';
+import { AUTHENTICATED_GROUP } from '../../api/meta/system-users.ts';
 
 const AUTOSCALER = 'system:serviceaccount:kube-system:horizontal-pod-autoscaler';
 
@@ -196,7 +197,7 @@ function controllerKeys(parts: Parts, aggregator: Aggregator): ControllerKeys {
       },
     },
     getMetrics: (path) =>
-      aggregator.get(path, { name: AUTOSCALER, groups: [...groupsOf(AUTOSCALER), 'system:authenticated'] }),
+      aggregator.get(path, { name: AUTOSCALER, groups: [...groupsOf(AUTOSCALER), AUTHENTICATED_GROUP] }),
     ...(isPartEnabled(flags, 'local-storage')
       ? { volumeAgents: volumeAgents(agentConnection(parts), flags.kubeletPreferredAddressTypes) }
       : {}),

@@ -9,8 +9,8 @@ import type { Audit } from '../audit/audit.ts';
 import { auditedClient } from '../audit/audited-client.ts';
 import { startManifests } from '../manifests/manifests.ts';
 import { isPartEnabled } from '../options/parts.ts';
-import { MASTERS } from './clients.ts';
 import type { Parts } from './parts.ts';
+import { AUTHENTICATED_GROUP, MASTERS_GROUP } from '../../api/meta/system-users.ts';
 
 /** The units of systemd name it as `--pod-manifest-path` of the node agent. */
 const STATIC_POD_FOLDER = '/etc/orchlet/manifests';
@@ -28,8 +28,8 @@ export async function startManifestsLoop(
   await mkdir(own, { recursive: true, mode: 0o700 }).catch((error: unknown) => {
     log.warn({ err: error, path: own }, 'The folder of manifests could not be created');
   });
-  const direct = clients.as(USER, { groups: [MASTERS], fieldManager: FIELD_MANAGER });
-  const user = { name: USER, groups: [MASTERS, 'system:authenticated'] };
+  const direct = clients.as(USER, { groups: [MASTERS_GROUP], fieldManager: FIELD_MANAGER });
+  const user = { name: USER, groups: [MASTERS_GROUP, AUTHENTICATED_GROUP] };
   // A user who writes a manifest writes to the cluster.
   const client = audit === undefined ? direct : auditedClient(direct, { audit, user, userAgent: FIELD_MANAGER });
   const manifests = startManifests({

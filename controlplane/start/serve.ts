@@ -28,12 +28,12 @@ import { reviewEndpoints } from '../reviews/reviewers.ts';
 import { reviewRests } from '../reviews/review-rest.ts';
 import { conversionCalls, createAggregator } from './aggregation.ts';
 import { createApiServer } from './api-server.ts';
-import { MASTERS } from './clients.ts';
 import { startLoops } from './loops.ts';
 import type { Parts } from './parts.ts';
 import { stopFormerFirst } from './peers.ts';
 import { otherServers, refuseOtherCa } from './published-cluster.ts';
 import { whenRoom } from './when-room.ts';
+import { MASTERS_GROUP } from '../../api/meta/system-users.ts';
 
 const CLOSE_GRACE_MS = 3000;
 
@@ -154,7 +154,7 @@ function checkPolicies({ sources, clients, logger, clock, registry, schema, defi
   startTypeChecking({
     sources,
     client: clients.as('system:serviceaccount:kube-system:validatingadmissionpolicy-status-controller', {
-      groups: [MASTERS],
+      groups: [MASTERS_GROUP],
       fieldManager: 'kube-controller-manager',
     }),
     logger,

@@ -13,9 +13,9 @@ import { runLeaderElection, type Term } from '../../api/machinery/leader-electio
 import { typedClient } from '../../api/machinery/typed-client.ts';
 import { whenAborted } from '../../api/machinery/clock.ts';
 import { electsLeaders, leaderElectionTimes } from '../options/leader-election.ts';
-import { MASTERS } from './clients.ts';
 import { closeAll, type Closing } from './close-all.ts';
 import type { Parts } from './parts.ts';
+import { MASTERS_GROUP } from '../../api/meta/system-users.ts';
 
 /** What a loop gets for one term. */
 export interface TermContext {
@@ -54,7 +54,7 @@ function startUnelected(parts: TermParts, loops: readonly ElectedLoop[]): void {
 function runElected(parts: TermParts, loop: ElectedLoop): void {
   const { flags, clock, logger, clients, onClose } = parts;
   const { lease, component, user } = loop;
-  const client = clients.as(user, { groups: [MASTERS] });
+  const client = clients.as(user, { groups: [MASTERS_GROUP] });
   const log = logger.child({ component });
   const onChange = masterStatus(parts, lease);
   onChange(false);
@@ -95,7 +95,7 @@ async function serveTerm(parts: TermParts, { start }: ElectedLoop, term: Term): 
 
 function informersOf({ clients, clock, logger }: TermParts): Informers {
   const client = clients.as('system:kube-controller-manager', {
-    groups: [MASTERS],
+    groups: [MASTERS_GROUP],
     fieldManager: 'kube-controller-manager',
     shared: true,
   });

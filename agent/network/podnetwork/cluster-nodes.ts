@@ -21,14 +21,10 @@ import {
   parseCidr,
   parseIp,
 } from '../../../api/meta/ip-addresses.ts';
+import { CLAIMS, WIREGUARD_PUBLIC_KEY } from '../../../api/machinery/orchlet-annotations.ts';
 
-/** The public key with which a node receives WireGuard packets, as base64. */
-export const PUBLIC_KEY = 'orchlet.local/wireguard-public-key';
 /** `address:port`, where a node receives WireGuard packets. */
 export const ENDPOINT = 'orchlet.local/wireguard-endpoint';
-
-/** Since when a node has its addresses and its key, by the control plane: `CLAIM TIME`, with commas between. */
-const CLAIMS = 'orchlet.local/claims';
 
 /** The part of a node object that the pod network depends on, as plain data. */
 export interface ClusterNode {
@@ -83,7 +79,7 @@ export function clusterNode({ metadata, spec, status }: Node): ClusterNode {
     createdAt: String(metadata.creationTimestamp ?? ''),
     ranges: spec?.podCIDRs ?? (spec?.podCIDR === undefined ? [] : [spec.podCIDR]),
     addresses: (status?.addresses ?? []).filter(({ type }) => type === 'InternalIP').map(({ address }) => address),
-    publicKey: annotations[PUBLIC_KEY] ?? '',
+    publicKey: annotations[WIREGUARD_PUBLIC_KEY] ?? '',
     endpoint: annotations[ENDPOINT] ?? '',
     claims: annotations[CLAIMS] ?? '',
   };

@@ -15,15 +15,7 @@ import type { Node } from '../../../api/machinery/kinds.ts';
 import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
 import { type Cidr, type Ip, isLoopback, parseCidr, parseIp } from '../../../api/meta/ip-addresses.ts';
 import type { NamespaceLock } from '../namespace-lock.ts';
-import {
-  choosePeers,
-  type ClusterNode,
-  clusterNode,
-  ENDPOINT,
-  endpointText,
-  PUBLIC_KEY,
-  type Refusal,
-} from './cluster-nodes.ts';
+import { choosePeers, type ClusterNode, clusterNode, ENDPOINT, endpointText, type Refusal } from './cluster-nodes.ts';
 import {
   cniConfiguration,
   type CniPlaces,
@@ -38,6 +30,7 @@ import type { HostNetwork } from './host-network.ts';
 import { commandsFor, isEmpty } from './network-difference.ts';
 import { NodeRules, type NodeRulesOptions } from './node-rules.ts';
 import { createKeys, readKeys, writeKeys } from './wireguard-keys.ts';
+import { WIREGUARD_PUBLIC_KEY } from '../../../api/machinery/orchlet-annotations.ts';
 
 /** Where the last known nodes are stored. */
 interface NodeMemory {
@@ -296,7 +289,7 @@ export class PodNetwork {
     const endpoint = endpointText(uplink.address, port);
     const own = nodes.find(({ name }) => name === nodeName);
     if (this.#options.nodes.hasSynced && (own?.publicKey !== keys.publicKey || own.endpoint !== endpoint))
-      await publish({ [PUBLIC_KEY]: keys.publicKey, [ENDPOINT]: endpoint });
+      await publish({ [WIREGUARD_PUBLIC_KEY]: keys.publicKey, [ENDPOINT]: endpoint });
     if (keys !== stored) {
       await writeKeys(privateKeyFile, keys);
       if (isDue) logger.info({ publicKey: keys.publicKey }, 'Replaced the WireGuard key of this node');

@@ -26,6 +26,7 @@ import {
   sameLabels,
   withLocalPods,
 } from './policy-inputs.ts';
+import { SOURCE_ANNOTATION } from '../../../api/kinds/pod-annotations.ts';
 
 /** Where the last known state is stored. */
 interface PolicyMemory {
@@ -60,8 +61,6 @@ const GATHER_MS = 20;
 const RETRY_MS = 5000;
 /** How often to check the table, because another process may have flushed the ruleset. */
 const INSPECT_MS = 60_000;
-/** The annotation with the source of a pod; static pods have another one than the API. */
-export const CONFIG_SOURCE = 'kubernetes.io/config.source';
 
 interface Waiter {
   readonly key: string;
@@ -129,7 +128,7 @@ export class PolicyEnforcer {
     for (const [other, { ips: old }] of this.#local)
       if (other !== key && old.some((ip) => ips.includes(ip))) this.#local.delete(other);
     return new Promise<void>((resolve, reject) => {
-      const source = pod.metadata.annotations?.[CONFIG_SOURCE] ?? 'api';
+      const source = pod.metadata.annotations?.[SOURCE_ANNOTATION] ?? 'api';
       this.#waiters.push({ key, isStatic: source !== 'api', resolve, reject });
       this.#changedMs ??= this.#options.clock.monotonic();
       this.#loop.wake();

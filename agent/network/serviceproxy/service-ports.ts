@@ -8,6 +8,7 @@
  */
 import type { EndpointSlice, Service } from '../../../api/machinery/kinds.ts';
 import { canonicalAddress, canonicalRange, type Family, isWithin } from './addresses.ts';
+import { SERVICE_LB_ANNOTATION } from '../../../api/machinery/orchlet-annotations.ts';
 
 type Protocol = 'TCP' | 'UDP' | 'SCTP';
 
@@ -62,8 +63,6 @@ type SliceEndpoint = NonNullable<EndpointSlice['endpoints']>[number];
 
 /** The label of an EndpointSlice that names its service. */
 export const SERVICE_NAME_LABEL = 'kubernetes.io/service-name';
-/** Marks services whose load balancer is the nodes themselves. The control plane sets it (`service-load-balancers.ts`). */
-const SERVED_BY_NODES = 'orchlet.local/service-lb';
 const OTHER_PROXY_LABEL = 'service.kubernetes.io/service-proxy-name';
 const HEADLESS_LABEL = 'service.kubernetes.io/headless';
 /** The default of `sessionAffinityConfig.clientIP.timeoutSeconds`, and the largest value that the API accepts. */
@@ -184,7 +183,7 @@ function loadBalancerOf(
     .map(({ ip = '' }) => ip);
   const isExternalIp = stated.some((ip) => externalIps.includes(ip));
   const own = addressesOf([...nodeIps, ...externalIps], family);
-  const isServedByNodes = metadata.annotations?.[SERVED_BY_NODES] !== undefined;
+  const isServedByNodes = metadata.annotations?.[SERVICE_LB_ANNOTATION] !== undefined;
   const all = addressesOf(isExternalIp ? [...stated, ...nodeIps] : stated, family);
   const loadBalancerIps = isServedByNodes ? all.filter((address) => own.includes(address)) : all;
   const ranges = (spec?.loadBalancerSourceRanges ?? []).flatMap((range) => canonicalRange(range, family) ?? []);

@@ -12,6 +12,7 @@ import { loadKubeconfig, newKubeconfig, serverAccess, writeKubeconfig } from '..
 import { ServerList } from '../../../api/machinery/server-list.ts';
 import { currentPath, readPair, writePair } from './certificate-store.ts';
 import { CERTIFICATE_WAIT_MS, type CertificateTemplate, requestCertificate } from './request-certificate.ts';
+import { NODES_GROUP, NODE_USER_PREFIX } from '../../../api/meta/system-users.ts';
 
 /** The name of the node's client certificate in the certificate directory. */
 export const CLIENT_PAIR = 'kubelet-client';
@@ -30,7 +31,7 @@ interface BootstrapOptions {
 export function nodeClientTemplate(nodeName: string): CertificateTemplate {
   return {
     signerName: 'kubernetes.io/kube-apiserver-client-kubelet',
-    subject: { commonName: `system:node:${nodeName}`, organizations: ['system:nodes'] },
+    subject: { commonName: `${NODE_USER_PREFIX}${nodeName}`, organizations: [NODES_GROUP] },
     usages: ['digital signature', 'client auth'],
   };
 }

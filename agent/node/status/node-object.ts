@@ -8,6 +8,7 @@ import type { NodeObject } from '../../model/node.ts';
 import type { FilesystemSpace, HostCapacity, SystemInfo } from '../../host/host-facts.ts';
 import type { DeviceCapacity } from '../../resources/managers/devicemanager/plugin-resources.ts';
 import type { ImageInfo, RuntimeFeatures, RuntimeInfo } from '../../runtime/runtime.ts';
+import { LISTENING_PORTS, SERVING_KEYS } from '../../../api/machinery/orchlet-annotations.ts';
 
 type NodeStatus = NonNullable<NodeObject['status']>;
 type NodeCondition = NonNullable<NodeStatus['conditions']>[number];
@@ -92,13 +93,6 @@ export function withStatus(node: NodeObject, facts: NodeFacts): NodeObject {
   return { ...node, metadata: { ...metadata, annotations: Object.fromEntries([...others, ...own]) }, status };
 }
 
-/**
- * The control plane of this project accepts only a server with one of these keys as the agent of the node. Only the node and
- * administrators can write it.
- */
-const SERVING_KEYS = 'orchlet.local/serving-keys';
-/** The controller for load balancers gives these ports of the node to no service. */
-export const LISTENING_PORTS = 'orchlet.local/listening-ports';
 const PUBLISHED: ReadonlySet<string> = new Set([SERVING_KEYS, LISTENING_PORTS]);
 
 /** An empty value means no annotation. */

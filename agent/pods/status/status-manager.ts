@@ -11,12 +11,12 @@ import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
 import { pods as podsResource } from '../../../api/machinery/resources.ts';
 import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
-import { ANNOTATION_CONFIG_MIRROR, ANNOTATION_CONFIG_SOURCE } from '../../model/pod-kinds.ts';
 import type { ContainerStatusJson, Pod, PodStatus } from '../../model/pod.ts';
 import type { ProbeResults } from '../../runtime/kuberuntime/probe-results.ts';
 import { withProbeResults, withReadyConditions } from '../../runtime/kuberuntime/readiness.ts';
 import { isMirrorOf, publishedStatus } from '../../sources/mirror-pods.ts';
 import { isTerminalPhase, mergeStatus, normalize, statusPatch } from './pod-status.ts';
+import { MIRROR_ANNOTATION, SOURCE_ANNOTATION } from '../../../api/kinds/pod-annotations.ts';
 
 type StatusPatch = ReturnType<typeof statusPatch>;
 
@@ -319,7 +319,7 @@ class PodStatusManager implements StatusManager {
   async #deleteWhenOver(client: Client, kept: Kept, remote: Pod, signal: AbortSignal): Promise<void> {
     if (
       remote.metadata.deletionTimestamp === undefined ||
-      remote.metadata.annotations?.[ANNOTATION_CONFIG_MIRROR] !== undefined
+      remote.metadata.annotations?.[MIRROR_ANNOTATION] !== undefined
     )
       return;
     // Nobody who watches the pod may miss how it has ended.
@@ -342,7 +342,7 @@ function nameOf(pod: Pod): string {
 }
 
 function isStatic(pod: Pod): boolean {
-  const source = pod.metadata.annotations?.[ANNOTATION_CONFIG_SOURCE];
+  const source = pod.metadata.annotations?.[SOURCE_ANNOTATION];
   return source !== undefined && source !== 'api';
 }
 

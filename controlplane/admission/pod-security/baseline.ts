@@ -12,8 +12,12 @@ import {
   type Check,
   type Container,
 } from './check.ts';
+import {
+  APP_ARMOR_PREFIX,
+  SECCOMP_CONTAINER_PREFIX,
+  SECCOMP_POD_ANNOTATION,
+} from '../../../api/kinds/pod-annotations.ts';
 
-const APPARMOR_PREFIX = 'container.apparmor.security.beta.kubernetes.io/';
 const DEFAULT_CAPABILITIES = new Set([
   'AUDIT_WRITE',
   'CHOWN',
@@ -47,7 +51,7 @@ export const appArmorProfile: Check = ({ metadata, spec }) => {
   const annotations = Object.entries(metadata.annotations ?? {})
     .filter(
       ([key, value]) =>
-        key.startsWith(APPARMOR_PREFIX) &&
+        key.startsWith(APP_ARMOR_PREFIX) &&
         value !== '' &&
         value !== 'runtime/default' &&
         !value.startsWith('localhost/'),
@@ -210,12 +214,9 @@ export const seLinuxOptions: Check = ({ spec, minor }) => {
   };
 };
 
-const SECCOMP_POD = 'seccomp.security.alpha.kubernetes.io/pod';
-const SECCOMP_CONTAINER = 'container.seccomp.security.alpha.kubernetes.io/';
-
 /** Older clients set the profile by annotations instead of the field. */
 const seccompAnnotations: Check = ({ metadata, spec }) => {
-  const keys = [SECCOMP_POD, ...allContainers(spec).map(({ name }) => `${SECCOMP_CONTAINER}${name}`)];
+  const keys = [SECCOMP_POD_ANNOTATION, ...allContainers(spec).map(({ name }) => `${SECCOMP_CONTAINER_PREFIX}${name}`)];
   const bad = keys.flatMap((key) => {
     const value = ownMember(metadata.annotations, key);
     const isGood =

@@ -25,6 +25,7 @@ import type { UserInfo } from '../../model/user-info.ts';
 import type { Authorizer } from '../../authorization/authorization.ts';
 import type { AdmissionAttributes } from '../admission.ts';
 import { namespaceOf } from '../pod-attributes.ts';
+import { AUTHENTICATED_GROUP } from '../../../api/meta/system-users.ts';
 
 /** The cost limit of all expressions of one request together. */
 export const REQUEST_BUDGET = 10_000_000;
@@ -201,11 +202,7 @@ function decide(
       ? requester
       : {
           name: `system:serviceaccount:${serviceAccount.namespace}:${serviceAccount.name}`,
-          groups: [
-            'system:serviceaccounts',
-            `system:serviceaccounts:${serviceAccount.namespace}`,
-            'system:authenticated',
-          ],
+          groups: ['system:serviceaccounts', `system:serviceaccounts:${serviceAccount.namespace}`, AUTHENTICATED_GROUP],
         };
   const isResourceRequest = path === undefined;
   const decision = authorizer.authorize({

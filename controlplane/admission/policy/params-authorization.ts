@@ -11,11 +11,11 @@ import { newInvalid } from '../../../api/meta/status-error.ts';
 import type { ResourceInfo } from '../../../api/schema/schema.ts';
 import type { UserInfo } from '../../model/user-info.ts';
 import type { Authorizer } from '../../authorization/authorization.ts';
-import { MASTERS_GROUP } from '../../authorization/union.ts';
 import type { Sources } from '../../readers/sources.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from '../admission.ts';
 import { nameOf } from '../pod-attributes.ts';
 import type { Policy, PolicyBinding } from './policy-types.ts';
+import { MASTERS_GROUP } from '../../../api/meta/system-users.ts';
 
 interface ParamsAuthorizationOptions {
   readonly sources: Sources;

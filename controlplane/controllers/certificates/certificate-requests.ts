@@ -1,6 +1,7 @@
 /** Functions about certificate signing requests that several controllers use. Pure. */
 import type { CertificateRequest } from '../../../api/pki/certificate-request.ts';
 import type { CertificateSigningRequest } from '../../../api/machinery/kinds.ts';
+import { NODES_GROUP, NODE_USER_PREFIX } from '../../../api/meta/system-users.ts';
 
 const NODE_CLIENT_SIGNER = 'kubernetes.io/kube-apiserver-client-kubelet';
 
@@ -43,8 +44,8 @@ export function isNodeClientRequest(request: CertificateSigningRequest, subject:
   return (
     request.spec?.signerName === NODE_CLIENT_SIGNER &&
     subject.organizations.length === 1 &&
-    subject.organizations[0] === 'system:nodes' &&
-    subject.commonName.startsWith('system:node:') &&
+    subject.organizations[0] === NODES_GROUP &&
+    subject.commonName.startsWith(NODE_USER_PREFIX) &&
     !subject.hasNames &&
     (usages === 'client auth,digital signature' || usages === 'client auth,digital signature,key encipherment')
   );

@@ -8,13 +8,12 @@ import {
   isUnspecified,
   parseIp,
 } from '../../../api/meta/ip-addresses.ts';
+import { LISTENING_PORTS } from '../../../api/machinery/orchlet-annotations.ts';
 
 /** The class of services that this controller serves, beside those without a class. */
 const LOAD_BALANCER_CLASS = 'orchlet.local/service-lb';
 /** Nodes with this label receive no traffic of load balancers. */
 const EXCLUDED = 'node.kubernetes.io/exclude-from-external-load-balancers';
-/** Agents publish in it on which ports their hosts listen. */
-const LISTENING_PORTS = 'orchlet.local/listening-ports';
 /** The most ports of a node's annotation that are read. */
 const MOST_LISTENERS = 256;
 const BEING_REMOVED = 'ToBeDeletedByClusterAutoscaler';

@@ -26,10 +26,9 @@ import {
   portsOf,
 } from './load-balancer-addresses.ts';
 import { LoadBalancerPorts } from './load-balancer-ports.ts';
+import { SERVICE_LB_ANNOTATION } from '../../../api/machinery/orchlet-annotations.ts';
 
 const FINALIZER = 'service.kubernetes.io/load-balancer-cleanup';
-/** The annotation of services that this controller serves. */
-const MARK = 'orchlet.local/service-lb';
 const SERVICE_NAME = 'kubernetes.io/service-name';
 /** The ports of etcd, which runs on nodes too. */
 const ETCD_PORTS = [2379, 2380] as const;
@@ -54,7 +53,7 @@ export function serviceLoadBalancers(options: ServiceLoadBalancersOptions): RunC
   return (environment, signal) => new ServiceLoadBalancers(environment, options).run(signal);
 }
 
-const isMarked = ({ metadata }: Service): boolean => metadata.annotations?.[MARK] !== undefined;
+const isMarked = ({ metadata }: Service): boolean => metadata.annotations?.[SERVICE_LB_ANNOTATION] !== undefined;
 const addressesOf = ({ status }: Service): string[] =>
   (status?.loadBalancer?.ingress ?? []).flatMap(({ ip }) => ip ?? []);
 
@@ -187,7 +186,7 @@ class ServiceLoadBalancers {
     const { metadata } = service;
     const { finalizers = [], annotations } = metadata;
     const before = addressesOf(service);
-    const isProtected = finalizers.includes(FINALIZER) && annotations?.[MARK] !== undefined;
+    const isProtected = finalizers.includes(FINALIZER) && annotations?.[SERVICE_LB_ANNOTATION] !== undefined;
     if (isProtected && before.join() === addresses.join()) return;
     if (before.length === 0 && addresses.length > 0)
       this.#event(service, 'Normal', 'EnsuringLoadBalancer', 'Ensuring load balancer');
@@ -222,7 +221,7 @@ class ServiceLoadBalancers {
     const { namespace = '', name = '', resourceVersion } = metadata;
     const ingress = addresses.map((ip) => ({ ip, ipMode: 'VIP' }));
     const patch = {
-      metadata: { resourceVersion, finalizers, annotations: { [MARK]: mark } },
+      metadata: { resourceVersion, finalizers, annotations: { [SERVICE_LB_ANNOTATION]: mark } },
       status: { loadBalancer: { ingress: ingress.length > 0 ? ingress : null } },
     };
     await this.#environment.client.patch(servicesResource, namespace, name, {

@@ -11,6 +11,7 @@ import type { UserInfo } from '../../model/user-info.ts';
 import type { RequestHeaders } from '../exchange.ts';
 import type { AuditSink } from './audit.ts';
 import type { ApiRequest, Filter, Handler, MaybePromise } from '../request.ts';
+import { ANONYMOUS_USER, AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP } from '../../../api/meta/system-users.ts';
 
 /** The authenticator, and who learns of its refusals. */
 interface AuthenticationOptions {
@@ -19,10 +20,6 @@ interface AuthenticationOptions {
   /** Called for requests that are refused here. The audit filter handles all others. */
   readonly audit?: AuditSink | undefined;
 }
-
-const AUTHENTICATED = 'system:authenticated';
-const UNAUTHENTICATED = 'system:unauthenticated';
-const ANONYMOUS = 'system:anonymous';
 
 /** Answers 401 if no authenticator knows the client. */
 export function authenticationFilter(options: AuthenticationOptions): Filter {
@@ -94,14 +91,14 @@ function proceed(
 ): MaybePromise<void> {
   if (known === undefined) return refuse(request, undefined, options);
   request.user = withAuthenticatedGroup(known.user);
-  if (known.user.name !== ANONYMOUS) request.exchange.connection.accepted?.();
+  if (known.user.name !== ANONYMOUS_USER) request.exchange.connection.accepted?.();
   return next(request);
 }
 
 /** Adds the group of all authenticated users, whatever groups the authenticator returns. */
 function withAuthenticatedGroup(user: UserInfo): UserInfo {
-  if (user.name === ANONYMOUS) return user;
+  if (user.name === ANONYMOUS_USER) return user;
   const { groups } = user;
-  if (groups.includes(AUTHENTICATED) || groups.includes(UNAUTHENTICATED)) return user;
-  return { ...user, groups: [...groups, AUTHENTICATED] };
+  if (groups.includes(AUTHENTICATED_GROUP) || groups.includes(UNAUTHENTICATED_GROUP)) return user;
+  return { ...user, groups: [...groups, AUTHENTICATED_GROUP] };
 }

@@ -15,6 +15,14 @@ import type { AuthorizationAttributes, Authorizer } from '../../authorization/au
 import type { Exchange } from '../exchange.ts';
 import type { ApiRequest, Filter, Handler } from '../request.ts';
 import { attributesOf, forbiddenError } from './authorization.ts';
+import {
+  ANONYMOUS_USER,
+  AUTHENTICATED_GROUP,
+  MASTERS_GROUP,
+  NODES_GROUP,
+  NODE_USER_PREFIX,
+  UNAUTHENTICATED_GROUP,
+} from '../../../api/meta/system-users.ts';
 
 const USER_HEADER = 'impersonate-user';
 const GROUP_HEADER = 'impersonate-group';
@@ -24,11 +32,8 @@ const SERVICE_ACCOUNT = /^system:serviceaccount:([^:]+):([^:]+)$/;
 const LETTER_I = 0x69;
 /** The bit in which small letters differ from capitals. */
 const LOWER_CASE = 0x20;
-const NODE_PREFIX = 'system:node:';
 const NODE_NAME_EXTRA = 'authentication.kubernetes.io/node-name';
-const NODE_GROUPS: readonly string[] = ['system:nodes'];
-/** The constrained modes never grant this group. */
-const MASTERS = 'system:masters';
+const NODE_GROUPS: readonly string[] = [NODES_GROUP];
 const AUTHENTICATION_GROUP = 'authentication.k8s.io';
 /** The number of callers whose last mode is remembered. The oldest is dropped. */
 const REMEMBERED_CALLERS = 1024;
@@ -135,7 +140,7 @@ function groupFaults({ groups }: Wanted): readonly Check[] {
     { group: AUTHENTICATION_GROUP, resource: 'groups', name, fault: `impersonating the ${what} is not allowed` },
   ];
   if (groups.includes('')) return fault('', 'empty string group');
-  return groups.includes(MASTERS) ? fault(MASTERS, `${MASTERS} group`) : [];
+  return groups.includes(MASTERS_GROUP) ? fault(MASTERS_GROUP, `${MASTERS_GROUP} group`) : [];
 }
 
 /** Returns the check that fails if a request has extra fields that the constrained modes never grant. */
@@ -166,8 +171,8 @@ function nodeOf(wanted: Wanted): string | undefined {
 
 /** Returns `undefined` if the name is not that of a node's user. */
 function nodeNameIn(user: string): string | undefined {
-  const name = user.slice(NODE_PREFIX.length);
-  return user.startsWith(NODE_PREFIX) && dnsSubdomainErrors(name).length === 0 ? name : undefined;
+  const name = user.slice(NODE_USER_PREFIX.length);
+  return user.startsWith(NODE_USER_PREFIX) && dnsSubdomainErrors(name).length === 0 ? name : undefined;
 }
 
 function accountOf(name: string): { namespace: string; name: string } | undefined {
@@ -321,9 +326,9 @@ function groupsOf(wanted: Wanted, modeGroups: readonly string[]): readonly strin
   if (account !== undefined && groups.length === 0) {
     groups = ['system:serviceaccounts', `system:serviceaccounts:${account.namespace}`];
   }
-  if (wanted.name === 'system:anonymous') {
-    return groups.includes('system:unauthenticated') ? groups : [...groups, 'system:unauthenticated'];
+  if (wanted.name === ANONYMOUS_USER) {
+    return groups.includes(UNAUTHENTICATED_GROUP) ? groups : [...groups, UNAUTHENTICATED_GROUP];
   }
-  const known = groups.includes('system:authenticated') || groups.includes('system:unauthenticated');
-  return known ? groups : [...groups, 'system:authenticated'];
+  const known = groups.includes(AUTHENTICATED_GROUP) || groups.includes(UNAUTHENTICATED_GROUP);
+  return known ? groups : [...groups, AUTHENTICATED_GROUP];
 }

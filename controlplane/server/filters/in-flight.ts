@@ -5,6 +5,7 @@
 import { TooManyRequests } from '../flowcontrol/too-many-requests.ts';
 import type { Filter } from '../request.ts';
 import { isLongRunning } from '../long-running.ts';
+import { MASTERS_GROUP } from '../../../api/meta/system-users.ts';
 
 /** 0 means no limit. */
 export interface InFlightOptions {
@@ -26,8 +27,7 @@ export class InFlight {
 
   readonly filter: Filter = (request, next) => {
     const { info } = request;
-    if (isLongRunning(info) || isHealth(info.path) || request.user.groups.includes('system:masters'))
-      return next(request);
+    if (isLongRunning(info) || isHealth(info.path) || request.user.groups.includes(MASTERS_GROUP)) return next(request);
     const reads = READING.has(info.verb);
     const limit = reads ? this.#limits.maxReading : this.#limits.maxMutating;
     if (limit > 0 && (reads ? this.reading : this.mutating) >= limit) throw new TooManyRequests(1);

@@ -14,6 +14,7 @@ import type { AgentOrigin, ConnectRequest, ConnectTarget, RequestContext, Rest }
 import { currentEntry } from '../../store-read.ts';
 import { podLogQuery } from './pod-log-options.ts';
 import { admissionAttributes, unexplained, type Store } from '../../store.ts';
+import { SERVING_KEYS } from '../../../../api/machinery/orchlet-annotations.ts';
 
 type Node = Kind<Pick<V1Node, 'spec' | 'status'>>;
 type Service = Kind<Pick<V1Service, 'spec'>>;
@@ -29,8 +30,6 @@ interface ConnectStores {
   readonly addressTypes: readonly string[];
 }
 
-/** The annotation of a Node in which its agent publishes the keys of its serving certificate, separated by commas. */
-const SERVING_KEYS = 'orchlet.local/serving-keys';
 /** kube-apiserver prefers host names, which the host of a control plane can rarely resolve. */
 export const DEFAULT_ADDRESS_TYPES = ['InternalIP', 'Hostname', 'InternalDNS', 'ExternalDNS', 'ExternalIP'] as const;
 const AGENT_PORT = 10250;

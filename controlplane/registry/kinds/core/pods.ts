@@ -4,7 +4,7 @@
  */
 import { applyPodDefaults } from '../../../../api/kinds/pod-defaults.ts';
 import { dropDisabledPodFields } from '../../../../api/kinds/disabled-fields.ts';
-import { APP_ARMOR_ANNOTATION, containersOf } from '../../../../api/kinds/pod-annotation-validation.ts';
+import { containersOf } from '../../../../api/kinds/pod-annotation-validation.ts';
 import { qosClassOf } from '../../../../api/kinds/pod-qos.ts';
 import { hasSameNames, podResizeErrors } from '../../../../api/kinds/pod-resize-validation.ts';
 import type { Container, Pod, PodSpec } from '../../../../api/kinds/pod-types.ts';
@@ -21,6 +21,7 @@ import { ownMember } from '../../../../api/meta/own-member.ts';
 import { podColumns } from './pod-columns.ts';
 import { restore, specChanged } from '../../generic-strategy.ts';
 import { kindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
+import { APP_ARMOR_PREFIX } from '../../../../api/kinds/pod-annotations.ts';
 
 const FIELD_TEXT: Readonly<Record<string, (pod: Pod) => string>> = {
   'spec.nodeName': ({ spec }) => spec?.nodeName ?? '',
@@ -89,7 +90,7 @@ function profilesFromAnnotations(pod: Pod, warn: (text: string) => void): void {
   if (pod.metadata.annotations === undefined || pod.spec?.os?.name === 'windows') return;
   const ofPod = pod.spec?.securityContext?.appArmorProfile;
   for (const [container] of containersOf(pod.spec ?? {}, 'spec')) {
-    const key = `${APP_ARMOR_ANNOTATION}${container.name ?? ''}`;
+    const key = `${APP_ARMOR_PREFIX}${container.name ?? ''}`;
     const text = ownMember(pod.metadata.annotations, key);
     if (text === undefined) continue;
     const profile = profileOf(text);

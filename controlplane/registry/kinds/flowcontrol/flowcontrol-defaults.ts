@@ -4,6 +4,12 @@
  * read this file.
  */
 import type { FlowSchemaSpec, PriorityLevelSpec } from './flowcontrol-types.ts';
+import {
+  AUTHENTICATED_GROUP,
+  MASTERS_GROUP,
+  NODES_GROUP,
+  UNAUTHENTICATED_GROUP,
+} from '../../../../api/meta/system-users.ts';
 
 interface Queueing {
   readonly queues: number;
@@ -69,7 +75,7 @@ function schema(
   };
 }
 
-const EVERYBODY = [group('system:unauthenticated'), group('system:authenticated')];
+const EVERYBODY = [group(UNAUTHENTICATED_GROUP), group(AUTHENTICATED_GROUP)];
 
 /** The levels that are always restored, by name. */
 export const MANDATORY_LEVELS: Readonly<Record<string, PriorityLevelSpec>> = {
@@ -89,13 +95,13 @@ export const SUGGESTED_LEVELS: Readonly<Record<string, PriorityLevelSpec>> = {
 
 /** The schemas that are always restored, by name. Their spec is fixed. */
 export const MANDATORY_SCHEMAS: Readonly<Record<string, FlowSchemaSpec>> = {
-  exempt: schema('exempt', 1, '', anything(group('system:masters'))),
+  exempt: schema('exempt', 1, '', anything(group(MASTERS_GROUP))),
   'catch-all': schema('catch-all', 10_000, 'ByUser', anything(...EVERYBODY)),
 };
 
 const CONTROLLER_MANAGER = user('system:kube-controller-manager');
 const SCHEDULER = user('system:kube-scheduler');
-const NODES = group('system:nodes');
+const NODES = group(NODES_GROUP);
 
 /** The schemas that are created if they are missing, and that clients may change, by name. */
 export const SUGGESTED_SCHEMAS: Readonly<Record<string, FlowSchemaSpec>> = {
