@@ -36,7 +36,11 @@ export async function readBody(request: ApiRequest, rest: Rest, options: BodyOpt
   const expected = rest.subresource ?? rest.info;
   const { kind } = expected;
   try {
-    const body = await decode(request, bytes, format, options, { apiVersion: apiVersionOf(expected), kind });
+    const body = await decode(
+      request,
+      { bytes, format, expected: { apiVersion: apiVersionOf(expected), kind } },
+      options,
+    );
     if (request.isLarge) await nextTurn();
     const type = jsonType(body.value);
     request.audited?.bodyIs(body.value);
@@ -77,12 +81,18 @@ export async function receiveBody(request: ApiRequest): Promise<Buffer> {
   return bytes;
 }
 
+/** A received body. `expected` is the type that the path names. */
+interface EncodedBody {
+  readonly bytes: Buffer;
+  readonly format: Format;
+  readonly expected: TypeMeta;
+}
+
+/** Decodes the bytes in their format. A body of protobuf must be of the expected type. */
 function decode(
   request: ApiRequest,
-  bytes: Buffer,
-  format: Format,
+  { bytes, format, expected }: EncodedBody,
   options: BodyOptions,
-  expected: TypeMeta,
 ): MaybePromise<Body> {
   if (format === 'protobuf') return { value: options.encodings.decodeProtobuf(bytes, expected), duplicates: [] };
   return format === 'yaml' ? options.decoders.yaml(bytes, request.signal) : options.decoders.json(bytes);
@@ -160,7 +170,7 @@ async function deleteOptionsOf(
 ): Promise<Record<string, unknown>> {
   let value: unknown;
   try {
-    ({ value } = await decode(request, bytes, format, options, DELETE_OPTIONS));
+    ({ value } = await decode(request, { bytes, format, expected: DELETE_OPTIONS }, options));
   } catch (error) {
     throw newBadRequest(decodeProblem(error));
   }

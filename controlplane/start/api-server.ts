@@ -105,7 +105,7 @@ export function createApiServer(parts: Parts, aggregator: Aggregator, audit: Aud
     onHandshakeError: serverMetrics.onHandshakeError,
     ...(audit === undefined ? {} : { audit }),
     peers: peersOf(parts),
-    aggregated: passAggregated(aggregator, clock, stripped, parts.dialer, connections),
+    aggregated: passAggregated(aggregator, { clock, stripped, dialer: parts.dialer, connections }),
     requestTimeoutMs: flags.requestTimeout,
     ...(fairness === undefined ? {} : { fairness }),
     maxReading: flags.maxRequestsInflight,

@@ -23,17 +23,23 @@ const CHECK_TIMEOUT_MS = 5000;
  */
 const MAX_ANSWER_VALUES = 400_000;
 
+/** What forwarding to other servers needs. Requests count towards `connections`, which may be shared. */
+interface AggregatedOptions {
+  readonly clock: Clock;
+  readonly stripped: StrippedHeaders;
+  readonly dialer: Dialer;
+  readonly connections?: ForwardedConnections;
+}
+
 /**
  * Handles the request if an APIService names another server for its group and version, also for the OpenAPI document of that
  * group. Returns `undefined` for all others. Throws a 400 for a path that servers might interpret differently.
  */
 export function passAggregated(
   aggregator: Pick<Aggregator, 'find' | 'isAvailable' | 'target'>,
-  clock: Clock,
-  stripped: StrippedHeaders,
-  dialer: Dialer,
-  connections = new ForwardedConnections(),
+  options: AggregatedOptions,
 ): (request: ApiRequest) => MaybePromise<void> | undefined {
+  const { connections = new ForwardedConnections() } = options;
   return (request) => {
     const { segments } = request.path;
     const from = segments[0] === 'openapi' && segments[1] === 'v3' ? 2 : 0;
@@ -56,7 +62,7 @@ export function passAggregated(
       unavailable(request);
       return Promise.resolve();
     }
-    return connections.forward(request, () => passed(request, target, { clock, stripped, dialer }));
+    return connections.forward(request, () => passed(request, target, options));
   };
 }
 
@@ -67,9 +73,8 @@ function unavailable(request: ApiRequest): void {
 async function passed(
   request: ApiRequest,
   aggregated: AggregatedTarget,
-  options: { readonly clock: Clock; readonly stripped: StrippedHeaders; readonly dialer: Dialer },
+  { clock, stripped, dialer }: AggregatedOptions,
 ): Promise<void> {
-  const { clock, stripped, dialer } = options;
   const { tls, serverName } = aggregated;
   const { exchange } = request;
   // The other server limits its own watches.

@@ -69,6 +69,7 @@ export class Shares {
     return this.#amount;
   }
 
+  /** Opens a share of the user. `refuse` is called if the share is dropped because the budget is exceeded. */
   open(user: string, refuse: () => void): Share {
     const share = new Share(this, user, refuse);
     this.#holder(user).refusable.add(share);
@@ -77,6 +78,7 @@ export class Shares {
   }
 
   /** `newest` is the share that is being opened, if any. */
+  /** Adds to the share. While the budget is exceeded, drops and refuses shares, perhaps this one. */
   grow(share: Share, amount: number, newest?: Share): void {
     share.amount += amount;
     this.#holder(share.user).amount += amount;
@@ -89,10 +91,12 @@ export class Shares {
     }
   }
 
+  /** Keeps the share from being refused. */
   settle(share: Share): void {
     this.#holders.get(share.user)?.refusable.delete(share);
   }
 
+  /** Closes the share and returns its amount to the budget. */
   drop(share: Share): void {
     share.isClosed = true;
     const holder = this.#holder(share.user);

@@ -74,9 +74,7 @@ before(async () => {
         tls: { ...material, rejectUnauthorized: false, servername: 'ext.ns.svc' },
       }),
     },
-    systemClock,
-    stripped,
-    createDialer({ loopbackTargets: new Set(['service/ns/target']) }),
+    { clock: systemClock, stripped, dialer: createDialer({ loopbackTargets: new Set(['service/ns/target']) }) },
   );
   api = await startFakeServer(new FakeCatalog([row('exec'), row('proxy')]), { connector, aggregated });
 });

@@ -255,9 +255,11 @@ test('writes to an aggregated API take seats while the other server answers', as
         tls: { cert: '', key: '', servername: 'other.ns.svc', rejectUnauthorized: false },
       }),
     },
-    systemClock,
-    strippedHeaders({ names: [], prefixes: [] }),
-    createDialer({ loopbackTargets: new Set([service]) }),
+    {
+      clock: systemClock,
+      stripped: strippedHeaders({ names: [], prefixes: [] }),
+      dialer: createDialer({ loopbackTargets: new Set([service]) }),
+    },
   );
   const fairness = fakeFairness(systemClock);
   const fake = await startFakeServer(new FakeCatalog([]), { fairness, aggregated });
