@@ -67,9 +67,9 @@ interface Readiness {
   readonly started: boolean;
 }
 
-/** An init container is ready once it has succeeded. */
-function initReadiness({ state }: ContainerStatusJson): Readiness {
-  return { ready: state?.terminated?.exitCode === 0, started: state?.running !== undefined };
+/** An init container is ready once it has succeeded, and stays so while it is removed to be restarted. */
+function initReadiness({ state, ready }: ContainerStatusJson): Readiness {
+  return { ready: ready || state?.terminated?.exitCode === 0, started: state?.running !== undefined };
 }
 
 /**

@@ -125,6 +125,8 @@ describe('a pod of restart policy Never whose containers are all restarted', () 
       assert.equal(status.lastState?.terminated?.reason, 'RestartingAllContainers', status.name);
       assert.equal(status.restartCount, 1, status.name);
     }
+    // The init container has succeeded before, as the condition `Initialized` shows.
+    assert.equal(removed.initContainerStatuses?.[0]?.ready, true);
   });
 
   it('keeps the last termination while they start one after the other', () => {
