@@ -212,10 +212,10 @@ export function answerToUnknown(method: string, path: string, isReadOnly: boolea
     : plain(404, '404 page not found\n', { 'X-Content-Type-Options': 'nosniff' });
 }
 
-/** The items of a list do not repeat its version and kind. */
+/** The items of a list do not repeat its version and kind. Go writes an empty list as null. */
 function podList(pods: readonly Pod[]): object {
   const items = pods.map(({ apiVersion: _version, kind: _kind, ...pod }) => pod);
-  return { kind: 'PodList', apiVersion: 'v1', metadata: {}, items };
+  return { kind: 'PodList', apiVersion: 'v1', metadata: {}, items: items.length === 0 ? null : items };
 }
 
 /** Serves `/podManifests`, the pods that are submitted to this node. PUT and POST replace a pod of the same name. */

@@ -216,12 +216,11 @@ class FileSource implements PodSource {
       const content = await readRegularFile(file, MAX_MANIFEST_BYTES);
       if (known?.content.equals(content) === true && known.fault === (await objectFault(file, known.objects)))
         return known;
-      const { nodeName, clock, yaml, reader } = this.#options;
+      const { nodeName, yaml, reader } = this.#options;
       const read = await readManifest(content, {
         source: 'file',
         origin: file,
         nodeName,
-        clock,
         yaml,
         reader,
         withObjects: true,

@@ -103,6 +103,11 @@ export function createPodConfig(options: PodConfigOptions): PodConfig {
   };
 }
 
+/** Formats a time with nine decimals, as the kubelet does in its annotations. */
+function nanosecondTime(ms: number): string {
+  return new Date(ms).toISOString().replace('Z', '000000Z');
+}
+
 /** Drops pods with the name of an earlier pod, because both would have the same mirror pod. */
 function firstOfEachName(pods: readonly Pod[], onDuplicate: (pod: string) => void): Pod[] {
   const names = new Set<string>();
@@ -114,16 +119,25 @@ function firstOfEachName(pods: readonly Pod[], onDuplicate: (pod: string) => voi
   });
 }
 
-/** Returns a function that checks each object of the source once, because a source reports all pods with each change. */
-function shapedOnce(source: PodSourceName, logger: Logger): (pod: Pod) => ShapedPod {
+/**
+ * Returns a function that checks each object of the source once, because a source reports all pods with each change. It
+ * annotates the pod with the time at which the agent has first seen it, for which `firstSeen` is called.
+ */
+function shapedOnce(
+  source: PodSourceName,
+  logger: Logger,
+  firstSeen: (uid: string) => string,
+): (pod: Pod) => ShapedPod {
   const results = new WeakMap<Pod, ShapedPod>();
   return (pod) => {
     const known = results.get(pod);
     if (known !== undefined) return known;
     const result = shapedPod(pod, source);
     results.set(pod, result);
-    if ('fault' in result)
-      logger.error({ source, pod: result.name, fault: result.fault }, 'Ignoring a pod that is not valid');
+    if ('pod' in result) {
+      const { metadata } = result.pod;
+      metadata.annotations = { ...metadata.annotations, [ANNOTATION_CONFIG_SEEN]: firstSeen(metadata.uid) };
+    } else logger.error({ source, pod: result.name, fault: result.fault }, 'Ignoring a pod that is not valid');
     return result;
   };
 }
@@ -140,7 +154,9 @@ async function runSource(
       { source: source.name, pod },
       'A source has two pods of the same name, ignoring the second one',
     );
-  const shaped = shapedOnce(source.name, options.logger);
+  const firstSeen = (uid: string): string =>
+    known.get(uid)?.metadata.annotations?.[ANNOTATION_CONFIG_SEEN] ?? nanosecondTime(options.clock.now());
+  const shaped = shapedOnce(source.name, options.logger, firstSeen);
   const usable = (pod: Pod): Pod | undefined => {
     const result = shaped(pod);
     // The containers of a pod must not stop because the pod has become unreadable.

@@ -9,10 +9,9 @@ import { canonicalJson } from '../../api/codec/structured-merge/path-element.ts'
 import type { YamlParser } from '../../api/codec/yaml-thread.ts';
 import type { JsonValue } from '../../api/meta/object.ts';
 import type { FieldError } from '../../api/meta/field-error.ts';
-import { ANNOTATION_CONFIG_HASH, ANNOTATION_CONFIG_SEEN } from '../model/pod-kinds.ts';
+import { ANNOTATION_CONFIG_HASH } from '../model/pod-kinds.ts';
 import type { Pod } from '../model/pod.ts';
 import type { PodSourceName } from './pod-source.ts';
-import { type Clock, formatTime } from '../../api/machinery/clock.ts';
 import { identityFault } from './pod-identity.ts';
 import { isStaticObject, readStaticObject, type StaticObject } from './static-objects.ts';
 import { SOURCE_ANNOTATION } from '../../api/kinds/pod-annotations.ts';
@@ -37,7 +36,6 @@ interface StaticPodOptions {
   /** The file name or URL. It appears in messages and is part of the uid. */
   readonly origin: string;
   readonly nodeName: string;
-  readonly clock: Clock;
   readonly yaml: YamlParser;
   readonly reader: PodReader;
   /** ConfigMaps and Secrets may lie beside pods, and pods may use them. */
@@ -98,7 +96,7 @@ async function manifestValues(text: Buffer, { origin, yaml }: StaticPodOptions):
 }
 
 function readPod(value: unknown, text: Buffer, options: StaticPodOptions): { pod: Pod; warnings: string[] } {
-  const { origin, nodeName, source, clock, reader } = options;
+  const { origin, nodeName, source, reader } = options;
   const kind = (value as { kind?: unknown } | null)?.kind;
   if (typeof value !== 'object' || value === null || (kind !== undefined && kind !== 'Pod')) {
     throw new ManifestError(
@@ -132,7 +130,6 @@ function readPod(value: unknown, text: Buffer, options: StaticPodOptions): { pod
     // The hash is the uid, as in the kubelet. A uid of the manifest stays when the content changes, so it is no hash.
     [ANNOTATION_CONFIG_HASH]: isNamed ? digest([content]) : uid,
     [SOURCE_ANNOTATION]: source,
-    [ANNOTATION_CONFIG_SEEN]: formatTime(clock.now()),
   };
   const identified = { ...pod, metadata: { ...pod.metadata, uid, annotations } };
   const fault = identityFault(identified);

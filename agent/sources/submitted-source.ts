@@ -41,8 +41,8 @@ export function createSubmittedPods(options: SubmittedPodsOptions): SubmittedPod
   let notify: (all: readonly Pod[]) => void = () => undefined;
   const fileOf = (namespace: string, name: string): string => join(options.directory, `${namespace}_${name}.yaml`);
   const read = async (text: Buffer, origin: string): Promise<Pod> => {
-    const { nodeName, clock, yaml, reader } = options;
-    const { pods: found } = await readManifest(text, { source: 'submitted', origin, nodeName, clock, yaml, reader });
+    const { nodeName, yaml, reader } = options;
+    const { pods: found } = await readManifest(text, { source: 'submitted', origin, nodeName, yaml, reader });
     const [pod] = found;
     if (pod === undefined || found.length !== 1)
       throw new ManifestError(`${origin}: one pod is expected, not ${found.length}`);

@@ -81,8 +81,8 @@ async function ask(
   if (status !== 200) throw new Error(`the server answered ${status} ${statusMessage}`);
   const body = await readBody(response);
   if (body.length === 0) throw new Error('the answer is empty');
-  const { nodeName, clock, yaml, reader } = options;
-  const read = await readManifest(body, { source: 'http', origin: options.url, nodeName, clock, yaml, reader });
+  const { nodeName, yaml, reader } = options;
+  const read = await readManifest(body, { source: 'http', origin: options.url, nodeName, yaml, reader });
   for (const warning of read.warnings) options.logger.warn({ url: options.url }, warning);
   return { pods: read.pods, etag: response.headers.etag };
 }

@@ -72,7 +72,7 @@ describe("the agent's paths", () => {
   const JSON_TYPE = 'application/json';
   const TEXT = 'text/plain; charset=utf-8';
   const METRICS = 'text/plain; version=0.0.4; charset=utf-8; escaping=underscores';
-  const emptyList = '{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[]}';
+  const emptyList = '{"kind":"PodList","apiVersion":"v1","metadata":{},"items":null}';
   for (const [request, status, type, body] of [
     ['GET /healthz', 200, TEXT, 'ok'],
     ['HEAD /healthz', 200, TEXT, ''],

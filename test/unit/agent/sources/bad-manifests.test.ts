@@ -12,7 +12,7 @@ const read = (text: string): ReturnType<typeof readManifest> =>
     source: 'file',
     origin: '/m/pod.yaml',
     nodeName: 'node',
-    clock: new FakeClock(),
+
     yaml: createYamlThread({ clock: new FakeClock() }),
     reader,
   });

@@ -231,7 +231,7 @@ describe('manifests in a folder', () => {
 
 describe('a static pod', () => {
   const read = async (text: string, with_: PodReader = reader): Promise<Pod | undefined> => {
-    const options = { source: 'file', origin: 'f', nodeName: 'Node', clock: new FakeClock(), yaml } as const;
+    const options = { source: 'file', origin: 'f', nodeName: 'Node', yaml } as const;
     return (await readManifest(Buffer.from(text), { ...options, reader: with_ })).pods[0];
   };
 
@@ -262,7 +262,7 @@ describe('a static pod', () => {
       spec: { containers: [], tolerations: [toleration] },
     });
     assert.deepEqual((await read(text))?.spec.tolerations, [toleration]);
-    const options = { source: 'http', origin: 'u', nodeName: 'n', clock: new FakeClock(), yaml, reader } as const;
+    const options = { source: 'http', origin: 'u', nodeName: 'n', yaml, reader } as const;
     const [pod] = (await readManifest(Buffer.from(manifest('a')), options)).pods;
     assert.equal(pod?.spec.tolerations, undefined);
   });
@@ -470,6 +470,28 @@ describe('the mux of sources', () => {
       seen.push(`${type} ${pods.map((one) => one.metadata.uid).join()}`),
     );
     assert.deepEqual(seen, ['add good']);
+  });
+
+  it('annotates a pod with the time at which it was first seen, whatever the pod itself claims', async () => {
+    const clock = new FakeClock();
+    const first = new Date(clock.now()).toISOString().replace('Z', '000000Z');
+    const seen: string[] = [];
+    const stop = new AbortController();
+    const claimed = { annotations: { 'kubernetes.io/config.seen': 'never' } };
+    const source: PodSource = {
+      name: 'api',
+      run: async (_signal, onPods) => {
+        onPods([pod('a', claimed)]);
+        await clock.advance(5_000);
+        onPods([pod('a', { ...claimed, labels: { changed: 'yes' } })]);
+        stop.abort();
+      },
+    };
+    const config = createPodConfig({ sources: [source], clock, logger: silentLogger });
+    await config.run(stop.signal, ({ type, pods: [one] }) =>
+      seen.push(`${type} ${one?.metadata.annotations?.['kubernetes.io/config.seen']}`),
+    );
+    assert.deepEqual(seen, [`add ${first}`, `update ${first}`]);
   });
 
   it('is ready when each source has spoken, and keeps the pods of one that broke', async () => {

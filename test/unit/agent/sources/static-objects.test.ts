@@ -156,7 +156,7 @@ describe('ConfigMaps and Secrets beside static pods', () => {
     for (const source of ['http', 'submitted'] as const)
       await assert.rejects(
         readManifest(Buffer.from(POD), {
-          ...{ source, origin: 'x', nodeName: 'node', clock: new FakeClock(), yaml },
+          ...{ source, origin: 'x', nodeName: 'node', yaml },
           reader: createPodReader(),
         }),
         /may not use config maps/,
