@@ -13,7 +13,10 @@ type Quantities = Readonly<Record<string, string | undefined>>;
 const LEAST_MILLI_CPU = { requests: 2, limits: 10 } as const;
 const PAGE_BYTES = 4096;
 
-/** A pod with pod-level resources shows these, any other pod the sum of its containers. They change when a resize is done. */
+/**
+ * A pod with pod-level resources shows these, any other pod the sum of its containers. They change when a resize is done, and no
+ * more when the pod has ended.
+ */
 export function podResourcesStatus({
   pod,
   previous,
@@ -27,9 +30,10 @@ export function podResourcesStatus({
   const requests = ofPod === undefined ? podResources(pod, requestsOf) : (ofPod.requests ?? {});
   const limits = ofPod === undefined ? podResources(pod, limitsOf) : (ofPod.limits ?? {});
   const hasRequests = Object.keys(requests).length > 0;
-  const current = pod.status?.phase === 'Running' ? cgroupResources(pod) : shown(requests, limits);
+  const hasEnded = previous?.phase === 'Succeeded' || previous?.phase === 'Failed';
+  const current = previous?.phase === 'Running' ? cgroupResources(pod) : shown(requests, limits);
   return {
-    resources: (resize.inProgress === undefined ? undefined : previous?.resources) ?? current,
+    resources: (hasEnded || resize.inProgress !== undefined ? previous?.resources : undefined) ?? current,
     ...(hasRequests ? { allocatedResources: requests } : {}),
   };
 }

@@ -366,7 +366,7 @@ describe('a pod with pod-level resources', () => {
 
 describe('the status of a pod that runs shows the resources of its cgroup', () => {
   const running = (spec: object, containers: readonly ContainerStatus[] = []): PodStatus =>
-    statusOf(spec, { recursiveReadOnly: false, phase: 'Running', containers });
+    statusOf(spec, { recursiveReadOnly: false, previous: { phase: 'Running' } as PodStatus, containers });
   const resources = (requests: object, limits: object, name = 'a'): object => ({
     name,
     resources: { requests, limits },
@@ -383,6 +383,12 @@ describe('the status of a pod that runs shows the resources of its cgroup', () =
       limits: { cpu: '133m', memory: '48828Ki' },
     });
     assert.deepEqual(allocatedResources, { cpu: '37m', memory: '20M', 'ephemeral-storage': '1Mi' });
+  });
+  it('also when it has ended', () => {
+    const containers = [resources({ cpu: '37m', 'ephemeral-storage': '1Mi' }, {})];
+    const previous = { ...running({ containers }), phase: 'Succeeded' };
+    const { resources: shown } = statusOf({ containers }, { recursiveReadOnly: false, previous, terminal: true });
+    assert.deepEqual(shown, { requests: { cpu: '37m' } });
   });
   it('no limit that one of its containers lacks', () => {
     const one = resources({}, { cpu: '300m', memory: '30Mi' });
