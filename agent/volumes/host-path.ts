@@ -1,4 +1,5 @@
 /** Checks the types of hostPath volumes. The errors are the kubelet's. */
+import type { Stats } from 'node:fs';
 import { mkdir, stat, writeFile, chmod } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
@@ -7,10 +8,7 @@ import { dirname } from 'node:path';
  * and an empty type. Throws the kubelet's error if something else is there.
  */
 export async function checkHostPath(path: string, type: string): Promise<void> {
-  const found = await stat(path).catch((error: NodeJS.ErrnoException) => {
-    if (error.code === 'ENOENT' || error.code === 'ENOTDIR') return undefined;
-    throw error;
-  });
+  const found = await statIfThere(path);
   const fail = (what: string): never => {
     throw new Error(`hostPath type check failed: ${path} is not a ${what}`);
   };
@@ -45,6 +43,14 @@ export async function checkHostPath(path: string, type: string): Promise<void> {
     default:
       throw new Error(`${type} is an invalid volume type`);
   }
+}
+
+/** Returns what is at the path, or `undefined` if nothing is there. */
+export function statIfThere(path: string): Promise<Stats | undefined> {
+  return stat(path).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT' || error.code === 'ENOTDIR') return undefined;
+    throw error;
+  });
 }
 
 async function makeDirectory(path: string): Promise<void> {

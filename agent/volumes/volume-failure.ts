@@ -3,10 +3,12 @@
 /** The step that failed, as the kubelet names it in events. */
 export type VolumeStep =
   | 'MountVolume.NodeAffinity check'
+  | 'MountVolume.NewMounter initialization'
   | 'MountVolume.SetUp'
   | 'MountVolume.MountDevice'
   | 'MountVolume.WaitForAttach'
   | 'MountVolume.NodeExpandVolume'
+  | 'MapVolume.NewBlockVolumeMapper initialization'
   | 'MapVolume.SetUpDevice'
   | 'MapVolume.MapPodDevice';
 

@@ -14,7 +14,8 @@ import { inDirectory } from '../files/beneath.ts';
 import { writePayload } from './atomic-writer.ts';
 import { setUpEmptyDir } from './empty-dir.ts';
 import type { ExclusiveVolumes } from './exclusive-volumes.ts';
-import { checkHostPath } from './host-path.ts';
+import { checkHostPath, statIfThere } from './host-path.ts';
+import { VolumeError } from '../runtime/container-volumes.ts';
 import { makeNestedMountPoints, nestedMountPoints } from './nested-mounts.ts';
 import { openToAll, setVolumeOwnership } from './ownership.ts';
 import { type PayloadSources, volumePayload } from './payload.ts';
@@ -80,6 +81,9 @@ interface Request {
 const NFS_SERVER = /^[A-Za-z0-9:_][A-Za-z0-9:_.%-]*$/;
 
 type NfsSource = { readonly server: string; readonly path: string; readonly readOnly?: boolean };
+
+/** The errors that name their step and volume, or that no event of a volume reports. */
+const STATED = [VolumeStepError, VolumeNotProcessedError, VolumeError];
 
 /** Sets volumes up. Methods throw `VolumeStepError`s and `VolumeError`s. */
 export class VolumeSetUp {
@@ -198,10 +202,21 @@ export class VolumeSetUp {
   async #persistent(request: Request, reference: ClaimReference): Promise<ReadyVolume> {
     const { pod, volume } = request;
     const bound = await resolveClaim(this.#options.client, pod, reference);
-    const spec = bound.volume.spec ?? {};
-    checkVolumeMode(pod, volume.name, spec.volumeMode);
+    checkVolumeMode(pod, volume.name, bound.volume.spec?.volumeMode);
     this.#checkNodeAffinity(bound);
     await this.#takeExclusive(pod, bound);
+    try {
+      return await this.#bound(request, bound);
+    } catch (error) {
+      if (STATED.some((kind) => error instanceof kind)) throw error;
+      // Events name the persistent volume, and not the volume of the pod.
+      throw new VolumeStepError('MountVolume.SetUp', bound.volume.metadata.name, error);
+    }
+  }
+
+  async #bound(request: Request, bound: BoundVolume): Promise<ReadyVolume> {
+    const { pod, volume } = request;
+    const spec = bound.volume.spec ?? {};
     const gid = bound.volume.metadata.annotations?.['pv.beta.kubernetes.io/gid'] ?? '';
     const base = {
       name: volume.name,
@@ -215,6 +230,11 @@ export class VolumeSetUp {
     }
     if (spec.local !== undefined) {
       const isBlock = spec.volumeMode === 'Block';
+      if ((await statIfThere(spec.local.path)) === undefined) {
+        const step = isBlock ? 'MapVolume.NewBlockVolumeMapper' : 'MountVolume.NewMounter';
+        const why = `path "${spec.local.path}" does not exist`;
+        throw new VolumeStepError(`${step} initialization`, bound.volume.metadata.name, why);
+      }
       await checkHostPath(spec.local.path, isBlock ? 'BlockDevice' : 'Directory');
       if (isBlock) return { ...base, path: spec.local.path, isBlock };
       if (!bound.readOnly) await giveToGroup(pod, spec.local.path);

@@ -393,6 +393,25 @@ describe('the volume manager', () => {
     );
   });
 
+  it('whose persistent volume cannot be set up is reported by the name of that volume', async () => {
+    const { manager, client, events, root } = await setUp();
+    const failure = async (spec: object): Promise<string> => {
+      claimed(client, spec);
+      await assert.rejects(manager.mount(podOf('p', [byClaim]), never), VolumeError);
+      return events.at(-1) ?? '';
+    };
+    const missing = join(root, 'missing');
+    assert.ok(
+      (await failure({ local: { path: missing } })).endsWith(
+        `FailedMount MountVolume.NewMounter initialization failed for volume "v" : path "${missing}" does not exist`,
+      ),
+    );
+    assert.match(
+      await failure({ hostPath: { path: root, type: 'File' } }),
+      /MountVolume.SetUp failed for volume "v" : hostPath type check failed: /,
+    );
+  });
+
   it('of ReadWriteOncePod is mounted for one pod of the node at a time, also after a restart of the agent', async () => {
     const { manager: first, make, client, events, root } = await setUp();
     claimed(client, { local: { path: root }, accessModes: ['ReadWriteOncePod'] });
