@@ -14,6 +14,9 @@ const MAX_REPARSED_CHARACTERS = 4 * 1024 * 1024;
 /** The cost of starting a parser, as the number of characters that it could parse instead. */
 const COST_OF_PARSER = 4096;
 const NOT_INDENTED = 'deficient indentation';
+const NOT_ENDED = 'end of the stream or a document separator is expected';
+/** kube-apiserver does not read what follows a document in brackets. */
+const FLOW = /^\s*[[{]/;
 
 /**
  * Returns the events, and in `source` the text to which they point: the given text with some lines indented. Throws
@@ -27,7 +30,12 @@ export function eventsOf(given: string): { readonly source: string; readonly eve
     try {
       return { source, events: parseEvents(source, { maxDepth: MAX_DEPTH }) };
     } catch (error) {
-      if (!(error instanceof YAMLException) || error.reason !== NOT_INDENTED || error.mark === undefined) throw error;
+      if (!(error instanceof YAMLException) || error.mark === undefined) throw error;
+      if (error.reason === NOT_ENDED && FLOW.test(source) && error.mark.position < source.length) {
+        source = source.slice(0, error.mark.position);
+        continue;
+      }
+      if (error.reason !== NOT_INDENTED) throw error;
       left -= source.length + COST_OF_PARSER;
       // A line that is still refused after it was indented stays refused, however far it is indented.
       if (left < 0 || error.mark.line <= indentedTo) throw error;

@@ -26,6 +26,7 @@ import type { JsonValue } from '../meta/object.ts';
 import { setMember } from './json.ts';
 import { MAX_VALUES, TOO_MANY_VALUES } from './limits.ts';
 import { folded } from './yaml-fold.ts';
+import { yamlErrorText } from './yaml-errors.ts';
 import { MAX_DEPTH, eventsOf, firstDocument, keepMissingLineEnd } from './yaml-events.ts';
 
 /** The first document of a text. */
@@ -173,7 +174,11 @@ interface Loaded {
   readonly events: readonly Event[];
 }
 
+/** Only spaces indent. js-yaml skips a tab in front of the first token. */
+const LEADING_TAB = /^(?: *\n)* *\t/;
+
 function load(given: string): Loaded {
+  if (LEADING_TAB.test(given)) throw new YamlSyntaxError('yaml: found character that cannot start any token');
   try {
     const { source, events } = eventsOf(given);
     refuseTooMany(events);
@@ -181,7 +186,7 @@ function load(given: string): Loaded {
     const documents = constructFromEvents([...events], { source, schema, json: true }) as JsonValue[];
     return { documents: source.includes('*') ? documents.map(unfold) : documents, source, events };
   } catch (error) {
-    if (error instanceof YAMLException) throw new YamlSyntaxError(messageOf(error), { cause: error });
+    if (error instanceof YAMLException) throw new YamlSyntaxError(yamlErrorText(error), { cause: error });
     throw error;
   }
 }
@@ -192,38 +197,6 @@ function refuseTooMany(events: readonly Event[]): void {
   let values = 0;
   for (const { type } of events) if (type !== EVENT_ID.POP) values += 1;
   if (values > 2 * MAX_VALUES) throw new YamlSyntaxError(`yaml: ${TOO_MANY_VALUES}`);
-}
-
-/** Returns the message of kube-apiserver's parser if it is known. */
-function messageOf(error: YAMLException): string {
-  const reason = error.reason;
-  // An alias is resolved after parsing, without a position.
-  const alias = /^unidentified alias "(.*)"$/.exec(reason)?.[1];
-  if (alias !== undefined) return `yaml: unknown anchor '${alias}' referenced`;
-  let text = reason;
-  if (reason.includes('tab characters') || reason.includes('bad indentation of a mapping entry')) {
-    text = reason.includes('tab')
-      ? 'found character that cannot start any token'
-      : 'mapping values are not allowed in this context';
-  } else if (/unexpected end of the stream within a flow/.test(reason) && /[[{]\s*$/.test(error.mark?.buffer ?? '')) {
-    text = 'did not find expected node content';
-  } else if (/deficient indentation|missed comma|within a flow collection/.test(reason))
-    text = `did not find expected ',' or '${closingBracket(error.mark)}'`;
-  const line = error.mark?.line;
-  if (error.mark?.buffer?.startsWith('\t') === true && line === 0)
-    return 'yaml: found character that cannot start any token';
-  return line === undefined ? `yaml: ${text}` : `yaml: line ${line + 1}: ${text}`;
-}
-
-/** Returns the bracket that ends the innermost flow collection around an error. Brackets in quotes do not count. */
-function closingBracket(mark: YAMLException['mark']): string {
-  const open: string[] = [];
-  const text = (mark?.buffer ?? '').slice(0, mark?.position);
-  for (const [token] of text.matchAll(/"(?:[^"\\]|\\.)*"|'[^']*'|[[\]{}]/gs)) {
-    if (token === '[' || token === '{') open.push(token);
-    else if (token === ']' || token === '}') open.pop();
-  }
-  return open.at(-1) === '[' ? ']' : '}';
 }
 
 /** Copies aliased values. Refuses a value that expands to too many values or contains itself. */

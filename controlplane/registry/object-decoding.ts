@@ -224,7 +224,8 @@ function checkKind(schema: Schema, value: unknown, expected: ExpectedKind): void
   if (gv === undefined) throw unreadable(expected, `unexpected GroupVersion string: ${apiVersion}`, kind, version);
   const served = schema.kind(gv.group, gv.version, kind) !== undefined;
   const group = served ? gv.group : retiredKindGroup(apiVersion, kind);
-  if (kind === expected.kind && group === expected.group) {
+  const internal = group === undefined ? undefined : internalPackage(group);
+  if (kind === expected.kind && internal === internalPackage(expected.group)) {
     throw newBadRequest(
       `the API version in the data (${apiVersion}) does not match the expected API version (${apiVersionOf(expected)})`,
     );

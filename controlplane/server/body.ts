@@ -155,7 +155,7 @@ export async function readDeleteOptions(
   request.audited?.bodyIs(body);
   const kind = body['kind'];
   if (kind !== undefined && kind !== 'DeleteOptions') {
-    const version = stringifyJson(body['apiVersion'] ?? 'v1');
+    const version = stringifyJson(body['apiVersion'] ?? DELETE_OPTIONS.apiVersion);
     const scheme = 'in scheme "pkg/runtime/scheme.go:111"';
     throw newBadRequest(`no kind ${stringifyJson(kind)} is registered for version ${version} ${scheme}`);
   }

@@ -248,9 +248,7 @@ function satisfy(clause: AcceptClause, aggregates: boolean): Wanted | undefined 
   const { params } = clause;
   const as = params.get('as');
   const version = params.get('v');
-  if (!aggregates || as !== 'APIGroupDiscoveryList' || params.get('g') !== 'apidiscovery.k8s.io' || format === 'yaml') {
-    return undefined;
-  }
+  if (!aggregates || as !== 'APIGroupDiscoveryList' || params.get('g') !== 'apidiscovery.k8s.io') return undefined;
   return version === 'v2' ? { format, aggregated: version } : undefined;
 }
 

@@ -258,3 +258,35 @@ test('the errors of an open list and of a leading tab are those of the parser in
   assert.throws(() => parseYaml('a: ['), /^YamlSyntaxError: yaml: line 1: did not find expected node content$/);
   assert.throws(() => parseYaml('\tx: y'), /^YamlSyntaxError: yaml: found character that cannot start any token$/);
 });
+
+test('errors have the words and the lines of the parser of kube-apiserver', () => {
+  const cases: Readonly<Record<string, string>> = {
+    'a: b: c': 'mapping values are not allowed in this context',
+    'x: 1\na: b: c': 'line 2: mapping values are not allowed in this context',
+    'x:\n- a\n b: c': 'line 3: mapping values are not allowed in this context',
+    'x: 1\n\ty: 2': 'line 2: found a tab character that violates indentation',
+    '\tx': 'found character that cannot start any token',
+    'x: 1\na: @x': 'line 2: found character that cannot start any token',
+    'x: 1\na: ]': 'line 1: did not find expected node content',
+    'a: "x': 'found unexpected end of stream',
+    'a: "\\z"': 'found unknown escape character',
+    'a: [1': "line 1: did not find expected ',' or ']'",
+    'a: {b': "line 1: did not find expected ',' or '}'",
+    'a: b\nkey': "line 3: could not find expected ':'",
+    'a: b\n- c': 'line 1: did not find expected key',
+    'a:\n  - b\n c: d': 'line 2: did not find expected key',
+    'a: "b" c': 'did not find expected key',
+    '- a\nb: c': "line 1: did not find expected '-' indicator",
+    '- - a\n - b': "line 1: did not find expected '-' indicator",
+    'a: -\n': 'block sequence entries are not allowed in this context',
+    'a: >x\n b': 'did not find expected comment or line break',
+    '<<: 1': 'map merge requires map or sequence of maps as the value',
+  };
+  for (const [text, message] of Object.entries(cases))
+    assert.throws(() => parseYaml(text), new YamlSyntaxError(`yaml: ${message}`), JSON.stringify(text));
+});
+
+test('what follows a document in brackets is not read', () => {
+  assert.deepEqual(parseYaml('{a: b}}').value, { a: 'b' });
+  assert.deepEqual(parseYaml('[a]\nb').value, ['a']);
+});
