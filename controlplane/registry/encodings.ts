@@ -11,7 +11,7 @@ import type { KubeObject } from '../../api/meta/object.ts';
 import type { ResourceInfo, Schema } from '../../api/schema/schema.ts';
 import type { Encodings, ListMetadata, MetaVersion, TableRowOptions } from '../model/encoding.ts';
 import { defaultColumns } from './columns/default-columns.ts';
-import { scaleColumns } from './columns/scale-columns.ts';
+import { customScaleColumns, scaleColumns } from './columns/scale-columns.ts';
 import { humanDuration, humanDurationLasts } from './columns/human-duration.ts';
 import type { Entry } from '../model/rest.ts';
 import type { Cell, Elapsed, TableColumn, TableColumns } from './strategy.ts';
@@ -63,7 +63,8 @@ class KeptEncodings implements Encodings {
   }
 
   #columnsOf(info: ResourceInfo): TableColumns {
-    if (info.group === 'autoscaling' && info.kind === 'Scale') return scaleColumns;
+    if (info.group === 'autoscaling' && info.kind === 'Scale')
+      return info.custom === undefined ? scaleColumns : customScaleColumns;
     return this.#options.columnsOf(info) ?? defaultColumns;
   }
 

@@ -34,7 +34,7 @@ import { finishDeletion } from './store-delete.ts';
 import { missing } from './store-read.ts';
 import { changedMetadataErrors, checksFinalizerNames } from './changed-metadata.ts';
 import { admitChange, admitCreate, writeAdmitted, type Write, type WriteTarget } from './write-admission.ts';
-import { alreadyExists, nameNotGenerated, uidConflict, uidWithoutObject } from './write-conflicts.ts';
+import { alreadyExists, uidConflict, uidWithoutObject } from './write-conflicts.ts';
 
 /** The maximum number of attempts to generate a free name, or to take a free address. */
 const ATTEMPTS = 8;
@@ -51,7 +51,6 @@ export async function createEntry(
 ): Promise<Entry> {
   const write: Write = { store, context, target };
   const admitted = await admitCreate(write, object);
-  const isNamed = (admitted.metadata.name ?? '') !== '' || (admitted.metadata.generateName ?? '') === '';
   const mayRepeat = store.strategy.inTransaction !== undefined;
   for (let attempt = 1; ; attempt++) {
     const candidate = mayRepeat && attempt < ATTEMPTS ? cloneJson(admitted) : admitted;
@@ -62,7 +61,7 @@ export async function createEntry(
       if (isStorageError(error, 'occupied') && attempt < ATTEMPTS) continue;
       const { name = '' } = candidate.metadata;
       if (!isStorageError(error, 'exists')) throw interpretStorageError(error, store, name);
-      throw isNamed ? alreadyExists(store, target.namespace, name) : nameNotGenerated(store, name);
+      throw alreadyExists(store, target.namespace, candidate);
     }
   }
 }
@@ -146,7 +145,7 @@ async function putNew(store: Store, target: WriteTarget, written: KubeObject): P
   const name = object.metadata.name ?? '';
   const key = store.cache.keyOf(target.namespace, name);
   if (target.options.dryRun) {
-    if (store.cache.get(target.namespace, name) !== undefined) throw alreadyExists(store, target.namespace, name);
+    if (store.cache.get(target.namespace, name) !== undefined) throw alreadyExists(store, target.namespace, object);
     return unstoredEntry(object);
   }
   const stored = await inTransaction(store, { object, old: undefined }, (transactionWrites) =>

@@ -1,12 +1,17 @@
 /** Builds the errors of writes that meet an existing object, or another object than the one that the request names. */
-import { newAlreadyExists, newConflict, newStatusError } from '../../api/meta/status-error.ts';
+import type { KubeObject } from '../../api/meta/object.ts';
+import { newAlreadyExists, newConflict, newStatusError, type StatusError } from '../../api/meta/status-error.ts';
 import { builtInPath } from '../storage/etcd/keys.ts';
 import { subjectOf, type Store } from './store.ts';
 import type { WriteTarget } from './write-admission.ts';
 
-/** Returns a 409. Its message reports whether the existing object is being deleted. */
-export function alreadyExists(store: Store, namespace: string, name: string): Error {
-  const error = newAlreadyExists(subjectOf(store), name);
+/**
+ * Returns a 409. Its message reports whether the existing object is being deleted. A body with a `generateName` gets Retry-After,
+ * also if it has a name, because the next attempt may generate another.
+ */
+export function alreadyExists(store: Store, namespace: string, { metadata }: KubeObject): Error {
+  const { name = '', generateName = '' } = metadata;
+  const error = generateName === '' ? newAlreadyExists(subjectOf(store), name) : nameNotGenerated(store, name);
   const there = store.cache.get(namespace, name);
   if (there?.object.metadata.deletionTimestamp === undefined) return error;
   const { message, details } = error.status;
@@ -18,8 +23,7 @@ export function alreadyExists(store: Store, namespace: string, name: string): Er
   );
 }
 
-/** A 409 with Retry-After, because the next attempt generates another name. */
-export function nameNotGenerated(store: Store, name: string): Error {
+function nameNotGenerated(store: Store, name: string): StatusError {
   const error = newAlreadyExists(subjectOf(store), name);
   const message = `${error.message}, the server was not able to generate a unique name for the object`;
   return newStatusError(409, 'AlreadyExists', message, { details: { ...error.status.details, retryAfterSeconds: 1 } });

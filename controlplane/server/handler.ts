@@ -10,6 +10,7 @@ import type { Authorizer } from '../authorization/authorization.ts';
 import type { ResourceCatalog } from '../model/rest.ts';
 import type { TextDecoders } from './body.ts';
 import type { Connector } from './connect/connector.ts';
+import type { ResourceInfo } from '../../api/schema/schema.ts';
 import { deprecationWarning } from './deprecations.ts';
 import type { Encodings } from '../model/encoding.ts';
 import { auditFilter, type AuditSink } from './filters/audit.ts';
@@ -105,14 +106,19 @@ function dispatcher(options: HandlerOptions): Handler {
     if (passed !== undefined) return passed;
     if (!request.info.isResource) return servePath(request, options.paths, router);
     if (!router.serves(request.info)) return pageNotFound(request);
-    const { rest, verb } = router.route(request.exchange.method, request.info);
-    request.rest = rest;
-    const warning = deprecationWarning(rest.info);
-    if (warning !== '') {
+    const warnOf = (info: ResourceInfo): void => {
+      const warning = deprecationWarning(info);
+      if (warning === '') return;
       request.warn(warning);
       request.annotate('k8s.io/deprecated', 'true');
       options.observer.deprecated(request, '');
-    }
+    };
+    // Paths that a custom resource does not have warn of its version, too.
+    const custom = router.customResource(request.info);
+    if (custom !== undefined) warnOf(custom);
+    const { rest, verb } = router.route(request.exchange.method, request.info);
+    request.rest = rest;
+    if (custom === undefined) warnOf(rest.info);
     if (isLongRunning(request.info)) options.observer.longRunning(request);
     return verbs[verb](request, rest, context);
   };

@@ -2,6 +2,7 @@
  * Finds the resource and the verb for a request, or throws kube-apiserver's 404 and 405. It reads only the `RequestInfo` that
  * authorization has used, so that both decide about the same resource.
  */
+import type { ResourceInfo } from '../../api/schema/schema.ts';
 import { newBadRequest, newMethodNotSupported, newNotFound, type StatusError } from '../../api/meta/status-error.ts';
 import type { ResourceCatalog, Rest } from '../model/rest.ts';
 import { routeError } from './media-type.ts';
@@ -50,6 +51,12 @@ export class Router {
     if (group === '') return true;
     this.#groups ??= builtInGroups(this.#catalog);
     return this.#groups.has(group);
+  }
+
+  /** Returns the custom resource of a path, whether or not it has the subresource. */
+  customResource({ group, version, resource }: RequestInfo): ResourceInfo | undefined {
+    const info = this.#catalog.find(group, version, resource, '')?.info;
+    return info?.custom === undefined ? undefined : info;
   }
 
   /** Throws a 404 if no resource has the path, and a 405 if the resource does not have the method. */

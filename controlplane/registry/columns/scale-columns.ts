@@ -1,12 +1,28 @@
 /** Defines the Table of every `scale` subresource. */
 import type { KubeObject } from '../../../api/meta/object.ts';
 import type { TableColumns } from '../strategy.ts';
-import { age, ageColumn, column, field, nameOf, NAME_TEXT } from './column.ts';
+import { age, ageColumn, column, field, nameColumn, nameOf, NAME_TEXT } from './column.ts';
 
 function replicasOf(part: unknown): number {
   const replicas = typeof part === 'object' && part !== null && 'replicas' in part ? part.replicas : 0;
   return typeof replicas === 'number' ? replicas : 0;
 }
+
+/** The columns of custom resources, which show no number that is absent. */
+export const customScaleColumns: TableColumns = {
+  columns: [
+    nameColumn,
+    column('Desired', 'Number of desired replicas', { type: 'integer' }),
+    column('Available', 'Number of actual replicas', { type: 'integer' }),
+    { ...ageColumn, type: 'date' },
+  ],
+  cells: (object: KubeObject) => [
+    nameOf(object),
+    replicasOf(object['spec']) || null,
+    replicasOf(object['status']),
+    age(object),
+  ],
+};
 
 /** The columns do not depend on the workload. */
 export const scaleColumns: TableColumns = {
