@@ -89,9 +89,11 @@ function badItem({ text, position, line }: Place): string {
 const indentOf = (line: string): number => line.length - line.trimStart().length;
 
 function inFlow(reason: string, place: Place): string {
-  const atEnd = reason.includes('unexpected end of the stream');
+  // A last line that is empty counts as one that is not indented.
+  const atEnd = reason.includes('unexpected end of the stream') || place.text.slice(place.position).trim() === '';
   const line = atEnd ? endLine(place) : place.line;
-  if (atEnd && /[[{]\s*$/.test(place.text)) return aboutStructure(line, 'did not find expected node content');
+  if (atEnd && /[[{,]$/.test(place.text.slice(0, place.position).trimEnd()))
+    return aboutStructure(line, 'did not find expected node content');
   return aboutStructure(line, `did not find expected ',' or '${closingBracket(place)}'`);
 }
 

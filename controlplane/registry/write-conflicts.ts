@@ -6,8 +6,8 @@ import { subjectOf, type Store } from './store.ts';
 import type { WriteTarget } from './write-admission.ts';
 
 /**
- * Returns a 409. Its message reports whether the existing object is being deleted. A body with a `generateName` gets Retry-After,
- * also if it has a name, because the next attempt may generate another.
+ * Returns a 409. Its message reports whether the existing object is being deleted. A body with a `generateName` gets
+ * Retry-After, also if it has a name, because the next attempt may generate another.
  */
 export function alreadyExists(store: Store, namespace: string, { metadata }: KubeObject): Error {
   const { name = '', generateName = '' } = metadata;

@@ -270,6 +270,8 @@ test('errors have the words and the lines of the parser of kube-apiserver', () =
     'x: 1\na: ]': 'line 1: did not find expected node content',
     'a: "x': 'found unexpected end of stream',
     'a: "\\z"': 'found unknown escape character',
+    'x: 1\na: [\n': 'line 2: did not find expected node content',
+    'a: ["b",\n': 'line 1: did not find expected node content',
     'a: [1': "line 1: did not find expected ',' or ']'",
     'a: {b': "line 1: did not find expected ',' or '}'",
     'a: b\nkey': "line 3: could not find expected ':'",
