@@ -140,89 +140,97 @@ const FIREWALLS = [
 ] as const;
 const NODE_PORT = 30_082;
 
-for (const { name, tools, open } of FIREWALLS) {
+const RUNTIMES = ['containerd', 'docker'] as const;
+
+for (const [{ name, tools, open }, runtime] of FIREWALLS.flatMap((one) =>
+  RUNTIMES.map((other) => [one, other] as const),
+)) {
   const missing = tools.filter((tool) => !has(tool));
   const skip = missing.length > 0 ? `${missing.join(', ')} are not installed` : skipWithoutNamespaces;
-  describe(`the network of pods and services on hosts with ${name}`, { skip, timeout: 1_200_000 }, () => {
-    let cluster: PodsOfHosts;
-    const firewalls: Firewall[] = [];
+  describe(
+    `the network of pods and services on hosts with ${name} and ${runtime}`,
+    { skip, timeout: 1_200_000 },
+    () => {
+      let cluster: PodsOfHosts;
+      const firewalls: Firewall[] = [];
 
-    before(async () => {
-      cluster = await PodsOfHosts.start(['a', 'b'], { runtime: 'containerd', isDualStack: true });
-      await cluster.run(['x', 'y']);
-      await cluster.connected();
-      const directory = temporaryFolder('orcfw');
-      for (const node of cluster.host.nodes) firewalls.push(open(node, directory));
-    });
-    after(async () => {
-      for (const firewall of firewalls) await firewall.stop();
-      await cluster?.remove();
-    });
+      before(async () => {
+        cluster = await PodsOfHosts.start(['a', 'b'], { runtime, isDualStack: true });
+        await cluster.run(['x', 'y']);
+        await cluster.connected();
+        const directory = temporaryFolder('orcfw');
+        for (const node of cluster.host.nodes) firewalls.push(open(node, directory));
+      });
+      after(async () => {
+        for (const firewall of firewalls) await firewall.stop();
+        await cluster?.remove();
+      });
 
-    const nodePortsRespond = async (): Promise<void> => {
-      const [pod] = cluster.pods;
-      assert.ok(pod);
-      const port = { port: 8082, targetPort: 82, nodePort: NODE_PORT };
-      const spec = { type: 'NodePort', selector: { pod: pod.labels['pod'] }, ports: [port] };
-      cluster.apply([
-        { apiVersion: 'v1', kind: 'Service', metadata: { name: 'outside', namespace: pod.namespace }, spec },
-      ]);
-      for (const { address } of cluster.host.nodes)
-        await cluster.withLogs(`the node port of ${address}`, () => connects(address, NODE_PORT));
-    };
+      const nodePortsRespond = async (): Promise<void> => {
+        const [pod] = cluster.pods;
+        assert.ok(pod);
+        const port = { port: 8082, targetPort: 82, nodePort: NODE_PORT };
+        const spec = { type: 'NodePort', selector: { pod: pod.labels['pod'] }, ports: [port] };
+        cluster.apply([
+          { apiVersion: 'v1', kind: 'Service', metadata: { name: 'outside', namespace: pod.namespace }, spec },
+        ]);
+        for (const { address } of cluster.host.nodes)
+          await cluster.withLogs(`the node port of ${address}`, () => connects(address, NODE_PORT));
+      };
 
-    /** Runs a command in a pod of each host, through the port of its agent, that asks the name server of the host. */
-    const namesResolve = async (): Promise<void> => {
-      for (const { name: host } of cluster.host.nodes) {
-        const pod = cluster.podOn(host);
-        const command = [
-          'exec',
-          '-n',
-          pod.namespace,
-          pod.name,
-          '--',
-          'nslookup',
-          'kubernetes.default.svc.cluster.local',
-        ];
-        await cluster.withLogs(`a name in a pod on ${host}`, () => cluster.kubectl(command).includes('10.195.0.1'));
-      }
-    };
+      /** Runs a command in a pod of each host, through the port of its agent, that asks the name server of the host. */
+      const namesResolve = async (): Promise<void> => {
+        for (const { name: host } of cluster.host.nodes) {
+          const pod = cluster.podOn(host);
+          const command = [
+            'exec',
+            '-n',
+            pod.namespace,
+            pod.name,
+            '--',
+            'nslookup',
+            'kubernetes.default.svc.cluster.local',
+          ];
+          await cluster.withLogs(`a name in a pod on ${host}`, () => cluster.kubectl(command).includes('10.195.0.1'));
+        }
+      };
 
-    test('a firewall that starts later cuts nothing', { timeout: 600_000 }, async () => {
-      for (const firewall of firewalls) await firewall.start();
-      await cluster.connected();
-      await nodePortsRespond();
-      await namesResolve();
-      assert.ok(await cluster.outsideSource(cluster.podOn('a')));
-    });
-
-    for (const mode of ['iptables', 'nftables'] as const)
-      test(`an agent that starts beside the firewall has its network, with --proxy-mode=${mode}`, async () => {
-        await Promise.all(cluster.host.nodes.map((node) => node.stopAgent()));
-        for (const node of cluster.host.nodes) node.startAgent(['--proxy-mode', mode]);
-        for (const node of cluster.host.nodes)
-          await cluster.withLogs(`the rules of ${node.name}`, () => modeOf(node) === mode);
+      test('a firewall that starts later cuts nothing', { timeout: 600_000 }, async () => {
+        for (const firewall of firewalls) await firewall.start();
         await cluster.connected();
         await nodePortsRespond();
         await namesResolve();
+        assert.ok(await cluster.outsideSource(cluster.podOn('a')));
       });
 
-    test('the ports of the host that the firewall does not open stay closed, and the open one of the agent responds', async () => {
-      const [node] = cluster.host.nodes;
-      assert.ok(node);
-      await cluster.withLogs('the port of the agent', () => connects(node.address, 10_250, 'connect'));
-      const server =
-        "require('node:net').createServer((socket) => socket.end('x')).listen(9099, () => console.log('-'))";
-      const inside = [`--net=/run/netns/${node.namespace}`, process.execPath, '-e', server];
-      const listening = spawn('nsenter', inside);
-      try {
-        await new Promise((resolve) => listening.stdout.once('data', resolve));
-        assert.equal(await connects(node.address, 9099), false);
-      } finally {
-        listening.kill();
-      }
-    });
-  });
+      for (const mode of ['iptables', 'nftables'] as const)
+        test(`an agent that starts beside the firewall has its network, with --proxy-mode=${mode}`, async () => {
+          await Promise.all(cluster.host.nodes.map((node) => node.stopAgent()));
+          for (const node of cluster.host.nodes) node.startAgent(['--proxy-mode', mode]);
+          for (const node of cluster.host.nodes)
+            await cluster.withLogs(`the rules of ${node.name}`, () => modeOf(node) === mode);
+          await cluster.connected();
+          await nodePortsRespond();
+          await namesResolve();
+        });
+
+      test('the ports of the host that the firewall does not open stay closed, and the open one of the agent responds', async () => {
+        const [node] = cluster.host.nodes;
+        assert.ok(node);
+        await cluster.withLogs('the port of the agent', () => connects(node.address, 10_250, 'connect'));
+        const server =
+          "require('node:net').createServer((socket) => socket.end('x')).listen(9099, () => console.log('-'))";
+        const inside = [`--net=/run/netns/${node.namespace}`, process.execPath, '-e', server];
+        const listening = spawn('nsenter', inside);
+        try {
+          await new Promise((resolve) => listening.stdout.once('data', resolve));
+          assert.equal(await connects(node.address, 9099), false);
+        } finally {
+          listening.kill();
+        }
+      });
+    },
+  );
 }
 
 /** Returns the mode of the rules of services that the host has, or `undefined` if it has those of both or of none. */
