@@ -364,7 +364,8 @@ const texts: readonly HostileRequest[] = [
       'protobuf of 3 MiB of small fields',
       MAPS,
       () => Buffer.concat([Buffer.from('k8s\0'), Buffer.alloc(LIMIT_BYTES - 4, Buffer.from([0x38, 0x01]))]),
-      400,
+      // As in kube-apiserver, unknown fields are skipped, and an object without a name is left.
+      422,
     ),
     type: PROTOBUF_TYPE,
   },
