@@ -180,9 +180,13 @@ export class PodsOfHosts {
     });
     await new Promise<void>((done) => server.listen(0, '::', () => done()));
     const { port } = server.address() as AddressInfo;
-    await this.probesOf(pod).source(this.host.outside, { port });
-    server.close();
-    return promise;
+    try {
+      const ask = async (): Promise<boolean> => (await this.probesOf(pod).source(this.host.outside, { port })) !== '';
+      await this.withLogs('a connection to the outside', ask);
+      return await promise;
+    } finally {
+      server.close();
+    }
   }
 
   podOn(node: string): PolicyPod {
