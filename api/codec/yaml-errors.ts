@@ -97,14 +97,37 @@ function inFlow(reason: string, place: Place): string {
   return aboutStructure(line, `did not find expected ',' or '${closingBracket(place)}'`);
 }
 
-/** Returns the bracket that ends the innermost flow collection around an error. Brackets in quotes do not count. */
+/**
+ * Returns the bracket that ends the innermost flow collection around an error. Brackets in quotes do not count. Takes time that
+ * grows with the length of the text.
+ */
 function closingBracket({ text, position }: Place): string {
+  const before = text.slice(0, position);
   const open: string[] = [];
-  for (const [token] of text.slice(0, position).matchAll(/"(?:[^"\\]|\\.)*"|'[^']*'|[[\]{}]/gs)) {
-    if (token === '[' || token === '{') open.push(token);
-    else if (token === ']' || token === '}') open.pop();
+  /** The quotes that no later quote ends, such as an apostrophe in a word. */
+  const unpaired = new Set<string>();
+  for (let at = 0; at < before.length; at += 1) {
+    const character = before.charAt(at);
+    if (character === '[' || character === '{') open.push(character);
+    else if (character === ']' || character === '}') open.pop();
+    else if ((character === '"' || character === "'") && !unpaired.has(character)) {
+      const end = closingQuote(before, at);
+      if (end === -1) unpaired.add(character);
+      else at = end;
+    }
   }
   return open.at(-1) === '[' ? ']' : '}';
+}
+
+/** Returns the position of the quote that ends the one at `start`, or -1. A backslash escapes in double quotes. */
+function closingQuote(text: string, start: number): number {
+  const quote = text.charAt(start);
+  for (let at = start + 1; at < text.length; at += 1) {
+    const character = text.charAt(at);
+    if (character === quote) return at;
+    if (character === '\\' && quote === '"') at += 1;
+  }
+  return -1;
 }
 
 /** A line that is part of no block follows a block, whose kind its first line shows. */

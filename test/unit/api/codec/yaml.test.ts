@@ -274,6 +274,8 @@ test('errors have the words and the lines of the parser of kube-apiserver', () =
     'a: ["b",\n': 'line 1: did not find expected node content',
     'a: [1': "line 1: did not find expected ',' or ']'",
     'a: {b': "line 1: did not find expected ',' or '}'",
+    'a: [{b: "]", c: \'}\'': "line 1: did not find expected ',' or '}'",
+    "a: [don't, {b: c}": "line 1: did not find expected ',' or ']'",
     'a: b\nkey': "line 3: could not find expected ':'",
     'a: b\n- c': 'line 1: did not find expected key',
     'a:\n  - b\n c: d': 'line 2: did not find expected key',
