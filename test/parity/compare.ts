@@ -42,10 +42,24 @@ function walk(want: unknown, got: unknown, at: string, ignored: readonly RegExp[
     differences.push({ at, want, got });
     return;
   }
-  const [a, b] = [want as Record<string, unknown>, got as Record<string, unknown>];
+  const [a, b] = [inOrder(want, at), inOrder(got, at)];
   for (const key of new Set([...Object.keys(a), ...Object.keys(b)])) {
     walk(a[key], b[key], `${at}/${key}`, ignored, differences);
   }
+}
+
+/**
+ * Sorts managed fields by their owners. Their own order is that of whole seconds, so it depends on when one begins between two
+ * requests.
+ */
+function inOrder(value: unknown, at: string): Record<string, unknown> {
+  if (!at.endsWith('/managedFields') || !Array.isArray(value)) return value as Record<string, unknown>;
+  const owner = (entry: unknown): string => {
+    const { operation, manager, apiVersion, subresource } = isObject(entry) ? entry : {};
+    return JSON.stringify([operation, manager, apiVersion, subresource]);
+  };
+  const sorted = value.toSorted((one, other) => (owner(one) < owner(other) ? -1 : 1));
+  return sorted as unknown as Record<string, unknown>;
 }
 
 /** Returns a message without the parts that are not compared. */

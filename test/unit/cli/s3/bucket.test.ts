@@ -10,12 +10,15 @@ import { s3Bucket, type S3Bucket } from '../../../../cli/s3/bucket.ts';
 import { FAKE_S3_KEYS, FakeS3 } from '../../../fakes/fake-s3.ts';
 import { temporaryFolder } from '../../../temporary-folder.ts';
 
+/** For servers that stall. */
 const TIMES = { idleMs: 300, answerMs: 1500, retryDelaysMs: [1, 1] };
+/** For servers that answer, however busy the host is. */
+const PATIENT = { idleMs: 60_000, answerMs: 60_000, retryDelaysMs: [1, 1] };
 const LARGE_BYTES = 20 << 20;
 
 let server: FakeS3;
 let directory: string;
-const bucketOf = (secret: string = FAKE_S3_KEYS.secret): S3Bucket =>
+const bucketOf = (secret: string = FAKE_S3_KEYS.secret, times = TIMES): S3Bucket =>
   s3Bucket(
     {
       url: new URL(`${server.endpoint}/backups`),
@@ -23,8 +26,9 @@ const bucketOf = (secret: string = FAKE_S3_KEYS.secret): S3Bucket =>
       credentials: { accessKeyId: FAKE_S3_KEYS.id, secretAccessKey: secret },
     },
     systemClock,
-    TIMES,
+    times,
   );
+const patientBucket = (): S3Bucket => bucketOf(FAKE_S3_KEYS.secret, PATIENT);
 const fileOf = (content: Buffer): string => {
   const file = join(directory, 'file');
   writeFileSync(file, content);
@@ -52,14 +56,14 @@ afterEach(async () => {
 
 describe('a bucket', () => {
   it('stores a small file with one request, under a name that needs encoding', async () => {
-    await bucketOf().write("a b/ü+'(1).tgz", fileOf(Buffer.from('small')));
+    await patientBucket().write("a b/ü+'(1).tgz", fileOf(Buffer.from('small')));
     assert.equal(server.objects.get("/backups/a b/ü+'(1).tgz")?.toString(), 'small');
     assert.equal(server.seen.length, 1);
   });
 
   it('stores a large file in parts, and returns it unchanged', async () => {
     const content = randomBytes(LARGE_BYTES);
-    await bucketOf().write('large', fileOf(content));
+    await patientBucket().write('large', fileOf(content));
     assert.deepEqual(
       server.seen.map((line) => line.replace(/uploadId=[^&]*/, 'uploadId')),
       [
@@ -69,15 +73,15 @@ describe('a bucket', () => {
       ],
     );
     const back = join(directory, 'back');
-    await bucketOf().read('large', back, LARGE_BYTES);
+    await patientBucket().read('large', back, LARGE_BYTES);
     assert.ok(readFileSync(back).equals(content));
   });
 
   it('lists all pages of a prefix, and removes a file', async () => {
     for (const key of ['p/1', 'p/2&3', 'p/4', 'p/5', 'p/6', 'q/1'])
       server.objects.set(`/backups/${key}`, Buffer.from(''));
-    assert.deepEqual(await bucketOf().list('p/'), ['p/1', 'p/2&3', 'p/4', 'p/5', 'p/6']);
-    await bucketOf().remove('p/4');
+    assert.deepEqual(await patientBucket().list('p/'), ['p/1', 'p/2&3', 'p/4', 'p/5', 'p/6']);
+    await patientBucket().remove('p/4');
     assert.equal(server.objects.has('/backups/p/4'), false);
   });
 });
