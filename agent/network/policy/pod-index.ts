@@ -125,7 +125,7 @@ export function readSelector(selector: Parameters<typeof fromLabelSelector>[0], 
   try {
     return fromLabelSelector(selector);
   } catch {
-    // The API server refuses such selectors, and the error is one of every compilation.
+    // It is not logged, because each change of a pod compiles the policies again.
     return otherwise;
   }
 }
