@@ -182,6 +182,7 @@ const TEST_TOOLS = [
   { programs: ['etcd'], packages: ['etcd-server'], why: 'the tests of several control planes need etcd' },
   { programs: ['setquota'], packages: ['quota'], why: 'the tests of local volumes need setquota' },
   { programs: ['docker-registry'], packages: ['docker-registry'], why: 'the tests of pulls need a registry' },
+  { programs: ['dbus-daemon'], packages: ['dbus'], why: 'the tests with a systemd of their own need its message bus' },
 ] as const;
 
 /** Installs the programs of `TEST_TOOLS`. Tests without their programs are skipped. */

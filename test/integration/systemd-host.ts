@@ -11,6 +11,8 @@ import { temporaryFolder } from '../temporary-folder.ts';
 
 const CHECKOUT = join(import.meta.dirname, '../..');
 const SYSTEMD = '/lib/systemd/systemd';
+/** The programs that serve the bus over which the agent asks systemd for slices. */
+const MESSAGE_BUSES = ['/usr/bin/dbus-daemon', '/usr/bin/dbus-broker'];
 const CGROUPS = '/sys/fs/cgroup';
 /** These units change the kernel or devices, which are shared with the real host. */
 const MASKED = [
@@ -183,6 +185,7 @@ function bootScript(directory: string, group: string): string {
 export async function whyNoSystemd(): Promise<string | false> {
   if (process.getuid?.() !== 0) return 'a systemd of the test needs root';
   if (!existsSync(SYSTEMD)) return `${SYSTEMD} is missing: apt-get install systemd`;
+  if (!MESSAGE_BUSES.some((path) => existsSync(path))) return 'systemd has no message bus: apt-get install dbus';
   try {
     const host = await SystemdHost.boot();
     await host.remove();
