@@ -1,6 +1,6 @@
 /**
- * Makes `api/schema/table.json` and `api/schema/resources.json` from the facts in `api/schema/facts` and the official
- * client package's models (which are loaded here only; the running program never does).
+ * Generates `api/schema/table.json` and `api/schema/resources.json` from the facts in `api/schema/facts` and the models of
+ * `@kubernetes/client-node`, which this script alone loads.
  *
  * The facts hold what the models lack: protobuf numbers, list types, merge keys, defaults, what an empty field becomes. The
  * models prove that the facts are complete: every field of a model must be in the facts with the same JSON type, and the other

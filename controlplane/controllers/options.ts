@@ -1,7 +1,7 @@
-/** The options of the controllers: the flags of kube-controller-manager, with its defaults. */
 /**
- * The flags of the controllers. Names that end in `Ms` are in milliseconds, eviction rates are in nodes per second, and
- * `unhealthyZoneThreshold` and the tolerance are fractions.
+ * The options of the controllers: the values of the flags that `controlplane/options/controllers.ts` defines. Names that
+ * end in `Ms` are in milliseconds, eviction rates are in nodes per second, and `unhealthyZoneThreshold` and the tolerance
+ * are fractions.
  */
 export interface ControllerOptions {
   /** `--controllers`: `*`, names, and names that begin with `-`. */
@@ -30,7 +30,7 @@ export interface ControllerOptions {
   readonly unhealthyZoneThreshold: number;
   readonly terminatedPodGcThreshold: number;
   readonly clusterSigningDurationMs: number;
-  /** `--allocate-node-cidrs` with `--cluster-cidr`. */
+  /** `--cluster-cidr`: the ranges of which each node gets a part. */
   readonly clusterCidrs: readonly string[];
   readonly nodeCidrMaskSizeIpv4: number;
   readonly nodeCidrMaskSizeIpv6: number;
@@ -42,42 +42,3 @@ export interface ControllerOptions {
   readonly horizontalPodAutoscalerInitialReadinessDelayMs: number;
   readonly legacyServiceAccountTokenCleanUpPeriodMs: number;
 }
-
-/** The values of the flags that are not given. */
-export const defaultControllerOptions: ControllerOptions = {
-  controllers: ['*'],
-  concurrentDeploymentSyncs: 5,
-  concurrentReplicaSetSyncs: 5,
-  concurrentStatefulSetSyncs: 5,
-  concurrentDaemonSetSyncs: 2,
-  concurrentJobSyncs: 5,
-  concurrentCronJobSyncs: 5,
-  concurrentEndpointSyncs: 5,
-  concurrentServiceEndpointSyncs: 5,
-  concurrentNamespaceSyncs: 10,
-  concurrentGarbageCollectorSyncs: 20,
-  concurrentResourceQuotaSyncs: 5,
-  concurrentServiceAccountTokenSyncs: 5,
-  concurrentTtlAfterFinishedSyncs: 5,
-  maxEndpointsPerSlice: 100,
-  mirroringMaxEndpointsPerSubset: 1000,
-  nodeMonitorPeriodMs: 5_000,
-  nodeMonitorGracePeriodMs: 50_000,
-  nodeStartupGracePeriodMs: 60_000,
-  nodeEvictionRate: 0.1,
-  secondaryNodeEvictionRate: 0.01,
-  largeClusterSizeThreshold: 50,
-  unhealthyZoneThreshold: 0.55,
-  terminatedPodGcThreshold: 12_500,
-  clusterSigningDurationMs: 8760 * 3600_000,
-  clusterCidrs: [],
-  nodeCidrMaskSizeIpv4: 24,
-  nodeCidrMaskSizeIpv6: 64,
-  resourceQuotaSyncPeriodMs: 300_000,
-  horizontalPodAutoscalerSyncPeriodMs: 15_000,
-  horizontalPodAutoscalerTolerance: 0.1,
-  horizontalPodAutoscalerDownscaleStabilizationMs: 300_000,
-  horizontalPodAutoscalerCpuInitializationPeriodMs: 300_000,
-  horizontalPodAutoscalerInitialReadinessDelayMs: 30_000,
-  legacyServiceAccountTokenCleanUpPeriodMs: 8760 * 3600_000,
-};

@@ -11,7 +11,7 @@ import type { Informers } from '../../api/machinery/informer.ts';
 import { typedClient } from '../../api/machinery/typed-client.ts';
 import type { QueueObserver } from '../../api/machinery/work-queue.ts';
 import type { ResourceCatalog } from '../model/rest.ts';
-import { defaultControllerOptions, type ControllerOptions } from './options.ts';
+import type { ControllerOptions } from './options.ts';
 import { isEnabled } from './controller-names.ts';
 import { controllerTable, type ControllerKeys } from './controller-table.ts';
 
@@ -48,7 +48,7 @@ interface StartControllersOptions extends ControllerKeys {
   readonly turns: LoopTurns;
   readonly logger: Logger;
   readonly catalog: ResourceCatalog;
-  readonly options?: Partial<ControllerOptions>;
+  readonly options: ControllerOptions;
   /** Creates the observer of a work queue with this name. */
   readonly observeQueue?: (name: string) => QueueObserver;
 }
@@ -61,8 +61,7 @@ interface RunningControllers {
 
 /** Loads only what `--controllers` enables. A controller that fails is logged and does not stop the others. */
 export function startControllers(start: StartControllersOptions): RunningControllers {
-  const { clientFor, informers, clock, turns, logger, catalog, observeQueue } = start;
-  const options = { ...defaultControllerOptions, ...start.options };
+  const { clientFor, informers, clock, turns, logger, catalog, options, observeQueue } = start;
   const stop = new AbortController();
   const rows = controllerTable(start).filter((row) => isEnabled(row, options.controllers));
   const stopped = whenAborted(stop.signal);

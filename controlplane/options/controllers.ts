@@ -66,7 +66,8 @@ export const controllersFlags = {
     type: 'string',
     default: 'kubernetes',
     group: CONTROLLERS,
-    help: 'Name of the cluster in the admin kubeconfig.',
+    help: 'Name of the cluster, which cloud providers write into what they create.',
+    noEffect: 'no cloud provider is part of orchlet',
   }),
   nodeMonitorPeriod: flag({
     name: 'node-monitor-period',

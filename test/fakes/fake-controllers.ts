@@ -1,4 +1,5 @@
 /** Controllers with the fake API in virtual time, and what tests need around them. */
+import { parseFlags } from '../../api/component/flags.ts';
 import { silentLogger } from '../../api/component/logger.ts';
 import { CoreEventRecorder } from '../../api/machinery/event-recorder.ts';
 import { Informers } from '../../api/machinery/informer.ts';
@@ -7,11 +8,18 @@ import * as resources from '../../api/machinery/resources.ts';
 import { typedClient } from '../../api/machinery/typed-client.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { RunController } from '../../controlplane/controllers/controller.ts';
-import { defaultControllerOptions, type ControllerOptions } from '../../controlplane/controllers/options.ts';
+import type { ControllerOptions } from '../../controlplane/controllers/options.ts';
+import { controllerOptions, controllersFlags } from '../../controlplane/options/controllers.ts';
 import type { ResourceCatalog } from '../../controlplane/model/rest.ts';
 import type { ResourceInfo } from '../../api/schema/schema.ts';
 import { FakeClient } from './fake-client.ts';
 import { FakeClock } from './fake-clock.ts';
+
+/** The options of a control plane without flags, where nodes get no ranges of pod addresses. */
+const DEFAULT_OPTIONS: ControllerOptions = {
+  ...controllerOptions(parseFlags(controllersFlags, []).values),
+  clusterCidrs: [],
+};
 
 const VERBS = ['create', 'delete', 'deletecollection', 'get', 'list', 'patch', 'update', 'watch'];
 
@@ -96,7 +104,7 @@ export function controllerTest(
           clock,
           logger: silentLogger,
           catalog,
-          options: { ...defaultControllerOptions, ...options.options },
+          options: { ...DEFAULT_OPTIONS, ...options.options },
         };
         running.push(run(environment, stop.signal));
       }

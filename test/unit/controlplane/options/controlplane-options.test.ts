@@ -1,6 +1,6 @@
 /** Compares the flags of the control plane with those of kube-apiserver, kube-controller-manager and kube-scheduler 1.36. */
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
+import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { type AnyFlag, formatDefault } from '../../../../api/component/flags.ts';
@@ -105,3 +105,24 @@ test('flags that Kubernetes does not have are few and known', () =>
     'service-lb-reserved-ports',
     'standby-of',
   ]));
+
+/** The flags of which the check accepts nothing that changes the program, and what it refuses. */
+const CHECKED_ALONE: ReadonlyMap<string, string> = new Map([
+  ['showHiddenMetricsForVersion', 'versions other than the previous one, in which no metric is hidden'],
+  ['allowPrivileged', 'false'],
+]);
+
+test('every flag is read by the control plane or its commands, or documents why it has no effect', () => {
+  const root = join(import.meta.dirname, '../../../..');
+  // A flag is read as a member of its object, or taken out of it by name.
+  const read = new Set(
+    globSync('{controlplane,cli}/**/*.ts', { cwd: root })
+      .map((path) => readFileSync(join(root, path), 'utf8'))
+      .flatMap((text) => [...text.matchAll(/\.(\w+)|(?<=[{,]\s*)(\w+)(?=\s*[,}])/g)])
+      .map(([, member, taken]) => member ?? taken),
+  );
+  const ignored = Object.entries<AnyFlag>(controlPlaneFlags)
+    .filter(([key, row]) => row.noEffect === undefined && row.choices?.length !== 1 && !read.has(key))
+    .map(([key]) => key);
+  assert.deepEqual(ignored, [...CHECKED_ALONE.keys()]);
+});

@@ -12,6 +12,7 @@ import { deployments, events, leases, nodes, pods, replicaSets } from '../../../
 import { isNotFound, tolerate } from '../../../../api/meta/status-error.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { startControllers } from '../../../../controlplane/controllers/start.ts';
+import { controllerOptions, controllersFlags } from '../../../../controlplane/options/controllers.ts';
 import { type ControlPlane, startControlPlane } from '../../../../controlplane/main.ts';
 import { controlPlaneFlags } from '../../../../controlplane/options/controlplane-options.ts';
 import { electsLeaders } from '../../../../controlplane/options/leader-election.ts';
@@ -70,6 +71,7 @@ test('the controllers and the scheduler of a term leave no timer, watch or catal
       turns: new LoopTurns(clock),
       catalog,
       rootCaPem: 'pem',
+      options: controllerOptions(parseFlags(controllersFlags, []).values),
     });
     const scheduler = startScheduler({ ...common, client, random: () => 0, metrics });
     await clock.advance(700_000);
