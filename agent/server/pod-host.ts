@@ -10,7 +10,7 @@ import type { PodTable } from '../pods/pod-table.ts';
 import { allContainers } from '../runtime/kuberuntime/pod-containers.ts';
 import { runningPods } from '../runtime/kuberuntime/running-pods.ts';
 import { findContainer, readRuntimeStatus, type RuntimePodStatus } from '../runtime/kuberuntime/runtime-status.ts';
-import { chooseLog, whyNoLog } from '../runtime/logs/choose-log.ts';
+import { chooseLog } from '../runtime/logs/choose-log.ts';
 import { type LogOptions, readLog } from '../runtime/logs/log-reader.ts';
 import type { Pleg } from '../runtime/pleg/pleg.ts';
 import { type Runtime, type StreamIo, RuntimeError } from '../runtime/runtime.ts';
@@ -84,9 +84,16 @@ export function createPodHost({ runtime, table, pleg, clock, devicePluginSocket 
     async logs({ namespace, pod: podName, container }, options, out, signal) {
       const pod = table.byName(namespace, podName);
       if (pod === undefined) throw newStatusError(404, 'NotFound', `pod "${podName}" does not exist`);
-      const chosen = chooseFrom(pod, await runtimeStatus(pod), container, options);
+      const containerID = chosenLog(pod, container, options);
+      const { containers } = await runtimeStatus(pod);
+      const chosen = containers.find(({ id }) => containerID.endsWith(`://${id}`));
       // Sends the header of the response before the first line, because a client also follows a container that is silent.
       out.write('');
+      if (chosen === undefined) {
+        // The runtime has removed the container. The response has begun, as with the kubelet.
+        out.write(`unable to retrieve container logs for ${containerID}`);
+        return;
+      }
       const isRunning = async (): Promise<boolean> => {
         try {
           return (await runtime.containerStatus(chosen.id)).state === 'running';
@@ -100,7 +107,7 @@ export function createPodHost({ runtime, table, pleg, clock, devicePluginSocket 
       } catch (error) {
         if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
         // The container has written nothing yet, or the file is gone. The response has begun, as with the kubelet.
-        if (chosen.state !== 'running') out.write(`unable to retrieve container logs for ${chosen.id}`);
+        if (chosen.state !== 'running') out.write(`unable to retrieve container logs for ${containerID}`);
       }
     },
     async runningContainer({ namespace, pod, uid, container }) {
@@ -126,21 +133,14 @@ export function createPodHost({ runtime, table, pleg, clock, devicePluginSocket 
   };
 }
 
-/** Throws the kubelet's errors if there is no such container or log. */
-function chooseFrom(
-  pod: Pod,
-  runtime: RuntimePodStatus,
-  container: string,
-  options: LogOptions,
-): NonNullable<ReturnType<typeof chooseLog>> {
+/** Returns the id of the container whose log is read. Throws the kubelet's errors if there is no such container or log. */
+function chosenLog(pod: Pod, container: string, options: LogOptions): string {
   const { name } = pod.metadata;
   if (!allContainers(pod).some((entry) => entry.container.name === container))
     throw newStatusError(404, 'NotFound', `container "${container}" not found in pod "${name}"`);
-  const status = containerStatus(pod, container);
-  const attempts = runtime.containers.filter((entry) => entry.name === container);
-  const chosen = chooseLog(attempts, status, options);
-  if (chosen !== undefined) return chosen;
-  throw newBadRequest(whyNoLog({ pod: name, container }, status, options));
+  const chosen = chooseLog({ pod: name, container }, containerStatus(pod, container), options);
+  if (chosen.kind === 'none') throw newBadRequest(chosen.problem);
+  return chosen.containerID;
 }
 
 function containerStatus({ status }: Pod, name: string): ContainerStatusJson | undefined {

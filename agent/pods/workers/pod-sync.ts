@@ -137,14 +137,12 @@ export class PodSync implements PodSyncer {
     const result = await kubeRuntime.syncPod(pod, runtime, signal);
     const resizeError = result.resizeError ?? podResizeError;
     if (resizeError !== undefined) allocations.actuated(desired, { left, error: resizeError });
-    // The status shows the reasons of waiting containers, such as CrashLoopBackOff and ImagePullBackOff.
-    if (result.errors.length > 0 && !signal.aborted)
-      statuses.set(pod, await this.#apiStatus(pod, runtime, { terminal: false }));
-    // The next sync reads what the resize has changed and reports it.
+    // The next sync reports what this one has done: a resize, and why containers wait, as the kubelet does.
     const resizedAtMs = left > 0 && resizeError === undefined ? clock.now() : undefined;
     return {
       ended: false,
       errors: result.errors,
+      backOffUntilMs: result.backOffUntilMs,
       retryAtMs: [result.retryAtMs, resizedAtMs, mirrorAtMs, deadlineMs].reduce(earliest),
     };
   }

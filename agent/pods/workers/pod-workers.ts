@@ -35,6 +35,8 @@ export interface SyncOutcome {
   readonly errors: readonly Error[];
   /** When the next sync is due at the latest. */
   readonly retryAtMs: number | undefined;
+  /** When the first back-off of a container that crashes is over. Another error does not make the next sync sooner. */
+  readonly backOffUntilMs?: number | undefined;
 }
 
 /** The steps of a pod's life. A step that rejects is retried with a backoff. */
@@ -348,10 +350,12 @@ export class PodWorkers {
       worker.state = { kind: 'terminating', ending: { gracePeriodSeconds: undefined, status: undefined } };
       return 0;
     }
+    const { errors, backOffUntilMs, retryAtMs = Infinity } = outcome;
+    const { resyncMs } = this.#options;
+    let waitMs = errors.length > 0 ? RETRY_MS : resyncMs;
     // Containers that wait for their back-off must not delay the regular sync of the others.
-    const resyncMs = this.#jittered(outcome.errors.length > 0 ? RETRY_MS : this.#options.resyncMs);
-    if (outcome.retryAtMs === undefined) return resyncMs;
-    return Math.min(Math.max(outcome.retryAtMs - clock.now(), SOON_MS), resyncMs);
+    if (errors.length > 0 && backOffUntilMs !== undefined) waitMs = Math.min(backOffUntilMs - clock.now(), resyncMs);
+    return Math.max(SOON_MS, Math.min(this.#jittered(waitMs), retryAtMs - clock.now()));
   }
 
   #jittered(delayMs: number): number {

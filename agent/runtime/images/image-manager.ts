@@ -29,11 +29,9 @@ export class ImageError extends Error {
   override readonly name = 'ImageError';
   readonly reason: ImageErrorReason;
   /** The time of the next attempt, for `ImagePullBackOff`. */
-  readonly retryAtMs: number | undefined;
-  constructor(reason: ImageErrorReason, message: string, options: ErrorOptions & { readonly retryAtMs?: number } = {}) {
+  constructor(reason: ImageErrorReason, message: string, options: ErrorOptions = {}) {
     super(message, options);
     this.reason = reason;
-    this.retryAtMs = options.retryAtMs;
   }
 }
 
@@ -201,13 +199,11 @@ export class ImageManager {
     const { clock } = this.#options;
     const key = `${pod.metadata.uid}_${written}`;
     const last = this.#failures.get(key);
-    const waitMs = this.#backOff.remainingMs(key, last?.atMs ?? clock.now());
-    if (waitMs === 0) return;
+    if (this.#backOff.remainingMs(key, last?.atMs ?? clock.now()) === 0) return;
     record('Normal', 'BackOff', `Back-off pulling image "${written}"`);
     throw new ImageError(
       'ImagePullBackOff',
       `Back-off pulling image "${written}"${last === undefined ? '' : `: ${last.text}`}`,
-      { retryAtMs: clock.now() + waitMs },
     );
   }
 
@@ -241,7 +237,7 @@ export class ImageManager {
       const [reason, message] = meaning(written, why);
       this.#failures.set(key, { text: `${reason}: ${message}`, atMs: clock.now() });
       this.#backOff.next(key, clock.now());
-      throw new ImageError(reason, message, { cause: error, retryAtMs: clock.now() + this.#backOff.delayMs(key) });
+      throw new ImageError(reason, message, { cause: error });
     } finally {
       this.#options.onPull?.(pod.metadata.uid, clock.monotonic() - startedMs);
     }

@@ -1,9 +1,12 @@
 /**
- * Computes the back-off of restarts of containers and of image pulls by a key: 10 s, doubling to 5 min, forgotten after twice
- * the longest delay without a failure, as in the kubelet.
+ * Computes the back-off of restarts of containers and of image pulls by a key: 10 s, doubling to 5 min by default, forgotten
+ * after 10 min without a failure, as in the kubelet.
  */
 import { backoffDelay } from '../../../api/machinery/backoff.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
+
+/** The time without a failure after which a back-off is forgotten, whatever its longest delay is. */
+const EXPIRES_AFTER_MS = 600_000;
 
 interface Entry {
   failures: number;
@@ -63,6 +66,6 @@ export class BackOff {
   }
 
   #expired(entry: Entry, atMs: number): boolean {
-    return atMs - entry.updatedAtMs > this.#maxMs * 2;
+    return atMs - entry.updatedAtMs > EXPIRES_AFTER_MS;
   }
 }

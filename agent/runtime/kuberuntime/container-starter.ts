@@ -28,15 +28,19 @@ export interface WaitingReason {
 /** The error of a container that does not start. Its status shows the reason. */
 class StartError extends Error {
   readonly reason: string;
-  readonly retryAtMs: number | undefined;
+  /** When the back-off of a container that crashes is over. */
+  readonly backOffUntilMs: number | undefined;
+  /** The runtime has created the container, and could not start it. */
+  readonly isCreated: boolean;
   constructor(
     reason: string,
     message: string,
-    options: ErrorOptions & { readonly retryAtMs?: number | undefined } = {},
+    options: ErrorOptions & { readonly backOffUntilMs?: number; readonly isCreated?: boolean } = {},
   ) {
     super(message, options);
     this.reason = reason;
-    this.retryAtMs = options.retryAtMs;
+    this.backOffUntilMs = options.backOffUntilMs;
+    this.isCreated = options.isCreated ?? false;
   }
 }
 
@@ -156,7 +160,7 @@ export class ContainerStarter {
         { fieldPath: fieldPathOf(kind, container.name) },
       );
       const message = `back-off ${goSeconds(this.#backOff.delayMs(key))} restarting failed container=${container.name} pod=${formatPod(pod)}`;
-      throw new StartError('CrashLoopBackOff', message, { retryAtMs: this.#options.clock.now() + waitMs });
+      throw new StartError('CrashLoopBackOff', message, { backOffUntilMs: this.#options.clock.now() + waitMs });
     }
     this.#backOff.next(key, last.finishedAtMs);
   }
@@ -178,7 +182,10 @@ export class ContainerStarter {
         return await work;
       } catch (error) {
         failed((error as Error).message);
-        throw new StartError(reason, (error as Error).message, { cause: error });
+        throw new StartError(reason, (error as Error).message, {
+          cause: error,
+          isCreated: reason === 'RunContainerError',
+        });
       }
     };
     const creation = runtime.createContainer(sandboxId, sandbox, config);
@@ -226,7 +233,7 @@ export class ContainerStarter {
     } catch (error) {
       if (!(error instanceof ImageError)) throw error;
       failed(error.reason);
-      throw new StartError(error.reason, error.message, { cause: error, retryAtMs: error.retryAtMs });
+      throw new StartError(error.reason, error.message, { cause: error });
     }
   }
 

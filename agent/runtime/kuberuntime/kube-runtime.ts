@@ -42,11 +42,16 @@ interface KubeRuntimeOptions extends ContainerStarterOptions {
 interface SyncResult {
   /** Empty if everything succeeded. */
   readonly errors: readonly Error[];
-  /** The earliest time at which a waiting container can be retried. */
-  readonly retryAtMs: number | undefined;
+  /** The earliest time at which the back-off of a container that crashes is over. */
+  readonly backOffUntilMs?: number | undefined;
+  /** When the next sync has something to do. */
+  readonly retryAtMs?: number | undefined;
   /** Why a running container did not get the resources that are allocated to its pod. */
   readonly resizeError?: string | undefined;
 }
+
+/** The time after which the kubelet sees a container that did not start. Runtimes send no event of it. */
+const RELIST_MS = 1_000;
 
 /** Executes syncs of pods. Failures of containers are part of the result; other failures reject. */
 export class KubeRuntime {
@@ -87,7 +92,7 @@ export class KubeRuntime {
         events.event(pod, 'Normal', 'SandboxChanged', 'Pod sandbox changed, it will be killed and re-created.');
       }
       await this.killPod(pod, status, { signal });
-      if (!actions.createSandbox) return { errors: [], retryAtMs: undefined };
+      if (!actions.createSandbox) return { errors: [] };
     } else {
       // 3. Kill the containers that must not keep running.
       for (const kill of actions.containersToKill) await this.#kill(pod, status, kill, signal);
@@ -133,7 +138,7 @@ export class KubeRuntime {
       starts?.sandboxFailed();
       events.event(pod, 'Warning', 'FailedCreatePodSandBox', `Failed to create pod sandbox: ${message}`);
       const failure = `failed to "CreatePodSandbox" for "${podFullName(pod)}": ${message}`;
-      return { errors: [new Error(failure, { cause: error })], retryAtMs: undefined };
+      return { errors: [new Error(failure, { cause: error })] };
     }
     const { ips } = found ?? (await this.#newSandboxStatus(pod, sandboxId));
     try {
@@ -142,7 +147,7 @@ export class KubeRuntime {
       if (signal.aborted) throw error;
       const { message } = error as Error;
       events.event(pod, 'Warning', 'NetworkNotReady', `The pod waits for the rules of its addresses: ${message}`);
-      return { errors: [new Error(message, { cause: error })], retryAtMs: undefined };
+      return { errors: [new Error(message, { cause: error })] };
     }
     const session: Session = {
       pod,
@@ -152,12 +157,15 @@ export class KubeRuntime {
       ips: ips.length > 0 ? ips : this.#hostIps(pod),
       signal,
     };
+    let backOffUntilMs: number | undefined;
     let retryAtMs: number | undefined;
     const start = async (container: Container, kind: ContainerKind): Promise<boolean> => {
       const failed = await this.#starter.start(session, container, kind);
       if (failed === undefined) return true;
       errors.push(failed);
-      if (failed.retryAtMs !== undefined) retryAtMs = Math.min(retryAtMs ?? failed.retryAtMs, failed.retryAtMs);
+      const untilMs = failed.backOffUntilMs;
+      if (failed.isCreated) retryAtMs = this.#options.clock.now() + RELIST_MS;
+      if (untilMs !== undefined) backOffUntilMs = Math.min(backOffUntilMs ?? untilMs, untilMs);
       return false;
     };
     // 5. Start ephemeral containers. 6. Start init containers in order. 7. Resize running containers. 8. Start the others.
@@ -166,7 +174,7 @@ export class KubeRuntime {
     const killed = new Set(actions.containersToKill.map(({ id }) => id));
     const resizeError = actions.killPod ? undefined : await this.#resize(pod, status, killed, errors);
     for (const container of actions.containersToStart) await start(container, 'regular');
-    return { errors, retryAtMs, resizeError };
+    return { errors, backOffUntilMs, retryAtMs, resizeError };
   }
 
   /**
@@ -179,7 +187,7 @@ export class KubeRuntime {
     const own = status.containers.filter(({ name }) => findKinded(pod, name)?.kind !== 'ephemeral');
     const running = own.filter(({ state }) => state === 'running' || state === 'unknown');
     for (const container of running) {
-      if (signal.aborted) return { errors: [], retryAtMs: undefined };
+      if (signal.aborted) return { errors: [] };
       await killContainer(this.#killDeps(), {
         pod,
         container: undefined,

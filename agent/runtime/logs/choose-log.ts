@@ -1,36 +1,35 @@
 /**
- * Chooses the attempt of a container for the log and the previous log, by the container's status. The current log is that of
- * the attempt that runs or ran last. While a container waits for its next start, the last terminated attempt is both its
- * current and its previous one. Pure.
+ * Chooses the container whose log is read, or whose previous log, by the status of the pod, as the kubelet does
+ * (`validateContainerLogStatus`): while a container waits for its next start, its last termination is both its current and its
+ * previous log. Pure.
  */
 import type { ContainerStatusJson } from '../../model/pod.ts';
-import type { ContainerStatus } from '../runtime.ts';
 
-/** Returns the attempt whose log is requested, or `undefined` if there is none. `attempts` has the newest first. */
+/** `containerID` has the form of the status, `containerd://...`. `problem` is the kubelet's message. */
+type ChosenLog =
+  | { readonly kind: 'container'; readonly containerID: string }
+  | { readonly kind: 'none'; readonly problem: string };
+
+/** The runtime may have removed the chosen container. */
 export function chooseLog(
-  attempts: readonly ContainerStatus[],
+  of: { readonly pod: string; readonly container: string },
   status: ContainerStatusJson | undefined,
   { previous }: { readonly previous: boolean },
-): ContainerStatus | undefined {
-  const [newest, second] = attempts.filter(({ state }) => state !== 'created');
-  if (!previous) return newest;
-  const isNext = attempts[0] !== newest;
-  const isOver = newest?.state !== 'running' && status?.state?.waiting !== undefined;
-  return isNext || isOver ? newest : second;
+): ChosenLog {
+  const subject = `container "${of.container}" in pod "${of.pod}"`;
+  const none = (problem: string): ChosenLog => ({ kind: 'none', problem });
+  if (status === undefined) return none(`${subject} is not available`);
+  const { state, lastState } = status;
+  const last = idOf(lastState?.terminated?.containerID);
+  if (previous) return last ?? none(`previous terminated ${subject} not found`);
+  if (state?.running !== undefined) return idOf(status.containerID) ?? none(`${subject} is not available`);
+  if (state?.terminated !== undefined || lastState?.terminated !== undefined)
+    return idOf(state?.terminated?.containerID) ?? last ?? none(`${subject} is terminated`);
+  return none(`${subject} is waiting to start: ${whyWaiting(state?.waiting?.reason ?? 'ContainerCreating')}`);
 }
 
-/** Returns the kubelet's message for a container without the requested log. */
-export function whyNoLog(
-  { pod, container }: { readonly pod: string; readonly container: string },
-  status: ContainerStatusJson | undefined,
-  { previous }: { readonly previous: boolean },
-): string {
-  const subject = `container "${container}" in pod "${pod}"`;
-  if (status === undefined) return `${subject} is not available`;
-  if (previous) return `previous terminated ${subject} not found`;
-  const { state, lastState } = status;
-  if (state?.terminated !== undefined || lastState?.terminated !== undefined) return `${subject} is terminated`;
-  return `${subject} is waiting to start: ${whyWaiting(state?.waiting?.reason ?? 'ContainerCreating')}`;
+function idOf(containerID: string | undefined): ChosenLog | undefined {
+  return containerID === undefined || containerID === '' ? undefined : { kind: 'container', containerID };
 }
 
 function whyWaiting(reason: string): string {

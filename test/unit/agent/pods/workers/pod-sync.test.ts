@@ -183,3 +183,32 @@ it('the limits of a pod whose resize was lowered while the agent was down shrink
   await sync.sync(pod, new AbortController().signal);
   assert.deepEqual([set.at(-1)?.cpuQuota?.quotaUs, set.at(-1)?.memoryBytes], [100_000, 32 * MIB]);
 });
+
+it('shows why a container waits at the next sync, and syncs again when its back-off is over', async () => {
+  const clock = new FakeClock();
+  const backOffUntilMs = clock.now() + 20_000;
+  const reasons: unknown[] = [];
+  let waiting: object | undefined;
+  const sync = syncOf({
+    clock,
+    kubeRuntime: {
+      resizing: () => [],
+      waitingReason: () => waiting,
+      syncPod: () => {
+        waiting = { reason: 'CrashLoopBackOff', message: 'back-off 20s' };
+        return Promise.resolve({ errors: [new Error('no')], backOffUntilMs });
+      },
+    },
+    statuses: {
+      get: () => undefined,
+      set: (_pod: Pod, status: NonNullable<Pod['status']>) =>
+        void reasons.push(status.containerStatuses?.[0]?.state?.waiting?.reason),
+    },
+  });
+  const pod = { metadata: { name: 'p', namespace: 'ns', uid: 'u' }, spec: { containers: [{ name: 'c' }] } };
+  const outcome = await sync.sync(pod as unknown as Pod, new AbortController().signal);
+  assert.deepEqual(reasons, ['ContainerCreating']);
+  assert.deepEqual([outcome.backOffUntilMs, outcome.retryAtMs], [backOffUntilMs, undefined]);
+  await sync.sync(pod as unknown as Pod, new AbortController().signal);
+  assert.deepEqual(reasons, ['ContainerCreating', 'CrashLoopBackOff']);
+});

@@ -49,10 +49,10 @@ class Syncer implements PodSyncer {
   }
 }
 
-function setUp(): { clock: FakeClock; syncer: Syncer; workers: PodWorkers; stop: () => Promise<void> } {
+function setUp(random = 0): { clock: FakeClock; syncer: Syncer; workers: PodWorkers; stop: () => Promise<void> } {
   const clock = new FakeClock();
   const syncer = new Syncer();
-  const workers = new PodWorkers({ clock, logger: silentLogger, resyncMs: 60_000, random: () => 0 });
+  const workers = new PodWorkers({ clock, logger: silentLogger, resyncMs: 60_000, random: () => random });
   const abort = new AbortController();
   const running = workers.run(syncer, abort.signal);
   return {
@@ -172,9 +172,12 @@ describe('pod workers', () => {
   });
   it('sync a pod regularly while one of its containers waits for its back-off', async () => {
     const { clock, syncer, workers } = setUp();
-    syncer.outcome = { ended: false, errors: [new Error('no')], retryAtMs: clock.now() + 300_000 };
+    const backOffUntilMs = clock.now() + 300_000;
+    syncer.outcome = { ended: false, errors: [new Error('no')], retryAtMs: undefined, backOffUntilMs };
     workers.update(pod('a'));
-    await clock.advance(10_001);
+    await clock.advance(59_999);
+    assert.equal(syncer.calls.length, 1);
+    await clock.advance(2);
     assert.equal(syncer.calls.length, 2);
   });
   it('terminate a deleted pod that they never saw before, without starting it', async () => {
@@ -217,13 +220,33 @@ describe('pod workers', () => {
     workers.update(pod('a'));
     await clock.advance(9_000);
     assert.equal(syncer.calls.length, 1);
-    syncer.outcome = { ended: false, errors: [new Error('no')], retryAtMs: clock.now() + 5_000 };
+    const backOffUntilMs = clock.now() + 5_000;
+    syncer.outcome = { ended: false, errors: [new Error('no')], retryAtMs: undefined, backOffUntilMs };
     await clock.advance(1_001);
     assert.equal(syncer.calls.length, 2);
     syncer.outcome = { ended: false, errors: [], retryAtMs: undefined };
     await clock.advance(3_000);
     assert.equal(syncer.calls.length, 2);
     await clock.advance(1_000);
+    assert.equal(syncer.calls.length, 3);
+  });
+
+  it('delay the sync after a back-off by up to half of it, like every other sync, but not one that is due at a time', async () => {
+    const { clock, syncer, workers } = setUp(1);
+    const from = clock.now();
+    syncer.outcome = { ended: false, errors: [new Error('no')], retryAtMs: undefined, backOffUntilMs: from + 40_000 };
+    workers.update(pod('a'));
+    await clock.advance(59_999);
+    assert.equal(syncer.calls.length, 1);
+    syncer.outcome = {
+      ended: false,
+      errors: [new Error('no')],
+      retryAtMs: from + 62_000,
+      backOffUntilMs: from + 90_000,
+    };
+    await clock.advance(1);
+    assert.equal(syncer.calls.length, 2);
+    await clock.advance(2_000);
     assert.equal(syncer.calls.length, 3);
   });
 });

@@ -33,4 +33,13 @@ describe('back-off', () => {
     backOff.next('k', ended);
     assert.equal(backOff.remainingMs('k', ended), 10_000);
   });
+
+  it('is not forgotten sooner because the longest delay is short', async () => {
+    const clock = new FakeClock();
+    const backOff = new BackOff(clock, 1_000, 2_000);
+    backOff.next('k', clock.now());
+    await clock.advance(10_000);
+    backOff.next('k', clock.now());
+    assert.equal(backOff.delayMs('k'), 2_000);
+  });
 });

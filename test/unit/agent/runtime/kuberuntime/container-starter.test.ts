@@ -1,4 +1,4 @@
-/** The postStart hook of a container that the starter has started. */
+/** The postStart hook of a container that the starter has started, and what a failed start reports. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Container, Pod } from '../../../../../agent/model/pod.ts';
@@ -10,8 +10,14 @@ import { temporaryFolder } from '../../../../temporary-folder.ts';
 const container = { name: 'c', image: 'i', lifecycle: { postStart: { exec: { command: ['hook'] } } } } as Container;
 const pod = { metadata: { name: 'p', namespace: 'ns', uid: 'u' }, spec: { containers: [container] } } as unknown as Pod;
 
-/** Starts the container, whose hook calls `during` and fails. Resolves to the reasons of the events. */
-async function eventsOf(during: (abort: AbortController) => void): Promise<readonly string[]> {
+interface Outcome {
+  /** The reasons of the events. */
+  readonly events: readonly string[];
+  readonly failed: Awaited<ReturnType<ContainerStarter['start']>>;
+}
+
+/** Starts the container, whose hook calls `during` and fails. */
+async function outcomeOf(during: (abort: AbortController) => void, faults: object = {}): Promise<Outcome> {
   const directory = temporaryFolder();
   const events: string[] = [];
   const abort = new AbortController();
@@ -24,6 +30,7 @@ async function eventsOf(during: (abort: AbortController) => void): Promise<reado
         during(abort);
         return Promise.reject(new Error('the hook failed'));
       },
+      ...faults,
     },
     clock: new FakeClock(),
     logger: silentLogger,
@@ -54,13 +61,29 @@ async function eventsOf(during: (abort: AbortController) => void): Promise<reado
     status: { sandboxes: [], containers: [], ips: [] },
     sandbox: { logDirectory: directory },
   } as unknown as Session;
-  await starter.start(session, container, 'regular').catch(() => undefined);
-  return events;
+  const failed = await starter.start(session, container, 'regular').catch(() => undefined);
+  return { events, failed };
 }
+
+const eventsOf = async (during: (abort: AbortController) => void): Promise<readonly string[]> =>
+  (await outcomeOf(during)).events;
 
 describe('a postStart hook', () => {
   it('that fails causes an event, and ends the container', async () =>
     assert.deepEqual(await eventsOf(() => undefined), ['Created', 'Started', 'FailedPostStartHook', 'Killing']));
   it('has not failed if its pod terminates', async () =>
     assert.deepEqual(await eventsOf((abort) => abort.abort(new Error('the pod is deleted'))), ['Created', 'Started']));
+});
+
+describe('a failed start', () => {
+  it('reports that the runtime has the container, which it reports by no event', async () => {
+    const fault = (): Promise<never> => Promise.reject(new Error('no such command'));
+    const { failed } = await outcomeOf(() => undefined, { startContainer: fault });
+    assert.deepEqual([failed?.reason, failed?.isCreated], ['RunContainerError', true]);
+  });
+  it('reports that nothing was created', async () => {
+    const fault = (): Promise<never> => Promise.reject(new Error('no space'));
+    const { failed } = await outcomeOf(() => undefined, { createContainer: fault });
+    assert.deepEqual([failed?.reason, failed?.isCreated], ['CreateContainerError', false]);
+  });
 });
