@@ -11,7 +11,7 @@ export const imageOptions = {
     default: true,
     group: IMAGES,
     config: { path: 'serializeImagePulls', keepsZero: true },
-    help: 'Pull one image at a time.',
+    help: 'Pull one image at a time. The next pull starts beside one that lasts longer than a minute.',
   }),
   maxParallelImagePulls: field({
     type: 'integer',

@@ -19,7 +19,7 @@ import type { CredentialProvider, TokenAttributes } from './credential-provider-
 import { runCredentialPlugin } from './credential-plugin.ts';
 import { matchesImage } from './image-match.ts';
 import { parseImageReference } from '../../../api/kinds/image-reference.ts';
-import { credentialHash, type CredentialSource, type PullCredential } from './pull-credentials.ts';
+import { credentialHash, type CredentialSource, lastPatternFirst, type PullCredential } from './pull-credentials.ts';
 
 interface CredentialProvidersOptions {
   readonly providers: readonly CredentialProvider[];
@@ -80,7 +80,7 @@ export class CredentialProviders {
     }
   }
 
-  /** Returns the plugins' credentials for the image, the most specific first. */
+  /** Returns the plugins' credentials for the image, in the order of the attempts. */
   async credentials(image: string, pod: Pod): Promise<readonly PullCredential[]> {
     const { registry, repository } = parseImageReference(image);
     const target = `${registry}/${repository}`;
@@ -101,7 +101,7 @@ export class CredentialProviders {
       }
     }
     return found
-      .toSorted((a, b) => b.entry.pattern.length - a.entry.pattern.length)
+      .toSorted((a, b) => lastPatternFirst(a.entry.pattern, b.entry.pattern))
       .map(({ entry: { username, password }, source }) => ({
         auth: { username, password, serverAddress: registry },
         source,

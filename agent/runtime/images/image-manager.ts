@@ -11,6 +11,7 @@ import { type ContainerKind, fieldPathOf } from '../kuberuntime/pod-containers.t
 import { type ImageInfo, type Runtime, RuntimeError } from '../runtime.ts';
 import { ImageReferenceError, withDefaultTag } from '../../../api/kinds/image-reference.ts';
 import { pullCredentials, type PullCredential } from './pull-credentials.ts';
+import { PullTurns } from './pull-turns.ts';
 import type { PullVerification } from './pull-verification.ts';
 
 type ImageErrorReason =
@@ -73,6 +74,11 @@ interface PullResult {
   readonly used: PullCredential | undefined;
 }
 
+/** A secret can have any number of entries for an image, each of which a registry can answer slowly. */
+const MOST_ATTEMPTS = 100;
+/** The errors of all attempts become part of a status and an event. */
+const LONGEST_MESSAGE = 8192;
+
 interface SharedPull {
   readonly result: Promise<PullResult>;
   readonly abort: AbortController;
@@ -87,16 +93,14 @@ export class ImageManager {
   readonly #pulls = new Map<string, SharedPull>();
   /** The last error by back-off key. */
   readonly #failures = new Map<string, { readonly text: string; readonly atMs: number }>();
-  readonly #waiting: (() => void)[] = [];
-  #running = 0;
-  #tokens: number;
-  #refilledAtMs: number;
+  readonly #turns: PullTurns;
 
   constructor(options: ImageManagerOptions) {
     this.#options = options;
     this.#backOff = new BackOff(options.clock);
-    this.#tokens = options.registryBurst;
-    this.#refilledAtMs = options.clock.monotonic();
+    const mostAtOnce = options.serialPulls ? 1 : options.maxParallelPulls;
+    const { registryQps: perSecond, registryBurst: burst } = options;
+    this.#turns = new PullTurns({ mostAtOnce, perSecond, burst }, options.clock);
   }
 
   /** Returns the image once it is on the node. Throws `ImageError`. */
@@ -216,7 +220,8 @@ export class ImageManager {
     record('Normal', 'Pulling', `Pulling image "${written}"`);
     const startedMs = clock.monotonic();
     try {
-      const { id, tookMs, used } = await this.#shared(reference, await credentials(), signal);
+      const { namespace } = pod.metadata;
+      const { id, tookMs, used } = await this.#shared(reference, await credentials(), { namespace, signal });
       const info = await runtime.imageStatus(id);
       if (info === undefined)
         throw new RuntimeError('image-not-found', `image "${reference}" is not there after it was pulled`);
@@ -258,9 +263,10 @@ export class ImageManager {
    * Pulls an image together with other pods that want it now, if they have no credentials of their own. A pod that is deleted
    * leaves the pull to the others; without any it is cancelled.
    */
-  async #shared(reference: string, credentials: readonly PullCredential[], signal: AbortSignal): Promise<PullResult> {
-    if (credentials.length > 0) return this.#pullNow(reference, credentials, signal);
-    const shared = this.#pulls.get(reference) ?? this.#begin(reference);
+  async #shared(reference: string, credentials: readonly PullCredential[], waiter: Waiter): Promise<PullResult> {
+    const { namespace, signal } = waiter;
+    if (credentials.length > 0) return this.#pullNow(reference, credentials, waiter);
+    const shared = this.#pulls.get(reference) ?? this.#begin(reference, namespace);
     shared.pods++;
     try {
       return await untilAborted(shared.result, signal);
@@ -273,9 +279,10 @@ export class ImageManager {
     }
   }
 
-  #begin(reference: string): SharedPull {
+  #begin(reference: string, namespace: string): SharedPull {
     const abort = new AbortController();
-    const shared: SharedPull = { result: this.#pullNow(reference, [], abort.signal), abort, pods: 0 };
+    const result = this.#pullNow(reference, [], { namespace, signal: abort.signal });
+    const shared: SharedPull = { result, abort, pods: 0 };
     const end = (): void => {
       if (this.#pulls.get(reference) === shared) this.#pulls.delete(reference);
     };
@@ -284,16 +291,17 @@ export class ImageManager {
     return shared;
   }
 
-  async #pullNow(reference: string, credentials: readonly PullCredential[], signal: AbortSignal): Promise<PullResult> {
+  #pullNow(
+    reference: string,
+    credentials: readonly PullCredential[],
+    { namespace, signal }: Waiter,
+  ): Promise<PullResult> {
     const { clock } = this.#options;
-    await this.#enter(signal);
-    const fromMs = clock.monotonic();
-    try {
+    return this.#turns.run(namespace, signal, async () => {
+      const fromMs = clock.monotonic();
       const { id, used } = await this.#tryAll(reference, credentials, signal);
       return { id, used, tookMs: clock.monotonic() - fromMs };
-    } finally {
-      this.#leave();
-    }
+    });
   }
 
   async #tryAll(
@@ -303,7 +311,7 @@ export class ImageManager {
   ): Promise<Omit<PullResult, 'tookMs'>> {
     const attempts: readonly (PullCredential | undefined)[] = credentials.length === 0 ? [undefined] : credentials;
     const errors: Error[] = [];
-    for (const used of attempts) {
+    for (const used of attempts.slice(0, MOST_ATTEMPTS)) {
       try {
         return { id: await this.#options.runtime.pullImage(reference, used?.auth, { signal }), used };
       } catch (error) {
@@ -314,37 +322,16 @@ export class ImageManager {
     const [first] = errors;
     const messages = new Set(errors.map((error) => error.message));
     if (messages.size <= 1) throw first ?? new Error('the pull was cancelled');
-    throw new RuntimeError('unauthorized', `[${[...messages].join(', ')}]`, { cause: first });
+    const all = `[${[...messages].join(', ')}]`;
+    throw new RuntimeError('unauthorized', all.slice(0, LONGEST_MESSAGE), { cause: first });
   }
+}
 
-  /**
-   * A turn, and one of the pulls that may be made in a second: what comes too fast is refused and tried again after its
-   * back-off.
-   */
-  async #enter(signal: AbortSignal): Promise<void> {
-    const { serialPulls, maxParallelPulls, registryQps: qps, registryBurst, clock } = this.#options;
-    const limit = serialPulls ? 1 : maxParallelPulls;
-    while (limit > 0 && this.#running >= limit) await new Promise<void>((resolve) => this.#waiting.push(resolve));
-    this.#running++;
-    if (signal.aborted) {
-      this.#leave();
-      throw new Error('the pull was cancelled', { cause: signal.reason });
-    }
-    if (qps <= 0) return;
-    const now = clock.monotonic();
-    this.#tokens = Math.min(registryBurst, this.#tokens + ((now - this.#refilledAtMs) / 1000) * qps);
-    this.#refilledAtMs = now;
-    if (this.#tokens < 1) {
-      this.#leave();
-      throw new Error('pull QPS exceeded');
-    }
-    this.#tokens -= 1;
-  }
-
-  #leave(): void {
-    this.#running--;
-    this.#waiting.shift()?.();
-  }
+/** For whom an image is pulled. */
+interface Waiter {
+  readonly namespace: string;
+  /** Aborts when nobody waits any more. */
+  readonly signal: AbortSignal;
 }
 
 /** An image that a pod waits for. */

@@ -2,16 +2,17 @@
  * Reads registry credentials from files in Docker's format: a pod's image pull secrets (`.dockerconfigjson` and the older
  * `.dockercfg`), and the node's `config.json`, which all pods of the node may use.
  */
-import { trimEnd } from '../../../api/component/trim.ts';
 import { createHash } from 'node:crypto';
-import { readFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { escapeMarkup } from '../../../api/codec/json.ts';
 import type { Logger } from '../../../api/component/logger.ts';
+import type { KubeObject } from '../../../api/meta/object.ts';
 import type { Pod } from '../../model/pod.ts';
 import type { ReferencedObjects } from '../../model/referenced-objects.ts';
 import type { RegistryAuth } from '../runtime.ts';
+import { readOwnFile } from '../../files/regular-file.ts';
+import { loginsOf, type RegistryLogin } from './docker-config.ts';
 import { matchesImage } from './image-match.ts';
 import { parseImageReference } from '../../../api/kinds/image-reference.ts';
 
@@ -31,20 +32,12 @@ export interface PullCredential {
   readonly hash: string;
 }
 
-interface Entry {
-  readonly auth?: string;
-  readonly username?: string;
-  readonly password?: string;
-  readonly email?: string;
-  readonly identitytoken?: string;
-}
-
 interface Found {
   readonly pattern: string;
   readonly credential: PullCredential;
 }
 
-/** Returns the credentials of the pod's secrets that match the image's registry and path, the most specific first. */
+/** Returns the credentials of the pod's secrets that match the image's registry and path, in the order of the attempts. */
 export async function pullCredentials(
   image: string,
   pod: Pod,
@@ -54,9 +47,8 @@ export async function pullCredentials(
   for (const name of pullSecretNames(pod)) {
     const secret = await objects.secret(pod, name);
     if (secret === undefined) continue;
-    const data = (secret['data'] ?? {}) as Record<string, string>;
     const { uid = '', namespace = '' } = secret.metadata;
-    found.push(...matching(image, entriesOf(data), { kind: 'secret', uid, namespace, name }));
+    found.push(...matching(image, loginsOfSecret(secret), { kind: 'secret', uid, namespace, name }));
   }
   return ordered(found);
 }
@@ -86,8 +78,7 @@ export async function nodeCredentials(
 ): Promise<readonly PullCredential[]> {
   for (const path of [join(rootDirectory, 'config.json'), join(homedir(), '.docker/config.json')]) {
     try {
-      const { auths = {} } = JSON.parse(await readFile(path, 'utf8')) as { readonly auths?: Record<string, Entry> };
-      return ordered(matching(image, auths, undefined));
+      return ordered(matching(image, loginsOf(await readOwnFile(path), 'config.json'), undefined));
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'ENOENT')
         logger.warn({ path, err: error }, 'Cannot read the registry credentials');
@@ -98,53 +89,45 @@ export async function nodeCredentials(
 
 function matching(
   image: string,
-  entries: Readonly<Record<string, Entry>>,
+  logins: ReturnType<typeof loginsOf>,
   source: CredentialSource | undefined,
 ): readonly Found[] {
   const { registry, repository } = parseImageReference(image);
-  return Object.entries(entries).flatMap(([key, entry]) => {
-    const pattern = normalizeKey(key);
-    return matchesImage(pattern, `${registry}/${repository}`)
-      ? [{ pattern, credential: credentialOf(entry, registry, source) }]
-      : [];
-  });
+  return logins.flatMap(([pattern, login]) =>
+    matchesImage(pattern, `${registry}/${repository}`)
+      ? [{ pattern, credential: credentialOf(login, registry, source) }]
+      : [],
+  );
 }
 
 function ordered(found: readonly Found[]): readonly PullCredential[] {
-  return found.toSorted((a, b) => b.pattern.length - a.pattern.length).map(({ credential }) => credential);
+  return found.toSorted((a, b) => lastPatternFirst(a.pattern, b.pattern)).map(({ credential }) => credential);
 }
 
-function entriesOf(data: Readonly<Record<string, string>>): Record<string, Entry> {
-  const modern = data['.dockerconfigjson'];
-  const text = modern ?? data['.dockercfg'];
-  if (text === undefined) return {};
-  const parsed: unknown = JSON.parse(Buffer.from(text, 'base64').toString('utf8'));
-  const entries = modern === undefined ? parsed : (parsed as { auths?: unknown }).auths;
-  return (entries ?? {}) as Record<string, Entry>;
+/** The order of the kubelet's attempts: a longer path comes before a shorter one, and a wildcard last. */
+export const lastPatternFirst = (a: string, b: string): number => (a < b ? 1 : a > b ? -1 : 0);
+
+/** The formats of image pull secrets by their type, with the key of the data. Secrets of other types have no credentials. */
+const FORMATS = new Map<unknown, readonly [key: string, format: Parameters<typeof loginsOf>[1]]>([
+  ['kubernetes.io/dockerconfigjson', ['.dockerconfigjson', 'config.json']],
+  ['kubernetes.io/dockercfg', ['.dockercfg', 'dockercfg']],
+]);
+
+function loginsOfSecret(secret: KubeObject): ReturnType<typeof loginsOf> {
+  const [key, format] = FORMATS.get(secret['type']) ?? [];
+  const { [key ?? '']: encoded = '' } = (secret['data'] ?? {}) as Record<string, string>;
+  return encoded === '' || format === undefined
+    ? []
+    : loginsOf(Buffer.from(encoded, 'base64').toString('utf8'), format);
 }
 
-function normalizeKey(key: string): string {
-  const bare = key
-    .replace(/^https?:\/\//, '')
-    .replace(/\/v[12]\/?$/, '')
-    .replace(/\/$/, '');
-  return bare === 'index.docker.io' || bare === 'docker.io' ? 'docker.io' : bare;
-}
-
-function credentialOf(entry: Entry, registry: string, source: CredentialSource | undefined): PullCredential {
-  const decoded = entry.auth === undefined ? '' : Buffer.from(entry.auth, 'base64').toString('utf8');
-  const colon = decoded.indexOf(':');
-  const username = entry.username ?? (colon === -1 ? '' : decoded.slice(0, colon));
-  const password = entry.password ?? (colon === -1 ? '' : trimEnd(decoded.slice(colon + 1), '\0'));
+function credentialOf(login: RegistryLogin, registry: string, source: CredentialSource | undefined): PullCredential {
+  const { identityToken, ...fields } = login;
+  const { username, password } = fields;
   return {
-    auth: {
-      username,
-      password,
-      serverAddress: registry,
-      ...(entry.identitytoken === undefined ? {} : { identityToken: entry.identitytoken }),
-    },
+    auth: { username, password, serverAddress: registry, ...(identityToken === '' ? {} : { identityToken }) },
     source,
-    hash: credentialHash({ username, password, email: entry.email ?? '' }),
+    hash: credentialHash({ ...fields, identitytoken: identityToken }),
   };
 }
 
@@ -153,6 +136,8 @@ export function credentialHash(fields: {
   readonly username: string;
   readonly password: string;
   readonly email?: string;
+  /** The kubelet reads none, so that its hashes never have one. */
+  readonly identitytoken?: string;
 }): string {
   const given = Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== ''));
   return createHash('sha256')

@@ -24,6 +24,7 @@ const secretOf = (auths: object, type: '.dockerconfigjson' | '.dockercfg' = '.do
   const text = JSON.stringify(type === '.dockerconfigjson' ? { auths } : auths);
   return {
     metadata: { name: 's', namespace: 'ns', uid: 'uid-s' },
+    type: `kubernetes.io/${type.slice(1)}`,
     data: { [type]: Buffer.from(text).toString('base64') },
   } as unknown as KubeObject;
 };
@@ -309,6 +310,34 @@ describe('a pull', () => {
       pulls.map(({ auth }) => auth?.username),
       ['team', 'registry', 'old', 'plugin'],
     );
+  });
+
+  it('with a secret of thousands of entries for its image tries a hundred of them, and its error is short', async () => {
+    const classes = Array.from({ length: 3000 }, (_, at) => `r[e${String.fromCodePoint(0x4e00 + at)}]g.example.com`);
+    const secrets = { a: secretOf(Object.fromEntries(classes.map((pattern) => [pattern, login('ann')]))) };
+    const { ensure, pulls, settle } = setUp({}, { secrets });
+    const wanted = assert.rejects(ensure(podOf('p', ['a'])), (error: Error) => error.message.length <= 8192);
+    for (let ended = 0; ended < 100; ended++) {
+      await settle();
+      pulls[ended]?.end(new Error(`${ended} ${'no '.repeat(2000)}`));
+    }
+    await wanted;
+    assert.equal(pulls.length, 100);
+  });
+
+  it('that waits for its turn ends when its pod is deleted, also with credentials of its own', async () => {
+    const { ensure, settle, pulls } = setUp(
+      { serialPulls: true },
+      { secrets: { a: secretOf({ 'reg.example.com': login('ann') }) } },
+    );
+    void ensure(podOf('p'), 'other:1').catch(() => undefined);
+    await settle();
+    const deleted = new AbortController();
+    const waiting = assert.rejects(ensure(podOf('q', ['a']), IMAGE, 'IfNotPresent', deleted.signal), /cancelled/);
+    await settle();
+    deleted.abort(new Error('deleted'));
+    await waiting;
+    assert.equal(pulls.length, 1);
   });
 
   it('of a digest requests the digest', async () => {
