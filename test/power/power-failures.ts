@@ -11,6 +11,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Random } from '../soak/random.ts';
 import { readAgentFiles } from './agent-program.ts';
+import { readControlPlane } from './control-plane-program.ts';
 import { Disk, readTree, type Tree, writeTree } from './disk.ts';
 import { type Found, Ledger, NOTHING } from './ledger.ts';
 import { Recorder } from './recording.ts';
@@ -26,6 +27,7 @@ interface Scene {
 export const SCENES: Readonly<Record<string, Scene>> = {
   storage: { program: 'storage-program.ts', read: readStorage },
   agent: { program: 'agent-program.ts', read: readAgentFiles },
+  controlplane: { program: 'control-plane-program.ts', read: readControlPlane },
 };
 
 /** What a power failure left. */
