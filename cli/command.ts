@@ -8,10 +8,6 @@ import type { CommandIo } from './io.ts';
 
 /** A command. Failures that a user can understand are thrown as `CommandError`s, wrong usage as `UsageError`s. */
 export interface Command {
-  /** `controlplane`, or `token create`. */
-  readonly name: string;
-  /** One line for the list of commands. */
-  readonly summary: string;
   /** Absent if the command takes no arguments. */
   readonly arguments?: CommandArguments;
   /** A paragraph for `--help`. */
@@ -33,9 +29,11 @@ interface CommandArguments {
   readonly choices?: readonly string[];
 }
 
-/** A row of the list; the command's module is loaded when it is used. */
+/** A row of the table of commands. The command's module is loaded when it is used. */
 export interface CommandRow {
+  /** `controlplane`, or `token create`. */
   readonly name: string;
+  /** One line for the list of commands. */
   readonly summary: string;
   load(): Promise<Command>;
 }

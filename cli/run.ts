@@ -44,11 +44,11 @@ async function dispatch(argv: readonly string[], io: CommandIo): Promise<number>
   if (found === undefined) throw unknownCommand(argv);
   const command = await found.row.load();
   if (found.rest.includes('--help') || found.rest.includes('-h')) {
-    io.stdout.write(helpOf(command));
+    io.stdout.write(helpOf(found.row.name, command));
     return 0;
   }
   const parsed = parseFlags(command.flags, found.rest);
-  checkArguments(command, parsed.arguments);
+  checkArguments(found.row.name, command, parsed.arguments);
   for (const warning of parsed.warnings) io.stderr.write(`warning: ${warning}\n`);
   try {
     return await command.run(parsed, io);
@@ -106,7 +106,7 @@ function unknownCommand(words: readonly string[]): UsageError {
   return new UsageError(`unknown command: ${typed.join(' ')}${hint}`);
 }
 
-function checkArguments({ name, arguments: wanted }: Command, given: readonly string[]): void {
+function checkArguments(name: string, { arguments: wanted }: Command, given: readonly string[]): void {
   const { usage = '', least = 0, most = 0, choices } = wanted ?? {};
   const shown = `orchlet ${name} [FLAGS] ${usage}`.trim();
   if (given.length < least) throw new UsageError(`'orchlet ${name}' needs ${usage}: ${shown}`);
@@ -154,8 +154,8 @@ function groupOverview(group: string, rows: readonly CommandRow[]): string {
   ].join('\n');
 }
 
-function helpOf(command: Command): string {
-  const usage = `orchlet ${command.name} [FLAGS]${command.arguments === undefined ? '' : ` ${command.arguments.usage}`}`;
+function helpOf(name: string, command: Command): string {
+  const usage = `orchlet ${name} [FLAGS]${command.arguments === undefined ? '' : ` ${command.arguments.usage}`}`;
   const examples = command.examples.length === 0 ? '' : `\nExamples:\n${command.examples.map(exampleOf).join('\n')}\n`;
   return `${wrap(command.description, HELP_WIDTH, '')}\n\nUsage:\n  ${usage}\n${examples}${formatFlags(command.flags, HELP_WIDTH)}`;
 }

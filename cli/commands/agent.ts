@@ -15,8 +15,6 @@ import { onShutdown } from '../shutdown.ts';
 import { inOneLine } from '../start-failure.ts';
 
 export const agent: Command = {
-  name: 'agent',
-  summary: 'run the node agent alone',
   description:
     'Runs the node agent: as a node of a cluster with --kubeconfig (or --bootstrap-kubeconfig), or with static pods alone and no API server.',
   flags: agentFlags,

@@ -17,8 +17,6 @@ interface Request {
 }
 
 export const certsApprove: Command = {
-  name: 'certs approve',
-  summary: 'approve certificates that nodes have requested',
   arguments: { usage: '[NAME…]', least: 0, most: Infinity },
   description:
     'Approves the named certificate signing requests; without a name those of nodes that wait for a serving certificate (--rotate-server-certificates) with their own name and addresses. Requests with other names, such as an address of the API server, wait until they are named: a node on the host of the API server has one. Look at them first: kubectl get csr.',

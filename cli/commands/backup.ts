@@ -30,8 +30,6 @@ const flags = { dataDir, backupS3Endpoint, backupS3Region };
 type Values = ParsedFlags<FlagTable>['values'];
 
 export const backup: Command = {
-  name: 'backup',
-  summary: 'write the data of the control plane to a file',
   arguments: { usage: 'FILE', least: 1, most: 1 },
   description:
     'Writes a consistent copy of all objects, and the certificates and keys of the control plane, to FILE (a compressed tar archive, readable by its owner alone: it holds every secret of the cluster), and restores it into memory as a test. FILE may be s3://BUCKET/KEY: the archive is then uploaded, and read back to compare. The control plane may run meanwhile. Keys of --encryption-provider-config are not in it: keep that file too.',
@@ -138,8 +136,6 @@ async function copyOfStorage(directory: string, scratch: string, io: CommandIo):
 }
 
 export const restore: Command = {
-  name: 'restore',
-  summary: 'restore the data of a backup',
   arguments: { usage: 'FILE', least: 1, most: 1 },
   description:
     "Replaces the control plane's data by a backup, and keeps the previous data beside it. The control plane must be stopped. After its next start, nodes stop pods that are not in the backup, and recreate missing pods that are. FILE may be s3://BUCKET/KEY.",

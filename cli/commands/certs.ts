@@ -51,8 +51,6 @@ function leftText(leftMs: number): string {
 }
 
 export const certsCheck: Command = {
-  name: 'certs check',
-  summary: 'show when certificates expire',
   description:
     'Shows the certificates of the control plane on this host and their remaining lifetime. Exits with 1 when one has less than a week left.',
   flags,
@@ -68,8 +66,6 @@ export const certsCheck: Command = {
 const LEAVES = ['apiserver', 'apiserver-kubelet-client', 'front-proxy-client'];
 
 export const certsRotate: Command = {
-  name: 'certs rotate',
-  summary: 'renew the certificates now',
   description:
     'Reissues the certificates of the control plane on this host from the same CAs. A running control plane loads them at once.',
   flags,
@@ -129,8 +125,6 @@ const NEXT_STEPS: ReadonlyMap<string, string> = new Map(
 );
 
 export const certsRotateCa: Command = {
-  name: 'certs rotate-ca',
-  summary: 'replace the CA of the cluster, in three stages',
   description:
     'Replaces the CA of the cluster without an interruption. Run it with --stage prepare, switch and finish, restart the control plane after each, and let agents and clients follow in between. The line that is printed says what comes next.',
   flags: caFlags,

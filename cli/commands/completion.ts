@@ -13,13 +13,13 @@ interface Completed {
 }
 
 async function completedCommands(commands: readonly CommandRow[]): Promise<Completed[]> {
-  const all = await Promise.all(commands.map((row) => row.load()));
-  return all.map((command) => ({
-    name: command.name,
-    summary: command.summary,
-    flags: Object.values(command.flags).filter((row) => row.hidden !== true),
-    words: command.arguments?.choices ?? [],
-  }));
+  return await Promise.all(
+    commands.map(async ({ name, summary, load }) => {
+      const command = await load();
+      const flags = Object.values(command.flags).filter((row) => row.hidden !== true);
+      return { name, summary, flags, words: command.arguments?.choices ?? [] };
+    }),
+  );
 }
 
 const isDefined = (word: string | undefined): word is string => word !== undefined;
@@ -125,8 +125,6 @@ function fish(rows: readonly Completed[]): string {
 /** Returns the command that completes the commands of a table, its own among them. */
 export function completionOf(commands: readonly CommandRow[]): Command {
   return {
-    name: 'completion',
-    summary: 'print completion for bash, zsh or fish',
     arguments: { usage: SHELLS.join('|'), least: 1, most: 1, choices: SHELLS },
     description: 'Prints a script that completes commands, flags and their values in a shell.',
     flags: {},

@@ -16,8 +16,6 @@ import { standBy } from '../stand-by.ts';
 import { inOneLine } from '../start-failure.ts';
 
 export const controlplane: Command = {
-  name: 'controlplane',
-  summary: 'run the control plane alone',
   description:
     'Runs the API server, its storage, the controllers and the scheduler. The first start creates certificates and the admin kubeconfig in the data directory.',
   flags: controlPlaneFlags,

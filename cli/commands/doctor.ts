@@ -153,8 +153,6 @@ function textOf(findings: readonly Finding[]): string {
 }
 
 export const doctor: Command = {
-  name: 'doctor',
-  summary: 'check this host, with remedies',
   description:
     'Checks what orchlet needs of this host and names a remedy where something is missing. Where the host has joined a cluster, packets are sent to the API server, to other nodes and their pods, to a service and to the name server. Changes nothing. With --data it examines the database of a control plane that is stopped instead: what is damaged, and what can still be read, which --export writes as a backup. Exits with 1 when a check fails or the database is damaged.',
   flags,

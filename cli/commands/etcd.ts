@@ -60,8 +60,6 @@ async function saveSnapshot({ ownUrl, tls }: OwnEtcd, place: string): Promise<nu
 }
 
 export const etcdMembers: Command = {
-  name: 'etcd members',
-  summary: 'show the members of the etcd that orchlet runs',
   description:
     'Shows the members of the etcd that the control plane of this host runs with --etcd=embedded, and whether they answer. Exits with 1 if the loss of one more member that votes would stop the cluster, although there are three or more.',
   flags,
@@ -81,8 +79,6 @@ export const etcdMembers: Command = {
 };
 
 export const etcdRemove: Command = {
-  name: 'etcd remove',
-  summary: 'remove a member from the etcd that orchlet runs',
   arguments: { usage: 'MEMBER', least: 1, most: 1 },
   description:
     'Removes a member, by its name, its ID or its address, if a majority of the other members answers. The control plane of a removed member stops; to join again, its host needs an empty data directory.',
@@ -104,8 +100,6 @@ export const etcdRemove: Command = {
 };
 
 export const etcdSnapshot: Command = {
-  name: 'etcd snapshot',
-  summary: 'save the data of the etcd that orchlet runs to a file',
   arguments: { usage: 'FILE', least: 1, most: 1 },
   description:
     'Saves a consistent copy of all data of etcd to FILE, readable by its owner alone, and checks it. It is the file of etcdctl snapshot save, which etcdutl snapshot restore reads. Keys and certificates are not in it: keep the data directory as well.',

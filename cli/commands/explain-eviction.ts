@@ -50,8 +50,6 @@ const flags = {
 } as const;
 
 export const explainEviction: Command = {
-  name: 'agent explain-eviction',
-  summary: 'show what the agent would evict, and why',
   description:
     'Shows the eviction signals of a node, their thresholds, and in which order pods would be evicted: for now, or as if a signal were below its threshold. Nothing is evicted.',
   flags,

@@ -19,8 +19,6 @@ const rootDir = flag({
 });
 
 export const imagesImport: Command = {
-  name: 'images import',
-  summary: 'load an image archive into the container runtime',
   arguments: { usage: 'FILE', least: 1, most: 1 },
   description:
     'Loads the images of an archive (as docker save, ctr images export and scripts/airgap-images write them) into the container runtime that the agent of this host uses, and prints their names. The agent never collects them.',

@@ -348,8 +348,6 @@ async function becomeNode({ url, ca, servers }: VerifiedCluster, values: JoinVal
 }
 
 export const join: Command = {
-  name: 'join',
-  summary: 'make this host a node of a cluster',
   arguments: { usage: 'https://SERVER:PORT', least: 1, most: 1 },
   description:
     'Makes this host a node of a cluster: verifies the cluster by the token and the hash of its CA, writes the bootstrap kubeconfig, and starts the agent\'s service where systemd runs. On the first host, "orchlet token create --print-join-command" prints the command line.',

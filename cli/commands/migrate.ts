@@ -57,8 +57,6 @@ const flags = {
 type Values = ParsedFlags<FlagTable>['values'];
 
 export const migrate: Command = {
-  name: 'migrate',
-  summary: 'move a cluster between the database and etcd',
   description:
     'Copies all objects from the database of a stopped control plane to etcd, in the keys and bytes of kube-apiserver 1.36, or from the etcd of a stopped kube-apiserver to the database, and compares both afterwards. Nothing else may write meanwhile. With --encryption-provider-config, both sides are encrypted by it. Certificates and keys of the control plane are not copied. What the database held before is kept beside it; etcd must have no key below the prefix.',
   flags,

@@ -38,8 +38,6 @@ const promoteFlags = {
 } as const;
 
 export const promote: Command = {
-  name: 'promote',
-  summary: 'make the standby of this host the first control plane',
   description:
     'Makes the standby of this host the first control plane. The former first is asked to take no more writes; then nothing is lost. If it does not answer, the command prints what may be lost, and does nothing without --force.',
   flags: promoteFlags,
@@ -171,8 +169,6 @@ const demoteFlags = {
 } as const;
 
 export const demote: Command = {
-  name: 'demote',
-  summary: 'let a former first control plane become a standby',
   arguments: { usage: 'https://FIRST:PORT', least: 1, most: 1 },
   description:
     'Marks the database of the stopped control plane of this host as that of a former first, after another one was promoted: it takes no more writes, and can be started with --standby-of. The command prints what the other control plane has not copied, and does nothing then without --force. The database is kept aside when the standby starts.',

@@ -64,8 +64,6 @@ const STEPS: readonly ResetStep[] = [
 ];
 
 export const reset: Command = {
-  name: 'reset',
-  summary: 'remove from this host what orchlet has created there',
   description:
     'Restores the host to its state before orchlet: terminates the pods of this node, and removes them from the container runtime. Removes rules and links of their network, mounts, cgroups and logs, and restores kernel parameters. The data directory stays, unless --purge is given. Other agents and their pods are left alone. May be repeated, also after a part of the installation is gone. Exits with 1 if something could not be removed.',
   flags,

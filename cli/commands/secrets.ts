@@ -16,8 +16,6 @@ const quiet = flag({
 });
 
 export const secretsReencrypt: Command = {
-  name: 'secrets reencrypt',
-  summary: 'encrypt all objects again, after keys changed',
   description:
     'Rewrites all objects that are encrypted at rest, so that the first provider of --encryption-provider-config encrypts them. Run it after keys have changed, before you remove old keys from the file.',
   flags: { ...accessFlags, quiet },

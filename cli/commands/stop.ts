@@ -29,8 +29,6 @@ const flags = {
 } as const;
 
 export const stop: Command = {
-  name: 'stop',
-  summary: 'stop the control plane and the agent of this host',
   description:
     'Stops the control plane and the agent of this host, through systemd if it started them. Pods keep running, and the next start takes them over, unless --pods is given.',
   flags,

@@ -67,8 +67,6 @@ const createFlags = {
 } as const;
 
 export const tokenCreate: Command = {
-  name: 'token create',
-  summary: 'create a bootstrap token for nodes that join',
   arguments: { usage: '[TOKEN]', least: 0, most: 1 },
   description: 'Creates a bootstrap token: a short-lived secret with which a new node requests its first certificate.',
   flags: createFlags,
@@ -154,8 +152,6 @@ function rowOf(secret: KubeObject, nowMs: number): string[] {
 }
 
 export const tokenList: Command = {
-  name: 'token list',
-  summary: 'show the bootstrap tokens',
   description: 'Shows the bootstrap tokens of the cluster and their remaining lifetime.',
   flags: accessFlags,
   examples: ['orchlet token list'],
@@ -174,8 +170,6 @@ export const tokenList: Command = {
 };
 
 export const tokenDelete: Command = {
-  name: 'token delete',
-  summary: 'delete bootstrap tokens',
   arguments: { usage: 'TOKEN…', least: 1, most: Infinity },
   description: 'Deletes bootstrap tokens, by their whole text or by their id (the part before the dot).',
   flags: accessFlags,

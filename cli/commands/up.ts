@@ -135,8 +135,6 @@ const flags = { ...own, ...pickKeys(controlPlaneFlags, PLANE_KEYS), ...pickKeys(
 type UpFlags = FlagValues<typeof flags>;
 
 export const up: Command = {
-  name: 'up',
-  summary: 'run control plane and agent: a cluster of one node',
   description:
     'Runs a control plane and a node agent in one process: a cluster of one node. Its state is kept in the data directory.',
   flags,

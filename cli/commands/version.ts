@@ -18,8 +18,6 @@ const flags = {
 } as const;
 
 export const version: Command = {
-  name: 'version',
-  summary: 'show the version',
   description: 'Shows the version of orchlet, of the API that it speaks and of its runtime.',
   flags,
   examples: ['orchlet version', 'orchlet version -o json'],

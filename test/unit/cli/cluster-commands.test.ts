@@ -128,12 +128,12 @@ describe('a server that does not answer is named with the kubeconfig, in one lin
   const directory = temporaryFolder();
   const kubeconfig = join(directory, 'admin.kubeconfig');
   writeFileSync(kubeconfig, kubeconfigOf('https://127.0.0.1:1', 'nobody'));
-  for (const { load } of commands) {
+  for (const { name, load } of commands) {
     const command = await load();
     if (!('kubeconfig' in command.flags) || !('dataDir' in command.flags)) continue;
     const words = Array.from({ length: command.arguments?.least ?? 0 }, () => 'abcdef');
-    it(`orchlet ${command.name}`, async () => {
-      const { code, stdout, stderr } = await orchlet([...command.name.split(' '), ...words], {
+    it(`orchlet ${name}`, async () => {
+      const { code, stdout, stderr } = await orchlet([...name.split(' '), ...words], {
         env: { KUBECONFIG: kubeconfig },
       });
       assert.deepEqual([code, stdout], [1, '']);

@@ -5,7 +5,6 @@ import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { controlplane } from '../../../../cli/commands/controlplane.ts';
-import { demote, promote } from '../../../../cli/commands/promote.ts';
 import { up } from '../../../../cli/commands/up.ts';
 import { standBy } from '../../../../cli/stand-by.ts';
 import { REVISION_LEAP } from '../../../../controlplane/storage/log-backend.ts';
@@ -105,7 +104,6 @@ test('demoting needs the data of a first, and the other control plane', async (t
   assert.equal(readRole(directory).role, 'first');
   await writeRole(directory, { role: 'standby', of: OTHER, url: 'https://127.0.0.1:1', completeAtMs: 5 });
   assert.match((await demoted()).stderr, /is not that of a first control plane: start it with --standby-of/);
-  assert.deepEqual([promote.name, demote.name], ['promote', 'demote']);
 });
 
 test('a standby is not saved: its first is', async (t) => {
@@ -117,7 +115,8 @@ test('a standby is not saved: its first is', async (t) => {
 });
 
 test('a control plane with and without an agent can be a standby, and is none without the flag', async () => {
-  for (const command of [controlplane, up]) assert.ok('standbyOf' in command.flags, command.name);
+  assert.ok('standbyOf' in controlplane.flags);
+  assert.ok('standbyOf' in up.flags);
   const shutdown = { asked: new Promise<string>(() => undefined), signal: new AbortController().signal };
   const failure = { onFatal: () => undefined, happened: new Promise<Error>(() => undefined), exitCode: 74 };
   for (const flags of [{}, { standbyOf: '' }])
