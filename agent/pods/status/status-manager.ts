@@ -162,8 +162,9 @@ class PodStatusManager implements StatusManager {
         index <= begun ? terminatedStatus(container) : container,
       );
     }
-    // A deleted pod has failed if a container was killed, and succeeded if all containers exited with 0.
-    if (!isTerminalPhase(status.phase)) {
+    // A deleted pod has failed if a container was killed, and succeeded if all containers exited with 0. A static pod has no
+    // final phase only because its manifest was removed.
+    if (!isTerminalPhase(status.phase) && !isStatic(pod)) {
       const ended = (status.containerStatuses ?? []).map((container) => container.state?.terminated?.exitCode ?? 137);
       status.phase = ended.length > 0 && ended.every((code) => code === 0) ? 'Succeeded' : 'Failed';
     }

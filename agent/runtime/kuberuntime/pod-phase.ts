@@ -1,5 +1,6 @@
 /** Computes the phase of a pod from the states of its containers, by the rules of the kubelet. Pure. */
 import type { Container, ContainerStatusJson, Pod } from '../../model/pod.ts';
+import { isStaticPod } from '../../model/pod-kinds.ts';
 import { byName } from './by-name.ts';
 import { isSidecar, restartsAfter } from './pod-containers.ts';
 
@@ -27,7 +28,10 @@ interface Counts {
 
 type Phase = 'Pending' | 'Running' | 'Succeeded' | 'Failed';
 
-/** Computes the phase. With `terminal`, it may be final whatever the restart policy is. */
+/**
+ * Computes the phase. With `terminal`, it may be final whatever the restart policy is, but not that of a static pod, whose
+ * manifest may return: its mirror pod stays Running until it is deleted.
+ */
 export function podPhase(pod: Pod, statuses: readonly ContainerStatusJson[], options: Options): Phase {
   const init = initState(pod, statuses);
   if (init === 'failed') return 'Failed';
@@ -40,7 +44,8 @@ export function podPhase(pod: Pod, statuses: readonly ContainerStatusJson[], opt
   if (unknown > 0) return 'Pending';
   if (running > 0) return 'Running';
   if (regular.stopped === 0) return 'Pending';
-  if (!options.terminal && regular.final < regular.stopped) return 'Running';
+  const mayRestart = !options.terminal || isStaticPod(pod);
+  if (mayRestart && regular.final < regular.stopped) return 'Running';
   return regular.stopped === regular.succeeded ? 'Succeeded' : 'Failed';
 }
 

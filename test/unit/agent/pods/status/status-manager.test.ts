@@ -306,6 +306,15 @@ describe('the status manager', () => {
     assert.deepEqual(client.writes('delete'), []);
   });
 
+  it('leaves the phase of a static pod that was removed while its containers ran', (t) => {
+    const { manager } = setUp(t);
+    const own = podOf('static');
+    own.metadata.annotations = { 'kubernetes.io/config.source': 'file', 'kubernetes.io/config.hash': 'h' };
+    manager.set(own, { phase: 'Running' });
+    manager.terminate(own);
+    assert.equal(manager.get('static')?.phase, 'Running');
+  });
+
   it('sends the phase of a pod that ends while its status is on its way', async (t) => {
     const { clock, client, manager, safety, stored, pod } = setUp(t);
     safety.mayRun = true;

@@ -12,9 +12,10 @@ function phase(
   states: readonly object[],
   init: readonly object[] = [],
   options = { terminal: false, hasBegun: false },
+  annotations: object = {},
 ): string {
   const pod = {
-    metadata: { name: 'p' },
+    metadata: { name: 'p', annotations },
     spec: {
       restartPolicy,
       containers: states.map((_state, index) => ({ name: `c${index}` })),
@@ -50,6 +51,16 @@ describe('the phase of a pod', () => {
     [
       'is Failed when the pod was ended while its containers ran',
       phase('Always', [ended(137)], [], { terminal: true, hasBegun: false }),
+      'Failed',
+    ],
+    [
+      'is Running when a static pod was ended, until its mirror pod is deleted',
+      phase('Always', [ended(0)], [], { terminal: true, hasBegun: false }, { 'kubernetes.io/config.source': 'file' }),
+      'Running',
+    ],
+    [
+      'is Failed when a static pod has failed that is not restarted',
+      phase('Never', [ended(1)], [], { terminal: true, hasBegun: false }, { 'kubernetes.io/config.source': 'file' }),
       'Failed',
     ],
     [
