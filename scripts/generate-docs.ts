@@ -106,17 +106,15 @@ function gatesSection(): string {
         : name === 'AllAlpha' || name === 'AllBeta'
           ? 'sets all gates of that stage that are not named'
           : '';
-    const named =
-      gate.named === 'both' ? 'specification and 1.36' : gate.named === 'release' ? '1.36' : 'specification';
-    return `| \`${name}\` | ${gate.stage} | ${gate.default ? 'on' : 'off'}${gate.locked ? ', locked' : ''} | ${named} | ${effect === '' ? '' : cell(effect)} |`;
+    return `| \`${name}\` | ${gate.stage} | ${gate.default ? 'on' : 'off'}${gate.locked ? ', locked' : ''} | ${gate.releases} | ${effect === '' ? '' : cell(effect)} |`;
   });
   return `## Feature gates
 
-\`--feature-gates\` and \`featureGates\` accept the gates of the specification and of Kubernetes 1.36. If both define a gate, the
-specification's stage and default apply. An unknown gate and a change of a locked gate are rejected. Setting a graduated gate logs a
+\`--feature-gates\` and \`featureGates\` accept the gates of Kubernetes 1.24 and of 1.36. If both releases have a gate, the stage and default of
+1.24 apply. An unknown gate and a change of a locked gate are rejected. Setting a graduated gate logs a
 warning. A gate without an entry under "effect" is accepted with a warning: its feature is always enabled, or belongs to another component.
 
-| gate | stage | default | named by | effect |
+| gate | stage | default | release | effect |
 | --- | --- | --- | --- | --- |
 ${gates.join('\n')}
 `;

@@ -1,6 +1,6 @@
 /**
- * The feature gates that the agent accepts: those of the specification and those of Kubernetes 1.36, with stage and
- * default. If both define a gate, the specification's stage and default apply. Unknown gates are rejected, and locked
+ * The feature gates that the agent accepts: those of Kubernetes 1.24, which older configurations set, and those of 1.36, with
+ * stage and default. If both releases have a gate, the stage and default of 1.24 apply. Unknown gates are rejected, and locked
  * gates cannot be changed. The agent logs each gate that is set but has no effect.
  */
 export type GateStage = 'alpha' | 'beta' | 'ga' | 'deprecated';
@@ -10,15 +10,15 @@ interface FeatureGate {
   readonly default: boolean;
   /** The gate can only be set to its default. */
   readonly locked: boolean;
-  /** Whether the specification, Kubernetes 1.36 or both define the gate. */
-  readonly named: 'specification' | 'release' | 'both';
+  /** The releases of Kubernetes that have the gate. */
+  readonly releases: '1.24' | '1.36' | '1.24 and 1.36';
 }
 
 function words(text: string): readonly string[] {
   return text.trim().split(/\s+/);
 }
 
-const SPECIFIED: readonly (readonly [stage: GateStage, on: boolean, names: readonly string[]])[] = [
+const GATES_OF_1_24: readonly (readonly [stage: GateStage, on: boolean, names: readonly string[]])[] = [
   [
     'beta',
     true,
@@ -63,7 +63,7 @@ const SPECIFIED: readonly (readonly [stage: GateStage, on: boolean, names: reado
   ],
 ];
 
-const RELEASED: readonly (readonly [stage: GateStage, on: boolean, names: readonly string[]])[] = [
+const GATES_OF_1_36: readonly (readonly [stage: GateStage, on: boolean, names: readonly string[]])[] = [
   [
     'beta',
     true,
@@ -147,11 +147,11 @@ const RELEASED: readonly (readonly [stage: GateStage, on: boolean, names: readon
 
 function gateTable(): ReadonlyMap<string, FeatureGate> {
   const table = new Map<string, FeatureGate>();
-  for (const [stage, on, names] of RELEASED)
-    for (const name of names) table.set(name, { stage, default: on, locked: stage === 'ga', named: 'release' });
-  for (const [stage, on, names] of SPECIFIED)
+  for (const [stage, on, names] of GATES_OF_1_36)
+    for (const name of names) table.set(name, { stage, default: on, locked: stage === 'ga', releases: '1.36' });
+  for (const [stage, on, names] of GATES_OF_1_24)
     for (const name of names)
-      table.set(name, { stage, default: on, locked: false, named: table.has(name) ? 'both' : 'specification' });
+      table.set(name, { stage, default: on, locked: false, releases: table.has(name) ? '1.24 and 1.36' : '1.24' });
   return new Map([...table].toSorted(([left], [right]) => (left < right ? -1 : 1)));
 }
 

@@ -90,8 +90,8 @@ test('every flag of the kubelet exists, with its type', () => {
 /** The flags whose default differs from the kubelet's, and the reason. */
 const OTHER_DEFAULTS: Readonly<Record<string, string>> = {
   'container-runtime-endpoint': 'the socket that answers is taken',
-  'eviction-hard': 'the specification names the thresholds',
-  'experimental-mounter-path': 'the specification says mount',
+  'eviction-hard': 'the thresholds that the documentation of the kubelet 1.24 states',
+  'experimental-mounter-path': 'the value that the documentation of the kubelet 1.24 states',
   'fail-cgroupv1': 'both versions are supported',
   'rotate-certificates': 'a node that was bootstrapped keeps its identity',
 };
@@ -138,33 +138,33 @@ test('names, keys and paths are unique', () => {
   assert.equal(new Set(paths).size, paths.length);
 });
 
-test('every feature gate of Kubernetes exists; the specification determines the stage and the default if it defines the gate', () => {
+test('every feature gate of Kubernetes 1.36 exists, with the stage and the default of 1.24 if that release has it', () => {
   const missing = upstream('feature-gates-1.36.tsv').filter(([name = '']) => !featureGates.has(name));
   assert.deepEqual(missing, []);
   const differing = upstream('feature-gates-1.36.tsv').filter(([name = '', stage = '', on = '']) => {
     const gate = featureGates.get(name);
-    return gate?.named === 'release' && (gate.stage.toUpperCase() !== stage || String(gate.default) !== on);
+    return gate?.releases === '1.36' && (gate.stage.toUpperCase() !== stage || String(gate.default) !== on);
   });
   assert.deepEqual(differing, []);
   assert.deepEqual(featureGates.get('GracefulNodeShutdown'), {
     stage: 'beta',
     default: true,
     locked: false,
-    named: 'both',
+    releases: '1.24 and 1.36',
   });
   assert.deepEqual(featureGates.get('ContextualLogging'), {
     stage: 'alpha',
     default: false,
     locked: false,
-    named: 'both',
+    releases: '1.24 and 1.36',
   });
   assert.deepEqual(featureGates.get('EphemeralContainers'), {
     stage: 'beta',
     default: true,
     locked: false,
-    named: 'specification',
+    releases: '1.24',
   });
-  assert.deepEqual(featureGates.get('WatchList'), { stage: 'beta', default: true, locked: false, named: 'release' });
+  assert.deepEqual(featureGates.get('WatchList'), { stage: 'beta', default: true, locked: false, releases: '1.36' });
 });
 
 test('help stays within 80 columns', () => {
