@@ -3,7 +3,7 @@ import { createLogger } from '../../api/component/logging.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
 import { startControlPlane } from '../../controlplane/main.ts';
 import { type ControlPlaneFlags, controlPlaneFlags } from '../../controlplane/options/controlplane-options.ts';
-import { backupOptions, checkBackupSchedule, type ScheduledBackups, scheduleBackups } from '../backup-schedule.ts';
+import { backupOptions, checkBackupSchedule, type ScheduledBackups, scheduleBackups } from '../backup/schedule.ts';
 import { closePlane } from '../close-plane.ts';
 import type { Command } from '../command.ts';
 import { logLastResortTo } from '../last-resort.ts';

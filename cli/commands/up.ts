@@ -15,7 +15,7 @@ import { startControlPlane } from '../../controlplane/main.ts';
 import { type ControlPlaneFlags, controlPlaneFlags } from '../../controlplane/options/controlplane-options.ts';
 import { isPartEnabled } from '../../controlplane/options/parts.ts';
 import { announceAgent } from '../agent-process.ts';
-import { backupOptions, checkBackupSchedule, type ScheduledBackups, scheduleBackups } from '../backup-schedule.ts';
+import { backupOptions, checkBackupSchedule, type ScheduledBackups, scheduleBackups } from '../backup/schedule.ts';
 import { closePlane } from '../close-plane.ts';
 import type { Command } from '../command.ts';
 import { logLastResortTo } from '../last-resort.ts';

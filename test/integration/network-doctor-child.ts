@@ -4,9 +4,9 @@
  */
 import { processIo } from '../../cli/io.ts';
 import { withKubeconfig } from '../../cli/cluster-access.ts';
-import { readClusterFacts } from '../../cli/cluster-facts.ts';
-import { apiServerFinding, checkNetwork } from '../../cli/network-checks.ts';
-import { hostProbes } from '../../cli/network-probes.ts';
+import { readClusterFacts } from '../../cli/doctor/cluster-facts.ts';
+import { apiServerFinding, checkNetwork } from '../../cli/doctor/network-checks.ts';
+import { hostProbes } from '../../cli/doctor/network-probes.ts';
 
 const [kubeconfig = '', rootDirectory = '', pid = ''] = process.argv.slice(2);
 const probes = { ...hostProbes, podProcess: () => Promise.resolve(Number(pid)) };

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import type { Finding } from '../../cli/host-checks.ts';
+import type { Finding } from '../../cli/doctor/host-checks.ts';
 import { until } from '../until.ts';
 import { skipWithoutNamespaces } from './namespaced-nodes.ts';
 import { PodsOfHosts } from './pods-of-hosts.ts';

@@ -4,10 +4,10 @@ import { chmodSync, lstatSync, mkdirSync, readdirSync, readFileSync, symlinkSync
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { gzipSync } from 'node:zlib';
-import { readBackupArchive, writeBackupArchive } from '../../../cli/backup-archive.ts';
-import { type ArchivePart, hostileArchives, tarOf } from '../../hostile-archives.ts';
-import { orchlet } from './command-run.ts';
-import { temporaryFolder } from '../../temporary-folder.ts';
+import { readBackupArchive, writeBackupArchive } from '../../../../cli/backup/archive.ts';
+import { type ArchivePart, hostileArchives, tarOf } from '../../../hostile-archives.ts';
+import { orchlet } from '../command-run.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 const LAYOUT = { storage: 'storage/orchlet.db', rest: ['backup.json', 'pki', 'admin.kubeconfig'] };
 

@@ -5,12 +5,12 @@
 import { existsSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
-import { moveFile } from '../api/machinery/replace-file.ts';
-import { STORAGE_FILE } from '../controlplane/backup/backup.ts';
-import { salvage, type Salvage, writeSalvaged } from '../controlplane/storage/sqlite/salvage.ts';
-import { verifyArchive, writeArchive } from './backup-file.ts';
-import { CommandError } from './command.ts';
-import { runningProcess } from './processes.ts';
+import { moveFile } from '../../api/machinery/replace-file.ts';
+import { STORAGE_FILE } from '../../controlplane/backup/backup.ts';
+import { salvage, type Salvage, writeSalvaged } from '../../controlplane/storage/sqlite/salvage.ts';
+import { verifyArchive, writeArchive } from '../backup/file.ts';
+import { CommandError } from '../command.ts';
+import { runningProcess } from '../processes.ts';
 
 /** What was found in the database. */
 export interface ExaminedData {

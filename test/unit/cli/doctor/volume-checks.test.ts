@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { checkLocalVolumes } from '../../../cli/volume-checks.ts';
+import { checkLocalVolumes } from '../../../../cli/doctor/volume-checks.ts';
 
 test('a host whose volumes have no limits gets the reason and a remedy', async () => {
   const tried: string[] = [];

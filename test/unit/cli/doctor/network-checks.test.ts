@@ -1,9 +1,9 @@
 /** `orchlet doctor` names the first link of a cluster's network that fails, with a remedy. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { Finding } from '../../../cli/host-checks.ts';
-import { apiServerFinding, checkNetwork, type ClusterFacts } from '../../../cli/network-checks.ts';
-import type { NetworkProbes, Outcome } from '../../../cli/network-probes.ts';
+import type { Finding } from '../../../../cli/doctor/host-checks.ts';
+import { apiServerFinding, checkNetwork, type ClusterFacts } from '../../../../cli/doctor/network-checks.ts';
+import type { NetworkProbes, Outcome } from '../../../../cli/doctor/network-probes.ts';
 
 const POD = 42;
 const node = (name: string, number: number, podAddresses: readonly string[] = []) => ({

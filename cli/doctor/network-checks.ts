@@ -3,7 +3,7 @@
  * the address of a service, a name. Each link has one finding, with the remedy of the first thing that fails.
  */
 import { BlockList } from 'node:net';
-import { quoteText } from '../api/meta/quote.ts';
+import { quoteText } from '../../api/meta/quote.ts';
 import type { Finding } from './host-checks.ts';
 import type { NetworkProbes, Outcome } from './network-probes.ts';
 

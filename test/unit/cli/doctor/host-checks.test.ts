@@ -3,8 +3,8 @@
  */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { checkHost, type Finding, type Host } from '../../../cli/host-checks.ts';
-import { FakeClock } from '../../fakes/fake-clock.ts';
+import { checkHost, type Finding, type Host } from '../../../../cli/doctor/host-checks.ts';
+import { FakeClock } from '../../../fakes/fake-clock.ts';
 
 const GIB = 2 ** 30;
 

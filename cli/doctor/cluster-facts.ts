@@ -1,12 +1,12 @@
 /** Reads from the API server what `orchlet doctor` checks of the network, with the credentials that this host has. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { nodeNameOf } from '../agent/main.ts';
-import { readHostRecord } from '../agent/host/host-record.ts';
-import type { HttpClient } from '../api/machinery/http-client.ts';
-import type { Node, Pod, Service } from '../api/machinery/kinds.ts';
-import { nodes, pods, services } from '../api/machinery/resources.ts';
-import { isForbidden, isNotFound, tolerate } from '../api/meta/status-error.ts';
+import { nodeNameOf } from '../../agent/main.ts';
+import { readHostRecord } from '../../agent/host/host-record.ts';
+import type { HttpClient } from '../../api/machinery/http-client.ts';
+import type { Node, Pod, Service } from '../../api/machinery/kinds.ts';
+import { nodes, pods, services } from '../../api/machinery/resources.ts';
+import { isForbidden, isNotFound, tolerate } from '../../api/meta/status-error.ts';
 import type { ClusterFacts, ClusterNodeFacts } from './network-checks.ts';
 
 const JOINED = '/etc/orchlet/agent.kubeconfig';

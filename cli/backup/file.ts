@@ -1,13 +1,19 @@
 /** Writes the file of a backup from a copy of the storage, verifies it by a trial restore, and reads it. */
-import { stringifyJson } from '../api/codec/json.ts';
+import { stringifyJson } from '../../api/codec/json.ts';
 import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { formatTime, systemClock } from '../api/machinery/clock.ts';
-import { BACKED_UP, shrinkCopy, STORAGE_FILE, trialRestore, type TrialRestore } from '../controlplane/backup/backup.ts';
-import { isStorageError } from '../controlplane/storage/storage.ts';
-import { readBackupArchive, writeBackupArchive } from './backup-archive.ts';
-import { CommandError } from './command.ts';
+import { formatTime, systemClock } from '../../api/machinery/clock.ts';
+import {
+  BACKED_UP,
+  shrinkCopy,
+  STORAGE_FILE,
+  trialRestore,
+  type TrialRestore,
+} from '../../controlplane/backup/backup.ts';
+import { isStorageError } from '../../controlplane/storage/storage.ts';
+import { readBackupArchive, writeBackupArchive } from './archive.ts';
+import { CommandError } from '../command.ts';
 
 const ABOUT = 'backup.json';
 const FORMAT = 1;

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { before, test } from 'node:test';
-import { checkManifests } from '../../../cli/manifest-checks.ts';
-import { temporaryFolder } from '../../temporary-folder.ts';
+import { checkManifests } from '../../../../cli/doctor/manifest-checks.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 let directory = '';
 before(() => {

@@ -1,7 +1,7 @@
 /** Checks whether the capacity of local volumes is a limit on this host. Changes nothing. `orchlet doctor` calls it. */
 import { existsSync } from 'node:fs';
 import { dirname } from 'node:path';
-import type { FolderLimits } from '../agent/host/project-quota.ts';
+import type { FolderLimits } from '../../agent/host/project-quota.ts';
 import type { Finding } from './host-checks.ts';
 
 /** Returns the finding about the directory of local volumes, which need not exist. */

@@ -7,9 +7,9 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, statfsSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { dirname } from 'node:path';
-import { trialScript } from '../agent/network/podaddresses/address-rules.ts';
-import type { Clock } from '../api/machinery/clock.ts';
-import { quoteText } from '../api/meta/quote.ts';
+import { trialScript } from '../../agent/network/podaddresses/address-rules.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import { quoteText } from '../../api/meta/quote.ts';
 
 /** `fail` makes `orchlet doctor` exit with 1. */
 export type Verdict = 'ok' | 'warn' | 'fail';

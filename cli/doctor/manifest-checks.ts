@@ -1,9 +1,9 @@
 /** Checks the folders of manifests of the control plane on this host for `orchlet doctor`: whether each file can be read. */
 import { join } from 'node:path';
-import { parseYaml } from '../api/codec/yaml.ts';
-import { readDocuments } from '../controlplane/manifests/manifest-documents.ts';
-import { type ManifestSource, readSource, scanFolder } from '../controlplane/manifests/manifest-folder.ts';
-import { controlPlaneFlags } from '../controlplane/options/controlplane-options.ts';
+import { parseYaml } from '../../api/codec/yaml.ts';
+import { readDocuments } from '../../controlplane/manifests/manifest-documents.ts';
+import { type ManifestSource, readSource, scanFolder } from '../../controlplane/manifests/manifest-folder.ts';
+import { controlPlaneFlags } from '../../controlplane/options/controlplane-options.ts';
 import type { Finding } from './host-checks.ts';
 
 const NAME = 'manifests';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { checkPodNetwork } from '../../../cli/pod-network-checks.ts';
+import { checkPodNetwork } from '../../../../cli/doctor/pod-network-checks.ts';
 
 const places = { configurationDirectory: '/none', pluginDirectories: ['/none'] };
 const lines = async (problems: Readonly<Record<'vxlan' | 'wireguard', string>>, usesCni: boolean, instead = '') =>

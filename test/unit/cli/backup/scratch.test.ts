@@ -5,10 +5,10 @@ import { once } from 'node:events';
 import { chownSync, mkdirSync, readdirSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, test } from 'node:test';
-import { silentLogger } from '../../../api/component/logger.ts';
-import { makeBackupScratch, removeBackupLeftovers } from '../../../cli/backup-scratch.ts';
-import { scheduleBackups } from '../../../cli/backup-schedule.ts';
-import { temporaryFolder } from '../../temporary-folder.ts';
+import { silentLogger } from '../../../../api/component/logger.ts';
+import { makeBackupScratch, removeBackupLeftovers } from '../../../../cli/backup/scratch.ts';
+import { scheduleBackups } from '../../../../cli/backup/schedule.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
 const STARTED = Date.UTC(2026, 0, 2);
 

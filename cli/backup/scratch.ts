@@ -5,8 +5,8 @@
  */
 import { chown, mkdir, mkdtemp, readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Logger } from '../api/component/logger.ts';
-import { isOrchlet } from './processes.ts';
+import type { Logger } from '../../api/component/logger.ts';
+import { isOrchlet } from '../processes.ts';
 
 const OWN = /^work-(\d+)-/;
 /** Copies of the control plane; directories of earlier versions. */

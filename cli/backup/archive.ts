@@ -3,7 +3,7 @@
  * Reading accepts exactly these regular files and refuses every other archive, so that a hostile archive cannot write outside
  * of the directory.
  */
-import { quoteText } from '../api/meta/quote.ts';
+import { quoteText } from '../../api/meta/quote.ts';
 import { createReadStream, createWriteStream } from 'node:fs';
 import { chmod, mkdir, readdir, stat, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -11,7 +11,7 @@ import { Readable } from 'node:stream';
 import type { Pack } from 'tar-stream';
 import { pipeline } from 'node:stream/promises';
 import { createGunzip, createGzip } from 'node:zlib';
-import { tarEntries } from '../api/codec/tar-entries.ts';
+import { tarEntries } from '../../api/codec/tar-entries.ts';
 
 /** The size limit of each file except the storage. */
 const MAX_FILE_BYTES = 1 << 20;

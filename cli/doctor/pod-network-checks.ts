@@ -1,7 +1,11 @@
 /** Checks what the pod network between hosts needs of this host. Changes nothing. */
 import { existsSync } from 'node:fs';
-import { DEFAULT_CNI_PLACES, missingPlugins, type CniPlaces } from '../agent/network/podnetwork/cni-configuration.ts';
-import { hostNetwork, type HostNetwork, type LinkSupport } from '../agent/network/podnetwork/host-network.ts';
+import {
+  DEFAULT_CNI_PLACES,
+  missingPlugins,
+  type CniPlaces,
+} from '../../agent/network/podnetwork/cni-configuration.ts';
+import { hostNetwork, type HostNetwork, type LinkSupport } from '../../agent/network/podnetwork/host-network.ts';
 import type { Finding } from './host-checks.ts';
 
 interface PodNetworkHost {

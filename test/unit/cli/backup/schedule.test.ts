@@ -5,14 +5,14 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, utimesSync, writeFile
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeEach, describe, it, test } from 'node:test';
-import { silentLogger } from '../../../api/component/logger.ts';
-import { directoryPlace } from '../../../cli/backup-place.ts';
-import { checkBackupSchedule, scheduleBackups, takeBackup } from '../../../cli/backup-schedule.ts';
-import { FakeClock } from '../../fakes/fake-clock.ts';
-import { until } from '../../until.ts';
-import { temporaryFolder } from '../../temporary-folder.ts';
+import { silentLogger } from '../../../../api/component/logger.ts';
+import { directoryPlace } from '../../../../cli/backup/place.ts';
+import { checkBackupSchedule, scheduleBackups, takeBackup } from '../../../../cli/backup/schedule.ts';
+import { FakeClock } from '../../../fakes/fake-clock.ts';
+import { until } from '../../../until.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
 
-const ORCHLET = join(import.meta.dirname, '../../../bin/orchlet');
+const ORCHLET = join(import.meta.dirname, '../../../../bin/orchlet');
 
 let directory: string;
 beforeEach(() => (directory = temporaryFolder()));

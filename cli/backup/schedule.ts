@@ -3,17 +3,17 @@
  * the process that serves requests is not slowed down. The newest backups are kept, and none is removed before a newer one is
  * complete.
  */
-import { quoteText } from '../api/meta/quote.ts';
+import { quoteText } from '../../api/meta/quote.ts';
 import { spawn } from 'node:child_process';
 import { readdir, rm } from 'node:fs/promises';
 import { isSea } from 'node:sea';
 import { basename, dirname, join, resolve } from 'node:path';
-import type { Logger } from '../api/component/logger.ts';
-import { formatTime, systemClock, type Clock } from '../api/machinery/clock.ts';
-import { BACKUP_PREFIX, type BackupPlace, directoryPlace, s3Place } from './backup-place.ts';
-import { removeBackupLeftovers } from './backup-scratch.ts';
-import { UsageError } from '../api/component/flags.ts';
-import { isS3, type S3Flags } from './s3/settings.ts';
+import type { Logger } from '../../api/component/logger.ts';
+import { formatTime, systemClock, type Clock } from '../../api/machinery/clock.ts';
+import { BACKUP_PREFIX, type BackupPlace, directoryPlace, s3Place } from './place.ts';
+import { removeBackupLeftovers } from './scratch.ts';
+import { UsageError } from '../../api/component/flags.ts';
+import { isS3, type S3Flags } from '../s3/settings.ts';
 
 interface BackupScheduleOptions {
   /** Five fields, as in crontab(5), in the local time zone; `''`: no backups. */

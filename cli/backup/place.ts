@@ -3,9 +3,9 @@
  */
 import { mkdir, readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Clock } from '../api/machinery/clock.ts';
-import { s3Bucket } from './s3/bucket.ts';
-import { parseS3Location, s3Settings, type S3Flags } from './s3/settings.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import { s3Bucket } from '../s3/bucket.ts';
+import { parseS3Location, s3Settings, type S3Flags } from '../s3/settings.ts';
 
 /** The prefix of the names of scheduled backups, so that a bucket can list them without other objects. */
 export const BACKUP_PREFIX = 'orchlet-';
