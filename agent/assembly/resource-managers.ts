@@ -100,6 +100,7 @@ async function create(base: Base, deps: ResourceManagerDeps): Promise<AssembledR
   const claims = await ClaimManager.start({
     rootDirectory,
     client: deps.client,
+    nodeName: base.nodeName,
     clock,
     logger,
     observe: (operation, failed, tookMs) => metrics.claim(operation, failed, tookMs),
@@ -127,7 +128,10 @@ async function create(base: Base, deps: ResourceManagerDeps): Promise<AssembledR
     devices,
     claims,
     containerResources,
-    run: (signal) => managers.run(() => runningContainers(deps, activePods() ?? [], containerResources), signal),
+    run: async (signal) => {
+      const running = () => runningContainers(deps, activePods() ?? [], containerResources);
+      await Promise.all([managers.run(running, signal), claims.run(signal)]);
+    },
     close,
   };
 }

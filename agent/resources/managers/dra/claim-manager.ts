@@ -17,11 +17,13 @@ import type { PluginHandler } from '../../../volumes/plugins/plugin-manager.ts';
 import { readStateFile, StateWriter } from '../checkpoint-file.ts';
 import { checkAnswer } from '../devicemanager/plugin-limits.ts';
 import { DRA_MESSAGES, DRA_METHODS } from './schema.ts';
+import { SliceCleanup } from './slice-cleanup.ts';
 
 interface ClaimManagerOptions {
   readonly rootDirectory: string;
   /** Absent on a host without an API server, which has no claims. */
   readonly client: Client | undefined;
+  readonly nodeName: string;
   readonly logger: Logger;
   readonly clock: Clock;
   readonly observe?: (operation: 'PrepareResources' | 'UnprepareResources', failed: boolean, tookMs: number) => void;
@@ -80,12 +82,14 @@ export class ClaimManager {
   /** The queue by namespace and name, because preparing and unpreparing one claim must not overlap. */
   readonly #turns = new KeyedQueue();
   readonly #writer: StateWriter;
+  readonly #slices: SliceCleanup | undefined;
 
   private constructor(options: ClaimManagerOptions) {
     this.#options = options;
-    const { clock, logger, rootDirectory } = options;
+    const { client, clock, logger, nodeName, rootDirectory } = options;
     const path = join(rootDirectory, STATE_FILE);
     this.#writer = new StateWriter({ path, what: 'the checkpoint of resource claims', clock, logger });
+    this.#slices = client === undefined ? undefined : new SliceCleanup({ client, nodeName, clock, logger });
   }
 
   /** Creates the manager with the prepared claims of its checkpoint. A damaged checkpoint is logged. */
@@ -107,6 +111,11 @@ export class ClaimManager {
     return manager;
   }
 
+  /** Deletes the ResourceSlices of drivers that are not there, until the signal aborts. */
+  async run(signal: AbortSignal): Promise<void> {
+    await this.#slices?.run(signal);
+  }
+
   /** Returns the handler by which drivers register with the plugin manager. */
   handler(): PluginHandler {
     return {
@@ -116,12 +125,13 @@ export class ClaimManager {
       register: ({ name, endpoint, supportedVersions }) => {
         const instance = { socket: endpoint, version: versionOf(supportedVersions) };
         this.#drivers.set(name, [...this.#instances(name, { without: endpoint }), instance]);
+        this.#slices?.keep(name);
         return Promise.resolve();
       },
       deregister: (name, endpoint) => {
         const left = this.#instances(name, { without: endpoint });
         if (left.length > 0) this.#drivers.set(name, left);
-        else this.#drivers.delete(name);
+        else if (this.#drivers.delete(name)) this.#slices?.expire(name);
         return Promise.resolve();
       },
     };

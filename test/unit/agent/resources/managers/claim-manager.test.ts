@@ -22,6 +22,7 @@ const DRIVER = 'gpu.example.com';
 interface Rig {
   readonly rootDirectory: string;
   readonly client: FakeClient;
+  readonly clock: FakeClock;
   readonly manager: ClaimManager;
   readonly calls: string[];
   error: string;
@@ -35,10 +36,11 @@ async function setUp(t: TestContext, version: keyof typeof DRA_METHODS = 'v1.DRA
   const clock = new FakeClock();
   const client = new FakeClient(clock);
   const socket = join(rootDirectory, 'driver.sock');
-  const manager = await ClaimManager.start({ rootDirectory, client, clock, logger: silentLogger });
+  const manager = await ClaimManager.start({ rootDirectory, client, nodeName: 'n1', clock, logger: silentLogger });
   const rig: Rig = {
     rootDirectory,
     client,
+    clock,
     manager,
     calls: [],
     error: '',
@@ -128,6 +130,36 @@ test('a driver stays registered when another plugin registers with its name and 
   assert.deepEqual(rig.calls, ['prepare mine']);
 });
 
+test('the slices of a driver that does not register within half a minute are deleted', async (t) => {
+  const rig = await setUp(t);
+  const deleted: string[] = [];
+  rig.client.intercept(({ verb, options }) => {
+    if (verb === 'deletecollection') deleted.push((options as { fieldSelector: string }).fieldSelector);
+    return undefined;
+  });
+  const stop = new AbortController();
+  const running = rig.manager.run(stop.signal);
+  t.after(async () => {
+    stop.abort();
+    await running;
+  });
+  await rig.clock.advance(0);
+  assert.deepEqual(deleted, ['spec.nodeName=n1'], 'no driver has registered when the agent starts');
+  const handler = rig.manager.handler();
+  const endpoint = join(rig.rootDirectory, 'driver.sock');
+  await rig.register(rig.manager);
+  await handler.deregister(DRIVER, endpoint);
+  await rig.clock.advance(29_000);
+  await rig.register(rig.manager);
+  await rig.clock.advance(60_000);
+  assert.deepEqual(deleted.slice(1), [], 'the driver has registered again');
+  await handler.deregister(DRIVER, endpoint);
+  await rig.clock.advance(29_000);
+  assert.deepEqual(deleted.slice(1), []);
+  await rig.clock.advance(2_000);
+  assert.deepEqual(deleted.slice(1), [`spec.nodeName=n1,spec.driver=${DRIVER}`]);
+});
+
 test('a claim is prepared once for all its pods, and unprepared with the last of them', async (t) => {
   const rig = await setUp(t);
   await rig.register(rig.manager);
@@ -213,6 +245,7 @@ test('after a restart prepared claims are restored, and a failed unprepare is re
   const again = await ClaimManager.start({
     rootDirectory: rig.rootDirectory,
     client: rig.client,
+    nodeName: 'n1',
     clock: new FakeClock(),
     logger: silentLogger,
   });

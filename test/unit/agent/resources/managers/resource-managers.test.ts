@@ -93,7 +93,7 @@ async function setUp(t: TestContext, policy: TopologyPolicy, scope: 'container' 
     cpus,
     memory,
     devices,
-    claims: await ClaimManager.start({ rootDirectory, client: undefined, clock, logger: silentLogger }),
+    claims: await ClaimManager.start({ rootDirectory, client: undefined, nodeName: 'n1', clock, logger: silentLogger }),
     clock,
     logger: silentLogger,
     activePods: () => {
