@@ -15,6 +15,7 @@ import type {
 import { ownMember } from '../../api/meta/own-member.ts';
 import type { DevicePools } from './devices/device-pools.ts';
 import type { DeviceSelection } from './devices/device-selection.ts';
+import type { ExtendedResources } from './devices/extended-resources.ts';
 import { NodeInfo } from './node-info.ts';
 import { PodInfo } from './pod-info.ts';
 import type { NamespaceLabels } from './pod-selection.ts';
@@ -32,6 +33,9 @@ export interface VolumeLookup {
 export interface DeviceLookup {
   deviceClaim(namespace: string, name: string): ResourceClaim | undefined;
   deviceClass(name: string): DeviceClass | undefined;
+  extendedResources(): ExtendedResources;
+  /** Returns the claim for extended resources that exists for the pod. */
+  extendedClaim(pod: PodInfo): ResourceClaim | undefined;
   devicePools(): DevicePools;
   /** Returns the keys of all allocated devices, those of claims whose allocation is being written included. */
   allocatedDevices(): ReadonlySet<string>;

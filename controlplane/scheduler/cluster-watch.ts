@@ -90,7 +90,7 @@ export function watchCluster(
     all.classes.addHandler(announce('volume')),
     all.csiNodes.addHandler(announce('csi-node')),
   ];
-  const stopDevices = devices.onChange(() => gate.change(() => queue.changed('devices')));
+  const stopDevices = devices.onChange((change) => gate.change(() => queue.changed(change)));
   return {
     devices,
     cluster: {
@@ -106,6 +106,8 @@ export function watchCluster(
       csiNode: (name) => all.csiNodes.get('', name),
       deviceClaim: (namespace, name) => devices.deviceClaim(namespace, name),
       deviceClass: (name) => devices.deviceClass(name),
+      extendedResources: () => devices.extendedResources(),
+      extendedClaim: (pod) => devices.extendedClaim(pod),
       devicePools: () => devices.devicePools(),
       allocatedDevices: () => devices.allocatedDevices(),
       isBeingAllocated: (uid) => devices.isBeingAllocated(uid),

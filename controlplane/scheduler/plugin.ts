@@ -27,6 +27,16 @@ export function unresolvable(...reasons: string[]): Rejection {
   return { kind: 'unresolvable', reasons };
 }
 
+/**
+ * The error of a filter that ends the attempt on all nodes, because something is wrong with the pod or with what it refers to.
+ * `filter` is the filter's name.
+ */
+export class FilterError extends Error {
+  constructor(filter: string, message: string) {
+    super(`running "${filter}" filter plugin: ${message}`);
+  }
+}
+
 /** A pod that a trial adds to a node (`by` 1) or removes from it (`by` -1). */
 export interface PodMove {
   readonly pod: PodInfo;
@@ -38,6 +48,7 @@ export interface PodMove {
 export interface PreparedFilter {
   /** The names of the only nodes that can pass, which may be unknown. Absent if all nodes must be checked. */
   readonly onlyNodes?: ReadonlySet<string>;
+  /** Throws `FilterError`. */
   check(node: NodeInfo): Rejection | undefined;
   /** Updates what was prepared over all nodes. Absent if `check` reads everything from the node. */
   moved?(move: PodMove): void;

@@ -29,14 +29,18 @@ export interface PodWrites {
   /** Sets the condition DisruptionTarget and deletes the pod. A pod that is gone, or was replaced, is no error. */
   evict(victim: PodInfo): Promise<void>;
   /**
-   * Writes the allocation of a claim if it is new, and reserves the claim for the pod. Rejects with a plain `Error` if the
-   * claim was replaced, deleted, allocated or deallocated meanwhile.
+   * Writes the allocation of a claim if it is new, and reserves the claim for the pod. A claim for extended resources is
+   * created first, and the status of the pod names it. Returns the claim. Rejects with a plain `Error` if the claim was
+   * replaced, deleted, allocated or deallocated meanwhile.
    */
-  reserve(claim: ReservedClaim, pod: Pod): Promise<void>;
-  /** Writes nothing if the claim is gone, or is not reserved for the pod. */
+  reserve(claim: ReservedClaim, pod: Pod): Promise<ResourceClaim>;
+  /** Writes nothing if the claim is gone, or is not reserved for the pod. Deletes a claim for extended resources. */
   unreserve(claim: ResourceClaim, pod: Pod): Promise<void>;
-  /** Removes the allocation and the reservations of a claim, unless the claim has changed meanwhile. */
-  deallocate(claim: ResourceClaim): Promise<void>;
+  /**
+   * Removes the allocation and the reservations of a claim, unless the claim has changed meanwhile. Deletes a claim for
+   * extended resources.
+   */
+  free(claim: ResourceClaim): Promise<void>;
 }
 
 /** The client acts as the scheduler. */

@@ -13,17 +13,20 @@ import { referenceTo } from '../../api/machinery/event-recorder.ts';
 import type { EventRecorder } from '../../api/machinery/event-report.ts';
 import { EventSeriesRecorder } from '../../api/machinery/event-series-recorder.ts';
 import type { Informers } from '../../api/machinery/informer.ts';
+import type { ResourceClaim } from '../../api/machinery/kinds.ts';
 import { pods } from '../../api/machinery/resources.ts';
 import { TimeSlice } from '../../api/machinery/time-slice.ts';
 import { typedClient } from '../../api/machinery/typed-client.ts';
 import { ClusterState } from './cluster-state.ts';
 import { SCHEDULER_NAME, watchCluster, type ClusterWatch } from './cluster-watch.ts';
+import { podOfExtendedClaim } from './devices/extended-resources.ts';
 import { claimInTheWay, claimsOfPod, reserveOn, type ReservedClaim } from './devices/pod-devices.ts';
 import { Evictions } from './evictions.ts';
 import { fitOf, unavailableText, type Fit } from './fit.ts';
 import type { NodeInfo } from './node-info.ts';
 import { nameOf, type PodInfo } from './pod-info.ts';
 import { podWrites, type PodWrites } from './pod-writes.ts';
+import { FilterError } from './plugin.ts';
 import { preempt } from './preemption.ts';
 import { SchedulingQueue } from './scheduling-queue.ts';
 import { schedulerMetrics, type SchedulerMetrics } from './scheduler-metrics.ts';
@@ -56,6 +59,7 @@ const NO_STATE = 'not found';
 const NO_DEVICES = 'no new claims to deallocate';
 const DEVICES_KEPT = 'still not schedulable';
 const DEVICES_FREED = 'deallocation of ResourceClaim completed';
+const CLAIM_DELETED = 'deletion of ResourceClaim completed';
 /** How long the start waits for devices and claims. */
 const DEVICES_WAIT_MS = 5_000;
 
@@ -161,6 +165,10 @@ class RunningScheduler implements Scheduler {
       await this.#schedule(pod);
     } catch (error) {
       this.#metrics?.attempt('error', this.#secondsSince(this.#decidingSinceMs));
+      if (error instanceof FilterError) {
+        this.#attemptFailed(pod, error.message);
+        return;
+      }
       this.#logger.error({ err: error, pod: nameOf(pod) }, 'A pod could not be scheduled');
       this.#queue.failed(pod.uid);
     }
@@ -218,11 +226,11 @@ class RunningScheduler implements Scheduler {
       this.#reject(pod, fit.rejectedBy, `${text} ${NO_STATE}`, undefined);
       return;
     }
-    const hasClaims = (pod.pod.spec?.resourceClaims ?? []).length > 0 && fit.trials !== undefined;
-    const inTheWay = hasClaims ? claimInTheWay(pod, cluster.nodes, cluster) : undefined;
-    if (inTheWay !== undefined) {
-      this.#reject(pod, fit.rejectedBy, `${text} ${DEVICES_FREED}`, undefined);
-      this.#track(this.#writeStatus(pod, (writes) => writes.deallocate(inTheWay)));
+    const inTheWay = fit.trials === undefined ? 'no-claims' : claimInTheWay(pod, cluster.nodes, cluster);
+    if (typeof inTheWay === 'object') {
+      const freed = podOfExtendedClaim(inTheWay) === undefined ? DEVICES_FREED : CLAIM_DELETED;
+      this.#reject(pod, fit.rejectedBy, `${text} ${freed}`, undefined);
+      this.#track(this.#writeStatus(pod, (writes) => writes.free(inTheWay)));
       return;
     }
     const preemption = await preempt(pod, fit, {
@@ -233,7 +241,7 @@ class RunningScheduler implements Scheduler {
     });
     this.#metrics?.preemption(typeof preemption === 'string' ? 0 : preemption.victims.length);
     if (typeof preemption === 'string') {
-      const devices = hasClaims ? DEVICES_KEPT : NO_DEVICES;
+      const devices = inTheWay === 'no-claims' ? NO_DEVICES : DEVICES_KEPT;
       this.#reject(pod, fit.rejectedBy, `${text} ${devices}, preemption: ${preemption}`, undefined);
       return;
     }
@@ -285,7 +293,7 @@ class RunningScheduler implements Scheduler {
       this.#track(this.#bindVolumes(pod, decision, node));
       return;
     }
-    const claims = this.#claimsOn(pod, node);
+    const claims = reserveOn(pod, node, this.#watch.cluster);
     if (claims === undefined) {
       this.#queue.failed(pod.uid);
       return;
@@ -294,10 +302,6 @@ class RunningScheduler implements Scheduler {
     this.#state.assume(pod, node.name);
     this.#bindings += 1;
     this.#track(this.#bind(pod, node, { claims, sinceMs: this.#decidingSinceMs }));
-  }
-
-  #claimsOn(pod: PodInfo, node: NodeInfo): readonly ReservedClaim[] | undefined {
-    return (pod.pod.spec?.resourceClaims ?? []).length === 0 ? [] : reserveOn(pod, node, this.#watch.cluster);
   }
 
   #volumeDecision(pod: PodInfo, node: NodeInfo): VolumeDecision | undefined {
@@ -328,14 +332,13 @@ class RunningScheduler implements Scheduler {
     node: NodeInfo,
     { claims, sinceMs }: { readonly claims: readonly ReservedClaim[]; readonly sinceMs: number },
   ): Promise<void> {
-    const written = new Set<ReservedClaim>();
+    const written = new Map<ReservedClaim, ResourceClaim>();
     // The informer may show the binding, and remove the pod from the queue, before the binding has ended here.
     const { attempts, seconds } = this.#queue.triesOf(pod.uid);
     const beginMs = this.#options.clock.monotonic();
     try {
       for (const claim of claims) {
-        await this.#writes.reserve(claim, pod.pod);
-        written.add(claim);
+        written.set(claim, await this.#writes.reserve(claim, pod.pod));
       }
       await this.#writes.bind(pod, node.name);
       this.#metrics?.attempt('scheduled', this.#secondsSince(sinceMs));
@@ -345,10 +348,13 @@ class RunningScheduler implements Scheduler {
       this.#recorder.event(referenceTo(pod.pod, pods), 'Normal', 'Scheduled', message, { action: 'Binding' });
     } catch (error) {
       this.#metrics?.attempt('error', this.#secondsSince(sinceMs));
-      await this.#unreserve(pod, claims);
+      await this.#unreserve(
+        pod,
+        claims.map((reserved) => written.get(reserved) ?? reserved.claim),
+      );
       this.#watch.change(() => {
-        // A written allocation stays in the view until the informer shows it.
-        this.#watch.devices.forget(claims.filter((claim) => !written.has(claim)));
+        // A written allocation stays in the view until the informer shows it, unless its claim was deleted.
+        this.#watch.devices.forget(claims.filter((claim) => !written.has(claim) || claim.mappings !== undefined));
         this.#state.forget(pod.uid);
         this.#queue.changed('pod-gone');
         if (isNotFound(error) && !this.#watch.exists(pod)) this.#queue.remove(pod.uid);
@@ -360,9 +366,9 @@ class RunningScheduler implements Scheduler {
     }
   }
 
-  /** The claims keep their allocations, and the next attempt uses them. */
-  async #unreserve(pod: PodInfo, claims: readonly ReservedClaim[]): Promise<void> {
-    for (const { claim } of claims) {
+  /** The claims of users keep their allocations, and the next attempt uses them. */
+  async #unreserve(pod: PodInfo, claims: readonly ResourceClaim[]): Promise<void> {
+    for (const claim of claims) {
       try {
         await this.#writes.unreserve(claim, pod.pod);
       } catch (error) {
@@ -372,8 +378,12 @@ class RunningScheduler implements Scheduler {
   }
 
   #bindingFailed(pod: PodInfo, error: unknown): void {
-    const message = `binding rejected: ${error instanceof Error ? error.message : String(error)}`;
     this.#logger.warn({ err: error, pod: nameOf(pod) }, 'A pod could not be bound');
+    this.#attemptFailed(pod, `binding rejected: ${error instanceof Error ? error.message : String(error)}`);
+  }
+
+  /** Records an attempt that ended with an error. The pod is tried again after its backoff. */
+  #attemptFailed(pod: PodInfo, message: string): void {
     this.#recorder.event(referenceTo(pod.pod, pods), 'Warning', 'FailedScheduling', message, { action: 'Scheduling' });
     this.#mark(pod, 'SchedulerError', message, undefined);
     this.#queue.failed(pod.uid);

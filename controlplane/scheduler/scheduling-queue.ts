@@ -21,7 +21,8 @@ export type Change =
   | 'pod-gone'
   | 'volume'
   | 'csi-node'
-  | 'devices';
+  | 'devices'
+  | 'device-classes';
 
 const HELPFUL: ReadonlyMap<string, readonly Change[]> = new Map(
   Object.entries({
@@ -30,7 +31,7 @@ const HELPFUL: ReadonlyMap<string, readonly Change[]> = new Map(
     TaintToleration: ['node-added', 'node-taints'],
     NodeAffinity: ['node-added', 'node-labels'],
     NodePorts: ['node-added', 'pod-gone'],
-    NodeResourcesFit: ['node-added', 'node-allocatable', 'pod-gone'],
+    NodeResourcesFit: ['node-added', 'node-allocatable', 'pod-gone', 'device-classes'],
     VolumeRestrictions: ['node-added', 'pod-gone', 'volume'],
     NodeVolumeLimits: ['node-added', 'pod-gone', 'volume', 'csi-node'],
     VolumeBinding: ['node-added', 'node-labels', 'volume', 'csi-node'],
@@ -45,7 +46,7 @@ const HELPFUL: ReadonlyMap<string, readonly Change[]> = new Map(
       'pod-gone',
     ],
     NodeDeclaredFeatures: ['node-added', 'node-features'],
-    DynamicResources: ['node-added', 'node-labels', 'devices'],
+    DynamicResources: ['node-added', 'node-labels', 'devices', 'device-classes'],
     DefaultPreemption: ['pod-gone'],
     InterPodAffinity: ['node-added', 'node-labels', 'pod-assigned', 'pod-labels', 'pod-gone'],
   }),

@@ -4,6 +4,7 @@ import { TimeSlice } from '../../api/machinery/time-slice.ts';
 import { ClusterState, type Cluster } from '../../controlplane/scheduler/cluster-state.ts';
 import { DevicePools } from '../../controlplane/scheduler/devices/device-pools.ts';
 import { DeviceSelection } from '../../controlplane/scheduler/devices/device-selection.ts';
+import { ExtendedResources } from '../../controlplane/scheduler/devices/extended-resources.ts';
 import { fitOf, type Fit, type Nominated } from '../../controlplane/scheduler/fit.ts';
 import { PodInfo } from '../../controlplane/scheduler/pod-info.ts';
 import { preempt, type Preemption } from '../../controlplane/scheduler/preemption.ts';
@@ -80,6 +81,8 @@ export class SchedulerCluster {
       csiNode: () => undefined,
       deviceClaim: () => undefined,
       deviceClass: () => undefined,
+      extendedResources: () => new ExtendedResources([]),
+      extendedClaim: () => undefined,
       devicePools: () => new DevicePools([]),
       allocatedDevices: () => new Set(),
       isBeingAllocated: () => false,

@@ -71,8 +71,12 @@ function lackingResources(pod: Pod, others: readonly Pod[], node: NodeObject): r
     .filter(({ requested }) => requested > 0n)
     .toSorted((a, b) => rank(a.name) - rank(b.name));
   if (wanted.length === 0) return lacking;
+  const mappings = pod.status?.extendedResourceClaimStatus?.requestMappings ?? [];
+  const ofClaim = new Set(mappings.map(({ resourceName }) => resourceName));
   const requests = others.map((other) => podResources(other, requestsOf));
   for (const { name, requested } of wanted) {
+    // The scheduler allocated devices for it.
+    if (ofClaim.has(name)) continue;
     const total = ownMember(allocatable, name);
     // The scheduler alone accounts for extended resources that the node does not report.
     if (total === undefined && (name === 'ephemeral-storage' || isExtended(name))) continue;

@@ -48,9 +48,11 @@ class ResourceClaimController {
 
   run(signal: AbortSignal): Promise<void> {
     const podChanged = (pod: Pod): void => {
-      if ((pod.spec?.resourceClaims ?? []).length === 0) return;
-      this.#loop.queue.add(`pod:${pod.metadata.namespace}/${pod.metadata.name}`);
-      for (const name of claimNames(pod)) this.#loop.queue.add(`claim:${pod.metadata.namespace}/${name}`);
+      const { namespace, name } = pod.metadata;
+      if ((pod.spec?.resourceClaims ?? []).length > 0) this.#loop.queue.add(`pod:${namespace}/${name}`);
+      // The scheduler creates and reserves the claim for extended resources.
+      const extended = pod.status?.extendedResourceClaimStatus?.resourceClaimName ?? [];
+      for (const claim of claimNames(pod).concat(extended)) this.#loop.queue.add(`claim:${namespace}/${claim}`);
     };
     const claimChanged = ({ metadata }: ResourceClaim): void => {
       this.#loop.queue.add(`claim:${metadata.namespace}/${metadata.name}`);
@@ -206,7 +208,7 @@ class ResourceClaimController {
 }
 
 /** The names of the claims of a pod that are known so far. */
-function claimNames(pod: Pod): readonly string[] {
+function claimNames(pod: Pod): string[] {
   return (pod.spec?.resourceClaims ?? []).flatMap(({ name, resourceClaimName }) => {
     const found =
       resourceClaimName ?? pod.status?.resourceClaimStatuses?.find((status) => status.name === name)?.resourceClaimName;

@@ -6,10 +6,12 @@ import type { Informer, Informers } from '../../../api/machinery/informer.ts';
 import type { DeviceClass, ResourceClaim, ResourceSlice } from '../../../api/machinery/kinds.ts';
 import { deviceClasses, resourceClaims, resourceSlices } from '../../../api/machinery/resources.ts';
 import type { DeviceLookup } from '../cluster-state.ts';
+import type { PodInfo } from '../pod-info.ts';
 import { AllocatedDevices } from './allocated-devices.ts';
 import { DevicePools } from './device-pools.ts';
 import type { DeviceAllocation } from './device-requests.ts';
 import { DeviceSelection } from './device-selection.ts';
+import { ExtendedResources, podOfExtendedClaim } from './extended-resources.ts';
 import type { ReservedClaim } from './pod-devices.ts';
 
 /** Follows claims and slices only after a call of `onChange`, which adds the handlers to the informers. */
@@ -18,12 +20,15 @@ export class DeviceState implements DeviceLookup {
   readonly #claims: Informer<ResourceClaim>;
   readonly #classes: Informer<DeviceClass>;
   readonly #slices: Informer<ResourceSlice>;
-  /** The UIDs of the claims whose allocations are being written. */
+  /** The claims for extended resources by the namespace and UID of their pod. */
+  readonly #extendedClaims = new Map<string, ResourceClaim>();
+  /** The keys of the claims whose allocations are being written. */
   readonly #pending = new Set<string>();
   /** The devices of the stored and of the pending allocations. */
   readonly #allocated = new AllocatedDevices();
   /** The pools of the current slices. They are built on demand. */
   #pools: DevicePools | undefined;
+  #extended: ExtendedResources | undefined;
 
   constructor(informers: Informers) {
     this.#claims = informers.for(resourceClaims);
@@ -32,29 +37,36 @@ export class DeviceState implements DeviceLookup {
   }
 
   /** Calls back when devices or claims change in a way that may help a pod. Returns a function that removes the callback. */
-  onChange(changed: () => void): () => void {
+  onChange(changed: (change: 'devices' | 'device-classes') => void): () => void {
     const settled = (claim: ResourceClaim): void => {
-      const uid = claim.metadata.uid ?? '';
+      const pod = podOfExtendedClaim(claim);
+      if (pod !== undefined) this.#extendedClaims.set(pod, claim);
       const allocation = claim.status?.allocation;
-      this.#allocated.set(uid, allocation);
-      if (allocation !== undefined) this.#setPending(uid, undefined);
-      changed();
+      this.#allocated.set(claim.metadata.uid ?? '', allocation);
+      if (allocation !== undefined) this.#setPending(claim, undefined);
+      changed('devices');
     };
     const published = (): void => {
       this.#pools = undefined;
-      changed();
+      changed('devices');
+    };
+    const classified = (): void => {
+      this.#extended = undefined;
+      changed('device-classes');
     };
     const registrations = [
       this.#claims.addHandler({
         add: settled,
         update: (_, claim) => settled(claim),
-        delete: ({ metadata }) => {
-          this.#allocated.set(metadata.uid ?? '', undefined);
-          this.#setPending(metadata.uid ?? '', undefined);
-          changed();
+        delete: (claim) => {
+          const pod = podOfExtendedClaim(claim);
+          if (pod !== undefined) this.#extendedClaims.delete(pod);
+          this.#allocated.set(claim.metadata.uid ?? '', undefined);
+          this.#setPending(claim, undefined);
+          changed('devices');
         },
       }),
-      this.#classes.addHandler({ add: changed, update: changed }),
+      this.#classes.addHandler({ add: classified, update: classified, delete: classified }),
       this.#slices.addHandler({ add: published, update: published, delete: published }),
     ];
     return () => {
@@ -71,19 +83,20 @@ export class DeviceState implements DeviceLookup {
   }
 
   assume(reserved: readonly ReservedClaim[]): void {
-    for (const { claim, allocation } of reserved)
-      if (allocation !== undefined) this.#setPending(claim.metadata.uid ?? '', allocation);
+    for (const { claim, allocation } of reserved) if (allocation !== undefined) this.#setPending(claim, allocation);
   }
 
   /** Removes allocations that could not be written. */
   forget(reserved: readonly ReservedClaim[]): void {
-    for (const { claim } of reserved) this.#setPending(claim.metadata.uid ?? '', undefined);
+    for (const { claim } of reserved) this.#setPending(claim, undefined);
   }
 
-  #setPending(uid: string, allocation: DeviceAllocation | undefined): void {
-    if (allocation === undefined) this.#pending.delete(uid);
-    else this.#pending.add(uid);
-    this.#allocated.set(`pending ${uid}`, allocation);
+  /** A claim for extended resources gets its UID only when it is created, so that it goes by its pod. */
+  #setPending(claim: ResourceClaim, allocation: DeviceAllocation | undefined): void {
+    const key = podOfExtendedClaim(claim) ?? claim.metadata.uid ?? '';
+    if (allocation === undefined) this.#pending.delete(key);
+    else this.#pending.add(key);
+    this.#allocated.set(`pending ${key}`, allocation);
   }
 
   deviceClaim(namespace: string, name: string): ResourceClaim | undefined {
@@ -92,6 +105,15 @@ export class DeviceState implements DeviceLookup {
 
   deviceClass(name: string): DeviceClass | undefined {
     return this.#classes.get('', name);
+  }
+
+  extendedResources(): ExtendedResources {
+    this.#extended ??= new ExtendedResources(this.#classes.list());
+    return this.#extended;
+  }
+
+  extendedClaim({ namespace, uid }: PodInfo): ResourceClaim | undefined {
+    return this.#extendedClaims.get(`${namespace}/${uid}`);
   }
 
   devicePools(): DevicePools {

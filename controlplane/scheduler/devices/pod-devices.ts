@@ -9,6 +9,7 @@ import type { NodeInfo } from '../node-info.ts';
 import type { PodInfo } from '../pod-info.ts';
 import { allocateDevices, type AllocationOutcome } from './device-allocator.ts';
 import { type DeviceAllocation, requestsOf } from './device-requests.ts';
+import { backedResources, extendedClaimOn, type RequestMapping } from './extended-resources.ts';
 import { SearchBudget } from './search-budget.ts';
 
 /** The maximum number of pods that may share a claim. */
@@ -19,6 +20,10 @@ interface PodDevices {
   readonly allocated: readonly ResourceClaim[];
   /** The claims that the scheduler allocates. */
   readonly open: readonly ResourceClaim[];
+  /** Whether a device class backs extended resources that the pod requests. */
+  readonly hasExtended: boolean;
+  /** The claim for extended resources that an attempt left behind whose binding failed. */
+  readonly stale: ResourceClaim | undefined;
 }
 
 /** A claim that is reserved for the pod on its node. */
@@ -26,6 +31,8 @@ export interface ReservedClaim {
   readonly claim: ResourceClaim;
   /** The allocation of the claim. Absent if it is already allocated. */
   readonly allocation: DeviceAllocation | undefined;
+  /** What the status of the pod says about a claim for extended resources. The claim has no name until it is created. */
+  readonly mappings?: readonly RequestMapping[] | undefined;
 }
 
 /**
@@ -66,7 +73,19 @@ export function devicesOf(pod: PodInfo, lookup: DeviceLookup): PodDevices | stri
     if (problem !== undefined) return problem;
     (claim.status?.allocation === undefined ? open : allocated).push(claim);
   }
-  return { allocated, open };
+  const hasExtended = backedResources(pod, lookup.extendedResources()).length > 0;
+  return { allocated, open, hasExtended, stale: hasExtended ? lookup.extendedClaim(pod) : undefined };
+}
+
+/** Returns the claims to allocate on the node. The one for extended resources is the last, and has `mappings`. */
+export function claimsOn(
+  pod: PodInfo,
+  node: NodeInfo,
+  { open, hasExtended }: PodDevices,
+  lookup: DeviceLookup,
+): { readonly claims: readonly ResourceClaim[]; readonly mappings?: readonly RequestMapping[] } {
+  const extended = hasExtended ? extendedClaimOn(pod, node, lookup.extendedResources()) : undefined;
+  return extended === undefined ? { claims: open } : { claims: [...open, extended.claim], mappings: extended.mappings };
 }
 
 /** Returns the name of the claim. A claim that the pod does not need has none. */
@@ -127,25 +146,38 @@ export function allocateOn(
 export function reserveOn(pod: PodInfo, node: NodeInfo, lookup: DeviceLookup): readonly ReservedClaim[] | undefined {
   const devices = devicesOf(pod, lookup);
   if (typeof devices === 'string') return undefined;
-  const { allocated, open } = devices;
-  const reserved = allocated.map((claim) => ({ claim, allocation: undefined }));
-  if (open.length === 0) return reserved;
-  const outcome = allocateOn(node, open, lookup, { allocated: lookup.allocatedDevices(), budget: new SearchBudget() });
+  const reserved = devices.allocated.map((claim) => ({ claim, allocation: undefined }));
+  const { claims, mappings } = claimsOn(pod, node, devices, lookup);
+  if (claims.length === 0) return reserved;
+  const search = { allocated: lookup.allocatedDevices(), budget: new SearchBudget() };
+  const outcome = allocateOn(node, claims, lookup, search);
   if (outcome.kind !== 'allocated') return undefined;
-  return [...reserved, ...open.map((claim, index) => ({ claim, allocation: outcome.allocations[index] }))];
+  const { allocations } = outcome;
+  const opened = claims.map((claim, index) => ({
+    claim,
+    allocation: allocations[index],
+    mappings: index < devices.open.length ? undefined : mappings,
+  }));
+  return [...reserved, ...opened];
 }
 
-/** Returns an allocated claim of the pod that no pod uses and that keeps the pod from a node. */
+/**
+ * Returns a claim that keeps the pod from a node: an allocated one that no pod uses, or one for extended resources that an
+ * attempt left behind. `no-claims` means that the pod needs no devices.
+ */
 export function claimInTheWay(
   pod: PodInfo,
   nodes: readonly NodeInfo[],
   lookup: DeviceLookup,
-): ResourceClaim | undefined {
+): ResourceClaim | 'no-claims' | undefined {
   const devices = devicesOf(pod, lookup);
   if (typeof devices === 'string') return undefined;
-  return devices.allocated.find(
+  const { allocated, open, hasExtended, stale } = devices;
+  if (allocated.length + open.length === 0 && !hasExtended) return 'no-claims';
+  const unused = allocated.find(
     (claim) =>
       (claim.status?.reservedFor ?? []).every(({ uid }) => uid === pod.uid) &&
       nodes.some((node) => !isUsableOn(claim, node)),
   );
+  return unused ?? stale;
 }

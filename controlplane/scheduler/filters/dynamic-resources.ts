@@ -1,23 +1,25 @@
 /** Rejects nodes without the devices that the pod claims. */
-import { allocateOn, devicesOf, isUsableOn } from '../devices/pod-devices.ts';
+import { allocateOn, claimsOn, devicesOf, isUsableOn } from '../devices/pod-devices.ts';
 import { SearchBudget } from '../devices/search-budget.ts';
-import { unresolvable, type FilterPlugin } from '../plugin.ts';
+import { FilterError, unresolvable, type FilterPlugin } from '../plugin.ts';
 
 /** Refuses the pod as a whole if one of its claims cannot be read or allocated anywhere. */
 export const dynamicResources: FilterPlugin = {
   name: 'DynamicResources',
   prepare(pod, cluster) {
-    if ((pod.pod.spec?.resourceClaims ?? []).length === 0) return undefined;
     const devices = devicesOf(pod, cluster);
     if (typeof devices === 'string') return unresolvable(devices);
-    const { allocated, open } = devices;
-    if (allocated.length + open.length === 0) return undefined;
+    const { allocated, open, hasExtended, stale } = devices;
+    if (allocated.length + open.length === 0 && !hasExtended) return undefined;
     const search = { allocated: cluster.allocatedDevices(), budget: new SearchBudget() };
     return {
       check(node) {
-        if (open.length > 0) {
-          const outcome = allocateOn(node, open, cluster, search);
-          if (outcome.kind === 'invalid') return unresolvable(outcome.message);
+        if (stale !== undefined) return unresolvable('cannot schedule extended resource claim');
+        const { claims } = claimsOn(pod, node, devices, cluster);
+        if (claims.length > 0) {
+          const outcome = allocateOn(node, claims, cluster, search);
+          // The pod must not run on another node meanwhile, where the mistake does not show.
+          if (outcome.kind === 'invalid') throw new FilterError(dynamicResources.name, outcome.message);
           if (outcome.kind === 'unavailable') return unresolvable('cannot allocate all claims');
         }
         return allocated.every((claim) => isUsableOn(claim, node))

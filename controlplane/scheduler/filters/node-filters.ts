@@ -1,4 +1,5 @@
 /** Filters that read only the node: its name, readiness, labels, taints, ports and resources. */
+import { isProvidedByDevices, type ExtendedResources } from '../devices/extended-resources.ts';
 import type { NodeInfo } from '../node-info.ts';
 import type { HostPort, PodInfo } from '../pod-info.ts';
 import { podSelectsNode, toleratesTaint, type Taint } from '../../../api/kinds/node-selection.ts';
@@ -144,13 +145,14 @@ function hasPort(node: NodeInfo, wanted: ReadonlyMap<string, ReadonlySet<string>
 /** Rejects nodes without room for the requests of the pod, with a reason for each resource. */
 export const nodeResourcesFit: FilterPlugin = {
   name: 'NodeResourcesFit',
-  prepare(pod) {
-    return { check: (node) => fits(pod, node) };
+  prepare(pod, cluster) {
+    const resources = cluster.extendedResources();
+    return { check: (node) => fits(pod, node, resources) };
   },
 };
 
 /** Reports every resource that is insufficient. If the node's capacity is too small, no eviction helps. */
-function fits(pod: PodInfo, node: NodeInfo): Rejection | undefined {
+function fits(pod: PodInfo, node: NodeInfo, resources: ExtendedResources): Rejection | undefined {
   const reasons: string[] = [];
   let hopeless = false;
   if (node.pods.size + 1 > node.allowedPods) reasons.push('Too many pods');
@@ -158,6 +160,8 @@ function fits(pod: PodInfo, node: NodeInfo): Rejection | undefined {
     if (amount === 0) continue;
     const allocatable = node.allocatable.get(name) ?? 0;
     if (amount <= allocatable - (node.requested.get(name) ?? 0)) continue;
+    // The filter of devices decides about it.
+    if (isProvidedByDevices(name, node, resources)) continue;
     reasons.push(`Insufficient ${name}`);
     hopeless ||= amount > allocatable;
   }

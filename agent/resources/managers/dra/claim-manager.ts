@@ -150,8 +150,8 @@ export class ClaimManager {
 
   /** Prepares the devices of a pod's claims. It is idempotent. Throws the error that keeps the pod from starting. */
   async prepare(pod: Pod): Promise<void> {
-    for (const reference of pod.spec.resourceClaims ?? []) {
-      const name = claimName(pod, reference);
+    const names = (pod.spec.resourceClaims ?? []).map((reference) => claimName(pod, reference));
+    for (const name of [...names, pod.status?.extendedResourceClaimStatus?.resourceClaimName]) {
       if (name === undefined) continue;
       await this.#turns.run(`${pod.metadata.namespace}/${name}`, async () => {
         if (this.#isPrepared(pod, name)) return;
@@ -262,9 +262,7 @@ export class ClaimManager {
 
   /** Returns the devices of each of the container's claims, limited to one request if the container names one. */
   claimed(pod: Pod, container: Container): readonly ClaimedDevices[] {
-    return (container.resources?.claims ?? []).flatMap(({ name, request }) => {
-      const reference = (pod.spec.resourceClaims ?? []).find((entry) => entry.name === name);
-      const claim = reference === undefined ? undefined : claimName(pod, reference);
+    return requestsOf(pod, container).flatMap(({ claim, request }) => {
       return [...this.#claims.values()]
         .filter((prepared) => prepared.ClaimName === claim && isHeldBy(prepared, pod))
         .map(({ ClaimName, Namespace, DriverState }) => ({
@@ -340,6 +338,22 @@ function claimName(
   const made = (pod.status?.resourceClaimStatuses ?? []).find(({ name }) => name === reference.name);
   if (made === undefined) throw new Error(`pod claim ${reference.name}: resource claim not created yet`);
   return made.resourceClaimName;
+}
+
+/** The requests of claims that the container uses. Without `request`, it uses all of the claim. */
+function requestsOf(
+  pod: Pod,
+  { name, resources = {} }: Container,
+): readonly { readonly claim: string | undefined; readonly request?: string | undefined }[] {
+  const own = (resources.claims ?? []).map((use) => {
+    const reference = (pod.spec.resourceClaims ?? []).find((entry) => entry.name === use.name);
+    return { claim: reference === undefined ? undefined : claimName(pod, reference), request: use.request };
+  });
+  const { resourceClaimName, requestMappings = [] } = pod.status?.extendedResourceClaimStatus ?? {};
+  const extended = requestMappings.filter(
+    (mapping) => mapping.containerName === name && Object.hasOwn(resources.requests ?? {}, mapping.resourceName),
+  );
+  return [...own, ...extended.map(({ requestName }) => ({ claim: resourceClaimName, request: requestName }))];
 }
 
 /**

@@ -7,7 +7,7 @@ import { assertLinearTime } from '../../../../fuzz/growth.ts';
 
 const node = {
   metadata: { name: 'n', labels: { disk: 'fast' } },
-  status: { allocatable: { cpu: '2', memory: '1Gi', pods: '3' } },
+  status: { allocatable: { cpu: '2', memory: '1Gi', pods: '3', 'example.com/gpu': '0' } },
 } as unknown as NodeObject;
 
 function podOf(spec: object = {}, metadata: object = {}): Pod {
@@ -60,6 +60,11 @@ const affinity = (operator: string, disk: string): Pod => {
 const taint = (effect: string): object => ({ key: 'down', effect });
 const TAINT = "TaintToleration: Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate";
 const requests = (cpu: string): object => ({ containers: [{ name: 'c', resources: { requests: { cpu } } }] });
+const gpu = podOf({ containers: [{ name: 'c', resources: { requests: { 'example.com/gpu': '1' } } }] });
+const ofClaim = (pod: Pod): Pod => {
+  const requestMappings = [{ containerName: 'c', resourceName: 'example.com/gpu', requestName: 'r' }];
+  return { ...pod, status: { extendedResourceClaimStatus: { resourceClaimName: 'x', requestMappings } } } as never;
+};
 const named = (name: string, spec: object = {}): Pod => podOf(spec, { name, uid: name });
 const critical = (spec: object = {}): Pod => podOf({ priority: 2_000_001_000, ...spec });
 const staticPod = (spec: object = {}): Pod => podOf(spec, { annotations: { 'kubernetes.io/config.source': 'file' } });
@@ -76,6 +81,13 @@ describe('a node takes a pod', () => {
     ['with a safe sysctl', sysctl('net.ipv4.ping_group_range'), {}, 'taken'],
     ['with an unsafe one that is allowed by name', sysctl('net.core.somaxconn'), {}, 'taken'],
     ['with one that is allowed by pattern, written with slashes', sysctl('kernel/msgmax'), {}, 'taken'],
+    [
+      'whose extended resource its device plugin no longer has',
+      gpu,
+      {},
+      "OutOfexample.com/gpu: Node didn't have enough resource: example.com/gpu, requested: 1, used: 0, capacity: 0",
+    ],
+    ['whose extended resource comes from a claim', ofClaim(gpu), {}, 'taken'],
     [
       'with another unsafe one',
       sysctl('kernel.sem'),

@@ -297,3 +297,37 @@ test('a driver with the name of a member that every object has is called, and no
   rig.client.seed(resourceClaims, claim(['a'], { devices: { results: [{ driver: 'constructor' }] } }));
   await assert.rejects(rig.manager.prepare(pod('a')), /DRA driver constructor is not registered/);
 });
+
+test('the claim for extended resources gives a container the devices of its requests', async (t) => {
+  const rig = await setUp(t);
+  await rig.register(rig.manager);
+  rig.client.seed(resourceClaims, claim(['a']));
+  const resource = 'example.com/gpu';
+  const mapping = (containerName: string, requestName: string) => ({
+    containerName,
+    resourceName: resource,
+    requestName,
+  });
+  const requests = { [resource]: '1' };
+  const extended: Pod = {
+    ...pod('a'),
+    spec: {
+      containers: [
+        { name: 'c', image: 'i', resources: { requests } },
+        { name: 'd', image: 'i', resources: { requests } },
+        { name: 'other', image: 'i' },
+      ],
+    },
+    status: {
+      extendedResourceClaimStatus: {
+        resourceClaimName: 'mine',
+        requestMappings: [mapping('c', 'big'), mapping('d', 'small')],
+      },
+    } as never,
+  };
+  await rig.manager.prepare(extended);
+  assert.deepEqual(rig.calls, ['prepare mine']);
+  assert.deepEqual(devices(rig.manager, extended), [['example.com/gpu=big'], ['example.com/gpu=small'], []]);
+  await rig.manager.release('a');
+  assert.deepEqual(rig.calls, ['prepare mine', 'unprepare mine']);
+});

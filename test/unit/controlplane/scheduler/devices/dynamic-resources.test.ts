@@ -223,3 +223,109 @@ it('an allocated claim is reserved for a pod that was bound without the schedule
   assert.equal(t.claim('claim'), undefined, 'its finalizer is gone');
   await t.end();
 });
+
+it('a pod that requests an extended resource of a class gets a claim for it, which goes when the pod is done', async () => {
+  const t = await setUp(['n1']);
+  t.client.seed(resources.deviceClasses, {
+    metadata: { name: 'gpu' },
+    spec: { extendedResourceName: 'example.com/gpu' },
+  });
+  const requests = { 'deviceclass.resource.kubernetes.io/gpu': '1', cpu: '1' };
+  const explicit = { containers: [{ name: 'c', image: 'i', resources: { requests: { 'example.com/gpu': '1' } } }] };
+  t.addPod('a', [], explicit);
+  await t.advance(5_000);
+  const { resourceClaimName = '', requestMappings } = t.pod('a')?.status?.extendedResourceClaimStatus ?? {};
+  assert.deepEqual(requestMappings, [
+    { containerName: 'c', resourceName: 'example.com/gpu', requestName: 'container-0-request-0' },
+  ]);
+  const claim = t.claim(resourceClaimName);
+  assert.match(resourceClaimName, /^a-extended-resources-/);
+  assert.deepEqual(claim?.metadata.annotations, { 'resource.kubernetes.io/extended-resource-claim': 'true' });
+  assert.deepEqual(claim?.metadata.ownerReferences, [
+    { apiVersion: 'v1', kind: 'Pod', name: 'a', uid: 'a-uid', controller: true },
+  ]);
+  assert.deepEqual(claim?.spec?.devices?.requests, [
+    {
+      name: 'container-0-request-0',
+      exactly: { deviceClassName: 'gpu', allocationMode: 'ExactCount', count: 1 },
+    },
+  ]);
+  assert.equal(claim?.status?.allocation?.devices?.results?.[0]?.device, 'gpu-0');
+  assert.deepEqual(claim?.status?.reservedFor, [{ resource: 'pods', name: 'a', uid: 'a-uid' }]);
+  t.addPod('b', [], { containers: [{ name: 'c', image: 'i', resources: { requests } }] });
+  await t.advance(5_000);
+  assert.match(unschedulable(t.pod('b')) ?? '', /cannot allocate all claims/);
+  await t.setPhase('a', 'Succeeded');
+  assert.equal(t.claim(resourceClaimName), undefined);
+  await t.advance(15_000);
+  assert.equal(t.pod('b')?.spec?.nodeName, 'n1');
+  assert.equal(
+    t.pod('b')?.status?.extendedResourceClaimStatus?.requestMappings[0]?.requestName,
+    'container-0-request-1',
+    'the second of the sorted resources of the container',
+  );
+  await t.end();
+});
+
+it('an extended resource is for a device plugin where one offers it, and for a class that comes later', async () => {
+  const t = await setUp(['n1', 'n2']);
+  const requests = { 'example.com/gpu': '1' };
+  const spec = { containers: [{ name: 'c', image: 'i', resources: { requests } }] };
+  t.addPod('a', [], spec);
+  await t.advance(5_000);
+  assert.match(unschedulable(t.pod('a')) ?? '', /2 Insufficient example.com\/gpu/);
+  t.client.seed(resources.deviceClasses, {
+    metadata: { name: 'gpu' },
+    spec: { extendedResourceName: 'example.com/gpu' },
+  });
+  await t.advance(15_000);
+  assert.ok(t.pod('a')?.status?.extendedResourceClaimStatus !== undefined);
+  const taken = t.pod('a')?.spec?.nodeName;
+  const status = { allocatable: { cpu: '4', memory: '8Gi', pods: '10', 'example.com/gpu': '1' } };
+  t.client.seed(resources.nodes, { metadata: { name: 'n3' }, spec: {}, status } as unknown as Node);
+  t.client.seed(resources.nodes, {
+    ...t.client.peek(resources.nodes, '', taken === 'n1' ? 'n2' : 'n1'),
+    spec: { unschedulable: true },
+  } as unknown as Node);
+  t.addPod('b', [], spec);
+  await t.advance(15_000);
+  assert.equal(t.pod('b')?.spec?.nodeName, 'n3');
+  assert.equal(t.pod('b')?.status?.extendedResourceClaimStatus, undefined);
+  await t.end();
+});
+
+it('the claim for extended resources is deleted if the binding fails, and the next attempt creates another one', async () => {
+  const t = await setUp(['n1']);
+  const requests = { 'deviceclass.resource.kubernetes.io/gpu': '1' };
+  t.failing.bindings = 1;
+  t.addPod('a', [], { containers: [{ name: 'c', image: 'i', resources: { requests } }] });
+  await t.advance(500);
+  const claims = () => t.client.peekAll(resources.resourceClaims).map(({ metadata }) => metadata.name);
+  assert.deepEqual(claims(), []);
+  await t.advance(30_000);
+  assert.equal(t.pod('a')?.spec?.nodeName, 'n1');
+  assert.deepEqual(claims(), [t.pod('a')?.status?.extendedResourceClaimStatus?.resourceClaimName]);
+  await t.end();
+});
+
+it('a pod does not run anywhere while a selector of its claim fails on one node', async () => {
+  const t = await setUp(['n1', 'n2']);
+  const slice = t.client.peek(resources.resourceSlices, '', 'n1');
+  const devices = [{ name: 'gpu-0', attributes: { 'gpu.example.com/exists': { bool: true } } }];
+  t.client.seed(resources.resourceSlices, { ...slice, spec: { ...slice?.spec, devices } } as never);
+  const selectors = [{ cel: { expression: 'device.attributes["gpu.example.com"].exists' } }];
+  t.client.seed(resources.resourceClaims, {
+    metadata: { name: 'claim', namespace: 'default', uid: 'claim-uid' },
+    spec: request({ selectors }),
+  } as never);
+  t.addPod('a', [{ name: 'gpu', resourceClaimName: 'claim' }]);
+  await t.advance(5_000);
+  const [condition] = t.pod('a')?.status?.conditions ?? [];
+  assert.equal(t.pod('a')?.spec?.nodeName, undefined);
+  assert.equal(condition?.reason, 'SchedulerError');
+  assert.match(
+    condition?.message ?? '',
+    /^running "DynamicResources" filter plugin: claim default\/claim: selector #0: CEL runtime error/,
+  );
+  await t.end();
+});

@@ -1,0 +1,182 @@
+/**
+ * Converts requests for extended resources into requests for devices, for the resources that a device class backs and that no
+ * device plugin offers on the node. One claim, which the scheduler creates, has all such requests of a pod. Pure.
+ */
+import type { DeviceClass, Pod, ResourceClaim } from '../../../api/machinery/kinds.ts';
+import type { NodeInfo } from '../node-info.ts';
+import type { PodInfo } from '../pod-info.ts';
+import { amountOf } from '../pod-requests.ts';
+
+type Container = NonNullable<Pod['spec']>['containers'][number];
+type ExtendedStatus = NonNullable<NonNullable<Pod['status']>['extendedResourceClaimStatus']>;
+type DeviceRequest = NonNullable<NonNullable<NonNullable<ResourceClaim['spec']>['devices']>['requests']>[number];
+
+/** Which request of the claim provides which resource of which container. */
+export type RequestMapping = ExtendedStatus['requestMappings'][number];
+
+/** The annotation of claims for extended resources. */
+const EXTENDED_CLAIM = 'resource.kubernetes.io/extended-resource-claim';
+/** The resource whose name is this prefix and the name of a class has the devices of that class. */
+const CLASS_PREFIX = 'deviceclass.resource.kubernetes.io/';
+
+/** The classes by the extended resources that they back. */
+export class ExtendedResources {
+  readonly #classes = new Map<string, DeviceClass>();
+
+  /** Of several classes that back one resource, the newest counts, and of those the first by name, as in kube-scheduler. */
+  constructor(classes: readonly DeviceClass[]) {
+    for (const one of classes) {
+      this.#classes.set(`${CLASS_PREFIX}${one.metadata.name}`, one);
+      const resource = one.spec?.extendedResourceName;
+      if (resource === undefined) continue;
+      const known = this.#classes.get(resource);
+      if (known === undefined || isPreferred(one, known)) this.#classes.set(resource, one);
+    }
+  }
+
+  classOf(resource: string): DeviceClass | undefined {
+    return this.#classes.get(resource);
+  }
+}
+
+function isPreferred(one: DeviceClass, other: DeviceClass): boolean {
+  const [created = '', otherCreated = ''] = [one, other].map(({ metadata }) => metadata.creationTimestamp ?? '');
+  return created === otherCreated
+    ? (one.metadata.name ?? '') < (other.metadata.name ?? '')
+    : Date.parse(created) > Date.parse(otherCreated);
+}
+
+/** The resources that the pod requests and that a class backs. */
+export function backedResources({ requests }: PodInfo, resources: ExtendedResources): readonly string[] {
+  return [...requests.actual].flatMap(([name, amount]) =>
+    amount > 0 && resources.classOf(name) !== undefined ? [name] : [],
+  );
+}
+
+/** Whether devices provide the resource on the node, because no device plugin does. */
+export function isProvidedByDevices(resource: string, node: NodeInfo, resources: ExtendedResources): boolean {
+  return (node.allocatable.get(resource) ?? 0) === 0 && resources.classOf(resource) !== undefined;
+}
+
+/** A claim that does not exist yet, with the requests of the pod for one node. */
+interface ExtendedClaim {
+  readonly claim: ResourceClaim;
+  readonly mappings: readonly RequestMapping[];
+}
+
+/** Returns the claim for the resources that devices of the node provide, or `undefined` if there are none. */
+export function extendedClaimOn(pod: PodInfo, node: NodeInfo, resources: ExtendedResources): ExtendedClaim | undefined {
+  const provided = backedResources(pod, resources).filter((name) => isProvidedByDevices(name, node, resources));
+  if (provided.length === 0) return undefined;
+  const parts = provided
+    .toSorted()
+    .map((name) => requestsFor(name, resources.classOf(name)?.metadata.name ?? '', pod.pod));
+  const requests = parts
+    .flatMap((part) => part.requests)
+    .toSorted((a, b) => (a.name < b.name ? -1 : 1))
+    .map(({ name, deviceClassName, count }): DeviceRequest => ({
+      name,
+      exactly: { deviceClassName, allocationMode: 'ExactCount', count },
+    }));
+  return { claim: claimFor(pod, requests), mappings: parts.flatMap((part) => part.mappings) };
+}
+
+function claimFor({ pod, uid, namespace }: PodInfo, requests: readonly DeviceRequest[]): ResourceClaim {
+  const { name = '' } = pod.metadata;
+  return {
+    apiVersion: 'resource.k8s.io/v1',
+    kind: 'ResourceClaim',
+    metadata: {
+      generateName: `${name}-extended-resources-`,
+      namespace,
+      annotations: { [EXTENDED_CLAIM]: 'true' },
+      ownerReferences: [{ apiVersion: 'v1', kind: 'Pod', name, uid, controller: true }],
+    },
+    spec: { devices: { requests: [...requests] } },
+  };
+}
+
+/** Returns the pod for which the scheduler created the claim, as `namespace/uid`. Other claims have none. */
+export function podOfExtendedClaim({ metadata }: ResourceClaim): string | undefined {
+  if (metadata.annotations?.[EXTENDED_CLAIM] !== 'true') return undefined;
+  const owner = metadata.ownerReferences?.find(({ controller }) => controller === true);
+  return owner === undefined ? undefined : `${metadata.namespace}/${owner.uid}`;
+}
+
+interface CountedRequest {
+  readonly name: string;
+  readonly deviceClassName: string;
+  readonly count: number;
+}
+
+interface ResourceRequests {
+  readonly requests: readonly CountedRequest[];
+  readonly mappings: readonly RequestMapping[];
+}
+
+/**
+ * Returns the requests of all containers for one resource. An init container that ends before the next one begins uses the
+ * devices of the containers after it, and only the largest of their further requests counts.
+ */
+function requestsFor(resource: string, deviceClassName: string, { spec }: Pod): ResourceRequests {
+  const init = spec?.initContainers ?? [];
+  const containers = [...init, ...(spec?.containers ?? [])];
+  const isShort = (index: number): boolean => index < init.length && containers[index]?.restartPolicy !== 'Always';
+  const indexes = [...containers.keys()];
+  const of = (index: number, reusable: readonly CountedRequest[]): ResourceRequests =>
+    requestOf({ containers, index, resource, deviceClassName, reusable });
+  const long = indexes.filter((index) => !isShort(index)).map((index) => ({ index, ...of(index, []) }));
+  const short = indexes.filter(isShort).map((index) =>
+    of(
+      index,
+      long.filter((other) => other.index > index).flatMap(({ requests }) => requests),
+    ),
+  );
+  const ofShort = short.flatMap(({ requests }) => requests);
+  const [largest] = ofShort.toSorted((a, b) => b.count - a.count);
+  const replaced = new Set(ofShort.map(({ name }) => name));
+  return {
+    requests: [...(largest === undefined ? [] : [largest]), ...long.flatMap(({ requests }) => requests)],
+    mappings: [
+      ...long.flatMap(({ mappings }) => mappings),
+      ...short
+        .flatMap(({ mappings }) => mappings)
+        .map((mapping) =>
+          largest !== undefined && replaced.has(mapping.requestName)
+            ? { ...mapping, requestName: largest.name }
+            : mapping,
+        ),
+    ],
+  };
+}
+
+/** Returns the request of one container beyond the devices of `reusable`, and where its devices come from. */
+function requestOf({
+  containers,
+  index,
+  resource,
+  deviceClassName,
+  reusable,
+}: {
+  readonly containers: readonly Container[];
+  readonly index: number;
+  readonly resource: string;
+  readonly deviceClassName: string;
+  readonly reusable: readonly CountedRequest[];
+}): ResourceRequests {
+  const { name: containerName = '', resources = {} } = containers[index] ?? {};
+  const requested = resources.requests ?? {};
+  const amount = amountOf(resource, Object.hasOwn(requested, resource) ? (requested[resource] ?? '0') : '0');
+  if (amount === 0) return { requests: [], mappings: [] };
+  const mappings: RequestMapping[] = [];
+  let found = 0;
+  for (const { name, count } of reusable) {
+    mappings.push({ containerName, resourceName: resource, requestName: name });
+    found += count;
+    if (found >= amount) return { requests: [], mappings };
+  }
+  // The name has the indexes of the container and of the resource among the sorted ones of the container.
+  const name = `container-${index}-request-${Object.keys(requested).toSorted().indexOf(resource)}`;
+  mappings.push({ containerName, resourceName: resource, requestName: name });
+  return { requests: [{ name, deviceClassName, count: amount - found }], mappings };
+}
