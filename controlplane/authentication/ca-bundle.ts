@@ -2,10 +2,11 @@
  * A file of CA certificates that is reloaded when it changes. If the new content is invalid, the previous certificates stay in
  * use.
  */
-import { readFileSync, statSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import { parseCertificates, type Certificate } from '../../api/pki/certificate.ts';
+import { readPlainFile } from './plain-file.ts';
 
 const CHECK_EVERY_MS = 5000;
 
@@ -25,7 +26,7 @@ export function fixedCaBundle(pem: string): CaBundle {
 /** Throws if the file is invalid at the start. */
 export function fileCaBundle(path: string, clock: Clock, logger: Logger): CaBundle {
   const read = (): { pem: string; certificates: readonly Certificate[] } => {
-    const pem = readFileSync(path, 'utf8');
+    const pem = readPlainFile(path);
     const certificates = parseCertificates(pem);
     if (certificates.length === 0) throw new Error(`${path} holds no certificate`);
     return { pem, certificates };

@@ -1,7 +1,8 @@
 /**
- * Watches a configuration file and applies its content when it changes; an invalid file changes nothing. Each attempt is
- * counted in `apiserver_<what>_config_controller_*`, the metrics of kube-apiserver. Authentication, authorization and
- * encryption use it.
+ * Watches a configuration file and applies its content when it changes; an invalid file changes nothing. A file may be read
+ * while it is written, and the beginning of a configuration can be valid and permit more than the whole: content is applied
+ * once two checks in a row have read it. Each attempt is counted in `apiserver_<what>_config_controller_*`, the metrics of
+ * kube-apiserver. Authentication, authorization and encryption use it.
  */
 import { createHash } from 'node:crypto';
 import { constants } from 'node:fs';
@@ -20,8 +21,11 @@ interface FollowOptions {
   readonly what: 'authentication' | 'authorization' | 'encryption';
   /** The content that is already applied. */
   readonly text: string;
-  /** Applies the text. Throws, without having changed anything, if the text is invalid. `close` aborts the signal. */
-  readonly take: (text: string, signal: AbortSignal) => Promise<void> | void;
+  /**
+   * Returns what applies the text. Throws if the text is invalid. What applies it may fail without having changed anything, and
+   * is called again after a minute, because a server may not have answered. `close` aborts the signal.
+   */
+  readonly parse: (text: string) => (signal: AbortSignal) => Promise<void> | void;
   readonly clock: Clock;
   readonly logger: Logger;
   readonly metrics: MetricsRegistry;
@@ -29,12 +33,16 @@ interface FollowOptions {
 
 /** A file that is followed until `close`. */
 export interface FollowedFile {
-  /** Checks now, and resolves to whether a changed file was applied. Otherwise the file is checked every few seconds. */
+  /**
+   * Checks now, and resolves to whether a file was applied that had changed before the last check. The file is also checked
+   * every few seconds.
+   */
   check(): Promise<boolean>;
   close(): void;
 }
 
 const CHECK_EVERY_MS = 2000;
+const TRY_AGAIN_MS = 60_000;
 /** The maximum size of a file. No configuration is as large. */
 const MOST_BYTES = 16 * 1024 * 1024;
 
@@ -60,19 +68,40 @@ async function contentOf(path: string): Promise<string> {
 
 /** Starts to check the file. The first version, `text`, counts as applied. */
 export function followFile(options: FollowOptions): FollowedFile {
-  const { path, what, take, clock, logger } = options;
+  const { path, what, parse, clock, logger } = options;
   const counts = reloadCounts(options);
   const stop = new AbortController();
-  let seen = options.text;
+  let applied = options.text;
+  /** The last text that was read, and the last one that is invalid. */
+  let read = options.text;
+  let refused: string | undefined;
+  let notBeforeMs = 0;
   let timer: Timer;
-  counts.inForce(seen);
+  counts.inForce(applied);
+
+  const parsed = (text: string): ReturnType<FollowOptions['parse']> => {
+    try {
+      return parse(text);
+    } catch (error) {
+      refused = text;
+      throw error;
+    }
+  };
 
   const look = async (): Promise<boolean> => {
     try {
       const text = await contentOf(path);
-      if (text === seen || stop.signal.aborted) return false;
-      seen = text;
-      await take(text, stop.signal);
+      if (text !== read) {
+        read = text;
+        notBeforeMs = 0;
+        return false;
+      }
+      if (text === applied || text === refused || stop.signal.aborted) return false;
+      if (clock.monotonic() < notBeforeMs) return false;
+      const apply = parsed(text);
+      notBeforeMs = clock.monotonic() + TRY_AGAIN_MS;
+      await apply(stop.signal);
+      applied = text;
       counts.inForce(text);
       counts.count('success');
       logger.info({ path }, `Reloaded the changed ${what} configuration`);

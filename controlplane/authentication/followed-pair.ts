@@ -3,9 +3,9 @@
  * for example while they are replaced one after the other, the previous pair stays in use.
  */
 import { createPrivateKey, X509Certificate } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
+import { readPlainFile } from './plain-file.ts';
 
 const CHECK_EVERY_MS = 5000;
 
@@ -17,8 +17,8 @@ interface KeyPairPem {
 /** Throws if the files are invalid at the start. */
 export function followPair(certificateFile: string, keyFile: string, clock: Clock, logger: Logger): () => KeyPairPem {
   const read = (): KeyPairPem => {
-    const cert = readFileSync(certificateFile, 'utf8');
-    const key = readFileSync(keyFile, 'utf8');
+    const cert = readPlainFile(certificateFile);
+    const key = readPlainFile(keyFile);
     if (!new X509Certificate(cert).checkPrivateKey(createPrivateKey(key)))
       throw new Error(`${keyFile} is not the key of the certificate ${certificateFile}`);
     return { cert, key };

@@ -69,10 +69,10 @@ export interface Authorizers {
   /** Escalation checks use it even if requests are authorized by other modes. */
   readonly rbac: RbacAuthorizer;
   /**
-   * Replaces the authorizers by those of a new `--authorization-config` text. If the text is invalid, throws and keeps
-   * the old authorizers.
+   * Returns what replaces the authorizers by those of a new `--authorization-config` text; if that fails, the old ones stay.
+   * Throws if the text is invalid.
    */
-  replace(text: string): Promise<void>;
+  replacement(text: string): () => Promise<void>;
   close(): void;
 }
 
@@ -119,8 +119,11 @@ export async function buildAuthorizers(options: AuthorizersOptions): Promise<Aut
     authorizer: metrics?.measured(authorizer, () => clock.monotonic()) ?? authorizer,
     rules: { rulesFor: (user, namespace) => current.rules.rulesFor(user, namespace) },
     rbac,
-    async replace(text) {
-      current = await listOf(load(text));
+    replacement(text) {
+      const entries = load(text);
+      return async () => {
+        current = await listOf(entries);
+      };
     },
     close: () => client.close(),
   };

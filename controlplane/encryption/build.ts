@@ -54,8 +54,8 @@ export async function buildEncryption(parts: EncryptionParts): Promise<Encryptio
     return { values: first, checks, followed: undefined, close: () => first.close() };
   }
   const values = reloadingValues(first, clock);
-  const take = async (changed: string): Promise<void> => values.replace(await load(changed));
-  const followed = followFile({ path, what: 'encryption', text, take, clock, logger, metrics });
+  const parse = (changed: string) => async (): Promise<void> => values.replace(await load(changed));
+  const followed = followFile({ path, what: 'encryption', text, parse, clock, logger, metrics });
   const check = async (): Promise<void> => {
     await Promise.all(values.keyServices.map((one) => one()));
   };

@@ -253,19 +253,19 @@ function followConfigs(options: Setting, inForce: InForce): readonly FollowedFil
   const { authenticators, authorizers, structured } = inForce;
   const followed: FollowedFile[] = [];
   if (flags.authenticationConfig !== '') {
-    const take = (text: string, signal: AbortSignal): Promise<void> => {
+    const parse = (text: string) => {
       const next = authenticationConfig(flags, text);
       if (!isDeepStrictEqual(next.anonymous, structured.anonymous))
         throw new Error(`${flags.authenticationConfig}: anonymous: Forbidden: changed from initial configuration file`);
-      return authenticators.replaceIssuers(next.jwt, signal);
+      return (signal: AbortSignal): Promise<void> => authenticators.replaceIssuers(next.jwt, signal);
     };
     const path = flags.authenticationConfig;
-    followed.push(followFile({ ...options, path, what: 'authentication', text: inForce.configText, take }));
+    followed.push(followFile({ ...options, path, what: 'authentication', text: inForce.configText, parse }));
   }
   if (flags.authorizationConfig !== '') {
-    const take = (text: string): Promise<void> => authorizers.replace(text);
+    const parse = (text: string): (() => Promise<void>) => authorizers.replacement(text);
     const path = flags.authorizationConfig;
-    followed.push(followFile({ ...options, path, what: 'authorization', text: inForce.authorizationText, take }));
+    followed.push(followFile({ ...options, path, what: 'authorization', text: inForce.authorizationText, parse }));
   }
   return followed;
 }

@@ -1,6 +1,7 @@
 /** A file of CA certificates that changes, vanishes and breaks while the server runs. */
 import assert from 'node:assert/strict';
-import { rmSync, writeFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
@@ -67,4 +68,19 @@ test('a server does not start with a bundle without certificates', (t) => {
   assert.throws(() => fileCaBundle(path, new FakeClock(), silentLogger), { code: 'ENOENT' });
   writeFileSync(path, '\n');
   assert.throws(() => fileCaBundle(path, new FakeClock(), silentLogger), /holds no certificate/);
+});
+
+test('a FIFO or a file of terabytes in the place of a bundle does not stop the server, and the previous one stays', async (t) => {
+  const path = fileOf(t);
+  const clock = new FakeClock();
+  const pem = await ca('one');
+  writeFileSync(path, pem);
+  const bundle = fileCaBundle(path, clock, silentLogger);
+  truncateSync(path, 2 ** 40);
+  await clock.advance(5_000);
+  assert.equal(bundle.pem(), pem);
+  rmSync(path);
+  execFileSync('mkfifo', [path]);
+  await clock.advance(5_000);
+  assert.equal(bundle.pem(), pem);
 });

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
@@ -38,6 +39,10 @@ describe('a client certificate in files', () => {
     write(second);
     await clock.advance(6_000);
     assert.deepEqual(pair(), second);
+    rmSync(keyFile);
+    execFileSync('mkfifo', [keyFile]);
+    await clock.advance(6_000);
+    assert.deepEqual(pair(), second, 'a FIFO is not waited for');
   });
 
   it('with the key of another one is refused at the start', async (t) => {

@@ -11,7 +11,7 @@ import { clusterRoleBindings, clusterRoles } from '../../../../api/machinery/res
 import { fixedSources } from '../../../fakes/fixed-sources.ts';
 import type { AuthorizationAttributes, Decision } from '../../../../controlplane/authorization/authorization.ts';
 import { authorizationMetrics } from '../../../../controlplane/authorization/authorization-metrics.ts';
-import { buildAuthorizers } from '../../../../controlplane/authorization/authorizers.ts';
+import { type Authorizers, buildAuthorizers } from '../../../../controlplane/authorization/authorizers.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 import { temporaryFolder } from '../../../temporary-folder.ts';
 
@@ -55,6 +55,8 @@ const config = (...authorizers: string[]): string =>
 kind: AuthorizationConfiguration
 authorizers:
 ${authorizers.map((one) => `- ${one}\n`).join('')}`;
+/** Does what a changed file does. */
+const replace = async (built: Authorizers, text: string): Promise<void> => built.replacement(text)();
 const RBAC = '{type: RBAC, name: rbac}';
 const NODE = '{type: Node, name: node}';
 const hook = (name: string): string =>
@@ -103,9 +105,9 @@ test('authorizers are added and removed with their file, in its order, and each 
     metrics.text().includes(`apiserver_authorization_decisions_total{${line}}`);
   try {
     assert.equal(await decide('mallory'), 'allow');
-    await built.replace(config(RBAC, hook('late')));
+    await replace(built, config(RBAC, hook('late')));
     assert.equal(await decide('mallory'), 'allow', 'the first that decides, decides');
-    await built.replace(config(hook('early'), RBAC));
+    await replace(built, config(hook('early'), RBAC));
     assert.equal(await decide('mallory'), 'deny');
     assert.equal(await decide('ann'), 'allow');
     assert.ok(counted('type="Webhook",name="early",decision="denied"'));
@@ -131,7 +133,7 @@ test('requests in flight while the file changes are decided by a whole list, of 
   try {
     for (let change = 0; change < 30; change += 1) {
       let isReplaced = false;
-      const replaced = built.replace(config(hook(`hook-${change}`), hook('second'), RBAC)).finally(() => {
+      const replaced = replace(built, config(hook(`hook-${change}`), hook('second'), RBAC)).finally(() => {
         isReplaced = true;
       });
       const decisions: (Decision | Promise<Decision>)[] = [];
@@ -140,7 +142,7 @@ test('requests in flight while the file changes are decided by a whole list, of 
         await setImmediate();
       }
       await replaced;
-      await assert.rejects(built.replace(config(RBAC, NODE)));
+      await assert.rejects(replace(built, config(RBAC, NODE)));
       for (const { decision } of await Promise.all(decisions)) seen.add(decision);
     }
   } finally {
@@ -164,7 +166,7 @@ for (const [why, text, reason] of [
       configFile: 'authorization.yaml',
       configText: config(RBAC),
     });
-    await assert.rejects(built.replace(text), reason);
+    await assert.rejects(replace(built, text), reason);
     assert.equal((await built.authorizer.authorize(ask('ann'))).decision, 'allow');
     built.close();
   });

@@ -264,13 +264,14 @@ test('a changed configuration is applied without a restart, an invalid one is no
   assert.equal(await followed.check(), false);
   assert.ok(metrics.text().includes(hash()));
   write(second, first);
+  assert.equal(await followed.check(), false);
   assert.equal(await followed.check(), true);
   assert.ok(metrics.text().includes(hash()));
   const renewed = values.seal(KEY, TEXT);
   assert.ok(renewed.toString('latin1').startsWith('k8s:enc:aesgcm:v1:b:'));
   for (const kept of [old, renewed]) assert.deepEqual(values.open(KEY, kept), TEXT);
   writeFileSync(path, 'kind: Nothing');
-  assert.equal(await followed.check(), false);
+  for (const _again of [1, 2]) assert.equal(await followed.check(), false);
   assert.ok(values.seal(KEY, TEXT).toString('latin1').startsWith('k8s:enc:aesgcm:v1:b:'));
   assert.deepEqual([counted('success'), counted('failure')], ['1', '1']);
   assert.equal(metrics.text().match(/last_config_info\{/g)?.length, 1);

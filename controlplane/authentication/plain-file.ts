@@ -1,0 +1,16 @@
+/** Reads the certificates and keys of files that flags name, again and again while requests are served. */
+import { readFileSync, statSync } from 'node:fs';
+
+/** The bundles of operating systems have some hundred kilobytes. */
+const MOST_BYTES = 16 << 20;
+
+/**
+ * Throws for anything but a regular file, and for a larger one. To open a FIFO that has taken the place of the file would stop
+ * the program until something writes to it.
+ */
+export function readPlainFile(path: string): string {
+  const found = statSync(path);
+  if (!found.isFile()) throw new Error(`${path} is not a regular file`);
+  if (found.size > MOST_BYTES) throw new Error(`${path} has more than ${MOST_BYTES} bytes`);
+  return readFileSync(path, 'utf8');
+}
