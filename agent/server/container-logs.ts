@@ -2,6 +2,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { splitTarget } from '../../api/machinery/request-path.ts';
 import { newBadRequest, newStatusError, type StatusError } from '../../api/meta/status-error.ts';
+import { canonicalTime } from '../../api/schema/time.ts';
 import type { LogOptions } from '../runtime/logs/log-reader.ts';
 import type { PodHost } from './pod-host.ts';
 
@@ -40,7 +41,7 @@ export function parseLogOptions(query: URLSearchParams): LogOptions {
   const limitBytes = numberOf(query, 'limitBytes');
   const sinceSeconds = numberOf(query, 'sinceSeconds');
   const [sinceTime, stream] = [query.get('sinceTime') ?? '', query.get('stream') ?? ''];
-  if (sinceTime !== '' && Number.isNaN(Date.parse(sinceTime))) throw unreadable();
+  if (sinceTime !== '' && !isTime(sinceTime)) throw unreadable();
   if (tailLines !== undefined && tailLines < 0) throw impossible();
   if (limitBytes !== undefined && limitBytes < 1) throw impossible();
   if (sinceSeconds !== undefined && (sinceSeconds < 1 || query.has('sinceTime'))) throw impossible();
@@ -57,6 +58,17 @@ export function parseLogOptions(query: URLSearchParams): LogOptions {
     ...(sinceTime === '' ? {} : { sinceTime }),
     ...(isStream ? { stream } : {}),
   };
+}
+
+/** Whether the text is a time in RFC 3339, to which `Date.parse` adds other forms, such as those without a zone. */
+function isTime(text: string): boolean {
+  try {
+    canonicalTime(text);
+    return true;
+  } catch {
+    // The caller reports what is no time.
+    return false;
+  }
 }
 
 /** Streams the log. The response header is sent with the first byte, so that an earlier failure has its own status code. */

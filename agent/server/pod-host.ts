@@ -11,6 +11,7 @@ import { allContainers } from '../runtime/kuberuntime/pod-containers.ts';
 import { runningPods } from '../runtime/kuberuntime/running-pods.ts';
 import { findContainer, readRuntimeStatus, type RuntimePodStatus } from '../runtime/kuberuntime/runtime-status.ts';
 import { chooseLog } from '../runtime/logs/choose-log.ts';
+import { LogError } from '../runtime/logs/log-entry.ts';
 import { type LogOptions, readLog } from '../runtime/logs/log-reader.ts';
 import type { Pleg } from '../runtime/pleg/pleg.ts';
 import { type Runtime, type StreamIo, RuntimeError } from '../runtime/runtime.ts';
@@ -105,9 +106,11 @@ export function createPodHost({ runtime, table, pleg, clock, devicePluginSocket 
       try {
         await readLog(chosen.logPath, options, { out, signal }, { clock, isRunning });
       } catch (error) {
-        if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
-        // The container has written nothing yet, or the file is gone. The response has begun, as with the kubelet.
-        if (chosen.state !== 'running') out.write(`unable to retrieve container logs for ${containerID}`);
+        // The response has begun, as with the kubelet, which adds its errors to it.
+        if (error instanceof LogError) out.write(error.message);
+        else if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+        // The container has written nothing yet, or the file is gone.
+        else if (chosen.state !== 'running') out.write(`unable to retrieve container logs for ${containerID}`);
       }
     },
     async runningContainer({ namespace, pod, uid, container }) {

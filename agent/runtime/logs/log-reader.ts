@@ -1,19 +1,20 @@
 /**
- * Reads a container's CRI log for `kubectl logs`: tail, since, limit, timestamps and one stream. Follows the log over rotations
- * until the container has terminated. Memory is bounded by one chunk and one line, and a slow reader delays the reading.
+ * Reads a container's log for `kubectl logs`: tail, since, limit, timestamps and one stream, as the kubelet does. Follows the
+ * log over rotations until the container has terminated. Memory is bounded by one chunk and one line, and a slow reader delays
+ * the reading.
  */
 import type { FileHandle } from 'node:fs/promises';
 import { watch } from 'node:fs';
 import { dirname } from 'node:path';
 import { writeOut } from '../../../api/machinery/back-pressure.ts';
 import { type Clock, pause } from '../../../api/machinery/clock.ts';
+import { quote } from '../../../api/meta/field-error.ts';
+import { LogError, type LogParser, parserOf, utcOf } from './log-entry.ts';
 import { openLog } from './log-files.ts';
 
 const CHUNK_BYTES = 64 * 1024;
 /** The longest entry. Runtimes split lines into entries of 16 KiB, so a longer one is invalid. */
 const LONGEST_LINE_BYTES = 1024 * 1024;
-/** Formats a timestamp as `2026-01-02T03:04:05.000000000`. Runtimes omit trailing zeros, and the output has all digits. */
-const FRACTION_DIGITS = 9;
 /** The poll interval for the log of a running container that has no log yet. */
 const APPEARANCE_MS = 100;
 /** How long a rotated log may still be written. */
@@ -47,16 +48,20 @@ interface LogReadDeps {
 }
 
 interface LineFilter {
+  /** In UTC without the zone, with nine digits of the second. */
   readonly sinceText: string;
   readonly timestamps: boolean;
   readonly stream: string | undefined;
-  /** Whether the last output ended its line. Only the first part of a line has a timestamp. */
+  /** The format of the log, which its first entry decides. */
+  parser: LogParser | undefined;
+  /** Whether the last entry ended its line. Only the first part of a line has a timestamp. */
   atLineStart: boolean;
 }
 
 /**
- * Writes the log at the path, a file in the format of CRI, as text. Resolves when the whole log is written or the signal
- * aborts. With `follow` it waits for the log of a container that has just started; otherwise it rejects with ENOENT.
+ * Writes the log at the path as text. Resolves when the whole log is written or the signal aborts. A tail counts entries: every
+ * part of a line is one. With `follow` it waits for the log of a container that has just started; otherwise it rejects with
+ * ENOENT. Rejects with a `LogError` for a log of an unknown format.
  */
 export async function readLog(
   path: string,
@@ -66,13 +71,13 @@ export async function readLog(
 ): Promise<void> {
   const filter = lineFilter(options, deps.clock);
   let leftBytes = options.limitBytes ?? Number.POSITIVE_INFINITY;
-  // Lines that the container writes after the tail was found are shown only when the log is followed.
-  let leftLines = options.follow ? Number.POSITIVE_INFINITY : (options.tailLines ?? Number.POSITIVE_INFINITY);
+  // Entries that the container writes after the tail was found are shown only when the log is followed.
+  let leftEntries = options.follow ? Number.POSITIVE_INFINITY : (options.tailLines ?? Number.POSITIVE_INFINITY);
   const emit = async (line: Buffer): Promise<boolean> => {
-    if (leftLines === 0) return false;
-    if (lineTag(line) !== 'P') leftLines--;
+    if (leftEntries === 0) return false;
     const text = formatLine(line, filter);
     if (text === undefined) return true;
+    leftEntries--;
     const kept = text.subarray(0, leftBytes);
     leftBytes -= kept.length;
     if (kept.length > 0) await writeOut(out, kept, signal);
@@ -83,7 +88,10 @@ export async function readLog(
   try {
     if (options.tailLines !== undefined) await reader.seekTail(options.tailLines);
     if (!(await drain(reader, emit))) return;
-    if (options.follow && !(await followLog(reader, emit, deps, signal))) return;
+    if (options.follow) {
+      await followLog(reader, emit, deps, signal);
+      return;
+    }
     const torn = reader.rest();
     if (torn.length > 0) await emit(torn);
   } finally {
@@ -114,25 +122,24 @@ async function drain(reader: FollowedFile, emit: (line: Buffer) => Promise<boole
   }
 }
 
-/** Resolves to true when the container has terminated and its whole log is written. */
+/** Resolves when the container has terminated and its whole log is written, but an entry without an end. */
 async function followLog(
   reader: FollowedFile,
   emit: (line: Buffer) => Promise<boolean>,
   deps: LogReadDeps,
   signal: AbortSignal,
-): Promise<boolean> {
+): Promise<void> {
   const watcher = watchFile(reader.path);
   try {
     while (!signal.aborted) {
       // This is read before the log, so that everything written until then is read.
       const running = await deps.isRunning();
-      if (!(await drain(reader, emit))) return false;
+      if (!(await drain(reader, emit))) return;
       const rotation = await reader.rotated(deps.clock.monotonic());
       if (rotation === 'done') continue;
-      if (rotation === 'none' && !running) return true;
+      if (rotation === 'none' && !running) return;
       await watcher.changed(deps.clock, signal, rotation === 'settling' ? SETTLE_MS : POLL_MS);
     }
-    return false;
   } finally {
     watcher.close();
   }
@@ -218,38 +225,20 @@ class FollowedFile {
     return this.#rest;
   }
 
-  /** Goes to where the last `count` lines begin; a line in parts counts once. Reads back, each byte once. */
+  /** Goes to where the last `count` entries begin. One without an end is not counted. Reads back, each byte once. */
   async seekTail(count: number): Promise<void> {
-    const { size } = await this.#file.stat();
-    let lines = 0;
-    // An entry begins after the newline that ends the one before it.
-    let entryEnd = size;
-    /** The part of an entry whose beginning is in an earlier chunk, which is read next. */
-    let carry: Buffer = Buffer.alloc(0);
-    for (let end = size; end > 0; end = Math.max(0, end - CHUNK_BYTES)) {
+    let left = count;
+    for (let end = (await this.#file.stat()).size; end > 0; end = Math.max(0, end - CHUNK_BYTES)) {
       const start = Math.max(0, end - CHUNK_BYTES);
       const chunk = Buffer.alloc(end - start);
       await this.#file.read(chunk, 0, chunk.length, start);
-      const data = Buffer.concat([chunk, carry]);
-      let upTo = data.length;
-      for (;;) {
-        // The newline at the end of an entry is its own.
-        const newline = upTo > 1 ? data.lastIndexOf(10, upTo - 2) : -1;
-        if (newline === -1 && start > 0) break;
-        const begin = newline + 1;
-        // The text after the last newline belongs to the last line, which may still be written.
-        const isWhole = upTo > begin && data[upTo - 1] === 10;
-        if ((isWhole && lineTag(data.subarray(begin, upTo)) !== 'P') || entryEnd === size) lines++;
-        if (lines > count) {
-          this.#position = entryEnd;
+      for (let at = chunk.lastIndexOf(10); at !== -1; at = at === 0 ? -1 : chunk.lastIndexOf(10, at - 1)) {
+        if (left === 0) {
+          this.#position = start + at + 1;
           return;
         }
-        entryEnd = start + begin;
-        upTo = begin;
-        if (begin === 0) break;
+        left--;
       }
-      // Only the beginning of a line counts that is longer than any runtime writes.
-      carry = Buffer.from(data.subarray(0, Math.min(upTo, LONGEST_LINE_BYTES)));
     }
     this.#position = 0;
   }
@@ -307,57 +296,31 @@ function lineFilter(options: LogOptions, clock: Clock): LineFilter {
     sinceText: sinceMs === 0 ? '' : sinceText(sinceMs, options.sinceTime),
     timestamps: options.timestamps,
     stream,
+    parser: undefined,
     atLineStart: true,
   };
 }
 
-/** Formats a time in UTC, with the given fraction. */
+/** Formats a time in UTC with nine digits of the second, which `toISOString` has three of. */
 function sinceText(sinceMs: number, sinceTime: string | undefined): string {
-  const fraction = /\.(\d+)/.exec(sinceTime ?? '')?.[1];
   const text = new Date(sinceMs).toISOString();
-  return wholeFraction(fraction === undefined ? text : `${text.slice(0, 19)}.${fraction}Z`).slice(0, -1);
-}
-
-/** Returns the tag of a CRI line: `P` (partial) or `F` (full). */
-function lineTag(line: Buffer): string {
-  const first = line.indexOf(32);
-  const second = line.indexOf(32, first + 1);
-  return line.toString('latin1', second + 1, second + 2);
-}
-
-/** Returns the CRI line as the client sees it, or `undefined` if it is omitted. A line in another format is shown unchanged. */
-function formatLine(line: Buffer, filter: LineFilter): Buffer | undefined {
-  const first = line.indexOf(32);
-  const second = first === -1 ? -1 : line.indexOf(32, first + 1);
-  const third = second === -1 ? -1 : line.indexOf(32, second + 1);
-  if (third === -1) return line;
-  const time = wholeFraction(line.toString('latin1', 0, first));
-  const utc = filter.sinceText === '' ? '' : utcText(time);
-  if (utc === undefined) return line;
-  if (utc < filter.sinceText) return undefined;
-  if (filter.stream !== undefined && line.toString('latin1', first + 1, second) !== filter.stream) return undefined;
-  const partial = line[second + 1] === 0x50;
-  const isEnded = line.at(-1) === 10;
-  const text = line.subarray(third + 1, partial && isEnded ? line.length - 1 : line.length);
-  const isFirst = filter.atLineStart;
-  filter.atLineStart = text.length === 0 || text.at(-1) === 10;
-  return filter.timestamps && isFirst ? Buffer.concat([Buffer.from(`${time} `, 'latin1'), text]) : text;
-}
-
-/** Returns an RFC 3339 time with all nine digits after the second, and the zone. */
-function wholeFraction(time: string): string {
-  const [, seconds, fraction = '', zone] = /^([^.Z+]{19})(?:\.(\d+))?(.+)$/.exec(time) ?? [];
-  if (seconds === undefined || zone === undefined) return time;
-  return `${seconds}.${fraction.slice(0, FRACTION_DIGITS).padEnd(FRACTION_DIGITS, '0')}${zone}`;
+  const fraction = /\.(\d+)/.exec(sinceTime ?? text)?.[1] ?? '';
+  return `${text.slice(0, 19)}.${fraction.slice(0, 9).padEnd(9, '0')}`;
 }
 
 /**
- * Converts a result of `wholeFraction` to UTC without the zone, because runtimes also write local time with an offset. Returns
- * `undefined` if the text is not a time.
+ * Returns what the client sees of an entry, which is nothing of an older one and of another stream, or `undefined` for an entry
+ * in another format than the first.
  */
-function utcText(time: string): string | undefined {
-  if (Number.isNaN(Date.parse(time))) return undefined;
-  if (time.endsWith('Z')) return time.slice(0, -1);
-  const fraction = time.slice(19, 20 + FRACTION_DIGITS);
-  return `${new Date(time).toISOString().slice(0, 19)}${fraction}`;
+function formatLine(line: Buffer, filter: LineFilter): Buffer | undefined {
+  filter.parser ??= parserOf(line);
+  const entry = filter.parser(line);
+  if (entry === undefined) return undefined;
+  const { time, stream, text } = entry;
+  const isFirst = filter.atLineStart;
+  filter.atLineStart = text.length === 0 || text.at(-1) === 10;
+  if (filter.sinceText !== '' && utcOf(entry) < filter.sinceText) return Buffer.alloc(0);
+  if (stream !== 'stdout' && stream !== 'stderr') throw new LogError(`unexpected stream type ${quote(stream)}`);
+  if (filter.stream !== undefined && stream !== filter.stream) return Buffer.alloc(0);
+  return filter.timestamps && isFirst ? Buffer.concat([Buffer.from(`${time} `, 'latin1'), text]) : text;
 }

@@ -263,6 +263,8 @@ describe('options of a log', () => {
     ['stream=Both', 422],
     ['stream=Stdout&tailLines=5', 422],
     ['sinceTime=yesterday', 400],
+    ['sinceTime=2026-01-02T03:04:05', 400],
+    ['sinceTime=2026-02-30T03:04:05Z', 400],
     ['limitBytes=1.5', 400],
     ['tailLines=', 400],
   ] as const) {

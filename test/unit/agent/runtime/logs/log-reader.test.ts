@@ -52,8 +52,32 @@ describe('reading a container log', () => {
   it('shows nothing for a tail of none', async () => assert.equal(await read(three, { tailLines: 0 }), ''));
   it('shows everything where the tail is longer', async () =>
     assert.equal(await read(three, { tailLines: 9 }), 'a\nb\nc\n'));
-  it('counts a line in parts once', async () =>
-    assert.equal(await read(line(1, 'x') + line(2, 'long ', 'P') + line(2, 'line'), { tailLines: 1 }), 'long line\n'));
+  it('counts every part of a line for a tail', async () =>
+    assert.equal(await read(line(1, 'x') + line(2, 'long ', 'P') + line(2, 'line'), { tailLines: 1 }), 'line\n'));
+  it('shows no entry without an end for a tail that is full, and for a log that was followed', async () => {
+    const torn = line(1, 'a') + line(2, 'b').trimEnd();
+    assert.equal(await read(torn, { tailLines: 1 }), 'a\n');
+    assert.equal(await read(torn, { tailLines: 2 }), 'a\nb');
+    assert.equal(await read(torn, { follow: true }), 'a\n');
+  });
+  it('counts entries that are older or of the other stream for a tail', async () => {
+    assert.equal(await read(three, { tailLines: 2, sinceTime: '2026-01-02T03:04:03Z' }), 'c\n');
+    assert.equal(await read(three, { tailLines: 2, stream: 'Stdout' }), 'c\n');
+  });
+  it('shows the timestamp of a line whose first part is of the other stream at the next line', async () =>
+    assert.equal(
+      await read(line(1, 'a', 'P', 'stderr') + line(2, 'b') + line(3, 'c'), { stream: 'Stdout', timestamps: true }),
+      'b\n2026-01-02T03:04:03.000000000Z c\n',
+    ));
+  it("reads the format of Docker's json-file driver", async () => {
+    const entry = (second: number, log: string, stream: string): string =>
+      `${JSON.stringify({ log, stream, time: `2026-01-02T03:04:0${second}.5Z` })}\n`;
+    const log = entry(1, 'long ', 'stdout') + entry(2, 'line\n', 'stdout') + entry(3, 'e\n', 'stderr');
+    assert.equal(await read(log, {}), 'long line\ne\n');
+    const since = { tailLines: 2, timestamps: true, sinceTime: '2026-01-02T03:04:02Z' };
+    assert.equal(await read(log, since), '2026-01-02T03:04:02.500000000Z line\n2026-01-02T03:04:03.500000000Z e\n');
+    await assert.rejects(read(entry(1, 'x', 'other'), {}), /^Error: unexpected stream type "other"$/);
+  });
   it('shows the lines since a time', async () =>
     assert.equal(await read(three, { sinceTime: '2026-01-02T03:04:02Z' }), 'b\nc\n'));
   it('shows everything for any number of seconds', async () =>
@@ -76,20 +100,27 @@ describe('reading a container log', () => {
       '03:04:05.100000001Z\n04:04:05.2+01:00\n03:04:06Z\n',
     );
   });
-  it('shows a line whose time cannot be read as it is', async () =>
+  it('omits entries in another format than the first, which must be in a known one', async () => {
+    assert.equal(await read(`${line(1, 'a')}no time here at all\n\n${line(2, 'b')}`, {}), 'a\nb\n');
+    await assert.rejects(
+      read(`no time here\n${line(2, 'b')}`, {}),
+      /^Error: failed to get parse function: unsupported log format: "no time here\\n"$/,
+    );
+  });
+  it('shows a zone without an offset as UTC', async () =>
     assert.equal(
-      await read(`no time here at all\n${line(2, 'b')}`, { sinceTime: '2026-01-02T03:04:02Z' }),
-      'no time here at all\nb\n',
+      await read('2026-01-02T03:04:05.1+00:00 stdout F a\n', { timestamps: true }),
+      '2026-01-02T03:04:05.100000000Z a\n',
     ));
   it('shows a last line that has no end', async () =>
     assert.equal(await read(`${line(1, 'a')}${line(2, 'b').trimEnd()}`, {}), 'a\nb'));
-  it('counts whole lines for a tail, and one that is cut over chunks once', async () => {
+  it('counts entries for a tail over chunks', async () => {
     const cut = `${line(3, 'x'.repeat(16_384), 'P').repeat(9)}${line(3, 'end')}`;
     const log = `${line(1, 'a')}${line(2, 'b')}${cut}${line(4, 'd')}`;
     const last = `${'x'.repeat(9 * 16_384)}end\nd\n`;
-    assert.equal(await read(log, { tailLines: 2 }), last);
-    assert.equal(await read(log, { tailLines: 3 }), `b\n${last}`);
-    assert.equal(await read(log, { tailLines: 4 }), `a\nb\n${last}`);
+    assert.equal(await read(log, { tailLines: 11 }), last);
+    assert.equal(await read(log, { tailLines: 12 }), `b\n${last}`);
+    assert.equal(await read(log, { tailLines: 13 }), `a\nb\n${last}`);
     assert.equal(await read(log, { tailLines: 1 }), 'd\n');
   });
   it('waits for the log of a container that has just started, where it is followed', async () => {
