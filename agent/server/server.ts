@@ -211,7 +211,7 @@ function createApp(
   // Connections are counted before the handshake, so that those that send nothing count, too.
   server.on('connection', (socket: Socket) => limit.add(socket));
   server.on(server instanceof HttpsServer ? 'secureConnection' : 'connection', (socket: Socket) => headers.add(socket));
-  server.on('request', (request: IncomingMessage) => headers.received(request, false));
+  server.on('request', (request: IncomingMessage) => headers.received(request));
   const isReadOnly = !(server instanceof HttpsServer);
   const serverFactory: FastifyServerFactory = (handler) => {
     server.on('request', handler);
@@ -300,7 +300,7 @@ async function authorize(
 function serveUpgrades(server: HttpsServer, { limit, headers }: Intake, options: AgentServerOptions): void {
   const upgrade = createUpgrades(options);
   server.on('upgrade', (request, socket, head) => {
-    headers.received(request, true);
+    headers.remove(request.socket);
     socket.on('error', () => socket.destroy());
     const serve = async (): Promise<void> => {
       const target = streamTarget(parseTarget(request.url));

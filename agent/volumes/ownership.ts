@@ -23,7 +23,7 @@ export async function setVolumeOwnership(root: string, options: OwnershipOptions
   await inDirectory(root, async (directory) => {
     if (options.policy === 'OnRootMismatch') {
       const stat = await directory.stat();
-      const wanted = modeFor(true, options.readonly);
+      const wanted = modeFor('directory', options);
       if (stat.gid === options.gid && (stat.mode & 0o7777 & wanted) === wanted) return;
     }
     await give(directory, options, 0);
@@ -39,7 +39,7 @@ async function give(directory: Directory, options: OwnershipOptions, level: numb
   if (level > MOST_LEVELS) throw new Error(`the directories of the volume are nested more than ${MOST_LEVELS} deep`);
   const { mode, uid } = await directory.stat();
   await directory.chown(uid, options.gid);
-  await directory.chmod((mode & 0o7777) | modeFor(true, options.readonly));
+  await directory.chmod((mode & 0o7777) | modeFor('directory', options));
   // A volume may have millions of files. Only the names of directories wait, because a directory stays open while it is read.
   const inner: string[] = [];
   for await (const entry of directory.scan())
@@ -61,7 +61,7 @@ async function giveEntry(directory: Directory, name: string, options: OwnershipO
       await directory.lchown(name, stat.uid, options.gid).catch(ifMissing);
     } else {
       await chown(descriptorPath(entry), stat.uid, options.gid);
-      await chmod(descriptorPath(entry), (stat.mode & 0o7777) | modeFor(false, options.readonly));
+      await chmod(descriptorPath(entry), (stat.mode & 0o7777) | modeFor('file', options));
     }
   } finally {
     await entry.close();
@@ -74,7 +74,7 @@ async function giveEntry(directory: Directory, name: string, options: OwnershipO
   }
 }
 
-function modeFor(isDirectory: boolean, readonly: boolean): number {
+function modeFor(kind: 'directory' | 'file', { readonly }: OwnershipOptions): number {
   const bits = readonly ? 0o440 : 0o660;
-  return isDirectory ? bits | 0o2110 : bits;
+  return kind === 'directory' ? bits | 0o2110 : bits;
 }

@@ -157,7 +157,7 @@ const comparesSets =
     a === undefined || b === undefined ? undefined : { cost: sum(scaled(product(sizeOf(a), sizeOf(b)), factor), ONE) };
 
 const containsAddress =
-  (masked: boolean): CallCost =>
+  ({ masked }: { readonly masked: boolean }): CallCost =>
   (_target, [other]) => {
     if (other === undefined) return undefined;
     const compared = scaled(sum(ADDRESS, ADDRESS), TEXT);
@@ -244,8 +244,8 @@ const CALLS: ReadonlyMap<string, CallCost> = new Map([
   ...named('ip.isCanonical', reads(2 * TEXT)),
   ...named('masked prefixLength family isUnspecified isLoopback', cheap),
   ...named('isLinkLocalMulticast isLinkLocalUnicast isGlobalUnicast', cheap),
-  ...named('containsIP', containsAddress(false)),
-  ...named('containsCIDR', containsAddress(true)),
+  ...named('containsIP', containsAddress({ masked: false })),
+  ...named('containsCIDR', containsAddress({ masked: true })),
   ...named('validate', (_target, [text]) =>
     text === undefined ? undefined : { cost: scaled(scaled(sizeOf(text), TEXT), MAX_FORMAT_PATTERN * PATTERN) },
   ),

@@ -314,10 +314,13 @@ export class Compiler implements ExpressionCompiler {
     const qualified = target === undefined ? undefined : namespaced(target, name);
     const { functions } = this.#declarations;
     const asFunction =
-      qualified !== undefined && !this.#isVariable(qualified) ? functions.find(qualified, false) : undefined;
+      qualified !== undefined && !this.#isVariable(qualified)
+        ? functions.find(qualified, { isMethod: false })
+        : undefined;
     const isMethod = target !== undefined && asFunction === undefined;
     // A name that is only known with or without a receiver is declared, but none of its overloads matches.
-    const overloads = asFunction ?? functions.find(name, isMethod) ?? (functions.find(name, !isMethod) && []);
+    const overloads =
+      asFunction ?? functions.find(name, { isMethod }) ?? (functions.find(name, { isMethod: !isMethod }) && []);
     const all = isMethod ? [target, ...expr.args] : expr.args;
     this.#formats += name === 'format' ? 1 : 0;
     const args = all.map((arg, index) => {

@@ -60,7 +60,7 @@ export class FunctionTable {
     }
   }
 
-  find(name: string, isMethod: boolean): readonly Overload[] | undefined {
+  find(name: string, { isMethod }: { readonly isMethod: boolean }): readonly Overload[] | undefined {
     return this.#rows.get(isMethod ? `.${name}` : name);
   }
 }

@@ -218,7 +218,7 @@ class Parser {
     let expr: Expr;
     if (token.text === '-' && (next.kind === 'int' || next.kind === 'double')) {
       this.#take();
-      expr = this.#postfix(number(next, true, token.at));
+      expr = this.#postfix(number(next, { negative: true, at: token.at }));
     } else expr = call(`${token.text}_`, [this.#unary()], token.at);
     this.#depth -= 1;
     return expr;
@@ -304,7 +304,7 @@ class Parser {
       case 'int':
       case 'uint':
       case 'double':
-        return number(token, false, at);
+        return number(token, { negative: false, at });
       case 'string':
         return { kind: 'literal', value: token.text, at };
       case 'bytes':
@@ -372,8 +372,7 @@ function call(name: string, args: readonly Expr[], at: number): Expr {
   return { kind: 'call', target: undefined, name, args, at };
 }
 
-function number(token: Token, negative: boolean, at: number): Expr {
-  const { text, kind } = token;
+function number({ text, kind }: Token, { negative, at }: { readonly negative: boolean; readonly at: number }): Expr {
   if (kind === 'double') {
     const value = Number(text);
     if (!Number.isFinite(value)) throw syntaxError('invalid double literal', at);

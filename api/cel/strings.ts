@@ -95,8 +95,8 @@ function join(parts: readonly string[], separator: string, spending: Spending): 
   return parts.join(separator);
 }
 
-const asciiCase = (text: string, upper: boolean): string =>
-  text.replace(upper ? /[a-z]+/g : /[A-Z]+/g, (part) => (upper ? part.toUpperCase() : part.toLowerCase()));
+const lowerAscii = (text: string): string => text.replace(/[A-Z]+/g, (part) => part.toLowerCase());
+const upperAscii = (text: string): string => text.replace(/[a-z]+/g, (part) => part.toUpperCase());
 
 /** Matches white space like Go's `unicode.IsSpace`. JavaScript's `\s` contains U+FEFF and lacks U+0085. */
 const isSpace = (char: string): boolean => char === '\u0085' || (char !== '\ufeff' && /\s/.test(char));
@@ -138,8 +138,8 @@ const rows: readonly FunctionRow[] = [
   method('indexOf', [S, S, int], int, (text: string, part: string, from: bigint) => indexOf(text, part, from)),
   method('lastIndexOf', [S, S], int, (text: string, part: string) => lastIndexOf(text, part)),
   method('lastIndexOf', [S, S, int], int, (text: string, part: string, from: bigint) => lastIndexOf(text, part, from)),
-  method('lowerAscii', [S], S, (text: string) => asciiCase(text, false)),
-  method('upperAscii', [S], S, (text: string) => asciiCase(text, true)),
+  method('lowerAscii', [S], S, lowerAscii),
+  method('upperAscii', [S], S, upperAscii),
   method('replace', [S, S, S], S, (text: string, from: string, to: string, spending: Spending) =>
     replace(text, from, to, -1n, spending),
   ),

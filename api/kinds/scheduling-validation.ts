@@ -16,7 +16,11 @@ interface NodeTerm {
   matchFields?: NodeRequirement[] | undefined;
 }
 
-function expressionErrors(requirement: NodeRequirement, at: string, strict: boolean): FieldError[] {
+function expressionErrors(
+  requirement: NodeRequirement,
+  at: string,
+  { strict }: { readonly strict: boolean },
+): FieldError[] {
   const errors: FieldError[] = [];
   const { key = '', operator = '', values = [] } = requirement;
   switch (operator) {
@@ -66,10 +70,10 @@ function fieldErrors(requirement: NodeRequirement, at: string): FieldError[] {
  * Returns the errors of a node selector term. With `strict`, values must be valid label values. Preferred terms may contain
  * other values.
  */
-function nodeTermErrors(term: NodeTerm, at: string, strict: boolean): FieldError[] {
+function nodeTermErrors(term: NodeTerm, at: string, options: { readonly strict: boolean }): FieldError[] {
   return [
     ...(term.matchExpressions ?? []).flatMap((one, index) =>
-      expressionErrors(one, `${at}.matchExpressions[${index}]`, strict),
+      expressionErrors(one, `${at}.matchExpressions[${index}]`, options),
     ),
     ...(term.matchFields ?? []).flatMap((one, index) => fieldErrors(one, `${at}.matchFields[${index}]`)),
   ];
@@ -79,7 +83,7 @@ function nodeTermErrors(term: NodeTerm, at: string, strict: boolean): FieldError
 export function nodeSelectorErrors(selector: { nodeSelectorTerms?: NodeTerm[] | undefined }, at: string): FieldError[] {
   const terms = selector.nodeSelectorTerms ?? [];
   if (terms.length === 0) return [required(`${at}.nodeSelectorTerms`, 'must have at least one node selector term')];
-  return terms.flatMap((term, index) => nodeTermErrors(term, `${at}.nodeSelectorTerms[${index}]`, true));
+  return terms.flatMap((term, index) => nodeTermErrors(term, `${at}.nodeSelectorTerms[${index}]`, { strict: true }));
 }
 
 /** Validates node affinity, pod affinity and pod anti-affinity. */
@@ -96,7 +100,7 @@ export function affinityErrors(affinity: Affinity | undefined, at: string): Fiel
       const own = `${path}.preferredDuringSchedulingIgnoredDuringExecution[${index}]`;
       if ((term.weight ?? 0) <= 0 || (term.weight ?? 0) > 100)
         errors.push(invalid(`${own}.weight`, term.weight ?? 0, 'must be in the range 1-100'));
-      errors.push(...nodeTermErrors(term.preference ?? {}, `${own}.preference`, false));
+      errors.push(...nodeTermErrors(term.preference ?? {}, `${own}.preference`, { strict: false }));
     }
   }
   for (const [name, group] of [

@@ -51,7 +51,7 @@ export class IncompleteHeaders {
     this.#wait();
   }
 
-  /** Called when the connection sends no more requests. */
+  /** Called when the connection sends no more requests: it is closed or upgraded. */
   remove(connection: HeaderConnection): void {
     this.#readBefore.delete(connection);
   }
@@ -66,11 +66,10 @@ export class IncompleteHeaders {
     if (this.#readBefore.has(connection)) this.#readBefore.set(connection, connection.bytesRead);
   }
 
-  /** The header of a request is complete. `isUpgrade` if no request follows on its connection. */
-  received(request: ReceivedRequest, isUpgrade: boolean): void {
+  /** The header of a request is complete, and further requests may follow on its connection. */
+  received(request: ReceivedRequest): void {
     const { socket } = request;
-    if (isUpgrade) this.remove(socket);
-    else if (hasBody(request)) {
+    if (hasBody(request)) {
       this.complete(socket);
       request.once('close', () => this.ended(socket));
     } else this.ended(socket);

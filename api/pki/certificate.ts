@@ -68,7 +68,7 @@ export function createCertificate(template: CertificateTemplate, issuer: Issuer)
     extensions.push({ oid: EXTENSION.subjectKeyId, critical: false, value: der.octetString(subjectKeyId) });
   }
   if (authorityKeyId !== undefined && issuer.certificate !== undefined) {
-    const value = der.sequence(der.tlv(der.contextTag(0, true), authorityKeyId));
+    const value = der.sequence(der.tlv(der.primitiveContextTag(0), authorityKeyId));
     extensions.push({ oid: EXTENSION.authorityKeyId, critical: false, value });
   }
   const serial = Buffer.from(template.serialNumber ?? randomBytes(16));
@@ -167,8 +167,9 @@ export function parseCertificate(raw: Buffer): Certificate {
     authorityKeyId: read(
       EXTENSION.authorityKeyId,
       (bytes) =>
-        der.readAll(der.readOnly(bytes, der.TAG.sequence).content).find((item) => item.tag === der.contextTag(0, true))
-          ?.content,
+        der
+          .readAll(der.readOnly(bytes, der.TAG.sequence).content)
+          .find((item) => item.tag === der.primitiveContextTag(0))?.content,
     ),
     parts,
   };

@@ -29,10 +29,11 @@ export const TAG = {
   set: 0x31,
 } as const;
 
-/** Returns the tag `[n]`, which is constructed unless `primitive` is set. */
-export function contextTag(n: number, primitive = false): number {
-  return (primitive ? 0x80 : 0xa0) | n;
-}
+/** Returns the tag `[n]` of an element that contains other elements. */
+export const contextTag = (n: number): number => 0xa0 | n;
+
+/** Returns the tag `[n]` of an element that contains a value. */
+export const primitiveContextTag = (n: number): number => 0x80 | n;
 
 /** Encodes tag, length and contents. */
 export function tlv(tag: number, ...contents: readonly Uint8Array[]): Buffer {

@@ -92,11 +92,11 @@ export function ipText(bytes: Buffer): string {
 
 /** Encodes the value of the extension subjectAltName. */
 export function writeAlternativeNames(names: AlternativeNames): Buffer {
-  const text = (n: number, value: string): Buffer => der.tlv(der.contextTag(n, true), Buffer.from(value, 'latin1'));
+  const text = (n: number, value: string): Buffer => der.tlv(der.primitiveContextTag(n), Buffer.from(value, 'latin1'));
   return der.sequence(
     ...(names.dns ?? []).map((name) => text(2, name)),
     ...(names.email ?? []).map((name) => text(1, name)),
-    ...(names.ip ?? []).map((address) => der.tlv(der.contextTag(7, true), ipBytes(address))),
+    ...(names.ip ?? []).map((address) => der.tlv(der.primitiveContextTag(7), ipBytes(address))),
     ...(names.uri ?? []).map((name) => text(6, name)),
   );
 }
@@ -106,10 +106,10 @@ export function readAlternativeNames(value: Buffer): Required<AlternativeNames> 
   const names = { dns: [] as string[], ip: [] as string[], email: [] as string[], uri: [] as string[] };
   for (const element of der.readAll(der.readOnly(value, der.TAG.sequence).content)) {
     const text = element.content.toString('latin1');
-    if (element.tag === der.contextTag(1, true)) names.email.push(text);
-    else if (element.tag === der.contextTag(2, true)) names.dns.push(text);
-    else if (element.tag === der.contextTag(6, true)) names.uri.push(text);
-    else if (element.tag === der.contextTag(7, true)) names.ip.push(ipText(element.content));
+    if (element.tag === der.primitiveContextTag(1)) names.email.push(text);
+    else if (element.tag === der.primitiveContextTag(2)) names.dns.push(text);
+    else if (element.tag === der.primitiveContextTag(6)) names.uri.push(text);
+    else if (element.tag === der.primitiveContextTag(7)) names.ip.push(ipText(element.content));
   }
   return names;
 }

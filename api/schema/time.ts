@@ -18,14 +18,14 @@ export function canonicalTime(text: string): string | null {
   if (CANONICAL.test(text) && Number.isFinite(Date.parse(text)) && isRealDay(text)) {
     return text === '0001-01-01T00:00:00Z' ? null : text;
   }
-  const { seconds } = parse(text, SECONDS, false);
+  const { seconds } = parse(text, SECONDS);
   const canonical = `${new Date(seconds * 1000).toISOString().slice(0, 19)}Z`;
   return canonical === '0001-01-01T00:00:00Z' ? null : canonical;
 }
 
 /** Returns the canonical text of a `MicroTime`, or `null` for the zero time. Throws `TimeError`. */
 export function canonicalMicroTime(text: string): string | null {
-  const { seconds, fraction } = parse(text, MICROSECONDS, true);
+  const { seconds, fraction } = parse(text, MICROSECONDS);
   const whole = new Date(seconds * 1000).toISOString().slice(0, 19);
   return whole === '0001-01-01T00:00:00' && /^0*$/.test(fraction) ? null : `${whole}.${fraction.padEnd(6, '0')}Z`;
 }
@@ -61,7 +61,8 @@ const PIECES = [
   { layout: '05', digits: 2, min: 0, max: 59, name: 'second' },
 ] as const;
 
-function parse(text: string, layout: string, micro: boolean): { seconds: number; fraction: string } {
+function parse(text: string, layout: string): { seconds: number; fraction: string } {
+  const micro = layout === MICROSECONDS;
   const fail = (rest: string, element: string): never => {
     throw new TimeError(
       `parsing time ${quoteText(text)} as "${layout}": cannot parse ${quoteText(rest)} as "${element}"`,

@@ -26,7 +26,7 @@ export function claimRules(rules: Readonly<Record<string, unknown>>): (claims: C
     throw new Error('claimMappings.username: Required value: claim or expression is required');
   checkEmail(rules);
   const groups = mapping(mappings['groups'], 'claimMappings.groups');
-  const uid = mapping(mappings['uid'], 'claimMappings.uid', false);
+  const uid = mapping(mappings['uid'], 'claimMappings.uid', { hasPrefix: false });
   const extra = listOf(mappings['extra']).map((row, i) => extraMapping(row, `claimMappings.extra[${i}]`));
   const userChecks = listOf(userValidationRules).map((rule, i) => {
     const at = `userValidationRules[${i}]`;
@@ -88,7 +88,7 @@ function claimCheck(rule: Record<string, unknown>, at: string): (claims: Claims)
 }
 
 /** A claim with a prefix, or an expression. */
-function mapping(row: unknown, at: string, hasPrefix = true): Mapping | undefined {
+function mapping(row: unknown, at: string, { hasPrefix } = { hasPrefix: true }): Mapping | undefined {
   if (!isJsonObject(row)) return undefined;
   const { claim, prefix, expression } = row;
   if (typeof expression === 'string' && expression !== '') {

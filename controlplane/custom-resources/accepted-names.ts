@@ -100,20 +100,20 @@ export function namedStatus(definition: Definition, taken: TakenNames, nowMs: nu
   const status = structuredClone(definition.status ?? {});
   const { accepted, conflict } = acceptNames(definition.spec.names, status.acceptedNames, taken);
   status.acceptedNames = accepted;
-  const set = (type: string, state: boolean, reason: string, message: string): void =>
-    setCondition(status, { type, status: state ? 'True' : 'False', reason, message }, nowMs);
+  const set = (type: string, state: 'True' | 'False', reason: string, message: string): void =>
+    setCondition(status, { type, status: state, reason, message }, nowMs);
   if (isProtectedGroup(definition.spec.group)) setApproval(definition, set);
-  if (conflict === undefined) set('NamesAccepted', true, 'NoConflicts', 'no conflicts found');
-  else set('NamesAccepted', false, conflict.reason, conflict.message);
+  if (conflict === undefined) set('NamesAccepted', 'True', 'NoConflicts', 'no conflicts found');
+  else set('NamesAccepted', 'False', conflict.reason, conflict.message);
   const before = status.conditions?.find(({ type }) => type === 'Established');
   if (before?.status !== 'True') {
     if (conflict === undefined && authorityBundleError(definition.spec.conversion) !== undefined) {
-      set('Established', false, 'InvalidCABundle', 'The conversion webhook CABundle is invalid');
+      set('Established', 'False', 'InvalidCABundle', 'The conversion webhook CABundle is invalid');
     } else if (conflict === undefined) {
       const isInstalled = before?.reason === 'Installing';
       const reason = isInstalled ? 'InitialNamesAccepted' : 'Installing';
-      set('Established', isInstalled, reason, 'the initial names have been accepted');
-    } else set('Established', false, 'NotAccepted', 'not all names are accepted');
+      set('Established', isInstalled ? 'True' : 'False', reason, 'the initial names have been accepted');
+    } else set('Established', 'False', 'NotAccepted', 'not all names are accepted');
   }
   return status;
 }
@@ -121,21 +121,21 @@ export function namedStatus(definition: Definition, taken: TakenNames, nowMs: nu
 /** Returns the approval of a definition in a protected group. */
 function setApproval(
   definition: Definition,
-  set: (type: string, state: boolean, reason: string, message: string) => void,
+  set: (type: string, status: 'True' | 'False', reason: string, message: string) => void,
 ): void {
   const text = definition.metadata.annotations?.[APPROVED_ANNOTATION] ?? '';
   const type = 'KubernetesAPIApprovalPolicyConformant';
   switch (approvalOf(definition)) {
     case 'approved':
-      set(type, true, 'ApprovedAnnotation', `approved in ${text}`);
+      set(type, 'True', 'ApprovedAnnotation', `approved in ${text}`);
       break;
     case 'bypassed':
-      set(type, false, 'UnapprovedAnnotation', `not approved: ${quoteText(text)}`);
+      set(type, 'False', 'UnapprovedAnnotation', `not approved: ${quoteText(text)}`);
       break;
     case 'invalid':
       set(
         type,
-        false,
+        'False',
         'InvalidAnnotation',
         `protected groups must have approval annotation ${quoteText(APPROVED_ANNOTATION)} with either a URL or a reason starting with "unapproved", see https://github.com/kubernetes/enhancements/pull/1111`,
       );
@@ -143,7 +143,7 @@ function setApproval(
     case 'missing':
       set(
         type,
-        false,
+        'False',
         'MissingAnnotation',
         `protected groups must have approval annotation ${quoteText(APPROVED_ANNOTATION)}, see https://github.com/kubernetes/enhancements/pull/1111`,
       );

@@ -46,14 +46,17 @@ export function customStrategy({ version, schema, conversion }: CustomStrategyOp
     },
     prepareForUpdate: (object, old) => restore(object, old, 'status'),
     resetFields: [['status']],
-    status: statusStrategy(schema, validationOf({ version, schema, conversion }, true)),
+    status: statusStrategy(schema, validationOf({ version, schema, conversion }, { statusOnly: true })),
   };
 }
 
 type Validation = Pick<Strategy, 'validateCreate' | 'validateUpdate' | 'warningsOnCreate' | 'warningsOnUpdate'>;
 
 /** Returns the functions of a strategy that validate by the schema and the rules of the served version. */
-function validationOf({ version, schema, conversion }: CustomStrategyOptions, statusOnly = false): Validation {
+function validationOf(
+  { version, schema, conversion }: CustomStrategyOptions,
+  { statusOnly = false }: { readonly statusOnly?: boolean } = {},
+): Validation {
   const { rules } = compileRules(schema, '');
   const hasStatus = version.subresources?.status !== undefined;
   const validator = { schema, rules, scale: version.subresources?.scale };

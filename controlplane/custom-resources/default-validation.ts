@@ -32,7 +32,7 @@ function ofDefault(schema: JsonSchema, value: JsonValue, path: string): FieldErr
   const unknown: string[] = [];
   const pruned = pruneValue(cloneJson(value), schema, '', unknown);
   const errors = jsonEqual(pruned, value) ? [] : [invalid(path, value, 'must not have unknown fields')];
-  const misplaced = isJsonObject(value) ? embeddedErrors(value, schema, '', false) : [];
+  const misplaced = isJsonObject(value) ? embeddedErrors(value, schema, '') : [];
   const found = misplaced.length > 0 ? misplaced : validateValue(value, schema, '');
   if (found.length > 0) return [...errors, ...found.map((error) => placed(error, path))];
   const isResource = schema['x-kubernetes-embedded-resource'] === true;

@@ -69,7 +69,7 @@ export function* customObjectErrors(
   const errors = statusOnly ? statusErrors(members, before, schema) : schemaErrors(members, before, schema);
   if (isLarge) yield;
   if (scale !== undefined) errors.push(...validateScaleFields(object, scale, { statusOnly }));
-  if (!statusOnly) errors.push(...embeddedErrors(members, schema, '', true));
+  if (!statusOnly) errors.push(...embeddedErrorsWithin(members, schema, ''));
   if (isLarge) yield;
   // A list that already had duplicate items may keep them.
   if (before === undefined || repeatedItems(before, schema).length === 0)
@@ -127,21 +127,25 @@ function statusErrors(object: JsonObject, old: JsonObject | undefined, schema: J
 
 const placeOf = (error: FieldError): string => (error instanceof JunctionError ? error.at : error.field);
 
-/** Validates `apiVersion`, `kind` and `metadata` of embedded objects. */
-export function embeddedErrors(value: JsonValue, schema: JsonSchema, path: string, isRoot: boolean): FieldError[] {
+/** Validates `apiVersion`, `kind` and `metadata` of embedded objects: of the value, if it is one, and of those within it. */
+export function embeddedErrors(value: JsonValue, schema: JsonSchema, path: string): FieldError[] {
+  const isEmbedded = isJsonObject(value) && schema['x-kubernetes-embedded-resource'] === true;
+  return [...(isEmbedded ? identityErrors(value, path) : []), ...embeddedErrorsWithin(value, schema, path)];
+}
+
+function embeddedErrorsWithin(value: JsonValue, schema: JsonSchema, path: string): FieldError[] {
   const errors: FieldError[] = [];
   const items = itemsOf(schema);
   if (Array.isArray(value) && items !== undefined) {
-    value.forEach((item, index) => errors.push(...embeddedErrors(item, items, `${path}[${index}]`, false)));
+    value.forEach((item, index) => errors.push(...embeddedErrors(item, items, `${path}[${index}]`)));
   }
   if (!isJsonObject(value)) return errors;
-  if (schema['x-kubernetes-embedded-resource'] === true && !isRoot) errors.push(...identityErrors(value, path));
   for (const [name, member] of Object.entries(value)) {
     const inner = memberSchema(schema, name);
     if (inner === undefined || member === undefined) continue;
     const isProperty = schema.properties !== undefined && Object.hasOwn(schema.properties, name);
     const within = isProperty ? (path === '' ? name : `${path}.${name}`) : `${path}[${name}]`;
-    errors.push(...embeddedErrors(member, inner, within, false));
+    errors.push(...embeddedErrors(member, inner, within));
   }
   return errors;
 }

@@ -147,7 +147,7 @@ function nodeOf(schema: JsonSchema, at: At, walk: Walk): RuleNode | undefined {
 
 function rulesOf(schema: JsonSchema, at: At, walk: Walk): (Rule | BrokenRule)[] {
   const texts = (schema['x-kubernetes-validations'] ?? []) as readonly RuleText[];
-  const type = texts.length === 0 ? undefined : ruleTypeOf(schema, at.isResource);
+  const type = texts.length === 0 ? undefined : ruleTypeOf(schema, { isResource: at.isResource });
   if (type === undefined) return [];
   return texts.flatMap((text, index) => {
     const rule = ruleOf(text, { type, schema }, { ...at, path: `${at.path}.x-kubernetes-validations[${index}]` }, walk);

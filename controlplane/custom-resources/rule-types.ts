@@ -81,13 +81,18 @@ const OBJECT_PROPERTIES: Readonly<Record<string, JsonSchema>> = {
   metadata: { type: 'object', properties: { name: TEXT, generateName: TEXT } },
 };
 
+interface ObjectOptions {
+  /** The object is a resource: it has `apiVersion`, `kind` and `metadata`, also if its schema does not list them. */
+  readonly isResource: boolean;
+}
+
 /** Returns the type of an object for expressions outside of its schema, such as those of policies. */
-export function celTypeOf(schema: JsonSchema, isResource: boolean): CelType {
-  return ruleTypeOf(schema, isResource)?.type ?? dyn;
+export function celTypeOf(schema: JsonSchema, options: ObjectOptions): CelType {
+  return ruleTypeOf(schema, options)?.type ?? dyn;
 }
 
 /** Returns `undefined` for values that rules cannot access, because the schema does not specify their type. */
-export function ruleTypeOf(schema: JsonSchema, isResource: boolean): RuleType | undefined {
+export function ruleTypeOf(schema: JsonSchema, options: ObjectOptions): RuleType | undefined {
   if (schema['x-kubernetes-int-or-string'] === true) {
     return scalar(dyn, 1, lengthOf(schema) ?? MAX_CONTENT);
   }
@@ -95,7 +100,7 @@ export function ruleTypeOf(schema: JsonSchema, isResource: boolean): RuleType | 
     case 'array':
       return listType(schema);
     case 'object':
-      return objectType(schema, isResource);
+      return objectType(schema, options);
     case 'boolean':
       return scalar(bool, 4);
     case 'integer':
@@ -110,7 +115,7 @@ export function ruleTypeOf(schema: JsonSchema, isResource: boolean): RuleType | 
 }
 
 const inner = (schema: JsonSchema): RuleType | undefined =>
-  ruleTypeOf(schema, schema['x-kubernetes-embedded-resource'] === true);
+  ruleTypeOf(schema, { isResource: schema['x-kubernetes-embedded-resource'] === true });
 
 function lengthOf({ maxLength }: JsonSchema): number | undefined {
   return maxLength === undefined ? undefined : Math.max(0, maxLength) * BYTES_PER_CHARACTER;
@@ -137,7 +142,7 @@ function listType(schema: JsonSchema): RuleType | undefined {
   return { type: list(item.type), maxElements, minBytes: 2, item };
 }
 
-function objectType(schema: JsonSchema, isResource: boolean): RuleType | undefined {
+function objectType(schema: JsonSchema, { isResource }: ObjectOptions): RuleType | undefined {
   const { additionalProperties, maxProperties } = schema;
   if (typeof additionalProperties === 'object') {
     const item = inner(additionalProperties);

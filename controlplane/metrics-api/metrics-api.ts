@@ -55,22 +55,20 @@ export function metricsRests({ nodes, pods, summaries, addressTypes }: MetricsAp
     });
   };
   return [
-    rest(info('nodes', 'NodeMetrics', false), nodes, nodeMetrics),
-    rest(info('pods', 'PodMetrics', true), pods, podMetrics),
+    rest(info({ resource: 'nodes', kind: 'NodeMetrics', namespaced: false }), nodes, nodeMetrics),
+    rest(info({ resource: 'pods', kind: 'PodMetrics', namespaced: true }), pods, podMetrics),
   ];
 }
 
-function info(resource: string, kind: string, namespaced: boolean): ResourceInfo {
+function info(served: Pick<ResourceInfo, 'resource' | 'kind' | 'namespaced'>): ResourceInfo {
   const verbs = ['get', 'list'];
   return {
     group: GROUP,
     version: VERSION,
-    resource,
-    kind,
+    ...served,
     singular: '',
     shortNames: [],
     categories: [],
-    namespaced,
     verbs,
     subresources: [],
   };

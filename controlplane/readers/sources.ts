@@ -172,10 +172,10 @@ class CatalogInformer<T extends KubeObject> implements Source<T> {
       return;
     }
     const object = event.entry.object as T;
-    if (event.type === 'DELETED') this.#put(object, true);
+    if (event.type === 'DELETED') this.#remove(object);
     else {
       this.#seen?.add(keyOf(object));
-      this.#put(object, false);
+      this.#put(object);
     }
   }
 
@@ -183,26 +183,27 @@ class CatalogInformer<T extends KubeObject> implements Source<T> {
     const seen = this.#seen;
     this.#seen = undefined;
     if (seen !== undefined) {
-      for (const object of this.list()) if (!seen.has(keyOf(object))) this.#put(object, true);
+      for (const object of this.list()) if (!seen.has(keyOf(object))) this.#remove(object);
     }
     this.#filled.resolve();
   }
 
-  #put(object: T, gone: boolean): void {
-    const namespace = object.metadata.namespace ?? '';
-    const name = object.metadata.name ?? '';
+  #put(object: T): void {
+    const { namespace = '', name = '' } = object.metadata;
     let objects = this.#byNamespace.get(namespace);
     const previous = objects?.get(name);
-    if (gone) {
-      objects?.delete(name);
-      if (objects?.size === 0) this.#byNamespace.delete(namespace);
-      if (previous === undefined) return;
-    } else {
-      if (objects === undefined) this.#byNamespace.set(namespace, (objects = new Map()));
-      objects.set(name, object);
-    }
-    const change = { current: gone ? undefined : object, previous };
-    for (const listener of this.#listeners) listener(change);
+    if (objects === undefined) this.#byNamespace.set(namespace, (objects = new Map()));
+    objects.set(name, object);
+    for (const listener of this.#listeners) listener({ current: object, previous });
+  }
+
+  #remove({ metadata: { namespace = '', name = '' } }: T): void {
+    const objects = this.#byNamespace.get(namespace);
+    const previous = objects?.get(name);
+    objects?.delete(name);
+    if (objects?.size === 0) this.#byNamespace.delete(namespace);
+    if (previous === undefined) return;
+    for (const listener of this.#listeners) listener({ current: undefined, previous });
   }
 
   get(namespace: string, name: string): T | undefined {

@@ -85,7 +85,11 @@ const DEDUPLICATED =
   'API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed:';
 
 /** Keeps one of several equal owner references, and adds a warning. */
-export function dropRepeatedOwners(object: KubeObject, context: RequestContext, afterAdmission: boolean): void {
+export function dropRepeatedOwners(
+  object: KubeObject,
+  context: RequestContext,
+  { afterAdmission = false }: { readonly afterAdmission?: boolean } = {},
+): void {
   const owners = object.metadata.ownerReferences;
   if (owners === undefined || owners === null || owners.length < 2) return;
   const seen = new Set<string>();

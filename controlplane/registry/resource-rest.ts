@@ -195,9 +195,9 @@ async function create(request: WriteRequest, body: Body): Promise<Entry> {
   );
   matchNamespace(object, version.info, namespace);
   wipeSystemFields(object);
-  dropRepeatedOwners(object, context, false);
+  dropRepeatedOwners(object, context);
   if (context.isLarge === true) await nextTurn();
-  const manage = manageBy(path, 'update', context.isLarge === true);
+  const manage = manageBy(path, 'update', context);
   const managed = await version.fieldManagement[manage](undefined, object, managedWrite(request));
   if (context.isLarge === true) await nextTurn();
   const target = {
@@ -224,7 +224,7 @@ async function update(request: WriteRequest, body: Body): Promise<Written> {
     );
     matchNamespace(object, version.info, request.namespace);
     matchName(object, request.name);
-    dropRepeatedOwners(object, context, false);
+    dropRepeatedOwners(object, context);
     return object;
   };
   let first: KubeObject | undefined = await decode();
@@ -237,7 +237,7 @@ async function update(request: WriteRequest, body: Body): Promise<Written> {
       first = undefined;
       if (context.isLarge === true) await nextTurn();
       const live = current === undefined ? undefined : codec.live(current);
-      const manage = manageBy(path, 'update', isLarge);
+      const manage = manageBy(path, 'update', { isLarge });
       return codec.toWritten(await version.fieldManagement[manage](live, object, managedWrite(request)));
     },
     ...(uid === undefined || uid === '' ? {} : { uid }),
@@ -257,7 +257,7 @@ async function applyPatch(request: WriteRequest, patch: Patch): Promise<Written>
       const live = current === undefined ? undefined : codec.live(current);
       let object: KubeObject;
       if (patch.type === 'apply') {
-        object = await fieldManagement[manageBy(path, 'apply', isLarge)](live, patch, {
+        object = await fieldManagement[manageBy(path, 'apply', { isLarge })](live, patch, {
           ...managedWrite(request),
           target: { namespace, name },
           validation: options.fieldValidation,
@@ -270,9 +270,9 @@ async function applyPatch(request: WriteRequest, patch: Patch): Promise<Written>
       }
       matchName(object, name);
       matchNamespace(object, version.info, namespace);
-      dropRepeatedOwners(object, context, false);
+      dropRepeatedOwners(object, context);
       if (isLarge) await nextTurn();
-      const manage = manageBy(path, 'update', isLarge);
+      const manage = manageBy(path, 'update', { isLarge });
       if (!apply) object = await fieldManagement[manage](live, object, managedWrite(request));
       return codec.toWritten(object);
     },
@@ -313,7 +313,7 @@ async function authorizeCreate({ path, context, namespace, name }: WriteRequest)
 export function manageBy<Verb extends 'update' | 'apply'>(
   { version }: { readonly version: ReadVersion },
   verb: Verb,
-  isLarge: boolean,
+  { isLarge = false }: { readonly isLarge?: boolean | undefined } = {},
 ): Verb | `${Verb}InTurns` {
   return isLarge || version.conversion?.convertAll !== undefined ? `${verb}InTurns` : verb;
 }

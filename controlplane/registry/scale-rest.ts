@@ -89,7 +89,7 @@ class ScaleWrites {
         disownReplicas(object);
         return object;
       }
-      const manage = manageBy({ version: this.#version }, 'update', false);
+      const manage = manageBy({ version: this.#version }, 'update');
       return this.#version.fieldManagement[manage](live, object, this.#managedWrite(context));
     };
   }
@@ -116,7 +116,7 @@ class ScaleWrites {
     if (isJsonObject(spec) && spec['replicas'] !== undefined)
       this.#shape.setReplicas(applied, scale.spec?.replicas ?? 0);
     return async (current) => {
-      const object = await fieldManagement[manageBy({ version: this.#version }, 'apply', false)](
+      const object = await fieldManagement[manageBy({ version: this.#version }, 'apply')](
         current,
         { ...patch, body: applied, duplicates: [] },
         {

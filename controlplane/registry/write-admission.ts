@@ -49,7 +49,7 @@ export async function admitCreate({ store, context, target }: Write, object: Kub
   });
   await store.admission.admit(attributes, context.signal);
   const admitted = attributes.object ?? object;
-  dropRepeatedOwners(admitted, context, true);
+  dropRepeatedOwners(admitted, context, { afterAdmission: true });
   return admitted;
 }
 
@@ -74,7 +74,7 @@ export async function admitChange(
   await store.admission.admit(attributes, context.signal);
   if (view !== undefined && attributes.object !== undefined) view.take(attributes.object, object);
   const admitted = view === undefined ? (attributes.object ?? object) : object;
-  dropRepeatedOwners(admitted, context, true);
+  dropRepeatedOwners(admitted, context, { afterAdmission: true });
   return admitted;
 }
 

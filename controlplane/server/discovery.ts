@@ -65,15 +65,15 @@ export function installDiscovery(paths: PathHandlers, options: DiscoveryOptions)
   const discovery = new Discovery(options);
   paths.exact(
     '/api',
-    reading((request) => discovery.serve(request, '/api', true)),
+    reading((request) => discovery.serve(request, '/api', { aggregates: true })),
   );
   // The aggregator answers every method alike. The other documents are routes, which are only read.
-  paths.exact('/apis', (request) => discovery.serve(request, '/apis', true));
+  paths.exact('/apis', (request) => discovery.serve(request, '/apis', { aggregates: true }));
   const serve = (request: ApiRequest): MaybePromise<void> => {
     const path = bare(request.info.path);
     const isRead = request.exchange.method === 'GET' || !isRoute(path) || discovery.isOfDefinitions(path);
     if (!isRead && discovery.exists(path)) throw methodNotAllowed();
-    return discovery.serve(request, path, false);
+    return discovery.serve(request, path, { aggregates: false });
   };
   paths.tree('/api/', serve);
   paths.tree('/apis/', serve);
@@ -98,7 +98,8 @@ class Discovery {
     options.aggregated?.onChange(changed);
   }
 
-  async serve(request: ApiRequest, path: string, aggregates: boolean): Promise<void> {
+  /** Sends the document of a path. With `aggregates`, the client may request the aggregated form of all groups. */
+  async serve(request: ApiRequest, path: string, { aggregates }: { readonly aggregates: boolean }): Promise<void> {
     if (!this.exists(path)) return this.#missing(request, path);
     const wanted = this.#negotiated(request, path, aggregates);
     const key = `${wanted.format} ${wanted.aggregated} ${path}`;

@@ -223,7 +223,8 @@ export class Listener {
     } else {
       const arrival = { connection, unread: this.#unread, ...(upgrade && { upgrade }) };
       const exchange = new Http1Exchange(request, response, arrival);
-      this.#headers.received(request, upgrade !== undefined);
+      if (upgrade === undefined) this.#headers.received(request);
+      else this.#headers.remove(request.socket);
       this.#newest.set(request.socket, response);
       this.#options.onExchange(exchange);
     }

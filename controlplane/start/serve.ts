@@ -168,7 +168,7 @@ function checkPolicies({ sources, clients, logger, clock, registry, schema, defi
         .resources()
         .find((one) => one.group === group && one.version === version && one.kind === kind);
       const own = info === undefined ? undefined : definitions.schemaOf(info);
-      return own === undefined ? undefined : celTypeOf(own, true);
+      return own === undefined ? undefined : celTypeOf(own, { isResource: true });
     },
   });
 }

@@ -74,7 +74,7 @@ export function policyInputs({ policies, namespaces, pods, nodeName, nameServers
       ...pods
         .filter(hasNetwork)
         .sort((a, b) => (born(a) < born(b) ? 1 : born(a) > born(b) ? -1 : 0))
-        .map((pod) => policyPod(pod, addressesOf(pod), pod.spec?.nodeName === nodeName)),
+        .map((pod) => policyPod(pod, { ips: addressesOf(pod), isLocal: pod.spec?.nodeName === nodeName })),
     ],
     nameServers,
   };
@@ -92,7 +92,7 @@ export function withLocalPods(inputs: PolicyInputs, local: ReadonlyMap<string, L
   const sandboxed = [...local].map(([key, { pod, ips }]): PolicyPod => {
     // Labels may have changed since the sandbox was created.
     const labels = known.get(key)?.labels ?? pod.metadata.labels ?? {};
-    return { ...policyPod(pod, own(ips), true), labels };
+    return { ...policyPod(pod, { ips: own(ips), isLocal: true }), labels };
   });
   const others = inputs.pods
     .filter(({ namespace, name }) => !local.has(`${namespace}/${name}`))
@@ -114,7 +114,7 @@ function nameServerPods(ips: readonly string[]): PolicyPod[] {
   ];
 }
 
-function policyPod(pod: Pod, ips: readonly string[], isLocal: boolean): PolicyPod {
+function policyPod(pod: Pod, { ips, isLocal }: Pick<PolicyPod, 'ips' | 'isLocal'>): PolicyPod {
   // Of the init containers, only sidecars serve ports while the pod runs.
   const sidecars = (pod.spec?.initContainers ?? []).filter(({ restartPolicy }) => restartPolicy === 'Always');
   const containers = [...sidecars, ...(pod.spec?.containers ?? [])];

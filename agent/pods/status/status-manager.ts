@@ -122,7 +122,8 @@ class PodStatusManager implements StatusManager {
     this.#keep(pod, next, kept);
   }
 
-  #keep(pod: Pod, next: PodStatus, kept: Kept | undefined, terminated = kept?.terminated ?? false): void {
+  #keep(pod: Pod, next: PodStatus, kept: Kept | undefined, change: { readonly terminated?: true } = {}): void {
+    const terminated = change.terminated ?? kept?.terminated ?? false;
     const isNew = kept === undefined;
     const entry: Kept = kept ?? { pod, status: next, version: 0, sent: 0, terminated };
     const changed = isNew || !jsonEqual(entry.status, next) || entry.terminated !== terminated;
@@ -168,7 +169,8 @@ class PodStatusManager implements StatusManager {
       const ended = (status.containerStatuses ?? []).map((container) => container.state?.terminated?.exitCode ?? 137);
       status.phase = ended.length > 0 && ended.every((code) => code === 0) ? 'Succeeded' : 'Failed';
     }
-    this.#keep(pod, normalize(status, kept?.status ?? pod.status, formatTime(this.#options.clock.now())), kept, true);
+    const next = normalize(status, kept?.status ?? pod.status, formatTime(this.#options.clock.now()));
+    this.#keep(pod, next, kept, { terminated: true });
   }
 
   reconcile(pod: Pod, mirror?: Pod): void {

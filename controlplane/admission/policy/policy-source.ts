@@ -35,7 +35,7 @@ export class ParamsError extends Error {
   /** The error is in the policy, not in the binding. */
   readonly ofPolicy: boolean;
 
-  constructor(message: string, ofPolicy = false) {
+  constructor(message: string, { ofPolicy } = { ofPolicy: false }) {
     super(`failed to configure ${ofPolicy ? 'policy' : 'binding'}: ${message}`);
     this.ofPolicy = ofPolicy;
   }
@@ -127,7 +127,7 @@ export class PolicySource {
       .find((one) => one.group === gv?.group && one.version === gv.version && one.kind === kind.kind);
     if (info === undefined) {
       const shown = `${gv?.group ?? ''}/${gv?.version ?? ''}, Kind=${kind.kind ?? ''}`;
-      throw new ParamsError(`failed to find resource referenced by paramKind: '${shown}'`, true);
+      throw new ParamsError(`failed to find resource referenced by paramKind: '${shown}'`, { ofPolicy: true });
     }
     if (!info.namespaced && (ref.namespace ?? '') !== '') {
       throw new ParamsError('paramRef.namespace must not be provided for a cluster-scoped `paramKind`');

@@ -108,11 +108,11 @@ export class Dispatcher {
     const { webhook } = registered;
     const startMs = monotonic();
     const labels = { name: webhook.name, operation: attributes.operation, type: this.#type };
-    const ended = (code: number, rejected: boolean): void =>
+    const ended = (code: number, { rejected }: { readonly rejected: boolean }): void =>
       metrics?.observe({ ...labels, code: labelOf(code), rejected: String(rejected) }, (monotonic() - startMs) / 1000);
     const refused = (errorType: string, code: number, error: StatusError): never => {
       metrics?.rejected({ ...labels, error_type: errorType, rejection_code: labelOf(code) });
-      ended(code, true);
+      ended(code, { rejected: true });
       throw error;
     };
     let result: ReviewResult;
@@ -123,7 +123,7 @@ export class Dispatcher {
       const message = `failed calling webhook ${quoteText(webhook.name)}: ${error.message}`;
       if (webhook.failurePolicy !== 'Ignore')
         return refused('calling_webhook_error', error.code, newInternalError(message, error));
-      ended(error.code, false);
+      ended(error.code, { rejected: false });
       metrics?.failedOpen({ name: webhook.name, type: this.#type });
       const kind = this.#type === 'admit' ? 'mutation' : 'validating';
       attributes.annotate(`failed-open.${kind}.webhook.admission.k8s.io/${call.place}`, webhook.name);
@@ -141,7 +141,7 @@ export class Dispatcher {
     } catch (error) {
       return refused('apiserver_internal_error', 0, error as StatusError);
     }
-    ended(200, false);
+    ended(200, { rejected: false });
     return true;
   }
 

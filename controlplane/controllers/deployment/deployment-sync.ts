@@ -72,12 +72,12 @@ export class DeploymentSync {
   async step(): Promise<void> {
     const deployment = this.#deployment;
     if (deployment.metadata.deletionTimestamp !== undefined) {
-      await this.#ensureNewSet(false);
+      await this.#refreshNewSet();
       return this.#writePlainStatus();
     }
     await this.#notePause();
     if (deployment.spec?.paused === true || isScalingEvent(deployment, this.#all)) {
-      await this.#ensureNewSet(false);
+      await this.#refreshNewSet();
       await this.#apply(scaleAll(this.#deployment, this.#newSet, this.#old));
       if (deployment.spec?.paused === true) await this.#removeOutdated();
       return this.#writePlainStatus();
@@ -87,8 +87,7 @@ export class DeploymentSync {
   }
 
   async #roll(): Promise<void> {
-    const newSet = await this.#ensureNewSet(true);
-    if (newSet === undefined) return;
+    const newSet = (await this.#refreshNewSet()) ?? (await this.#createNewSet());
     const grow = resizeNew(this.#deployment, newSet, this.#all);
     if (grow !== undefined) return this.#apply([grow]);
     const shrink = resizeOld(this.#deployment, newSet, this.#old);
@@ -97,12 +96,11 @@ export class DeploymentSync {
   }
 
   async #recreate(): Promise<void> {
-    await this.#ensureNewSet(false);
+    await this.#refreshNewSet();
     const shrink = this.#old.filter((set) => sizeOf(set) > 0).map((set) => ({ set, replicas: 0 }));
     if (shrink.length > 0) return this.#apply(shrink);
     if (this.#old.some((set) => ownedBy(this.#pods, set).some((pod) => !isPodFinished(pod)))) return;
-    const newSet = await this.#ensureNewSet(true);
-    if (newSet === undefined) return;
+    const newSet = (await this.#refreshNewSet()) ?? (await this.#createNewSet());
     const wanted = this.#deployment.spec?.replicas ?? 1;
     if (sizeOf(newSet) !== wanted) return this.#apply([{ set: newSet, replicas: wanted }]);
     if (isComplete(this.#deployment, this.#deployment.status ?? {})) await this.#removeOutdated();
@@ -120,14 +118,19 @@ export class DeploymentSync {
     }
   }
 
-  /** Creates or updates the replica set of the current template, and sets the revision of the deployment. */
-  async #ensureNewSet(create: boolean): Promise<ReplicaSet | undefined> {
-    const revision = maxRevision(this.#old) + 1n;
-    if (this.#newSet !== undefined) {
-      await this.#updateNewSet(this.#newSet, revision);
-      return this.#newSet;
-    }
-    if (!create) return undefined;
+  get #newRevision(): bigint {
+    return maxRevision(this.#old) + 1n;
+  }
+
+  /** Updates the replica set of the current template, if there is one, and sets the revision of the deployment. */
+  async #refreshNewSet(): Promise<ReplicaSet | undefined> {
+    if (this.#newSet !== undefined) await this.#updateNewSet(this.#newSet, this.#newRevision);
+    return this.#newSet;
+  }
+
+  /** Creates the replica set of the current template, and sets the revision of the deployment. */
+  async #createNewSet(): Promise<ReplicaSet> {
+    const revision = this.#newRevision;
     const deployment = this.#deployment;
     const set = this.#buildNewSet(revision);
     let created: ReplicaSet;
@@ -172,7 +175,7 @@ export class DeploymentSync {
         name: `${deployment.metadata.name}-${hash}`,
         namespace: deployment.metadata.namespace ?? '',
         labels: { ...template.metadata.labels },
-        annotations: { ...newSetAnnotations(deployment, {}, revision, false) },
+        annotations: { ...newSetAnnotations(deployment, {}, revision), ...sizeAnnotations(deployment) },
         ownerReferences: [controllerReference(deployment, deployments)],
       },
       spec: {
@@ -215,7 +218,7 @@ export class DeploymentSync {
 
   async #updateNewSet(set: ReplicaSet, revision: bigint): Promise<void> {
     const before = set.metadata.annotations ?? {};
-    const annotations = newSetAnnotations(this.#deployment, before, revision, true);
+    const annotations = newSetAnnotations(this.#deployment, before, revision);
     const minReadySeconds = this.#deployment.spec?.minReadySeconds ?? 0;
     let current = set;
     if (annotations !== before || (set.spec?.minReadySeconds ?? 0) !== minReadySeconds) {

@@ -106,12 +106,14 @@ export function sizeAnnotations(deployment: Deployment): Record<string, string> 
   };
 }
 
-/** The annotations of a new replica set that becomes revision `revision`; the same object if nothing changes. */
+/**
+ * Returns the annotations of the replica set that becomes revision `revision`, apart from its sizes; the same object if nothing
+ * changes.
+ */
 export function newSetAnnotations(
   deployment: Deployment,
   current: Readonly<Record<string, string>>,
   revision: bigint,
-  exists: boolean,
 ): Readonly<Record<string, string>> {
   const next: Record<string, string> = { ...current };
   for (const [key, value] of Object.entries(deployment.metadata.annotations ?? {})) {
@@ -126,6 +128,5 @@ export function newSetAnnotations(
       next[REVISION_HISTORY] = history === undefined || history === '' ? old : `${history},${old}`;
     }
   }
-  if (!exists) Object.assign(next, sizeAnnotations(deployment));
   return semanticEqual(next, current) ? current : next;
 }

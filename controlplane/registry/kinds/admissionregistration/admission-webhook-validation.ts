@@ -72,16 +72,20 @@ function toleranceOf(old: readonly Webhook[], webhooks: readonly Webhook[]): Tol
         versions.length > 0 && !versions.some((version) => REVIEW_VERSIONS.includes(version)),
     ),
     repeatedNames: new Set(old.map(({ name }) => name)).size < old.length,
-    labelValues: old.some((webhook) => selectorErrors(webhook, '', false).length > 0),
+    labelValues: old.some((webhook) => selectorErrors(webhook, '', { allowInvalidValues: false }).length > 0),
     conditions:
       old.length === webhooks.length &&
       old.every(({ matchConditions }, index) => semanticEqual(matchConditions, webhooks[index]?.matchConditions)),
   };
 }
 
-function selectorErrors({ namespaceSelector, objectSelector }: Webhook, at: string, tolerant: boolean): FieldError[] {
+function selectorErrors(
+  { namespaceSelector, objectSelector }: Webhook,
+  at: string,
+  options: { readonly allowInvalidValues: boolean },
+): FieldError[] {
   const of = (selector: unknown, field: string): FieldError[] =>
-    validateLabelSelector(selector as V1LabelSelector | undefined, field, { allowInvalidValues: tolerant });
+    validateLabelSelector(selector as V1LabelSelector | undefined, field, options);
   return [...of(namespaceSelector, `${at}.namespaceSelector`), ...of(objectSelector, `${at}.objectSelector`)];
 }
 
@@ -102,7 +106,7 @@ function webhookErrors(check: ExpressionChecker, webhook: Webhook, at: string, t
     errors.push(invalid(`${at}.timeoutSeconds`, timeoutSeconds, text));
   }
   errors.push(
-    ...selectorErrors(webhook, at, tolerance.labelValues),
+    ...selectorErrors(webhook, at, { allowInvalidValues: tolerance.labelValues }),
     ...optionalOneOf(`${at}.reinvocationPolicy`, webhook.reinvocationPolicy, REINVOCATION_POLICIES),
     ...webhookClientErrors(`${at}.clientConfig`, clientConfig),
   );

@@ -42,7 +42,12 @@ function ruleDefaults(rules: readonly Rule[] | undefined): void {
   for (const rule of rules ?? []) rule.scope ??= '*';
 }
 
-function webhookDefaults(webhook: Webhook, mutating: boolean): void {
+interface WebhookOptions {
+  /** The webhooks are mutating; otherwise they are validating. */
+  readonly mutating: boolean;
+}
+
+function webhookDefaults(webhook: Webhook, { mutating }: WebhookOptions): void {
   webhook.failurePolicy ??= 'Fail';
   webhook.matchPolicy ??= 'Equivalent';
   webhook.namespaceSelector ??= {};
@@ -63,7 +68,7 @@ function matchDefaults(match: MatchResources | undefined): void {
   ruleDefaults(match.excludeResourceRules);
 }
 
-function webhookStrategy(check: ExpressionChecker, mutating: boolean): Strategy<WebhookConfiguration> {
+function webhookStrategy(check: ExpressionChecker, options: WebhookOptions): Strategy<WebhookConfiguration> {
   return {
     metadataChecks: ['plainWhole'],
     managesGeneration: true,
@@ -71,7 +76,7 @@ function webhookStrategy(check: ExpressionChecker, mutating: boolean): Strategy<
     // kube-apiserver compares these kinds strictly, so that an empty list differs from an absent one.
     changesGeneration: (object, old) => !jsonEqual(object.webhooks, old.webhooks),
     applyDefaults(object) {
-      for (const webhook of object.webhooks ?? []) webhookDefaults(webhook, mutating);
+      for (const webhook of object.webhooks ?? []) webhookDefaults(webhook, options);
     },
     validateCreate: (object) => webhookConfigurationErrors(check, object),
     validateUpdate: (object, old) => webhookConfigurationErrors(check, object, old),
@@ -161,8 +166,8 @@ const mutatingBindings: Strategy<MutatingBinding> = {
 /** The rows of the group. `check` compiles expressions. */
 export function admissionRegistrationKinds(check: ExpressionChecker): KindRow[] {
   return [
-    kindRow(GROUP, 'mutatingwebhookconfigurations', webhookStrategy(check, true)),
-    kindRow(GROUP, 'validatingwebhookconfigurations', webhookStrategy(check, false)),
+    kindRow(GROUP, 'mutatingwebhookconfigurations', webhookStrategy(check, { mutating: true })),
+    kindRow(GROUP, 'validatingwebhookconfigurations', webhookStrategy(check, { mutating: false })),
     kindRow(GROUP, 'validatingadmissionpolicies', validatingPolicies(check)),
     kindRow(GROUP, 'validatingadmissionpolicybindings', validatingBindings),
     kindRow(GROUP, 'mutatingadmissionpolicies', mutatingPolicies(check)),

@@ -30,7 +30,12 @@ type ClusterRole = Role & { aggregationRule?: { readonly clusterRoleSelectors?: 
 
 const isEmpty = (list: readonly unknown[] | null | undefined): boolean => (list ?? []).length === 0;
 
-function ruleErrors(rule: PolicyRule, at: string, namespaced: boolean): FieldError[] {
+/** Whether the kind of the object is namespaced. */
+interface Scope {
+  readonly namespaced: boolean;
+}
+
+function ruleErrors(rule: PolicyRule, at: string, { namespaced }: Scope): FieldError[] {
   const errors: FieldError[] = [];
   if (isEmpty(rule.verbs)) errors.push(required(`${at}.verbs`, 'verbs must contain at least one value'));
   if (!isEmpty(rule.nonResourceURLs)) {
@@ -50,8 +55,8 @@ function ruleErrors(rule: PolicyRule, at: string, namespaced: boolean): FieldErr
   return errors;
 }
 
-function rulesErrors(object: Role, namespaced: boolean): FieldError[] {
-  return (object.rules ?? []).flatMap((rule, index) => ruleErrors(rule, `rules[${index}]`, namespaced));
+function rulesErrors(object: Role, scope: Scope): FieldError[] {
+  return (object.rules ?? []).flatMap((rule, index) => ruleErrors(rule, `rules[${index}]`, scope));
 }
 
 function aggregationErrors({ aggregationRule }: ClusterRole): FieldError[] {
@@ -81,12 +86,12 @@ const roles: Strategy<Role> = {
   metadataChecks: ['whole', 'update'],
   nameRule: nameIsPathSegment,
   allowCreateOnUpdate: true,
-  validateCreate: (object) => rulesErrors(object, true),
-  validateUpdate: (object) => rulesErrors(object, true),
+  validateCreate: (object) => rulesErrors(object, { namespaced: true }),
+  validateUpdate: (object) => rulesErrors(object, { namespaced: true }),
 };
 
 const clusterRoleErrors = (object: ClusterRole): FieldError[] => [
-  ...rulesErrors(object, false),
+  ...rulesErrors(object, { namespaced: false }),
   ...aggregationErrors(object),
 ];
 
@@ -121,7 +126,7 @@ function bindingDefaults(object: Binding): void {
   }
 }
 
-function bindingErrors(object: Binding, roleKinds: readonly string[], namespaced: boolean): FieldError[] {
+function bindingErrors(object: Binding, roleKinds: readonly string[], scope: Scope): FieldError[] {
   const { apiGroup = '', kind = '', name = '' } = object.roleRef ?? {};
   const errors: FieldError[] = [];
   if (apiGroup !== GROUP) errors.push(unsupportedValue('roleRef.apiGroup', apiGroup, [GROUP]));
@@ -129,11 +134,11 @@ function bindingErrors(object: Binding, roleKinds: readonly string[], namespaced
   if (name === '') errors.push(required('roleRef.name'));
   else errors.push(...invalidFor('roleRef.name', name, pathSegmentErrors(name)));
   for (const [index, subject] of (object.subjects ?? []).entries())
-    errors.push(...subjectErrors(subject, `subjects[${index}]`, namespaced));
+    errors.push(...subjectErrors(subject, `subjects[${index}]`, scope));
   return errors;
 }
 
-function subjectErrors(subject: Subject, at: string, namespaced: boolean): FieldError[] {
+function subjectErrors(subject: Subject, at: string, { namespaced }: Scope): FieldError[] {
   const { kind = '', apiGroup = '', name = '', namespace = '' } = subject;
   const errors: FieldError[] = name === '' ? [required(`${at}.name`)] : [];
   switch (kind) {
@@ -152,28 +157,28 @@ function subjectErrors(subject: Subject, at: string, namespaced: boolean): Field
   return errors;
 }
 
-function bindingStrategy(roleKinds: readonly string[], namespaced: boolean): Strategy<Binding> {
+function bindingStrategy(roleKinds: readonly string[], scope: Scope): Strategy<Binding> {
   return {
     metadataChecks: ['whole', 'update'],
     nameRule: nameIsPathSegment,
     allowCreateOnUpdate: true,
     applyDefaults: bindingDefaults,
-    validateCreate: (object) => bindingErrors(object, roleKinds, namespaced),
+    validateCreate: (object) => bindingErrors(object, roleKinds, scope),
     validateUpdate(object, old) {
-      const errors = bindingErrors(object, roleKinds, namespaced);
+      const errors = bindingErrors(object, roleKinds, scope);
       if (!jsonEqual(object.roleRef, old.roleRef))
         errors.push(
           invalid('roleRef', internalForm('io.k8s.api.rbac.v1.RoleRef', object.roleRef), 'cannot change roleRef'),
         );
       return errors;
     },
-    columns: namespaced ? roleBindingColumns : clusterRoleBindingColumns,
+    columns: scope.namespaced ? roleBindingColumns : clusterRoleBindingColumns,
   };
 }
 
 export const rbacKinds = [
   kindRow(GROUP, 'roles', roles),
   kindRow(GROUP, 'clusterroles', clusterRoles),
-  kindRow(GROUP, 'rolebindings', bindingStrategy(['Role', 'ClusterRole'], true)),
-  kindRow(GROUP, 'clusterrolebindings', bindingStrategy(['ClusterRole'], false)),
+  kindRow(GROUP, 'rolebindings', bindingStrategy(['Role', 'ClusterRole'], { namespaced: true })),
+  kindRow(GROUP, 'clusterrolebindings', bindingStrategy(['ClusterRole'], { namespaced: false })),
 ];

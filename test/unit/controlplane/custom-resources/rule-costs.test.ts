@@ -31,7 +31,7 @@ const pair: JsonSchema = {
 };
 
 function costOf(schema: JsonSchema, rule: string): number {
-  const type = ruleTypeOf(schema, false);
+  const type = ruleTypeOf(schema, { isResource: false });
   assert.ok(type);
   const environment = { variables: { self: type.type, oldSelf: type.type }, sizeAt: sizesOf(type) };
   const { maxCost } = compile(rule, environment);

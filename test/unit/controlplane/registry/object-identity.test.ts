@@ -17,7 +17,7 @@ const owner = (more: Partial<OwnerReference> = {}): OwnerReference => ({
 function dropped(ownerReferences: OwnerReference[]): { readonly kept: number; readonly warnings: readonly string[] } {
   const warnings: string[] = [];
   const object: KubeObject = { metadata: { name: 'a', ownerReferences } };
-  dropRepeatedOwners(object, { warn: (text: string) => warnings.push(text) } as unknown as RequestContext, false);
+  dropRepeatedOwners(object, { warn: (text: string) => warnings.push(text) } as unknown as RequestContext);
   return { kept: object.metadata.ownerReferences?.length ?? 0, warnings };
 }
 
