@@ -201,6 +201,13 @@ export class ClaimManager {
         `pod ${pod.metadata.name}(${uid}) is not allowed to use ResourceClaim ${name}(${claim.metadata.uid})`,
       );
     if (status?.allocation === undefined) throw new Error(`ResourceClaim ${name} is not allocated yet`);
+    const replaced = [...this.#claims.values()].find(
+      (other) => other.ClaimName === name && other.Namespace === namespace && other.ClaimUID !== claim.metadata.uid,
+    );
+    if (replaced !== undefined)
+      throw new Error(
+        `old ResourceClaim with same name ${name} and different UID ${replaced.ClaimUID} still exists (previous pod force-deleted?!)`,
+      );
     const known = this.#claims.get(claim.metadata.uid);
     const drivers = new Set((status.allocation.devices?.results ?? []).map(({ driver }) => driver));
     const prepared: PreparedClaim = known ?? {
@@ -366,7 +373,7 @@ function isOfRequest(names: readonly string[], request: string | undefined): boo
 }
 
 function versionOf(supported: readonly string[]): Version {
-  const found = (Object.keys(DRA_METHODS) as Version[]).find((version) => supported.includes(version));
+  const found = supported.find((version): version is Version => Object.hasOwn(DRA_METHODS, version));
   if (found === undefined)
     throw new Error(
       `none of the DRA gRPC services ${supported.join(', ')} is supported: ${Object.keys(DRA_METHODS).join(', ')}`,

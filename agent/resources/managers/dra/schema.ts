@@ -23,5 +23,5 @@ const methodsOf = (service: string) =>
 /** The methods by the service name that a driver supports, newest first. */
 export const DRA_METHODS = {
   'v1.DRAPlugin': methodsOf('k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin'),
-  'v1beta1.DRAPlugin': methodsOf('v1beta1.DRAPlugin'),
+  'v1beta1.DRAPlugin': methodsOf('k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin'),
 } as const;

@@ -62,7 +62,7 @@ async function setUp(t: TestContext, version: keyof typeof DRA_METHODS = 'v1.DRA
     services: [
       {
         messages: DRA_MESSAGES,
-        methods: DRA_METHODS[version],
+        methods: methodsOf(version),
         handlers: {
           nodePrepareResources: ({ claims }: IncomingOf<Messages, 'NodePrepareResourcesRequest'>) => ({
             claims: claims.map(({ name, uid }) => {
@@ -83,6 +83,15 @@ async function setUp(t: TestContext, version: keyof typeof DRA_METHODS = 'v1.DRA
   t.after(stop);
   return rig;
 }
+
+/** The methods by their names on the wire. */
+const methodsOf = (version: keyof typeof DRA_METHODS) => {
+  const service = `k8s.io.kubelet.pkg.apis.dra.${version}`;
+  return {
+    nodePrepareResources: [service, 'NodePrepareResourcesRequest', 'NodePrepareResourcesResponse'],
+    nodeUnprepareResources: [service, 'NodeUnprepareResourcesRequest', 'NodeUnprepareResourcesResponse'],
+  } as const;
+};
 
 const claim = (
   reservedFor: readonly string[],
@@ -158,6 +167,22 @@ test('the slices of a driver that does not register within half a minute are del
   assert.deepEqual(deleted.slice(1), []);
   await rig.clock.advance(2_000);
   assert.deepEqual(deleted.slice(1), [`spec.nodeName=n1,spec.driver=${DRIVER}`]);
+});
+
+test('a claim waits until one of its name before it is unprepared, whose pod was deleted by force', async (t) => {
+  const rig = await setUp(t);
+  await rig.register(rig.manager);
+  const old = rig.client.seed(resourceClaims, claim(['a']));
+  await rig.manager.prepare(pod('a'));
+  await rig.client.delete(resourceClaims, 'default', 'mine');
+  rig.client.seed(resourceClaims, claim(['b']));
+  await assert.rejects(
+    rig.manager.prepare(pod('b')),
+    new RegExp(`old ResourceClaim with same name mine and different UID ${old.metadata.uid} still exists`),
+  );
+  await rig.manager.release('a');
+  await rig.manager.prepare(pod('b'));
+  assert.deepEqual(rig.calls, ['prepare mine', 'unprepare mine', 'prepare mine']);
 });
 
 test('a claim is prepared once for all its pods, and unprepared with the last of them', async (t) => {
