@@ -13,6 +13,7 @@ import type {
   StorageClass,
 } from '../../api/machinery/kinds.ts';
 import { ownMember } from '../../api/meta/own-member.ts';
+import type { DevicesInUse } from './devices/allocated-devices.ts';
 import type { DevicePools } from './devices/device-pools.ts';
 import type { DeviceSelection } from './devices/device-selection.ts';
 import type { ExtendedResources } from './devices/extended-resources.ts';
@@ -37,8 +38,8 @@ export interface DeviceLookup {
   /** Returns the claim for extended resources that exists for the pod. */
   extendedClaim(pod: PodInfo): ResourceClaim | undefined;
   devicePools(): DevicePools;
-  /** Returns the keys of all allocated devices, those of claims whose allocation is being written included. */
-  allocatedDevices(): ReadonlySet<string>;
+  /** Returns the allocated devices, those of claims whose allocation is being written included. */
+  allocatedDevices(): DevicesInUse;
   /** Whether the allocation of the claim with that UID is being written. */
   isBeingAllocated(claimUid: string): boolean;
   readonly deviceSelection: DeviceSelection;

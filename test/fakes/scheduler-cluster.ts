@@ -2,6 +2,7 @@
 import type { Node, Pod, PodDisruptionBudget } from '../../api/machinery/kinds.ts';
 import { TimeSlice } from '../../api/machinery/time-slice.ts';
 import { ClusterState, type Cluster } from '../../controlplane/scheduler/cluster-state.ts';
+import { AllocatedDevices } from '../../controlplane/scheduler/devices/allocated-devices.ts';
 import { DevicePools } from '../../controlplane/scheduler/devices/device-pools.ts';
 import { DeviceSelection } from '../../controlplane/scheduler/devices/device-selection.ts';
 import { ExtendedResources } from '../../controlplane/scheduler/devices/extended-resources.ts';
@@ -84,7 +85,7 @@ export class SchedulerCluster {
       extendedResources: () => new ExtendedResources([]),
       extendedClaim: () => undefined,
       devicePools: () => new DevicePools([]),
-      allocatedDevices: () => new Set(),
+      allocatedDevices: () => new AllocatedDevices(),
       isBeingAllocated: () => false,
       deviceSelection: new DeviceSelection(),
       knowsDevices: () => true,

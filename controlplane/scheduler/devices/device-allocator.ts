@@ -5,8 +5,10 @@
 import type { DeviceClass, ResourceClaim } from '../../../api/machinery/kinds.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { ownMember } from '../../../api/meta/own-member.ts';
-import type { Quantity } from '../../../api/meta/quantity.ts';
-import { consume, deviceKey, type DevicePool, type PooledDevice } from './device-pools.ts';
+import { formatQuantity, type Quantity } from '../../../api/meta/quantity.ts';
+import { addConsumption, type Consumption, deviceKey, type DevicesInUse } from './allocated-devices.ts';
+import { consumptionOf, suffices } from './device-capacity.ts';
+import { consume, type DevicePool, type PooledDevice } from './device-pools.ts';
 import {
   type DeviceAllocation,
   type DeviceAlternative,
@@ -20,10 +22,12 @@ import { type SearchBudget, SearchExhausted } from './search-budget.ts';
 interface AllocationInput {
   readonly claims: readonly ResourceClaim[];
   readonly pools: readonly DevicePool[];
-  /** The keys of the devices that are already allocated. */
-  readonly allocated: ReadonlySet<string>;
+  /** The devices that are already allocated. */
+  readonly allocated: DevicesInUse;
   readonly deviceClass: (name: string) => DeviceClass | undefined;
   readonly selection: DeviceSelection;
+  /** Returns an id for the part of a shared device. */
+  readonly newShareId: () => string;
   /** A search that exhausts the budget finds nothing. */
   readonly budget: SearchBudget;
 }
@@ -45,6 +49,8 @@ interface Pick {
   readonly claim: number;
   readonly alternative: DeviceAlternative;
   readonly pooled: PooledDevice;
+  /** What it consumes of a device that claims share. `undefined` if it gets the whole device. */
+  readonly consumption: Consumption | undefined;
 }
 
 /** A request of a claim. */
@@ -83,6 +89,8 @@ class Search {
   readonly #input: AllocationInput;
   readonly #slots: readonly Slot[];
   readonly #taken = new Set<string>();
+  /** What the picks consume of shared devices, by the keys of the devices. */
+  readonly #shared = new Map<string, Consumption[]>();
   readonly #counters: ReadonlyMap<DevicePool, ReadonlyMap<string, Map<string, Quantity>>>;
   readonly #suitable = new Map<
     DeviceAlternative,
@@ -122,11 +130,14 @@ class Search {
     if (count === 0) return this.from(at + 1);
     const claim = this.#slots[at]?.claim ?? 0;
     const suitable = this.#suitableFor(alternative);
-    for (let index = first; index + count <= suitable.length; index += 1) {
+    // One claim can use a shared device several times.
+    const isShared = suitable.some(({ pooled }) => pooled.device.allowMultipleAllocations === true);
+    for (let index = first; index + (isShared ? 1 : count) <= suitable.length; index += 1) {
       const found = suitable[index];
       if (found === undefined) return false;
       const before = this.picks.length;
-      if (this.#take(claim, alternative, found) && this.#choose(at, alternative, count - 1, index + 1)) return true;
+      const next = found.pooled.device.allowMultipleAllocations === true ? index : index + 1;
+      if (this.#take(claim, alternative, found) && this.#choose(at, alternative, count - 1, next)) return true;
       this.#undoTo(before);
     }
     return false;
@@ -159,36 +170,66 @@ class Search {
   ): boolean {
     this.#input.budget.spend(this.#costOf(claim, pooled));
     if (this.picks.filter((pick) => pick.claim === claim).length >= MOST_DEVICES) return false;
-    const pick: Pick = { claim, alternative, pooled };
-    if (alternative.adminAccess !== true) {
-      const key = keyOf(pooled);
-      if (this.#taken.has(key) || this.#input.allocated.has(key)) return false;
-      if (!this.#meetsConstraints(pick)) return false;
-      const counters = this.#counters.get(pool) ?? new Map<string, Map<string, Quantity>>();
-      if (!consume(counters, pooled.device, -1)) {
-        consume(counters, pooled.device, 1);
-        return false;
-      }
-      this.#taken.add(key);
-    } else if (!this.#meetsConstraints(pick)) return false;
+    const key = keyOf(pooled);
+    const isShared = pooled.device.allowMultipleAllocations === true;
+    const consumption = isShared ? consumptionOf(pooled.device, alternative) : undefined;
+    const pick: Pick = { claim, alternative, pooled, consumption };
+    if (isShared && (consumption === undefined || !this.#hasRoom(key, pooled.device, consumption))) return false;
+    if (!this.#meetsConstraints(pick)) return false;
+    if (alternative.adminAccess === true) {
+      if (!isShared && this.picks.some((other) => other.claim === claim && keyOf(other.pooled) === key)) return false;
+    } else if (!this.#occupy(key, pool, pick)) return false;
     this.picks.push(pick);
     return true;
   }
 
+  #hasRoom(key: string, device: PooledDevice['device'], consumption: Consumption): boolean {
+    const total = new Map(this.#input.allocated.consumed(key));
+    for (const part of [...(this.#shared.get(key) ?? []), consumption]) addConsumption(total, part, 1);
+    return suffices(device, total);
+  }
+
+  /** Takes the device, or a part of it. The first part of a shared device consumes the counters of the device. */
+  #occupy(key: string, pool: DevicePool, { pooled: { device }, consumption }: Pick): boolean {
+    if (this.#taken.has(key) || this.#input.allocated.isTaken(key)) return false;
+    const counters = this.#counters.get(pool) ?? new Map<string, Map<string, Quantity>>();
+    if (!this.#isShared(key) && !consume(counters, device, -1)) {
+      consume(counters, device, 1);
+      return false;
+    }
+    if (consumption === undefined) this.#taken.add(key);
+    else this.#shared.set(key, [...(this.#shared.get(key) ?? []), consumption]);
+    return true;
+  }
+
+  /** Whether an allocation or a pick uses a part of the device. */
+  #isShared(key: string): boolean {
+    return this.#shared.has(key) || this.#input.allocated.consumed(key) !== undefined;
+  }
+
   /**
-   * Returns the units that checking a device costs. Each constraint compares it with the devices that were chosen before, and
-   * each counter is updated.
+   * Returns the units that checking a device costs. Each constraint compares it with the devices that were chosen before,
+   * each counter is updated, and the capacities of a shared device are summed up.
    */
   #costOf(claim: number, { device }: PooledDevice): number {
     const constraints = this.#input.claims[claim]?.spec?.devices?.constraints?.length ?? 0;
     const counters = (device.consumesCounters ?? []).map((consumed) => Object.keys(consumed.counters).length);
-    return 1 + this.picks.length * (constraints + 1) + counters.reduce((sum, count) => sum + count, 0);
+    const capacities = device.allowMultipleAllocations === true ? Object.keys(device.capacity ?? {}).length : 0;
+    const compared = this.picks.length * (constraints + 1) + (this.picks.length + 1) * capacities;
+    return 1 + compared + counters.reduce((sum, count) => sum + count, 0);
   }
 
   #undoTo(length: number): void {
-    for (const { alternative, pooled } of this.picks.splice(length)) {
+    for (const { alternative, pooled, consumption } of this.picks.splice(length).toReversed()) {
       if (alternative.adminAccess === true) continue;
-      this.#taken.delete(keyOf(pooled));
+      const key = keyOf(pooled);
+      if (consumption === undefined) this.#taken.delete(key);
+      else {
+        const left = (this.#shared.get(key) ?? []).slice(0, -1);
+        if (left.length === 0) this.#shared.delete(key);
+        else this.#shared.set(key, left);
+        if (this.#isShared(key)) continue;
+      }
       const pool = this.#input.pools.find(({ driver, name }) => driver === pooled.driver && name === pooled.pool);
       const counters = pool === undefined ? undefined : this.#counters.get(pool);
       if (counters !== undefined) consume(counters, pooled.device, 1);
@@ -242,19 +283,20 @@ function keyOf({ driver, pool, device }: PooledDevice): string {
 }
 
 function allocationOf(
-  { deviceClass }: AllocationInput,
+  { deviceClass, newShareId }: AllocationInput,
   claim: ResourceClaim,
   index: number,
   picks: readonly Pick[],
 ): DeviceAllocation {
   const own = picks.filter((pick) => pick.claim === index);
-  const results = own.map(({ alternative: { name, adminAccess, tolerations }, pooled }) => ({
+  const results = own.map(({ alternative: { name, adminAccess, tolerations }, pooled, consumption }) => ({
     request: name,
     driver: pooled.driver,
     pool: pooled.pool,
     device: pooled.device.name,
     ...(adminAccess === undefined ? {} : { adminAccess }),
     ...(tolerations === undefined ? {} : { tolerations }),
+    ...(consumption === undefined ? {} : { shareID: newShareId(), ...consumedCapacity(consumption) }),
   }));
   const used = new Map(own.map(({ alternative }) => [alternative.name, alternative]));
   const config = [
@@ -274,6 +316,11 @@ function allocationOf(
     devices: { results, ...(config.length === 0 ? {} : { config }) },
     ...(nodeSelector === undefined ? {} : { nodeSelector }),
   } as DeviceAllocation;
+}
+
+function consumedCapacity(consumption: Consumption): object {
+  const entries = [...consumption].map(([name, amount]) => [name, formatQuantity(amount)]);
+  return entries.length === 0 ? {} : { consumedCapacity: Object.fromEntries(entries) };
 }
 
 /** Returns the nodes that can use all devices: one node, those that all selectors select, or every node. */

@@ -4,6 +4,7 @@
  */
 import { matchesNodeSelector, type NodeSelector, type SelectableNode } from '../../../api/kinds/node-selection.ts';
 import type { ResourceSlice } from '../../../api/machinery/kinds.ts';
+import { deviceKey, type DevicesInUse } from './allocated-devices.ts';
 import { addQuantities, parseQuantity, type Quantity } from '../../../api/meta/quantity.ts';
 
 type SliceSpec = NonNullable<ResourceSlice['spec']>;
@@ -28,11 +29,6 @@ export interface DevicePool {
   readonly devices: readonly PooledDevice[];
   /** The remaining counters of each set, which the partitions of one device share. */
   readonly counters: ReadonlyMap<string, ReadonlyMap<string, Quantity>>;
-}
-
-/** Returns a key from driver, pool and name. */
-export function deviceKey({ driver, pool, device }: { driver: string; pool: string; device: string }): string {
-  return `${driver}/${pool}/${device}`;
 }
 
 /** The slices of the newest generation of a pool, and where their devices can be used. */
@@ -63,7 +59,7 @@ export class DevicePools {
   }
 
   /** Returns the pools with devices for the node. Allocated devices have consumed their counters. */
-  for(node: SelectableNode, allocated: ReadonlySet<string>): readonly DevicePool[] {
+  for(node: SelectableNode, allocated: DevicesInUse): readonly DevicePool[] {
     const candidates = new Set([...(this.#byNode.get(node.name) ?? []), ...this.#shared]);
     return [...candidates].flatMap(({ members, isIncomplete, local, shared }) => {
       const [first] = members;
@@ -115,7 +111,7 @@ function publishedBy(members: readonly SliceSpec[]): Published {
 
 function countersLeft(
   members: readonly SliceSpec[],
-  allocated: ReadonlySet<string>,
+  allocated: DevicesInUse,
 ): ReadonlyMap<string, ReadonlyMap<string, Quantity>> {
   const left = new Map<string, Map<string, Quantity>>();
   for (const { sharedCounters = [] } of members) {
@@ -124,8 +120,10 @@ function countersLeft(
   }
   if (left.size === 0) return left;
   for (const { driver, pool, devices = [] } of members) {
-    for (const device of devices)
-      if (allocated.has(deviceKey({ driver, pool: pool.name, device: device.name }))) consume(left, device, -1);
+    for (const device of devices) {
+      const key = deviceKey({ driver, pool: pool.name, device: device.name });
+      if (allocated.isTaken(key) || allocated.consumed(key) !== undefined) consume(left, device, -1);
+    }
   }
   return left;
 }

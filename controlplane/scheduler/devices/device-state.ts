@@ -7,7 +7,7 @@ import type { DeviceClass, ResourceClaim, ResourceSlice } from '../../../api/mac
 import { deviceClasses, resourceClaims, resourceSlices } from '../../../api/machinery/resources.ts';
 import type { DeviceLookup } from '../cluster-state.ts';
 import type { PodInfo } from '../pod-info.ts';
-import { AllocatedDevices } from './allocated-devices.ts';
+import { AllocatedDevices, type DevicesInUse } from './allocated-devices.ts';
 import { DevicePools } from './device-pools.ts';
 import type { DeviceAllocation } from './device-requests.ts';
 import { DeviceSelection } from './device-selection.ts';
@@ -125,7 +125,7 @@ export class DeviceState implements DeviceLookup {
     return this.#pending.has(claimUid);
   }
 
-  allocatedDevices(): ReadonlySet<string> {
-    return this.#allocated.keys;
+  allocatedDevices(): DevicesInUse {
+    return this.#allocated;
   }
 }

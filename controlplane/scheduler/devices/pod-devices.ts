@@ -2,11 +2,13 @@
  * Evaluates the resource claims of a pod: which are allocated, and what to allocate to the others on a node. Pure. The filter
  * and the scheduler use it.
  */
+import { randomUUID } from 'node:crypto';
 import { matchesNodeSelector, type NodeSelector } from '../../../api/kinds/node-selection.ts';
 import type { ResourceClaim } from '../../../api/machinery/kinds.ts';
 import type { DeviceLookup } from '../cluster-state.ts';
 import type { NodeInfo } from '../node-info.ts';
 import type { PodInfo } from '../pod-info.ts';
+import type { DevicesInUse } from './allocated-devices.ts';
 import { allocateDevices, type AllocationOutcome } from './device-allocator.ts';
 import { type DeviceAllocation, requestsOf } from './device-requests.ts';
 import { backedResources, extendedClaimOn, type RequestMapping } from './extended-resources.ts';
@@ -121,14 +123,14 @@ export function isUsableOn({ status }: ResourceClaim, node: NodeInfo): boolean {
 }
 
 /**
- * Allocates devices of a node to the open claims of a pod. `allocated` has the keys of the devices that claims hold. The
- * budget is that of the whole decision.
+ * Allocates devices of a node to the open claims of a pod. `allocated` has the devices that claims hold. The budget is
+ * that of the whole decision.
  */
 export function allocateOn(
   node: NodeInfo,
   open: readonly ResourceClaim[],
   lookup: DeviceLookup,
-  { allocated, budget }: { readonly allocated: ReadonlySet<string>; readonly budget: SearchBudget },
+  { allocated, budget }: { readonly allocated: DevicesInUse; readonly budget: SearchBudget },
 ): AllocationOutcome {
   return budget.onNode((share) =>
     allocateDevices({
@@ -137,6 +139,7 @@ export function allocateOn(
       allocated,
       deviceClass: (name) => lookup.deviceClass(name),
       selection: lookup.deviceSelection,
+      newShareId: randomUUID,
       budget: share,
     }),
   );

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { DeviceClass, ResourceClaim, ResourceSlice } from '../../../../../api/machinery/kinds.ts';
+import { AllocatedDevices } from '../../../../../controlplane/scheduler/devices/allocated-devices.ts';
 import { allocateDevices } from '../../../../../controlplane/scheduler/devices/device-allocator.ts';
 import { DevicePools } from '../../../../../controlplane/scheduler/devices/device-pools.ts';
 import { DeviceSelection } from '../../../../../controlplane/scheduler/devices/device-selection.ts';
@@ -52,12 +53,15 @@ function outcomeOf(
   allocated: readonly string[] = [],
   selection = new DeviceSelection(),
 ) {
-  const taken = new Set(allocated.map((name) => `${DRIVER}/p/${name}`));
+  const taken = new AllocatedDevices();
+  const results = allocated.map((name) => ({ driver: DRIVER, pool: 'p', device: name, request: 'r' }));
+  taken.set('other', { devices: { results } });
   return new SearchBudget().onNode((budget) =>
     allocateDevices({
       claims,
       pools: new DevicePools(slices).for(NODE, taken),
       allocated: taken,
+      newShareId: () => 'share',
       deviceClass: (name) =>
         CLASSES[name] === undefined
           ? undefined
