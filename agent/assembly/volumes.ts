@@ -1,5 +1,5 @@
 /** Creates the volume manager and what it uses: CSI drivers, tokens, and the objects that pods refer to. */
-import { mkdir } from 'node:fs/promises';
+import { mkdir, realpath } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import type { Client } from '../../api/machinery/client.ts';
 import { parseQuantity, wholeUnits } from '../../api/meta/quantity.ts';
@@ -16,6 +16,7 @@ import { PodCertificates } from '../volumes/pod-certificates.ts';
 import { LocalVolumes } from '../volumes/local-volumes.ts';
 import { hostFolderLimits } from '../host/project-quota.ts';
 import { hostMounter } from '../volumes/mounter.ts';
+import { shareRoot } from '../volumes/shared-root.ts';
 import { PodObjects } from '../volumes/pod-objects.ts';
 import { noReferencedObjects, WatchedObjects } from '../volumes/referenced-objects.ts';
 import { TokenManager } from '../volumes/token-manager.ts';
@@ -55,6 +56,14 @@ interface VolumeParts {
 export async function createVolumes(base: Base, parts: VolumeParts): Promise<AgentVolumes> {
   const { clock, logger, rootDirectory, nodeName } = base;
   const { client, podClient } = parts;
+  await mkdir(rootDirectory, { recursive: true, mode: 0o750 });
+  // Before anything opens a directory in it: an open one is not on the new mount.
+  await shareRoot(await realpath(rootDirectory), hostMounter).catch((error: unknown) =>
+    logger.warn(
+      { err: error, rootDirectory },
+      'Cannot make the root directory a shared mount, which volumes with mountPropagation need',
+    ),
+  );
   const watched = podClient === undefined ? undefined : new WatchedObjects({ client: podClient, clock, logger });
   const refresh = (uids: ReadonlySet<string>): void => {
     manager.refreshPods(uids);

@@ -7,6 +7,10 @@ export interface MountPoint {
   readonly path: string;
   readonly type: string;
   readonly source: string;
+  /** The major and minor number of the device of the filesystem, `8:1`. */
+  readonly device: string;
+  /** Mounts below it propagate to its peers, such as containers with `mountPropagation`. */
+  readonly isShared: boolean;
 }
 
 /** Mounts for the agent. Operations may hang on a filesystem that does not respond. */
@@ -63,10 +67,11 @@ export function parseMountInfo(text: string): MountPoint[] {
   const points: MountPoint[] = [];
   for (const line of text.split('\n')) {
     const [left, right] = line.split(' - ');
-    const path = left?.split(' ')[4];
+    const [, , device, , path, , ...propagation] = left?.split(' ') ?? [];
     const [type, source] = right?.split(' ') ?? [];
-    if (path === undefined || type === undefined) continue;
-    points.push({ path: unescape(path), type, source: unescape(source ?? '') });
+    if (device === undefined || path === undefined || type === undefined) continue;
+    const isShared = propagation.some((field) => field.startsWith('shared:'));
+    points.push({ path: unescape(path), type, source: unescape(source ?? ''), device, isShared });
   }
   return points;
 }

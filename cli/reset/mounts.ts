@@ -1,23 +1,25 @@
 /**
- * The mounts of pods' volumes below the agent's directory: its folders of pods and of volume plugins. Mounts elsewhere, such as
- * a disk that the administrator has put below the data directory, stay.
+ * The mounts of pods' volumes below the agent's directory: its folders of pods and of volume plugins, and the mount that makes
+ * the directory shared. Mounts elsewhere, such as a disk that the administrator has put below the data directory, stay.
  */
 import { realpath } from 'node:fs/promises';
 import { join } from 'node:path';
 import { hostMounter } from '../../agent/volumes/mounter.ts';
+import { isBoundToItself } from '../../agent/volumes/shared-root.ts';
 import type { ResetStep, ResetTarget } from './target.ts';
 
 const FOLDERS = ['pods', 'plugins'] as const;
 
-/** The mounts of pods and of volume plugins, the newest first. */
+/** The mounts of pods and of volume plugins and that of the directory, the newest first. */
 export const mounts: ResetStep = {
   name: 'mounts',
   async find({ rootDirectory }: ResetTarget) {
     // The table of the kernel has no links.
     const root = await realpath(rootDirectory).catch(() => rootDirectory);
     const below = FOLDERS.map((folder) => `${join(root, folder)}/`);
-    const points = (await hostMounter.list()).map(({ path }) => path);
-    const own = points.filter((path) => below.some((folder) => path.startsWith(folder)));
+    const all = await hostMounter.list();
+    const points = all.map(({ path }) => path).filter((path) => path !== root || isBoundToItself(root, all));
+    const own = points.filter((path) => path === root || below.some((folder) => path.startsWith(folder)));
     // The newest mount comes first, so that mounts on one mount point are unmounted one by one.
     return own.toReversed().map((path) => ({ text: `mount ${path}`, remove: () => hostMounter.unmount(path) }));
   },

@@ -17,7 +17,7 @@ class BindRecorder implements Mounter {
   points: MountPoint[] = [];
   async mount({ source, target }: { source: string; target: string }): Promise<void> {
     this.bound.push(await realpath(source));
-    this.points.push({ path: target, type: 'ext4', source });
+    this.points.push({ path: target, type: 'ext4', source, device: '8:1', isShared: false });
   }
   async unmount(target: string): Promise<void> {
     this.points = this.points.filter((point) => point.path !== target);
@@ -211,8 +211,8 @@ describe('mountinfo', () => {
       '36 35 98:0 /mnt1 /mnt\\040two rw,noatime master:1 shared:2 - ext3 /dev/root rw,errors=continue\n' +
       '40 35 0:30 / /run/x\\134y rw - tmpfs tmpfs rw\n\n';
     assert.deepEqual(parseMountInfo(text), [
-      { path: '/mnt two', type: 'ext3', source: '/dev/root' },
-      { path: '/run/x\\y', type: 'tmpfs', source: 'tmpfs' },
+      { path: '/mnt two', type: 'ext3', source: '/dev/root', device: '98:0', isShared: true },
+      { path: '/run/x\\y', type: 'tmpfs', source: 'tmpfs', device: '0:30', isShared: false },
     ]);
   });
 });

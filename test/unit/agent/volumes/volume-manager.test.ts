@@ -25,7 +25,7 @@ class FakeMounter implements Mounter {
     if (source.includes('hang')) await new Promise<void>(() => undefined);
     // The kernel creates the root of a tmpfs with this mode.
     if (type === 'tmpfs') await chmod(target, 0o1777);
-    this.points.push({ path: target, type, source });
+    this.points.push({ path: target, type, source, device: '8:1', isShared: false });
   }
   async unmount(target: string): Promise<void> {
     this.points = this.points.filter((point) => point.path !== target);
@@ -300,7 +300,10 @@ describe('the volume manager', () => {
   it('removes the volumes of unknown pods only', async () => {
     const { manager, mounter, root } = await setUp();
     for (const uid of ['gone', 'known']) await mkdir(join(root, 'pods', uid, 'volumes'), { recursive: true });
-    mounter.points.push({ path: join(root, 'pods/gone/volumes/x'), type: 'tmpfs', source: 'tmpfs' });
+    mounter.points.push({
+      ...{ path: join(root, 'pods/gone/volumes/x'), type: 'tmpfs', source: 'tmpfs' },
+      ...{ device: '0:30', isShared: false },
+    });
     await manager.mount(podOf('here', []), never);
     await manager.cleanOrphans(() => new Set(['known']));
     await assert.rejects(stat(join(root, 'pods/gone')), /ENOENT/);

@@ -1,0 +1,35 @@
+/**
+ * Makes the agent's root directory a shared mount, as the kubelet does, because volumes with `mountPropagation` need one: where
+ * it is not on a shared mount, it is bound to itself. The mount stays when the agent stops; `orchlet reset` removes it.
+ */
+import { dirname } from 'node:path';
+import type { Mounter, MountPoint } from './mounter.ts';
+
+/**
+ * `path` is the real path, because the table of the kernel has no links. Rejects if the mount fails. Also rejects if something
+ * is mounted below the directory already, which the new mount would hide: a restart of the host lets a later start of the agent
+ * make it.
+ */
+export async function shareRoot(path: string, mounter: Pick<Mounter, 'list' | 'mount'>): Promise<void> {
+  const points = await mounter.list();
+  if (mountOf(points, path)?.isShared === true) return;
+  const below = points.find((point) => point.path.startsWith(`${path}/`));
+  if (below !== undefined) throw new Error(`${below.path} is mounted below it, restart the host`);
+  await mounter.mount({ source: path, target: path, options: ['bind', 'rshared'] });
+}
+
+/** Whether the directory is a mount of its own filesystem on itself. A disk that is mounted there is not. */
+export function isBoundToItself(path: string, points: readonly MountPoint[]): boolean {
+  const own = points.findLast((point) => point.path === path);
+  return own !== undefined && own.device === mountOf(points, dirname(path))?.device;
+}
+
+/** Returns the mount that has the path: the newest one of the longest path. */
+function mountOf(points: readonly MountPoint[], path: string): MountPoint | undefined {
+  let found: MountPoint | undefined;
+  for (const point of points) {
+    const contains = point.path === '/' || path === point.path || path.startsWith(`${point.path}/`);
+    if (contains && point.path.length >= (found?.path.length ?? 0)) found = point;
+  }
+  return found;
+}
