@@ -2,15 +2,16 @@
  * The administrator's access to a cluster for commands: finds the kubeconfig, creates a client, and closes it after the work.
  */
 import { existsSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { flag, type FlagTable, type ParsedFlags } from '../api/component/flags.ts';
 import { HttpClient } from '../api/machinery/http-client.ts';
 import { NotSentError } from '../api/machinery/http-connections.ts';
-import { loadKubeconfig, serverAccess } from '../api/machinery/kubeconfig.ts';
+import { foreignFields, type LoadedKubeconfig, loadKubeconfig, serverAccess } from '../api/machinery/kubeconfig.ts';
 import { isStatusError } from '../api/meta/status-error.ts';
 import { CommandError } from './command.ts';
 import { dataDirectoryFlag } from './data-directory.ts';
 import type { CommandIo } from './io.ts';
+import { withRightsOfOwner } from './owner-rights.ts';
 
 /** The flags of commands that call the API server. */
 export const accessFlags = {
@@ -40,11 +41,9 @@ export async function withCluster<T>(
 ): Promise<T> {
   const given = String(parsed.values['kubeconfig']);
   const local = join(String(parsed.values['dataDir']), 'admin.kubeconfig');
-  return await withKubeconfig(
-    given === '' && io.env['KUBECONFIG'] === undefined && existsSync(local) ? local : given,
-    io,
-    work,
-  );
+  return given === '' && io.env['KUBECONFIG'] === undefined && existsSync(local)
+    ? await withOwnKubeconfig(local, io, work)
+    : await withKubeconfig(given, io, work);
 }
 
 /** Runs `work` with a client of the cluster of this file; `''` finds one as kubectl does. */
@@ -53,7 +52,32 @@ export async function withKubeconfig<T>(
   io: CommandIo,
   work: (cluster: Cluster) => Promise<T>,
 ): Promise<T> {
-  const config = await loadKubeconfig(path, io.env);
+  return await withClusterOf(await loadKubeconfig(path, io.env), io, work);
+}
+
+/**
+ * Does the same with the file that a control plane writes to its data directory. Refuses one that names programs or other
+ * files: root may use the directory of another user, who could let root execute a program or send a file to a server.
+ */
+export async function withOwnKubeconfig<T>(
+  path: string,
+  io: CommandIo,
+  work: (cluster: Cluster) => Promise<T>,
+): Promise<T> {
+  const config = await withRightsOfOwner(dirname(path), io, () => loadKubeconfig(path, io.env));
+  const foreign = foreignFields(config);
+  if (foreign.length > 0)
+    throw new CommandError(
+      `${path} is not what a control plane writes, because it has ${foreign.join(', ')}: if it is yours, name it with --kubeconfig`,
+    );
+  return await withClusterOf(config, io, work);
+}
+
+async function withClusterOf<T>(
+  config: LoadedKubeconfig,
+  io: CommandIo,
+  work: (cluster: Cluster) => Promise<T>,
+): Promise<T> {
   const access = await serverAccess(config, { clock: io.clock, interactive: io.isInteractive });
   const client = new HttpClient({ ...access, clock: io.clock });
   try {

@@ -167,6 +167,15 @@ async function parseKubeconfig(text: string, file: string): Promise<Kubeconfig> 
   return config;
 }
 
+/** The fields of users and clusters that name programs or other files. */
+const FOREIGN = ['exec', 'tokenFile', 'client-certificate', 'client-key', 'certificate-authority'] as const;
+
+/** Returns which of these fields a kubeconfig has. */
+export function foreignFields({ clusters, users }: LoadedKubeconfig): readonly string[] {
+  const entries: readonly object[] = [...clusters.values(), ...users.values()].map(({ value }) => value);
+  return FOREIGN.filter((field) => entries.some((entry) => Object.hasOwn(entry, field)));
+}
+
 interface AccessOptions {
   readonly clock: Clock;
   readonly context?: string;

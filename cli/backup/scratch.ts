@@ -3,9 +3,10 @@
  * process id, and copies of the storage that the control plane writes. A killed process leaves them with their secrets; the
  * next start of the control plane removes them.
  */
-import { chown, mkdir, mkdtemp, readdir, rm, stat } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from '../../api/component/logger.ts';
+import { giveToOwner } from '../owner-rights.ts';
 import { isOrchlet } from '../processes.ts';
 
 const OWN = /^work-(\d+)-/;
@@ -18,9 +19,8 @@ const UNOWNED = /^(?:[0-9a-f]{16}\.db(?:-journal)?|(?:stage|trial)-.+)$/;
  */
 export async function makeBackupScratch(dataDirectory: string): Promise<string> {
   const parent = join(dataDirectory, 'backup');
-  await mkdir(parent, { recursive: true, mode: 0o700 });
-  const { uid, gid } = await stat(dataDirectory);
-  if (process.getuid?.() === 0) await chown(parent, uid, gid);
+  const isNew = (await mkdir(parent, { recursive: true, mode: 0o700 })) !== undefined;
+  if (isNew) await giveToOwner(parent, dataDirectory);
   return mkdtemp(join(parent, `work-${process.pid}-`));
 }
 

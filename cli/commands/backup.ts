@@ -1,8 +1,9 @@
 /** `orchlet backup` writes all data of a control plane to one file, and `orchlet restore` reads it back. */
 import { createHash, randomBytes } from 'node:crypto';
-import { createReadStream, existsSync, type Stats } from 'node:fs';
-import { chown, mkdir, mkdtemp, readdir, rename, rm, rmdir, stat, statfs } from 'node:fs/promises';
-import { dirname, join, resolve } from 'node:path';
+import { once } from 'node:events';
+import { createReadStream, createWriteStream, existsSync, type Stats } from 'node:fs';
+import { mkdir, mkdtemp, rename, rm, rmdir, stat, statfs } from 'node:fs/promises';
+import { basename, dirname, join, resolve } from 'node:path';
 import { json } from 'node:stream/consumers';
 import { pipeline } from 'node:stream/promises';
 import { type FlagTable, type ParsedFlags, UsageError } from '../../api/component/flags.ts';
@@ -15,11 +16,12 @@ import { readRole } from '../../controlplane/standby/role.ts';
 import { isStorageError } from '../../controlplane/storage/storage.ts';
 import { readArchive, verifyArchive, writeArchive } from '../backup/file.ts';
 import { makeBackupScratch, removeBackupLeftovers } from '../backup/scratch.ts';
-import { withKubeconfig } from '../cluster-access.ts';
+import { withOwnKubeconfig } from '../cluster-access.ts';
 import { type Command, CommandError } from '../command.ts';
 import { dataDirectoryFlag } from '../data-directory.ts';
 import { exchangeData } from '../exchange-data.ts';
 import type { CommandIo } from '../io.ts';
+import { giveToOwner, type Rights, withRightsOfOwner } from '../owner-rights.ts';
 import { runningProcess } from '../processes.ts';
 import { s3Bucket, type S3Bucket } from '../s3/bucket.ts';
 import { isS3, parseS3Location, s3Settings } from '../s3/settings.ts';
@@ -39,27 +41,60 @@ export const backup: Command = {
     const [place = ''] = parsed.arguments;
     const directory = resolve(String(parsed.values['dataDir']));
     const upload = isS3(place) ? await openObject(place, parsed.values, io) : undefined;
-    if (!existsSync(join(directory, STORAGE_FILE))) throw new CommandError(missingData(directory));
-    refuseCopy(directory);
     if (upload === undefined) await checkTarget(resolve(place));
-    // As root, this removes leftovers of root, which the control plane's user cannot. It keeps what the control plane owns.
-    await removeBackupLeftovers(directory, 0, silentLogger);
-    const scratch = await makeBackupScratch(directory);
-    const file = upload === undefined ? resolve(place) : join(scratch, 'upload.tgz');
-    const partial = `${file}.${randomName()}.part`;
-    try {
-      await writeArchive(partial, { directory, storage: await copyOfStorage(directory, scratch, io), scratch });
-      const { objects, revision } = await verifyArchive(partial, scratch);
-      await (upload === undefined ? moveFile(partial, file) : uploadArchive(partial, upload));
-      const name = upload === undefined ? file : place;
-      io.stdout.write(`${name} holds the control plane of ${directory}: ${objects} objects at revision ${revision}\n`);
-    } finally {
-      await rm(scratch, { recursive: true, force: true });
-      await rm(partial, { force: true });
-    }
+    const { objects, revision } = await withRightsOfOwner(directory, io, (rights) =>
+      backUp({ directory, place, upload }, rights, io),
+    );
+    const name = upload === undefined ? resolve(place) : place;
+    io.stdout.write(`${name} holds the control plane of ${directory}: ${objects} objects at revision ${revision}\n`);
     return 0;
   },
 };
+
+interface WantedBackup {
+  readonly directory: string;
+  readonly place: string;
+  /** Absent if the place is a file. */
+  readonly upload: S3Object | undefined;
+}
+
+async function backUp({ directory, place, upload }: WantedBackup, rights: Rights, io: CommandIo) {
+  if (!existsSync(join(directory, STORAGE_FILE))) throw new CommandError(missingData(directory));
+  refuseCopy(directory);
+  await removeBackupLeftovers(directory, 0, silentLogger);
+  const scratch = await makeBackupScratch(directory);
+  const file = resolve(place);
+  const isBeside = upload === undefined && !rights.isOfOwner;
+  const partial = isBeside ? partialOf(file) : join(scratch, 'archive.tgz');
+  try {
+    await writeArchive(partial, { directory, storage: await copyOfStorage(directory, scratch, io), scratch });
+    const verified = await verifyArchive(partial, scratch);
+    if (upload !== undefined) await uploadArchive(partial, upload);
+    else if (isBeside) await moveFile(partial, file);
+    else await handOver(partial, file, rights);
+    return verified;
+  } finally {
+    await rm(scratch, { recursive: true, force: true });
+    if (isBeside) await rm(partial, { force: true });
+  }
+}
+
+const partialOf = (file: string): string => `${file}.${randomName()}.part`;
+
+/** Copies the archive of the owner of the data directory to a file of the caller. */
+async function handOver(archive: string, file: string, rights: Rights): Promise<void> {
+  const source = createReadStream(archive);
+  await once(source, 'open');
+  await rights.asCaller(async () => {
+    const partial = partialOf(file);
+    try {
+      await pipeline(source, createWriteStream(partial, { flags: 'wx', mode: 0o600, flush: true }));
+      await moveFile(partial, file);
+    } finally {
+      await rm(partial, { force: true });
+    }
+  });
+}
 
 /** The directory of a control plane on etcd has keys, but no database. */
 function missingData(directory: string): string {
@@ -118,6 +153,9 @@ async function uploadArchive(file: string, { bucket, key }: S3Object): Promise<v
   }
 }
 
+/** The names of copies that a control plane makes. A hostile one names a file of root. */
+const COPY_NAME = /^[0-9a-f]{16}\.db$/;
+
 /**
  * A running control plane copies its storage itself, because no other process can open the file; a stopped one is copied
  * directly.
@@ -128,9 +166,11 @@ async function copyOfStorage(directory: string, scratch: string, io: CommandIo):
     await copyStorage(directory, file);
     return file;
   }
-  await withKubeconfig(join(directory, 'admin.kubeconfig'), io, async ({ client }) => {
+  await withOwnKubeconfig(join(directory, 'admin.kubeconfig'), io, async ({ client }) => {
     const { body } = await client.raw({ method: 'POST', path: BACKUP_PATH });
-    await rename(((await json(body)) as { file: string }).file, file);
+    const name = basename(((await json(body)) as { file: string }).file);
+    if (!COPY_NAME.test(name)) throw new CommandError(`the control plane of ${directory} names no copy of its storage`);
+    await rename(join(directory, 'backup', name), file);
   });
   return file;
 }
@@ -147,32 +187,61 @@ export const restore: Command = {
     const download = isS3(place) ? await openObject(place, parsed.values, io) : undefined;
     if (download === undefined && (await statOf(resolve(place))) === undefined)
       throw new CommandError(`${resolve(place)} does not exist`);
-    const pid = await runningProcess(join(directory, `${STORAGE_FILE}.pid`));
-    if (pid !== undefined)
-      throw new CommandError(
-        `the control plane of ${directory} runs (process ${pid}): stop it first, with 'orchlet stop'`,
-      );
     const isNew = (await mkdir(directory, { recursive: true, mode: 0o700 })) !== undefined;
-    const fresh = await mkdtemp(join(directory, 'restoring-'));
-    const file = download === undefined ? resolve(place) : `${fresh}.tgz`;
     try {
-      if (download !== undefined) await downloadArchive(download, file);
-      await readArchive(file, fresh);
-      const revision = checkedStorage(join(fresh, STORAGE_FILE));
-      if (process.getuid?.() === 0) await giveToOwner(fresh, await stat(directory));
-      const old = await exchangeData(directory, fresh);
-      io.stdout.write(
-        `${directory} is as it was at revision ${revision}${old === undefined ? '' : `; what was there is in ${old}`}\n`,
+      await withRightsOfOwner(directory, io, (rights) =>
+        restoreTo(directory, { file: resolve(place), download }, rights, io),
       );
     } finally {
-      await rm(fresh, { recursive: true, force: true });
-      if (download !== undefined) await rm(file, { force: true });
       // A directory that was made for a backup that cannot be used is empty.
       if (isNew) await rmdir(directory).catch(() => undefined);
     }
     return 0;
   },
 };
+
+interface RestoreSource {
+  readonly file: string;
+  /** The place of the backup, if it is not the file. */
+  readonly download: S3Object | undefined;
+}
+
+async function restoreTo(
+  directory: string,
+  { file, download }: RestoreSource,
+  { isOfOwner, asCaller }: Rights,
+  io: CommandIo,
+): Promise<void> {
+  const pid = await runningProcess(join(directory, `${STORAGE_FILE}.pid`));
+  if (pid !== undefined)
+    throw new CommandError(
+      `the control plane of ${directory} runs (process ${pid}): stop it first, with 'orchlet stop'`,
+    );
+  const fresh = await mkdtemp(join(directory, 'restoring-'));
+  const isCopied = download !== undefined || isOfOwner;
+  const archive = isCopied ? `${fresh}.tgz` : file;
+  try {
+    if (download !== undefined) await downloadArchive(download, archive);
+    else if (isCopied) {
+      const source = await asCaller(async () => {
+        const opened = createReadStream(file);
+        await once(opened, 'open');
+        return opened;
+      });
+      await pipeline(source, createWriteStream(archive, { flags: 'wx', mode: 0o600 }));
+    }
+    await readArchive(archive, fresh);
+    const revision = checkedStorage(join(fresh, STORAGE_FILE));
+    await giveToOwner(fresh, directory);
+    const old = await exchangeData(directory, fresh);
+    io.stdout.write(
+      `${directory} is as it was at revision ${revision}${old === undefined ? '' : `; what was there is in ${old}`}\n`,
+    );
+  } finally {
+    await rm(fresh, { recursive: true, force: true });
+    if (isCopied) await rm(archive, { force: true });
+  }
+}
 
 /** Uses at most half of the free space, because the archive is extracted beside it. */
 async function downloadArchive({ bucket, key }: S3Object, file: string): Promise<void> {
@@ -187,11 +256,4 @@ function checkedStorage(file: string): number {
     if (!isStorageError(error)) throw error;
     throw new CommandError(`the backup cannot be used: ${error.message}`, { cause: error });
   }
-}
-
-/** The restored files get the owner of the data directory, as which the control plane runs. */
-async function giveToOwner(path: string, { uid, gid }: { readonly uid: number; readonly gid: number }): Promise<void> {
-  await chown(path, uid, gid);
-  if (!(await stat(path)).isDirectory()) return;
-  for (const name of await readdir(path)) await giveToOwner(join(path, name), { uid, gid });
 }

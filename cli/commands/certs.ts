@@ -13,6 +13,8 @@ import { hostAddresses, hostNames } from '../../controlplane/start/host-address.
 import { silentLogger } from '../../api/component/logger.ts';
 import { type Command, CommandError } from '../command.ts';
 import { dataDirectoryFlag } from '../data-directory.ts';
+import type { CommandIo } from '../io.ts';
+import { withRightsOfOwner } from '../owner-rights.ts';
 import { runningProcess } from '../processes.ts';
 import { formatTable } from '../table.ts';
 
@@ -56,7 +58,8 @@ export const certsCheck: Command = {
   flags,
   examples: ['orchlet certs check'],
   async run(parsed, io) {
-    const { rows, isUrgent } = await validityOf(String(parsed.values['dataDir']), io.clock.now());
+    const directory = String(parsed.values['dataDir']);
+    const { rows, isUrgent } = await withRightsOfOwner(directory, io, () => validityOf(directory, io.clock.now()));
     io.stdout.write(formatTable(HEADER, rows));
     return isUrgent ? 1 : 0;
   },
@@ -71,36 +74,40 @@ export const certsRotate: Command = {
   flags,
   examples: ['orchlet certs rotate'],
   async run(parsed, io) {
-    const dataDirectory = String(parsed.values['dataDir']);
-    const directory = join(dataDirectory, 'pki');
-    await validityOf(dataDirectory, io.clock.now());
-    const pid = await runningProcess(join(dataDirectory, `${STORAGE_FILE}.pid`));
-    for (const name of LEAVES) await rm(join(directory, `${name}.crt`), { force: true });
-    if (pid !== undefined) {
-      // The control plane issues them itself because it knows its names and addresses.
-      process.kill(pid, 'SIGHUP');
-      const deadline = systemClock.monotonic() + 10_000;
-      while (LEAVES.some((name) => !existsSync(join(directory, `${name}.crt`)))) {
-        if (systemClock.monotonic() > deadline)
-          throw new CommandError(
-            `the control plane (process ${pid}) did not renew its certificates within 10 s: see its log`,
-          );
-        await systemClock.sleep(50);
-      }
-    } else {
-      await ensurePki({
-        directory,
-        clock: systemClock,
-        logger: silentLogger,
-        hosts: hostNames(),
-        addresses: hostAddresses,
-        serviceIp: '10.96.0.1',
-      });
-    }
-    io.stdout.write(formatTable(HEADER, (await validityOf(dataDirectory, io.clock.now())).rows));
+    const directory = String(parsed.values['dataDir']);
+    await withRightsOfOwner(directory, io, () => rotate(directory, io));
     return 0;
   },
 };
+
+async function rotate(dataDirectory: string, io: CommandIo): Promise<void> {
+  const directory = join(dataDirectory, 'pki');
+  await validityOf(dataDirectory, io.clock.now());
+  const pid = await runningProcess(join(dataDirectory, `${STORAGE_FILE}.pid`));
+  for (const name of LEAVES) await rm(join(directory, `${name}.crt`), { force: true });
+  if (pid !== undefined) {
+    // The control plane issues them itself because it knows its names and addresses.
+    process.kill(pid, 'SIGHUP');
+    const deadline = systemClock.monotonic() + 10_000;
+    while (LEAVES.some((name) => !existsSync(join(directory, `${name}.crt`)))) {
+      if (systemClock.monotonic() > deadline)
+        throw new CommandError(
+          `the control plane (process ${pid}) did not renew its certificates within 10 s: see its log`,
+        );
+      await systemClock.sleep(50);
+    }
+  } else {
+    await ensurePki({
+      directory,
+      clock: systemClock,
+      logger: silentLogger,
+      hosts: hostNames(),
+      addresses: hostAddresses,
+      serviceIp: '10.96.0.1',
+    });
+  }
+  io.stdout.write(formatTable(HEADER, (await validityOf(dataDirectory, io.clock.now())).rows));
+}
 
 const caFlags = {
   ...flags,
@@ -132,12 +139,15 @@ export const certsRotateCa: Command = {
   async run(parsed, io) {
     const stage = String(parsed.values['stage']);
     if (stage === '') throw new UsageError('give the stage: --stage prepare, switch or finish');
-    const directory = join(String(parsed.values['dataDir']), 'pki');
+    const dataDirectory = String(parsed.values['dataDir']);
+    const directory = join(dataDirectory, 'pki');
     const nowMs = io.clock.now();
-    await validityOf(String(parsed.values['dataDir']), nowMs);
-    if (stage === 'prepare') await prepareAuthority(directory, nowMs);
-    else if (stage === 'switch') await switchAuthority(directory, nowMs);
-    else await finishAuthority(directory, nowMs);
+    await withRightsOfOwner(dataDirectory, io, async () => {
+      await validityOf(dataDirectory, nowMs);
+      if (stage === 'prepare') await prepareAuthority(directory, nowMs);
+      else if (stage === 'switch') await switchAuthority(directory, nowMs);
+      else await finishAuthority(directory, nowMs);
+    });
     io.stdout.write(`${NEXT_STEPS.get(stage) ?? ''}\n`);
     return 0;
   },

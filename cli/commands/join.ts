@@ -23,6 +23,7 @@ import { type Command, CommandError } from '../command.ts';
 import { checkBundle, isBundleKey, writeBundle } from '../control-plane-bundle.ts';
 import { type BundlePlace, fetchBundle } from '../published-bundle.ts';
 import type { CommandIo } from '../io.ts';
+import { withRightsOfOwner } from '../owner-rights.ts';
 
 const UNIT = 'orchlet-agent.service';
 
@@ -234,7 +235,7 @@ async function becomeControlPlane(
 ): Promise<number> {
   const files = await fetchBundle(place, certificateKey);
   checkBundle(files, place.ca);
-  const shared = await writeBundle(dataDir, files);
+  const shared = await withRightsOfOwner(dataDir, io, () => writeBundle(dataDir, files));
   // A database of SQLite belongs to one control plane, so a further one is its standby.
   const standby = shared.some((one) => one.startsWith('--etcd')) ? [] : [`--standby-of ${place.url}`];
   const words = ['orchlet controlplane', `--data-dir ${dataDir}`, ...shared, ...standby];

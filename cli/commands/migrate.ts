@@ -1,6 +1,6 @@
 /** `orchlet migrate`: moves the objects of a cluster between the storage of a control plane and an etcd cluster. */
 import { existsSync } from 'node:fs';
-import { chown, mkdir, mkdtemp, readdir, rm, stat } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { createProtobufCodec } from '../../api/codec/protobuf.ts';
 import { flag, type FlagTable, type ParsedFlags, UsageError } from '../../api/component/flags.ts';
@@ -31,6 +31,7 @@ import { type Command, CommandError } from '../command.ts';
 import { dataDirectoryFlag } from '../data-directory.ts';
 import { exchangeData } from '../exchange-data.ts';
 import type { CommandIo } from '../io.ts';
+import { giveToOwner, withRightsOfOwner } from '../owner-rights.ts';
 import { runningProcess } from '../processes.ts';
 
 const STORAGES = ['sqlite', 'etcd'];
@@ -87,8 +88,9 @@ export const migrate: Command = {
     });
     try {
       const layout = layoutOf(etcd, String(values['etcdPrefix']), encryption?.values ?? plainValues, io);
-      if (to === 'etcd') await toEtcd(directory, layout, io);
-      else await toSqlite(directory, layout, io);
+      await withRightsOfOwner(directory, io, () =>
+        to === 'etcd' ? toEtcd(directory, layout, io) : toSqlite(directory, layout, io),
+      );
     } finally {
       etcd.close();
       encryption?.close();
@@ -167,7 +169,7 @@ async function toSqlite(directory: string, layout: EtcdLayout, io: CommandIo): P
       await storage.close();
     }
     assertSame(contents, await contentsInEtcd(layout));
-    if (process.getuid?.() === 0) await giveToOwner(folder, await stat(directory));
+    await giveToOwner(fresh, directory);
     const old = await exchangeData(directory, fresh, [dirname(STORAGE_FILE)]);
     const kept = old === undefined ? '' : `; what was there is in ${old}`;
     io.stdout.write(`${directory} has the ${contents.objects} objects of ${layout.etcd.endpoint}${kept}\n`);
@@ -181,10 +183,4 @@ function assertSame(read: Contents, written: Contents): void {
   throw new CommandError(
     `${read.objects} objects were read and ${written.objects} are there now, or their contents differ: does another program write?`,
   );
-}
-
-/** The files get the owner of the data directory, as which the control plane runs. */
-async function giveToOwner(path: string, owner: { readonly uid: number; readonly gid: number }): Promise<void> {
-  await chown(path, owner.uid, owner.gid);
-  for (const name of await readdir(path)) await chown(join(path, name), owner.uid, owner.gid);
 }

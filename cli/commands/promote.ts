@@ -15,6 +15,7 @@ import { isStorageError } from '../../controlplane/storage/storage.ts';
 import { type Command, CommandError } from '../command.ts';
 import { dataDirectoryFlag } from '../data-directory.ts';
 import type { CommandIo } from '../io.ts';
+import { withRightsOfOwner } from '../owner-rights.ts';
 import { runningProcess } from '../processes.ts';
 
 const dataDir = dataDirectoryFlag('Host');
@@ -44,16 +45,20 @@ export const promote: Command = {
   examples: ['orchlet promote', 'orchlet promote --dry-run', 'orchlet promote --force'],
   async run(parsed, io) {
     const directory = resolve(String(parsed.values['dataDir']));
-    const role = readRole(directory);
     const wanted = { force: parsed.values['force'] === true, dryRun: parsed.values['dryRun'] === true };
-    if (role.role === 'first' || role.role === 'promoted')
-      throw new CommandError(`${directory} has no copy of a standby: it is that of a first control plane, or empty`);
-    const pid = await runningProcess(join(directory, `${STORAGE_FILE}.pid`));
-    if (role.role === 'standby' && pid !== undefined) await promoteRunning(directory, role, wanted, io);
-    else await promoteStopped(directory, role, wanted, io);
+    await withRightsOfOwner(directory, io, () => promoteIn(directory, wanted, io));
     return 0;
   },
 };
+
+async function promoteIn(directory: string, wanted: Wanted, io: CommandIo): Promise<void> {
+  const role = readRole(directory);
+  if (role.role === 'first' || role.role === 'promoted')
+    throw new CommandError(`${directory} has no copy of a standby: it is that of a first control plane, or empty`);
+  const pid = await runningProcess(join(directory, `${STORAGE_FILE}.pid`));
+  if (role.role === 'standby' && pid !== undefined) await promoteRunning(directory, role, wanted, io);
+  else await promoteStopped(directory, role, wanted, io);
+}
 
 interface Wanted {
   readonly force: boolean;
@@ -177,21 +182,30 @@ export const demote: Command = {
   async run(parsed, io) {
     const directory = resolve(String(parsed.values['dataDir']));
     const [by = ''] = parsed.arguments;
-    const role = readRole(directory);
-    if (role.role === 'standby' || role.role === 'fenced')
-      throw new CommandError(`${directory} is not that of a first control plane: start it with --standby-of`);
-    const copy = await openCopy(directory);
-    const own = copy.lastRevision;
-    await copy.close();
-    const { promotion } = await ask<FirstReport>({ directory, server: by }, 'GET', FIRST_PATH, io);
-    if (promotion === undefined) throw new CommandError(`${by} was not promoted: run 'orchlet promote' there first`);
-    const lost = own - promotion.revision;
-    if (lost > 0 && parsed.values['force'] !== true)
-      throw new CommandError(
-        `the database ends at revision ${own}, and ${by} had copied ${promotion.revision} when it was promoted at ${formatTime(promotion.atMs)}: ${lost} revisions are only here. Repeat the command with --force to give them up`,
-      );
-    await writeRole(directory, { role: 'fenced', by, atMs: io.clock.now() });
-    io.stdout.write(`${directory} takes no more writes. Start the standby with --standby-of ${by}\n`);
+    const wanted = { by, force: parsed.values['force'] === true };
+    await withRightsOfOwner(directory, io, () => demoteIn(directory, wanted, io));
     return 0;
   },
 };
+
+async function demoteIn(
+  directory: string,
+  { by, force }: { readonly by: string; readonly force: boolean },
+  io: CommandIo,
+): Promise<void> {
+  const role = readRole(directory);
+  if (role.role === 'standby' || role.role === 'fenced')
+    throw new CommandError(`${directory} is not that of a first control plane: start it with --standby-of`);
+  const copy = await openCopy(directory);
+  const own = copy.lastRevision;
+  await copy.close();
+  const { promotion } = await ask<FirstReport>({ directory, server: by }, 'GET', FIRST_PATH, io);
+  if (promotion === undefined) throw new CommandError(`${by} was not promoted: run 'orchlet promote' there first`);
+  const lost = own - promotion.revision;
+  if (lost > 0 && !force)
+    throw new CommandError(
+      `the database ends at revision ${own}, and ${by} had copied ${promotion.revision} when it was promoted at ${formatTime(promotion.atMs)}: ${lost} revisions are only here. Repeat the command with --force to give them up`,
+    );
+  await writeRole(directory, { role: 'fenced', by, atMs: io.clock.now() });
+  io.stdout.write(`${directory} takes no more writes. Start the standby with --standby-of ${by}\n`);
+}
