@@ -101,6 +101,7 @@ async function create(base: Base, deps: ResourceManagerDeps): Promise<AssembledR
     rootDirectory,
     client: deps.client,
     nodeName: base.nodeName,
+    onPodsChange: deps.onPodsChange,
     clock,
     logger,
     observe: (operation, failed, tookMs) => metrics.claim(operation, failed, tookMs),

@@ -53,7 +53,7 @@ export interface PodSyncOptions {
     /** Prepares the pod's resource claims. Throws the error that keeps the pod from starting. */
     prepare(pod: Pod): Promise<void>;
     /** Returns the health of the devices of a container, or nothing if it has none. */
-    deviceHealth(podUid: string, container: string): ContainerStatusJson['allocatedResourcesStatus'];
+    deviceHealth(pod: Pod, container: string): ContainerStatusJson['allocatedResourcesStatus'];
   };
   /** Called once for each container that has terminated. */
   readonly onContainerEnded?: (pod: Pod, container: ContainerStatus) => void;
@@ -219,7 +219,7 @@ export class PodSync implements PodSyncer {
       recursiveReadOnly: this.#options.volumes.recursiveReadOnly(),
       nowMs: this.#options.clock.now(),
       probes,
-      deviceHealth: (container) => resources?.deviceHealth(pod.metadata.uid, container),
+      deviceHealth: (container) => resources?.deviceHealth(pod, container),
       terminationMessage: (container) => this.#messages.get(container.id) ?? '',
       ...(this.#isOverdue(pod) ? { overdue: DEADLINE } : {}),
       ...options,

@@ -146,8 +146,12 @@ export class ResourceManagers {
   }
 
   /** Returns the health of the devices of a container, or nothing if it has none or the health is not reported. */
-  deviceHealth(podUid: string, container: string): ContainerStatusJson['allocatedResourcesStatus'] {
-    return this.#options.reportsHealth ? this.#options.devices.deviceHealth(podUid, container) : undefined;
+  deviceHealth(pod: Pod, container: string): ContainerStatusJson['allocatedResourcesStatus'] {
+    const { reportsHealth, devices, claims } = this.#options;
+    if (!reportsHealth) return undefined;
+    const ofPlugins = devices.deviceHealth(pod.metadata.uid, container);
+    const ofClaims = claims.deviceHealth(pod, container);
+    return ofPlugins === undefined ? ofClaims : [...ofPlugins, ...(ofClaims ?? [])];
   }
 
   /** Returns the view of what is allocated that the pod resources API serves. */

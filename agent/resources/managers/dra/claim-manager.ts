@@ -10,14 +10,13 @@ import type { Client } from '../../../../api/machinery/client.ts';
 import type { Clock } from '../../../../api/machinery/clock.ts';
 import { resourceClaims } from '../../../../api/machinery/resources.ts';
 import { KeyedQueue } from '../../../../api/machinery/serial-queue.ts';
-import type { Container, Pod } from '../../../model/pod.ts';
-import { connectGrpc, type GrpcClient } from '../../../../api/grpc/grpc-client.ts';
+import type { Container, ContainerStatusJson, Pod } from '../../../model/pod.ts';
 import { boundedDetails } from '../../../../api/grpc/grpc-error.ts';
 import type { PluginHandler } from '../../../volumes/plugins/plugin-manager.ts';
 import { readStateFile, StateWriter } from '../checkpoint-file.ts';
 import { checkAnswer } from '../devicemanager/plugin-limits.ts';
-import { DRA_MESSAGES, DRA_METHODS } from './schema.ts';
-import { SliceCleanup } from './slice-cleanup.ts';
+import { DraDrivers } from './dra-drivers.ts';
+import { healthKey } from './driver-health.ts';
 
 interface ClaimManagerOptions {
   readonly rootDirectory: string;
@@ -26,6 +25,8 @@ interface ClaimManagerOptions {
   readonly nodeName: string;
   readonly logger: Logger;
   readonly clock: Clock;
+  /** Called with the uids of the pods whose devices have another health. */
+  readonly onPodsChange?: (uids: readonly string[]) => void;
   readonly observe?: (operation: 'PrepareResources' | 'UnprepareResources', failed: boolean, tookMs: number) => void;
 }
 
@@ -66,30 +67,26 @@ interface ClaimJson {
   };
 }
 
-type Version = keyof typeof DRA_METHODS;
-type DriverClient = GrpcClient<typeof DRA_MESSAGES, (typeof DRA_METHODS)[Version]>;
-
 const STATE_FILE = 'dra_manager_state';
 const CALL = { timeoutMs: 45_000 };
 
 /** Owns the prepared claims and the drivers' endpoints. A pod whose claims cannot be prepared stays pending and is retried. */
 export class ClaimManager {
   readonly #options: ClaimManagerOptions;
-  /** The instances of each driver by name, newest last. An update registers the new instance before it removes the old one. */
-  readonly #drivers = new Map<string, readonly { readonly socket: string; readonly version: Version }[]>();
+  readonly #drivers: DraDrivers;
   /** Prepared claims by uid. */
   readonly #claims = new Map<string, PreparedClaim>();
   /** The queue by namespace and name, because preparing and unpreparing one claim must not overlap. */
   readonly #turns = new KeyedQueue();
   readonly #writer: StateWriter;
-  readonly #slices: SliceCleanup | undefined;
 
   private constructor(options: ClaimManagerOptions) {
     this.#options = options;
     const { client, clock, logger, nodeName, rootDirectory } = options;
     const path = join(rootDirectory, STATE_FILE);
     this.#writer = new StateWriter({ path, what: 'the checkpoint of resource claims', clock, logger });
-    this.#slices = client === undefined ? undefined : new SliceCleanup({ client, nodeName, clock, logger });
+    const onHealth = (driver: string, devices: ReadonlySet<string>): void => this.#healthChanged(driver, devices);
+    this.#drivers = new DraDrivers({ client, nodeName, clock, logger, onHealth });
   }
 
   /** Creates the manager with the prepared claims of its checkpoint. A damaged checkpoint is logged. */
@@ -111,37 +108,14 @@ export class ClaimManager {
     return manager;
   }
 
-  /** Deletes the ResourceSlices of drivers that are not there, until the signal aborts. */
-  async run(signal: AbortSignal): Promise<void> {
-    await this.#slices?.run(signal);
+  /** Deletes the ResourceSlices of drivers that are not there, and follows the health of devices, until the signal aborts. */
+  run(signal: AbortSignal): Promise<void> {
+    return this.#drivers.run(signal);
   }
 
   /** Returns the handler by which drivers register with the plugin manager. */
   handler(): PluginHandler {
-    return {
-      validate: ({ supportedVersions }) => {
-        versionOf(supportedVersions);
-      },
-      register: ({ name, endpoint, supportedVersions }) => {
-        const instance = { socket: endpoint, version: versionOf(supportedVersions) };
-        this.#drivers.set(name, [...this.#instances(name, { without: endpoint }), instance]);
-        this.#slices?.keep(name);
-        return Promise.resolve();
-      },
-      deregister: (name, endpoint) => {
-        const left = this.#instances(name, { without: endpoint });
-        if (left.length > 0) this.#drivers.set(name, left);
-        else if (this.#drivers.delete(name)) this.#slices?.expire(name);
-        return Promise.resolve();
-      },
-    };
-  }
-
-  #instances(
-    name: string,
-    { without }: { readonly without: string },
-  ): readonly { readonly socket: string; readonly version: Version }[] {
-    return (this.#drivers.get(name) ?? []).filter(({ socket }) => socket !== without);
+    return this.#drivers.handler();
   }
 
   pods(): readonly string[] {
@@ -227,7 +201,7 @@ export class ClaimManager {
 
   async #prepareWith(driver: string, { metadata }: ClaimJson): Promise<readonly PreparedDevice[]> {
     const { namespace, uid, name } = metadata;
-    const { claims } = await this.#call(driver, (client) =>
+    const { claims } = await this.#drivers.call(driver, (client) =>
       client.call('nodePrepareResources', { claims: [{ namespace, uid, name }] }, CALL),
     );
     const answer = claims.find(({ key }) => key === metadata.uid)?.value;
@@ -244,21 +218,6 @@ export class ClaimManager {
       RequestNames: requestNames,
       CDIDeviceIDs: cdiDeviceIds,
     }));
-  }
-
-  async #call<T>(driver: string, work: (client: DriverClient) => Promise<T>): Promise<T> {
-    const plugin = this.#drivers.get(driver)?.at(-1);
-    if (plugin === undefined) throw new Error(`DRA driver ${driver} is not registered`);
-    const client = await connectGrpc({
-      socket: plugin.socket,
-      messages: DRA_MESSAGES,
-      methods: DRA_METHODS[plugin.version],
-    });
-    try {
-      return await work(client);
-    } finally {
-      client.close();
-    }
   }
 
   /** Returns the CDI names of the devices of the container's claims. */
@@ -287,6 +246,34 @@ export class ClaimManager {
     });
   }
 
+  /** Returns the devices of a container's claims with their health, by claim or request, or nothing if it has none. */
+  deviceHealth(pod: Pod, container: string): ContainerStatusJson['allocatedResourcesStatus'] {
+    const { resources = {} } = pod.spec.containers.find(({ name }) => name === container) ?? {};
+    const rows = (resources.claims ?? []).flatMap(({ name, request }) => {
+      const use = { name: container, resources: { claims: [{ name, ...(request === undefined ? {} : { request }) }] } };
+      const health = new Map(
+        this.claimed(pod, use as Container).flatMap(({ devices }) =>
+          devices.map(({ driver, pool, device, cdiIds: [first] }) => [
+            first ?? `${driver}/${pool}/${device}`,
+            this.#drivers.healthOf(driver, pool, device),
+          ]),
+        ),
+      );
+      const resource = request === undefined || request === '' ? `claim:${name}` : `claim:${name}/${request}`;
+      const entries = [...health].map(([resourceID, one]) => ({ resourceID, ...one }));
+      return entries.length === 0 ? [] : [{ name: resource, resources: entries }];
+    });
+    return rows.length === 0 ? undefined : rows;
+  }
+
+  #healthChanged(driver: string, changed: ReadonlySet<string>): void {
+    const pods = [...this.#claims.values()].filter(({ DriverState }) =>
+      DriverState[driver]?.Devices.some(({ PoolName, DeviceName }) => changed.has(healthKey(PoolName, DeviceName))),
+    );
+    const uids = new Set(pods.flatMap(({ PodUIDs }) => Object.keys(PodUIDs)));
+    if (uids.size > 0) this.#options.onPodsChange?.([...uids]);
+  }
+
   /**
    * Unprepares claims that no other pod uses. Logs a driver's error and retries at the next sweep: `pods` returns the
    * pod until all its claims are unprepared.
@@ -313,7 +300,9 @@ export class ClaimManager {
   async #unprepare({ ClaimUID, ClaimName, Namespace, DriverState }: PreparedClaim): Promise<void> {
     const request = { claims: [{ namespace: Namespace, uid: ClaimUID, name: ClaimName }] };
     for (const driver of Object.keys(DriverState)) {
-      const { claims } = await this.#call(driver, (client) => client.call('nodeUnprepareResources', request, CALL));
+      const { claims } = await this.#drivers.call(driver, (client) =>
+        client.call('nodeUnprepareResources', request, CALL),
+      );
       const error = claims.find(({ key }) => key === ClaimUID)?.value?.error ?? '';
       if (error !== '')
         throw new Error(`NodeUnprepareResources failed for ResourceClaim ${ClaimName}: ${boundedDetails(error)}`);
@@ -370,13 +359,4 @@ function requestsOf(
 function isOfRequest(names: readonly string[], request: string | undefined): boolean {
   if (request === undefined || request === '' || names.length === 0) return true;
   return names.some((name) => name === request || name.startsWith(`${request}/`));
-}
-
-function versionOf(supported: readonly string[]): Version {
-  const found = supported.find((version): version is Version => Object.hasOwn(DRA_METHODS, version));
-  if (found === undefined)
-    throw new Error(
-      `none of the DRA gRPC services ${supported.join(', ')} is supported: ${Object.keys(DRA_METHODS).join(', ')}`,
-    );
-  return found;
 }

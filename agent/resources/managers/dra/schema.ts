@@ -25,3 +25,24 @@ export const DRA_METHODS = {
   'v1.DRAPlugin': methodsOf('k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin'),
   'v1beta1.DRAPlugin': methodsOf('k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin'),
 } as const;
+
+/** The service by which a driver reports the health of its devices. */
+export const HEALTH_SERVICE = 'v1alpha1.DRAResourceHealth';
+
+export const HEALTH_MESSAGES = {
+  NodeWatchResourcesRequest: {},
+  NodeWatchResourcesResponse: { devices: '1 DeviceHealth[]' },
+  /** `health`: 0 is unknown, 1 healthy, 2 unhealthy. */
+  DeviceHealth: {
+    device: '1 DeviceIdentifier',
+    health: '2 int32',
+    lastUpdatedTime: '3 int64',
+    healthCheckTimeoutSeconds: '4 int64',
+    message: '5 string',
+  },
+  DeviceIdentifier: { poolName: '1 string', deviceName: '2 string' },
+} as const;
+
+export const HEALTH_METHODS = {
+  nodeWatchResources: [HEALTH_SERVICE, 'NodeWatchResourcesRequest', 'NodeWatchResourcesResponse'],
+} as const;

@@ -1,0 +1,137 @@
+/**
+ * Follows the health of devices that DRA drivers report in a stream. The statuses of pods show it. Without a report, or after
+ * the timeout of the last one, the health of a device is unknown. Rules and limits are those of the kubelet.
+ */
+import type { Logger } from '../../../../api/component/logger.ts';
+import { background } from '../../../../api/machinery/background.ts';
+import { type Clock, pause, whenAborted } from '../../../../api/machinery/clock.ts';
+import { connectGrpc } from '../../../../api/grpc/grpc-client.ts';
+import type { IncomingOf } from '../../../../api/grpc/messages.ts';
+import { HEALTH_MESSAGES, HEALTH_METHODS, HEALTH_SERVICE } from './schema.ts';
+
+const RETRY_MS = 5_000;
+const DEFAULT_TIMEOUT_MS = 30_000;
+const LONGEST_MESSAGE = 1024;
+/** The devices of one driver whose reports are kept. */
+const MOST_DEVICES = 10_000;
+const HEALTHS = ['Unknown', 'Healthy', 'Unhealthy'] as const;
+
+/** The health of a device as the status of a pod shows it. */
+export interface DeviceHealth {
+  readonly health: (typeof HEALTHS)[number];
+  readonly message?: string;
+}
+
+type Report = IncomingOf<typeof HEALTH_MESSAGES, 'DeviceHealth'>;
+
+interface Known extends DeviceHealth {
+  readonly timeoutMs: number;
+  readonly untilMs: number;
+}
+
+interface DriverHealthOptions {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** Called with the driver and the keys of the devices whose health differs from the last report. */
+  readonly onChange: (driver: string, devices: ReadonlySet<string>) => void;
+}
+
+const UNKNOWN: DeviceHealth = { health: 'Unknown' };
+
+/** Returns a key from the pool and the name of a device. */
+export function healthKey(pool: string, device: string): string {
+  return `${pool}/${device}`;
+}
+
+/** Owns a stream for each driver that reports health. A stream that ends is opened again. */
+export class DriverHealth {
+  readonly #options: DriverHealthOptions;
+  readonly #watches = new Map<string, AbortController>();
+  readonly #drivers = new Map<string, ReadonlyMap<string, Known>>();
+
+  constructor(options: DriverHealthOptions) {
+    this.#options = options;
+  }
+
+  /** Stops all streams with the signal. */
+  async run(signal: AbortSignal): Promise<void> {
+    await whenAborted(signal);
+    for (const watch of this.#watches.values()) watch.abort();
+    this.#watches.clear();
+  }
+
+  /** Follows an instance of a driver, if it offers the service. */
+  watch(driver: string, socket: string, services: readonly string[]): void {
+    this.unwatch(socket);
+    if (!services.includes(HEALTH_SERVICE)) return;
+    const watch = new AbortController();
+    this.#watches.set(socket, watch);
+    const { logger } = this.#options;
+    const what = 'Following the health of devices';
+    background(this.#follow(driver, socket, watch.signal), { logger, what, signal: watch.signal });
+  }
+
+  unwatch(socket: string): void {
+    this.#watches.get(socket)?.abort();
+    this.#watches.delete(socket);
+  }
+
+  healthOf(driver: string, device: string): DeviceHealth {
+    const known = this.#drivers.get(driver)?.get(device);
+    if (known === undefined || this.#options.clock.monotonic() > known.untilMs) return UNKNOWN;
+    const { health, message } = known;
+    return message === undefined ? { health } : { health, message };
+  }
+
+  async #follow(driver: string, socket: string, signal: AbortSignal): Promise<void> {
+    const { clock, logger } = this.#options;
+    while (!signal.aborted) {
+      const client = await connectGrpc({ socket, messages: HEALTH_MESSAGES, methods: HEALTH_METHODS });
+      try {
+        await client.stream('nodeWatchResources', {}, ({ devices }) => this.#take(driver, devices), { signal });
+      } catch (error) {
+        logger.warn({ err: error, driver }, 'The stream of the health of devices has ended');
+      } finally {
+        client.close();
+        this.#drivers.delete(driver);
+      }
+      await pause(clock, RETRY_MS, signal);
+    }
+  }
+
+  #take(driver: string, reports: readonly Report[]): void {
+    const nowMs = this.#options.clock.monotonic();
+    const before = this.#drivers.get(driver) ?? new Map<string, Known>();
+    const changed = new Set<string>();
+    const now = new Map<string, Known>();
+    for (const report of reports.slice(0, MOST_DEVICES)) {
+      const key = healthKey(report.device?.poolName ?? '', report.device?.deviceName ?? '');
+      const known = knownFrom(report, nowMs);
+      const last = before.get(key);
+      now.set(key, known);
+      if (last?.health !== known.health || last.message !== known.message || last.timeoutMs !== known.timeoutMs)
+        changed.add(key);
+    }
+    for (const [key, known] of before) {
+      if (now.has(key)) continue;
+      if (nowMs > known.untilMs || now.size >= MOST_DEVICES) changed.add(key);
+      else now.set(key, known);
+    }
+    this.#drivers.set(driver, now);
+    if (changed.size > 0) this.#options.onChange(driver, changed);
+  }
+}
+
+function knownFrom({ health, healthCheckTimeoutSeconds, message }: Report, nowMs: number): Known {
+  const timeoutMs = healthCheckTimeoutSeconds > 0 ? healthCheckTimeoutSeconds * 1000 : DEFAULT_TIMEOUT_MS;
+  return {
+    health: HEALTHS[health] ?? 'Unknown',
+    ...(message === '' ? {} : { message: shortened(message) }),
+    timeoutMs,
+    untilMs: nowMs + timeoutMs,
+  };
+}
+
+function shortened(message: string): string {
+  return message.length <= LONGEST_MESSAGE ? message : `${message.slice(0, LONGEST_MESSAGE - 3)}...`;
+}
