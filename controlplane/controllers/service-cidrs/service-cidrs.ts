@@ -11,6 +11,8 @@ import { isManaged } from '../../registry/kinds/core/service-ip-addresses.ts';
 import { ReconcileLoop, type RunController } from '../controller.ts';
 
 const FINALIZER = 'networking.k8s.io/service-cidr-finalizer';
+/** The name by which kube-controller-manager applies the condition, so that either can take over from the other. */
+const FIELD_MANAGER = 'service-cidr-controller';
 /** The delay after which every API server knows that a range is being deleted. */
 const DELETION_GRACE_MS = 10_000;
 
@@ -61,18 +63,24 @@ export const runServiceCidrs: RunController = (environment, signal) => {
   const setFinalizers = async (range: ServiceCIDR, finalizers: string[]): Promise<void> => {
     await client.update(serviceCIDRs, { ...range, metadata: { ...range.metadata, finalizers } });
   };
-  const setReadiness = async (range: ServiceCIDR, { status, reason, message }: Readiness): Promise<void> => {
-    const conditions = range.status?.conditions ?? [];
-    const current = conditions.find(({ type }) => type === 'Ready');
-    if (current?.status === status) return;
-    const lastTransitionTime = formatTime(clock.now());
-    const others = conditions.filter(({ type }) => type !== 'Ready');
-    const ready = { type: 'Ready', status, reason, message, lastTransitionTime };
-    await client.update(
-      serviceCIDRs,
-      { ...range, status: { ...range.status, conditions: [...others, ready] } },
-      { subresource: 'status' },
-    );
+  const setReadiness = async (range: ServiceCIDR, wanted: Readiness): Promise<void> => {
+    const current = range.status?.conditions?.find(({ type }) => type === 'Ready');
+    const { status, reason, message } = wanted;
+    if (current?.status === status && current.reason === reason && current.message === message) return;
+    const condition = { type: 'Ready', ...wanted, lastTransitionTime: formatTime(clock.now()) };
+    const { name = '' } = range.metadata;
+    await client.patch(serviceCIDRs, '', name, {
+      type: 'apply',
+      body: {
+        apiVersion: 'networking.k8s.io/v1',
+        kind: 'ServiceCIDR',
+        metadata: { name },
+        status: { conditions: [condition] },
+      },
+      subresource: 'status',
+      fieldManager: FIELD_MANAGER,
+      force: true,
+    });
   };
   const settle = async (range: ServiceCIDR): Promise<void> => {
     const { name = '', finalizers = [], deletionTimestamp } = range.metadata;

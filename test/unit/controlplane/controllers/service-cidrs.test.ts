@@ -51,6 +51,9 @@ test('a range is ready and has a finalizer until it is deleted and none of its a
   const peek = (): ServiceCIDR | undefined => t.client.peek(serviceCIDRs, '', 'more');
   assert.deepEqual(peek()?.metadata.finalizers, [FINALIZER]);
   assert.equal(readyOf(peek()), 'True');
+  // kube-controller-manager applies it too, so that each of the two may change what the other one has written.
+  const [applied] = t.client.writes('patch');
+  assert.deepEqual([applied?.patchType, applied?.subresource], ['apply', 'status']);
   await t.client.delete(serviceCIDRs, '', 'more');
   await t.advance(30_000);
   assert.equal(readyOf(peek()), 'False');
