@@ -1,7 +1,7 @@
 /**
- * Delivers the changes of a cache to its watches. Watches with equal selections form a group. The events of a commit are
- * computed once for the group, and every member receives the same array. A paused member has no buffer but a position, and it
- * catches up from the recent batches of the group or from the history. A member that falls behind the history is closed.
+ * Delivers the changes of a cache to its watches. The events of a commit are computed once for each group of watches with
+ * equal selections (`watch-groups.ts`), and every member receives the same array. A paused member has no buffer but a position,
+ * and it catches up from the recent batches of the group or from the history. A member that falls behind the history is closed.
  *
  * Conversion, encoding and sockets run inside a sink. An error of a sink closes its own watch, and an error of a selection
  * closes the watches of its group. Clients open them again. No failure here reaches the commit.
@@ -12,38 +12,14 @@ import type { WatchEvent, WatchSink } from '../model/rest.ts';
 import type { CacheEvent } from './cache-event.ts';
 import type { ExistingObjects } from './cache-entry.ts';
 import type { CacheWatchHandle, CacheWatchOptions } from './cache-watch.ts';
-import { addTo, type Batch, batchOf, bytesOf, type Initial, isFull, nextInitial } from './event-batches.ts';
-import type { Selection } from './selection.ts';
+import { type Batch, bytesOf, isFull, nextInitial } from './event-batches.ts';
+import { type Group, type GroupsSource, type Member, WatchGroups } from './watch-groups.ts';
 
 const BOOKMARK_MS = 60_000;
 /** The number of patient watches that get events in one turn of the event loop. They take about 15 ms. */
 const TURN_WATCHES = 1000;
 /** The number of batches that a group keeps for members that are a little behind. */
 const RECENT_BATCHES = 128;
-
-interface Group {
-  readonly selection: Selection;
-  readonly members: Set<Member>;
-  /** All batches after `recentFrom`. */
-  recent: Batch[];
-  recentFrom: number;
-}
-
-interface Member {
-  readonly sink: WatchSink;
-  readonly group: Group;
-  readonly bookmarks: boolean;
-  /** The existing objects that are not delivered yet. */
-  initial: Initial | undefined;
-  /** Whether the member waits for `resume`, or for its turn to begin. */
-  paused: boolean;
-  /** The revision through which events were delivered. It is current only while the member is not live. */
-  position: number;
-  live: boolean;
-  /** The newest revision that events or bookmarks have shown to the member. */
-  shown: number;
-  closed: boolean;
-}
 
 /** The changes above the compacted revision, in order. */
 interface CacheHistory {
@@ -52,14 +28,10 @@ interface CacheHistory {
   after(revision: number): Iterable<CacheEvent>;
 }
 
-interface FanoutSource {
+interface FanoutSource extends GroupsSource {
   readonly clock: Clock;
   readonly history: CacheHistory;
-  readonly indexedFields: readonly string[];
-  revision(): number;
   compactedRevision(): number;
-  keyOf(namespace: string, name: string): string;
-  readonly namespaced: boolean;
   /** Logs and counts a failed watch. */
   watchFailed(error: unknown): void;
 }
@@ -67,23 +39,19 @@ interface FanoutSource {
 /** The watches of one cache. Its cache calls it after each commit, in the same turn of the event loop. */
 export class WatchFanout {
   readonly #source: FanoutSource;
-  /** The groups by the text of their selections. */
-  readonly #groups = new Map<string, Group>();
-  /** The groups by what an event must have to concern them (`routeOf`). */
-  readonly #routes = new Map<string, Set<Group>>();
-  /** The number of groups that are routed by a field. */
-  #fieldRoutes = 0;
+  readonly #groups: WatchGroups;
   #bookmarkTimer: Timer | undefined;
   /** Members that catch up in later turns, because too many get the events of a commit. */
   #behind: Member[] = [];
 
   constructor(source: FanoutSource) {
     this.#source = source;
+    this.#groups = new WatchGroups(source);
   }
 
   /** Adds a watch, which is paused at first. It begins with the existing objects, or after a revision. */
   add(options: CacheWatchOptions, existing: ExistingObjects | undefined, sink: WatchSink): CacheWatchHandle {
-    const group = this.#groupOf(options.selection);
+    const group = this.#groups.of(options.selection);
     const position = options.afterRevision ?? existing?.revision ?? this.#source.revision();
     const member: Member = {
       sink,
@@ -111,7 +79,7 @@ export class WatchFanout {
   deliver(events: readonly CacheEvent[]): void {
     const [first = 0, revision = 0] = [events[0]?.revision, events.at(-1)?.revision];
     let left = TURN_WATCHES;
-    for (const [group, batches] of this.#shown(events)) {
+    for (const [group, batches] of this.#shownTo(events)) {
       const last = batches.at(-1);
       if (last !== undefined) last.revision = revision;
       group.recent.push(...batches);
@@ -141,7 +109,7 @@ export class WatchFanout {
 
   /** Drops batches that the history no longer has. */
   compacted(revision: number): void {
-    for (const group of this.#groups.values()) {
+    for (const group of this.#groups.all()) {
       if ((group.recent[0]?.revision ?? Infinity) > revision) continue;
       group.recent = group.recent.filter((batch) => batch.revision > revision);
       group.recentFrom = Math.max(group.recentFrom, revision);
@@ -150,97 +118,31 @@ export class WatchFanout {
 
   /** Closes every watch, because changes up to `revision` are missing. Clients list again. */
   expire(revision: number): void {
-    for (const { members } of this.#groups.values()) for (const member of members) this.#expire(member, revision);
+    for (const { members } of this.#groups.all()) for (const member of members) this.#expire(member, revision);
   }
 
   /** Closes every watch. */
   end(): void {
     this.#bookmarkTimer?.cancel();
     this.#bookmarkTimer = undefined;
-    for (const member of [...this.#groups.values()].flatMap(({ members }) => [...members])) {
+    for (const member of [...this.#groups.all()].flatMap(({ members }) => [...members])) {
       this.#remove(member);
       this.#end(member);
     }
   }
 
-  /** Returns the batches of a commit for each group that it concerns. */
-  #shown(events: readonly CacheEvent[]): Map<Group, Batch[]> {
-    const shown = new Map<Group, Batch[]>();
-    if (this.#groups.size === 0) return shown;
-    const failed = new Set<Group>();
-    const first = events[0]?.revision ?? 0;
-    for (const event of events) {
-      for (const route of this.#routesOf(event)) {
-        for (const group of this.#routes.get(route) ?? []) {
-          try {
-            const one = event.shownTo(group.selection);
-            if (one === undefined) continue;
-            const batches = shown.get(group);
-            if (batches === undefined) shown.set(group, [batchOf(first, event.revision, one)]);
-            else addTo(batches, event.revision, one);
-          } catch (error) {
-            failed.add(group);
-            for (const member of group.members) this.#fail(member, error);
-          }
-        }
-      }
-    }
-    for (const group of failed) shown.delete(group);
-    return shown;
-  }
-
-  #routesOf(event: CacheEvent): Iterable<string> {
-    const either = event.current ?? event.previous;
-    const routes = new Set(['', `key:${event.key}`, `namespace:${either?.namespace ?? ''}`]);
-    if (this.#fieldRoutes === 0) return routes;
-    try {
-      for (const field of this.#source.indexedFields) {
-        if (event.current !== undefined) routes.add(`field:${field}=${event.current.field(field)}`);
-        if (event.previous !== undefined) routes.add(`field:${field}=${event.previous.field(field)}`);
-      }
-    } catch {
-      // The fields cannot be read, so every group evaluates the event, and the groups that need the fields fail.
-      return [...this.#routes.keys()];
-    }
-    return routes;
-  }
-
-  #routeOf(selection: Selection): string {
-    const { namespace, name } = selection;
-    if (name !== '' && (namespace !== '' || !this.#source.namespaced))
-      return `key:${this.#source.keyOf(namespace, name)}`;
-    for (const { kind, key, values } of selection.indexable) {
-      if (kind === 'field' && this.#source.indexedFields.includes(key)) return `field:${key}=${values[0] ?? ''}`;
-    }
-    return namespace === '' ? '' : `namespace:${namespace}`;
-  }
-
-  #groupOf(selection: Selection): Group {
-    const known = this.#groups.get(selection.text);
-    if (known !== undefined) return known;
-    const group: Group = { selection, members: new Set(), recent: [], recentFrom: this.#source.revision() };
-    this.#groups.set(selection.text, group);
-    const route = this.#routeOf(selection);
-    if (route.startsWith('field:')) this.#fieldRoutes += 1;
-    const routed = this.#routes.get(route);
-    if (routed === undefined) this.#routes.set(route, new Set([group]));
-    else routed.add(group);
-    return group;
+  /** Computes the batches of a commit. The members of a group whose selection throws are closed. */
+  #shownTo(events: readonly CacheEvent[]): Map<Group, Batch[]> {
+    return this.#groups.shownTo(events, (group, error) => {
+      for (const member of group.members) this.#fail(member, error);
+    });
   }
 
   #remove(member: Member): void {
     if (member.closed) return;
     member.closed = true;
     member.live = false;
-    const { group } = member;
-    group.members.delete(member);
-    if (group.members.size > 0) return;
-    this.#groups.delete(group.selection.text);
-    const route = this.#routeOf(group.selection);
-    if (route.startsWith('field:')) this.#fieldRoutes -= 1;
-    const routed = this.#routes.get(route);
-    routed?.delete(group);
-    if (routed?.size === 0) this.#routes.delete(route);
+    this.#groups.remove(member);
   }
 
   #trim(group: Group): void {
@@ -380,7 +282,7 @@ export class WatchFanout {
     this.#bookmarkTimer ??= this.#source.clock.after(BOOKMARK_MS, () => {
       this.#bookmarkTimer = undefined;
       let wanted = false;
-      for (const group of this.#groups.values()) {
+      for (const group of this.#groups.all()) {
         for (const member of group.members) {
           if (!member.bookmarks) continue;
           wanted = true;
