@@ -9,7 +9,7 @@ import type { Informers } from '../../api/machinery/informer.ts';
 import { remoteInformers } from '../../api/machinery/remote-informers.ts';
 import type { Service } from '../../api/machinery/kinds.ts';
 import { endpointSlices, services } from '../../api/machinery/resources.ts';
-import { POD_NETWORK, type PodCheckpoints, SERVED_BY } from '../pods/checkpoints/pod-checkpoints.ts';
+import type { PodCheckpoints } from '../pods/checkpoints/pod-checkpoints.ts';
 import type { ClusterDns } from '../network/clusterdns/cluster-dns.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { NodeObject } from '../model/node.ts';
@@ -30,7 +30,8 @@ import type { AgentFlags } from '../options/agent-options.ts';
 import type { Base } from './base.ts';
 import { clusterNames, DEFAULT_DOMAIN } from './cluster-names.ts';
 import { modeOfCluster, podNetworkPort } from './pod-network.ts';
-import { LISTENING_PORTS } from '../../api/machinery/orchlet-annotations.ts';
+import { LISTENING_PORTS, POD_NETWORK, SERVED_BY } from '../../api/machinery/orchlet-annotations.ts';
+import { ZONE_LABEL } from '../../api/meta/well-known-labels.ts';
 
 /** What the other parts read of the services of the cluster. Without an API server there are none. */
 export interface ClusterServices {
@@ -59,7 +60,6 @@ interface NodeFacts {
 
 const DNS_NAMESPACE = 'kube-system';
 const DNS_SERVICE = 'kube-dns';
-const ZONE = 'topology.kubernetes.io/zone';
 
 interface ClusterServicesDeps {
   readonly client: Client | undefined;
@@ -242,7 +242,7 @@ function placeOf(nodeName: string, node: NodeObject, flags: AgentFlags, dns: Ser
   const networkPort = podNetworkPort(flags.podNetwork === 'auto' ? modeOfCluster(published) : flags.podNetwork, flags);
   return {
     nodeName,
-    zone: node.metadata.labels?.[ZONE] ?? '',
+    zone: node.metadata.labels?.[ZONE_LABEL] ?? '',
     nodeIps: addressesOf(node, 'InternalIP'),
     externalIps: addressesOf(node, 'ExternalIP'),
     // The agents of other nodes listen on the same ports.

@@ -10,6 +10,7 @@ import { parseTaint } from '../options/json-forms.ts';
 import type { Runtime } from '../runtime/runtime.ts';
 import type { AgentEvents } from './events.ts';
 import type { Base } from './base.ts';
+import { LOCAL_VOLUMES } from '../../api/machinery/orchlet-annotations.ts';
 
 interface NodeDeps {
   readonly version: string;
@@ -81,7 +82,7 @@ const UNINITIALIZED = { key: 'node.cloudprovider.kubernetes.io/uninitialized', v
 function nodeAnnotations(flags: AgentFlags): Readonly<Record<string, string>> {
   return {
     // The control plane of this project makes its storage class for local volumes once such a node is there.
-    'orchlet.local/local-volumes': 'true',
+    [LOCAL_VOLUMES]: 'true',
     ...(flags.enableControllerAttachDetach ? { 'volumes.kubernetes.io/controller-managed-attach-detach': 'true' } : {}),
     ...(flags.cloudProvider === 'external' && flags.nodeIp.length > 0
       ? { 'alpha.kubernetes.io/provided-node-ip': flags.nodeIp.join(',') }

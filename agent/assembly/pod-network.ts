@@ -19,12 +19,13 @@ import { PodNetwork } from '../network/podnetwork/pod-network.ts';
 import { POD_NETWORK_LOCK, podNetworkDirectory, removePodNetwork } from '../network/podnetwork/remove-pod-network.ts';
 import { hostNftables } from '../network/nftables.ts';
 import { takeNamespaceLock } from '../network/namespace-lock.ts';
-import { POD_NETWORK, POD_RANGES, type PodCheckpoints } from '../pods/checkpoints/pod-checkpoints.ts';
+import type { PodCheckpoints } from '../pods/checkpoints/pod-checkpoints.ts';
 import type { Runtime } from '../runtime/runtime.ts';
 import type { AgentFlags } from '../options/agent-options.ts';
 import type { Base } from './base.ts';
 import type { AgentEvents } from './events.ts';
 import type { Closing, Part } from './lifecycle.ts';
+import { POD_NETWORK, POD_RANGES } from '../../api/machinery/orchlet-annotations.ts';
 
 interface PodNetworkDeps {
   readonly client: Client | undefined;

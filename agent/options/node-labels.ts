@@ -3,21 +3,11 @@
  * labels under the prefixes that are reserved for nodes, and well-known labels. Otherwise a node could add labels that
  * attract pods that must not run on it.
  */
+import { NODE_LABELS } from '../../api/meta/well-known-labels.ts';
+
 const PREFIXES = ['kubelet.kubernetes.io', 'node.kubernetes.io'];
 
-const WELL_KNOWN: ReadonlySet<string> = new Set([
-  'kubernetes.io/hostname',
-  'kubernetes.io/arch',
-  'kubernetes.io/os',
-  'beta.kubernetes.io/arch',
-  'beta.kubernetes.io/os',
-  'beta.kubernetes.io/instance-type',
-  'failure-domain.beta.kubernetes.io/region',
-  'failure-domain.beta.kubernetes.io/zone',
-  'node.kubernetes.io/instance-type',
-  'topology.kubernetes.io/region',
-  'topology.kubernetes.io/zone',
-]);
+const WELL_KNOWN: ReadonlySet<string> = new Set(NODE_LABELS);
 
 const NAME = /^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$/;
 const SUBDOMAIN = /^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$/;

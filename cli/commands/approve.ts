@@ -8,8 +8,7 @@ import type { KubeObject } from '../../api/meta/object.ts';
 import { type Command, CommandError } from '../command.ts';
 import { apiServerNames, servingFault, type ServingNames } from '../serving-requests.ts';
 import { accessFlags, withCluster } from '../cluster-access.ts';
-
-const SERVING = 'kubernetes.io/kubelet-serving';
+import { NODE_SERVING_SIGNER } from '../../api/pki/signer-names.ts';
 
 interface Request {
   readonly spec?: { readonly signerName?: string; readonly username?: string };
@@ -32,7 +31,7 @@ export const certsApprove: Command = {
       const pending = all.filter((object) => {
         const { spec, status } = object as KubeObject & Request;
         if ((status?.conditions ?? []).length > 0) return false;
-        return names.size > 0 ? names.has(object.metadata.name ?? '') : spec?.signerName === SERVING;
+        return names.size > 0 ? names.has(object.metadata.name ?? '') : spec?.signerName === NODE_SERVING_SIGNER;
       });
       let isEachApproved = true;
       const allowed = names.size > 0 || pending.length === 0 ? undefined : await servingNames(client, server);

@@ -15,6 +15,7 @@ import type { Authorizer } from '../authorization/authorization.ts';
 import { refusal } from './pod-attributes.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
 import { MASTERS_GROUP } from '../../api/meta/system-users.ts';
+import { CLIENT_SIGNER } from '../../api/pki/signer-names.ts';
 
 const GROUP = 'certificates.k8s.io';
 
@@ -131,7 +132,7 @@ export function certificateSubjectRestriction(): AdmissionPlugin {
     validate(attributes) {
       if (!isRequest(attributes, '')) return;
       const request = attributes.object as CertificateSigningRequest;
-      if (request.spec?.signerName !== 'kubernetes.io/kube-apiserver-client') return;
+      if (request.spec?.signerName !== CLIENT_SIGNER) return;
       if (requestOf(request)?.subject.organizations.includes(MASTERS_GROUP) !== true) return;
       throw refusal(
         attributes,

@@ -2,6 +2,7 @@
 import { podOf } from './pod-attributes.ts';
 import type { AdmissionPlugin } from './admission.ts';
 import type { Toleration } from './tolerations.ts';
+import { NOT_READY_TAINT, UNREACHABLE_TAINT } from '../../api/meta/well-known-labels.ts';
 
 /** How long, in seconds, a pod stays on its node after each taint appeared. */
 export interface DefaultTolerationSecondsOptions {
@@ -10,9 +11,6 @@ export interface DefaultTolerationSecondsOptions {
   /** `--default-unreachable-toleration-seconds`. */
   readonly unreachableSeconds: number;
 }
-
-const NOT_READY = 'node.kubernetes.io/not-ready';
-const UNREACHABLE = 'node.kubernetes.io/unreachable';
 
 /** Adds a NoExecute toleration for each of the two taints that the pod does not tolerate yet. */
 export function defaultTolerationSeconds(options: DefaultTolerationSecondsOptions): AdmissionPlugin {
@@ -29,8 +27,8 @@ export function defaultTolerationSeconds(options: DefaultTolerationSecondsOption
           added.push({ key, operator: 'Exists', effect: 'NoExecute', tolerationSeconds: seconds });
         }
       };
-      add(NOT_READY, options.notReadySeconds);
-      add(UNREACHABLE, options.unreachableSeconds);
+      add(NOT_READY_TAINT, options.notReadySeconds);
+      add(UNREACHABLE_TAINT, options.unreachableSeconds);
       if (added.length > 0) pod.spec.tolerations = [...tolerations, ...added];
     },
   };

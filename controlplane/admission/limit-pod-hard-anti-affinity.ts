@@ -4,8 +4,7 @@
  */
 import { podOf, refusal } from './pod-attributes.ts';
 import type { AdmissionPlugin } from './admission.ts';
-
-const HOSTNAME = 'kubernetes.io/hostname';
+import { HOSTNAME_LABEL } from '../../api/meta/well-known-labels.ts';
 
 /** Refuses pods with a required anti-affinity term whose topology key is not `kubernetes.io/hostname`. */
 export function limitPodHardAntiAffinity(): AdmissionPlugin {
@@ -15,11 +14,11 @@ export function limitPodHardAntiAffinity(): AdmissionPlugin {
     validate(attributes) {
       const terms =
         podOf(attributes)?.spec.affinity?.podAntiAffinity?.requiredDuringSchedulingIgnoredDuringExecution ?? [];
-      const wide = terms.find(({ topologyKey }) => topologyKey !== HOSTNAME);
+      const wide = terms.find(({ topologyKey }) => topologyKey !== HOSTNAME_LABEL);
       if (wide === undefined) return;
       throw refusal(
         attributes,
-        `affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey ${wide.topologyKey} but only key ${HOSTNAME} is allowed`,
+        `affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey ${wide.topologyKey} but only key ${HOSTNAME_LABEL} is allowed`,
       );
     },
   };

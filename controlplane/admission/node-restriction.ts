@@ -19,6 +19,8 @@ import { podAudiences } from './pod-audiences.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
 import type { Sources } from '../readers/sources.ts';
 import { MIRROR_ANNOTATION } from '../../api/kinds/pod-annotations.ts';
+import { NODE_LABELS } from '../../api/meta/well-known-labels.ts';
+import { NODE_CLIENT_SIGNER, NODE_SERVING_SIGNER } from '../../api/pki/signer-names.ts';
 
 const LEASES_NAMESPACE = 'kube-node-lease';
 
@@ -197,20 +199,7 @@ function claimStatus(attributes: AdmissionAttributes, node: string): void {
 
 const RESTRICTION = 'node-restriction.kubernetes.io';
 /** Labels of kubernetes.io and k8s.io that an agent may set on its own node. */
-const AGENT_LABELS = new Set([
-  'kubernetes.io/hostname',
-  'kubernetes.io/arch',
-  'kubernetes.io/os',
-  'beta.kubernetes.io/arch',
-  'beta.kubernetes.io/os',
-  'topology.kubernetes.io/zone',
-  'topology.kubernetes.io/region',
-  'failure-domain.beta.kubernetes.io/zone',
-  'failure-domain.beta.kubernetes.io/region',
-  'node.kubernetes.io/instance-type',
-  'beta.kubernetes.io/instance-type',
-  'node.kubernetes.io/windows-build',
-]);
+const AGENT_LABELS: ReadonlySet<string> = new Set([...NODE_LABELS, 'node.kubernetes.io/windows-build']);
 const AGENT_PREFIXES = ['kubelet.kubernetes.io', 'node.kubernetes.io'];
 
 function domainOf(label: string): string {
@@ -336,7 +325,7 @@ function lease(attributes: AdmissionAttributes, node: string): void {
   if (name !== node) throw refusal(attributes, 'can only access node lease with the same name as the requesting node');
 }
 
-const NODE_SIGNERS = new Set(['kubernetes.io/kubelet-serving', 'kubernetes.io/kube-apiserver-client-kubelet']);
+const NODE_SIGNERS = new Set([NODE_SERVING_SIGNER, NODE_CLIENT_SIGNER]);
 
 /** A node may only request client certificates with its own name. */
 function certificateRequest(attributes: AdmissionAttributes): void {

@@ -1,8 +1,7 @@
 /** TaintNodesByCondition: a new node gets the not-ready taint, so that no pods are scheduled to it until it is ready. */
 import type { Node } from '../../api/machinery/kinds.ts';
 import type { AdmissionPlugin } from './admission.ts';
-
-const NOT_READY = 'node.kubernetes.io/not-ready';
+import { NOT_READY_TAINT } from '../../api/meta/well-known-labels.ts';
 
 /** Changes Nodes when they are created, by agents or by other users. */
 export function taintNodesByCondition(): AdmissionPlugin {
@@ -16,8 +15,8 @@ export function taintNodesByCondition(): AdmissionPlugin {
       if (node === undefined) return;
       const spec = (node.spec ??= {});
       const taints = spec.taints ?? [];
-      if (taints.some((taint) => taint.key === NOT_READY && taint.effect === 'NoSchedule')) return;
-      spec.taints = [...taints, { key: NOT_READY, effect: 'NoSchedule' }];
+      if (taints.some((taint) => taint.key === NOT_READY_TAINT && taint.effect === 'NoSchedule')) return;
+      spec.taints = [...taints, { key: NOT_READY_TAINT, effect: 'NoSchedule' }];
     },
   };
 }

@@ -11,6 +11,7 @@ import { podOf, refusal } from './pod-attributes.ts';
 import { isSuperset, mergeTolerations, type Toleration } from './tolerations.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
 import type { Sources } from '../readers/sources.ts';
+import { MEMORY_PRESSURE_TAINT } from '../../api/meta/well-known-labels.ts';
 
 const DEFAULTS = 'scheduler.alpha.kubernetes.io/defaultTolerations';
 const WHITELIST = 'scheduler.alpha.kubernetes.io/tolerationsWhitelist';
@@ -36,7 +37,7 @@ export function podTolerationRestriction(sources: Sources, options: PodToleratio
       const defaults = listOf(await namespaceOf(attributes), DEFAULTS) ?? options.clusterDefaults;
       if (defaults.length > 0) pod.spec.tolerations = mergeTolerations(pod.spec.tolerations ?? [], defaults);
       if (hasMemoryPressureToleration(pod)) {
-        const pressure = { key: 'node.kubernetes.io/memory-pressure', operator: 'Exists', effect: 'NoSchedule' };
+        const pressure = { key: MEMORY_PRESSURE_TAINT, operator: 'Exists', effect: 'NoSchedule' };
         pod.spec.tolerations = mergeTolerations(pod.spec.tolerations ?? [], [pressure]);
       }
     },

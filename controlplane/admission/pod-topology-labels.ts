@@ -5,8 +5,9 @@ import { ownMember } from '../../api/meta/own-member.ts';
 import { isPod, podOf } from './pod-attributes.ts';
 import type { AdmissionPlugin } from './admission.ts';
 import type { Sources } from '../readers/sources.ts';
+import { REGION_LABEL, ZONE_LABEL } from '../../api/meta/well-known-labels.ts';
 
-const LABELS = ['topology.kubernetes.io/region', 'topology.kubernetes.io/zone'];
+const LABELS = [REGION_LABEL, ZONE_LABEL];
 
 /** Changes bindings and pods that are created on a node. Labels that the node lacks are not copied. */
 export function podTopologyLabels(sources: Sources): AdmissionPlugin {

@@ -11,6 +11,7 @@ import {
 import { podTotal, quantities } from './pod-resources.ts';
 import type { AdmissionAttributes } from './admission.ts';
 import type { PodSpec } from './pod-attributes.ts';
+import { BETA_STORAGE_CLASS_ANNOTATION } from '../../api/meta/well-known-labels.ts';
 
 /** Amounts by the name of a quota's resource, such as `requests.cpu` or `count/jobs.batch`. */
 export type Usage = ReadonlyMap<string, Quantity>;
@@ -115,8 +116,7 @@ function addService(usage: Map<string, Quantity>, service: Service): void {
 }
 
 function addClaim(usage: Map<string, Quantity>, claim: PersistentVolumeClaim): void {
-  const className =
-    claim.metadata.annotations?.['volume.beta.kubernetes.io/storage-class'] ?? claim.spec?.storageClassName ?? '';
+  const className = claim.metadata.annotations?.[BETA_STORAGE_CLASS_ANNOTATION] ?? claim.spec?.storageClassName ?? '';
   if (className !== '') usage.set(`${className}${STORAGE_CLASS}persistentvolumeclaims`, ONE);
   const text = claim.spec?.resources?.requests?.['storage'];
   if (text === undefined) return;

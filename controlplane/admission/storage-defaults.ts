@@ -7,12 +7,7 @@ import { ownMember } from '../../api/meta/own-member.ts';
 import { refusal } from './pod-attributes.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
 import type { Sources } from '../readers/sources.ts';
-
-const BETA_CLASS = 'volume.beta.kubernetes.io/storage-class';
-const DEFAULT_ANNOTATIONS = [
-  'storageclass.kubernetes.io/is-default-class',
-  'storageclass.beta.kubernetes.io/is-default-class',
-];
+import { BETA_STORAGE_CLASS_ANNOTATION, DEFAULT_CLASS_ANNOTATIONS } from '../../api/meta/well-known-labels.ts';
 
 const isClaim = (attributes: AdmissionAttributes): boolean =>
   attributes.resource.group === '' &&
@@ -40,10 +35,10 @@ export function defaultStorageClass(sources: Sources): AdmissionPlugin {
     admit(attributes) {
       if (!isClaim(attributes)) return;
       const claim = attributes.object as PersistentVolumeClaim | undefined;
-      if (claim === undefined || claim.metadata.annotations?.[BETA_CLASS] !== undefined) return;
+      if (claim === undefined || claim.metadata.annotations?.[BETA_STORAGE_CLASS_ANNOTATION] !== undefined) return;
       const spec = (claim.spec ??= {});
       if (spec.storageClassName !== undefined && spec.storageClassName !== null) return;
-      const found = newestDefault(source.list(), DEFAULT_ANNOTATIONS);
+      const found = newestDefault(source.list(), DEFAULT_CLASS_ANNOTATIONS);
       if (found?.metadata.name !== undefined) spec.storageClassName = found.metadata.name;
     },
   };
@@ -97,7 +92,7 @@ export function persistentVolumeClaimResize(sources: Sources): AdmissionPlugin {
       if (compareQuantities(parseQuantity(asked), parseQuantity(had)) <= 0) return;
       if (old?.status?.phase !== 'Bound')
         throw refusal(attributes, 'Only bound persistent volume claims can be expanded');
-      const name = old.metadata.annotations?.[BETA_CLASS] ?? old.spec?.storageClassName ?? '';
+      const name = old.metadata.annotations?.[BETA_STORAGE_CLASS_ANNOTATION] ?? old.spec?.storageClassName ?? '';
       if (name !== '' && source.get('', name)?.allowVolumeExpansion === true) return;
       throw refusal(
         attributes,

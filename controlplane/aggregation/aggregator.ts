@@ -23,12 +23,12 @@ import {
   BackendError,
   backendOf,
   type BackendSources,
-  SERVICE_LABEL,
   type ServiceReference,
 } from './api-service-target.ts';
 import { rowsOf } from './backend-discovery.ts';
 import { type BackendOpenApi, fetchOpenApi, type OpenApiPart } from './backend-openapi.ts';
 import { MASTERS_GROUP } from '../../api/meta/system-users.ts';
+import { SERVICE_NAME_LABEL } from '../../api/meta/well-known-labels.ts';
 
 interface AggregatedTls {
   readonly cert: string;
@@ -131,7 +131,7 @@ export class Aggregator {
     });
     options.endpointSlices.subscribe(({ current, previous }) => {
       const { namespace = '', labels } = (current ?? previous)?.metadata ?? {};
-      this.#checkBehind(namespace, labels?.[SERVICE_LABEL] ?? '');
+      this.#checkBehind(namespace, labels?.[SERVICE_NAME_LABEL] ?? '');
     });
     this.#again();
   }

@@ -2,6 +2,7 @@
 import { quoteText } from '../../api/meta/quote.ts';
 import type { Service, EndpointSlice } from '../../api/machinery/kinds.ts';
 import type { Source } from '../readers/sources.ts';
+import { SERVICE_NAME_LABEL } from '../../api/meta/well-known-labels.ts';
 
 /** The service that serves an APIService. The port is 443 if it is absent. */
 export interface ServiceReference {
@@ -35,9 +36,6 @@ export class BackendError extends Error {
   }
 }
 
-/** The label of an EndpointSlice that names its service. */
-export const SERVICE_LABEL = 'kubernetes.io/service-name';
-
 /** Throws `BackendError`. `random` picks one of several addresses. */
 export function backendOf(reference: ServiceReference, sources: BackendSources, random: () => number): Backend {
   const { namespace = '', name = '', port = 443 } = reference;
@@ -52,7 +50,9 @@ export function backendOf(reference: ServiceReference, sources: BackendSources, 
   if (found === undefined) throw new BackendError('ServicePortError', `${shown} is not listening on port ${port}`);
   const portName = found.name ?? '';
   const addresses: { host: string; port: number }[] = [];
-  const slices = sources.endpointSlices.list(namespace).filter((one) => one.metadata.labels?.[SERVICE_LABEL] === name);
+  const slices = sources.endpointSlices
+    .list(namespace)
+    .filter((one) => one.metadata.labels?.[SERVICE_NAME_LABEL] === name);
   if (slices.length === 0) {
     const why = `cannot find endpointslices for service/${name} in ${quoteText(namespace)}`;
     throw new BackendError('EndpointsNotFound', why);

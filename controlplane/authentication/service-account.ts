@@ -14,6 +14,7 @@ import { parseJwt, verifyJwt, type Jwt } from './jwt.ts';
 import { sameText } from './bootstrap-token.ts';
 import type { Authenticated, TokenAuthenticator } from './authentication.ts';
 import type { TokenKind } from './authentication-metrics.ts';
+import { TOKEN_INVALID_SINCE_LABEL, TOKEN_LAST_USED_LABEL } from '../../api/meta/well-known-labels.ts';
 
 /** The issuer of tokens in Secrets of type `kubernetes.io/service-account-token`. */
 export const LEGACY_ISSUER = 'kubernetes/serviceaccount';
@@ -230,7 +231,7 @@ async function legacy(
     if (found.metadata.uid !== account.uid)
       throw new TokenError(`ServiceAccount UID (${found.metadata.uid}) does not match claim (${account.uid})`);
     const isAuto = (found.secrets ?? []).some((reference) => reference.name === secretName);
-    if (secret.metadata.labels?.['kubernetes.io/legacy-token-invalid-since'] !== undefined) {
+    if (secret.metadata.labels?.[TOKEN_INVALID_SINCE_LABEL] !== undefined) {
       if (isAuto) options.onToken?.('invalid-legacy-auto');
       throw new TokenError('the token in the secret is invalidated');
     }
@@ -241,7 +242,7 @@ async function legacy(
         'Use tokens from the TokenRequest API or manually created secret-based tokens instead of auto-generated secret-based tokens.',
       ];
     const today = formatTime(options.clock.now()).slice(0, 10);
-    if (secret.metadata.labels?.['kubernetes.io/legacy-token-last-used'] !== today) options.onLegacyToken?.(secret);
+    if (secret.metadata.labels?.[TOKEN_LAST_USED_LABEL] !== today) options.onLegacyToken?.(secret);
   }
   options.onToken?.('legacy');
   return { ...identity(namespace, account, {}, common), warnings, annotations };

@@ -11,6 +11,7 @@ import { isConflict, isInvalid, isNotFound, tolerate } from '../../api/meta/stat
 import { createIfMissing } from './existing-objects.ts';
 import { serviceAddress } from './service-addresses.ts';
 import { RENEW_MS, type ServerAddresses } from './server-addresses.ts';
+import { SERVICE_NAME_LABEL } from '../../api/meta/well-known-labels.ts';
 
 interface KubernetesServiceOptions {
   readonly client: Client;
@@ -105,7 +106,7 @@ async function publish({ client, port }: KubernetesServiceOptions, addresses: re
     {
       apiVersion: 'discovery.k8s.io/v1',
       kind: 'EndpointSlice',
-      metadata: { name: NAME, namespace: NAMESPACE, labels: { 'kubernetes.io/service-name': NAME } },
+      metadata: { name: NAME, namespace: NAMESPACE, labels: { [SERVICE_NAME_LABEL]: NAME } },
       addressType,
       endpoints: ofFamily.map((address) => ({ addresses: [address], conditions: { ready: true } })),
       ports,

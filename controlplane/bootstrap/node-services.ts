@@ -12,6 +12,7 @@ import { createIfMissing, findObject } from './existing-objects.ts';
 import { POLICY_PEERS_ROLE } from './policy-rights.ts';
 import { serviceAddress } from './service-addresses.ts';
 import { NODES_GROUP } from '../../api/meta/system-users.ts';
+import { POD_NETWORK, POD_RANGES, SERVED_BY } from '../../api/machinery/orchlet-annotations.ts';
 
 const NAMESPACE = 'kube-system';
 const NAME = 'kube-dns';
@@ -107,11 +108,11 @@ async function publishPodNetwork(
 ): Promise<void> {
   const { metadata } = (await findObject(client, services, NAMESPACE, NAME)) ?? { metadata: {} };
   const found = new Map(Object.entries(metadata.annotations ?? {}));
-  const annotations = { 'orchlet.local/pod-network': mode, 'orchlet.local/pod-ranges': ranges.join(',') };
+  const annotations = { [POD_NETWORK]: mode, [POD_RANGES]: ranges.join(',') };
   // An administrator may have given the name to another service.
-  if (found.get('orchlet.local/served-by') !== 'nodes') return;
+  if (found.get(SERVED_BY) !== 'nodes') return;
   if (Object.entries(annotations).every(([key, value]) => found.get(key) === value)) return;
-  if (otherServers.length > 0 && found.has('orchlet.local/pod-network')) {
+  if (otherServers.length > 0 && found.has(POD_NETWORK)) {
     logger.warn(
       { published: Object.fromEntries(found), flags: annotations, others: otherServers },
       'The pod network stays as it is published, because other control planes run: give all of them the same --pod-network and --cluster-cidr, or annotate the service kube-dns',
@@ -148,7 +149,7 @@ async function createDns(client: Client, clusterIPs: readonly string[], isDual: 
       namespace: NAMESPACE,
       labels: { 'k8s-app': 'kube-dns', 'kubernetes.io/cluster-service': 'true', 'kubernetes.io/name': 'KubeDNS' },
       // Agents recognize by it that they program service addresses and serve cluster names.
-      annotations: { 'orchlet.local/served-by': 'nodes' },
+      annotations: { [SERVED_BY]: 'nodes' },
     },
     spec: {
       ...(clusterIPs.length === 0 ? {} : { clusterIP: clusterIPs[0], clusterIPs }),

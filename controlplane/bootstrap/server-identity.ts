@@ -11,6 +11,7 @@ import { leases } from '../../api/machinery/resources.ts';
 import type { TypedClient } from '../../api/machinery/typed-client.ts';
 import { WakeableLoop } from '../../api/machinery/wakeable-loop.ts';
 import { isConflict, isNotFound, tolerate } from '../../api/meta/status-error.ts';
+import { HOSTNAME_LABEL } from '../../api/meta/well-known-labels.ts';
 
 const NAMESPACE = 'kube-system';
 const LABEL = 'apiserver.kubernetes.io/identity';
@@ -68,7 +69,7 @@ export function keepServerIdentity(options: ServerIdentityOptions): { close(): P
 
 async function renew({ client, clock, hostname }: ServerIdentityOptions, name: string, holder: string): Promise<void> {
   const found: Lease | undefined = await tolerate(client.get(leases, NAMESPACE, name), isNotFound);
-  const labels = { [LABEL]: VALUE, 'kubernetes.io/hostname': hostname };
+  const labels = { [LABEL]: VALUE, [HOSTNAME_LABEL]: hostname };
   const spec = {
     holderIdentity: holder,
     leaseDurationSeconds: DURATION_SECONDS,

@@ -8,6 +8,7 @@ import { EXTENDED_KEY_USAGES, isKeyUsage, type KeyUsage } from '../../api/pki/ex
 import { COMMON_NAME, type AlternativeNames } from '../../api/pki/names.ts';
 import type { Authority } from './authority.ts';
 import { NODES_GROUP, NODE_USER_PREFIX } from '../../api/meta/system-users.ts';
+import { CLIENT_SIGNER, NODE_CLIENT_SIGNER, NODE_SERVING_SIGNER } from '../../api/pki/signer-names.ts';
 
 interface SigningInput {
   readonly signerName: string;
@@ -49,7 +50,7 @@ function refuseNodeSubject({ subject }: CertificateRequest): string | undefined 
 
 const SIGNERS: ReadonlyMap<string, Signer> = new Map(
   Object.entries({
-    'kubernetes.io/kube-apiserver-client': {
+    [CLIENT_SIGNER]: {
       refuse({ usages }) {
         const stray = usages.find((usage) => !NODE_CLIENT_USAGES.includes(usage));
         if (stray !== undefined) return `invalid usage for client certificate: ${stray}`;
@@ -59,7 +60,7 @@ const SIGNERS: ReadonlyMap<string, Signer> = new Map(
       },
       names: (request) => request.names,
     },
-    'kubernetes.io/kube-apiserver-client-kubelet': {
+    [NODE_CLIENT_SIGNER]: {
       refuse({ request, usages }) {
         const why = refuseNodeSubject(request);
         if (why !== undefined) return why;
@@ -74,7 +75,7 @@ const SIGNERS: ReadonlyMap<string, Signer> = new Map(
       },
       names: () => undefined,
     },
-    'kubernetes.io/kubelet-serving': {
+    [NODE_SERVING_SIGNER]: {
       refuse({ request, usages }) {
         const why = refuseNodeSubject(request);
         if (why !== undefined) return why;

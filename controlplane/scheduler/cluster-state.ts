@@ -20,6 +20,7 @@ import type { ExtendedResources } from './devices/extended-resources.ts';
 import { NodeInfo } from './node-info.ts';
 import { PodInfo } from './pod-info.ts';
 import type { NamespaceLabels } from './pod-selection.ts';
+import { REGION_LABEL, ZONE_LABEL } from '../../api/meta/well-known-labels.ts';
 
 /** Looks up volumes and the objects on which they depend. */
 export interface VolumeLookup {
@@ -145,7 +146,7 @@ export class ClusterState {
   }
 }
 
-const ZONE_LABELS = ['topology.kubernetes.io/region', 'topology.kubernetes.io/zone'];
+const ZONE_LABELS = [REGION_LABEL, ZONE_LABEL];
 
 function byTurnsOfZones(nodes: readonly NodeInfo[]): NodeInfo[] {
   const zones = new Map<string, NodeInfo[]>();

@@ -8,6 +8,7 @@ import { claimWrites } from './devices/claim-writes.ts';
 import type { ReservedClaim } from './devices/pod-devices.ts';
 import type { PodInfo } from './pod-info.ts';
 import type { VolumeDecision } from './volumes.ts';
+import { SELECTED_NODE_ANNOTATION } from '../../api/meta/well-known-labels.ts';
 
 interface SchedulingFailure {
   readonly reason: string;
@@ -101,7 +102,7 @@ async function bindVolumes(client: TypedClient, { matches, provision }: VolumeDe
     await client.patch(persistentVolumes, '', volume.metadata.name ?? '', { type: 'merge', body: patch });
   }
   for (const { metadata } of provision) {
-    const patch = { metadata: { annotations: { 'volume.kubernetes.io/selected-node': node } } };
+    const patch = { metadata: { annotations: { [SELECTED_NODE_ANNOTATION]: node } } };
     await client.patch(persistentVolumeClaims, metadata.namespace ?? '', metadata.name ?? '', {
       type: 'merge',
       body: patch,

@@ -32,6 +32,7 @@ import { SchedulingQueue } from './scheduling-queue.ts';
 import { schedulerMetrics, type SchedulerMetrics } from './scheduler-metrics.ts';
 import { bestNode } from './scores.ts';
 import { claimsOf, decide, type VolumeDecision } from './volumes.ts';
+import { SELECTED_NODE_ANNOTATION } from '../../api/meta/well-known-labels.ts';
 
 interface SchedulerOptions {
   readonly client: Client;
@@ -314,9 +315,7 @@ class RunningScheduler implements Scheduler {
   async #bindVolumes(pod: PodInfo, { matches, provision }: VolumeDecision, node: NodeInfo): Promise<void> {
     const open: VolumeDecision = {
       matches: matches.filter(({ volume }) => volume.spec?.claimRef?.uid === undefined),
-      provision: provision.filter(
-        (claim) => claim.metadata.annotations?.['volume.kubernetes.io/selected-node'] === undefined,
-      ),
+      provision: provision.filter((claim) => claim.metadata.annotations?.[SELECTED_NODE_ANNOTATION] === undefined),
     };
     try {
       await this.#writes.nominate(pod.pod, node.name);

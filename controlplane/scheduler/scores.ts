@@ -10,6 +10,7 @@ import { ownMember } from '../../api/meta/own-member.ts';
 import type { PodInfo } from './pod-info.ts';
 import type { ScorePlugin } from './plugin.ts';
 import { spreadsOf } from './filters/topology-spread.ts';
+import { ZONE_LABEL } from '../../api/meta/well-known-labels.ts';
 
 const MAX = 100;
 const BALANCED = ['cpu', 'memory'] as const;
@@ -146,7 +147,7 @@ const podTopologySpread: ScorePlugin = {
 function spreadOfOwner(pod: PodInfo, nodes: readonly NodeInfo[], cluster: Cluster): readonly number[] | undefined {
   const { controller } = pod;
   if (controller === undefined) return undefined;
-  const zoneOf = (node: NodeInfo): string => node.labels['topology.kubernetes.io/zone'] ?? '';
+  const zoneOf = (node: NodeInfo): string => node.labels[ZONE_LABEL] ?? '';
   const inZone = new Map<string, number>();
   for (const node of cluster.nodes) {
     const count = node.podsOfController.get(controller) ?? 0;

@@ -10,6 +10,7 @@ import type { PodInfo } from './pod-info.ts';
 import { matchesNodeSelector, type NodeSelector } from '../../api/kinds/node-selection.ts';
 import { ownMember } from '../../api/meta/own-member.ts';
 import { amountOf } from './pod-requests.ts';
+import { SELECTED_NODE_ANNOTATION } from '../../api/meta/well-known-labels.ts';
 
 const BIND_COMPLETED = 'pv.kubernetes.io/bind-completed';
 const NO_PROVISIONER = 'kubernetes.io/no-provisioner';
@@ -79,7 +80,7 @@ export function decide(
   const provision: PersistentVolumeClaim[] = [];
   const taken = new Set<string>();
   for (const claim of claims) {
-    const selected = claim.metadata.annotations?.['volume.kubernetes.io/selected-node'];
+    const selected = claim.metadata.annotations?.[SELECTED_NODE_ANNOTATION];
     if (selected !== undefined && selected !== node.name) return undefined;
     const volume = selected === undefined ? volumeFor(claim, node, lookup, taken) : undefined;
     if (volume !== undefined) {

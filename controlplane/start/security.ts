@@ -36,6 +36,7 @@ import type { ReadersPhase } from './readers.ts';
 import type { Setting } from './setting.ts';
 import type { StoresPhase } from './stores.ts';
 import { StartError } from '../model/start-error.ts';
+import { TOKEN_LAST_USED_LABEL } from '../../api/meta/well-known-labels.ts';
 
 interface Security {
   readonly pki: Pki;
@@ -220,7 +221,7 @@ function authorizersOf({ flags, clock, sources, metrics }: Before, configText: s
 function markUsed({ clock, logger, signal }: Setting, { system }: Clients, secret: Secret): void {
   const { namespace = '', name = '' } = secret.metadata;
   const body = {
-    metadata: { labels: { 'kubernetes.io/legacy-token-last-used': formatTime(clock.now()).slice(0, 10) } },
+    metadata: { labels: { [TOKEN_LAST_USED_LABEL]: formatTime(clock.now()).slice(0, 10) } },
   };
   background(system.patch(secrets, namespace, name, { type: 'merge', body }), {
     logger,

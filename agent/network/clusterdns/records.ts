@@ -6,6 +6,7 @@
 import { isIP, isIPv6 } from 'node:net';
 import type { EndpointSlice, Service } from '../../../api/machinery/kinds.ts';
 import type { SlicesOf } from '../serviceproxy/service-ports.ts';
+import { SERVICE_NAME_LABEL } from '../../../api/meta/well-known-labels.ts';
 
 /** The listers from which records are computed. Domain names are in lower case and have no dot at the end. */
 export interface ClusterNames {
@@ -253,7 +254,7 @@ function* targetsAt(address: string, domain: string, names: ClusterNames): Gener
   }
   for (const slice of names.slicesAt(address)) {
     const { namespace = '', labels } = slice.metadata;
-    const name = labels?.['kubernetes.io/service-name'] ?? '';
+    const name = labels?.[SERVICE_NAME_LABEL] ?? '';
     if (name === '') continue;
     const label = labelsOf(slice).get(address);
     if (label !== undefined) yield `${label}.${name}.${namespace}.svc.${domain}`;

@@ -61,8 +61,6 @@ export interface HealthCheckPort {
 
 type SliceEndpoint = NonNullable<EndpointSlice['endpoints']>[number];
 
-/** The label of an EndpointSlice that names its service. */
-export const SERVICE_NAME_LABEL = 'kubernetes.io/service-name';
 const OTHER_PROXY_LABEL = 'service.kubernetes.io/service-proxy-name';
 const HEADLESS_LABEL = 'service.kubernetes.io/headless';
 /** The default of `sessionAffinityConfig.clientIP.timeoutSeconds`, and the largest value that the API accepts. */

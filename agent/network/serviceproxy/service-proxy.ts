@@ -16,15 +16,10 @@ import type { Family } from './addresses.ts';
 import { HealthCheckPorts } from './health-check-ports.ts';
 import type { ProxyObserver } from './proxy-metrics.ts';
 import type { NameServer, RuleSettings, RuleWriter } from './rule-writer.ts';
-import {
-  healthCheckPort,
-  type HealthCheckPort,
-  isProxiedSlice,
-  type Place,
-  SERVICE_NAME_LABEL,
-} from './service-ports.ts';
+import { healthCheckPort, type HealthCheckPort, isProxiedSlice, type Place } from './service-ports.ts';
 import { ServiceTable } from './service-table.ts';
 import { type Conntrack, UdpConnections } from './udp-connections.ts';
+import { SERVICE_NAME_LABEL } from '../../../api/meta/well-known-labels.ts';
 
 interface ServiceProxyOptions {
   readonly services: Informer<Service>;

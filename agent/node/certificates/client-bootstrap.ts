@@ -13,6 +13,7 @@ import { ServerList } from '../../../api/machinery/server-list.ts';
 import { currentPath, readPair, writePair } from './certificate-store.ts';
 import { CERTIFICATE_WAIT_MS, type CertificateTemplate, requestCertificate } from './request-certificate.ts';
 import { NODES_GROUP, NODE_USER_PREFIX } from '../../../api/meta/system-users.ts';
+import { NODE_CLIENT_SIGNER } from '../../../api/pki/signer-names.ts';
 
 /** The name of the node's client certificate in the certificate directory. */
 export const CLIENT_PAIR = 'kubelet-client';
@@ -30,7 +31,7 @@ interface BootstrapOptions {
 /** The template of the certificate by which the node authenticates: user `system:node:NAME` of the group `system:nodes`. */
 export function nodeClientTemplate(nodeName: string): CertificateTemplate {
   return {
-    signerName: 'kubernetes.io/kube-apiserver-client-kubelet',
+    signerName: NODE_CLIENT_SIGNER,
     subject: { commonName: `${NODE_USER_PREFIX}${nodeName}`, organizations: [NODES_GROUP] },
     usages: ['digital signature', 'client auth'],
   };

@@ -14,6 +14,7 @@ import { createCsr } from '../../../api/pki/certificate-request.ts';
 import type { AlternativeNames, DistinguishedName } from '../../../api/pki/names.ts';
 import { readPem } from '../../../api/pki/pem.ts';
 import { generateKey, privateKeyPem } from '../../../api/pki/signing.ts';
+import { NODE_CLIENT_SIGNER, NODE_SERVING_SIGNER } from '../../../api/pki/signer-names.ts';
 
 /** What a certificate is requested for. */
 export interface CertificateTemplate {
@@ -42,7 +43,7 @@ export type SigningClient = Pick<HttpClient, 'create' | 'get' | 'raw'>;
  * encipherment`, which has no meaning for the keys of this agent.
  */
 const FIRST_WITHOUT_ENCIPHERMENT = 25;
-const NODE_SIGNERS = ['kubernetes.io/kube-apiserver-client-kubelet', 'kubernetes.io/kubelet-serving'];
+const NODE_SIGNERS = [NODE_CLIENT_SIGNER, NODE_SERVING_SIGNER];
 
 /** How long an agent waits for the approval and the certificate of a request: the kubelet's `certificateWaitTimeout`. */
 export const CERTIFICATE_WAIT_MS = 15 * 60_000;

@@ -10,6 +10,7 @@ import { readPair, type StoredPair, writePair } from './certificate-store.ts';
 import { CERTIFICATE_WAIT_MS, requestCertificate, type SigningClient } from './request-certificate.ts';
 import { keepCertificate } from './rotation.ts';
 import { NODES_GROUP, NODE_USER_PREFIX } from '../../../api/meta/system-users.ts';
+import { NODE_SERVING_SIGNER } from '../../../api/pki/signer-names.ts';
 
 /** A certificate chain with its key, both as PEM. */
 export interface ServingPair {
@@ -127,7 +128,7 @@ export function keepServingCertificate(
         requestCertificate(
           client,
           {
-            signerName: 'kubernetes.io/kubelet-serving',
+            signerName: NODE_SERVING_SIGNER,
             subject: { commonName: `${NODE_USER_PREFIX}${nodeName}`, organizations: [NODES_GROUP] },
             names: { dns: [hostname], ip: [...options.addresses()] },
             usages: ['digital signature', 'server auth'],

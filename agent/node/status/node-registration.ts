@@ -8,6 +8,13 @@ import type { KubeObject } from '../../../api/meta/object.ts';
 import { isAlreadyExists, isNotFound } from '../../../api/meta/status-error.ts';
 import { systemInfo } from '../../host/host-facts.ts';
 import type { NodeObject } from '../../model/node.ts';
+import {
+  ARCH_LABEL,
+  BETA_ARCH_LABEL,
+  BETA_OS_LABEL,
+  HOSTNAME_LABEL,
+  OS_LABEL,
+} from '../../../api/meta/well-known-labels.ts';
 
 /**
  * What the agent states about its node when it registers it: the flags `--node-labels`, `--register-with-taints` and others.
@@ -46,11 +53,11 @@ export function initialNode({
     metadata: {
       name: nodeName,
       labels: {
-        'kubernetes.io/hostname': nodeName,
-        'kubernetes.io/os': system.operatingSystem,
-        'kubernetes.io/arch': system.architecture,
-        'beta.kubernetes.io/os': system.operatingSystem,
-        'beta.kubernetes.io/arch': system.architecture,
+        [HOSTNAME_LABEL]: nodeName,
+        [OS_LABEL]: system.operatingSystem,
+        [ARCH_LABEL]: system.architecture,
+        [BETA_OS_LABEL]: system.operatingSystem,
+        [BETA_ARCH_LABEL]: system.architecture,
         ...labels,
       },
       annotations: { ...annotations },

@@ -11,6 +11,7 @@ import type { ServiceLister } from '../../runtime/kuberuntime/environment.ts';
 import { configMapNames, secretNames } from '../../volumes/referenced-objects.ts';
 import type { CheckpointStore } from './checkpoint-store.ts';
 import { objectKey, tokenPrefix } from './last-known-client.ts';
+import { POD_NETWORK, POD_RANGES, SERVED_BY } from '../../../api/machinery/orchlet-annotations.ts';
 
 /** Reads and writes the values of the store. What cannot be decoded counts as missing and is logged. */
 export class PodCheckpoints {
@@ -124,13 +125,6 @@ export class PodCheckpoints {
     };
   }
 }
-
-/** An annotation of the service `kube-dns` that names who serves it. The resolver files of pods depend on it. */
-export const SERVED_BY = 'orchlet.local/served-by';
-/** Annotations of the same service: the pod network that agents set up, and the ranges of all pods, with commas between. */
-export const POD_NETWORK = 'orchlet.local/pod-network';
-/** The annotation in which a stored node keeps its pod ranges. */
-export const POD_RANGES = 'orchlet.local/pod-ranges';
 
 function isPod(value: unknown): value is Pod {
   const pod = value as Partial<Pod> | undefined;

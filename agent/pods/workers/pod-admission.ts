@@ -9,6 +9,7 @@ import { isCriticalPod } from '../../model/pod-kinds.ts';
 import { qosClass } from '../../runtime/kuberuntime/resources.ts';
 import { preemptionVictims } from './critical-preemption.ts';
 import { type Misfit, misfits } from './node-fit.ts';
+import { MEMORY_PRESSURE_TAINT, OS_LABEL } from '../../../api/meta/well-known-labels.ts';
 
 /** Why a pod is not admitted, as its status shows it. */
 export interface Refusal {
@@ -119,7 +120,7 @@ function sysctls(pod: Pod, { allowedUnsafeSysctls }: AdmissionOptions): Refusal 
 /** Rejects pods that this host can never run. */
 function unsupported(pod: Pod, { node }: AdmissionOptions): Refusal | undefined {
   const { os, securityContext } = pod.spec;
-  const label = pod.metadata.labels?.['kubernetes.io/os'];
+  const label = pod.metadata.labels?.[OS_LABEL];
   if (label !== undefined && label !== 'linux')
     return {
       reason: 'PodOSSelectorNodeLabelDoesNotMatch',
@@ -157,7 +158,7 @@ function evictionPressure(pod: Pod, { pressure }: AdmissionOptions): Refusal | u
   if (
     pressure('memory') &&
     qosClass(pod) === 'BestEffort' &&
-    !(pod.spec.tolerations ?? []).some((toleration) => toleration.key === 'node.kubernetes.io/memory-pressure')
+    !(pod.spec.tolerations ?? []).some((toleration) => toleration.key === MEMORY_PRESSURE_TAINT)
   )
     return evicted('MemoryPressure');
   return undefined;

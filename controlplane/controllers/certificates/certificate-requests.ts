@@ -2,8 +2,7 @@
 import type { CertificateRequest } from '../../../api/pki/certificate-request.ts';
 import type { CertificateSigningRequest } from '../../../api/machinery/kinds.ts';
 import { NODES_GROUP, NODE_USER_PREFIX } from '../../../api/meta/system-users.ts';
-
-const NODE_CLIENT_SIGNER = 'kubernetes.io/kube-apiserver-client-kubelet';
+import { NODE_CLIENT_SIGNER } from '../../../api/pki/signer-names.ts';
 
 /** Whether the request has a condition of that type, whatever its status is. */
 export function hasCondition(request: CertificateSigningRequest, type: string): boolean {

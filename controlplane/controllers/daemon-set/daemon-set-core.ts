@@ -7,14 +7,23 @@ import { scaledValue } from '../../../api/meta/intstr.ts';
 import type { DaemonSet, Node, Pod } from '../../../api/machinery/kinds.ts';
 import { REVISION_HASH } from '../controller-revisions.ts';
 import { isPodAvailable, isPodFinished, isPodReady, isPodTerminating } from '../pod-state.ts';
+import {
+  DISK_PRESSURE_TAINT,
+  MEMORY_PRESSURE_TAINT,
+  NETWORK_UNAVAILABLE_TAINT,
+  NOT_READY_TAINT,
+  PID_PRESSURE_TAINT,
+  UNREACHABLE_TAINT,
+  UNSCHEDULABLE_TAINT,
+} from '../../../api/meta/well-known-labels.ts';
 
 const ALWAYS_TOLERATED: readonly V1Toleration[] = [
-  { key: 'node.kubernetes.io/not-ready', operator: 'Exists', effect: 'NoExecute' },
-  { key: 'node.kubernetes.io/unreachable', operator: 'Exists', effect: 'NoExecute' },
-  { key: 'node.kubernetes.io/disk-pressure', operator: 'Exists', effect: 'NoSchedule' },
-  { key: 'node.kubernetes.io/memory-pressure', operator: 'Exists', effect: 'NoSchedule' },
-  { key: 'node.kubernetes.io/pid-pressure', operator: 'Exists', effect: 'NoSchedule' },
-  { key: 'node.kubernetes.io/unschedulable', operator: 'Exists', effect: 'NoSchedule' },
+  { key: NOT_READY_TAINT, operator: 'Exists', effect: 'NoExecute' },
+  { key: UNREACHABLE_TAINT, operator: 'Exists', effect: 'NoExecute' },
+  { key: DISK_PRESSURE_TAINT, operator: 'Exists', effect: 'NoSchedule' },
+  { key: MEMORY_PRESSURE_TAINT, operator: 'Exists', effect: 'NoSchedule' },
+  { key: PID_PRESSURE_TAINT, operator: 'Exists', effect: 'NoSchedule' },
+  { key: UNSCHEDULABLE_TAINT, operator: 'Exists', effect: 'NoSchedule' },
 ];
 
 /** The tolerations of the template and those that every pod of a daemon set has. */
@@ -23,10 +32,7 @@ function tolerationsOf(set: DaemonSet): V1Toleration[] {
   const own = spec?.tolerations ?? [];
   const added =
     spec?.hostNetwork === true
-      ? [
-          ...ALWAYS_TOLERATED,
-          { key: 'node.kubernetes.io/network-unavailable', operator: 'Exists', effect: 'NoSchedule' },
-        ]
+      ? [...ALWAYS_TOLERATED, { key: NETWORK_UNAVAILABLE_TAINT, operator: 'Exists', effect: 'NoSchedule' }]
       : ALWAYS_TOLERATED;
   const same = (a: V1Toleration, b: V1Toleration): boolean =>
     a.key === b.key && a.operator === b.operator && a.effect === b.effect && a.value === b.value;

@@ -22,14 +22,12 @@ import {
   type SlicePlan,
 } from './slice-core.ts';
 import { hintedGroups, wantsTopologyHints, zoneFacts, zoneShares } from './topology-hints.ts';
+import { SERVICE_NAME_LABEL, ZONE_LABEL } from '../../../api/meta/well-known-labels.ts';
 
-/** The label of a slice that names its service. */
-export const SERVICE_NAME = 'kubernetes.io/service-name';
 /** The label of a slice that names the program that writes it. */
 export const MANAGED_BY = 'endpointslice.kubernetes.io/managed-by';
 /** The label of slices of headless services. */
 export const HEADLESS = 'service.kubernetes.io/headless';
-const ZONE = 'topology.kubernetes.io/zone';
 const MANAGER = 'endpointslice-controller.k8s.io';
 /** The annotation with the time of the change that led to the slice, for latency metrics. */
 export const TRIGGER_TIME = 'endpoints.kubernetes.io/last-change-trigger-time';
@@ -117,7 +115,7 @@ function followNodes(loop: ReconcileLoop, serviceCache: Informer<Service>, nodeC
     delete: sharesChanged,
     update: (previous, node) => {
       if (!semanticEqual(zoneFacts(previous), zoneFacts(node))) sharesChanged();
-      if (previous.metadata.labels?.[ZONE] === node.metadata.labels?.[ZONE]) return;
+      if (previous.metadata.labels?.[ZONE_LABEL] === node.metadata.labels?.[ZONE_LABEL]) return;
       for (const service of serviceCache.list()) loop.enqueue(service);
     },
   });
@@ -206,7 +204,7 @@ interface SliceMetadata {
 }
 
 function serviceKeys({ metadata }: EndpointSlice): string[] {
-  const { [SERVICE_NAME]: service = '', [MANAGED_BY]: manager } = metadata.labels ?? {};
+  const { [SERVICE_NAME_LABEL]: service = '', [MANAGED_BY]: manager } = metadata.labels ?? {};
   return service === '' || manager !== MANAGER ? [] : [`${metadata.namespace}/${service}`];
 }
 
@@ -214,7 +212,7 @@ function sliceLabels(service: Service): Record<string, string> {
   const { [HEADLESS]: _, ...labels } = service.metadata.labels ?? {};
   return {
     ...labels,
-    [SERVICE_NAME]: service.metadata.name ?? '',
+    [SERVICE_NAME_LABEL]: service.metadata.name ?? '',
     [MANAGED_BY]: MANAGER,
     ...(isHeadless(service) ? { [HEADLESS]: '' } : {}),
   };

@@ -8,6 +8,7 @@ import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import type { EndpointSlice, Node, Pod, Service, Wire } from '../../../api/machinery/kinds.ts';
 import { isPodReady, isPodTerminating } from '../pod-state.ts';
 import { addressOf, belongsToEndpoints, targetPortIn } from './service-pods.ts';
+import { ZONE_LABEL } from '../../../api/meta/well-known-labels.ts';
 
 /** An endpoint as it is stored. */
 export type Endpoint = Wire<V1Endpoint>;
@@ -125,7 +126,7 @@ function endpointOf(service: Service, pod: Pod, address: string, node: Node | un
   const terminating = isPodTerminating(pod);
   const { namespace, name, uid } = pod.metadata;
   const nodeName = pod.spec?.nodeName ?? '';
-  const zone = node?.metadata.labels?.['topology.kubernetes.io/zone'];
+  const zone = node?.metadata.labels?.[ZONE_LABEL];
   const hostname = pod.spec?.hostname ?? '';
   const named =
     hostname !== '' && pod.spec?.subdomain === service.metadata.name && namespace === service.metadata.namespace;

@@ -10,9 +10,10 @@ import { keyOf, ReconcileLoop, splitKey, type ControllerEnvironment, type RunCon
 import { controllerReference } from '../owner-references.ts';
 import { PendingWrites } from '../pending-writes.ts';
 import { isNamespaceTerminating } from '../pod-control.ts';
-import { HEADLESS, MANAGED_BY, SERVICE_NAME, TRIGGER_TIME } from './endpoint-slices.ts';
+import { HEADLESS, MANAGED_BY, TRIGGER_TIME } from './endpoint-slices.ts';
 import { hasSelector } from './service-pods.ts';
 import { planSlices, type AddressType, type Endpoint, type EndpointGroup, type EndpointPort } from './slice-core.ts';
+import { SERVICE_NAME_LABEL } from '../../../api/meta/well-known-labels.ts';
 
 const MANAGER = 'endpointslicemirroring-controller.k8s.io';
 const SKIP = 'endpointslice.kubernetes.io/skip-mirror';
@@ -205,12 +206,12 @@ interface SliceMetadata {
 }
 
 function mirrorKeys({ metadata }: EndpointSlice): string[] {
-  const { [SERVICE_NAME]: service = '', [MANAGED_BY]: manager } = metadata.labels ?? {};
+  const { [SERVICE_NAME_LABEL]: service = '', [MANAGED_BY]: manager } = metadata.labels ?? {};
   return service === '' || manager !== MANAGER ? [] : [keyOf({ metadata: { ...metadata, name: service } })];
 }
 
 function metadataOf({ metadata }: Endpoints): SliceMetadata {
   const { [HEADLESS]: _headless, ...labels } = metadata.labels ?? {};
   const { [LAST_APPLIED]: _applied, [TRIGGER_TIME]: _trigger, ...annotations } = metadata.annotations ?? {};
-  return { labels: { ...labels, [SERVICE_NAME]: metadata.name ?? '', [MANAGED_BY]: MANAGER }, annotations };
+  return { labels: { ...labels, [SERVICE_NAME_LABEL]: metadata.name ?? '', [MANAGED_BY]: MANAGER }, annotations };
 }

@@ -8,8 +8,8 @@ import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { ownMember } from '../../../api/meta/own-member.ts';
 import { milliUnits, parseQuantity } from '../../../api/meta/quantity.ts';
 import { identityOf, type AddressType, type Endpoint, type EndpointGroup } from './slice-core.ts';
+import { ZONE_LABEL } from '../../../api/meta/well-known-labels.ts';
 
-const ZONE = 'topology.kubernetes.io/zone';
 const ANNOTATIONS = ['service.kubernetes.io/topology-aware-hints', 'service.kubernetes.io/topology-mode'];
 const EXCLUDED = ['node-role.kubernetes.io/control-plane', 'node-role.kubernetes.io/master'];
 /** How many more clients than its share an endpoint may get. */
@@ -27,7 +27,11 @@ export function wantsTopologyHints({ metadata }: Service): boolean {
 export function zoneFacts({ metadata, status }: Node): readonly unknown[] {
   const isReady = status?.conditions?.some((condition) => condition.type === 'Ready' && condition.status === 'True');
   const isExcluded = EXCLUDED.some((label) => ownMember(metadata.labels, label) !== undefined);
-  return [ownMember(metadata.labels, ZONE) ?? '', isReady === true && !isExcluded, status?.allocatable?.['cpu'] ?? '0'];
+  return [
+    ownMember(metadata.labels, ZONE_LABEL) ?? '',
+    isReady === true && !isExcluded,
+    status?.allocatable?.['cpu'] ?? '0',
+  ];
 }
 
 /** The share of each zone in the CPUs of the ready nodes; `undefined` with fewer than two zones, or if a node lacks a fact. */

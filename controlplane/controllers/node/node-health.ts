@@ -2,26 +2,34 @@
 import type { V1NodeCondition, V1Taint } from '@kubernetes/client-node';
 import { formatTime } from '../../../api/machinery/clock.ts';
 import type { Node, Wire } from '../../../api/machinery/kinds.ts';
+import {
+  DISK_PRESSURE_TAINT,
+  MEMORY_PRESSURE_TAINT,
+  NETWORK_UNAVAILABLE_TAINT,
+  NOT_READY_TAINT,
+  PID_PRESSURE_TAINT,
+  REGION_LABEL,
+  UNREACHABLE_TAINT,
+  UNSCHEDULABLE_TAINT,
+  ZONE_LABEL,
+} from '../../../api/meta/well-known-labels.ts';
 
 /** A condition as it is stored. */
 type NodeCondition = Wire<V1NodeCondition>;
 /** A taint as it is stored. */
 export type Taint = Wire<V1Taint>;
 
-/** The taint of a node whose condition Ready is False. */
-export const NOT_READY = 'node.kubernetes.io/not-ready';
-/** The taint of a node whose condition Ready is Unknown. */
-export const UNREACHABLE = 'node.kubernetes.io/unreachable';
-
 const CONDITION_TAINTS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
-  Ready: { False: NOT_READY, Unknown: UNREACHABLE },
-  MemoryPressure: { True: 'node.kubernetes.io/memory-pressure' },
-  DiskPressure: { True: 'node.kubernetes.io/disk-pressure' },
-  NetworkUnavailable: { True: 'node.kubernetes.io/network-unavailable' },
-  PIDPressure: { True: 'node.kubernetes.io/pid-pressure' },
+  Ready: { False: NOT_READY_TAINT, Unknown: UNREACHABLE_TAINT },
+  MemoryPressure: { True: MEMORY_PRESSURE_TAINT },
+  DiskPressure: { True: DISK_PRESSURE_TAINT },
+  NetworkUnavailable: { True: NETWORK_UNAVAILABLE_TAINT },
+  PIDPressure: { True: PID_PRESSURE_TAINT },
 };
-const UNSCHEDULABLE = 'node.kubernetes.io/unschedulable';
-const OURS = new Set([...Object.values(CONDITION_TAINTS).flatMap((taints) => Object.values(taints)), UNSCHEDULABLE]);
+const OURS = new Set([
+  ...Object.values(CONDITION_TAINTS).flatMap((taints) => Object.values(taints)),
+  UNSCHEDULABLE_TAINT,
+]);
 
 /** The condition of that type, or undefined. */
 export function nodeCondition(node: Node, type: string): NodeCondition | undefined {
@@ -72,20 +80,21 @@ export function wantedTaints(node: Node, options: { readonly mayEvict: boolean; 
     const key = taints[nodeCondition(node, type)?.status ?? ''];
     if (key !== undefined) keys.add(key);
   }
-  if (node.spec?.unschedulable === true) keys.add(UNSCHEDULABLE);
+  if (node.spec?.unschedulable === true) keys.add(UNSCHEDULABLE_TAINT);
   for (const taint of current) {
     if (!OURS.has(taint.key)) wanted.push(taint);
     else if (taint.effect === 'NoSchedule' && keys.has(taint.key)) wanted.push(taint);
     else if (taint.effect !== 'NoSchedule' && taint.effect !== 'NoExecute') wanted.push(taint);
     else if (taint.effect === 'NoExecute' && options.mayEvict && keys.has(taint.key)) wanted.push(taint);
-    else if (taint.effect === 'NoExecute' && taint.key !== NOT_READY && taint.key !== UNREACHABLE) wanted.push(taint);
+    else if (taint.effect === 'NoExecute' && taint.key !== NOT_READY_TAINT && taint.key !== UNREACHABLE_TAINT)
+      wanted.push(taint);
   }
   const has = (key: string, effect: string): boolean =>
     wanted.some((taint) => taint.key === key && taint.effect === effect);
   for (const key of keys) {
     if (!has(key, 'NoSchedule')) wanted.push({ key, effect: 'NoSchedule', timeAdded: formatTime(options.nowMs) });
   }
-  for (const key of [NOT_READY, UNREACHABLE]) {
+  for (const key of [NOT_READY_TAINT, UNREACHABLE_TAINT]) {
     if (keys.has(key) && options.mayEvict && !has(key, 'NoExecute')) {
       wanted.push({ key, effect: 'NoExecute', timeAdded: formatTime(options.nowMs) });
     }
@@ -99,8 +108,8 @@ export type ZoneState = 'Normal' | 'PartialDisruption' | 'FullDisruption';
 /** The key of a zone, in the form of Kubernetes; empty if the node has neither label. */
 export function zoneOf(node: Node): string {
   const labels = node.metadata.labels ?? {};
-  const region = labels['topology.kubernetes.io/region'] ?? '';
-  const zone = labels['topology.kubernetes.io/zone'] ?? '';
+  const region = labels[REGION_LABEL] ?? '';
+  const zone = labels[ZONE_LABEL] ?? '';
   return region === '' && zone === '' ? '' : `${region}:\u0000:${zone}`;
 }
 

@@ -14,21 +14,20 @@ import { leases, nodes, pods } from '../../../api/machinery/resources.ts';
 import { RateLimiter } from '../../../api/machinery/rate-limiter.ts';
 import { ReconcileLoop, type ControllerEnvironment, type RunController } from '../controller.ts';
 import { podCondition } from '../pod-state.ts';
+import { conditionsOfSilent, nodeCondition, wantedTaints, ZoneHealth, zoneOf, type ZoneState } from './node-health.ts';
 import {
-  conditionsOfSilent,
-  nodeCondition,
-  NOT_READY,
-  UNREACHABLE,
-  wantedTaints,
-  ZoneHealth,
-  zoneOf,
-  type ZoneState,
-} from './node-health.ts';
+  ARCH_LABEL,
+  BETA_ARCH_LABEL,
+  BETA_OS_LABEL,
+  OS_LABEL,
+  NOT_READY_TAINT,
+  UNREACHABLE_TAINT,
+} from '../../../api/meta/well-known-labels.ts';
 
 /** Labels that nodes still have besides the stable ones, with the same values. */
 const BETA_LABELS = [
-  ['beta.kubernetes.io/os', 'kubernetes.io/os'],
-  ['beta.kubernetes.io/arch', 'kubernetes.io/arch'],
+  [BETA_OS_LABEL, OS_LABEL],
+  [BETA_ARCH_LABEL, ARCH_LABEL],
 ] as const;
 const NODE_LEASES = 'kube-node-lease';
 const BY_NODE = 'node-name';
@@ -187,7 +186,7 @@ class NodeLifecycle {
     // If no node of any zone is ready, the control plane itself is probably cut off.
     if (this.#zones.isDark) return 'no';
     const evicting = node.spec?.taints?.some(
-      ({ key, effect }) => effect === 'NoExecute' && (key === NOT_READY || key === UNREACHABLE),
+      ({ key, effect }) => effect === 'NoExecute' && (key === NOT_READY_TAINT || key === UNREACHABLE_TAINT),
     );
     if (evicting === true) return 'yes';
     const zone = zoneOf(node);

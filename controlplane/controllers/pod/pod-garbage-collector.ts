@@ -10,6 +10,7 @@ import { nodes, pods } from '../../../api/machinery/resources.ts';
 import { ReconcileLoop, type ControllerEnvironment, type RunController } from '../controller.ts';
 import { indexByNode, podsOn } from '../node/node-lifecycle.ts';
 import { isPodFinished, isPodTerminating } from '../pod-state.ts';
+import { OUT_OF_SERVICE_TAINT } from '../../../api/meta/well-known-labels.ts';
 
 /** How long a node must be absent before its pods are removed, as in kube-controller-manager (`quarantineTime`). */
 const QUARANTINE_MS = 40_000;
@@ -18,7 +19,6 @@ const COUNT_EVERY_MS = 20_000;
 const FINISHED = 'finished';
 const NODE = 'node/';
 const OUT_OF_SERVICE = 'out-of-service/';
-const OUT_OF_SERVICE_TAINT = 'node.kubernetes.io/out-of-service';
 
 /** An administrator has declared the node out of service with a taint, and it does not respond. */
 const isOutOfService = (node: Node | undefined): boolean =>

@@ -7,13 +7,10 @@ import { configMaps, pods, secrets, serviceAccounts } from '../../../api/machine
 import { isNotFound } from '../../../api/meta/status-error.ts';
 import { every, type RunController } from '../controller.ts';
 import { ACCOUNT_NAME, TOKEN_SECRET_TYPE } from './token-secrets.ts';
+import { TOKEN_INVALID_SINCE_LABEL, TOKEN_LAST_USED_LABEL } from '../../../api/meta/well-known-labels.ts';
 
 /** The ConfigMap in kube-system that says since when the use of tokens is recorded. */
 export const TRACKING = 'kube-apiserver-legacy-service-account-token-tracking';
-/** The label of a Secret with the date of its last use, such as `2026-01-31`. */
-export const LAST_USED = 'kubernetes.io/legacy-token-last-used';
-/** The label of a Secret with the date since when its token is invalid. */
-export const INVALID_SINCE = 'kubernetes.io/legacy-token-invalid-since';
 const PERIOD_MS = 24 * 3600_000;
 
 /** What happens to a token now. */
@@ -28,11 +25,11 @@ export function judge(
 ): Verdict {
   const labels = secret.metadata.labels ?? {};
   const createdMs = Date.parse(secret.metadata.creationTimestamp ?? '') || 0;
-  const usedMs = dayMs(labels[LAST_USED]);
+  const usedMs = dayMs(labels[TOKEN_LAST_USED_LABEL]);
   // A token without a label was not used since the API server tracks the use of tokens.
   const idleSinceMs = Number.isFinite(usedMs) ? usedMs : Math.max(sinceMs, createdMs);
   if (idleSinceMs + unusedMs > nowMs) return 'keep';
-  const invalidMs = dayMs(labels[INVALID_SINCE]);
+  const invalidMs = dayMs(labels[TOKEN_INVALID_SINCE_LABEL]);
   if (!Number.isFinite(invalidMs)) return 'mark';
   return Math.max(invalidMs, Number.isFinite(usedMs) ? usedMs : 0) + unusedMs > nowMs ? 'keep' : 'delete';
 }
@@ -74,7 +71,7 @@ export const runLegacyTokenCleaner: RunController = async (environment, signal) 
       if (podCache.list(namespace).some((pod) => mounts(pod).includes(name))) continue;
       const verdict = judge(secret, { nowMs, sinceMs, unusedMs });
       if (verdict === 'mark') {
-        const labels = { [INVALID_SINCE]: new Date(nowMs).toISOString().slice(0, 10) };
+        const labels = { [TOKEN_INVALID_SINCE_LABEL]: new Date(nowMs).toISOString().slice(0, 10) };
         await client.patch(secrets, namespace, name, { type: 'merge', body: { metadata: { labels } } });
       } else if (verdict === 'delete')
         await client.delete(secrets, namespace, name, uid === undefined ? {} : { preconditions: { uid } });

@@ -27,9 +27,9 @@ import {
 } from './load-balancer-addresses.ts';
 import { LoadBalancerPorts } from './load-balancer-ports.ts';
 import { SERVICE_LB_ANNOTATION } from '../../../api/machinery/orchlet-annotations.ts';
+import { SERVICE_NAME_LABEL } from '../../../api/meta/well-known-labels.ts';
 
 const FINALIZER = 'service.kubernetes.io/load-balancer-cleanup';
-const SERVICE_NAME = 'kubernetes.io/service-name';
 /** The ports of etcd, which runs on nodes too. */
 const ETCD_PORTS = [2379, 2380] as const;
 
@@ -79,7 +79,7 @@ class ServiceLoadBalancers {
   async run(signal: AbortSignal): Promise<void> {
     const caches = [this.#services, this.#nodes, this.#slices];
     this.#slices.addIndex('load-balancer', ({ metadata }) => {
-      const name = metadata.labels?.[SERVICE_NAME];
+      const name = metadata.labels?.[SERVICE_NAME_LABEL];
       return name === undefined ? [] : [`${metadata.namespace}/${name}`];
     });
     try {
@@ -107,7 +107,7 @@ class ServiceLoadBalancers {
     this.#nodes.addHandler({ add: nodeChanged, update: nodeChanged, delete: nodeChanged });
     const sliceChanged = (slice: EndpointSlice): void => {
       const { namespace = '', labels } = slice.metadata;
-      const service = this.#services.get(namespace, labels?.[SERVICE_NAME] ?? '');
+      const service = this.#services.get(namespace, labels?.[SERVICE_NAME_LABEL] ?? '');
       if (service?.spec?.externalTrafficPolicy === 'Local' && isOurs(service)) this.#loop.enqueue(service);
     };
     this.#slices.addHandler({ add: sliceChanged, update: (_, slice) => sliceChanged(slice), delete: sliceChanged });

@@ -5,6 +5,7 @@
 import { createHash } from 'node:crypto';
 import type { Node, PersistentVolume, Pod, VolumeAttachment } from '../../../api/machinery/kinds.ts';
 import { isPodFinished } from '../pod-state.ts';
+import { OUT_OF_SERVICE_TAINT } from '../../../api/meta/well-known-labels.ts';
 
 /** A volume that pods of a node need there. */
 export interface WantedAttachment {
@@ -28,7 +29,6 @@ export interface StorageLookup {
 
 /** Whether the kubelet leaves attaching to this controller. */
 export const ANNOTATION_MANAGED = 'volumes.kubernetes.io/controller-managed-attach-detach';
-const OUT_OF_SERVICE = 'node.kubernetes.io/out-of-service';
 
 /** The name by which Kubernetes attaches a volume at most once to a node. */
 export function attachmentName(volumeHandle: string, driver: string, nodeName: string): string {
@@ -93,7 +93,7 @@ export function exclusiveElsewhere(
 
 /** Whether the node is unable to report that it has unmounted the volume. */
 export function isOutOfService(node: Node | undefined): boolean {
-  return node === undefined || (node.spec?.taints ?? []).some((taint) => taint.key === OUT_OF_SERVICE);
+  return node === undefined || (node.spec?.taints ?? []).some((taint) => taint.key === OUT_OF_SERVICE_TAINT);
 }
 
 /** Whether the condition Ready is True. */

@@ -13,20 +13,21 @@ import { compareQuantities, parseQuantity, wholeUnits } from '../../../api/meta/
 import { isAlreadyExists, isNotFound, tolerate } from '../../../api/meta/status-error.ts';
 import { ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';
 import { classOf } from './volume-matching.ts';
+import {
+  DEFAULT_CLASS_ANNOTATION,
+  HOSTNAME_LABEL,
+  SELECTED_NODE_ANNOTATION,
+} from '../../../api/meta/well-known-labels.ts';
+import { LOCAL_VOLUMES } from '../../../api/machinery/orchlet-annotations.ts';
 
 /** The provisioner of storage classes that this controller serves. */
 export const LOCAL_PROVISIONER = 'orchlet.local/local-volumes';
 const FINALIZER = 'orchlet.local/local-volume';
 const PROVISIONED_BY = 'pv.kubernetes.io/provisioned-by';
-const SELECTED_NODE = 'volume.kubernetes.io/selected-node';
-const HOSTNAME = 'kubernetes.io/hostname';
 /** The annotation of a volume with the name of the node whose agent created it. A node may change its host name label. */
 const MADE_ON = 'orchlet.local/node';
-/** The annotation by which an agent reports that it creates local volumes on its node. */
-const MAKES_VOLUMES = 'orchlet.local/local-volumes';
 const CLASS = 'local';
 const CLASS_KEY = '/class';
-const DEFAULT = 'storageclass.kubernetes.io/is-default-class';
 const VOLUME_KEY = '/volume/';
 const RETRY = { baseDelayMs: 1_000, maxDelayMs: 60_000 };
 const WORKERS = 4;
@@ -73,7 +74,7 @@ export function localVolumes(agents: VolumeAgents): RunController {
       void loop.queue.add(`${VOLUME_KEY}${metadata.name ?? ''}`);
     caches.volumes.addHandler({ add: volumeChanged, update: (_, volume) => volumeChanged(volume) });
     const nodeChanged = ({ metadata }: Node): void => {
-      if (metadata.annotations?.[MAKES_VOLUMES] === 'true') loop.queue.add(CLASS_KEY);
+      if (metadata.annotations?.[LOCAL_VOLUMES] === 'true') loop.queue.add(CLASS_KEY);
     };
     caches.nodes.addHandler({ add: nodeChanged });
     return loop.run(signal, caches.volumes, caches.claims, caches.classes, caches.nodes);
@@ -105,11 +106,11 @@ class LocalProvisioner {
   async ensureClass(): Promise<void> {
     const classes = this.#caches.classes.list();
     if (classes.some(({ metadata }) => metadata.name === CLASS)) return;
-    const hasDefault = classes.some(({ metadata }) => metadata.annotations?.[DEFAULT] === 'true');
+    const hasDefault = classes.some(({ metadata }) => metadata.annotations?.[DEFAULT_CLASS_ANNOTATION] === 'true');
     const local: StorageClass = {
       apiVersion: 'storage.k8s.io/v1',
       kind: 'StorageClass',
-      metadata: { name: CLASS, ...(hasDefault ? {} : { annotations: { [DEFAULT]: 'true' } }) },
+      metadata: { name: CLASS, ...(hasDefault ? {} : { annotations: { [DEFAULT_CLASS_ANNOTATION]: 'true' } }) },
       provisioner: LOCAL_PROVISIONER,
       reclaimPolicy: 'Delete',
       volumeBindingMode: 'WaitForFirstConsumer',
@@ -128,7 +129,7 @@ class LocalProvisioner {
     if (this.#caches.volumes.get('', volumeName) !== undefined) return;
     const fault = claimFault(claim, storageClass);
     if (fault !== undefined) return this.#recordClaimEvent(claim, 'Warning', 'ProvisioningFailed', fault);
-    const nodeName = claim.metadata.annotations?.[SELECTED_NODE];
+    const nodeName = claim.metadata.annotations?.[SELECTED_NODE_ANNOTATION];
     // The scheduler chooses the node when a pod uses the claim.
     if (nodeName === undefined) return;
     const node = this.#caches.nodes.get('', nodeName);
@@ -176,7 +177,7 @@ class LocalProvisioner {
           required: {
             nodeSelectorTerms: [
               {
-                matchExpressions: [{ key: HOSTNAME, operator: 'In', values: [hostnameOf(node)] }],
+                matchExpressions: [{ key: HOSTNAME_LABEL, operator: 'In', values: [hostnameOf(node)] }],
                 // The path is the answer of this node's agent. A node chooses its label of the host name, but not its name.
                 matchFields: [{ key: 'metadata.name', operator: 'In', values: [node.metadata.name ?? ''] }],
               },
@@ -192,7 +193,7 @@ class LocalProvisioner {
   async #chooseAgain(claim: PersistentVolumeClaim, nodeName: string): Promise<void> {
     this.#recordClaimEvent(claim, 'Warning', 'ProvisioningFailed', `node ${nodeName} does not exist any more`);
     const { namespace = '', name = '', resourceVersion } = claim.metadata;
-    const metadata = { resourceVersion, annotations: { [SELECTED_NODE]: null } };
+    const metadata = { resourceVersion, annotations: { [SELECTED_NODE_ANNOTATION]: null } };
     await this.#environment.client.patch(persistentVolumeClaims, namespace, name, {
       type: 'merge',
       body: { metadata },
@@ -313,5 +314,5 @@ function isLarger(a: string, b: string): boolean {
 }
 
 function hostnameOf({ metadata }: Node): string {
-  return metadata.labels?.[HOSTNAME] ?? metadata.name ?? '';
+  return metadata.labels?.[HOSTNAME_LABEL] ?? metadata.name ?? '';
 }

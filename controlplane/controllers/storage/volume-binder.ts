@@ -16,18 +16,18 @@ import { newestDefault } from '../../admission/storage-defaults.ts';
 import { keyOf, ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';
 import { delayOf, followUnscheduledPods } from './delayed-binding.ts';
 import { recycle } from './volume-recycler.ts';
-import { BETA_CLASS, classOf, findVolume, isBoundTo, mismatch } from './volume-matching.ts';
+import { classOf, findVolume, isBoundTo, mismatch } from './volume-matching.ts';
+import {
+  DEFAULT_CLASS_ANNOTATIONS,
+  SELECTED_NODE_ANNOTATION,
+  BETA_STORAGE_CLASS_ANNOTATION,
+} from '../../../api/meta/well-known-labels.ts';
 
 const BIND_COMPLETED = 'pv.kubernetes.io/bind-completed';
 const BOUND_BY_CONTROLLER = 'pv.kubernetes.io/bound-by-controller';
 const PROVISIONED_BY = 'pv.kubernetes.io/provisioned-by';
-const SELECTED_NODE = 'volume.kubernetes.io/selected-node';
 const PROVISIONER = 'volume.kubernetes.io/storage-provisioner';
 const BETA_PROVISIONER = 'volume.beta.kubernetes.io/storage-provisioner';
-const DEFAULT_CLASS = [
-  'storageclass.kubernetes.io/is-default-class',
-  'storageclass.beta.kubernetes.io/is-default-class',
-];
 const SCRUB_CHECK_MS = 5000;
 const NO_CLASS = '\0none';
 const VOLUME_KEY = '/volume/';
@@ -127,7 +127,7 @@ class VolumeBinder {
       findVolume(claim, volumes.byIndex('claim', keyOf(claim)), { keptOnly: true }) ??
       (waits ? undefined : findVolume(claim, volumes.list(), { keptOnly: false }));
     if (found !== undefined) return this.#bind(found, claim);
-    if (waits && claim.metadata.annotations?.[SELECTED_NODE] === undefined) {
+    if (waits && claim.metadata.annotations?.[SELECTED_NODE_ANNOTATION] === undefined) {
       const { reason, message } = delayOf(claim, this.#caches.pods);
       this.#recordEvent(claim, 'Normal', reason, message);
     } else if (className !== '') {
@@ -184,8 +184,8 @@ class VolumeBinder {
 
   /** Sets the newest default class. Resolves to whether the claim was changed. */
   async #assignDefaultClass(claim: PersistentVolumeClaim): Promise<boolean> {
-    const found = newestDefault(this.#caches.classes.list(), DEFAULT_CLASS)?.metadata.name;
-    if (found === undefined || claim.metadata.annotations?.[BETA_CLASS] !== undefined) return false;
+    const found = newestDefault(this.#caches.classes.list(), DEFAULT_CLASS_ANNOTATIONS)?.metadata.name;
+    if (found === undefined || claim.metadata.annotations?.[BETA_STORAGE_CLASS_ANNOTATION] !== undefined) return false;
     await this.#environment.client.update(persistentVolumeClaims, {
       ...claim,
       spec: { ...claim.spec, storageClassName: found },

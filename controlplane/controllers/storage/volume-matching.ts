@@ -2,15 +2,13 @@
 import type { PersistentVolume, PersistentVolumeClaim } from '../../../api/machinery/kinds.ts';
 import { compareQuantities, parseQuantity, type Quantity } from '../../../api/meta/quantity.ts';
 import { fromLabelSelector } from '../../../api/meta/selector.ts';
-
-/** The annotation that named the class before the field existed. It outweighs the field. */
-export const BETA_CLASS = 'volume.beta.kubernetes.io/storage-class';
+import { BETA_STORAGE_CLASS_ANNOTATION } from '../../../api/meta/well-known-labels.ts';
 
 /**
  * Returns the storage class of a claim or a volume, and `undefined` if it names none. Such a claim may get the default class.
  */
 export function classOf(object: PersistentVolumeClaim | PersistentVolume): string | undefined {
-  return object.metadata.annotations?.[BETA_CLASS] ?? object.spec?.storageClassName;
+  return object.metadata.annotations?.[BETA_STORAGE_CLASS_ANNOTATION] ?? object.spec?.storageClassName;
 }
 
 /** Whether the volume is reserved for this claim, or already bound to it. */

@@ -4,12 +4,13 @@ import type { NodeInfo } from '../node-info.ts';
 import type { HostPort, PodInfo } from '../pod-info.ts';
 import { podSelectsNode, toleratesTaint, type Taint } from '../../../api/kinds/node-selection.ts';
 import { unresolvable, unschedulable, type FilterPlugin, type Rejection } from '../plugin.ts';
+import { UNSCHEDULABLE_TAINT } from '../../../api/meta/well-known-labels.ts';
 
 /** Rejects nodes that are cordoned, unless the pod tolerates the taint. */
 export const nodeUnschedulable: FilterPlugin = {
   name: 'NodeUnschedulable',
   prepare(pod) {
-    const taint: Taint = { key: 'node.kubernetes.io/unschedulable', effect: 'NoSchedule' };
+    const taint: Taint = { key: UNSCHEDULABLE_TAINT, effect: 'NoSchedule' };
     if (toleratesTaint(pod.pod.spec?.tolerations ?? [], taint)) return undefined;
     return {
       check: (node) =>

@@ -9,6 +9,7 @@ import type { NodeInfo } from '../node-info.ts';
 import type { PodInfo } from '../pod-info.ts';
 import { unresolvable, unschedulable, type FilterPlugin } from '../plugin.ts';
 import { claimsOf, decide, volumeFitsNode } from '../volumes.ts';
+import { BETA_REGION_LABEL, BETA_ZONE_LABEL, REGION_LABEL, ZONE_LABEL } from '../../../api/meta/well-known-labels.ts';
 
 /**
  * Rejects all nodes if another pod uses a claim of the pod with mode ReadWriteOncePod, and nodes where another pod uses one
@@ -120,10 +121,10 @@ export const volumeBinding: FilterPlugin = {
 
 /** The labels of zones and regions, with their names before Kubernetes 1.17. */
 const TOPOLOGY_LABELS: ReadonlyMap<string, string> = new Map([
-  ['failure-domain.beta.kubernetes.io/zone', 'topology.kubernetes.io/zone'],
-  ['failure-domain.beta.kubernetes.io/region', 'topology.kubernetes.io/region'],
-  ['topology.kubernetes.io/zone', 'topology.kubernetes.io/zone'],
-  ['topology.kubernetes.io/region', 'topology.kubernetes.io/region'],
+  [BETA_ZONE_LABEL, ZONE_LABEL],
+  [BETA_REGION_LABEL, REGION_LABEL],
+  [ZONE_LABEL, ZONE_LABEL],
+  [REGION_LABEL, REGION_LABEL],
 ]);
 
 interface Topology {

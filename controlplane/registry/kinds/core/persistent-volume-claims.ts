@@ -17,6 +17,7 @@ import { kindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
 import { IMMUTABLE, immutable, invalidFor } from '../field-rules.ts';
 import { typeDiff } from '../../../../api/schema/spec-diff.ts';
 import { equalAs } from '../../../../api/schema/semantic-equality.ts';
+import { BETA_STORAGE_CLASS_ANNOTATION } from '../../../../api/meta/well-known-labels.ts';
 
 type Claim = KubeObject & { spec?: ClaimSpec; status?: Wire<V1PersistentVolumeClaimStatus> };
 
@@ -72,7 +73,7 @@ function comparable(object: Claim, old: Claim): { readonly now: ClaimSpec; reado
     if (now.volumeName === undefined) delete before.volumeName;
     else before.volumeName = now.volumeName;
   }
-  const annotated = old.metadata.annotations?.['volume.beta.kubernetes.io/storage-class'];
+  const annotated = old.metadata.annotations?.[BETA_STORAGE_CLASS_ANNOTATION];
   const classGiven = before.storageClassName === undefined && now.storageClassName !== undefined;
   // A class that an annotation names, or no class, may be replaced by the field.
   if (classGiven && (annotated === undefined || annotated === now.storageClassName)) delete now.storageClassName;
@@ -95,12 +96,10 @@ function sizeErrors(object: Claim, old: Claim): FieldError[] {
     : [];
 }
 
-const CLASS_ANNOTATION = 'volume.beta.kubernetes.io/storage-class';
-
 /** Returns whether the class moves from the annotation to the field. */
 function upgradesClass(object: Claim, old: Claim): boolean {
-  const was = old.metadata.annotations?.[CLASS_ANNOTATION];
-  const now = object.metadata.annotations?.[CLASS_ANNOTATION];
+  const was = old.metadata.annotations?.[BETA_STORAGE_CLASS_ANNOTATION];
+  const now = object.metadata.annotations?.[BETA_STORAGE_CLASS_ANNOTATION];
   const named = object.spec?.storageClassName;
   return (
     was !== undefined && old.spec?.storageClassName === undefined && named === was && (now === undefined || now === was)
@@ -109,9 +108,9 @@ function upgradesClass(object: Claim, old: Claim): boolean {
 
 function updateErrors(object: Claim, old: Claim): FieldError[] {
   const errors = claimSpecErrors(object.spec ?? {}, 'spec');
-  const [annotated, was] = [object, old].map(({ metadata }) => metadata.annotations?.[CLASS_ANNOTATION]);
+  const [annotated, was] = [object, old].map(({ metadata }) => metadata.annotations?.[BETA_STORAGE_CLASS_ANNOTATION]);
   if (annotated !== was && !upgradesClass(object, old))
-    errors.push(invalid(`metadata.annotations.${CLASS_ANNOTATION}`, annotated ?? '', IMMUTABLE));
+    errors.push(invalid(`metadata.annotations.${BETA_STORAGE_CLASS_ANNOTATION}`, annotated ?? '', IMMUTABLE));
   const { now, before } = comparable(object, old);
   if (!equalAs(CLAIM_SPEC, now, before))
     errors.push(forbidden('spec', () => `${FIXED}${typeDiff(CLAIM_SPEC, before, now)}`));
@@ -164,7 +163,7 @@ function statusErrors(object: Claim): FieldError[] {
 
 function warnings(object: Claim): string[] {
   const texts: string[] = [];
-  if (object.metadata.annotations?.['volume.beta.kubernetes.io/storage-class'] !== undefined) {
+  if (object.metadata.annotations?.[BETA_STORAGE_CLASS_ANNOTATION] !== undefined) {
     texts.push(
       'metadata.annotations[volume.beta.kubernetes.io/storage-class]: deprecated since v1.8; use "storageClassName" attribute instead',
     );

@@ -17,6 +17,7 @@ import { dnsSubdomain, immutable, shownMap } from '../field-rules.ts';
 import { specDiff } from '../../../../api/schema/spec-diff.ts';
 import { equalAs } from '../../../../api/schema/semantic-equality.ts';
 import { VOLUME_SOURCES, volumeSourceErrors, type VolumeSpec } from './persistent-volume-sources.ts';
+import { BETA_STORAGE_CLASS_ANNOTATION, STABLE_NODE_LABELS } from '../../../../api/meta/well-known-labels.ts';
 
 type Volume = Kind<{ spec: V1PersistentVolumeSpec; status: V1PersistentVolumeStatus }>;
 
@@ -154,22 +155,12 @@ function updateErrors(object: Volume, old: Volume): FieldError[] {
   return errors;
 }
 
-const STABLE_LABELS: ReadonlyMap<string, string> = new Map(
-  Object.entries({
-    'beta.kubernetes.io/arch': 'kubernetes.io/arch',
-    'beta.kubernetes.io/os': 'kubernetes.io/os',
-    'failure-domain.beta.kubernetes.io/region': 'topology.kubernetes.io/region',
-    'failure-domain.beta.kubernetes.io/zone': 'topology.kubernetes.io/zone',
-    'beta.kubernetes.io/instance-type': 'node.kubernetes.io/instance-type',
-  }),
-);
-
 function withStableLabels(affinity: VolumeSpec['nodeAffinity']): object | undefined {
   if (affinity === undefined) return undefined;
   const copy = cloneJson(affinity);
   for (const term of copy.required?.nodeSelectorTerms ?? [])
     for (const one of term.matchExpressions ?? [])
-      if (one.key !== undefined) one.key = STABLE_LABELS.get(one.key) ?? one.key;
+      if (one.key !== undefined) one.key = STABLE_NODE_LABELS.get(one.key) ?? one.key;
   return copy;
 }
 
@@ -186,7 +177,7 @@ function warnings(object: Volume): string[] {
   const texts: string[] = [];
   const { spec } = object;
   const annotations = object.metadata.annotations ?? {};
-  if (annotations['volume.beta.kubernetes.io/storage-class'] !== undefined)
+  if (annotations[BETA_STORAGE_CLASS_ANNOTATION] !== undefined)
     texts.push(
       'metadata.annotations[volume.beta.kubernetes.io/storage-class]: deprecated since v1.8; use "storageClassName" attribute instead',
     );

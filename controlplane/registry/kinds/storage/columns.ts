@@ -14,6 +14,7 @@ import type { Kind } from '../../../../api/kinds/wire.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import type { TableColumns } from '../../strategy.ts';
 import { age, ageColumn, column, field, nameColumn, nameOf } from '../../columns/column.ts';
+import { BETA_STORAGE_CLASS_ANNOTATION, DEFAULT_CLASS_ANNOTATIONS } from '../../../../api/meta/well-known-labels.ts';
 
 /** kube-apiserver's description of the field. The schema has no descriptions of references. */
 const CLAIM_TEXT =
@@ -64,7 +65,7 @@ export const volumeColumns: TableColumns = {
       spec?.persistentVolumeReclaimPolicy ?? '',
       phaseOf(object, status?.phase),
       claim === undefined ? '' : `${claim.namespace ?? ''}/${claim.name ?? ''}`,
-      spec?.storageClassName ?? object.metadata.annotations?.['volume.beta.kubernetes.io/storage-class'] ?? '',
+      spec?.storageClassName ?? object.metadata.annotations?.[BETA_STORAGE_CLASS_ANNOTATION] ?? '',
       spec?.volumeAttributesClassName ?? UNSET,
       status?.reason ?? '',
       age(object),
@@ -96,7 +97,7 @@ export const claimColumns: TableColumns = {
       spec?.volumeName ?? '',
       bound ? sizeOf(status?.capacity) || '0' : '',
       bound ? shortModes(status?.accessModes) : '',
-      object.metadata.annotations?.['volume.beta.kubernetes.io/storage-class'] ?? spec?.storageClassName ?? '',
+      object.metadata.annotations?.[BETA_STORAGE_CLASS_ANNOTATION] ?? spec?.storageClassName ?? '',
       spec?.volumeAttributesClassName ?? UNSET,
       age(object),
       spec?.volumeMode ?? UNSET,
@@ -116,9 +117,7 @@ export const storageClassColumns: TableColumns = {
   cells(object) {
     const one = object as Kind<V1StorageClass>;
     const marks = object.metadata.annotations ?? {};
-    const isDefault =
-      marks['storageclass.kubernetes.io/is-default-class'] === 'true' ||
-      marks['storageclass.beta.kubernetes.io/is-default-class'] === 'true';
+    const isDefault = DEFAULT_CLASS_ANNOTATIONS.some((key) => marks[key] === 'true');
     return [
       isDefault ? `${nameOf(object)} (default)` : nameOf(object),
       one.provisioner ?? '',

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { createHmac } from 'node:crypto';
 import { describe, test } from 'node:test';
 import { formatTime } from '../../../../api/machinery/clock.ts';
+import { TOKEN_INVALID_SINCE_LABEL, TOKEN_LAST_USED_LABEL } from '../../../../api/meta/well-known-labels.ts';
 import type { ConfigMap, Pod, Secret, ServiceAccount } from '../../../../api/machinery/kinds.ts';
 import { configMaps, pods, secrets, serviceAccounts } from '../../../../api/machinery/resources.ts';
 import {
@@ -10,9 +11,7 @@ import {
 } from '../../../../controlplane/controllers/bootstrap/bootstrap-signer.ts';
 import { runTokenCleaner } from '../../../../controlplane/controllers/bootstrap/token-cleaner.ts';
 import {
-  INVALID_SINCE,
   judge,
-  LAST_USED,
   runLegacyTokenCleaner,
   TRACKING,
 } from '../../../../controlplane/controllers/service-account/legacy-token-cleaner.ts';
@@ -89,15 +88,16 @@ describe('tokens that were made by themselves', () => {
   const verdict = (labels: Record<string, string>, sinceMs = now - 2 * year): string =>
     judge(token(labels), { nowMs: now, sinceMs, unusedMs: year });
 
-  test('stay while they are used', () => assert.equal(verdict({ [LAST_USED]: day(now - 10 * DAY) }), 'keep'));
+  test('stay while they are used', () =>
+    assert.equal(verdict({ [TOKEN_LAST_USED_LABEL]: day(now - 10 * DAY) }), 'keep'));
   test('are marked when they were not used for a year', () => {
-    assert.equal(verdict({ [LAST_USED]: day(now - year - 2 * DAY) }), 'mark');
+    assert.equal(verdict({ [TOKEN_LAST_USED_LABEL]: day(now - year - 2 * DAY) }), 'mark');
     assert.equal(verdict({}), 'mark');
   });
   test('stay where use has not been marked for so long', () => assert.equal(verdict({}, now - 10 * DAY), 'keep'));
   test('go a year after the mark', () => {
-    assert.equal(verdict({ [INVALID_SINCE]: day(now - 10 * DAY) }), 'keep');
-    assert.equal(verdict({ [INVALID_SINCE]: day(now - year - 2 * DAY) }), 'delete');
+    assert.equal(verdict({ [TOKEN_INVALID_SINCE_LABEL]: day(now - 10 * DAY) }), 'keep');
+    assert.equal(verdict({ [TOKEN_INVALID_SINCE_LABEL]: day(now - year - 2 * DAY) }), 'delete');
   });
 
   test('are recognized by their account, and stay while a pod mounts them', async () => {
@@ -127,7 +127,7 @@ describe('tokens that were made by themselves', () => {
     await t.advance(1000);
     const marked = t.client
       .peekAll(secrets)
-      .filter(({ metadata }) => metadata.labels?.[INVALID_SINCE] !== undefined)
+      .filter(({ metadata }) => metadata.labels?.[TOKEN_INVALID_SINCE_LABEL] !== undefined)
       .map(({ metadata }) => metadata.name);
     assert.deepEqual(marked, ['listed']);
     await t.stop();

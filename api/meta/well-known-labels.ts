@@ -1,0 +1,57 @@
+/**
+ * The keys of labels, annotations and taints of Kubernetes that several parts of the program read or write
+ * (https://kubernetes.io/docs/reference/labels-annotations-taints/). A key that one part uses stands in that part.
+ */
+
+/** Labels of nodes. */
+export const HOSTNAME_LABEL = 'kubernetes.io/hostname';
+export const OS_LABEL = 'kubernetes.io/os';
+export const ARCH_LABEL = 'kubernetes.io/arch';
+export const ZONE_LABEL = 'topology.kubernetes.io/zone';
+export const REGION_LABEL = 'topology.kubernetes.io/region';
+export const BETA_OS_LABEL = 'beta.kubernetes.io/os';
+export const BETA_ARCH_LABEL = 'beta.kubernetes.io/arch';
+export const BETA_ZONE_LABEL = 'failure-domain.beta.kubernetes.io/zone';
+export const BETA_REGION_LABEL = 'failure-domain.beta.kubernetes.io/region';
+
+/** The labels that replaced the deprecated ones of nodes, by these. */
+export const STABLE_NODE_LABELS: ReadonlyMap<string, string> = new Map([
+  [BETA_OS_LABEL, OS_LABEL],
+  [BETA_ARCH_LABEL, ARCH_LABEL],
+  [BETA_ZONE_LABEL, ZONE_LABEL],
+  [BETA_REGION_LABEL, REGION_LABEL],
+  ['beta.kubernetes.io/instance-type', 'node.kubernetes.io/instance-type'],
+]);
+
+/** The labels of `kubernetes.io` that a node agent may set on its own node, besides those under reserved prefixes. */
+export const NODE_LABELS: readonly string[] = [HOSTNAME_LABEL, ...[...STABLE_NODE_LABELS].flatMap((labels) => labels)];
+
+/** The label of endpoint slices with the name of their service. */
+export const SERVICE_NAME_LABEL = 'kubernetes.io/service-name';
+
+/** The label of a Secret with the day on which its token was used last. */
+export const TOKEN_LAST_USED_LABEL = 'kubernetes.io/legacy-token-last-used';
+/** The label of a Secret with the day since which its unused token is invalid. */
+export const TOKEN_INVALID_SINCE_LABEL = 'kubernetes.io/legacy-token-invalid-since';
+
+/** Taints of nodes. */
+export const NOT_READY_TAINT = 'node.kubernetes.io/not-ready';
+export const UNREACHABLE_TAINT = 'node.kubernetes.io/unreachable';
+export const UNSCHEDULABLE_TAINT = 'node.kubernetes.io/unschedulable';
+export const OUT_OF_SERVICE_TAINT = 'node.kubernetes.io/out-of-service';
+export const MEMORY_PRESSURE_TAINT = 'node.kubernetes.io/memory-pressure';
+export const DISK_PRESSURE_TAINT = 'node.kubernetes.io/disk-pressure';
+export const PID_PRESSURE_TAINT = 'node.kubernetes.io/pid-pressure';
+export const NETWORK_UNAVAILABLE_TAINT = 'node.kubernetes.io/network-unavailable';
+
+/** The annotation of a claim with the node that the scheduler chose for its pod. */
+export const SELECTED_NODE_ANNOTATION = 'volume.kubernetes.io/selected-node';
+/** The annotation of claims and volumes that `storageClassName` replaced. */
+export const BETA_STORAGE_CLASS_ANNOTATION = 'volume.beta.kubernetes.io/storage-class';
+/** The annotation that makes a storage class the default one of the cluster. */
+export const DEFAULT_CLASS_ANNOTATION = 'storageclass.kubernetes.io/is-default-class';
+/** Both annotations that make a storage class the default one, with the deprecated one. */
+export const DEFAULT_CLASS_ANNOTATIONS: readonly string[] = [
+  DEFAULT_CLASS_ANNOTATION,
+  'storageclass.beta.kubernetes.io/is-default-class',
+];
