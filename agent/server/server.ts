@@ -3,7 +3,7 @@
  * enabled; port 10248 for health checks only.
  */
 import { certificateKeyHash } from '../../api/pki/public-key-hash.ts';
-import type { IncomingMessage, Server } from 'node:http';
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import { createServer as createHttpsServer, Server as HttpsServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
 import type { SecureContextOptions } from 'node:tls';
@@ -14,6 +14,7 @@ import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { ConnectionLimit, connectionsWithin } from '../../api/machinery/connection-limit.ts';
 import { IncompleteHeaders } from '../../api/machinery/incomplete-headers.ts';
+import { UntakenResponses } from '../../api/machinery/untaken-responses.ts';
 import { newStatusError, StatusError } from '../../api/meta/status-error.ts';
 import type { Access } from './access.ts';
 import { installHealth, installHealthResults } from './health.ts';
@@ -81,6 +82,8 @@ export interface AgentServer {
 /** The other descriptors are for the container runtime, pods and their volumes, logs, and the API server. */
 const CONNECTIONS = { atMost: 1000, share: 0.2 };
 const HANDSHAKE_TIMEOUT_MS = 10_000;
+/** A client has this time to take a complete response. */
+const TAKE_TIMEOUT_MS = 60_000;
 const MAX_BODY_BYTES = 3 << 20;
 /** The limit of Go's servers. The command of an exec is part of the request line, so it can be long. */
 const MAX_HEADER_BYTES = 1 << 20;
@@ -111,20 +114,14 @@ export async function startAgentServer(options: AgentServerOptions): Promise<Age
     maxHeaderSize: MAX_HEADER_BYTES,
     handshakeTimeout: HANDSHAKE_TIMEOUT_MS,
   });
-  const limit = new ConnectionLimit({ ...options, most: options.maxConnections ?? connectionsWithin(CONNECTIONS) });
-  const headers = new IncompleteHeaders({
-    ...options,
-    maxHeaderBytes: MAX_HEADER_BYTES,
-    budgetBytes: options.headersBudgetBytes,
-  });
-  const intake = { limit, headers };
+  const intake = intakeOf(options);
   const main = createApp(secure, intake, options);
   const routes: ServedRoute[] = [];
   main.addHook('onRoute', ({ method, url }) => {
     for (const one of [method].flat()) routes.push({ method: one, path: url });
   });
   observeRequests(main, options.observe, 'readwrite');
-  main.addHook('onRequest', async (request) => authorize({ ...options, limit }, request.raw));
+  main.addHook('onRequest', async (request) => authorize({ ...options, limit: intake.limit }, request.raw));
   const results = new HealthResults();
   installHealth(main, options.host, results);
   installHealthResults(main, results);
@@ -140,7 +137,7 @@ export async function startAgentServer(options: AgentServerOptions): Promise<Age
     if (options.healthPort > 0) await openHealth(options, ports);
   } catch (error) {
     // A port that stayed open would keep the process, and its next start from it.
-    await closeAll(ports.apps);
+    await closeAll(ports);
     throw error;
   }
   return {
@@ -156,14 +153,33 @@ export async function startAgentServer(options: AgentServerOptions): Promise<Age
       context = { ...context, ca };
       secure.setSecureContext(context);
     },
-    close: () => closeAll(ports.apps),
+    close: () => closeAll(ports),
   };
 }
 
-/** The limits of what clients may send before they are authorized. */
+/** The limits of clients: of connections, of headers before they are authorized, and of responses that they do not take. */
 interface Intake {
   readonly limit: ConnectionLimit;
   readonly headers: IncompleteHeaders;
+  readonly untaken: UntakenResponses<ServerResponse>;
+}
+
+/** All ports of the agent share it. */
+function intakeOf(options: AgentServerOptions): Intake {
+  const { clock } = options;
+  return {
+    limit: new ConnectionLimit({ ...options, most: options.maxConnections ?? connectionsWithin(CONNECTIONS) }),
+    headers: new IncompleteHeaders({
+      ...options,
+      maxHeaderBytes: MAX_HEADER_BYTES,
+      budgetBytes: options.headersBudgetBytes,
+    }),
+    untaken: new UntakenResponses<ServerResponse>({
+      clock,
+      timeoutMs: TAKE_TIMEOUT_MS,
+      breakOff: (response) => void response.destroy(),
+    }),
+  };
 }
 
 /** What the ports of the agent share. */
@@ -195,7 +211,8 @@ async function openHealth(options: AgentServerOptions, { results, intake, apps }
   await listen(server, options.healthPort, options.healthAddress);
 }
 
-async function closeAll(apps: readonly FastifyInstance[]): Promise<void> {
+async function closeAll({ apps, intake }: Ports): Promise<void> {
+  intake.untaken.close();
   for (const app of apps) {
     app.server.closeAllConnections();
     await app.close();
@@ -205,13 +222,17 @@ async function closeAll(apps: readonly FastifyInstance[]): Promise<void> {
 
 function createApp(
   server: Server | HttpsServer,
-  { limit, headers }: Intake,
+  { limit, headers, untaken }: Intake,
   options: AgentServerOptions,
 ): FastifyInstance {
   // Connections are counted before the handshake, so that those that send nothing count, too.
   server.on('connection', (socket: Socket) => limit.add(socket));
   server.on(server instanceof HttpsServer ? 'secureConnection' : 'connection', (socket: Socket) => headers.add(socket));
-  server.on('request', (request: IncomingMessage) => headers.received(request));
+  server.on('request', (request: IncomingMessage, response: ServerResponse) => {
+    headers.received(request);
+    untaken.add(response);
+    response.once('close', () => untaken.delete(response));
+  });
   const isReadOnly = !(server instanceof HttpsServer);
   const serverFactory: FastifyServerFactory = (handler) => {
     server.on('request', handler);

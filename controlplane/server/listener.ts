@@ -18,7 +18,7 @@ import { UnreadBodies } from './unread-bodies.ts';
 import type { Exchange, Upgrade } from './exchange.ts';
 import { Http1Exchange, refusalOf, type Refusal } from './http1.ts';
 import { Http2Exchange } from './http2.ts';
-import { UntakenResponses } from './untaken-responses.ts';
+import { UntakenResponses } from '../../api/machinery/untaken-responses.ts';
 
 /** A certificate with its chain, and its key. */
 export interface ServingCertificate {
@@ -84,7 +84,7 @@ export class Listener {
   readonly #refused = new WeakSet<Duplex>();
   readonly #unread = new UnreadBodies();
   readonly #headers: IncompleteHeaders;
-  readonly #untaken: UntakenResponses;
+  readonly #untaken: UntakenResponses<ServerHttp2Stream>;
   readonly #limit: ConnectionLimit;
   readonly #options: ListenerOptions;
   #tlsOptions: TlsOptions;
@@ -98,7 +98,12 @@ export class Listener {
       budgetBytes: options.headersBudgetBytes,
     });
     const timeoutMs = options.takeTimeoutMs ?? TAKE_TIMEOUT_MS;
-    this.#untaken = new UntakenResponses({ clock: options.clock, timeoutMs, many: options.manyStreams });
+    this.#untaken = new UntakenResponses({
+      clock: options.clock,
+      timeoutMs,
+      many: options.manyStreams,
+      breakOff: (stream) => stream.close(constants.NGHTTP2_CANCEL),
+    });
     this.#http = this.#createHttp1();
     this.#tls = createTlsServer(
       {
