@@ -242,7 +242,7 @@ export class PodSync implements PodSyncer {
     const stats = await this.#options.runtime.containerStats({ podUid: pod.metadata.uid });
     const usage = stats.reduce((sum, { memoryWorkingSetBytes = 0 }) => sum + memoryWorkingSetBytes, 0);
     if (usage < limit) return undefined;
-    return `attempting to set pod memory limit (${limit}) below current usage (${usage})`;
+    return `cannot decrease memory limits: attempting to set pod memory limit (${limit}) below current usage (${usage})`;
   }
 
   /** Returns the last status of a pod: after a restart, that of the API server. */

@@ -67,6 +67,21 @@ export async function diskUsage(path: string, soFar?: GrowingUsage): Promise<Dis
   }
 }
 
+/** The usage of the files of a directory, without the directory and those in it. */
+export async function filesUsage(path: string, soFar?: GrowingUsage): Promise<DiskUsage> {
+  const directory = await Directory.open(path).catch(() => undefined);
+  // The directory was removed, or does not exist yet.
+  if (directory === undefined) return NOTHING;
+  try {
+    const tally = new Tally((await directory.stat()).dev, soFar);
+    await tally.scan(directory);
+    const { usedBytes, inodesUsed } = tally;
+    return { usedBytes, inodesUsed };
+  } finally {
+    await directory.close();
+  }
+}
+
 function add(to: GrowingUsage | undefined, { usedBytes, inodesUsed }: DiskUsage): void {
   if (to === undefined) return;
   to.usedBytes += usedBytes;

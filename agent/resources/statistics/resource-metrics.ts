@@ -10,17 +10,22 @@ const counter = (name: string, help: string) => ({ name, type: 'counter', help }
 
 const NODE_CPU = counter('node_cpu_usage_seconds_total', 'Cumulative cpu time consumed by the node in core-seconds');
 const NODE_MEMORY = gauge('node_memory_working_set_bytes', 'Current working set of the node in bytes');
-const NODE_SWAP = gauge('node_swap_usage_bytes', 'Current swap usage of the node in bytes');
+const ELSEWHERE = 'Reported only on non-windows systems';
+const NODE_SWAP = gauge('node_swap_usage_bytes', `Current swap usage of the node in bytes. ${ELSEWHERE}`);
 const POD_CPU = counter('pod_cpu_usage_seconds_total', 'Cumulative cpu time consumed by the pod in core-seconds');
 const POD_MEMORY = gauge('pod_memory_working_set_bytes', 'Current working set of the pod in bytes');
-const POD_SWAP = gauge('pod_swap_usage_bytes', 'Current amount of the pod swap usage in bytes');
+const POD_SWAP = gauge('pod_swap_usage_bytes', `Current amount of the pod swap usage in bytes. ${ELSEWHERE}`);
 const CPU = counter(
   'container_cpu_usage_seconds_total',
   'Cumulative cpu time consumed by the container in core-seconds',
 );
 const MEMORY = gauge('container_memory_working_set_bytes', 'Current working set of the container in bytes');
 const START = gauge('container_start_time_seconds', 'Start time of the container since unix epoch in seconds');
-const SWAP = gauge('container_swap_usage_bytes', 'Current amount of the container swap usage in bytes');
+const SWAP = gauge('container_swap_usage_bytes', `Current amount of the container swap usage in bytes. ${ELSEWHERE}`);
+const SWAP_LIMIT = gauge(
+  'container_swap_limit_bytes',
+  `Current amount of the container swap limit in bytes. ${ELSEWHERE}`,
+);
 const ERROR = gauge('resource_scrape_error', '1 if there was an error while getting container metrics, 0 otherwise');
 
 /** Writes only the error if the usage could not be read. */
@@ -41,7 +46,10 @@ export function resourceMetrics(snapshot: UsageSnapshot | undefined): string {
       page.add(CPU, container.usage.cpu.usageNs / 1e9, labels, container.timeMs);
       page.add(MEMORY, container.usage.memory.workingSetBytes, labels, container.timeMs);
       page.add(START, container.startedAtMs / 1000, labels);
-      page.add(SWAP, container.usage.memory.swapBytes, labels, container.timeMs);
+      const { swapBytes, swapMaxBytes } = container.usage.memory;
+      page.add(SWAP, swapBytes, labels, container.timeMs);
+      // Without a limit, the container has none of its own to use, as containerd reports it to the kubelet.
+      page.add(SWAP_LIMIT, Math.max(swapMaxBytes ?? 0, swapBytes), labels, container.timeMs);
     }
   }
   return page.text();

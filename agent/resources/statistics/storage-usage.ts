@@ -9,7 +9,14 @@ import type { Pod } from '../../model/pod.ts';
 import type { PodVolume, VolumeManager } from '../../volumes/pod-volumes.ts';
 import { allContainers, formatPod } from '../../runtime/kuberuntime/pod-containers.ts';
 import type { Runtime } from '../../runtime/runtime.ts';
-import { type DiskUsage, diskUsage, type Filesystem, filesystemOf, type GrowingUsage } from './disk-usage.ts';
+import {
+  type DiskUsage,
+  diskUsage,
+  filesUsage,
+  type Filesystem,
+  filesystemOf,
+  type GrowingUsage,
+} from './disk-usage.ts';
 import { PodWalks } from './pod-walks.ts';
 
 /** The usage of one volume of a pod. */
@@ -185,7 +192,7 @@ export class StorageUsage {
     for (const { container } of allContainers(pod)) {
       containers.set(container.name, {
         layer: layers.get(`${uid}/${container.name}`) ?? NOTHING,
-        logs: await diskUsage(join(podLogsDirectory, `${namespace}_${name}_${uid}`, container.name), soFar),
+        logs: await filesUsage(join(podLogsDirectory, `${namespace}_${name}_${uid}`, container.name), soFar),
       });
     }
     const volumes: VolumeUsage[] = [];

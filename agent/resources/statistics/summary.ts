@@ -31,9 +31,11 @@ export function summaryOf(facts: SummaryFacts): object {
     cpu: cpuOf(whole, usage.nodeNanoCores, time),
     memory: memoryOf(whole, time, facts.memoryCapacityBytes),
   };
+  const swapAvailableBytes = Math.max(0, facts.swapCapacityBytes - usage.node.memory.swapBytes);
+  const swap = { time, swapAvailableBytes, swapUsageBytes: usage.node.memory.swapBytes };
   if (storage === undefined) {
     return {
-      node: { nodeName: facts.nodeName, ...systemContainers(facts, time), ...cpuAndMemory },
+      node: { nodeName: facts.nodeName, ...systemContainers(facts, time), ...cpuAndMemory, swap },
       pods: usage.pods.map((pod) => podOf(pod, undefined, undefined, time)),
     };
   }
@@ -55,11 +57,7 @@ export function summaryOf(facts: SummaryFacts): object {
           : { containerFs: { time, ...partOf(node.containers.filesystem, node.containers.used) } }),
       },
       rlimit: { time, maxpid: facts.processes.max, curproc: facts.processes.current },
-      swap: {
-        time,
-        swapAvailableBytes: Math.max(0, facts.swapCapacityBytes - usage.node.memory.swapBytes),
-        swapUsageBytes: usage.node.memory.swapBytes,
-      },
+      swap,
     },
     pods: usage.pods.map((pod) => podOf(pod, storage.pods.get(pod.pod.metadata.uid), node, time)),
   };
@@ -81,7 +79,7 @@ function systemContainers(facts: SummaryFacts, time: string): object {
       startTime: formatTime(bootedAtMs),
       cpu: cpuOf(withPressure(part), nanoCores, time),
       memory: memoryOf(withPressure(part), time, memoryBytes),
-      io: ioOf(withPressure(part), time),
+      ...(facts.storage === undefined ? {} : { io: ioOf(withPressure(part), time) }),
       swap: swapOf(part, time),
     })),
   };
@@ -191,12 +189,8 @@ function podOf(entry: PodUsage, storage: PodStorage | undefined, node: NodeStora
     ...(storage === undefined || node?.root === undefined
       ? {}
       : { 'ephemeral-storage': { time, ...partOf(node.root, storage.ephemeral) } }),
-    ...(full
-      ? {
-          process_stats: { process_count: usage.processes.current },
-          swap: swapOf(usage, taken),
-        }
-      : {}),
+    ...(full ? { process_stats: { process_count: usage.processes.current } } : {}),
+    swap: swapOf(usage, taken),
   };
 }
 
@@ -213,7 +207,8 @@ function containerOf(
     name: container.name,
     startTime: formatTime(container.startedAtMs),
     cpu: cpuOf(usage, container.nanoCores, taken),
-    memory: memoryOf(usage, taken, usage.memory.limitBytes),
+    // Without a limit, a container has no memory of its own to use, as containerd reports it to the kubelet.
+    memory: memoryOf(usage, taken, usage.memory.limitBytes ?? 0),
     ...(node === undefined ? {} : { io: ioOf(usage, taken) }),
     ...(written === undefined || node?.containers.filesystem === undefined
       ? {}
@@ -221,6 +216,6 @@ function containerOf(
     ...(written === undefined || node?.root === undefined
       ? {}
       : { logs: { time, ...partOf(node.root, written.logs) } }),
-    ...(node === undefined ? {} : { swap: swapOf(usage, taken) }),
+    swap: { swapAvailableBytes: 0, ...swapOf(usage, taken) },
   };
 }

@@ -71,5 +71,5 @@ export function memoryProblem(
   const before = status.resources?.memoryLimitBytes ?? 0;
   const shrinks = limit > 0 && (before === 0 || limit < before);
   if (!shrinks || usedBytes === undefined || usedBytes < limit) return undefined;
-  return `attempting to set container memory limit (${limit}) below current usage (${usedBytes})`;
+  return `cannot decrease memory limits: attempting to set container "${status.name}" memory limit (${limit}) below current usage (${usedBytes})`;
 }

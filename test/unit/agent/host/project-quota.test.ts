@@ -1,7 +1,7 @@
 /** What the tools of project quotas and the kernel print. The limits themselves: test/integration/volume-limits.test.ts. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { mountOf, projectsIn } from '../../../../agent/host/project-quota.ts';
+import { mountOf, oldestMountOf, projectsIn } from '../../../../agent/host/project-quota.ts';
 
 const MOUNTS = `22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,errors=remount-ro
 30 22 8:2 / /var/lib rw,relatime shared:2 master:1 - xfs /dev/sda2 rw,attr2,prjquota
@@ -17,6 +17,13 @@ test('a folder is on the mount with the longest path that contains it', () => {
   assert.equal(at('/var/lib/orchlet/agent/local-volumes'), '/var/lib/orchlet/agent');
   assert.deepEqual(mountOf(MOUNTS, '/var/lib/x')?.options, ['rw', 'attr2', 'prjquota']);
   assert.equal(mountOf('', '/'), undefined);
+});
+
+test('a limit is set at the oldest mount of the filesystem, because setquota knows no other', () => {
+  const bound = `${MOUNTS}33 31 8:3 /data /var/lib/my\\040disk/data rw shared:9 - ext4 /dev/sda3 rw,prjquota\n`;
+  assert.equal(mountOf(bound, '/var/lib/my disk/data/volumes')?.path, '/var/lib/my disk/data');
+  assert.equal(oldestMountOf(bound, '/var/lib/my disk/data/volumes')?.path, '/var/lib/my disk');
+  assert.equal(oldestMountOf('', '/'), undefined);
 });
 
 test('the projects of folders are read from lsattr', () => {

@@ -33,7 +33,7 @@ export function v1(
     [`cpu${path}/cpu.cfs_period_us`]: '100000\n',
     [`cpu${path}/cpu.shares`]: '256\n',
     [`memory${path}/memory.usage_in_bytes`]: `${usage.memory}\n`,
-    [`memory${path}/memory.stat`]: `cache 1\nrss 2\ntotal_cache 4096\ntotal_rss 8192\ntotal_mapped_file 512\ntotal_pgfault 77\ntotal_pgmajfault 3\ntotal_inactive_file ${usage.inactive}\ntotal_active_file 1024\n`,
+    [`memory${path}/memory.stat`]: `cache 1\nrss 2\ntotal_cache 4096\ntotal_rss 8192\ntotal_mapped_file 512\npgfault 7\npgmajfault 1\ntotal_pgfault 77\ntotal_pgmajfault 3\ntotal_inactive_file ${usage.inactive}\ntotal_active_file 1024\n`,
     [`memory${path}/memory.limit_in_bytes`]: '9223372036854771712\n',
     [`memory${path}/memory.soft_limit_in_bytes`]: '9223372036854771712\n',
     [`memory${path}/memory.memsw.limit_in_bytes`]: '2097152\n',

@@ -3,7 +3,7 @@ import { mkdir, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { it } from 'node:test';
 import { type Directory, inDirectory, removeTree } from '../../../../../agent/files/beneath.ts';
-import { diskUsage } from '../../../../../agent/resources/statistics/disk-usage.ts';
+import { diskUsage, filesUsage } from '../../../../../agent/resources/statistics/disk-usage.ts';
 import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 /** Creates nested directories, with a file of this size in the innermost one. */
@@ -38,4 +38,15 @@ it('links are counted, but not their targets', async (t) => {
   const { usedBytes, inodesUsed } = await diskUsage(join(root, 'volume'));
   assert.equal(inodesUsed, 2);
   assert.ok(usedBytes < 1_000_000);
+});
+
+it('the files of a directory are measured without it and the directories in it', async (t) => {
+  const root = temporaryFolder();
+  t.after(() => removeTree(root));
+  await writeFile(join(root, '0.log'), '');
+  await writeFile(join(root, '1.log'), Buffer.alloc(4_096, 1));
+  await mkdir(join(root, 'inner'));
+  await writeFile(join(root, 'inner/file'), Buffer.alloc(4_096, 1));
+  assert.deepEqual(await filesUsage(root), { usedBytes: 4_096, inodesUsed: 2 });
+  assert.deepEqual(await filesUsage(join(root, 'missing')), { usedBytes: 0, inodesUsed: 0 });
 });

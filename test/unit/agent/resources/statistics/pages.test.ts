@@ -232,6 +232,8 @@ describe('the metrics endpoints', () => {
         `container_cpu_usage_seconds_total{container="main",namespace="shop",pod="web"} 1 ${now}`,
         `container_memory_working_set_bytes{container="main",namespace="shop",pod="web"} 50000 ${now}`,
         'container_start_time_seconds{container="main",namespace="shop",pod="web"} 1767322801',
+        // The cgroup limits the sum of memory and swap, but not memory, so that swap has no limit of its own.
+        `container_swap_limit_bytes{container="main",namespace="shop",pod="web"} 0 ${now}`,
         `pod_cpu_usage_seconds_total{namespace="shop",pod="web"} 2 ${now}`,
         'resource_scrape_error 0',
       ]) {
@@ -318,7 +320,12 @@ describe('the metrics endpoints', () => {
       const ephemeral = pod?.['ephemeral-storage'] as { usedBytes: number } | undefined;
       assert.equal(ephemeral?.usedBytes, 10);
       const short = summaryOf(facts) as typeof full;
-      assert.deepEqual(Object.keys(short.node), ['nodeName', 'systemContainers', 'startTime', 'cpu', 'memory']);
+      assert.deepEqual(Object.keys(short.node), ['nodeName', 'systemContainers', 'startTime', 'cpu', 'memory', 'swap']);
+      const keys = (value: unknown): string[] => Object.keys((value as object[])[0] ?? {});
+      assert.deepEqual(keys(short.node['systemContainers']), ['name', 'startTime', 'cpu', 'memory', 'swap']);
+      assert.deepEqual(keys(short.pods), ['podRef', 'startTime', 'containers', 'cpu', 'memory', 'swap']);
+      const [container] = (short.pods[0]?.['containers'] ?? []) as object[];
+      assert.partialDeepStrictEqual(container, { memory: { availableBytes: 0 }, swap: { swapAvailableBytes: 0 } });
       assert.equal(short.pods[0]?.['ephemeral-storage'], undefined);
     });
   });

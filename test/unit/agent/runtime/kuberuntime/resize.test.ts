@@ -1,9 +1,9 @@
-/** Tests which changes of resources restart a running container. */
+/** Tests which changes of resources restart a running container, and which are refused. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Container, Pod } from '../../../../../agent/model/pod.ts';
 import { containerAnnotations } from '../../../../../agent/runtime/kuberuntime/container-config.ts';
-import { REQUESTS_ANNOTATION, resizeOf } from '../../../../../agent/runtime/kuberuntime/resize.ts';
+import { memoryProblem, REQUESTS_ANNOTATION, resizeOf } from '../../../../../agent/runtime/kuberuntime/resize.ts';
 import { linuxResources } from '../../../../../agent/runtime/kuberuntime/resources.ts';
 import type { ContainerStatus } from '../../../../../agent/runtime/runtime.ts';
 
@@ -50,5 +50,19 @@ describe('a resize', () => {
     const { [REQUESTS_ANNOTATION]: _absent, ...others } = annotations;
     const resized = podOf({ cpu: '1m', memory: '40Mi' }, 'memory');
     assert.equal(resizeOf(resized.pod, resized.container, { ...status, annotations: others }, facts), 'none');
+  });
+
+  it('that lowers a memory limit below the usage is refused with the message of the kubelet', () => {
+    const { pod, container } = podOf(before);
+    const wanted = linuxResources(pod, container, facts);
+    const running = (memoryLimitBytes: number): ContainerStatus =>
+      ({ name: 'c', state: 'running', resources: { ...wanted, memoryLimitBytes } }) as ContainerStatus;
+    const limit = wanted.memoryLimitBytes;
+    assert.equal(
+      memoryProblem(wanted, running(limit * 2), limit),
+      `cannot decrease memory limits: attempting to set container "c" memory limit (${limit}) below current usage (${limit})`,
+    );
+    assert.equal(memoryProblem(wanted, running(limit * 2), limit - 1), undefined);
+    assert.equal(memoryProblem(wanted, running(limit), limit), undefined);
   });
 });
