@@ -7,7 +7,10 @@ import {
   newQuantity,
   parseQuantity,
   type Quantity,
+  subtractQuantities,
 } from '../../api/meta/quantity.ts';
+import { isExtendedResource } from '../../api/kinds/resource-validation.ts';
+import { type ClaimLookup, podOfClaim } from './claim-owners.ts';
 import { podTotal, quantities } from './pod-resources.ts';
 import type { AdmissionAttributes } from './admission.ts';
 import type { PodSpec } from './pod-attributes.ts';
@@ -68,10 +71,13 @@ export function isCharged({ operation, resource, subresource, object, oldObject 
   return operation === 'CREATE' || UPDATED.has(name);
 }
 
-/** What an object is charged for: its count, and for pods, services, claims and resource claims what they request. */
-export function usageOf(group: string, resource: string, object: KubeObject): Usage {
+/**
+ * What an object is charged for: its count, and for pods, services, claims and resource claims what they request. With a
+ * lookup, the devices of resource claims also count as the extended resources that their classes back.
+ */
+export function usageOf(group: string, resource: string, object: KubeObject, lookup?: ClaimLookup): Usage {
   const usage = new Map<string, Quantity>([[group === '' ? `count/${resource}` : `count/${resource}.${group}`, ONE]]);
-  if (group === 'resource.k8s.io' && resource === 'resourceclaims') addDevices(usage, object as ResourceClaim);
+  if (group === 'resource.k8s.io' && resource === 'resourceclaims') addDevices(usage, object as ResourceClaim, lookup);
   if (group !== '') return usage;
   if (PLAIN_COUNTS.has(resource)) usage.set(resource, ONE);
   if (resource === 'pods') addPod(usage, object as Pod);
@@ -131,7 +137,8 @@ const DEVICE_CLASS = '.deviceclass.resource.k8s.io/devices';
 const ALL_DEVICES = 32;
 
 /** Counts devices by class; of alternatives, the one with the most devices of a class counts. */
-function addDevices(usage: Map<string, Quantity>, { spec }: ResourceClaim): void {
+function addDevices(usage: Map<string, Quantity>, claim: ResourceClaim, lookup: ClaimLookup | undefined): void {
+  const { spec } = claim;
   const wanted = new Map<string, number>();
   const countOf = (one: { readonly allocationMode?: string; readonly count?: number }): number =>
     one.allocationMode === 'All' ? ALL_DEVICES : (one.count ?? 1);
@@ -142,6 +149,39 @@ function addDevices(usage: Map<string, Quantity>, { spec }: ResourceClaim): void
     for (const [name, count] of most) wanted.set(name, (wanted.get(name) ?? 0) + count);
   }
   for (const [name, count] of wanted) usage.set(`${name}${DEVICE_CLASS}`, newQuantity(count));
+  if (lookup !== undefined) addExtendedResources(usage, claim, wanted, lookup);
+}
+
+/** Counts devices as extended resources, without those for which the pod of the claim is charged. */
+function addExtendedResources(
+  usage: Map<string, Quantity>,
+  claim: ResourceClaim,
+  wanted: ReadonlyMap<string, number>,
+  lookup: ClaimLookup,
+): void {
+  const extended = new Map<string, Quantity>();
+  for (const [name, count] of wanted) {
+    const resource = lookup.deviceClass(name)?.spec?.extendedResourceName;
+    if (resource === undefined) continue;
+    for (const key of [`requests.${resource}`, `${REQUESTS_OF_CLASS}${name}`])
+      extended.set(key, addQuantities(extended.get(key) ?? NOTHING, newQuantity(count)));
+  }
+  const pod = extended.size === 0 ? undefined : podOfClaim(claim, lookup);
+  const ofPod = pod === undefined ? new Map<string, Quantity>() : usageOf('', 'pods', pod);
+  for (const [key, amount] of extended) {
+    const left = subtractQuantities(amount, ofPod.get(key) ?? NOTHING);
+    if (compareQuantities(left, NOTHING) > 0) usage.set(key, left);
+  }
+}
+
+const REQUESTS_OF_CLASS = 'requests.deviceclass.resource.kubernetes.io/';
+
+/** Whether devices of claims may count for this name of a quota, besides the requests of pods. */
+export function isExtendedRequest(name: string): boolean {
+  return (
+    name.startsWith(REQUESTS_OF_CLASS) ||
+    (name.startsWith('requests.') && isExtendedResource(name.slice('requests.'.length)))
+  );
 }
 
 /** One requirement of a quota's scope selector. */

@@ -5,7 +5,7 @@
  * at another API server, cannot exceed a quota. A batch of waiting requests costs one write of each quota.
  */
 import type { Pod, ResourceQuota } from '../../api/machinery/kinds.ts';
-import { resourceQuotas } from '../../api/machinery/resources.ts';
+import { deviceClasses, pods, resourceClaims, resourceQuotas } from '../../api/machinery/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import {
   addQuantities,
@@ -17,6 +17,7 @@ import {
   type Quantity,
 } from '../../api/meta/quantity.ts';
 import { isConflict, isNotFound, newInternalError } from '../../api/meta/status-error.ts';
+import type { ClaimLookup } from './claim-owners.ts';
 import { type LimitedResource, uncovered } from './limited-resources.ts';
 import { refusal } from './pod-attributes.ts';
 import { isCharged, missingAmounts, quotaMatches, usageOf, type Usage } from './quota-usage.ts';
@@ -61,16 +62,17 @@ export function resourceQuota(options: ResourceQuotaOptions): AdmissionPlugin {
   const { limited = [] } = options;
   const queues = new Map<string, Queue>();
   const eras = new Eras();
+  const lookup = claimLookup(options.sources);
 
   const drain = async (namespace: string, queue: Queue): Promise<void> => {
     while (queue.waiters.length > 0 || queue.refunds.length > 0) {
       const { waiters, refunds } = queue;
       queue.waiters = [];
       queue.refunds = [];
-      await giveBack(namespace, refunds, { source, eras, ...options });
+      await giveBack(namespace, refunds, { source, eras, lookup, ...options });
       const refund = (charges: readonly Refund[]): void => void work(namespace).refunds.push(...charges);
       try {
-        await charge(namespace, waiters, { source, eras, refund, ...options });
+        await charge(namespace, waiters, { source, eras, lookup, refund, ...options });
       } catch (error) {
         for (const waiter of waiters) waiter.reject(error);
       }
@@ -109,9 +111,21 @@ export function resourceQuota(options: ResourceQuotaOptions): AdmissionPlugin {
   };
 }
 
+function claimLookup(sources: Sources): ClaimLookup {
+  const classes = sources.of(deviceClasses);
+  const podSource = sources.of(pods);
+  const claims = sources.of(resourceClaims);
+  return {
+    deviceClass: (name) => classes.get('', name),
+    pod: (namespace, name) => podSource.get(namespace, name),
+    claims: (namespace) => claims.list(namespace),
+  };
+}
+
 interface Charging extends ResourceQuotaOptions {
   readonly source: Source<ResourceQuota>;
   readonly eras: Eras;
+  readonly lookup: ClaimLookup;
 }
 
 async function charge(
@@ -122,6 +136,7 @@ async function charge(
     eras,
     refund,
     updateStatus,
+    lookup,
     limited = [],
   }: Charging & { readonly refund: (charges: readonly Refund[]) => void },
 ): Promise<void> {
@@ -137,7 +152,9 @@ async function charge(
       for (const waiter of batch) {
         if (decided.has(waiter)) continue;
         try {
-          const charges = chargesOf(waiter.attributes, ledgers, limited, (ledger) => isWritten(waiter, ledger));
+          const charges = chargesOf(waiter.attributes, ledgers, { limited, lookup }, (ledger) =>
+            isWritten(waiter, ledger),
+          );
           for (const [ledger, delta] of charges) ledger.add(waiter, delta);
           accepted.push(waiter);
         } catch (error) {
@@ -303,15 +320,17 @@ class Ledger {
 function chargesOf(
   attributes: AdmissionAttributes,
   ledgers: readonly Ledger[],
-  limited: readonly LimitedResource[],
+  { limited, lookup }: { readonly limited: readonly LimitedResource[]; readonly lookup: ClaimLookup },
   isChargedTo: (ledger: Ledger) => boolean,
 ): readonly (readonly [Ledger, Delta])[] {
   const { object, oldObject } = attributes;
   const { group, resource } = attributes.resource;
   if (object === undefined) return [];
-  const now = usageOf(group, resource, object);
+  const now = usageOf(group, resource, object, lookup);
   const before =
-    attributes.operation === 'UPDATE' && oldObject !== undefined ? usageOf(group, resource, oldObject) : undefined;
+    attributes.operation === 'UPDATE' && oldObject !== undefined
+      ? usageOf(group, resource, oldObject, lookup)
+      : undefined;
   const charges: [Ledger, Delta][] = [];
   const covering: ResourceQuota[] = [];
   for (const ledger of ledgers) {

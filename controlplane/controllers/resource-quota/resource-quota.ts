@@ -5,13 +5,14 @@
  * Only resources that a quota limits are watched.
  */
 import type { Informer } from '../../../api/machinery/informer.ts';
-import type { Pod, ResourceQuota } from '../../../api/machinery/kinds.ts';
+import type { DeviceClass, Pod, ResourceClaim, ResourceQuota } from '../../../api/machinery/kinds.ts';
 import { resourceQuotas, type ResourceOf } from '../../../api/machinery/resources.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import type { KubeObject } from '../../../api/meta/object.ts';
 import { addQuantities, formatQuantity, newQuantity, type Quantity } from '../../../api/meta/quantity.ts';
 import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';
-import { PLAIN_COUNTS, quotaMatches, usageOf } from '../../admission/quota-usage.ts';
+import type { ClaimLookup } from '../../admission/claim-owners.ts';
+import { isExtendedRequest, PLAIN_COUNTS, quotaMatches, usageOf } from '../../admission/quota-usage.ts';
 import { every, keyOf, ReconcileLoop, splitKey, type RunController } from '../controller.ts';
 import { isPodFinished } from '../pod-state.ts';
 import { servedResources } from '../served-resources.ts';
@@ -21,6 +22,9 @@ interface CountedResource {
   readonly resource: string;
 }
 
+const CLAIMS: CountedResource = { group: 'resource.k8s.io', resource: 'resourceclaims' };
+const PODS: CountedResource = { group: '', resource: 'pods' };
+const CLASSES: CountedResource = { group: 'resource.k8s.io', resource: 'deviceclasses' };
 const POD_AMOUNT = /^(?:cpu|memory|ephemeral-storage|hugepages-.+|requests\..+|limits\..+)$/;
 
 /** The resource whose objects a name of `spec.hard` counts; `undefined` if there is none. */
@@ -38,6 +42,16 @@ export function countedBy(name: string): CountedResource | undefined {
   return POD_AMOUNT.test(name) ? { group: '', resource: 'pods' } : undefined;
 }
 
+/** All resources whose objects count for a name. Devices of claims count as the extended resources of their classes. */
+function countersOf(name: string): readonly CountedResource[] {
+  const counted = countedBy(name);
+  if (counted === undefined) return [];
+  return isExtendedRequest(name) && counted.resource === 'pods' ? [counted, CLAIMS] : [counted];
+}
+
+const countersOfQuota = ({ spec }: ResourceQuota): readonly CountedResource[] =>
+  Object.keys(spec?.hard ?? {}).flatMap(countersOf);
+
 const idOf = ({ group, resource }: CountedResource): string => `${group}/${resource}`;
 
 /**
@@ -47,31 +61,32 @@ const idOf = ({ group, resource }: CountedResource): string => `${group}/${resou
 function computeUsed(
   quota: ResourceQuota,
   objectsOf: (counted: CountedResource) => readonly KubeObject[] | undefined,
+  lookup: ClaimLookup,
 ): Record<string, string> {
   const byResource = new Map<string, { readonly counted: CountedResource; readonly names: string[] }>();
   for (const name of Object.keys(quota.spec?.hard ?? {})) {
-    const counted = countedBy(name);
-    if (counted === undefined) continue;
-    const entry = byResource.get(idOf(counted));
-    if (entry === undefined) byResource.set(idOf(counted), { counted, names: [name] });
-    else entry.names.push(name);
+    for (const counted of countersOf(name)) {
+      const entry = byResource.get(idOf(counted));
+      if (entry === undefined) byResource.set(idOf(counted), { counted, names: [name] });
+      else entry.names.push(name);
+    }
   }
-  const used: Record<string, string> = {};
+  const used = new Map<string, Quantity>();
   for (const { counted, names } of byResource.values()) {
     const objects = objectsOf(counted);
     if (objects === undefined) continue;
-    const totals = new Map<string, Quantity>(names.map((name) => [name, newQuantity(0)]));
+    const totals = new Map<string, Quantity>(names.map((name) => [name, used.get(name) ?? newQuantity(0)]));
     for (const object of objects) {
       if (!quotaMatches(quota, counted.resource, object)) continue;
-      const usage = usageOf(counted.group, counted.resource, object);
+      const usage = usageOf(counted.group, counted.resource, object, lookup);
       for (const [name, total] of totals) {
         const amount = usage.get(name);
         if (amount !== undefined) totals.set(name, addQuantities(total, amount));
       }
     }
-    for (const [name, total] of totals) used[name] = formatQuantity(total);
+    for (const [name, total] of totals) used.set(name, total);
   }
-  return used;
+  return Object.fromEntries([...used].map(([name, total]) => [name, formatQuantity(total)]));
 }
 
 /** Reconciles `concurrentResourceQuotaSyncs` quotas at a time. */
@@ -80,6 +95,7 @@ export const runResourceQuota: RunController = async (environment, signal) => {
   const quotas = informers.for(resourceQuotas);
   const watched = new Map<string, Informer>();
 
+  const lookup = claimLookup(watched);
   const loop = new ReconcileLoop(environment, {
     workers: options.concurrentResourceQuotaSyncs,
     reconcile: async (key) => {
@@ -87,7 +103,7 @@ export const runResourceQuota: RunController = async (environment, signal) => {
       const quota = quotas.get(namespace, name);
       if (quota === undefined) return;
       await watchCounted(quota);
-      const used = computeUsed(quota, (counted) => watched.get(idOf(counted))?.list(namespace));
+      const used = computeUsed(quota, (counted) => watched.get(idOf(counted))?.list(namespace), lookup);
       const status = { hard: { ...quota.spec?.hard }, used };
       const current = { hard: quota.status?.hard ?? {}, used: quota.status?.used ?? {} };
       if (quota.status?.hard !== undefined && semanticEqual(current, status)) return;
@@ -97,15 +113,13 @@ export const runResourceQuota: RunController = async (environment, signal) => {
 
   /** Starts to watch the resources that the quota counts, and waits until they are synced. */
   async function watchCounted(quota: ResourceQuota): Promise<void> {
-    const wanted = Object.keys(quota.spec?.hard ?? {}).flatMap((name) => countedBy(name) ?? []);
+    const counters = countersOfQuota(quota);
+    const wanted = counters.includes(CLAIMS) ? [...counters, CLASSES] : counters;
     await Promise.all(
       wanted.map(async (counted) => {
         const known = watched.get(idOf(counted));
         if (known !== undefined) return known.synced(signal);
-        const served = servedResources(catalog).find(
-          ({ group, resource, namespaced, verbs }) =>
-            group === counted.group && resource === counted.resource && namespaced && verbs.includes('watch'),
-        );
+        const served = servedResources(catalog).find((one) => isWatchable(one, counted));
         if (served === undefined) return;
         const cache = informers.for(served as ResourceOf<KubeObject>);
         watched.set(idOf(counted), cache);
@@ -119,11 +133,7 @@ export const runResourceQuota: RunController = async (environment, signal) => {
   function follow(cache: Informer, counted: CountedResource): void {
     const replenish = (object: KubeObject): void => {
       for (const quota of quotas.list(object.metadata.namespace ?? '')) {
-        const isCounted = Object.keys(quota.spec?.hard ?? {}).some((name) => {
-          const own = countedBy(name);
-          return own !== undefined && idOf(own) === idOf(counted);
-        });
-        if (isCounted) loop.enqueue(quota);
+        if (countersOfQuota(quota).some((own) => idOf(own) === idOf(counted))) loop.enqueue(quota);
       }
     };
     cache.addHandler({
@@ -145,6 +155,22 @@ export const runResourceQuota: RunController = async (environment, signal) => {
   });
   await Promise.all([loop.run(signal, quotas), resync]);
 };
+
+function isWatchable(
+  { group, resource, namespaced, verbs }: ReturnType<typeof servedResources>[number],
+  counted: CountedResource,
+): boolean {
+  return idOf({ group, resource }) === idOf(counted) && namespaced === (counted !== CLASSES) && verbs.includes('watch');
+}
+
+/** Reads claims and what they refer to from the informers, which run for quotas that need them. */
+function claimLookup(watched: ReadonlyMap<string, Informer>): ClaimLookup {
+  return {
+    deviceClass: (name) => watched.get(idOf(CLASSES))?.get('', name) as DeviceClass | undefined,
+    pod: (namespace, name) => watched.get(idOf(PODS))?.get(namespace, name) as Pod | undefined,
+    claims: (namespace) => (watched.get(idOf(CLAIMS))?.list(namespace) ?? []) as ResourceClaim[],
+  };
+}
 
 function givesBack(counted: CountedResource, previous: KubeObject, current: KubeObject): boolean {
   if (counted.group !== '') return false;

@@ -1,7 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { ConfigMap, Pod, ResourceQuota } from '../../../../api/machinery/kinds.ts';
-import { configMaps, pods, resourceQuotas } from '../../../../api/machinery/resources.ts';
+import type { ConfigMap, Pod, ResourceClaim, ResourceQuota } from '../../../../api/machinery/kinds.ts';
+import {
+  configMaps,
+  deviceClasses,
+  pods,
+  resourceClaims,
+  resourceQuotas,
+} from '../../../../api/machinery/resources.ts';
 import { countedBy, runResourceQuota } from '../../../../controlplane/controllers/resource-quota/resource-quota.ts';
 import { controllerTest, type ControllerTest } from '../../../fakes/fake-controllers.ts';
 
@@ -91,5 +97,48 @@ test('a changed limit is reported with the usage', async () => {
   await t.client.patch(resourceQuotas, 'n', 'q', { type: 'merge', body: { spec: { hard: { pods: '9' } } } });
   await t.advance(100);
   assert.deepEqual(t.client.peek(resourceQuotas, 'n', 'q')?.status, { hard: { pods: '9' }, used: { pods: '0' } });
+  await t.stop();
+});
+
+test('devices of claims count as the extended resources of their class, beyond what their pod requests', async () => {
+  const gpu = 'requests.example.com/gpu';
+  const implicit = 'requests.deviceclass.resource.kubernetes.io/gpu';
+  const claim = (name: string, count: number, metadata: object = {}): ResourceClaim =>
+    ({
+      metadata: { name, namespace: 'n', creationTimestamp: '2026-01-01T00:00:00Z', ...metadata },
+      spec: {
+        devices: {
+          requests: [{ name: 'r', exactly: { deviceClassName: 'gpu', allocationMode: 'ExactCount', count } }],
+        },
+      },
+    }) as unknown as ResourceClaim;
+  const extended = {
+    annotations: { 'resource.kubernetes.io/extended-resource-claim': 'true' },
+    ownerReferences: [{ apiVersion: 'v1', kind: 'Pod', name: 'a', uid: 'a-uid', controller: true }],
+  };
+  const t = controllerTest({
+    served: [pods, deviceClasses, resourceClaims],
+    objects: [
+      [resourceQuotas, quota({ [gpu]: '10', [implicit]: '10' })],
+      [deviceClasses, { metadata: { name: 'gpu' }, spec: { extendedResourceName: 'example.com/gpu' } }],
+      [
+        pods,
+        {
+          metadata: { name: 'a', namespace: 'n', uid: 'a-uid' },
+          spec: { containers: [{ name: 'c', resources: { requests: { 'example.com/gpu': '2' } } }] },
+        } as unknown as Pod,
+      ],
+      [resourceClaims, claim('of-user', 3)],
+      [resourceClaims, claim('of-pod', 2, extended)],
+      // It names the pod as well, but is not the claim of the scheduler.
+      [resourceClaims, claim('of-pod-too', 1, extended)],
+    ],
+  });
+  await t.start(runResourceQuota);
+  await t.advance(100);
+  assert.deepEqual(used(t), { [gpu]: '6', [implicit]: '6' });
+  await t.client.delete(resourceClaims, 'n', 'of-user');
+  await t.advance(100);
+  assert.deepEqual(used(t), { [gpu]: '3', [implicit]: '3' });
   await t.stop();
 });
