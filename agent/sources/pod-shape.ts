@@ -1,6 +1,6 @@
 /**
- * Gives pods of all sources the shape that the agent relies on. Neither a server nor a file is trusted to have sent them. The
- * mux calls it once for each pod before anything else reads the pod.
+ * Gives pods of all sources the shape that the agent relies on. Neither a server nor a file is trusted to have sent them.
+ * `pod-config.ts` calls it once for each pod before anything else reads the pod.
  */
 import { pods } from '../../api/machinery/resources.ts';
 import { shapedObject } from '../../api/schema/shape.ts';

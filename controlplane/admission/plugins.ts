@@ -252,7 +252,10 @@ function reinvocationOf(earlier: readonly AdmissionPlugin[]) {
   };
 }
 
-/** Throws if a name is not a plugin. */
+/**
+ * Builds the plugins that are enabled, in their order, and after them three checks that no flag turns off. Throws a
+ * `StartError` if a name is not a plugin, or is both enabled and disabled.
+ */
 export function buildPlugins(options: PluginsOptions): AdmissionPlugin[] {
   const known = new Set(PLUGINS.map((row) => row.name));
   for (const name of [...options.enable, ...options.disable]) {
@@ -260,7 +263,7 @@ export function buildPlugins(options: PluginsOptions): AdmissionPlugin[] {
       throw new StartError(`unknown admission plugin "${name}"; there are ${[...known].sort().join(', ')}`);
   }
   const both = options.enable.find((name) => options.disable.includes(name));
-  if (both !== undefined) throw new Error(`admission plugin "${both}" is both enabled and disabled`);
+  if (both !== undefined) throw new StartError(`admission plugin "${both}" is both enabled and disabled`);
   const chosen = PLUGINS.filter(
     (row) => (row.enabledByDefault || options.enable.includes(row.name)) && !options.disable.includes(row.name),
   );

@@ -33,7 +33,7 @@ export function registerServerMetrics(
     file: storageBackendOf(flags) === 'sqlite' ? join(directory, 'storage', 'orchlet.db') : '',
   });
   registerServiceMetrics(metrics, {
-    clusterCidrs: flags.serviceClusterIpRange,
+    serviceClusterCidrs: flags.serviceClusterIpRange,
     nodePorts: servicePortsOf(flags),
     stores: registry.stores,
   });

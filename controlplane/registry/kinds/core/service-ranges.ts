@@ -25,7 +25,7 @@ import { upperFirst } from '../upper-first.ts';
 /** The configured ranges, and where ServiceCIDRs and addresses are stored. */
 export interface ServiceRangesOptions {
   /** The value of `--service-cluster-ip-range`. */
-  readonly clusterCidrs: readonly string[];
+  readonly serviceClusterCidrs: readonly string[];
   readonly stores: { get(group: string, resource: string): StoredResource };
 }
 
@@ -54,7 +54,7 @@ export class ServiceRanges {
   constructor(options: ServiceRangesOptions, claims = new ServiceClaims(options.stores)) {
     this.#options = options;
     this.#claims = claims;
-    this.#configured = rangesOf(options.clusterCidrs);
+    this.#configured = rangesOf(options.serviceClusterCidrs);
   }
 
   /** The families of the ranges. Services that request none get the first. */

@@ -73,7 +73,7 @@ function dropTypeDependent(service: Service, old: Service): void {
 /** The row shares one allocator between all writes. */
 export function serviceKinds(options: KindOptions): KindRow[] {
   const allocator = new ServiceAllocator({
-    clusterCidrs: options.serviceClusterCidrs,
+    serviceClusterCidrs: options.serviceClusterCidrs,
     nodePorts: options.serviceNodePorts,
     stores: options.stores,
   });

@@ -17,7 +17,7 @@ class TestAllocator {
   readonly #allocator: ServiceAllocator;
   #observer: WatchObserver | undefined;
 
-  constructor(stored: readonly Service[], clusterCidrs: readonly string[] = ['10.96.0.0/24']) {
+  constructor(stored: readonly Service[], serviceClusterCidrs: readonly string[] = ['10.96.0.0/24']) {
     const watch = (_options: object, observer: WatchObserver): void => void (this.#observer = observer);
     const storeOf = (entries: readonly object[]) =>
       ({
@@ -26,7 +26,7 @@ class TestAllocator {
       }) as unknown as Store;
     const services = stored.map((object) => ({ object }));
     const stores = { get: (_: string, resource: string) => storeOf(resource === 'services' ? services : []) };
-    this.#allocator = new ServiceAllocator({ clusterCidrs, nodePorts: { from: 30000, to: 30009 }, stores });
+    this.#allocator = new ServiceAllocator({ serviceClusterCidrs, nodePorts: { from: 30000, to: 30009 }, stores });
   }
 
   reserve(service: Service, old?: Service): Reservation {
@@ -47,8 +47,8 @@ class TestAllocator {
   }
 }
 
-const allocatorOver = (stored: readonly Service[], clusterCidrs?: readonly string[]): TestAllocator =>
-  new TestAllocator(stored, clusterCidrs);
+const allocatorOver = (stored: readonly Service[], serviceClusterCidrs?: readonly string[]): TestAllocator =>
+  new TestAllocator(stored, serviceClusterCidrs);
 
 const DUAL = ['10.96.0.0/24', 'fd00::/112'];
 const service = (spec: ServiceSpec): Service => ({ metadata: { name: 's' }, spec: { type: 'ClusterIP', ...spec } });
