@@ -4,7 +4,7 @@
  * have sent them, whether hostile or of another release.
  */
 import { setMember } from '../codec/json.ts';
-import type { JsonObject, JsonValue, KubeObject } from '../meta/object.ts';
+import { apiVersionOf, type JsonObject, type JsonValue, type KubeObject } from '../meta/object.ts';
 import { decodeStruct } from './decode.ts';
 import type { StructType, TypeNode } from './schema.ts';
 import { loadSchema } from './table.ts';
@@ -22,8 +22,7 @@ const MOST_LEVELS = 500;
 /** Returns a copy without the fields that the schema lacks, as in Kubernetes. Throws an error with the first fault. */
 export function shapedObject({ group, version, kind }: Kind, value: unknown): KubeObject {
   const struct = loadSchema().kind(group, version, kind);
-  if (struct === undefined)
-    throw new Error(`the schema has no ${kind} of ${group === '' ? version : `${group}/${version}`}`);
+  if (struct === undefined) throw new Error(`the schema has no ${kind} of ${apiVersionOf({ group, version })}`);
   const object = decodeStruct(struct, bounded(value)).value;
   withoutNulls(struct, object);
   return object as unknown as KubeObject;

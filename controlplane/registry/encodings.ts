@@ -7,7 +7,7 @@
 import { encodeJson, stringifyJson } from '../../api/codec/json.ts';
 import { MAX_VALUES } from '../../api/codec/limits.ts';
 import { messageOfItem, type ProtobufCodec, type TypeMeta } from '../../api/codec/protobuf.ts';
-import type { KubeObject } from '../../api/meta/object.ts';
+import { apiVersionOf, type KubeObject } from '../../api/meta/object.ts';
 import type { ResourceInfo, Schema } from '../../api/schema/schema.ts';
 import type { Encodings, ListMetadata, MetaVersion, TableRowOptions } from '../model/encoding.ts';
 import { defaultColumns } from './columns/default-columns.ts';
@@ -134,7 +134,7 @@ class KeptEncodings implements Encodings {
   }
 
   protobufList(info: ResourceInfo, entries: readonly Entry[], listMetadata: ListMetadata): Buffer[] {
-    const apiVersion = info.group === '' ? info.version : `${info.group}/${info.version}`;
+    const apiVersion = apiVersionOf(info);
     const items = entries.map((entry) => this.#item(entry));
     return this.#protobuf.list(apiVersion, `${info.kind}List`, listMeta(listMetadata), items);
   }

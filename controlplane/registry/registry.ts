@@ -263,25 +263,30 @@ function fieldReader(strategy: Strategy): ((object: KubeObject) => Readonly<Reco
   return (object) => Object.fromEntries(readers.map(([field, read]) => [field, read(object)]));
 }
 
+const kindKey = (apiVersion: string, kind: string): string => `${apiVersion} ${kind}`;
+
+/** Returns the built-in kinds that are stored by `kindKey`, each with the conversion between its version and the stored one. */
+function storedKinds(stores: ReadonlyMap<string, StoredResource>, rows: ReadonlyMap<string, KindRow>) {
+  return builtinResources().flatMap((info) => {
+    const { group, resource } = storedUnder(info);
+    const store = stores.get(keyOf(group, resource));
+    if (store === undefined) return [];
+    const conversion = conversionOf(store, info, rows.get(keyOf(group, resource)));
+    return [{ key: kindKey(apiVersionOf(info), info.kind), info, store, conversion }];
+  });
+}
+
 /** Converts between served versions of one kind, via the stored version. */
 function converter(
   stores: ReadonlyMap<string, StoredResource>,
   rows: ReadonlyMap<string, KindRow>,
 ): Registry['convert'] {
-  const byKind = new Map(
-    builtinResources().flatMap((info) => {
-      const { group, resource } = storedUnder(info);
-      const store = stores.get(keyOf(group, resource));
-      if (store === undefined) return [];
-      const conversion = conversionOf(store, info, rows.get(keyOf(group, resource)));
-      return [[`${info.group === '' ? '' : `${info.group}/`}${info.version} ${info.kind}`, conversion] as const];
-    }),
-  );
+  const conversions = new Map(storedKinds(stores, rows).map(({ key, conversion }) => [key, conversion]));
   return (object, kind) => {
     const apiVersion = apiVersionOf(kind);
     const copy = structuredClone(object);
-    const stored = byKind.get(`${object.apiVersion ?? ''} ${object.kind ?? ''}`)?.toStored(copy) ?? copy;
-    const served = byKind.get(`${apiVersion} ${kind.kind}`)?.fromStored(stored) ?? stored;
+    const stored = conversions.get(kindKey(object.apiVersion ?? '', object.kind ?? ''))?.toStored(copy) ?? copy;
+    const served = conversions.get(kindKey(apiVersion, kind.kind))?.fromStored(stored) ?? stored;
     return { ...served, apiVersion, kind: kind.kind };
   };
 }
@@ -292,18 +297,14 @@ function defaulter(
   rows: ReadonlyMap<string, KindRow>,
 ): Registry['applyDefaults'] {
   const byKind = new Map(
-    builtinResources().flatMap((info) => {
-      const { group, resource } = storedUnder(info);
-      const store = stores.get(keyOf(group, resource));
-      if (store === undefined) return [];
-      const conversion = conversionOf(store, info, rows.get(keyOf(group, resource)));
+    storedKinds(stores, rows).map(({ key, info, store, conversion }) => {
       const own =
         conversion === undefined ? store.strategy.applyDefaults?.bind(store.strategy) : conversion.applyDefaults;
-      return [[`${apiVersionOf(info)} ${info.kind}`, { struct: structOf(schema, info), own }] as const];
+      return [key, { struct: structOf(schema, info), own }] as const;
     }),
   );
   return (object) => {
-    const found = byKind.get(`${object.apiVersion ?? ''} ${object.kind ?? ''}`);
+    const found = byKind.get(kindKey(object.apiVersion ?? '', object.kind ?? ''));
     if (found === undefined) return;
     builtInReader.applyDefaults(object, found.struct);
     found.own?.(object);
@@ -320,7 +321,7 @@ function conversionOf(store: StoredResource, served: ResourceInfo, row: KindRow 
 /** Returns the conversion between versions that differ only in their name. */
 function renamed(stored: ResourceInfo, served: ResourceInfo, strategy: Strategy): Conversion {
   const named = (info: ResourceInfo) => (object: KubeObject) => {
-    object.apiVersion = info.group === '' ? info.version : `${info.group}/${info.version}`;
+    object.apiVersion = apiVersionOf(info);
     return object;
   };
   const conversion = { toStored: named(stored), fromStored: named(served) };

@@ -6,6 +6,7 @@
 import { quoteText } from '../../api/meta/quote.ts';
 import { builtinResources } from '../../api/schema/resources.ts';
 import type { ResourceInfo } from '../../api/schema/schema.ts';
+import { apiVersionOf } from '../../api/meta/object.ts';
 
 type Pairs = Readonly<Record<string, string>>;
 
@@ -44,7 +45,7 @@ export function checkRuntimeConfig(pairs: Pairs): string | undefined {
     const [group = '', version = '', resource = ''] = tokens;
     if (!groups.has(group)) return `unknown api groups ${group}`;
     if (!versions.has(`${group}/${version}`))
-      return `group version ${group === '' ? version : `${group}/${version}`} that has not been registered`;
+      return `group version ${apiVersionOf({ group, version })} that has not been registered`;
     if (resource !== resource.toLowerCase()) {
       const form = 'group/version/resource and resource is always lowercase plural';
       return `invalid key ${key}: ${form}, not ${quoteText(resource)}`;

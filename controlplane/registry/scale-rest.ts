@@ -54,7 +54,7 @@ class ScaleWrites {
       show: (object) => shape.scaleBefore?.(object) ?? shape.scaleOf(object),
       take: (shown, object) => shape.setReplicas(object, (shown as Scale).spec?.replicas ?? 0),
     };
-    this.#apiVersion = `${version.info.group === '' ? '' : `${version.info.group}/`}${version.info.version}`;
+    this.#apiVersion = apiVersionOf(version.info);
   }
 
   /** Writes the workload, while admission gets the Scale. Returns the entry of the workload. */

@@ -6,7 +6,7 @@
  * validates), validating admission. The registry's `extend` hook adds the endpoints.
  */
 import type { Clock } from '../../api/machinery/clock.ts';
-import type { KubeObject } from '../../api/meta/object.ts';
+import { apiVersionOf, type KubeObject } from '../../api/meta/object.ts';
 import { builtinResources } from '../../api/schema/resources.ts';
 import type { ResourceInfo, Schema, SubresourceInfo } from '../../api/schema/schema.ts';
 import type { AdmissionChain } from '../admission/admission.ts';
@@ -82,7 +82,7 @@ function reviewRest(
   if (struct === undefined) return undefined;
   const expected: ExpectedKind = { ...kind, struct, applyDefaults: endpoint.applyDefaults, reader: builtInReader };
   const fields = options.fieldManagement(expected, decoder);
-  const apiVersion = kind.group === '' ? kind.version : `${kind.group}/${kind.version}`;
+  const apiVersion = apiVersionOf(kind);
   return {
     info,
     subresource,

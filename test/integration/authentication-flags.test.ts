@@ -4,16 +4,15 @@ import { createPrivateKey } from 'node:crypto';
 import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { certificatePem, createCertificate } from '../../api/pki/certificate.ts';
-import { generateKey, privateKeyPem } from '../../api/pki/signing.ts';
+import { generateKey } from '../../api/pki/signing.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
 import { signJwt } from '../../controlplane/authentication/jwt.ts';
 import { WebhookClient } from '../../controlplane/authentication/webhook-client.ts';
 import { webhookFromFile } from '../../controlplane/authentication/webhook-file.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
 import { temporaryFolder } from '../temporary-folder.ts';
+import { webhookCertificate } from './webhook-certificate.ts';
 
-const DAY = 86_400_000;
 const directory = temporaryFolder();
 const client = new WebhookClient('test');
 let plane: ControlPlane;
@@ -21,22 +20,7 @@ let ca = '';
 let key = '';
 
 before(async () => {
-  const keys = await generateKey('ecdsa');
-  key = privateKeyPem(keys.privateKey);
-  const raw = createCertificate(
-    {
-      subject: { commonName: 'server' },
-      publicKey: keys.publicKey,
-      notBeforeMs: Date.now() - DAY,
-      notAfterMs: Date.now() + DAY,
-      keyUsages: ['cert sign', 'digital signature'],
-      extendedKeyUsages: ['server auth'],
-      basicConstraints: { isCa: true },
-      names: { ip: ['127.0.0.1'] },
-    },
-    { privateKey: keys.privateKey },
-  );
-  ca = certificatePem(raw);
+  ({ cert: ca, key } = await webhookCertificate());
   const path = (name: string, text: string): string => {
     writeFileSync(join(directory, name), text);
     return join(directory, name);

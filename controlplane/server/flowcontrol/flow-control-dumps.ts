@@ -3,6 +3,7 @@ import { pageNotFound, reading, sendText, type PathHandlers } from '../path-hand
 import type { FlowControl } from './flow-control.ts';
 import type { PriorityLevel } from './priority-level.ts';
 import type { Queue, Ticket } from './queue-set.ts';
+import { apiVersionOf } from '../../../api/meta/object.ts';
 
 const PREFIX = '/debug/api_priority_and_fairness/';
 const LEVEL_COLUMNS = [
@@ -102,7 +103,7 @@ const NO_TIME = '0001-01-01T00:00:00Z';
 const timeText = (ms: number): string => new Date(ms).toISOString().replace(/\.?0{0,3}Z$/, 'Z');
 
 function detailsOf({ subject: { user, info } }: Ticket): Row {
-  const version = info.group === '' ? info.version : `${info.group}/${info.version}`;
+  const version = apiVersionOf(info);
   return [user.name, info.verb, info.path, info.namespace, info.name, version, info.resource, info.subresource];
 }
 
