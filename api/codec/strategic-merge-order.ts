@@ -4,8 +4,8 @@
  */
 import { jsonEqual } from '../meta/json-equality.ts';
 import { isJsonObject } from '../meta/json-object.ts';
-import type { JsonValue } from '../meta/object.ts';
-import { newStatusError } from '../meta/status-error.ts';
+import type { JsonObject, JsonValue } from '../meta/object.ts';
+import { newStatusError, type StatusError } from '../meta/status-error.ts';
 
 /** Whether two items are the same. With a merge key, they are if their keys are equal. */
 function sameItem(a: JsonValue, b: JsonValue, mergeKey: string): boolean {
@@ -87,24 +87,65 @@ export function orderElements(
   return ordered;
 }
 
-/** Requires that `$setElementOrder`, unless it is empty, contains the items of the patch in the same order. */
+/**
+ * Requires that `$setElementOrder` contains the items of the patch in the same order, unless one of the lists is empty. Items
+ * that the patch deletes need no place in the order.
+ */
 export function checkSetElementOrder(
   patch: readonly JsonValue[] | undefined,
   order: readonly JsonValue[],
   mergeKey: string,
 ): void {
-  if (order.length === 0) return;
+  if (order.length === 0 || patch === undefined || patch.length === 0) return;
+  const placed = mergeKey === '' ? patch : patch.filter((item) => requireMap(item)['$patch'] !== 'delete');
   let at = 0;
-  for (const item of patch ?? []) {
-    if (isJsonObject(item) && item['$patch'] !== undefined) continue;
-    while (at < order.length && !sameItem(order[at] ?? null, item, mergeKey)) at++;
-    if (at < order.length) {
-      at++;
+  let found = 0;
+  while (found < placed.length && at < order.length) {
+    const item = placed[found] ?? null;
+    if (isJsonObject(item) && Object.hasOwn(item, '$patch')) {
+      found++;
       continue;
     }
-    const message = `The order in patch list:\n${goText([...(patch ?? [])])}\n doesn't match $setElementOrder list:\n${goText([...order])}\n`;
-    throw newStatusError(500, '', message);
+    if (hasSameKey(item, order[at] ?? null, mergeKey)) found++;
+    at++;
   }
+  if (found === placed.length) return;
+  const message = `The order in patch list:\n${goText([...patch])}\n doesn't match $setElementOrder list:\n${goText([...order])}\n`;
+  throw failure(message);
+}
+
+/** Whether two items have the same merge key. Both must have one. */
+function hasSameKey(a: JsonValue, b: JsonValue, mergeKey: string): boolean {
+  if (mergeKey === '') return jsonEqual(a, b);
+  for (const item of [requireMap(a), requireMap(b)]) requireMergeKey(item, mergeKey);
+  return sameItem(a, b, mergeKey);
+}
+
+/** Returns the item of a list, which must be an object. */
+export function requireMap(item: JsonValue): JsonObject {
+  if (!isJsonObject(item)) throw unexpectedType('map[string]interface {}', item);
+  return item;
+}
+
+/** Requires that an item of a list that merges by key has the key. */
+export function requireMergeKey(item: JsonObject, mergeKey: string): void {
+  if (Object.hasOwn(item, mergeKey)) return;
+  throw failure(`map: ${goText(item)} does not contain declared merge key: ${mergeKey}`);
+}
+
+/** Errors that kube-apiserver returns without a status reason. */
+export const failure = (message: string): StatusError => newStatusError(500, '', message);
+
+export const unexpectedType = (expected: string, found: JsonValue | undefined): StatusError =>
+  failure(`expected a ${expected}, but received a ${goTypeName(found)}`);
+
+/** Returns the name of the Go type into which a JSON value is decoded. */
+export function goTypeName(value: JsonValue | undefined): string {
+  if (value === null || value === undefined) return '%!s(<nil>)';
+  if (Array.isArray(value)) return '[]interface {}';
+  if (typeof value === 'object') return 'map[string]interface {}';
+  if (typeof value === 'number') return Number.isInteger(value) ? 'int64' : 'float64';
+  return typeof value === 'boolean' ? 'bool' : 'string';
 }
 
 /** Formats a value as Go's `%v` does: `map[a:1 b:x]`, `[1 2]`. */

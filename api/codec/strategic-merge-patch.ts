@@ -9,30 +9,44 @@ import { quote } from '../meta/field-error.ts';
 import { cloneJson, defineMember } from '../meta/json-equality.ts';
 import { isJsonObject } from '../meta/json-object.ts';
 import type { JsonObject, JsonValue } from '../meta/object.ts';
-import { newBadRequest, newStatusError, type StatusError } from '../meta/status-error.ts';
+import { newBadRequest, newStatusError } from '../meta/status-error.ts';
 import type { StructType, TypeNode } from '../schema/schema.ts';
 import { jsonTypeName } from './json-patch.ts';
-import { checkSetElementOrder, goText, ItemIndex, orderElements } from './strategic-merge-order.ts';
+import {
+  checkSetElementOrder,
+  failure,
+  goText,
+  goTypeName,
+  ItemIndex,
+  orderElements,
+  requireMap,
+  requireMergeKey,
+  unexpectedType,
+} from './strategic-merge-order.ts';
 
 const PATCH = '$patch';
 const RETAIN_KEYS = '$retainKeys';
 const SET_ORDER = '$setElementOrder';
 const DELETE_FROM = '$deleteFromPrimitiveList';
 
+/** The result of a patch, and what kube-apiserver shows of the patch in errors: it drops the parts that it has handled. */
+interface StrategicMerge {
+  readonly value: JsonObject;
+  readonly patch: JsonValue;
+}
+
 /** Throws a 400 for an invalid patch, and a 500 without a reason for patches on which kube-apiserver fails in this way. */
-export function applyStrategicMergePatch(document: JsonObject, patch: unknown, struct: StructType): JsonObject {
-  if (patch === null) return document;
+export function applyStrategicMergePatch(document: JsonObject, patch: unknown, struct: StructType): StrategicMerge {
+  if (patch === null) return { value: document, patch: {} };
   if (typeof patch !== 'object' || Array.isArray(patch)) {
     const type = jsonTypeName(patch);
     throw newBadRequest(
       `error decoding patch: json: cannot unmarshal ${type} into Go value of type map[string]interface {}`,
     );
   }
-  return mergeMap(cloneJson(document), cloneJson(patch) as JsonObject, { kind: 'struct', struct });
+  const remaining = cloneJson(patch) as JsonObject;
+  return { value: mergeMap(cloneJson(document), remaining, { kind: 'struct', struct }), patch: remaining };
 }
-
-/** Errors that kube-apiserver returns without a status reason. */
-const failure = (message: string): StatusError => newStatusError(500, '', message);
 
 /** The type of a member in the schema, and how patches treat it. */
 interface MemberRules {
@@ -120,21 +134,29 @@ function mergeOrderedLists(original: JsonObject, patch: JsonObject, type: TypeNo
     if (before === undefined && added === undefined) continue;
     const serverOrder = [...(before ?? [])];
     const merged = mergedList(before, added, rules);
+    if (rules.mergeKey !== '') checkPlaces(merged, order, rules.mergeKey);
+    // kube-apiserver asks for a merge key even where the list has none.
+    if (elementType([...serverOrder, ...(added ?? [])], [before ?? [], added ?? []]) === MAP)
+      for (const item of [...order, ...merged, ...serverOrder]) requireMergeKey(requireMap(item), rules.mergeKey);
     defineMember(original, member, orderElements(merged, order, serverOrder, rules.mergeKey));
     delete patch[member];
   }
 }
 
-const noList = (found: JsonValue | undefined): StatusError =>
-  failure(
-    `expected a []interface {}, but received a ${isJsonObject(found) ? 'map[string]interface {}' : typeof found}`,
-  );
+/** Requires that all items have the key by which the order names them. */
+function checkPlaces(items: readonly JsonValue[], order: readonly JsonValue[], mergeKey: string): void {
+  for (const item of items) requireMergeKey(requireMap(item), mergeKey);
+  const place = items.length === 0 ? -1 : order.findIndex((item) => !isJsonObject(item));
+  if (place >= 0) throw failure(`value for key ${place} is not a map`);
+}
+
+const noList = (found: JsonValue | undefined) => unexpectedType('[]interface {}', found);
 
 const isList = (value: JsonValue | undefined): value is JsonValue[] => Array.isArray(value);
 
 function mergedList(before: JsonValue[] | undefined, added: JsonValue[] | undefined, rules: MemberRules): JsonValue[] {
   if (added === undefined) return before ?? [];
-  if (before === undefined) return withoutDirectives(added) as JsonValue[];
+  if (before === undefined) return dropDirectives(added) as JsonValue[];
   return rules.merges ? mergeList(before, added, rules) : added;
 }
 
@@ -151,37 +173,48 @@ function mergeMember(
     return;
   }
   const old = Object.hasOwn(original, member) ? original[member] : undefined;
-  if (listed !== undefined) {
-    if (isList(old) && isList(value)) original[member] = deleteFromList(old, value);
+  if (isList(old) && isList(value)) {
+    const rules = rulesOf(type, member);
+    if (listed !== undefined) defineMember(original, member, deleteFromList(old, value, rules));
+    else defineMember(original, member, rules.merges ? mergeList(old, value, rules) : value);
+  } else if (listed !== undefined) {
     return;
-  }
-  if (isJsonObject(old) && isJsonObject(value)) {
+  } else if (isJsonObject(old) && isJsonObject(value)) {
     const rules = rulesOf(type, member);
     defineMember(original, member, rules.replaces ? value : mergeMap(old, value, rules.type));
-  } else if (isList(old) && isList(value)) {
-    const rules = rulesOf(type, member);
-    defineMember(original, member, rules.merges ? mergeList(old, value, rules) : value);
   } else {
-    const added = withoutDirectives(withoutNulls(value));
+    dropNulls(value);
+    const added = dropDirectives(value);
     if (added === undefined) delete original[member];
     else defineMember(original, member, added);
   }
 }
 
-function deleteFromList(list: readonly JsonValue[], gone: readonly JsonValue[]): JsonValue[] {
+/** Removes scalars from a list. Objects cannot be removed in this way: kube-apiserver merges them into the list. */
+function deleteFromList(list: JsonValue[], gone: JsonValue[], rules: MemberRules): JsonValue[] {
+  if (list.length === 0 && gone.length === 0) return list;
+  if (elementType([...list, ...gone], [list, gone]) === MAP) return mergeKeyedList(list, gone as JsonObject[], rules);
   const places = new ItemIndex(gone, '');
   return list.filter((item) => places.indexOf(item) < 0);
 }
 
+const MAP = goTypeName({});
+
+/** Returns the Go type of the items, which must be the same for all. `lists` are what an error shows. */
+function elementType(items: readonly JsonValue[], lists: JsonValue[][]): string {
+  const [first] = items;
+  if (first === undefined) throw failure('no elements in any of the given slices');
+  const type = goTypeName(first);
+  if (Array.isArray(first)) throw newStatusError(422, '', 'lists of lists are not supported');
+  for (const item of items) {
+    if (goTypeName(item) !== type) throw failure(`list element types are not identical: ${goText(lists)}`);
+  }
+  return type;
+}
+
 function mergeList(original: JsonValue[], patch: JsonValue[], rules: MemberRules): JsonValue[] {
   if (original.length === 0 && patch.length === 0) return original;
-  const sample = original[0] ?? patch[0];
-  for (const item of [...original, ...patch]) {
-    if (Array.isArray(item)) throw failure('lists of lists are not supported');
-    if (isJsonObject(item) !== isJsonObject(sample))
-      throw failure(`list element types are not identical: ${goText([original, patch])}`);
-  }
-  if (!isJsonObject(sample)) {
+  if (elementType([...original, ...patch], [original, patch]) !== MAP) {
     const merged: JsonValue[] = [];
     const places = new ItemIndex([], '');
     for (const item of [...original, ...patch]) {
@@ -196,31 +229,25 @@ function mergeList(original: JsonValue[], patch: JsonValue[], rules: MemberRules
 
 function mergeKeyedList(original: JsonValue[], patch: JsonObject[], rules: MemberRules): JsonValue[] {
   const { mergeKey } = rules;
-  const elementType = itemType(rules.type);
-  if (mergeKey === '') {
-    const name = elementType?.kind === 'struct' ? elementType.struct.name : '';
-    throw failure(`cannot merge lists without merge key for ${name.slice(name.lastIndexOf('.') + 1)}`);
-  }
+  const itemsType = itemType(rules.type);
+  if (mergeKey === '') throw failure(`cannot merge lists without merge key for ${itemsType?.kind ?? 'interface'}`);
   const { kept, additions, replaced } = obeyListDirectives(original, patch, mergeKey);
   if (replaced) return additions;
   const merged = [...kept];
   const places = new ItemIndex(merged, mergeKey);
   for (const item of additions) {
-    if (!Object.hasOwn(item, mergeKey)) throw noMergeKey(item, mergeKey);
+    requireMergeKey(item, mergeKey);
     const index = places.indexOf(item);
     const found = merged[index];
-    if (isJsonObject(found)) merged[index] = mergeMap(found, item, elementType);
+    if (isJsonObject(found)) merged[index] = mergeMap(found, item, itemsType);
     else {
       merged.push(item);
       places.push(item);
     }
   }
-  for (const item of merged) if (isJsonObject(item) && !Object.hasOwn(item, mergeKey)) throw noMergeKey(item, mergeKey);
+  for (const item of merged) if (isJsonObject(item)) requireMergeKey(item, mergeKey);
   return orderElements(merged, additions, kept, mergeKey);
 }
-
-const noMergeKey = (item: JsonObject, mergeKey: string): StatusError =>
-  failure(`map: ${goText(item)} does not contain declared merge key: ${mergeKey}`);
 
 interface ListDirectives {
   readonly kept: JsonValue[];
@@ -239,7 +266,7 @@ function obeyListDirectives(original: JsonValue[], patch: readonly JsonObject[],
     }
     switch (item[PATCH]) {
       case 'delete':
-        if (!Object.hasOwn(item, mergeKey)) throw noMergeKey(item, mergeKey);
+        requireMergeKey(item, mergeKey);
         deleted.push(item);
         break;
       case 'replace':
@@ -256,25 +283,31 @@ function obeyListDirectives(original: JsonValue[], patch: readonly JsonObject[],
   return { kept, additions, replaced };
 }
 
-/** Returns a value that is not merged with another one without the objects that have `$patch`. `value` itself may be one. */
-function withoutDirectives(value: JsonValue): JsonValue | undefined {
-  if (Array.isArray(value)) return value.map(withoutDirectives).filter((item) => item !== undefined);
+/**
+ * Returns a value that is not merged with another one without the objects that have `$patch`, or `undefined` if it is one
+ * itself. Objects are changed in place.
+ */
+function dropDirectives(value: JsonValue): JsonValue | undefined {
+  if (Array.isArray(value)) return value.map(dropDirectives).filter((item) => item !== undefined);
   if (!isJsonObject(value)) return value;
   if (Object.hasOwn(value, PATCH)) return undefined;
-  const kept: JsonObject = {};
   for (const [key, member] of Object.entries(value)) {
-    const inner = member === undefined ? undefined : withoutDirectives(member);
-    if (inner !== undefined) defineMember(kept, key, inner);
+    const inner = member === undefined ? undefined : dropDirectives(member);
+    if (inner === undefined) delete value[key];
+    else defineMember(value, key, inner);
   }
-  return kept;
+  return value;
 }
 
-function withoutNulls(value: JsonValue): JsonValue {
-  if (Array.isArray(value)) return value.map(withoutNulls);
-  if (!isJsonObject(value)) return value;
-  const kept: JsonObject = {};
-  for (const [key, member] of Object.entries(value)) {
-    if (member !== null && member !== undefined) defineMember(kept, key, withoutNulls(member));
+/** Removes members that are null at any depth. */
+function dropNulls(value: JsonValue): void {
+  if (Array.isArray(value)) {
+    for (const item of value) dropNulls(item);
+    return;
   }
-  return kept;
+  if (!isJsonObject(value)) return;
+  for (const [key, member] of Object.entries(value)) {
+    if (member === null || member === undefined) delete value[key];
+    else dropNulls(member);
+  }
 }

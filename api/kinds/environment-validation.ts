@@ -4,6 +4,7 @@
  */
 import { type FieldError, invalid, notFound, required, unsupportedValue } from '../meta/field-error.ts';
 import {
+  dnsLabelErrors,
   configKeyErrors,
   dnsSubdomainErrors,
   nameIsSubdomain,
@@ -94,6 +95,7 @@ function fileKeyErrors(
   if (isBlank(reference.key)) errors.push(required(`${path}.key`));
   else errors.push(...each(`${path}.key`, reference.key, relaxedEnvironmentNameErrors(reference.key)));
   if (isBlank(reference.volumeName)) errors.push(required(`${path}.volumeName`));
+  else errors.push(...each(`${path}.volumeName`, reference.volumeName, dnsLabelErrors(reference.volumeName)));
   if (isBlank(reference.path)) errors.push(required(`${path}.path`));
   else errors.push(...localPathErrors(reference.path, `${path}.path`));
   return errors;

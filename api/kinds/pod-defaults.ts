@@ -92,9 +92,6 @@ function defaultContainer(container: AnyContainer): void {
   for (const handler of [container.lifecycle?.postStart, container.lifecycle?.preStop]) {
     if (handler?.httpGet !== undefined) defaultHttpGet(handler.httpGet);
   }
-  for (const mount of container.volumeMounts ?? []) {
-    if (mount.readOnly === true && mount.recursiveReadOnly === '') mount.recursiveReadOnly = 'Disabled';
-  }
   roundFractions(container.resources?.limits);
   roundFractions(container.resources?.requests);
 }

@@ -99,16 +99,14 @@ function tolerationUpdateErrors(tolerations: readonly Toleration[], old: readonl
 }
 
 function schedulingGateErrors(spec: PodSpec, old: PodSpec): FieldError[] {
-  const known = new Set((old.schedulingGates ?? []).map(({ name }) => name));
-  return (spec.schedulingGates ?? []).flatMap(({ name = '' }, index) =>
-    known.has(name)
-      ? []
-      : [
-          forbidden(
-            `spec.schedulingGates[${index}].name`,
-            `only deletion is allowed, but found new scheduling gate '${name}'`,
-          ),
-        ],
+  // A gate that occurs several times is reported once, at its last place.
+  const added = new Map((spec.schedulingGates ?? []).map(({ name = '' }, index) => [name, index]));
+  for (const { name = '' } of old.schedulingGates ?? []) added.delete(name);
+  return [...added].map(([name, index]) =>
+    forbidden(
+      `spec.schedulingGates[${index}].name`,
+      `only deletion is allowed, but found new scheduling gate '${name}'`,
+    ),
   );
 }
 

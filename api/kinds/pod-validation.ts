@@ -211,6 +211,13 @@ function aggregateRequest(spec: PodSpec, name: string): Quantity {
   return compareQuantities(running, starting) > 0 ? running : starting;
 }
 
+/** Whether a container requests the resource. */
+function isRequested(spec: PodSpec, name: string): boolean {
+  return [...(spec.initContainers ?? []), ...(spec.containers ?? [])].some(
+    ({ resources }) => ownMember((resources?.requests ?? {}) as Quantities, name) !== undefined,
+  );
+}
+
 /**
  * The aggregate container requests must fit into the pod's requests, and no container limit may exceed the pod's limit.
  */
@@ -221,7 +228,7 @@ function podLevelErrors(spec: PodSpec, path: string): FieldError[] {
   const requests = (resources.requests ?? {}) as Quantities;
   const limits = (resources.limits ?? {}) as Quantities;
   for (const [name, value] of Object.entries(requests)) {
-    if (value === undefined || (name !== 'cpu' && name !== 'memory' && !name.startsWith('hugepages-'))) continue;
+    if (value === undefined || !isRequested(spec, name)) continue;
     const sum = aggregateRequest(spec, name);
     if (compareQuantities(sum, parseQuantity(value)) > 0) {
       const text = `must be greater than or equal to aggregate container requests of ${formatQuantity(sum)}`;

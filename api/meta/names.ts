@@ -4,6 +4,7 @@
  * Every check returns error texts with kube-apiserver's wording; an empty list means valid. Object validation,
  * selectors, the kinds' validation and the admission plugins call it.
  */
+import { quoteText } from './quote.ts';
 import { invalid, required, type FieldError } from './field-error.ts';
 
 const LABEL = '[a-z0-9]([-a-z0-9]*[a-z0-9])?';
@@ -201,6 +202,13 @@ export function labelValueErrors(value: string): string[] {
 export function pathSegmentErrors(name: string): string[] {
   if (name === '.' || name === '..') return [`may not be '${name}'`];
   return ['/', '%'].filter((part) => name.includes(part)).map((part) => `may not contain '${part}'`);
+}
+
+/** Returns why no request for an object can have the name, in the words of client-go. */
+export function requestNameFault(name: string): string | undefined {
+  if (name === '') return 'resource name may not be empty';
+  const errors = pathSegmentErrors(name);
+  return errors.length === 0 ? undefined : `invalid resource name ${quoteText(name)}: [${errors.join(' ')}]`;
 }
 
 /** Letters, digits and `_`, without a digit at the beginning. */

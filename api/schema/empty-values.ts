@@ -18,11 +18,16 @@ export function isEmptyCollection(value: JsonValue): boolean {
   return true;
 }
 
+interface EmptyOptions {
+  readonly atomicLists?: 'kept';
+}
+
 /**
  * Returns an object as Go serializes it: without the empty lists and maps of optional fields, which a decoded object has until
- * it is stored. Returns `value` itself if it has none, and otherwise a copy that shares the other parts.
+ * it is stored. Returns `value` itself if it has none, and otherwise a copy that shares the other parts. `atomicLists` are left
+ * as they are where kube-apiserver compares the Go values of such lists.
  */
-export function withoutEmpties(struct: StructType, value: JsonObject): JsonObject {
+export function withoutEmpties(struct: StructType, value: JsonObject, options: EmptyOptions = {}): JsonObject {
   let copy: JsonObject | undefined;
   for (const name in value) {
     const field = struct.fields.get(name);
@@ -33,7 +38,9 @@ export function withoutEmpties(struct: StructType, value: JsonObject): JsonObjec
       delete copy[name];
       continue;
     }
-    const kept = serialized(field.type, member);
+    if (options.atomicLists === 'kept' && field.type.kind === 'list' && (field.listType ?? 'atomic') === 'atomic')
+      continue;
+    const kept = serialized(field.type, member, options);
     if (kept === member) continue;
     copy ??= { ...value };
     copy[name] = kept;
@@ -41,16 +48,18 @@ export function withoutEmpties(struct: StructType, value: JsonObject): JsonObjec
   return copy ?? value;
 }
 
-function serialized(type: TypeNode, value: JsonValue): JsonValue {
+function serialized(type: TypeNode, value: JsonValue, options: EmptyOptions): JsonValue {
   if (typeof value !== 'object' || value === null || type.kind === 'scalar') return value;
-  if (type.kind === 'struct') return Array.isArray(value) ? value : withoutEmpties(type.struct, value);
+  if (type.kind === 'struct') return Array.isArray(value) ? value : withoutEmpties(type.struct, value, options);
   if (type.kind === 'list') {
     if (type.items.kind === 'scalar' || !Array.isArray(value)) return value;
-    const items = value.map((item) => serialized(type.items, item));
+    const items = value.map((item) => serialized(type.items, item, options));
     return items.some((item, index) => item !== value[index]) ? items : value;
   }
   if (type.values.kind === 'scalar' || Array.isArray(value)) return value;
-  const entries = Object.entries(value).map(([key, item]) => [key, serialized(type.values, item ?? null)] as const);
+  const entries = Object.entries(value).map(
+    ([key, item]) => [key, serialized(type.values, item ?? null, options)] as const,
+  );
   return entries.some(([key, item]) => item !== value[key]) ? fromEntries(entries) : value;
 }
 

@@ -70,8 +70,8 @@ async function setPriority(
     );
   }
   spec.priority = priority;
-  const given = spec.preemptionPolicy ?? '';
-  if (given !== '' && given !== policy) {
+  const given = spec.preemptionPolicy;
+  if (given !== undefined && given !== null && given !== policy) {
     throw refusal(
       attributes,
       `the string value of PreemptionPolicy (${given}) must not be provided in pod spec; priority admission controller computed ${policy} from the given PriorityClass name`,

@@ -7,7 +7,7 @@ import { quoteText } from '../../api/meta/quote.ts';
 import type { Pod, ServiceAccount } from '../../api/machinery/kinds.ts';
 import { serviceAccounts } from '../../api/machinery/resources.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
-import { randomSuffix } from '../../api/meta/names.ts';
+import { randomSuffix, requestNameFault } from '../../api/meta/names.ts';
 import { podReferences } from '../authorization/pod-references.ts';
 import { podOf, isPod, refusal, type PodSpec } from './pod-attributes.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
@@ -85,6 +85,8 @@ async function accountOf(
   signal: AbortSignal,
 ): Promise<ServiceAccount> {
   const { namespace } = attributes;
+  const fault = requestNameFault(name);
+  if (fault !== undefined) throw refusal(attributes, `error looking up service account ${namespace}/${name}: ${fault}`);
   for (let attempt = 0; ; attempt++) {
     const found = source.get(namespace, name) ?? (await source.live(namespace, name));
     if (found !== undefined) return found;

@@ -6,8 +6,9 @@ import { stringifyJson } from '../../api/codec/json.ts';
 import { canonicalJson } from '../../api/codec/structured-merge/path-element.ts';
 import { invalid } from '../../api/meta/field-error.ts';
 import { apiVersionOf, parseApiVersion, type JsonObject, type JsonValue } from '../../api/meta/object.ts';
-import { newBadRequest, newInvalid, type StatusError } from '../../api/meta/status-error.ts';
-import type { Decoder, ExpectedKind } from '../registry/object-decoding.ts';
+import { newBadRequest, newInternalError, newInvalid, type StatusError } from '../../api/meta/status-error.ts';
+import { DecodeError } from '../../api/schema/decode.ts';
+import { type Decoder, type ExpectedKind, requireKindTexts } from '../registry/object-decoding.ts';
 
 /** Wraps the decoder of the schema; its methods are generators, so that decoding a large body can yield. */
 export function customDecoder(inner: Decoder): Decoder {
@@ -17,11 +18,11 @@ export function customDecoder(inner: Decoder): Decoder {
       return yield* inner.decodeBody(context, body, expected, validation);
     },
     *decodePatched(context, patched, expected, validation) {
-      checkPatchedKind(patched.value, expected);
+      if (expected.group === 'autoscaling') return yield* inner.decodePatched(context, patched, expected, validation);
       // Custom resources are maps in kube-apiserver, which are written in the order of their keys.
       const shown = (): string => canonicalJson(patched.value as JsonValue);
-      const sorted = expected.group === 'autoscaling' ? patched : { ...patched, shown };
-      return yield* inner.decodePatched(context, sorted, expected, validation);
+      checkPatchedKind(patched.value, expected, shown);
+      return yield* inner.decodePatched(context, { ...patched, shown }, expected, validation);
     },
   };
 }
@@ -47,13 +48,22 @@ function checkKind(value: unknown, expected: ExpectedKind): void {
   if (found !== expected.kind) throw otherKind(value as JsonObject, expected);
 }
 
-/** Checks kind and version of a patched object, which are validated as fields of the object. */
-function checkPatchedKind(value: unknown, expected: ExpectedKind): void {
+/** Checks kind and version of a patched object. They are validated as fields of the object if there are any. */
+function checkPatchedKind(value: unknown, expected: ExpectedKind, shown: () => string): void {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return;
-  if (expected.group === 'autoscaling') return;
   const object = value as JsonObject;
   const { kind, apiVersion } = object;
-  if (typeof kind !== 'string' || kind === '') return checkKind(value, expected);
+  const refusal = (why: string): StatusError =>
+    newInvalid({ group: '', resource: '' }, '', [invalid('patch', shown(), why)]);
+  try {
+    requireKindTexts(value);
+  } catch (error) {
+    throw error instanceof DecodeError ? refusal(error.message) : error;
+  }
+  if (typeof kind !== 'string' || kind === '') throw refusal(`Object 'Kind' is missing in '${shown()}'`);
+  if (typeof apiVersion !== 'string' || apiVersion === '')
+    throw newInternalError("Object 'apiVersion' is missing in 'object has no apiVersion field'");
+  if (parseApiVersion(apiVersion) === undefined) throw refusal(`unexpected GroupVersion string: ${apiVersion}`);
   if (kind !== expected.kind || apiVersion !== apiVersionOf(expected)) throw otherKind(object, expected);
 }
 

@@ -6,7 +6,7 @@ import { invalid } from '../../api/meta/field-error.ts';
 import { cloneJson } from '../../api/meta/json-equality.ts';
 import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { JsonObject, JsonValue, KubeObject } from '../../api/meta/object.ts';
-import { DecodeError, decodeStruct } from '../../api/schema/decode.ts';
+import { completeStruct, DecodeError, decodeStruct } from '../../api/schema/decode.ts';
 import type { StructType } from '../../api/schema/schema.ts';
 import type { SchemaReader } from '../registry/object-decoding.ts';
 import { applyDefaults, dropNulls } from './defaulting.ts';
@@ -23,7 +23,7 @@ export function createSchemaReader(schema: JsonSchema, metadata: StructType): Sc
       }
       const pruned = prune(value as JsonObject, schema);
       yield;
-      const meta = decodeStruct(metadata, (value as JsonObject)['metadata']);
+      const meta = decodeMetadata(metadata, (value as JsonObject)['metadata']);
       const own = cloneJson(pruned.value);
       yield;
       const embedded: string[] = [];
@@ -36,6 +36,13 @@ export function createSchemaReader(schema: JsonSchema, metadata: StructType): Sc
     applyDefaults: (object) => applyDefaults(object as unknown as JsonObject, schema),
     dropNulls: (object) => dropNulls(object as unknown as JsonObject, schema),
   };
+}
+
+/** Decodes the metadata of an object. Empty lists and maps are dropped, as Go does when it writes the metadata back. */
+function decodeMetadata(type: StructType, metadata: unknown): ReturnType<typeof decodeStruct> {
+  const decoded = decodeStruct(type, metadata);
+  completeStruct(type, decoded.value);
+  return decoded;
 }
 
 interface Embedding {
@@ -71,7 +78,7 @@ function conformResource(value: JsonObject, path: string, { metadata, unknown }:
   const own = value['metadata'];
   if (!isJsonObject(own)) return;
   try {
-    const decoded = decodeStruct(metadata, own);
+    const decoded = decodeMetadata(metadata, own);
     value['metadata'] = decoded.value;
     for (const name of decoded.unknown) unknown.push(`${path}.metadata.${name}`);
   } catch (error) {

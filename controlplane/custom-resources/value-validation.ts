@@ -373,6 +373,12 @@ function checkRepeated(list: readonly JsonValue[], path: string, errors: FieldEr
   });
 }
 
+/** Returns the keys of an item, in the order in which Go writes a map. */
 function keysOf(item: JsonObject, keys: readonly string[]): JsonObject {
-  return Object.fromEntries(keys.filter((key) => item[key] !== undefined).map((key) => [key, item[key]]));
+  return Object.fromEntries(
+    keys
+      .toSorted()
+      .filter((key) => item[key] !== undefined)
+      .map((key) => [key, item[key]]),
+  );
 }

@@ -10,6 +10,7 @@ import type { ResourceOf } from '../../api/machinery/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { everyField } from '../../api/meta/field-selector.ts';
 import { everything } from '../../api/meta/selector.ts';
+import { requestNameFault } from '../../api/meta/names.ts';
 import { isNotFound } from '../../api/meta/status-error.ts';
 import { SYSTEM_FIELD_MANAGER, SYSTEM_USER } from '../model/system-user.ts';
 import type { RequestContext, Rest, ResourceCatalog, WatchEvent, WatchHandle } from '../model/rest.ts';
@@ -24,7 +25,7 @@ export interface SourceChange<T> {
 export interface Source<T extends KubeObject = KubeObject> {
   /** Returns an object from the cache. `namespace` is `''` for objects of the cluster. */
   get(namespace: string, name: string): T | undefined;
-  /** The newest state, from the registry. */
+  /** The newest state, from the registry. No object has a name that does not fit into a path. */
   live(namespace: string, name: string): Promise<T | undefined>;
   /** The objects of one namespace, or all objects. */
   list(namespace?: string): readonly T[];
@@ -212,6 +213,7 @@ class CatalogInformer<T extends KubeObject> implements Source<T> {
 
   async live(namespace: string, name: string): Promise<T | undefined> {
     await this.#options.catchUp();
+    if (requestNameFault(name) !== undefined) return undefined;
     try {
       const entry = await this.#find()?.get?.(this.#context, namespace, name, { resourceVersion: '' });
       return entry?.object as T | undefined;

@@ -76,16 +76,19 @@ function otherVersions(lookup: VersionLookup): NonNullable<Writer['others']> {
     const type = mergeTypeOf(other.struct);
     const convert = function* (object: JsonObject): Pausing<JsonObject> {
       if (object['kind'] === undefined) return object;
-      const converted = yield* outcomeOf(other.convert(object as unknown as KubeObject));
+      const converted = yield* outcomeOf(other.convert(withMetadata(object)));
       const [error] = other.keepsUndeclared === true ? typeErrors(type, converted) : [];
       if (error !== undefined) throw new UntypedVersionError(error);
       return converted;
     };
-    const restore = (object: JsonObject): Pausing<JsonObject> =>
-      outcomeOf(other.restore(object as unknown as KubeObject));
+    const restore = (object: JsonObject): Pausing<JsonObject> => outcomeOf(other.restore(withMetadata(object)));
     return { type, convert, restore };
   };
 }
+
+/** Pruning may have removed all metadata, which conversions expect. */
+const withMetadata = (object: JsonObject): KubeObject =>
+  ({ ...object, metadata: object['metadata'] ?? {} }) as KubeObject;
 
 /** Waits for a conversion. A failure of a webhook concerns the ownership of fields only, so it is an error of its own. */
 function* outcomeOf(converted: KubeObject | Promise<KubeObject>): Pausing<JsonObject> {
@@ -164,7 +167,8 @@ function* updateManaged(
     if (writer.mayChangeSchema) yield* adaptToSchema(owners, { type, live: before }, writer);
     if (live !== undefined && writer.subresource === 'scale' && isUnowned(type, live, object, owners))
       return withManagedFields(object, writeOwners(owners));
-    const next = withoutEmpties(struct, withoutManagedFields(object));
+    // Empty lists inside an atomic list count as a change, because kube-apiserver compares such lists as Go values.
+    const next = withoutEmpties(struct, withoutManagedFields(object), { atomicLists: 'kept' });
     yield;
     yield* ownUpdate(type, { old: before, next }, owners, writer);
   } catch (error) {
@@ -202,11 +206,17 @@ function dropForeign(owners: Owners, writer: Writer): void {
 
 /** Returns the entries of `live` itself if they already say the same. */
 function entriesOf(owners: Owners, live: KubeObject | undefined): ManagedFieldsEntry[] | undefined {
+  const entries = equalEntries(owners, live);
+  const old = entries === undefined ? undefined : readOwners(entries);
+  const sameTimes = old !== undefined && [...owners].every(([key, owner]) => old.get(key)?.time === owner.time);
+  return sameTimes ? entries : writeOwners(owners);
+}
+
+/** Returns the entries of `live` if they say the same apart from their times. */
+function equalEntries(owners: Owners, live: KubeObject | undefined): ManagedFieldsEntry[] | undefined {
   const entries = live?.metadata.managedFields;
   const old = entries === undefined ? undefined : readOwners(entries);
-  if (entries === undefined || old === undefined || !sameOwnership(owners, old)) return writeOwners(owners);
-  const sameTimes = [...owners].every(([key, owner]) => old.get(key)?.time === owner.time);
-  return sameTimes ? entries : writeOwners(owners);
+  return old !== undefined && sameOwnership(owners, old) ? entries : undefined;
 }
 
 interface ApplyRequest {
@@ -252,7 +262,7 @@ function* applyManaged(request: ApplyRequest): Pausing<KubeObject> {
   yield;
   const unchanged =
     live !== undefined && jsonEqual(withoutEmpties(expected.struct, withoutManagedFields(made)), current);
-  return withManagedFields(made, unchanged ? entriesOf(owners, live) : writeOwners(stamped(owners, writer)));
+  return withManagedFields(made, (unchanged && equalEntries(owners, live)) || writeOwners(stamped(owners, writer)));
 }
 
 /** Refuses to apply to an object that has no owners and whose fields cannot be compared. */

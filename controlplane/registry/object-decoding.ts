@@ -7,7 +7,7 @@ import { quoteText } from '../../api/meta/quote.ts';
 import { duplicateErrors, duplicateWarnings } from '../../api/codec/duplicates.ts';
 import { strictErrors, strictWarnings } from './strict-errors.ts';
 import { DecodeError, type DecodeOptions, decodeStruct, unknownFieldErrors } from '../../api/schema/decode.ts';
-import { internalPackage } from '../../api/schema/go-types.ts';
+import { internalPackage, jsonKind } from '../../api/schema/go-types.ts';
 import { applyTableDefaults } from '../../api/schema/defaults.ts';
 import {
   apiVersionOf,
@@ -137,6 +137,11 @@ export function createDecoder(schema: Schema): Decoder {
     return object;
   }
 
+  function* internalForm(value: JsonObject, expected: ExpectedKind): Pausing<Conformed> {
+    const { object } = yield* conform({}, expected, {});
+    return { object, unknown: Object.keys(value).filter((name) => name !== 'kind' && name !== 'apiVersion') };
+  }
+
   return {
     *decodeBody(context, body, expected, validation) {
       checkKind(schema, body.value, expected);
@@ -166,6 +171,8 @@ export function createDecoder(schema: Schema): Decoder {
         // The result of a strategic merge is of the type of the object, whatever kind it names.
         if (patched.isConversion !== true) checkPatchedKind(schema, patched.value, expected);
         conformed = yield* conform(patched.value, expected, patched);
+        if (patched.isConversion !== true && isUnversioned(patched.value))
+          conformed = yield* internalForm(patched.value, expected);
       } catch (error) {
         throw refuse(messageOf(error));
       }
@@ -245,14 +252,34 @@ function checkKind(schema: Schema, value: unknown, expected: ExpectedKind): void
   );
 }
 
+/**
+ * Whether a patched object has no version. kube-apiserver then decodes it as its internal type, which knows no other member
+ * than the kind, so that not even the name is left.
+ */
+const isUnversioned = (value: unknown): value is JsonObject => claimed(value).apiVersion === '';
+
+/** Refuses a kind or version that is not a text. */
+export function requireKindTexts(value: unknown): void {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return;
+  for (const name of ['apiVersion', 'kind']) {
+    const member = (value as Record<string, unknown>)[name];
+    if (member === undefined || member === null || typeof member === 'string') continue;
+    const fault = `json: cannot unmarshal ${jsonKind(member)} into Go struct field .${name} of type string`;
+    throw new DecodeError(`couldn't get version/kind; json parse error: ${fault}`);
+  }
+}
+
 function checkPatchedKind(schema: Schema, value: unknown, expected: ExpectedKind): void {
+  requireKindTexts(value);
   const found = claimed(value);
   const kind = found.kind === '' ? expected.kind : found.kind;
   const apiVersion = found.apiVersion === '' ? apiVersionOf(expected) : found.apiVersion;
   if (kind === expected.kind && apiVersion === apiVersionOf(expected)) return;
   const gv = parseApiVersion(apiVersion);
-  if (gv === undefined || schema.kind(gv.group, gv.version, kind) === undefined) {
-    throw new DecodeError(`no kind ${quoteText(kind)} is registered for version ${quoteText(apiVersion)} ${SCHEME}`);
+  if (gv === undefined) throw new DecodeError(`unexpected GroupVersion string: ${apiVersion}`);
+  if (schema.kind(gv.group, gv.version, kind) === undefined) {
+    const registered = `no kind ${quoteText(kind)} is registered for version ${quoteText(apiVersion)}`;
+    throw new DecodeError(`${registered} in scheme "pkg/api/legacyscheme/scheme.go:30"`);
   }
   throw new DecodeError(
     `converting (${gv.version}.${kind}) to (${internalPackage(expected.group)}.${expected.kind}): unknown conversion`,

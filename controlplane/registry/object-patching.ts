@@ -5,6 +5,7 @@
 import { applyJsonPatch, pointerNames } from '../../api/codec/json-patch.ts';
 import { duplicateErrors } from '../../api/codec/duplicates.ts';
 import { applyMergePatch } from '../../api/codec/merge-patch.ts';
+import { goText } from '../../api/codec/strategic-merge-order.ts';
 import { applyStrategicMergePatch } from '../../api/codec/strategic-merge-patch.ts';
 import type { JsonObject, JsonValue, KubeObject } from '../../api/meta/object.ts';
 import { unknownFieldErrors } from '../../api/schema/decode.ts';
@@ -32,8 +33,8 @@ export function patchObject(object: KubeObject, patch: PlainPatch, expected: Exp
       return { value, duplicates: patch.duplicates, decimals: patch.decimals, shown };
     }
     case 'strategic': {
-      const value = applyStrategicMergePatch(document, patch.body, expected.struct);
-      const shown = () => goMap(patch.body as JsonValue);
+      const { value, patch: remaining } = applyStrategicMergePatch(document, patch.body, expected.struct);
+      const shown = () => goText(remaining);
       return { value, duplicates: patch.duplicates, isConversion: true, shown };
     }
   }
@@ -71,13 +72,4 @@ function operationFaults(operations: unknown, duplicates: readonly string[]): st
       .map((member) => `[${index}].${member}`),
   );
   return [...duplicateErrors(duplicates), ...unknownFieldErrors(unknown)].map((text) => `json patch ${text}`);
-}
-
-/** Formats a JSON value as Go prints a map. */
-function goMap(value: JsonValue | undefined): string {
-  if (value === null || value === undefined) return '<nil>';
-  if (Array.isArray(value)) return `[${value.map(goMap).join(' ')}]`;
-  if (typeof value !== 'object') return String(value);
-  const members = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
-  return `map[${members.map(([key, inner]) => `${key}:${goMap(inner)}`).join(' ')}]`;
 }

@@ -242,9 +242,9 @@ function mutationErrors(mutation: Mutation, at: string, { check, ...scope }: Sco
   const wanted = mutation[own];
   if (wanted === undefined) errors.push(required(`${at}.${own}`, `must be specified when patchType is ${patchType}`));
   else {
-    const { expression = '' } = wanted;
+    const expression = (wanted.expression ?? '').trim();
     const field = `${at}.${own}.expression`;
-    if (expression.trim() === '') errors.push(required(field));
+    if (expression === '') errors.push(required(field));
     else errors.push(...expressionErrors(check, field, { place: own, expression, ...scope }));
   }
   if (mutation[other] !== undefined)

@@ -180,12 +180,12 @@ function hintErrors({ forZones = [], forNodes = [] }: NonNullable<Endpoint['hint
 
 function portErrors(ports: NonNullable<Slice['ports']>): FieldError[] {
   const names = new Set<string>();
-  return ports.flatMap(({ name = '', protocol = '', appProtocol }, index) => {
+  return ports.flatMap(({ name = '', protocol, appProtocol }, index) => {
     const at = `ports[${index}]`;
     const errors = name === '' ? [] : invalidFor(`${at}.name`, name, dnsLabelErrors(name));
     if (names.has(name)) errors.push(duplicate(`${at}.name`, name));
     names.add(name);
-    if (protocol === '') errors.push(required(`${at}.protocol`));
+    if (protocol === undefined) errors.push(required(`${at}.protocol`));
     else if (!PROTOCOLS.includes(protocol)) errors.push(notSupported(`${at}.protocol`, protocol, PROTOCOLS));
     if (appProtocol !== undefined)
       errors.push(...invalidFor(`${at}.appProtocol`, appProtocol, qualifiedNameErrors(appProtocol)));
@@ -216,7 +216,7 @@ const slices: Strategy<Slice> = {
   applyDefaults(object) {
     for (const port of object.ports ?? []) {
       port.name ??= '';
-      if ((port.protocol ?? '') === '') port.protocol = 'TCP';
+      port.protocol ??= 'TCP';
     }
   },
   prepareForCreate: (object) => dropTopology(object),

@@ -1,6 +1,7 @@
 /**
  * Defines the strategies of limit ranges and resource quotas, which limit the resources of single objects and of a namespace.
  */
+import { randomUUID } from 'node:crypto';
 import type { V1LimitRangeSpec, V1ResourceQuotaSpec, V1ResourceQuotaStatus } from '@kubernetes/client-node';
 import type { Quantities } from '../../../../api/kinds/pod-types.ts';
 import {
@@ -13,7 +14,6 @@ import {
 } from '../../../../api/kinds/resource-validation.ts';
 import type { Kind, Wire } from '../../../../api/kinds/wire.ts';
 import { duplicate, type FieldError, forbidden, invalid, required } from '../../../../api/meta/field-error.ts';
-import { semanticEqual } from '../../../../api/meta/json-equality.ts';
 import { qualifiedNameErrors } from '../../../../api/meta/names.ts';
 import { approximate, compareQuantities, parseQuantity } from '../../../../api/meta/quantity.ts';
 import { internalForm } from '../../../../api/schema/internal-form.ts';
@@ -178,6 +178,9 @@ const limitRanges: Strategy<LimitRange> = {
   applyDefaults(object) {
     for (const limit of object.spec?.limits ?? []) limitDefaults(limit);
   },
+  prepareForCreate(object) {
+    if ((object.metadata.name ?? '') === '') object.metadata.name = randomUUID();
+  },
   validateCreate: limitRangeErrors,
   validateUpdate: limitRangeErrors,
 };
@@ -314,7 +317,7 @@ const resourceQuotas: Strategy<ResourceQuota> = {
   validateUpdate(object, old) {
     const errors = quotaSpecErrors(object.spec ?? {});
     const scopes = object.spec?.scopes;
-    if (!semanticEqual([...(scopes ?? [])].sort(), [...(old.spec?.scopes ?? [])].sort()))
+    if (new Set(scopes ?? []).symmetricDifference(new Set(old.spec?.scopes ?? [])).size > 0)
       errors.push(invalid('spec.scopes', scopes, 'field is immutable'));
     return errors;
   },

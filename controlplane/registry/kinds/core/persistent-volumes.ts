@@ -1,5 +1,4 @@
 /** Defines the strategy of persistent volumes. The source is immutable. The capacity and the claim may change. */
-import { quoteText } from '../../../../api/meta/quote.ts';
 import path from 'node:path';
 import type { V1PersistentVolumeSpec, V1PersistentVolumeStatus } from '@kubernetes/client-node';
 import { accessModeErrors, positiveQuantityErrors, VOLUME_MODES } from '../../../../api/kinds/claim-validation.ts';
@@ -8,7 +7,7 @@ import { nodeSelectorErrors } from '../../../../api/kinds/scheduling-validation.
 import type { Kind } from '../../../../api/kinds/wire.ts';
 import { type FieldError, forbidden, invalid, notSupported, required } from '../../../../api/meta/field-error.ts';
 import { cloneJson, semanticEqual } from '../../../../api/meta/json-equality.ts';
-import { milliUnits, parseQuantity, wholeUnits } from '../../../../api/meta/quantity.ts';
+import { parseQuantity, wholeUnits } from '../../../../api/meta/quantity.ts';
 import { internalForm } from '../../../../api/schema/internal-form.ts';
 import { volumeColumns } from '../storage/columns.ts';
 import { restore, statusOnly } from '../../generic-strategy.ts';
@@ -141,7 +140,10 @@ function updateErrors(object: Volume, old: Volume): FieldError[] {
     errors.push(forbidden('spec.persistentvolumesource', `${FIXED}${specDiff(sourceForm(source), sourceForm(now))}`));
   errors.push(...immutable('volumeMode', object.spec?.volumeMode, old.spec?.volumeMode));
   const before = old.spec?.nodeAffinity;
-  if (before !== undefined && !semanticEqual(withStableLabels(before), withStableLabels(object.spec?.nodeAffinity)))
+  if (
+    before !== undefined &&
+    !semanticEqual(withNewLabels(before, object.spec?.nodeAffinity), object.spec?.nodeAffinity)
+  )
     errors.push(
       invalid(
         'nodeAffinity',
@@ -155,12 +157,17 @@ function updateErrors(object: Volume, old: Volume): FieldError[] {
   return errors;
 }
 
-function withStableLabels(affinity: VolumeSpec['nodeAffinity']): object | undefined {
-  if (affinity === undefined) return undefined;
-  const copy = cloneJson(affinity);
-  for (const term of copy.required?.nodeSelectorTerms ?? [])
-    for (const one of term.matchExpressions ?? [])
-      if (one.key !== undefined) one.key = STABLE_NODE_LABELS.get(one.key) ?? one.key;
+/**
+ * Returns the old affinity with the labels that replace its own ones and that the new affinity has. A label without a
+ * replacement may be replaced by the empty one.
+ */
+function withNewLabels(old: NonNullable<VolumeSpec['nodeAffinity']>, affinity: VolumeSpec['nodeAffinity']): object {
+  const copy = cloneJson(old);
+  for (const [index, term] of (copy.required?.nodeSelectorTerms ?? []).entries())
+    for (const [at, one] of (term.matchExpressions ?? []).entries()) {
+      const key = affinity?.required?.nodeSelectorTerms?.[index]?.matchExpressions?.[at]?.key ?? '';
+      if (key === (STABLE_NODE_LABELS.get(one.key ?? '') ?? '')) one.key = key;
+    }
   return copy;
 }
 
@@ -199,9 +206,6 @@ function warnings(object: Volume): string[] {
     }
   for (const [source, text] of DEPRECATED_SOURCES)
     if (spec?.[source] !== undefined) texts.push(`spec.${source === 'storageos' ? 'storageOS' : source}: ${text}`);
-  const size = (spec?.capacity as Record<string, string> | undefined)?.['storage'];
-  if (size !== undefined && milliUnits(parseQuantity(size)) % 1000n !== 0n)
-    texts.push(`spec.capacity[storage]: fractional byte value ${quoteText(size)} is invalid, must be an integer`);
   return texts;
 }
 

@@ -44,7 +44,7 @@ function applyDefaults(service: Service): void {
 function dropTypeDependent(service: Service, old: Service): void {
   const spec = service.spec ?? {};
   const before = old.spec ?? {};
-  if (needsClusterIp(before) && !needsClusterIp(spec)) {
+  if (before.type !== 'ExternalName' && spec.type === 'ExternalName') {
     if (sameAddresses(spec, before)) {
       delete spec.clusterIP;
       delete spec.clusterIPs;

@@ -2,6 +2,7 @@
  * Defines the strategies of dynamic resource allocation: claims for devices, classes of devices, and slices of the devices that
  * drivers report.
  */
+import { quoteText } from '../../../../api/meta/quote.ts';
 import { type FieldError, forbidden, invalid } from '../../../../api/meta/field-error.ts';
 import { semanticEqual } from '../../../../api/meta/json-equality.ts';
 import { templateMetadataErrors } from '../../../../api/kinds/template-metadata-validation.ts';
@@ -154,6 +155,12 @@ function dropUnsupported(object: ResourceSlice): void {
   }
 }
 
+function driverWarnings({ spec }: ResourceSlice): string[] {
+  const driver = spec?.driver ?? '';
+  if (driver === driver.toLowerCase()) return [];
+  return [`spec.driver: driver names should be lowercase; ${quoteText(driver)} contains uppercase characters`];
+}
+
 const slices: Strategy<ResourceSlice> = {
   metadataChecks: ['update'],
   managesGeneration: true,
@@ -168,6 +175,8 @@ const slices: Strategy<ResourceSlice> = {
   changesGeneration: specChanged,
   validateCreate: (object) => sliceErrors(object.spec ?? {}),
   validateUpdate: (object, old) => sliceErrors(object.spec ?? {}, old.spec),
+  warningsOnCreate: driverWarnings,
+  warningsOnUpdate: driverWarnings,
   selectableFields: {
     'spec.nodeName': (object) => object.spec?.nodeName ?? '',
     'spec.driver': (object) => object.spec?.driver ?? '',

@@ -102,6 +102,11 @@ function driverWarnings(object: Driver): string[] {
     : [];
 }
 
+/** Drops the field whose feature gate is off (`VolumeLimitScaling`). An object that already has it keeps it. */
+function dropScaling(object: Driver, old?: Driver): void {
+  if (old?.spec?.preventPodSchedulingIfMissing === undefined) delete object.spec?.preventPodSchedulingIfMissing;
+}
+
 export const drivers: Strategy<Driver> = {
   metadataChecks: ['update'],
   requiresResourceVersion: true,
@@ -115,6 +120,8 @@ export const drivers: Strategy<Driver> = {
     spec.requiresRepublish ??= false;
     spec.seLinuxMount ??= false;
   },
+  prepareForCreate: (object) => dropScaling(object),
+  prepareForUpdate: dropScaling,
   validateCreate: driverErrors,
   changesGeneration: (object, old) =>
     MUTABLE_DRIVER_FIELDS.some((name) => !jsonEqual(object.spec?.[name], old.spec?.[name])),

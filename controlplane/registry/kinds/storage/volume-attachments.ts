@@ -30,9 +30,14 @@ function attachmentSpecErrors(object: Attachment): FieldError[] {
     errors.push(required('spec.source.persistentVolumeName', 'must specify non empty persistentVolumeName'));
   else if (inline !== undefined)
     errors.push(...volumeSpecErrors(inline, 'spec.source.inlineVolumeSpec', { inline: true }));
-  else errors.push(...dnsSubdomain('spec.source.persistentVolumeName', name ?? ''));
   errors.push(...dnsSubdomain('spec.nodeName', nodeName));
   return errors;
+}
+
+function attachmentErrors(object: Attachment): FieldError[] {
+  const name = object.spec?.source?.persistentVolumeName;
+  const ofName = name === undefined ? [] : dnsSubdomain('spec.source.persistentVolumeName', name);
+  return [...attachmentSpecErrors(object), ...attachmentStatusErrors(object), ...ofName];
 }
 
 function attachmentStatusErrors(object: Attachment): FieldError[] {
@@ -59,10 +64,9 @@ export const attachments: Strategy<Attachment> = {
   },
   prepareForCreate: (object) => void (object.status = { attached: false }),
   prepareForUpdate: (object, old) => restore(object, old, 'status'),
-  validateCreate: (object) => [...attachmentSpecErrors(object), ...attachmentStatusErrors(object)],
+  validateCreate: attachmentErrors,
   validateUpdate: (object, old) => [
-    ...attachmentSpecErrors(object),
-    ...attachmentStatusErrors(object),
+    ...attachmentErrors(object),
     ...(jsonEqual(object.spec, old.spec)
       ? []
       : [

@@ -22,7 +22,7 @@ const containers = [
 ];
 
 function specAfter(spec: object, patch: object): Record<string, unknown> {
-  const patched = applyStrategicMergePatch(withSpec(spec), { template: { spec: patch } }, type);
+  const { value: patched } = applyStrategicMergePatch(withSpec(spec), { template: { spec: patch } }, type);
   return (patched['template'] as { spec: Record<string, unknown> }).spec;
 }
 
@@ -79,7 +79,7 @@ test('$setElementOrder orders, $retainKeys drops, $deleteFromPrimitiveList remov
     { volumes: [{ name: 'v', $retainKeys: ['name', 'configMap'], configMap: { name: 'cm' } }] },
   );
   assert.deepEqual(retained['volumes'], [{ name: 'v', configMap: { name: 'cm' } }]);
-  const finalizers = applyStrategicMergePatch(
+  const { value: finalizers } = applyStrategicMergePatch(
     withSpec({}, { finalizers: ['one', 'two'] }),
     { metadata: { '$deleteFromPrimitiveList/finalizers': ['one'], finalizers: ['four'] } },
     type,
@@ -149,4 +149,58 @@ test('a directive that names no list is an error without a reason, and an empty 
   assert.equal(code({ '$setElementOrder/containers': [{ name: 'a' }], containers: {} }), 500);
   assert.equal(code({ $setElementOrder: [] }), 400);
   assert.equal(code({ '$setElementOrder/containers': [], containers: [{ name: 'z' }] }), undefined);
+});
+
+test('a list with an order needs items, and both lists need the merge key', () => {
+  const failsWith = (spec: object, patch: object, message: string | RegExp) =>
+    assert.throws(() => specAfter(spec, patch), { message });
+  const order = { '$setElementOrder/containers': [{ image: 'x' }] };
+  failsWith(
+    { containers },
+    { containers: [{ name: 'a' }], ...order },
+    /^map: map\[image:x\] does not contain .* key: name$/,
+  );
+  failsWith({ containers }, order, 'map: map[image:x] does not contain declared merge key: name');
+  failsWith({}, { volumes: [], '$setElementOrder/volumes': [] }, 'no elements in any of the given slices');
+  const tolerations = [{ key: 'a' }];
+  const empty = { tolerations: [], '$setElementOrder/tolerations': [] };
+  failsWith({ tolerations }, empty, 'map: map[key:a] does not contain declared merge key: ');
+  const replacing = {
+    containers: [{ name: 'a' }, { $patch: 'replace' }],
+    '$setElementOrder/containers': [{ name: 'a' }],
+  };
+  failsWith({ containers }, replacing, /^The order in patch list:/);
+});
+
+test('objects in a list of scalars to delete are merged, and need a merge key', () => {
+  const merged = specAfter({ containers }, { '$deleteFromPrimitiveList/containers': [{ name: 'b', image: 'b:2' }] });
+  assert.deepEqual(
+    (merged['containers'] as { image: string }[]).map(({ image }) => image),
+    ['a:1', 'b:2'],
+  );
+  assert.throws(
+    () => specAfter({ tolerations: [{ key: 'a' }] }, { '$deleteFromPrimitiveList/tolerations': [{ key: 'a' }] }),
+    { message: 'cannot merge lists without merge key for struct' },
+  );
+});
+
+test('lists of lists and lists of several types are refused', () => {
+  const args = (list: unknown[]) => specAfter({ imagePullSecrets: [{ name: 'a' }] }, { imagePullSecrets: list });
+  assert.throws(() => args([['a']]), { message: 'list element types are not identical: [[map[name:a]] [[a]]]' });
+  assert.throws(() => specAfter({ imagePullSecrets: [] }, { imagePullSecrets: [['a']] }), {
+    code: 422,
+    message: 'lists of lists are not supported',
+  });
+});
+
+test('the patch is shown without what was handled', () => {
+  const patch = {
+    metadata: { labels: { a: null, b: 'c' } },
+    template: { spec: { $retainKeys: ['volumes'], volumes: [{ name: 'v', $patch: 'replace' }, { name: 'w' }] } },
+  };
+  const shown = applyStrategicMergePatch(withSpec({}), patch, type).patch;
+  assert.deepEqual(shown, {
+    metadata: { labels: { b: 'c' } },
+    template: { spec: { volumes: [{ name: 'v', $patch: 'replace' }, { name: 'w' }] } },
+  });
 });

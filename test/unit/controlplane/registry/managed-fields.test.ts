@@ -161,6 +161,31 @@ test('a write that changes nothing keeps the entries, times included', () => {
   assert.deepEqual(update(made, 'other', { ...made, data: { k: 'v' } }), made);
 });
 
+test('an apply of an empty map that changes nothing else gives its entry a time', () => {
+  const live = update(undefined, 'u', configMap({ a: '1' }));
+  const applied = apply(live, 'x', configMap(undefined, { labels: {} }));
+  assert.notEqual(entryOf(applied, 'x')?.time, undefined);
+  assert.equal(entryOf(apply(live, 'y', configMap({ a: '1' })), 'y')?.time, undefined);
+});
+
+test('an empty list inside an atomic list counts as a change', () => {
+  const withTerm = (term: object): KubeObject => ({
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata: { name: 'a' },
+    spec: {
+      tolerations: [{ key: 'k' }],
+      affinity: {
+        nodeAffinity: { preferredDuringSchedulingIgnoredDuringExecution: [{ weight: 1, preference: term }] },
+      },
+    },
+  });
+  const live = stored(pods.update(undefined, withTerm({}), write('a')));
+  const next = pods.update(live, withTerm({ matchExpressions: [] }), write('b'));
+  assert.ok(entryOf(next, 'b') !== undefined);
+  assert.equal(entryOf(pods.update(live, withTerm({}), write('b')), 'b'), undefined);
+});
+
 test('an emptied map stays with its owner', () => {
   const one = apply(apply(undefined, 'two', configMap({ k: 'w' })), 'one', configMap({}));
   const emptied = apply(one, 'two', configMap(undefined));

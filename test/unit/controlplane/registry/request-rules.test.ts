@@ -41,6 +41,41 @@ test('a patch may take the kind away, as the path implies it', async () => {
   assert.equal(patched.kind, 'ConfigMap');
 });
 
+test('a patch may not take the version away or replace kind and version by values that are none', async () => {
+  await fixture.create('v1/configmaps', configMap('versioned'));
+  const refusalOf = async (body: object): Promise<string> => {
+    const patching = fixture.patch('v1/configmaps', 'versioned', { type: 'merge', body, duplicates: [] });
+    const error: unknown = await patching.then(
+      () => undefined,
+      (thrown: unknown) => thrown,
+    );
+    assert.ok(error instanceof Error);
+    return error.message;
+  };
+  fixture.warnings.length = 0;
+  assert.match(
+    await refusalOf({ apiVersion: null }),
+    /^the name of the object \(versioned based on URL\) was undeterminable/,
+  );
+  assert.deepEqual(fixture.warnings, ['unknown field "data"', 'unknown field "metadata"']);
+  const fault = (type: string, name: string): string =>
+    `couldn't get version/kind; json parse error: json: cannot unmarshal ${type} into Go struct field .${name} of type string`;
+  const ends = async (body: object, end: string): Promise<void> => {
+    const message = await refusalOf(body);
+    assert.ok(message.endsWith(end), message);
+  };
+  await ends({ kind: 5, apiVersion: [] }, fault('array', 'apiVersion'));
+  await ends({ kind: {} }, fault('object', 'kind'));
+  await ends({ apiVersion: 'a/b/c' }, ': unexpected GroupVersion string: a/b/c');
+  const scheme = 'in scheme "pkg/api/legacyscheme/scheme.go:30"';
+  await ends({ apiVersion: 'x' }, `: no kind "ConfigMap" is registered for version "x" ${scheme}`);
+});
+
+test('a limit range without a name gets a UUID as its name', async () => {
+  const made = await fixture.create('v1/limitranges', { metadata: {}, spec: { limits: [] } });
+  assert.match(made.metadata.name ?? '', /^[0-9a-f]{8}-[0-9a-f]{4}-4/);
+});
+
 test('an update lists an error of the metadata once for each time that kube-apiserver validates it', async () => {
   const causesOf = async (path: string, object: object): Promise<number> => {
     const { metadata, ...rest } = (await fixture.create(path, object)) as { metadata: object };
