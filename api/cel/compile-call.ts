@@ -49,7 +49,7 @@ export function compileOverloads(
       frame.spend(1);
       const values = runs.map((run) => run(frame));
       const chosen = known ? first : chosenFor(values);
-      if (chosen === undefined) throw new CelError('no such overload');
+      if (chosen === undefined) throw new CelError(name === 'size' ? 'no such overload: size' : 'no such overload');
       return chosen.run(values, frame);
     },
   };

@@ -41,6 +41,10 @@ const CLAUSES: ReadonlyMap<string, Clause> = new Map(
   }),
 );
 
+/** Returns the error of a clause for a value of a type that it does not format. */
+export const refusalOf = (verb: string, typeName: string): string =>
+  `${CLAUSES.get(verb)?.refuses ?? ''}, was given ${typeName}`;
+
 /** Returns the first fault of a call, and `undefined` for calls that only a run can judge. */
 export function formatFault({ name, target, args, at }: Call, typeOf: TypeOf): Fault | undefined {
   const [list] = args;

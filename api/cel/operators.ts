@@ -1,4 +1,5 @@
 /** The operators and conversions of CEL's standard library: arithmetic, comparison and conversion. */
+import { doubleText } from './double-text.ts';
 import { type RE2JS, RE2JSException } from 're2js';
 import { compilePattern, PatternCache, patternSize } from '../meta/pattern.ts';
 import { both, fn, type FunctionRow, method, type Spending } from './functions.ts';
@@ -137,15 +138,6 @@ function doubleOf(text: string): Double {
   if (/^nan$/i.test(text)) return new Double(Number.NaN);
   if (text === '' || !Number.isFinite(Number(text)) || /^\s|\s$/.test(text)) throw conversionError('string', 'double');
   return new Double(Number(text));
-}
-
-/** Formats a double like Go's shortest `%g`. */
-export function doubleText(value: number): string {
-  if (Number.isNaN(value)) return 'NaN';
-  if (!Number.isFinite(value)) return value > 0 ? '+Inf' : '-Inf';
-  const exponent = value === 0 ? 0 : Math.floor(Math.log10(Math.abs(value)));
-  if (exponent >= -4 && exponent < 21) return String(value);
-  return value.toExponential().replace(/e([+-])(\d)$/, 'e$10$2');
 }
 
 const TRUE = new Set(['1', 't', 'T', 'true', 'TRUE', 'True']);

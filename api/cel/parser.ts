@@ -269,7 +269,7 @@ class Parser {
 
   #arguments(): Expr[] {
     if (this.#accept(')') !== undefined) return [];
-    if (!beginsExpression(this.#peek())) throw this.#unexpected(this.#peek(), ARGUMENT);
+    if (!beginsExpression(this.#peek()) && this.#peek().text !== '[?') throw this.#unexpected(this.#peek(), ARGUMENT);
     return this.#within(() => {
       const args: Expr[] = [];
       do args.push(this.#expr());

@@ -1,22 +1,11 @@
 /** The CEL string extension functions, including `format`. */
 import { ESCAPES } from '../meta/quote.ts';
 import { fn, type FunctionRow, method, type Spending } from './functions.ts';
-import { doubleText, MATCHING_STEPS, matchCost, patternOf, textCost } from './operators.ts';
+import { MATCHING_STEPS, matchCost, patternOf, textCost } from './operators.ts';
 import { readingCost } from './reading-cost.ts';
-import { formatDuration, formatTimestamp } from './time.ts';
+import { format } from './text-format.ts';
 import { int, list, param, string } from './types.ts';
-import {
-  adapt,
-  CelError,
-  type CelValue,
-  Double,
-  Duration,
-  entriesOf,
-  Timestamp,
-  TypeValue,
-  typeNameOf,
-  Uint,
-} from './values.ts';
+import { CelError } from './values.ts';
 
 const chars = (text: string): string[] => [...text];
 
@@ -59,12 +48,16 @@ const isWhole = (text: string, at: number, part: string): boolean =>
   !isSecondHalf(text, at) && !isSecondHalf(text, at + part.length);
 
 function indexOf(text: string, part: string, from = 0n): bigint {
+  if (part === '') return from;
+  if (from >= charsBefore(text)) return -1n;
   let at = text.indexOf(part, unitOf(text, from));
   while (at >= 0 && !isWhole(text, at, part)) at = text.indexOf(part, at + 1);
   return at < 0 ? -1n : BigInt(charsBefore(text, at));
 }
 
 function lastIndexOf(text: string, part: string, from?: bigint): bigint {
+  if (from !== undefined && part === '') return from;
+  if (from !== undefined && from >= charsBefore(text)) return -1n;
   let at = text.lastIndexOf(part, from === undefined ? text.length : unitOf(text, from));
   while (at >= 0 && !isWhole(text, at, part)) at = at === 0 ? -1 : text.lastIndexOf(part, at - 1);
   return at < 0 ? -1n : BigInt(charsBefore(text, at));
@@ -113,22 +106,6 @@ function trim(text: string): string {
 function quote(text: string): string {
   // oxlint-disable-next-line no-control-regex -- it finds the control characters that CEL escapes
   return `"${text.replaceAll(/[\u0007-\r\\"]/g, (char) => ESCAPES.get(char) ?? char)}"`;
-}
-
-/** The maximum precision of JavaScript's `toFixed`. */
-const MAX_PRECISION = 100;
-
-/** Formats a number with this many decimals. A number exactly between two results is rounded to the even one. */
-function fixed(value: number, precision: number): string {
-  if (precision > MAX_PRECISION) throw new CelError(`error during formatting: precision ${precision} is too large`);
-  if (Math.abs(value) >= 1e21)
-    return precision === 0 ? String(BigInt(value)) : `${BigInt(value)}.${'0'.repeat(precision)}`;
-  const rounded = value.toFixed(precision);
-  const exact = value.toFixed(MAX_PRECISION);
-  const rest = exact.slice(exact.indexOf('.') + 1 + precision);
-  if (!/^50*$/.test(rest)) return rounded;
-  const down = exact.slice(0, exact.length - rest.length).replace(/\.$/, '');
-  return /[02468]$/.test(down) ? down : rounded;
 }
 
 const S = string;
@@ -210,81 +187,4 @@ function findAll(text: string, pattern: string, limit: bigint, spending: Spendin
     found.push(matcher.group() ?? '');
   }
   return found;
-}
-
-/** Supports `%s`, `%d`, `%f`, `%e`, `%b`, `%o`, `%x` and `%X` with an optional precision, and `%%`. */
-function format(text: string, args: readonly unknown[]): string {
-  let next = 0;
-  return text.replace(/%(?:\.(\d+))?([a-zA-Z%])/g, (_all, precision: string | undefined, verb: string) => {
-    if (verb === '%') return '%';
-    if (next >= args.length) throw new CelError(`index ${next} out of range`);
-    const value = adapt(args[next]);
-    next += 1;
-    return clause(verb, value, precision === undefined ? 6 : Number(precision));
-  });
-}
-
-function clause(verb: string, value: CelValue, precision: number): string {
-  const whole = value instanceof Uint ? value.value : value;
-  const refuse = (): CelError =>
-    new CelError(`error during formatting: ${verb}: unsupported type ${typeNameOf(value)}`);
-  switch (verb) {
-    case 's':
-      return shown(value);
-    case 'd':
-      if (value instanceof Double && !Number.isFinite(value.value)) return doubleText(value.value);
-      if (typeof whole !== 'bigint') throw refuse();
-      return String(whole);
-    case 'f':
-    case 'e': {
-      const number = value instanceof Double ? value.value : typeof whole === 'bigint' ? Number(whole) : undefined;
-      if (number === undefined) throw refuse();
-      if (!Number.isFinite(number)) return doubleText(number);
-      return verb === 'f'
-        ? fixed(number, precision)
-        : number.toExponential(precision).replace(/e([+-])(\d)$/, 'e$10$2');
-    }
-    case 'b':
-      if (typeof value === 'boolean') return value ? '1' : '0';
-      if (typeof whole !== 'bigint') throw refuse();
-      return whole.toString(2);
-    case 'o':
-      if (typeof whole !== 'bigint') throw refuse();
-      return whole.toString(8);
-    case 'x':
-    case 'X': {
-      const bytes = typeof value === 'string' ? Buffer.from(value) : value instanceof Uint8Array ? value : undefined;
-      const hex =
-        bytes === undefined
-          ? typeof whole === 'bigint'
-            ? whole.toString(16)
-            : undefined
-          : Buffer.from(bytes).toString('hex');
-      if (hex === undefined) throw refuse();
-      return verb === 'X' ? hex.toUpperCase() : hex;
-    }
-    default:
-      throw new CelError(`could not parse formatting clause: unrecognized formatting clause "${verb}"`);
-  }
-}
-
-function shown(value: CelValue): string {
-  if (value === null) return 'null';
-  if (typeof value !== 'object') return String(value);
-  if (value instanceof Double) return doubleText(value.value);
-  if (value instanceof Uint) return String(value.value);
-  if (value instanceof Timestamp) return formatTimestamp(value);
-  if (value instanceof Duration) return formatDuration(value);
-  if (value instanceof Uint8Array) return Buffer.from(value).toString('utf8');
-  if (value instanceof TypeValue) return value.name;
-  if (Array.isArray(value)) return `[${value.map((item) => shown(adapt(item))).join(', ')}]`;
-  const entries = entriesOf(value);
-  if (entries === undefined)
-    throw new CelError(
-      `error during formatting: string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps, was given ${typeNameOf(value)}`,
-    );
-  const parts = entries
-    .map(([key, inner]) => [String(key), shown(inner)] as const)
-    .sort(([a], [b]) => (a < b ? -1 : 1));
-  return `{${parts.map(([key, inner]) => `${key}: ${inner}`).join(', ')}}`;
 }

@@ -1,5 +1,6 @@
 /** Reads values at run time: members, items, keys, and JSON values whose declared type is another CEL type. */
 import type { Run } from './compiled.ts';
+import { doubleText } from './double-text.ts';
 import { parseDuration, parseTimestamp } from './time.ts';
 import { bool, type CelType, dyn, int, map, string } from './types.ts';
 import { adapt, CelError, type CelValue, Double, hasType, member, MessageValue, typeNameOf, Uint } from './values.ts';
@@ -18,6 +19,8 @@ export function itemAt(value: CelValue, key: CelValue): CelValue | undefined {
     return member(value, key);
   }
   const index = key instanceof Double || key instanceof Uint ? Number(key.value) : Number(key as bigint);
+  if (key instanceof Double && !Number.isInteger(index))
+    throw new CelError(`unsupported index value ${doubleText(index)} in list`);
   if (typeof key === 'string' || !Number.isInteger(index))
     throw new CelError(`unsupported index type '${typeNameOf(key)}' in list`);
   const item: unknown = value[index];

@@ -141,7 +141,11 @@ export const addresses: readonly FunctionRow[] = [
   fn('isCIDR', [string], bool, (text: string) => strictCidr(text) !== undefined),
   fn('string', [cidr], string, ({ value }: Cidr) => `${formatIp(value.address)}/${value.prefixLength}`),
   method('containsIP', [cidr, ip], bool, (a: Cidr, b: Ip) => cidrContains(a.value, b.value)),
-  method('containsIP', [cidr, string], bool, (a: Cidr, b: string) => cidrContains(a.value, ipOf(b).value)),
+  method('containsIP', [cidr, string], bool, (a: Cidr, b: string) => {
+    const address = strictIp(b);
+    if (address === undefined) throw new CelError('no such overload');
+    return cidrContains(a.value, address);
+  }),
   method('containsCIDR', [cidr, cidr], bool, (a: Cidr, b: Cidr) => cidrCovers(a.value, b.value)),
   method('containsCIDR', [cidr, string], bool, (a: Cidr, b: string) => cidrCovers(a.value, cidrOf(b).value)),
   method('prefixLength', [cidr], int, ({ value }: Cidr) => BigInt(value.prefixLength)),

@@ -19,20 +19,63 @@ class Semver extends OpaqueValue {
 }
 
 const semver = opaque('kubernetes.Semver');
-const VERSION = /^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?$/;
-
+/** Completes a text that is read leniently: without the first `v` and leading zeros, and with three numbers. */
 function normalized(text: string): string {
-  const [, core = '', rest = ''] = /^v?([0-9.]+)(.*)$/s.exec(text.trim()) ?? [];
-  const parts = core.split('.').map((part) => part.replace(/^0+(?=\d)/, ''));
+  const [major = '', minor, ...rest] = text.replace(/^v/, '').split('.');
+  const parts = [major, ...(minor === undefined ? [] : [minor]), ...(rest.length === 0 ? [] : [rest.join('.')])].map(
+    (part) => (part.length > 1 ? part.replace(/^0+(?!\d)/, '0').replace(/^0+(?=\d)/, '') : part),
+  );
+  if (parts.length < 3 && /[+-]/.test(parts.at(-1) ?? ''))
+    throw new CelError('short version cannot contain PreRelease/Build meta data');
   while (parts.length < 3) parts.push('0');
-  return parts.join('.') + rest;
+  return parts.join('.');
 }
 
-function semverOf(text: string): Semver | undefined {
-  const found = VERSION.exec(text);
-  if (found === null) return undefined;
-  const [, major = '0', minor = '0', patch = '0', prerelease] = found;
-  return new Semver([BigInt(major), BigInt(minor), BigInt(patch)], prerelease?.split('.') ?? []);
+/** Returns the number of a part, or throws in the words of the parser that kube-apiserver uses. */
+function numberOf(part: string, text: string): bigint {
+  const what = part === 'Numeric PreRelease' ? `${part} version` : `${part} number`;
+  if (!/^\d+$/.test(text))
+    throw new CelError(`Invalid character(s) found in ${part.toLowerCase()} number ${quoteText(text)}`);
+  if (/^0\d/.test(text)) throw new CelError(`${what} must not contain leading zeroes ${quoteText(text)}`);
+  const value = BigInt(text);
+  if (BigInt.asUintN(64, value) !== value)
+    throw new CelError(`strconv.ParseUint: parsing ${quoteText(text)}: value out of range`);
+  return value;
+}
+
+/** Parses a semantic version. Throws a `CelError` for another text. */
+function parsedVersion(text: string): Semver {
+  if (text === '') throw new CelError('Version string empty');
+  const [major, minor, ...rest] = text.split('.');
+  if (major === undefined || minor === undefined || rest.length === 0)
+    throw new CelError('No Major.Minor.Patch elements found');
+  const numbers = [numberOf('Major', major), numberOf('Minor', minor)] as const;
+  const tail = rest.join('.');
+  const [, patch = '', prerelease, build] = /^([^+-]*)(?:-([^+]*))?(?:\+(.*))?$/s.exec(tail) ?? [];
+  const third = numberOf('Patch', patch);
+  for (const part of prerelease?.split('.') ?? []) checkPrerelease(part);
+  for (const part of build?.split('.') ?? []) {
+    if (part === '') throw new CelError('Build meta data is empty');
+    if (!/^[0-9A-Za-z-]+$/.test(part))
+      throw new CelError(`Invalid character(s) found in build meta data ${quoteText(part)}`);
+  }
+  return new Semver([...numbers, third], prerelease?.split('.') ?? []);
+}
+
+function checkPrerelease(part: string): void {
+  if (part === '') throw new CelError('Prerelease is empty');
+  if (/^\d+$/.test(part)) numberOf('Numeric PreRelease', part);
+  else if (!/^[0-9A-Za-z-]+$/.test(part))
+    throw new CelError(`Invalid character(s) found in prerelease ${quoteText(part)}`);
+}
+
+function semverOf(text: string, lenient = false): Semver | undefined {
+  try {
+    return parsedVersion(lenient ? normalized(text) : text);
+  } catch (error) {
+    if (error instanceof CelError) return undefined;
+    throw error;
+  }
 }
 
 /** Returns the value of a semantic version, or `undefined` if the text is not one. */
@@ -55,13 +98,6 @@ function compareVersions(a: Semver, b: Semver): number {
   return 0;
 }
 
-const parsedVersion = (text: string): Semver => {
-  const found = semverOf(text);
-  if (found === undefined)
-    throw new CelError(`semver parse error during conversion from string: Invalid version ${quoteText(text)}`);
-  return found;
-};
-
 /** The overloads of the library `semver`. */
 export const versions: readonly FunctionRow[] = [
   fn('semver', [string], semver, parsedVersion),
@@ -69,12 +105,7 @@ export const versions: readonly FunctionRow[] = [
     parsedVersion(lenient ? normalized(text) : text),
   ),
   fn('isSemver', [string], bool, (text: string) => semverOf(text) !== undefined),
-  fn(
-    'isSemver',
-    [string, bool],
-    bool,
-    (text: string, lenient: boolean) => semverOf(lenient ? normalized(text) : text) !== undefined,
-  ),
+  fn('isSemver', [string, bool], bool, (text: string, lenient: boolean) => semverOf(text, lenient) !== undefined),
   method('major', [semver], int, ({ numbers }: Semver) => numbers[0]),
   method('minor', [semver], int, ({ numbers }: Semver) => numbers[1]),
   method('patch', [semver], int, ({ numbers }: Semver) => numbers[2]),

@@ -5,7 +5,7 @@
 import { stringifyJson } from '../../../../api/codec/json.ts';
 import type { Clock } from '../../../../api/machinery/clock.ts';
 import { TimeSlice } from '../../../../api/machinery/time-slice.ts';
-import { forbidden, invalid, type FieldError } from '../../../../api/meta/field-error.ts';
+import { forbidden, internal, invalid, type FieldError } from '../../../../api/meta/field-error.ts';
 
 /** The place of an expression. It determines the result type and the variables. */
 export type ExpressionPlace =
@@ -55,7 +55,10 @@ export function expressionErrors(
 ): FieldError[] {
   const fault = check({ params: false, authorizer: true, variables: [], visible: 0, ...question });
   if (fault === TOO_COMPLEX) return [forbidden(field, 'too complex, exceeds cost limit')];
-  return fault === undefined ? [] : [invalid(field, question.expression, fault)];
+  if (fault === undefined) return [];
+  // A constant part that has no value is no error of the request for kube-apiserver.
+  if (fault.startsWith('program instantiation failed')) return [internal(field, fault)];
+  return [invalid(field, question.expression, fault)];
 }
 
 /** As many expressions are checked in one turn of the event loop: each may have ten thousand characters. */

@@ -48,7 +48,7 @@ const TRUE: Readonly<Record<string, readonly string[]>> = {
     String.raw`strings.quote("\a\v\"\\") == r'"\a\v\"\\"'`,
     "'%.0f %.0f %.0f'.format([0.5, 1.5, 2.5]) == '0 2 2'",
     "'%.1f %.2f'.format([0.25, 1.005]) == '0.2 1.00'",
-    "'%.1f'.format([1e21]) == '1000000000000000000000.0'",
+    "'%.1f'.format([1e21]) == '1,000,000,000,000,000,000,000.0'",
   ],
   times: [
     "timestamp('2024-02-29T12:00:00Z').getDate() == 29",
@@ -92,7 +92,7 @@ const REFUSED: Readonly<Record<string, readonly string[]>> = {
     "duration('9223372036854775807ns') + duration('1ns')",
   ],
   'names that the grammar does not have': ['object.`plain`', 'object.in', 'object.true', 'namespace == 1', 'if'],
-  'precision that no number has': ["'%.1000f'.format([1.0])"],
+  'precision that no number has': ["'%.1001f'.format([1.0])"],
 };
 
 describe('expressions that are true', () => {
