@@ -1,5 +1,5 @@
 /** `orchlet certs approve`: approves the certificate requests of nodes. */
-import { quoteText } from '../../api/meta/quote.ts';
+import { printable, quoteText } from '../../api/meta/quote.ts';
 import { isNotFound, tolerate } from '../../api/meta/status-error.ts';
 import type { CertificateSigningRequest } from '../../api/machinery/kinds.ts';
 import type { HttpClient } from '../../api/machinery/http-client.ts';
@@ -40,7 +40,7 @@ export const certsApprove: Command = {
         if (fault !== '') {
           const name = object.metadata.name ?? '';
           io.stderr.write(
-            `orchlet: ${name} is not approved: ${fault} (to approve it: orchlet certs approve ${name})\n`,
+            `orchlet: ${name} is not approved: ${printable(fault)} (to approve it: orchlet certs approve ${name})\n`,
           );
           isEachApproved = false;
           continue;
@@ -57,7 +57,7 @@ export const certsApprove: Command = {
           { ...object, status: { ...status, conditions: [condition] } } as KubeObject,
           { subresource: 'approval' },
         );
-        io.stdout.write(`approved ${object.metadata.name ?? ''} of ${spec?.username ?? ''}\n`);
+        io.stdout.write(`approved ${object.metadata.name ?? ''} of ${printable(spec?.username ?? '')}\n`);
       }
       if (pending.length === 0) io.stdout.write('No request waits for approval\n');
       return isEachApproved ? 0 : 1;

@@ -122,14 +122,21 @@ export const tokenCreate: Command = {
   },
 };
 
-/** The address at which other hosts reach the API, from `cluster-info`; the kubeconfig may name loopback. */
+/** A URL that a shell reads as one word: an administrator pastes it into a shell of root. */
+const PLAIN_URL = /^https:\/\/[A-Za-z0-9.:[\]-]+$/;
+
+/**
+ * The address at which other hosts reach the API, from `cluster-info`; the kubeconfig may name loopback. Whoever may edit
+ * ConfigMaps of kube-public writes it.
+ */
 async function announcedServer(client: HttpClient, otherwise: string): Promise<string> {
   const info = await client.get(configMaps, 'kube-public', 'cluster-info').catch((error: unknown) => {
     if (isNotFound(error)) return undefined;
     throw error;
   });
   const text = (info?.['data'] as Record<string, string> | undefined)?.['kubeconfig'] ?? '';
-  return /^\s*server: (\S+)$/m.exec(text)?.[1] ?? otherwise;
+  const announced = /^\s*server: (\S+)$/m.exec(text)?.[1] ?? '';
+  return PLAIN_URL.test(announced) ? announced : otherwise;
 }
 
 const HEADER = ['TOKEN', 'TTL', 'EXPIRES', 'USAGES', 'DESCRIPTION', 'EXTRA GROUPS'];

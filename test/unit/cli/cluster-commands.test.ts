@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { certificateSigningRequests } from '../../../api/machinery/resources.ts';
+import { certificateSigningRequests, configMaps } from '../../../api/machinery/resources.ts';
 import type { KubeObject } from '../../../api/meta/object.ts';
 import { createCsr } from '../../../api/pki/certificate-request.ts';
 import { generateKey } from '../../../api/pki/signing.ts';
@@ -60,6 +60,19 @@ describe('commands of a cluster', () => {
       /^orchlet join https:\/\/\S+ --token [a-z0-9]{6}\.[a-z0-9]{16} --discovery-token-ca-cert-hash sha256:[0-9a-f]{64}\n$/,
     );
     assert.match((await cluster('token', 'list')).stdout, /<forever> +<never>/);
+  });
+
+  it('prints no command of whoever may edit cluster-info, and no control characters of a description', async () => {
+    const info = await plane.client.get(configMaps, 'kube-public', 'cluster-info');
+    const data = info['data'] as Record<string, string>;
+    const hostile = (data['kubeconfig'] ?? '').replace(/server: \S+/, 'server: https://10.0.0.1:6443;touch$IFS/tmp/x');
+    assert.match(hostile, /touch/);
+    await plane.client.update(configMaps, { ...info, data: { ...data, kubeconfig: hostile } });
+    const { stdout } = await cluster('token', 'create', '--print-join-command', '--description', 'a\u001b[2Jb');
+    assert.match(stdout, /^orchlet join https:\/\/[\w.:]+ --token /);
+    assert.match((await cluster('token', 'list')).stdout, / a\\x1b\[2Jb /);
+    const { resourceVersion: _old, ...metadata } = info.metadata;
+    await plane.client.update(configMaps, { ...info, metadata });
   });
 
   it('warns who joins without verifying the CA of the cluster', async () => {
