@@ -1,4 +1,4 @@
-/** Creates the DNS server of the node: its informers, its cache, and the name servers that it asks for other names. */
+/** Creates the name server of the node: its informers, its cache, and the servers to which it forwards other queries. */
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Informers } from '../../api/machinery/informer.ts';
@@ -100,7 +100,7 @@ function followConfig(
     if (problems.length > 0)
       logger.warn(
         { configMap, problems: problems.slice(0, 10) },
-        'Parts of the configuration of the DNS server are invalid',
+        'Parts of the configuration of the name server are invalid',
       );
   };
   informers.for(configMaps, { namespace: CONFIG_NAMESPACE, fieldSelector: `metadata.name=${CONFIG_NAME}` }).addHandler({

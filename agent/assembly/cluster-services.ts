@@ -1,6 +1,6 @@
 /**
  * Provides services to the agent: the environment variables of pods, and, if the options enable them, the service proxy and the
- * DNS server. They share one set of informers.
+ * name server. They share one set of informers.
  */
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import { background } from '../../api/machinery/background.ts';
@@ -147,7 +147,7 @@ function servesNames(flags: AgentFlags, dns: KubeObject | undefined): boolean {
 }
 
 /**
- * Starts the service proxy and the DNS server that the options enable. With `auto`, waits until the API server has reported
+ * Starts the service proxy and the name server that the options enable. With `auto`, waits until the API server has reported
  * the kind of the cluster.
  */
 async function startNetwork(
@@ -165,7 +165,7 @@ async function startNetwork(
   return serviceNetwork(base, informers, { withNames: servesNames(flags, dns), nameServers, metrics }, facts);
 }
 
-/** Starts the service proxy and the DNS server behind it. */
+/** Starts the service proxy and the name server behind it. */
 async function serviceNetwork(
   base: Base,
   informers: Informers,

@@ -94,7 +94,7 @@ export async function createVolumes(base: Base, parts: VolumeParts): Promise<Age
   };
 }
 
-/** The volumes that the control plane makes on this node. */
+/** The volumes that the control plane creates on this node. */
 export function createLocalVolumes({ flags, clock, logger, rootDirectory }: Base): LocalVolumes {
   const root = flags.localVolumesDir === '' ? join(rootDirectory, 'local-volumes') : resolve(flags.localVolumesDir);
   return new LocalVolumes({ root, limits: hostFolderLimits, clock, logger });

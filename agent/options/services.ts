@@ -1,5 +1,5 @@
 /**
- * The options of the service proxy, network policies and the DNS server, which replace kube-proxy, a policy engine and the
+ * The options of the service proxy, network policies and the name server, which replace kube-proxy, a policy engine and the
  * cluster's DNS add-on.
  */
 import { parseCidr } from '../../api/meta/ip-addresses.ts';

@@ -1,6 +1,6 @@
 /**
- * Serves `PUT` and `DELETE /localVolumes/<name>`, by which the control plane makes and removes local volumes of this node. The
- * query `capacity=BYTES` of `PUT` limits a volume, also one that exists.
+ * Serves `PUT` and `DELETE /localVolumes/<name>`, by which the control plane creates and removes local volumes of this node.
+ * The query `capacity=BYTES` of `PUT` limits a volume, also one that exists.
  */
 import type { FastifyInstance } from 'fastify';
 import { newBadRequest } from '../../api/meta/status-error.ts';

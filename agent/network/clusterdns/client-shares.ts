@@ -1,5 +1,5 @@
 /**
- * Limits concurrent work of the DNS server, in total and for each client address, so that one pod cannot take the whole limit.
+ * Limits concurrent work of the name server, in total and for each client address, so that one pod cannot take the whole limit.
  * `ClusterDns` has one for forwarded queries and one for TCP connections.
  */
 export class ClientShares {

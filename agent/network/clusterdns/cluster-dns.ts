@@ -1,5 +1,5 @@
 /**
- * The DNS server for the node's pods. It resolves names and addresses of the cluster's domain from the agent's
+ * The name server for the node's pods. It resolves names and addresses of the cluster's domain from the agent's
  * informers, and forwards all other queries to the host's name servers. It serves UDP and TCP, IPv4 and IPv6 on one port.
  * Netfilter rules of the service proxy keep other clients away: before they are written, no query is answered.
  *
@@ -149,7 +149,7 @@ export class ClusterDns {
     }
     udp.removeAllListeners('error');
     udp.on('error', (error) =>
-      this.#options.logger.warn({ err: error.message }, 'The UDP socket of the DNS server failed'),
+      this.#options.logger.warn({ err: error.message }, 'The UDP socket of the name server failed'),
     );
     udp.on('message', (message, peer) => {
       if (!this.#served.has(family)) return;

@@ -1,4 +1,4 @@
-/** The metrics of the DNS server, with the names and labels that dashboards for CoreDNS read. */
+/** The metrics of the name server, with the names and labels that dashboards for CoreDNS read. */
 import type { MetricsRegistry } from '../../../api/component/metrics.ts';
 import type { CacheObserver } from './response-cache.ts';
 

@@ -26,7 +26,7 @@ export interface RuleSettings {
   readonly nameServer?: NameServer | undefined;
 }
 
-/** The DNS server of this node, which only this node and its pods may reach. */
+/** The name server of this node, which only this node and its pods may reach. */
 export interface NameServer {
   readonly addresses: readonly string[];
   readonly port: number;

@@ -66,7 +66,7 @@ const names: ClusterNames = {
     slices.filter(({ endpoints }) => endpoints?.some(({ addresses }) => addresses.includes(address))),
 };
 
-describe('the cluster DNS server', () => {
+describe('the name server of a node', () => {
   let dns: ClusterDns;
   let upstream: ReturnType<typeof createSocket>;
   let resolver: Resolver;

@@ -12,7 +12,7 @@ const read = (stubDomains?: unknown, upstreamNameservers?: unknown) =>
     SURROUNDINGS,
   );
 
-describe('the configuration of the DNS server', () => {
+describe('the configuration of the name server', () => {
   it('has servers for domains, of which the longest counts, and servers for all other names', () => {
     const config = read({ 'Acme.local.': ['192.0.2.1', '192.0.2.2:5353'], 'lab.acme.local': ['2001:db8::1'] }, [
       '192.0.2.9',
