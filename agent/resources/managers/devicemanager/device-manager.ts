@@ -9,6 +9,7 @@ import type { Logger } from '../../../../api/component/logger.ts';
 import { background } from '../../../../api/machinery/background.ts';
 import type { Clock } from '../../../../api/machinery/clock.ts';
 import type { Container, ContainerStatusJson, Pod } from '../../../model/pod.ts';
+import { isOfClaim } from '../dra/extended-resources.ts';
 import { buildCodecs, type MessageCodec } from '../../../../api/grpc/codec.ts';
 import type { Plugin, PluginHandler } from '../../../volumes/plugins/plugin-manager.ts';
 import { bytesOf, limitsOf } from '../../../runtime/kuberuntime/resources.ts';
@@ -191,25 +192,25 @@ export class DeviceManager implements HintProvider {
     return this.#resources.has(resource) || this.#pods.isAllocated(resource);
   }
 
-  /**
-   * Returns the requested number of devices by resource. Devices cannot be overcommitted, so the limits decide.
-   */
-  #wanted(container: Container): ReadonlyMap<string, number> {
+  /** Returns how many devices to allocate by resource, without those of claims. The limits decide. */
+  #wanted(pod: Pod, container: Container): ReadonlyMap<string, number> {
     return new Map(
       Object.entries(limitsOf(container))
-        .filter(([resource]) => resource.includes('/') && this.#isOurs(resource))
+        .filter(
+          ([resource]) => resource.includes('/') && this.#isOurs(resource) && !isOfClaim(pod, container, resource),
+        )
         .map(([resource, text]) => [resource, bytesOf(text)]),
     );
   }
 
   wants(pod: Pod, container: Container): boolean {
-    return this.#lost?.hold(pod, container) === true || this.#wanted(container).size > 0;
+    return this.#lost?.hold(pod, container) === true || this.#wanted(pod, container).size > 0;
   }
 
   async allocate(pod: Pod, container: Container): Promise<void> {
     const { uid } = pod.metadata;
     if (this.#lost?.hold(pod, container) === true) return;
-    const wanted = this.#wanted(container);
+    const wanted = this.#wanted(pod, container);
     if (wanted.size === 0) return;
     for (const [resource, count] of wanted) {
       this.#lost?.check(resource);
@@ -309,7 +310,7 @@ export class DeviceManager implements HintProvider {
   async runOptions(pod: Pod, container: Container): Promise<DeviceRunOptions> {
     const { uid } = pod.metadata;
     const allocations = this.#pods.ofContainer(uid, container.name);
-    for (const [resource, count] of this.#wanted(container)) {
+    for (const [resource, count] of this.#wanted(pod, container)) {
       const allocation = allocations.get(resource);
       if (count > 0 && allocation === undefined) this.#lost?.check(resource);
       const endpoint = this.#resources.endpoint(resource);
@@ -344,7 +345,7 @@ export class DeviceManager implements HintProvider {
   containerHints(pod: Pod, container: Container): ProviderHints {
     const { uid } = pod.metadata;
     const hints: Record<string, readonly TopologyHint[] | undefined> = {};
-    for (const [resource, count] of this.#wanted(container)) {
+    for (const [resource, count] of this.#wanted(pod, container)) {
       const has = this.#pods.ofContainer(uid, container.name).get(resource);
       hints[resource] = this.#hintsFor(
         resource,
@@ -360,8 +361,8 @@ export class DeviceManager implements HintProvider {
     const { uid } = pod.metadata;
     const containers = resourceContainers(pod);
     const hints: Record<string, readonly TopologyHint[] | undefined> = {};
-    for (const resource of new Set(containers.flatMap((container) => [...this.#wanted(container).keys()]))) {
-      const count = podAmount(pod, (container) => this.#wanted(container).get(resource) ?? 0);
+    for (const resource of new Set(containers.flatMap((container) => [...this.#wanted(pod, container).keys()]))) {
+      const count = podAmount(pod, (container) => this.#wanted(pod, container).get(resource) ?? 0);
       const has = new Set(
         containers.flatMap(({ name }) => {
           const allocation = this.#pods.ofContainer(uid, name).get(resource);

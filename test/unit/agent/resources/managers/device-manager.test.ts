@@ -99,6 +99,20 @@ test('a disconnected plugin leaves unhealthy devices, which disappear after five
   assert.deepEqual(manager.capacity(), { capacity: { [GPU]: '0' }, allocatable: { [GPU]: '0' } });
 });
 
+test('a plugin that has gone does not keep a pod back whose devices for the resource come from a claim', async (t) => {
+  const { manager, plugin } = await setUp(t);
+  await (await plugin({ devices: healthy({ a: undefined }) })).close();
+  await until('the change of what is allocatable', () => manager.capacity().allocatable[GPU] === '0');
+  const pod = gpuPod('u', 1);
+  await assert.rejects(admit(manager, pod), /no healthy devices present/);
+  const requestMappings = [{ containerName: 'main', resourceName: GPU, requestName: 'r' }];
+  await admit(manager, {
+    ...pod,
+    status: { extendedResourceClaimStatus: { resourceClaimName: 'x', requestMappings } },
+  });
+  assert.deepEqual(deviceIds(manager, 'u'), []);
+});
+
 test('a plugin that reconnects in time has its devices again', async (t) => {
   const { manager, plugin, clock } = await setUp(t);
   await (await plugin({ devices: healthy({ a: undefined }) })).close();
