@@ -16,6 +16,7 @@ import { freePort } from './free-port.ts';
 import { RunningCluster } from './running-cluster.ts';
 import { temporaryFolder } from '../temporary-folder.ts';
 import { DEMO_IMAGE } from '../../scripts/images/demo-image.ts';
+import { unmountBelow } from '../mounts.ts';
 
 const ORCHLET = join(import.meta.dirname, '../../bin/orchlet');
 const POD = {
@@ -57,6 +58,7 @@ describe('orchlet up --cluster-init', { skip: skipWithoutDocker || etcdMissing, 
       await exited;
     }
     await cluster?.remove();
+    unmountBelow(scratch);
     rmSync(scratch, { recursive: true, force: true });
   });
 

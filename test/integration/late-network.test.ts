@@ -7,6 +7,7 @@ import { after, before, test } from 'node:test';
 import { freePort } from './free-port.ts';
 import { until } from '../until.ts';
 import { temporaryFolder } from '../temporary-folder.ts';
+import { unmountBelow } from '../mounts.ts';
 
 const ORCHLET = join(import.meta.dirname, '../../bin/orchlet');
 const canUnshare = spawnSync('unshare', ['-n', 'ip', 'link']).status === 0;
@@ -66,6 +67,7 @@ before(async () => {
 after(async () => {
   await stop(plane);
   await stop(host);
+  unmountBelow(directory);
   rmSync(directory, { recursive: true, force: true });
 });
 

@@ -10,6 +10,7 @@ import { type Agent, type AgentOptions, startAgent } from '../../agent/main.ts';
 import type { Runtime } from '../../agent/runtime/runtime.ts';
 import { until } from '../until.ts';
 import { temporaryFolder } from '../temporary-folder.ts';
+import { unmountBelow } from '../mounts.ts';
 
 export interface RuntimeForAgent {
   /** Opens a client of the runtime that the agent uses. */
@@ -110,6 +111,7 @@ export async function runStaticPod(on: RuntimeForAgent): Promise<void> {
       await runtime.removeSandbox(sandbox.id);
     }
     await runtime.close();
+    unmountBelow(directory);
     await rm(directory, { recursive: true, force: true });
   }
 }
