@@ -44,10 +44,13 @@ type StorageClass = Kind<
   Pick<V1StorageClass, 'provisioner' | 'parameters' | 'reclaimPolicy' | 'volumeBindingMode' | 'allowedTopologies'>
 >;
 
+/** Beyond so many errors, a repeated term is reported once, so that their number grows with that of the terms only. */
+const MOST_REPEATED = 1000;
+
 function topologyErrors(topologies: StorageClass['allowedTopologies']): FieldError[] {
   const errors: FieldError[] = [];
-  // kube-apiserver treats an empty term as a duplicate of the missing one.
-  const seen = new Set(['[]']);
+  // kube-apiserver compares each term with as many empty ones as there are terms, and with all terms before it.
+  const seen = new Map([['[]', (topologies ?? []).length]]);
   for (const [index, term] of (topologies ?? []).entries()) {
     const at = `allowedTopologies[${index}].matchLabelExpressions`;
     const keys = new Set<string>();
@@ -60,8 +63,10 @@ function topologyErrors(topologies: StorageClass['allowedTopologies']): FieldErr
       values.set(key, [...list].sort());
     }
     const text = stringifyJson([...values].sort(([a], [b]) => (a < b ? -1 : 1)));
-    if (seen.has(text)) errors.push(duplicate(at, ''));
-    seen.add(text);
+    const times = seen.get(text) ?? 0;
+    for (let count = 0; count < times && (count === 0 || errors.length < MOST_REPEATED); count += 1)
+      errors.push(duplicate(at, ''));
+    seen.set(text, times + 1);
   }
   return errors;
 }
