@@ -1,6 +1,5 @@
 /** Builds the agent's server from the options: certificates, authentication, authorization and ports. */
 import type { CertificateObserver } from '../node/certificates/certificate-metrics.ts';
-import { readFile } from 'node:fs/promises';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Verbosity } from '../../api/component/logging.ts';
 import { background } from '../../api/machinery/background.ts';
@@ -21,6 +20,7 @@ import type { LocalVolumes } from '../volumes/local-volumes.ts';
 import type { SubmittedPods } from '../sources/submitted-source.ts';
 import { createAccess } from '../server/access.ts';
 import { followClientCa } from '../server/client-ca.ts';
+import { readClientCa } from '../server/client-trust.ts';
 import type { Runtime } from '../runtime/runtime.ts';
 import type { StatisticsPages } from '../resources/statistics/statistics-pages.ts';
 import type { SystemLogsOptions } from '../server/system-logs.ts';
@@ -65,7 +65,7 @@ interface AssembledServerOptions {
  */
 export async function assembleServer(options: AssembledServerOptions): Promise<AgentServer> {
   const { flags, clock, logger, nodeName, client, signal } = options;
-  const clientCa = flags.clientCaFile === '' ? undefined : await readFile(flags.clientCaFile, 'utf8');
+  const clientCa = flags.clientCaFile === '' ? undefined : await readClientCa(flags.clientCaFile);
   const serving = {
     certificateDirectory: options.certificateDirectory,
     certificateFile: flags.tlsCertFile,

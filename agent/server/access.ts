@@ -37,8 +37,11 @@ export interface AccessOptions {
 
 /** Decides about requests. A failing API server rejects with the error of the client, and the server answers 500. */
 export interface Access {
-  /** Resolves to `undefined` if the client is not authenticated (401). */
-  authenticate(request: IncomingMessage): Promise<AgentUser | undefined>;
+  /**
+   * Resolves to `undefined` if the client is not authenticated (401). A certificate is refused unless it is trusted, which the
+   * handshake of an old connection does not tell.
+   */
+  authenticate(request: IncomingMessage, isCertificateTrusted?: boolean): Promise<AgentUser | undefined>;
   /** Resolves to an empty string if the request is allowed, else to the message of the 403. */
   refusal(user: AgentUser, method: string, path: string): Promise<string>;
 }
@@ -75,8 +78,10 @@ export function createAccess(options: AccessOptions): Access {
   const tokens = new TimedCache<AgentUser | 'refused'>(options.clock);
   const decisions = new TimedCache<boolean>(options.clock);
   return {
-    async authenticate(request) {
-      const byCertificate = options.hasClientCa ? certificateUser(request, options.clock) : 'none';
+    async authenticate(request, isCertificateTrusted = true) {
+      const byCertificate = options.hasClientCa
+        ? certificateUser(request, isCertificateTrusted, options.clock)
+        : 'none';
       if (typeof byCertificate === 'object') return byCertificate;
       const header = request.headers.authorization ?? '';
       const token = /^Bearer +(\S+)$/i.exec(header)?.[1];
@@ -111,11 +116,11 @@ function forbidden(user: AgentUser, verb: string, path: string): string {
  * Returns the user of the client certificate: `none` for no certificate or one without a name, and `refused` for one that the
  * CA has not signed or that has expired.
  */
-function certificateUser(request: IncomingMessage, clock: Clock): AgentUser | 'none' | 'refused' {
+function certificateUser(request: IncomingMessage, isTrusted: boolean, clock: Clock): AgentUser | 'none' | 'refused' {
   const socket = request.socket as TLSSocket;
   const raw = socket.getPeerX509Certificate()?.raw;
   if (raw === undefined) return 'none';
-  if (socket.authorized !== true) return 'refused';
+  if (socket.authorized !== true || !isTrusted) return 'refused';
   // The API server reads subjects with the same function. Of several common names the last one counts.
   const { subject, notAfterMs } = parseCertificate(raw);
   // The connection may be older than the end of the certificate.

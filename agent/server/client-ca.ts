@@ -2,10 +2,10 @@
  * Replaces the CAs of clients while the agent runs. The file is checked through a work queue, as the kubelet does, whose
  * metrics show failures; a check that failed is repeated sooner.
  */
-import { readFile } from 'node:fs/promises';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { type QueueObserver, WorkQueue } from '../../api/machinery/work-queue.ts';
+import { readClientCa } from './client-trust.ts';
 import type { AgentServer } from './server.ts';
 
 const CHECK_MS = 60_000;
@@ -37,7 +37,7 @@ export async function followClientCa(options: ClientCaOptions, signal: AbortSign
   queue.add(file);
   for (let key = await queue.next(); key !== undefined && !signal.aborted; key = await queue.next()) {
     try {
-      const text = await readFile(key, 'utf8');
+      const text = await readClientCa(key);
       if (text !== current) {
         server.trustClients(text);
         current = text;

@@ -17,6 +17,7 @@ import { IncompleteHeaders } from '../../api/machinery/incomplete-headers.ts';
 import { UntakenResponses } from '../../api/machinery/untaken-responses.ts';
 import { newStatusError, StatusError } from '../../api/meta/status-error.ts';
 import type { Access } from './access.ts';
+import { ClientTrust } from './client-trust.ts';
 import { installHealth, installHealthResults } from './health.ts';
 import {
   answerToUnknown,
@@ -74,7 +75,7 @@ export interface AgentServer {
   /** The hash of the public key of the serving certificate (`publicKeyHash`). */
   servingKey(): string;
   replaceCertificate(pair: { readonly certificatePem: string; readonly keyPem: string }): void;
-  /** Replaces the CAs (PEM) of client certificates. Open connections stay. */
+  /** Replaces the CAs (PEM) of client certificates. Open connections stay, and their next requests are verified again. */
   trustClients(ca: string): void;
   close(): Promise<void>;
 }
@@ -114,21 +115,23 @@ export async function startAgentServer(options: AgentServerOptions): Promise<Age
     maxHeaderSize: MAX_HEADER_BYTES,
     handshakeTimeout: HANDSHAKE_TIMEOUT_MS,
   });
+  const trust = new ClientTrust(options.clock);
   const intake = intakeOf(options);
+  const gate = { ...options, limit: intake.limit, trust };
   const main = createApp(secure, intake, options);
   const routes: ServedRoute[] = [];
   main.addHook('onRoute', ({ method, url }) => {
     for (const one of [method].flat()) routes.push({ method: one, path: url });
   });
   observeRequests(main, options.observe, 'readwrite');
-  main.addHook('onRequest', async (request) => authorize({ ...options, limit: intake.limit }, request.raw));
+  main.addHook('onRequest', async (request) => authorize(gate, request.raw));
   const results = new HealthResults();
   installHealth(main, options.host, results);
   installHealthResults(main, results);
   installReading(main, options);
   installPrivate(main, options);
   const ports = { results, intake, apps: [main] };
-  serveUpgrades(secure, intake, options);
+  serveUpgrades(secure, intake.headers, gate);
   await main.ready();
   let port = 0;
   try {
@@ -152,6 +155,7 @@ export async function startAgentServer(options: AgentServerOptions): Promise<Age
     trustClients(ca) {
       context = { ...context, ca };
       secure.setSecureContext(context);
+      trust.replace(ca);
     },
     close: () => closeAll(ports),
   };
@@ -296,13 +300,21 @@ function observeRequests(
   });
 }
 
+/** Who may enter. */
+interface Gate {
+  readonly access: Access;
+  readonly logger: Logger;
+  readonly limit: ConnectionLimit;
+  readonly trust: ClientTrust;
+}
+
 /** Throws 401 or 403. The caller must be allowed each of the methods, which are that of the request by default. */
 async function authorize(
-  { access, logger, limit }: { readonly access: Access; readonly logger: Logger; readonly limit: ConnectionLimit },
+  { access, logger, limit, trust }: Gate,
   request: IncomingMessage,
   methods: readonly string[] = [request.method ?? 'GET'],
 ): Promise<void> {
-  const user = await access.authenticate(request).catch((error: unknown) => {
+  const user = await access.authenticate(request, trust.isTrusted(request.socket)).catch((error: unknown) => {
     logger.error({ err: error }, 'Cannot authenticate a request');
     return undefined;
   });
@@ -318,7 +330,7 @@ async function authorize(
   if (user.name !== ANONYMOUS_USER) limit.proven(request.socket);
 }
 
-function serveUpgrades(server: HttpsServer, { limit, headers }: Intake, options: AgentServerOptions): void {
+function serveUpgrades(server: HttpsServer, headers: IncompleteHeaders, options: AgentServerOptions & Gate): void {
   const upgrade = createUpgrades(options);
   server.on('upgrade', (request, socket, head) => {
     headers.remove(request.socket);
@@ -327,7 +339,7 @@ function serveUpgrades(server: HttpsServer, { limit, headers }: Intake, options:
       const target = streamTarget(parseTarget(request.url));
       if (target === undefined) throw newStatusError(404, 'NotFound', '404 page not found\n');
       // WebSocket clients open a stream by GET: the permission to read alone must not run commands.
-      await authorize({ ...options, limit }, request, [...new Set([request.method ?? 'GET', 'POST'])]);
+      await authorize(options, request, [...new Set([request.method ?? 'GET', 'POST'])]);
       if (!options.debugHandlers) throw newStatusError(405, 'MethodNotAllowed', 'Debug endpoints are disabled.\n');
       await upgrade(request, socket, head, target);
     };

@@ -7,13 +7,22 @@ import { followClientCa } from '../../../../agent/server/client-ca.ts';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { MetricsRegistry } from '../../../../api/component/metrics.ts';
 import { queueMetrics } from '../../../../api/component/queue-metrics.ts';
+import { certificatePem, createCertificate } from '../../../../api/pki/certificate.ts';
+import { generateKey } from '../../../../api/pki/signing.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 import { temporaryFolder } from '../../../temporary-folder.ts';
+
+async function ca(commonName: string): Promise<string> {
+  const { privateKey, publicKey } = await generateKey('ecdsa');
+  const window = { notBeforeMs: Date.UTC(2026, 0, 1), notAfterMs: Date.UTC(2027, 0, 1) };
+  return certificatePem(createCertificate({ subject: { commonName }, publicKey, ...window }, { privateKey }));
+}
 
 test('CAs of clients are replaced when their file changes; a check that failed is repeated sooner', async () => {
   const directory = temporaryFolder();
   const file = join(directory, 'ca.crt');
-  await writeFile(file, 'one');
+  const [one, two, three] = [await ca('one'), await ca('two'), await ca('three')];
+  await writeFile(file, one);
   const clock = new FakeClock();
   const metrics = new MetricsRegistry();
   const stop = new AbortController();
@@ -27,12 +36,12 @@ test('CAs of clients are replaced when their file changes; a check that failed i
     return Number(line?.slice(series.length));
   };
   const checked = async (times: number): Promise<void> => {
-    while (value('work_duration_seconds_count') < times) await clock.settle();
+    while (!(value('work_duration_seconds_count') >= times)) await clock.settle();
   };
   const following = followClientCa(
     {
       file,
-      first: 'one',
+      first: one,
       server: { trustClients: (ca) => void trusted.push(ca) },
       observeQueue: queueMetrics(metrics, clock),
       clock,
@@ -43,18 +52,18 @@ test('CAs of clients are replaced when their file changes; a check that failed i
   try {
     await checked(1);
     assert.deepEqual(trusted, []);
-    await writeFile(file, 'two');
+    await writeFile(file, two);
     await clock.advance(60_000);
     await checked(2);
-    assert.deepEqual(trusted, ['two']);
+    assert.deepEqual(trusted, [two]);
     await rm(file);
     await clock.advance(60_000);
     await checked(3);
     assert.equal(value('retries_total'), 1);
-    await writeFile(file, 'three');
+    await writeFile(file, three);
     await clock.advance(2_000);
     await checked(4);
-    assert.deepEqual(trusted, ['two', 'three']);
+    assert.deepEqual(trusted, [two, three]);
     assert.equal(value('adds_total'), 4);
   } finally {
     stop.abort();

@@ -27,27 +27,38 @@ export interface ServerUnderTest {
 /** The user as whom every request is authenticated, unless a test passes its own `access`. */
 export const jane = { name: 'jane', uid: '', groups: [], extra: {} };
 
+type GivenOptions = { readonly host: PodHost } & Partial<
+  Pick<
+    AgentServerOptions,
+    | 'debugHandlers'
+    | 'systemLogs'
+    | 'splitLogStreams'
+    | 'readOnlyPort'
+    | 'healthPort'
+    | 'idleTimeoutMs'
+    | 'checkpoint'
+    | 'verbosity'
+    | 'zpages'
+    | 'access'
+    | 'clock'
+    | 'headersBudgetBytes'
+    | 'maxConnections'
+  >
+>;
+
 /** Starts the server on a free port for `host`, with the given options. */
-export async function startServerUnderTest(
-  options: { readonly host: PodHost } & Partial<
-    Pick<
-      AgentServerOptions,
-      | 'debugHandlers'
-      | 'systemLogs'
-      | 'splitLogStreams'
-      | 'readOnlyPort'
-      | 'healthPort'
-      | 'idleTimeoutMs'
-      | 'checkpoint'
-      | 'verbosity'
-      | 'zpages'
-      | 'access'
-      | 'clock'
-      | 'headersBudgetBytes'
-      | 'maxConnections'
-    >
-  >,
-): Promise<ServerUnderTest> {
+export async function startServerUnderTest(options: GivenOptions): Promise<ServerUnderTest> {
+  const server = await startAgentServer(await serverOptionsUnderTest(options));
+  return {
+    port: server.port,
+    routes: server.routes,
+    ask: (request, headers = {}, body = '') => ask(server.port, request, headers, body),
+    close: () => server.close(),
+  };
+}
+
+/** Returns all options of the server, with a serving certificate of its own. */
+export async function serverOptionsUnderTest(options: GivenOptions): Promise<AgentServerOptions> {
   const keys = await generateKey('ecdsa');
   const der = createCertificate(
     {
@@ -61,7 +72,7 @@ export async function startServerUnderTest(
     },
     { privateKey: keys.privateKey },
   );
-  const server = await startAgentServer({
+  return {
     clock: systemClock,
     logger: silentLogger,
     statistics: {
@@ -96,12 +107,6 @@ export async function startServerUnderTest(
     healthPort: 0,
     idleTimeoutMs: 0,
     ...options,
-  });
-  return {
-    port: server.port,
-    routes: server.routes,
-    ask: (request, headers = {}, body = '') => ask(server.port, request, headers, body),
-    close: () => server.close(),
   };
 }
 

@@ -1,0 +1,70 @@
+/**
+ * Knows the CAs of clients, and whether a connection may still use the certificate with which it was opened: a connection can
+ * outlive the CA of its client.
+ */
+import type { X509Certificate } from 'node:crypto';
+import type { Socket } from 'node:net';
+import type { TLSSocket } from 'node:tls';
+import type { Clock } from '../../api/machinery/clock.ts';
+import { type Certificate, parseCertificate, parseCertificates } from '../../api/pki/certificate.ts';
+import { verifyChain } from '../../api/pki/chain.ts';
+import { readRegularFile } from '../files/regular-file.ts';
+
+/** The bundles of operating systems have some hundred kilobytes. */
+const MOST_BYTES = 16 << 20;
+const MOST_INTERMEDIATES = 8;
+
+/**
+ * Resolves to the PEM of `--client-ca-file`. Rejects for a file without certificates: Node.js would trust the public CAs
+ * instead, each of which could then name users of the agent.
+ */
+export async function readClientCa(file: string): Promise<string> {
+  const pem = (await readRegularFile(file, MOST_BYTES)).toString('utf8');
+  if (parseCertificates(pem).length === 0) throw new Error(`${file} has no certificate`);
+  return pem;
+}
+
+/** Owns the CAs of clients. */
+export class ClientTrust {
+  readonly #clock: Clock;
+  #roots: readonly Certificate[] | undefined;
+  /** The connections whose certificates the current CAs have been compared with, with the result. */
+  #known = new WeakMap<Socket, boolean>();
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /**
+   * Replaces the CAs (PEM). Each connection is verified once more with its next request: its handshake may have begun before.
+   */
+  replace(pem: string): void {
+    this.#roots = parseCertificates(pem);
+    this.#known = new WeakMap();
+  }
+
+  /** Whether the client of the connection has no certificate, or one that the current CAs have signed if it was ever valid. */
+  isTrusted(socket: Socket): boolean {
+    const roots = this.#roots;
+    if (roots === undefined || !('getPeerX509Certificate' in socket)) return true;
+    const known = this.#known.get(socket);
+    if (known !== undefined) return known;
+    const isTrusted = this.#verify((socket as TLSSocket).getPeerX509Certificate(), roots);
+    this.#known.set(socket, isTrusted);
+    return isTrusted;
+  }
+
+  #verify(shown: X509Certificate | undefined, roots: readonly Certificate[]): boolean {
+    if (shown === undefined) return true;
+    const chain: X509Certificate[] = [];
+    for (let next: X509Certificate | undefined = shown; next !== undefined; next = next.issuerCertificate) {
+      if (chain.length > MOST_INTERMEDIATES || chain.some(({ raw }) => next?.raw.equals(raw))) break;
+      chain.push(next);
+    }
+    const [leaf, ...intermediates] = chain.map(({ raw }) => parseCertificate(raw));
+    return (
+      leaf !== undefined &&
+      verifyChain(leaf, { roots, intermediates, nowMs: this.#clock.now(), usage: 'client auth' }).valid
+    );
+  }
+}
