@@ -44,6 +44,7 @@ const CONTROLLER_NAMES = [
   'node-lifecycle-controller',
   'node-ipam-controller',
   'taint-eviction-controller',
+  'device-taint-eviction-controller',
   'pod-garbage-collector-controller',
   'certificatesigningrequest-approving-controller',
   'certificatesigningrequest-signing-controller',
@@ -99,7 +100,6 @@ const ALIASES: ReadonlyMap<string, ControllerName> = new Map(
 /** Controllers of kube-controller-manager that do not exist here; a list may disable them. */
 const ABSENT: ReadonlySet<string> = new Set([
   'cloud-node-lifecycle-controller',
-  'device-taint-eviction-controller',
   'kube-apiserver-serving-clustertrustbundle-publisher-controller',
   'node-route-controller',
   'podcertificaterequest-cleaner-controller',

@@ -206,6 +206,11 @@ const CONTROLLERS: readonly ControllerRow[] = [
     load: async () => (await import('./node/taint-eviction.ts')).runTaintEviction,
   },
   {
+    name: 'device-taint-eviction-controller',
+    account: 'device-taint-eviction-controller',
+    load: async () => (await import('./device-taint-eviction/device-taint-eviction.ts')).runDeviceTaintEviction,
+  },
+  {
     name: 'pod-garbage-collector-controller',
     account: 'pod-garbage-collector',
     load: async () => (await import('./pod/pod-garbage-collector.ts')).runPodGarbageCollector,

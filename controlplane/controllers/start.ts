@@ -118,6 +118,7 @@ const QUEUES: ReadonlyMap<string, string> = new Map(
     'certificatesigningrequest-approving-controller': 'certificate',
     'certificatesigningrequest-signing-controller': 'certificate',
     'clusterrole-aggregation-controller': 'ClusterRoleAggregator',
+    'device-taint-eviction-controller': 'device-taint-eviction-controller',
     'endpoints-controller': 'endpoint',
     'endpointslice-controller': 'endpoint_slice',
     'endpointslice-mirroring-controller': 'endpoint_slice_mirroring',

@@ -1,6 +1,6 @@
 /**
- * Tests devices in a whole control plane: claims from templates, their allocation by the scheduler, and their release when the
- * pod finishes.
+ * Tests devices in a whole control plane: claims from templates, their allocation by the scheduler, their release when the pod
+ * finishes, and the eviction from a device that gets a taint.
  */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -114,3 +114,27 @@ test(
     await until('the second pod runs', async () => (await get(resources.pods, 'second')).spec['nodeName'] === 'n1');
   },
 );
+
+test('the pod is evicted when its device gets a taint', { timeout: 60_000 }, async () => {
+  const tainted = { name: 'b', taints: [{ key: 'broken', effect: 'NoExecute' }] };
+  await plane.client.patch(resources.resourceSlices, '', 'n1-gpus', {
+    type: 'merge',
+    body: { spec: { devices: [{ name: 'a' }, tainted] } } as never,
+  });
+  await until('the deletion', async () => {
+    const { metadata } = await plane.client.get(resources.pods, 'default', 'second');
+    return metadata.deletionTimestamp !== undefined;
+  });
+  const conditions = (await get(resources.pods, 'second')).status?.['conditions'] as Json[];
+  const condition = conditions.find(({ type }) => type === 'DisruptionTarget');
+  assert.deepEqual([condition?.['status'], condition?.['reason']], ['True', 'DeletionByDeviceTaintManager']);
+  await until('the event', async () => {
+    const { items } = await plane.client.list(resources.events, { namespace: 'default' });
+    return (items as unknown as Json[]).some(
+      ({ reason, message, source }) =>
+        reason === 'DeviceTaintManagerEviction' &&
+        message === 'Marking for deletion' &&
+        (source as Json)['component'] === 'device-taint-eviction-controller',
+    );
+  });
+});

@@ -36,6 +36,7 @@ describe('flags of the controllers', () => {
     '--controllers=-*',
     '--controllers=*,-job,-nodeipam',
     '--controllers=-service-lb-controller,*',
+    '--controllers=device-taint-eviction-controller',
   ])
     it(`take ${word}`, () => assert.doesNotThrow(() => parseFlags(controlPlaneFlags, [word])));
 

@@ -9,6 +9,7 @@ test('events name the component that kube-controller-manager names', () => {
   );
   for (const [controller, component] of [
     ['daemonset-controller', 'daemonset-controller'],
+    ['device-taint-eviction-controller', 'device-taint-eviction-controller'],
     ['disruption-controller', 'controllermanager'],
     ['endpoints-controller', 'endpoint-controller'],
     ['endpointslice-mirroring-controller', 'endpoint-slice-mirroring-controller'],
