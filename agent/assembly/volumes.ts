@@ -16,14 +16,14 @@ import { PodCertificates } from '../volumes/pod-certificates.ts';
 import { LocalVolumes } from '../volumes/local-volumes.ts';
 import { hostFolderLimits } from '../host/project-quota.ts';
 import { hostMounter } from '../volumes/mounter.ts';
-import { shareRoot } from '../volumes/shared-root.ts';
+import { shareRoot, unshareRoot } from '../volumes/shared-root.ts';
 import { PodObjects } from '../volumes/pod-objects.ts';
 import { noReferencedObjects, WatchedObjects } from '../volumes/referenced-objects.ts';
 import { TokenManager } from '../volumes/token-manager.ts';
 import { trustBundleCertificates } from '../volumes/trust-bundles.ts';
 import { createVolumeManager, type VolumeObserver } from '../volumes/volume-manager.ts';
 import type { Base } from './base.ts';
-import type { Part } from './lifecycle.ts';
+import type { Closing, Part } from './lifecycle.ts';
 
 /** As long as the kubelet waits for the volumes of a pod (`podAttachAndMountTimeout`). */
 const MOUNT_TIMEOUT_MS = 123_000;
@@ -58,7 +58,8 @@ export async function createVolumes(base: Base, parts: VolumeParts): Promise<Age
   const { client, podClient } = parts;
   await mkdir(rootDirectory, { recursive: true, mode: 0o750 });
   // Before anything opens a directory in it: an open one is not on the new mount.
-  await shareRoot(await realpath(rootDirectory), hostMounter).catch((error: unknown) =>
+  const realRoot = await realpath(rootDirectory);
+  await shareRoot(realRoot, hostMounter).catch((error: unknown) =>
     logger.warn(
       { err: error, rootDirectory },
       'Cannot make the root directory a shared mount, which volumes with mountPropagation need',
@@ -86,10 +87,14 @@ export async function createVolumes(base: Base, parts: VolumeParts): Promise<Age
     csi,
     csiDrivers,
     run: async (signal) => csiNode?.keep(clock, logger, signal),
-    async close() {
+    async close({ hostCleared }: Closing) {
       await manager.close();
       await csiDrivers.close();
       await watched?.close();
+      if (!hostCleared) return;
+      await unshareRoot(realRoot, hostMounter).catch((error: unknown) =>
+        logger.warn({ err: error, rootDirectory }, 'Cannot unmount the root directory'),
+      );
     },
   };
 }

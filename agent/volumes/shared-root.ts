@@ -1,6 +1,7 @@
 /**
- * Makes the agent's root directory a shared mount, as the kubelet does, because volumes with `mountPropagation` need one: where
- * it is not on a shared mount, it is bound to itself. The mount stays when the agent stops; `orchlet reset` removes it.
+ * Makes the agent's root directory a shared mount, as the kubelet does, because volumes with `mountPropagation` need one:
+ * where it is not on a shared mount, it is bound to itself. The mount stays while pods run on after the agent. Where they end
+ * with it, as with `orchlet up`, the agent removes the mount; `orchlet reset` does too.
  */
 import { dirname } from 'node:path';
 import type { Mounter, MountPoint } from './mounter.ts';
@@ -16,6 +17,13 @@ export async function shareRoot(path: string, mounter: Pick<Mounter, 'list' | 'm
   const below = points.find((point) => point.path.startsWith(`${path}/`));
   if (below !== undefined) throw new Error(`${below.path} is mounted below it, restart the host`);
   await mounter.mount({ source: path, target: path, options: ['bind', 'rshared'] });
+}
+
+/** Removes the mount. It stays while something is mounted below it, such as a disk or what a CSI driver has mounted. */
+export async function unshareRoot(path: string, mounter: Pick<Mounter, 'list' | 'unmount'>): Promise<void> {
+  const points = await mounter.list();
+  if (points.some((point) => point.path.startsWith(`${path}/`)) || !isBoundToItself(path, points)) return;
+  await mounter.unmount(path);
 }
 
 /** Whether the directory is a mount of its own filesystem on itself. A disk that is mounted there is not. */

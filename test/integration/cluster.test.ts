@@ -9,6 +9,7 @@ import { skipWithoutDocker } from './container-runtimes.ts';
 import { freePort } from './free-port.ts';
 import { kubectls } from './kubectl.ts';
 import { run, RunningCluster } from './running-cluster.ts';
+import { mountsBelow } from '../mounts.ts';
 import { until } from '../until.ts';
 import { temporaryFolder } from '../temporary-folder.ts';
 import { DEMO_IMAGE } from '../../scripts/images/demo-image.ts';
@@ -361,5 +362,13 @@ describe('a cluster of one node', { skip, timeout: 400_000 }, () => {
       cluster.run(['exec', 'reader', '--', 'cat', '/settings/colour']) === 'blue' ? true : undefined,
     );
     cluster.run(['delete', 'pod', 'reader', '--timeout=60s']);
+  });
+
+  test('a cluster that stops leaves nothing mounted', async () => {
+    const mounted = (): number => mountsBelow(join(cluster.directory, 'agent/pods')).length;
+    // The API forgets a pod without a grace period at once, and its volumes are unmounted afterwards.
+    await until('the volume of hello alone', () => (mounted() === 1 ? true : undefined));
+    await cluster.stop();
+    assert.deepEqual(mountsBelow(cluster.directory), []);
   });
 });

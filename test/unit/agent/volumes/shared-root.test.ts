@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { type Mounter, type MountPoint, hostMounter } from '../../../../agent/volumes/mounter.ts';
-import { isBoundToItself, shareRoot } from '../../../../agent/volumes/shared-root.ts';
+import { isBoundToItself, shareRoot, unshareRoot } from '../../../../agent/volumes/shared-root.ts';
 import { temporaryFolder } from '../../../temporary-folder.ts';
 
 const point = (path: string, fields: Partial<MountPoint> = {}): MountPoint => ({
@@ -37,6 +37,24 @@ it('leaves a root directory on a shared mount', async () => {
 it('hides no mounts of volumes', async () => {
   const root = temporaryFolder();
   await assert.rejects(mountedFor(root, [point('/'), point(`${root}/pods/u`)]), /\/pods\/u is mounted below it/);
+});
+
+it('removes the mount of its own alone, and only when nothing is mounted below it', async () => {
+  const unmounted = async (points: readonly MountPoint[]): Promise<string[]> => {
+    const paths: string[] = [];
+    await unshareRoot('/agent', {
+      list: () => Promise.resolve(points),
+      unmount: (path) => Promise.resolve(void paths.push(path)),
+    });
+    return paths;
+  };
+  assert.deepEqual(await unmounted([point('/'), point('/agent')]), ['/agent']);
+  assert.deepEqual(
+    await unmounted([point('/'), point('/agent'), point('/agent/local-volumes', { device: '8:17' })]),
+    [],
+  );
+  assert.deepEqual(await unmounted([point('/'), point('/agent', { device: '8:17' })]), []);
+  assert.deepEqual(await unmounted([point('/')]), []);
 });
 
 it('distinguishes the mount from a disk that is mounted there', () => {
