@@ -95,7 +95,14 @@ function unending(value: number): string | undefined {
 /** Returns the number with a comma between thousands. */
 function grouped(value: number, precision: number): string {
   const [whole = '', ...decimals] = fixed(value, precision).split('.');
-  return unending(value) ?? [whole.replace(/(\d)(?=(?:\d{3})+$)/g, '$1,'), ...decimals].join('.');
+  return unending(value) ?? [withCommas(whole), ...decimals].join('.');
+}
+
+function withCommas(whole: string): string {
+  const [, sign = '', digits = ''] = /^(-?)(.*)$/.exec(whole) ?? [];
+  const groups: string[] = [];
+  for (let end = digits.length; end > 0; end -= 3) groups.unshift(digits.slice(Math.max(0, end - 3), end));
+  return `${sign}${groups.join(',')}`;
 }
 
 const SUPERSCRIPTS = '⁰¹²³⁴⁵⁶⁷⁸⁹';

@@ -6,15 +6,16 @@ import { join } from 'node:path';
 import { type Agent, type AgentOptions, startAgent } from '../../agent/main.ts';
 import type { AgentFlags } from '../../agent/options/agent-options.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
+import { unmountBelow } from '../mounts.ts';
 import { createFakeHost, FakeRuntime } from './fake-runtime.ts';
 
 /** Starts the agent with directories below `directory`. `flags` replace those of the fake. */
-export function startAgentInMemory(
+export async function startAgentInMemory(
   directory: string,
   flags: Partial<AgentFlags>,
   more: Omit<AgentOptions, 'flags'> = {},
 ): Promise<Agent> {
-  return startAgent({
+  const agent = await startAgent({
     flags: {
       hostnameOverride: 'n1',
       rootDir: join(directory, 'root'),
@@ -30,4 +31,12 @@ export function startAgentInMemory(
     runtime: new FakeRuntime(systemClock, createFakeHost(['shell:1'])),
     ...more,
   });
+  return {
+    ...agent,
+    // The agent of a host leaves the mount of its directory to the next one. Nothing follows here, and the test removes it.
+    async close(how) {
+      await agent.close(how);
+      unmountBelow(directory);
+    },
+  };
 }

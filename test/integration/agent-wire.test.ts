@@ -40,6 +40,7 @@ const PATHS: readonly RegExp[] = [
   /^(GET|PUT) \/apis\/coordination\.k8s\.io\/v1\/namespaces\/kube-node-lease\/leases\/n1$/,
   /^POST \/apis\/coordination\.k8s\.io\/v1\/namespaces\/kube-node-lease\/leases$/,
   /^(GET|POST|PUT|PATCH|DELETE) \/apis\/storage\.k8s\.io\/v1\/csi(nodes|drivers)(\/[^/]+)?$/,
+  /^DELETE \/apis\/resource\.k8s\.io\/v1\/resourceslices$/,
   /^GET \/apis\/node\.k8s\.io\/v1\/runtimeclasses$/,
   /^GET \/apis\/discovery\.k8s\.io\/v1\/endpointslices$/,
 ];

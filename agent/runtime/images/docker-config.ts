@@ -71,7 +71,8 @@ function loginOf(value: unknown): RegistryLogin {
 function pairOf(auth: string): { readonly username: string; readonly password: string } {
   const decoded = Buffer.from(auth, 'base64').toString('utf8');
   const colon = decoded.indexOf(':');
-  if (!/^[A-Za-z0-9+/\r\n]*=*[\r\n]*$/.test(auth) || colon === -1)
+  // Go's decoder skips line breaks.
+  if (!/^[A-Za-z0-9+/]*=*$/.test(auth.replace(/[\r\n]/g, '')) || colon === -1)
     throw new DockerConfigError('unable to parse auth field, must be formatted as base64(username:password)');
   return { username: decoded.slice(0, colon), password: trimEnd(decoded.slice(colon + 1), '\0') };
 }

@@ -9,6 +9,7 @@ import { matchesImage } from '../../../agent/runtime/images/image-match.ts';
 import { ImageReferenceError, parseImageReference } from '../../../api/kinds/image-reference.ts';
 import { environmentFileValue } from '../../../agent/runtime/kuberuntime/environment-file.ts';
 import { expand } from '../../../agent/runtime/kuberuntime/environment.ts';
+import { LogError } from '../../../agent/runtime/logs/log-entry.ts';
 import { readLog } from '../../../agent/runtime/logs/log-reader.ts';
 import { EntryParser, lastPosition } from '../../../agent/runtime/docker/log-writer.ts';
 import { readFrames } from '../../../agent/runtime/docker/stream-frames.ts';
@@ -224,9 +225,16 @@ export function logs(): Target {
         },
       });
       const options = { follow: false, previous: false, timestamps: true, tailLines: 1000, sinceTime: TIME };
-      await readLog(path, options, { out, signal: new AbortController().signal }, deps);
+      const reading = readLog(path, options, { out, signal: new AbortController().signal }, deps);
+      const isReadable = await reading.then(
+        () => true,
+        (error: unknown) => {
+          if (!(error instanceof LogError)) throw error;
+          return false;
+        },
+      );
       const [raw, framed] = [await rawIn(input), await framesIn(input)];
-      return `${bytes > 0} ${lastPosition(input.toString('latin1')).count > 1} ${raw > 0} ${framed > 0}`;
+      return `${isReadable} ${bytes > 0} ${lastPosition(input.toString('latin1')).count > 1} ${raw > 0} ${framed > 0}`;
     },
     close: () => Promise.resolve(rmSync(folder, { recursive: true, force: true })),
   };
