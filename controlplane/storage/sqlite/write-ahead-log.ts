@@ -16,6 +16,8 @@ const HEADER_BYTES = 32;
 const FRAME_HEADER_BYTES = 24;
 const MAGIC = 0x377f0682;
 const SALTS = { start: 16, end: 24 };
+/** A disk writes a sector as a whole or not at all. */
+const SECTOR_BYTES = 512;
 /** Where the header of a frame repeats the salts. */
 const FRAME_SALTS = 8;
 
@@ -187,9 +189,24 @@ class Frames {
     for (let next = at; next < this.count; next += 1) {
       if (!this.#isOurs(next)) continue;
       if (ended) return true;
-      ended = this.isCommit(next);
+      ended = this.isCommit(next) && this.#isOneHeader(next);
     }
     return false;
+  }
+
+  /**
+   * Whether the frame's mark of a commit and its salts are of one write. A sector ends between them in one of 64 frames, and a
+   * power failure may leave the salts of the last transaction there beside the mark of an earlier, incomplete one. Then the
+   * checksum, which continues that of the frame before, does not match.
+   */
+  #isOneHeader(at: number): boolean {
+    const start = this.#start(at);
+    const sectorOf = (offset: number): number => Math.floor((start + offset) / SECTOR_BYTES);
+    if (sectorOf(4) === sectorOf(FRAME_SALTS)) return true;
+    if (at === 0) return false;
+    const checksum = new Checksum((this.#log.readUInt32BE(0) & 1) === 1);
+    checksum.continueFrom(this.#log, this.#start(at - 1) + 16);
+    return this.follows(at, checksum);
   }
 }
 
@@ -213,6 +230,12 @@ class Checksum {
     }
     this.#first = first;
     this.#second = second;
+  }
+
+  /** Continues the sums that are stored there. */
+  continueFrom(bytes: Buffer, at: number): void {
+    this.#first = bytes.readUInt32BE(at);
+    this.#second = bytes.readUInt32BE(at + 4);
   }
 
   equals(bytes: Buffer, at: number): boolean {

@@ -83,6 +83,20 @@ describe('one power failure after the other', { timeout: 120_000 }, () => {
     ]);
   });
 
+  it('that leaves the mark of a commit in one sector and the salts of a later write in the next is no damage', async () => {
+    const [yes, no] = [true, false];
+    await survives([
+      { acknowledged: [14_505, 1973], last: 112_981, sectors: [no, yes, yes, no, yes, no, yes] },
+      {
+        acknowledged: [13_444, 13_260, 17_593, 13_189],
+        last: 102_749,
+        sectors: [no, yes, yes, no, yes, no, no, yes, no, yes],
+      },
+      { acknowledged: [8073], last: 100_798, sectors: [no] },
+      { acknowledged: [13_040], last: 58_546, sectors: [yes, yes, no, no, yes, yes, yes, yes, yes, yes] },
+    ]);
+  });
+
   it('loses nothing that was acknowledged, and keeps no start and no examination from its work', async () => {
     const life = fc.record({
       acknowledged: fc.array(fc.nat(20_000), { maxLength: 4 }),
