@@ -608,7 +608,6 @@ const BARE_FILE_ACCESS: Readonly<Record<string, string>> = {
   'agent/volumes/exclusive-volumes.ts': 'creates and lists directories of pods, which no container mounts',
   'agent/volumes/host-path.ts': 'checks and creates what the pod names on the host, with the rights of the agent',
   'agent/volumes/local-volumes.ts': 'creates the root of the volumes, which no container mounts',
-  'agent/volumes/mounter.ts': 'reads the mount table of the kernel',
   'agent/volumes/ownership.ts': 'changes owners and modes through descriptors of files/beneath.ts',
   'agent/volumes/plugins/plugin-manager.ts': 'watches the folder in which plugins put their sockets',
   'agent/volumes/pod-mounts.ts': 'removes mount points in folders of the agent',

@@ -6,9 +6,10 @@
  */
 import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { readFile, realpath } from 'node:fs/promises';
+import { realpath } from 'node:fs/promises';
 import { basename, dirname } from 'node:path';
 import { promisify } from 'node:util';
+import { hostMounts, mountOf, type MountPoint } from './mount-table.ts';
 
 /** Limits of folders in bytes. Methods reject with what the tools write to standard error. */
 export interface FolderLimits {
@@ -33,7 +34,7 @@ const OPTIONS = ['prjquota', 'pquota'];
 /** The limits of this host, by its own tools. */
 export const hostFolderLimits: FolderLimits = {
   async problem(root) {
-    const mount = mountOf(await readFile('/proc/self/mountinfo', 'utf8'), await realpath(root));
+    const mount = mountOf(await hostMounts(), await realpath(root));
     if (mount === undefined) return `the filesystem of ${root} is not known`;
     if (!mount.options.some((option) => OPTIONS.includes(option)))
       return `${mount.path} (${mount.type}) is mounted without project quotas (prjquota)`;
@@ -55,43 +56,13 @@ export const hostFolderLimits: FolderLimits = {
   },
 };
 
-interface MountPoint {
-  readonly path: string;
-  readonly type: string;
-  readonly options: readonly string[];
-  /** The major and minor number of its device, `8:1`. */
-  readonly device: string;
-}
-
-/** Finds the mount of a path in `/proc/self/mountinfo`. The last of several mounts at one place covers the others. */
-export function mountOf(mountinfo: string, path: string): MountPoint | undefined {
-  let found: MountPoint | undefined;
-  for (const line of mountinfo.split('\n')) {
-    const [before = '', after = ''] = line.split(' - ');
-    const [, , device = '', , mountPoint = ''] = before.split(' ');
-    const [type = '', , options = ''] = after.split(' ');
-    const at = unescaped(mountPoint);
-    const contains = at === '/' || path === at || path.startsWith(`${at}/`);
-    if (mountPoint !== '' && contains && at.length >= (found?.path.length ?? 0))
-      found = { path: at, type, options: options.split(','), device };
-  }
-  return found;
-}
-
-/** Spaces and backslashes in paths are written as octal numbers. */
-function unescaped(path: string): string {
-  return path.replaceAll(/\\([0-7]{3})/g, (_, octal: string) => String.fromCharCode(parseInt(octal, 8)));
-}
-
 /**
  * Finds the oldest mount of the filesystem of a path, which setquota(8) knows: it takes no other mount of the same device, such
  * as the agent's root directory that is bound to itself.
  */
-export function oldestMountOf(mountinfo: string, path: string): MountPoint | undefined {
-  const mount = mountOf(mountinfo, path);
-  if (mount === undefined) return undefined;
-  const first = mountinfo.split('\n').find((line) => line.split(' ')[2] === mount.device);
-  return first === undefined ? mount : mountOf(first, unescaped(first.split(' ')[4] ?? ''));
+export function oldestMountOf(points: readonly MountPoint[], path: string): MountPoint | undefined {
+  const device = mountOf(points, path)?.device;
+  return device === undefined ? undefined : points.find((point) => point.device === device);
 }
 
 /** The projects in the output of `lsattr -pa`, by the names of the entries. */
@@ -123,7 +94,7 @@ async function freeProject(folder: string): Promise<number> {
 }
 
 async function setLimit(folder: string, project: number, blocks: bigint): Promise<void> {
-  const mount = oldestMountOf(await readFile('/proc/self/mountinfo', 'utf8'), await realpath(folder));
+  const mount = oldestMountOf(await hostMounts(), await realpath(folder));
   if (mount === undefined) throw new Error(`the filesystem of ${folder} is not known`);
   const hard = String(blocks > MOST_BLOCKS ? MOST_BLOCKS : blocks);
   await run('setquota', ['-P', String(project), '0', hard, '0', '0', mount.path]);

@@ -36,12 +36,17 @@ export interface AccessOptions {
 }
 
 /** Decides about requests. A failing API server rejects with the error of the client, and the server answers 500. */
+/** Whether the certificate of a connection, if it has one, is still trusted. */
+interface CertificateTrust {
+  readonly isTrusted: boolean;
+}
+
 export interface Access {
   /**
-   * Resolves to `undefined` if the client is not authenticated (401). A certificate is refused unless it is trusted, which the
-   * handshake of an old connection does not tell.
+   * Resolves to `undefined` if the client is not authenticated (401). A certificate that is no longer trusted is refused,
+   * although the handshake of its connection has accepted it.
    */
-  authenticate(request: IncomingMessage, isCertificateTrusted?: boolean): Promise<AgentUser | undefined>;
+  authenticate(request: IncomingMessage, connection?: CertificateTrust): Promise<AgentUser | undefined>;
   /** Resolves to an empty string if the request is allowed, else to the message of the 403. */
   refusal(user: AgentUser, method: string, path: string): Promise<string>;
 }
@@ -78,10 +83,8 @@ export function createAccess(options: AccessOptions): Access {
   const tokens = new TimedCache<AgentUser | 'refused'>(options.clock);
   const decisions = new TimedCache<boolean>(options.clock);
   return {
-    async authenticate(request, isCertificateTrusted = true) {
-      const byCertificate = options.hasClientCa
-        ? certificateUser(request, isCertificateTrusted, options.clock)
-        : 'none';
+    async authenticate(request, connection = { isTrusted: true }) {
+      const byCertificate = options.hasClientCa ? certificateUser(request, connection, options.clock) : 'none';
       if (typeof byCertificate === 'object') return byCertificate;
       const header = request.headers.authorization ?? '';
       const token = /^Bearer +(\S+)$/i.exec(header)?.[1];
@@ -116,7 +119,11 @@ function forbidden(user: AgentUser, verb: string, path: string): string {
  * Returns the user of the client certificate: `none` for no certificate or one without a name, and `refused` for one that the
  * CA has not signed or that has expired.
  */
-function certificateUser(request: IncomingMessage, isTrusted: boolean, clock: Clock): AgentUser | 'none' | 'refused' {
+function certificateUser(
+  request: IncomingMessage,
+  { isTrusted }: CertificateTrust,
+  clock: Clock,
+): AgentUser | 'none' | 'refused' {
   const socket = request.socket as TLSSocket;
   const raw = socket.getPeerX509Certificate()?.raw;
   if (raw === undefined) return 'none';

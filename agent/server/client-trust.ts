@@ -43,7 +43,7 @@ export class ClientTrust {
     this.#known = new WeakMap();
   }
 
-  /** Whether the client of the connection has no certificate, or one that the current CAs have signed if it was ever valid. */
+  /** Returns whether the client has no certificate, or a valid one that the current CAs have signed. */
   isTrusted(socket: Socket): boolean {
     const roots = this.#roots;
     if (roots === undefined || !('getPeerX509Certificate' in socket)) return true;

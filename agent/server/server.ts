@@ -314,10 +314,12 @@ async function authorize(
   request: IncomingMessage,
   methods: readonly string[] = [request.method ?? 'GET'],
 ): Promise<void> {
-  const user = await access.authenticate(request, trust.isTrusted(request.socket)).catch((error: unknown) => {
-    logger.error({ err: error }, 'Cannot authenticate a request');
-    return undefined;
-  });
+  const user = await access
+    .authenticate(request, { isTrusted: trust.isTrusted(request.socket) })
+    .catch((error: unknown) => {
+      logger.error({ err: error }, 'Cannot authenticate a request');
+      return undefined;
+    });
   if (user === undefined) throw newStatusError(401, 'Unauthorized', 'Unauthorized');
   const path = parseTarget(request.url).path.decoded;
   for (const method of methods) {

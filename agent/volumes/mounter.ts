@@ -1,17 +1,6 @@
-/** Mounts with the host's mount(8) and umount(8), and reads the mount table of the kernel. */
+/** Mounts with the host's mount(8) and umount(8). */
 import { spawn } from 'node:child_process';
-import { readFile } from 'node:fs/promises';
-
-/** A line of the mount table. */
-export interface MountPoint {
-  readonly path: string;
-  readonly type: string;
-  readonly source: string;
-  /** The major and minor number of the device of the filesystem, `8:1`. */
-  readonly device: string;
-  /** Mounts below it propagate to its peers, such as containers with `mountPropagation`. */
-  readonly isShared: boolean;
-}
+import { hostMounts, type MountPoint } from '../host/mount-table.ts';
 
 /** Mounts for the agent. Operations may hang on a filesystem that does not respond. */
 export interface Mounter {
@@ -56,31 +45,8 @@ export const hostMounter: Mounter = {
       }
     }
   },
-  async list() {
-    const text = await readFile('/proc/self/mountinfo', 'utf8');
-    return parseMountInfo(text);
-  },
+  list: hostMounts,
 };
-
-/** Parses `/proc/<pid>/mountinfo`, with octal escapes in paths decoded. */
-export function parseMountInfo(text: string): MountPoint[] {
-  const points: MountPoint[] = [];
-  for (const line of text.split('\n')) {
-    const [left, right] = line.split(' - ');
-    const [, , device, , path, , ...propagation] = left?.split(' ') ?? [];
-    const [type, source] = right?.split(' ') ?? [];
-    if (device === undefined || path === undefined || type === undefined) continue;
-    const isShared = propagation.some((field) => field.startsWith('shared:'));
-    points.push({ path: unescape(path), type, source: unescape(source ?? ''), device, isShared });
-  }
-  return points;
-}
-
-function unescape(path: string): string {
-  // A host with many pods has hundreds of lines, and almost none has an escape.
-  if (!path.includes('\\')) return path;
-  return path.replace(/\\([0-7]{3})/g, (_whole, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)));
-}
 
 /** How much of the end of what mount(8) and its helpers print about a failure is in the error. */
 const MOST_ERROR_CHARACTERS = 16 * 1024;

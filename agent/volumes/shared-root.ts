@@ -4,7 +4,8 @@
  * with it, as with `orchlet up`, the agent removes the mount; `orchlet reset` does too.
  */
 import { dirname } from 'node:path';
-import type { Mounter, MountPoint } from './mounter.ts';
+import { mountOf, type MountPoint } from '../host/mount-table.ts';
+import type { Mounter } from './mounter.ts';
 
 /**
  * `path` is the real path, because the table of the kernel has no links. Rejects if the mount fails. Also rejects if something
@@ -30,14 +31,4 @@ export async function unshareRoot(path: string, mounter: Pick<Mounter, 'list' | 
 export function isBoundToItself(path: string, points: readonly MountPoint[]): boolean {
   const own = points.findLast((point) => point.path === path);
   return own !== undefined && own.device === mountOf(points, dirname(path))?.device;
-}
-
-/** Returns the mount that has the path: the newest one of the longest path. */
-function mountOf(points: readonly MountPoint[], path: string): MountPoint | undefined {
-  let found: MountPoint | undefined;
-  for (const point of points) {
-    const contains = point.path === '/' || path === point.path || path.startsWith(`${point.path}/`);
-    if (contains && point.path.length >= (found?.path.length ?? 0)) found = point;
-  }
-  return found;
 }

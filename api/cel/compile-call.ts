@@ -49,6 +49,7 @@ export function compileOverloads(
       frame.spend(1);
       const values = runs.map((run) => run(frame));
       const chosen = known ? first : chosenFor(values);
+      // Of the functions that were compared, cel-go names `size` alone.
       if (chosen === undefined) throw new CelError(name === 'size' ? 'no such overload: size' : 'no such overload');
       return chosen.run(values, frame);
     },

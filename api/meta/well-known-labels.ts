@@ -24,7 +24,7 @@ export const STABLE_NODE_LABELS: ReadonlyMap<string, string> = new Map([
 ]);
 
 /** The labels of `kubernetes.io` that a node agent may set on its own node, besides those under reserved prefixes. */
-export const NODE_LABELS: readonly string[] = [HOSTNAME_LABEL, ...[...STABLE_NODE_LABELS].flatMap((labels) => labels)];
+export const NODE_LABELS: readonly string[] = [HOSTNAME_LABEL, ...[...STABLE_NODE_LABELS].flat()];
 
 /** The label of endpoint slices with the name of their service. */
 export const SERVICE_NAME_LABEL = 'kubernetes.io/service-name';

@@ -153,7 +153,7 @@ async function uploadArchive(file: string, { bucket, key }: S3Object): Promise<v
   }
 }
 
-/** The names of copies that a control plane makes. A hostile one names a file of root. */
+/** The names of the copies that a control plane makes. Another name in its answer could be that of a file of root. */
 const COPY_NAME = /^[0-9a-f]{16}\.db$/;
 
 /**

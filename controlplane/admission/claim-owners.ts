@@ -2,6 +2,7 @@
  * What quotas need for counting devices of claims as extended resources: the resource that a class backs, and the pod for whose
  * extended resources the scheduler created a claim. That pod is charged for them already. Pure.
  */
+import { podOfExtendedClaim } from '../../api/kinds/device-claims.ts';
 import type { DeviceClass, Pod, ResourceClaim } from '../../api/machinery/kinds.ts';
 
 /** Looks up what a claim refers to. */
@@ -11,14 +12,6 @@ export interface ClaimLookup {
   claims(namespace: string): readonly ResourceClaim[];
 }
 
-const EXTENDED_CLAIM = 'resource.kubernetes.io/extended-resource-claim';
-
-function ownerOf({ metadata }: ResourceClaim) {
-  if (metadata.annotations?.[EXTENDED_CLAIM] !== 'true') return undefined;
-  const owner = metadata.ownerReferences?.find(({ controller }) => controller === true);
-  return owner?.kind === 'Pod' && owner.apiVersion === 'v1' ? owner : undefined;
-}
-
 /**
  * Returns the pod of a claim for extended resources. The status of the pod must name the claim. Until it names one, the oldest
  * claim of the pod counts, so that nobody gets devices beyond a quota with further claims.
@@ -26,14 +19,14 @@ function ownerOf({ metadata }: ResourceClaim) {
 export function podOfClaim(claim: ResourceClaim, lookup: ClaimLookup): Pod | undefined {
   const { namespace = '', name = '' } = claim.metadata;
   const createdMs = (one: ResourceClaim): number => Date.parse(one.metadata.creationTimestamp ?? '');
-  const owner = ownerOf(claim);
+  const owner = podOfExtendedClaim(claim);
   if (owner === undefined) return undefined;
   const pod = lookup.pod(namespace, owner.name);
   if (pod?.metadata.uid !== owner.uid) return undefined;
   const named = pod.status?.extendedResourceClaimStatus?.resourceClaimName;
   if (named !== undefined) return named === name ? pod : undefined;
   const isFirst = lookup.claims(namespace).every((other) => {
-    if (ownerOf(other)?.uid !== owner.uid) return true;
+    if (podOfExtendedClaim(other)?.uid !== owner.uid) return true;
     const after = createdMs(other) - createdMs(claim);
     return after > 0 || (after === 0 && (other.metadata.name ?? '') >= name);
   });

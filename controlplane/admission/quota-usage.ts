@@ -1,4 +1,5 @@
 /** Decides which requests quotas are charged for, and computes the usage of an object and whether a quota matches it. Pure. */
+import { CLASS_RESOURCE_PREFIX } from '../../api/kinds/device-claims.ts';
 import type { PersistentVolumeClaim, Pod, ResourceClaim, ResourceQuota, Service } from '../../api/machinery/kinds.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import {
@@ -174,7 +175,7 @@ function addExtendedResources(
   }
 }
 
-const REQUESTS_OF_CLASS = 'requests.deviceclass.resource.kubernetes.io/';
+const REQUESTS_OF_CLASS = `requests.${CLASS_RESOURCE_PREFIX}`;
 
 /** Whether devices of claims may count for this name of a quota, besides the requests of pods. */
 export function isExtendedRequest(name: string): boolean {

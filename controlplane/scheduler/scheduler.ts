@@ -19,7 +19,7 @@ import { TimeSlice } from '../../api/machinery/time-slice.ts';
 import { typedClient } from '../../api/machinery/typed-client.ts';
 import { ClusterState } from './cluster-state.ts';
 import { SCHEDULER_NAME, watchCluster, type ClusterWatch } from './cluster-watch.ts';
-import { podOfExtendedClaim } from './devices/extended-resources.ts';
+import { podOfExtendedClaim } from '../../api/kinds/device-claims.ts';
 import { claimInTheWay, claimsOfPod, reserveOn, type ReservedClaim } from './devices/pod-devices.ts';
 import { Evictions } from './evictions.ts';
 import { fitOf, unavailableText, type Fit } from './fit.ts';

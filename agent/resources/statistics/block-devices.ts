@@ -4,6 +4,7 @@
  */
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { parseMountInfo } from '../../host/mount-table.ts';
 
 interface DeviceFiles {
   /** `/sys/dev/block` by default. Tests pass a fixture. */
@@ -36,11 +37,8 @@ export async function deviceNames(
     }),
   );
   if (unnamed.size === 0) return names;
-  for (const line of (await textOf(mountinfo)).split('\n')) {
-    const fields = line.split(' ');
-    const [number, source] = [fields[2] ?? '', fields[fields.indexOf('-') + 2]];
-    if (source !== undefined && unnamed.delete(number)) names.set(number, source);
-  }
+  for (const { device, source } of parseMountInfo(await textOf(mountinfo)))
+    if (unnamed.delete(device)) names.set(device, source);
   return names;
 }
 

@@ -29,7 +29,6 @@ type ImageErrorReason =
 export class ImageError extends Error {
   override readonly name = 'ImageError';
   readonly reason: ImageErrorReason;
-  /** The time of the next attempt, for `ImagePullBackOff`. */
   constructor(reason: ImageErrorReason, message: string, options: ErrorOptions = {}) {
     super(message, options);
     this.reason = reason;

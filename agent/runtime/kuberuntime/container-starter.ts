@@ -30,17 +30,10 @@ class StartError extends Error {
   readonly reason: string;
   /** When the back-off of a container that crashes is over. */
   readonly backOffUntilMs: number | undefined;
-  /** The runtime has created the container, and could not start it. */
-  readonly isCreated: boolean;
-  constructor(
-    reason: string,
-    message: string,
-    options: ErrorOptions & { readonly backOffUntilMs?: number; readonly isCreated?: boolean } = {},
-  ) {
+  constructor(reason: string, message: string, options: ErrorOptions & { readonly backOffUntilMs?: number } = {}) {
     super(message, options);
     this.reason = reason;
     this.backOffUntilMs = options.backOffUntilMs;
-    this.isCreated = options.isCreated ?? false;
   }
 }
 
@@ -182,10 +175,7 @@ export class ContainerStarter {
         return await work;
       } catch (error) {
         failed((error as Error).message);
-        throw new StartError(reason, (error as Error).message, {
-          cause: error,
-          isCreated: reason === 'RunContainerError',
-        });
+        throw new StartError(reason, (error as Error).message, { cause: error });
       }
     };
     const creation = runtime.createContainer(sandboxId, sandbox, config);

@@ -164,7 +164,8 @@ export class KubeRuntime {
       if (failed === undefined) return true;
       errors.push(failed);
       const untilMs = failed.backOffUntilMs;
-      if (failed.isCreated) retryAtMs = this.#options.clock.now() + RELIST_MS;
+      // The container was created, and is shown as such until the next sync.
+      if (failed.reason === 'RunContainerError') retryAtMs = this.#options.clock.now() + RELIST_MS;
       if (untilMs !== undefined) backOffUntilMs = Math.min(backOffUntilMs ?? untilMs, untilMs);
       return false;
     };

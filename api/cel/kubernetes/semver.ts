@@ -23,7 +23,7 @@ const semver = opaque('kubernetes.Semver');
 function normalized(text: string): string {
   const [major = '', minor, ...rest] = text.replace(/^v/, '').split('.');
   const parts = [major, ...(minor === undefined ? [] : [minor]), ...(rest.length === 0 ? [] : [rest.join('.')])].map(
-    (part) => (part.length > 1 ? part.replace(/^0+(?!\d)/, '0').replace(/^0+(?=\d)/, '') : part),
+    (part) => part.replace(/^0+(?=\d)/, ''),
   );
   if (parts.length < 3 && /[+-]/.test(parts.at(-1) ?? ''))
     throw new CelError('short version cannot contain PreRelease/Build meta data');

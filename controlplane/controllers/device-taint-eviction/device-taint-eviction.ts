@@ -3,14 +3,15 @@
  * time that is over. The taints are those that drivers publish in ResourceSlices; kube-controller-manager applies
  * DeviceTaintRules only with a feature gate that is off by default.
  */
+import { deviceKey } from '../../../api/kinds/device-claims.ts';
+import { deleteDisrupted } from '../pod-disruption.ts';
 import { stringifyJson } from '../../../api/codec/json.ts';
 import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';
-import { formatTime } from '../../../api/machinery/clock.ts';
 import type { Informer } from '../../../api/machinery/informer.ts';
 import type { Pod, ResourceClaim, ResourceSlice } from '../../../api/machinery/kinds.ts';
 import { pods, resourceClaims, resourceSlices } from '../../../api/machinery/resources.ts';
 import { keyOf, ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';
-import { isPodTerminating, podCondition } from '../pod-state.ts';
+import { isPodTerminating } from '../pod-state.ts';
 import { isNoExecute, podEvictionTime, type AllocatedDevice, type DeviceTaint } from './device-taints.ts';
 
 /** Claims by their allocated devices. */
@@ -19,13 +20,6 @@ const BY_DEVICE = 'allocated-device';
 const BY_POOL = 'pool';
 const BY_TAINTED_POOL = 'tainted-pool';
 const BY_TAINTED_DEVICE = 'tainted-device';
-
-const CONDITION = {
-  type: 'DisruptionTarget',
-  status: 'True',
-  reason: 'DeletionByDeviceTaintManager',
-  message: 'Device Taint manager: deleting due to NoExecute taint',
-} as const;
 
 /** Runs the controller. Pods and pools share one queue; the prefix of a key says which of them it names. */
 export const runDeviceTaintEviction: RunController = (environment, signal) =>
@@ -149,31 +143,21 @@ class DeviceTaintEviction {
 
   /** Sets the condition and deletes the pod, which is read first: the informer may not show its deletion yet. */
   async #evict({ metadata: { namespace = '', name = '', uid = '' } }: Pod): Promise<void> {
-    const { client, clock } = this.#environment;
-    const pod = await client.get(pods, namespace, name);
+    const pod = await this.#environment.client.get(pods, namespace, name);
     if (pod.metadata.uid !== uid || isPodTerminating(pod)) return;
     this.#report(pod, 'Marking for deletion');
-    const present = podCondition(pod, CONDITION.type);
-    const { status, reason, message } = CONDITION;
-    if (present?.status !== status || present.reason !== reason || present.message !== message) {
-      const since = present?.status === status ? present.lastTransitionTime : undefined;
-      const condition = { ...CONDITION, lastTransitionTime: since ?? formatTime(clock.now()) };
-      const body = { metadata: { uid }, status: { conditions: [condition] } };
-      await client.patch(pods, namespace, name, { type: 'strategic', body, subresource: 'status' });
-    }
-    await client.delete(pods, namespace, name, { preconditions: { uid } });
+    await deleteDisrupted(this.#environment, pod, {
+      reason: 'DeletionByDeviceTaintManager',
+      message: 'Device Taint manager: deleting due to NoExecute taint',
+    });
   }
 
-  /** The reference is that of kube-controller-manager, which names no version of the pod. */
+  /** The events of kube-controller-manager refer to the pod without its version. */
   #report({ metadata: { namespace = '', name = '', uid = '' } }: Pod, message: string): void {
     const pod = { apiVersion: 'v1', kind: 'Pod', namespace, name, uid };
     this.#environment.recorder.event(pod, 'Normal', 'DeviceTaintManagerEviction', message);
   }
 }
-
-/** Only names of pools contain slashes, so that no two devices have the same key. */
-const deviceKey = ({ driver, pool, device }: Pick<AllocatedDevice, 'driver' | 'pool' | 'device'>): string =>
-  `${driver}/${pool}/${device}`;
 
 const poolKey = ({ spec }: ResourceSlice): string => `${spec?.driver}/${spec?.pool.name}`;
 

@@ -1,11 +1,10 @@
 /** Deletes pods that do not tolerate a `NoExecute` taint of their node, or tolerate it only for a time that is over. */
+import { deleteDisrupted } from '../pod-disruption.ts';
 import { stringifyJson } from '../../../api/codec/json.ts';
 import { tolerates } from '../../../api/kinds/node-selection.ts';
-import { isNotFound } from '../../../api/meta/status-error.ts';
-import { formatTime } from '../../../api/machinery/clock.ts';
 import type { Pod } from '../../../api/machinery/kinds.ts';
 import { nodes, pods } from '../../../api/machinery/resources.ts';
-import { ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';
+import { ReconcileLoop, splitKey, type RunController } from '../controller.ts';
 import { indexByNode, podsOn } from './node-lifecycle.ts';
 import type { Taint } from './node-health.ts';
 
@@ -24,26 +23,6 @@ function evictionTime(pod: Pod, taints: readonly Taint[], taintedAtMs: number): 
   return Number.isFinite(shortest) ? taintedAtMs + shortest : undefined;
 }
 
-/** Sets the condition DisruptionTarget and deletes the pod. A pod that is gone is no error. */
-async function evict({ client, clock }: ControllerEnvironment, pod: Pod): Promise<void> {
-  const { namespace = '', name = '', uid } = pod.metadata;
-  const condition = {
-    type: 'DisruptionTarget',
-    status: 'True',
-    reason: 'DeletionByTaintManager',
-    message: 'Taint manager: deleting due to NoExecute taint',
-    observedGeneration: pod.metadata.generation,
-    lastTransitionTime: formatTime(clock.now()),
-  };
-  const patch = { metadata: { uid }, status: { conditions: [condition] } };
-  try {
-    await client.patch(pods, namespace, name, { type: 'strategic', body: patch, subresource: 'status' });
-    await client.delete(pods, namespace, name, uid === undefined ? {} : { preconditions: { uid } });
-  } catch (error) {
-    if (!isNotFound(error)) throw error;
-  }
-}
-
 const noExecuteTaints = (node: { readonly spec?: { readonly taints?: readonly Taint[] } } | undefined) =>
   (node?.spec?.taints ?? []).filter(({ effect }) => effect === 'NoExecute');
 
@@ -53,7 +32,7 @@ const sameTaints = (a: Parameters<typeof noExecuteTaints>[0], b: Parameters<type
 /** Deletes at once what does not tolerate the taint, and the others when the time of their toleration is over. */
 export const runTaintEviction: RunController = (environment, signal) => {
   const { clock, informers, recorder } = environment;
-  // The reference is that of kube-controller-manager, which knows the pod only by its name.
+  // The events of kube-controller-manager refer to the pod by its name only.
   const report = (key: string, what: string): void => {
     const pod = { apiVersion: 'v1', kind: 'Pod', ...splitKey(key) };
     recorder.event(pod, 'Normal', 'TaintManagerEviction', `${what} Pod ${key}`);
@@ -92,7 +71,11 @@ export const runTaintEviction: RunController = (environment, signal) => {
       }
       planned.delete(key);
       report(key, 'Marking for deletion');
-      await evict(environment, pod);
+      await deleteDisrupted(environment, pod, {
+        reason: 'DeletionByTaintManager',
+        message: 'Taint manager: deleting due to NoExecute taint',
+        observedGeneration: pod.metadata.generation,
+      });
     },
   });
   nodeCache.addHandler({

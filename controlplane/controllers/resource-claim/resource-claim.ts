@@ -2,6 +2,7 @@
  * Resource claims: creates the claims of pods from their templates, reserves allocated claims for pods that were scheduled
  * without the scheduler, and takes back reservations and allocations that no pod needs any more.
  */
+import { CLAIM_FINALIZER } from '../../../api/kinds/device-claims.ts';
 import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';
 import { referenceTo } from '../../../api/machinery/event-recorder.ts';
 import type { Informer } from '../../../api/machinery/informer.ts';
@@ -12,7 +13,6 @@ import { controllerOf, controllerReference, indexByController, ownedBy } from '.
 import { isPodFinished } from '../pod-state.ts';
 
 const POD_CLAIM_NAME = 'resource.kubernetes.io/pod-claim-name';
-const FINALIZER = 'resource.kubernetes.io/delete-protection';
 /** The pods that may share a claim. */
 const MOST_CONSUMERS = 256;
 
@@ -156,7 +156,7 @@ class ResourceClaimController {
     const reservedFor = claim.status?.reservedFor ?? [];
     const valid: typeof reservedFor = [];
     for (const consumer of reservedFor) if (await this.#isNeeded(namespace, consumer)) valid.push(consumer);
-    const isProtected = (claim.metadata.finalizers ?? []).includes(FINALIZER);
+    const isProtected = (claim.metadata.finalizers ?? []).includes(CLAIM_FINALIZER);
     if (valid.length < reservedFor.length) {
       const { reservedFor: _before, allocation, ...status } = claim.status ?? {};
       claim = await this.#writeStatus(claim, {
@@ -202,7 +202,7 @@ class ResourceClaimController {
   }
 
   #removeFinalizer(claim: ResourceClaim): Promise<ResourceClaim> {
-    const finalizers = (claim.metadata.finalizers ?? []).filter((finalizer) => finalizer !== FINALIZER);
+    const finalizers = (claim.metadata.finalizers ?? []).filter((finalizer) => finalizer !== CLAIM_FINALIZER);
     return this.#environment.client.update(resourceClaims, { ...claim, metadata: { ...claim.metadata, finalizers } });
   }
 }

@@ -3,13 +3,9 @@
  * allocation changes only its own devices, so that a scheduling decision does not read the claims of the whole cluster.
  * `device-state.ts` reports the allocations.
  */
+import { deviceKey } from '../../../api/kinds/device-claims.ts';
 import { addQuantities, parseQuantity, type Quantity, subtractQuantities } from '../../../api/meta/quantity.ts';
 import type { DeviceAllocation } from './device-requests.ts';
-
-/** Returns a key from driver, pool and name. */
-export function deviceKey({ driver, pool, device }: { driver: string; pool: string; device: string }): string {
-  return `${driver}/${pool}/${device}`;
-}
 
 /** Amounts of the capacities of a device by their names. */
 export type Consumption = ReadonlyMap<string, Quantity>;

@@ -4,8 +4,8 @@ import type { Pod, ResourceClaim } from '../../../api/machinery/kinds.ts';
 import { resourceClaims } from '../../../api/machinery/resources.ts';
 import type { TypedClient } from '../../../api/machinery/typed-client.ts';
 import { isConflict, isNotFound, tolerate } from '../../../api/meta/status-error.ts';
-import { createFor, FINALIZER, removeClaim } from './extended-claim-writes.ts';
-import { podOfExtendedClaim } from './extended-resources.ts';
+import { createFor, removeClaim } from './extended-claim-writes.ts';
+import { CLAIM_FINALIZER, podOfExtendedClaim } from '../../../api/kinds/device-claims.ts';
 import type { ReservedClaim } from './pod-devices.ts';
 
 const ATTEMPTS = 5;
@@ -78,8 +78,8 @@ async function writeOnce(
     throw new Error(`claim ${namespace}/${name} got deallocated elsewhere in the meantime`);
   if (allocation !== undefined && status?.allocation !== undefined)
     throw new Error(`claim ${namespace}/${name} already allocated elsewhere`);
-  if (allocation !== undefined && !finalizers.includes(FINALIZER)) {
-    const metadata = { ...current.metadata, finalizers: [...finalizers, FINALIZER] };
+  if (allocation !== undefined && !finalizers.includes(CLAIM_FINALIZER)) {
+    const metadata = { ...current.metadata, finalizers: [...finalizers, CLAIM_FINALIZER] };
     current = await client.update(resourceClaims, { ...current, metadata });
   }
   const reservedFor = (status?.reservedFor ?? []).filter((consumer) => consumer.uid !== pod.metadata.uid);

@@ -6,7 +6,8 @@ import type { DeviceClass, ResourceClaim } from '../../../api/machinery/kinds.ts
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { ownMember } from '../../../api/meta/own-member.ts';
 import { formatQuantity, type Quantity } from '../../../api/meta/quantity.ts';
-import { addConsumption, type Consumption, deviceKey, type DevicesInUse } from './allocated-devices.ts';
+import { deviceKey } from '../../../api/kinds/device-claims.ts';
+import { addConsumption, type Consumption, type DevicesInUse } from './allocated-devices.ts';
 import { consumptionOf, suffices } from './device-capacity.ts';
 import { consume, type DevicePool, type PooledDevice } from './device-pools.ts';
 import {

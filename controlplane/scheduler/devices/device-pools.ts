@@ -4,7 +4,8 @@
  */
 import { matchesNodeSelector, type NodeSelector, type SelectableNode } from '../../../api/kinds/node-selection.ts';
 import type { ResourceSlice } from '../../../api/machinery/kinds.ts';
-import { deviceKey, type DevicesInUse } from './allocated-devices.ts';
+import { deviceKey } from '../../../api/kinds/device-claims.ts';
+import type { DevicesInUse } from './allocated-devices.ts';
 import { addQuantities, parseQuantity, type Quantity } from '../../../api/meta/quantity.ts';
 
 type SliceSpec = NonNullable<ResourceSlice['spec']>;

@@ -11,7 +11,8 @@ import { AllocatedDevices, type DevicesInUse } from './allocated-devices.ts';
 import { DevicePools } from './device-pools.ts';
 import type { DeviceAllocation } from './device-requests.ts';
 import { DeviceSelection } from './device-selection.ts';
-import { ExtendedResources, podOfExtendedClaim } from './extended-resources.ts';
+import { podOfExtendedClaim } from '../../../api/kinds/device-claims.ts';
+import { ExtendedResources } from './extended-resources.ts';
 import type { ReservedClaim } from './pod-devices.ts';
 
 /** Follows claims and slices only after a call of `onChange`, which adds the handlers to the informers. */
@@ -39,7 +40,7 @@ export class DeviceState implements DeviceLookup {
   /** Calls back when devices or claims change in a way that may help a pod. Returns a function that removes the callback. */
   onChange(changed: (change: 'devices' | 'device-classes') => void): () => void {
     const settled = (claim: ResourceClaim): void => {
-      const pod = podOfExtendedClaim(claim);
+      const pod = podKeyOf(claim);
       if (pod !== undefined) this.#extendedClaims.set(pod, claim);
       const allocation = claim.status?.allocation;
       this.#allocated.set(claim.metadata.uid ?? '', allocation);
@@ -59,7 +60,7 @@ export class DeviceState implements DeviceLookup {
         add: settled,
         update: (_, claim) => settled(claim),
         delete: (claim) => {
-          const pod = podOfExtendedClaim(claim);
+          const pod = podKeyOf(claim);
           if (pod !== undefined) this.#extendedClaims.delete(pod);
           this.#allocated.set(claim.metadata.uid ?? '', undefined);
           this.#setPending(claim, undefined);
@@ -93,7 +94,7 @@ export class DeviceState implements DeviceLookup {
 
   /** A claim for extended resources gets its UID only when it is created, so that it goes by its pod. */
   #setPending(claim: ResourceClaim, allocation: DeviceAllocation | undefined): void {
-    const key = podOfExtendedClaim(claim) ?? claim.metadata.uid ?? '';
+    const key = podKeyOf(claim) ?? claim.metadata.uid ?? '';
     if (allocation === undefined) this.#pending.delete(key);
     else this.#pending.add(key);
     this.#allocated.set(`pending ${key}`, allocation);
@@ -128,4 +129,10 @@ export class DeviceState implements DeviceLookup {
   allocatedDevices(): DevicesInUse {
     return this.#allocated;
   }
+}
+
+/** Returns the namespace and UID of the pod for whose extended resources the scheduler created the claim. */
+function podKeyOf(claim: ResourceClaim): string | undefined {
+  const pod = podOfExtendedClaim(claim);
+  return pod === undefined ? undefined : `${claim.metadata.namespace}/${pod.uid}`;
 }

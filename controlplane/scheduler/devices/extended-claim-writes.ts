@@ -1,12 +1,10 @@
 /** Creates and deletes the claims for extended resources, which the scheduler owns. */
+import { CLAIM_FINALIZER } from '../../../api/kinds/device-claims.ts';
 import type { Pod, ResourceClaim } from '../../../api/machinery/kinds.ts';
 import { pods, resourceClaims } from '../../../api/machinery/resources.ts';
 import type { TypedClient } from '../../../api/machinery/typed-client.ts';
 import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';
 import type { ReservedClaim } from './pod-devices.ts';
-
-/** The finalizer that keeps a claim from being removed while it has devices. */
-export const FINALIZER = 'resource.kubernetes.io/delete-protection';
 
 interface Writer {
   readonly client: TypedClient;
@@ -40,8 +38,8 @@ export async function removeClaim(client: TypedClient, { metadata }: ResourceCla
   const current = await tolerate(client.get(resourceClaims, namespace, name), isNotFound);
   if (current === undefined || current.metadata.uid !== uid) return;
   const { finalizers = [] } = current.metadata;
-  if (finalizers.includes(FINALIZER)) {
-    const kept = { ...current.metadata, finalizers: finalizers.filter((finalizer) => finalizer !== FINALIZER) };
+  if (finalizers.includes(CLAIM_FINALIZER)) {
+    const kept = { ...current.metadata, finalizers: finalizers.filter((finalizer) => finalizer !== CLAIM_FINALIZER) };
     await client.update(resourceClaims, { ...current, metadata: kept });
   }
   const preconditions = uid === undefined ? {} : { preconditions: { uid } };

@@ -2,6 +2,7 @@
  * Converts requests for extended resources into requests for devices, for the resources that a device class backs and that no
  * device plugin offers on the node. One claim, which the scheduler creates, has all such requests of a pod. Pure.
  */
+import { CLASS_RESOURCE_PREFIX, EXTENDED_CLAIM } from '../../../api/kinds/device-claims.ts';
 import type { DeviceClass, Pod, ResourceClaim } from '../../../api/machinery/kinds.ts';
 import type { NodeInfo } from '../node-info.ts';
 import type { PodInfo } from '../pod-info.ts';
@@ -14,11 +15,6 @@ type DeviceRequest = NonNullable<NonNullable<NonNullable<ResourceClaim['spec']>[
 /** Which request of the claim provides which resource of which container. */
 export type RequestMapping = ExtendedStatus['requestMappings'][number];
 
-/** The annotation of claims for extended resources. */
-const EXTENDED_CLAIM = 'resource.kubernetes.io/extended-resource-claim';
-/** The resource whose name is this prefix and the name of a class has the devices of that class. */
-const CLASS_PREFIX = 'deviceclass.resource.kubernetes.io/';
-
 /** The classes by the extended resources that they back. */
 export class ExtendedResources {
   readonly #classes = new Map<string, DeviceClass>();
@@ -26,7 +22,7 @@ export class ExtendedResources {
   /** Of several classes that back one resource, the newest counts, and of those the first by name, as in kube-scheduler. */
   constructor(classes: readonly DeviceClass[]) {
     for (const one of classes) {
-      this.#classes.set(`${CLASS_PREFIX}${one.metadata.name}`, one);
+      this.#classes.set(`${CLASS_RESOURCE_PREFIX}${one.metadata.name}`, one);
       const resource = one.spec?.extendedResourceName;
       if (resource === undefined) continue;
       const known = this.#classes.get(resource);
@@ -94,13 +90,6 @@ function claimFor({ pod, uid, namespace }: PodInfo, requests: readonly DeviceReq
     },
     spec: { devices: { requests: [...requests] } },
   };
-}
-
-/** Returns the pod for which the scheduler created the claim, as `namespace/uid`. Other claims have none. */
-export function podOfExtendedClaim({ metadata }: ResourceClaim): string | undefined {
-  if (metadata.annotations?.[EXTENDED_CLAIM] !== 'true') return undefined;
-  const owner = metadata.ownerReferences?.find(({ controller }) => controller === true);
-  return owner === undefined ? undefined : `${metadata.namespace}/${owner.uid}`;
 }
 
 interface CountedRequest {

@@ -228,36 +228,37 @@ export class ClaimManager {
 
   /** Returns the devices of each of the container's claims, limited to one request if the container names one. */
   claimed(pod: Pod, container: Container): readonly ClaimedDevices[] {
-    return requestsOf(pod, container).flatMap(({ claim, request }) => {
-      return [...this.#claims.values()]
-        .filter((prepared) => prepared.ClaimName === claim && isHeldBy(prepared, pod))
-        .map(({ ClaimName, Namespace, DriverState }) => ({
-          claim: ClaimName,
-          namespace: Namespace,
-          devices: Object.entries(DriverState).flatMap(([driver, { Devices }]) =>
-            Devices.filter(({ RequestNames }) => isOfRequest(RequestNames, request)).map((device) => ({
-              driver,
-              pool: device.PoolName,
-              device: device.DeviceName,
-              cdiIds: device.CDIDeviceIDs,
-            })),
-          ),
-        }));
-    });
+    return requestsOf(pod, container).flatMap((use) => this.#devicesOf(pod, use));
+  }
+
+  #devicesOf(pod: Pod, { claim, request }: ClaimUse): readonly ClaimedDevices[] {
+    return [...this.#claims.values()]
+      .filter((prepared) => prepared.ClaimName === claim && isHeldBy(prepared, pod))
+      .map(({ ClaimName, Namespace, DriverState }) => ({
+        claim: ClaimName,
+        namespace: Namespace,
+        devices: Object.entries(DriverState).flatMap(([driver, { Devices }]) =>
+          Devices.filter(({ RequestNames }) => isOfRequest(RequestNames, request)).map((device) => ({
+            driver,
+            pool: device.PoolName,
+            device: device.DeviceName,
+            cdiIds: device.CDIDeviceIDs,
+          })),
+        ),
+      }));
   }
 
   /** Returns the devices of a container's claims with their health, by claim or request, or nothing if it has none. */
   deviceHealth(pod: Pod, container: string): ContainerStatusJson['allocatedResourcesStatus'] {
     const { resources = {} } = pod.spec.containers.find(({ name }) => name === container) ?? {};
-    const rows = (resources.claims ?? []).flatMap(({ name, request }) => {
-      const use = { name: container, resources: { claims: [{ name, ...(request === undefined ? {} : { request }) }] } };
+    const rows = (resources.claims ?? []).flatMap((use) => {
+      const { name, request } = use;
+      const devices = this.#devicesOf(pod, useOf(pod, use)).flatMap((claimed) => claimed.devices);
       const health = new Map(
-        this.claimed(pod, use as Container).flatMap(({ devices }) =>
-          devices.map(({ driver, pool, device, cdiIds: [first] }) => [
-            first ?? `${driver}/${pool}/${device}`,
-            this.#drivers.healthOf(driver, pool, device),
-          ]),
-        ),
+        devices.map(({ driver, pool, device, cdiIds: [first] }) => [
+          first ?? `${driver}/${pool}/${device}`,
+          this.#drivers.healthOf(driver, pool, device),
+        ]),
       );
       const resource = request === undefined || request === '' ? `claim:${name}` : `claim:${name}/${request}`;
       const entries = [...health].map(([resourceID, one]) => ({ resourceID, ...one }));
@@ -267,10 +268,10 @@ export class ClaimManager {
   }
 
   #healthChanged(driver: string, changed: ReadonlySet<string>): void {
-    const pods = [...this.#claims.values()].filter(({ DriverState }) =>
+    const claims = [...this.#claims.values()].filter(({ DriverState }) =>
       DriverState[driver]?.Devices.some(({ PoolName, DeviceName }) => changed.has(healthKey(PoolName, DeviceName))),
     );
-    const uids = new Set(pods.flatMap(({ PodUIDs }) => Object.keys(PodUIDs)));
+    const uids = new Set(claims.flatMap(({ PodUIDs }) => Object.keys(PodUIDs)));
     if (uids.size > 0) this.#options.onPodsChange?.([...uids]);
   }
 
@@ -336,15 +337,23 @@ function claimName(
   return made.resourceClaimName;
 }
 
-/** The requests of claims that the container uses. Without `request`, it uses all of the claim. */
-function requestsOf(
-  pod: Pod,
-  { name, resources = {} }: Container,
-): readonly { readonly claim: string | undefined; readonly request?: string | undefined }[] {
-  const own = (resources.claims ?? []).map((use) => {
-    const reference = (pod.spec.resourceClaims ?? []).find((entry) => entry.name === use.name);
-    return { claim: reference === undefined ? undefined : claimName(pod, reference), request: use.request };
-  });
+/** What a container uses: a claim, or one request of it. */
+interface ClaimUse {
+  /** The name of the claim, if it is known. */
+  readonly claim: string | undefined;
+  readonly request?: string | undefined;
+}
+
+type ContainerClaim = NonNullable<NonNullable<Container['resources']>['claims']>[number];
+
+function useOf(pod: Pod, { name, request }: ContainerClaim): ClaimUse {
+  const reference = (pod.spec.resourceClaims ?? []).find((entry) => entry.name === name);
+  return { claim: reference === undefined ? undefined : claimName(pod, reference), request };
+}
+
+/** Returns what the container uses of the pod's claims, that for extended resources included. */
+function requestsOf(pod: Pod, { name, resources = {} }: Container): readonly ClaimUse[] {
+  const own = (resources.claims ?? []).map((use) => useOf(pod, use));
   const { resourceClaimName, requestMappings = [] } = pod.status?.extendedResourceClaimStatus ?? {};
   const extended = requestMappings.filter(
     (mapping) => mapping.containerName === name && Object.hasOwn(resources.requests ?? {}, mapping.resourceName),

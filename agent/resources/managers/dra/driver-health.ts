@@ -86,16 +86,23 @@ export class DriverHealth {
   async #follow(driver: string, socket: string, signal: AbortSignal): Promise<void> {
     const { clock, logger } = this.#options;
     while (!signal.aborted) {
-      const client = await connectGrpc({ socket, messages: HEALTH_MESSAGES, methods: HEALTH_METHODS });
       try {
-        await client.stream('nodeWatchResources', {}, ({ devices }) => this.#take(driver, devices), { signal });
+        await this.#receive(driver, socket, signal);
       } catch (error) {
         logger.warn({ err: error, driver }, 'The stream of the health of devices has ended');
       } finally {
-        client.close();
         this.#drivers.delete(driver);
       }
       await pause(clock, RETRY_MS, signal);
+    }
+  }
+
+  async #receive(driver: string, socket: string, signal: AbortSignal): Promise<void> {
+    const client = await connectGrpc({ socket, messages: HEALTH_MESSAGES, methods: HEALTH_METHODS });
+    try {
+      await client.stream('nodeWatchResources', {}, ({ devices }) => this.#take(driver, devices), { signal });
+    } finally {
+      client.close();
     }
   }
 

@@ -1,7 +1,8 @@
 /** What the tools of project quotas and the kernel print. The limits themselves: test/integration/volume-limits.test.ts. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { mountOf, oldestMountOf, projectsIn } from '../../../../agent/host/project-quota.ts';
+import { oldestMountOf, projectsIn } from '../../../../agent/host/project-quota.ts';
+import { mountOf, parseMountInfo } from '../../../../agent/host/mount-table.ts';
 
 const MOUNTS = `22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,errors=remount-ro
 30 22 8:2 / /var/lib rw,relatime shared:2 master:1 - xfs /dev/sda2 rw,attr2,prjquota
@@ -9,21 +10,13 @@ const MOUNTS = `22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,errors=rem
 32 30 0:40 / /var/lib/orchlet/agent rw - tmpfs tmpfs rw
 `;
 
-test('a folder is on the mount with the longest path that contains it', () => {
-  const at = (path: string): string | undefined => mountOf(MOUNTS, path)?.path;
-  assert.equal(at('/var/lib/orchlet'), '/var/lib');
-  assert.equal(at('/var/library'), '/');
-  assert.equal(at('/var/lib/my disk/x'), '/var/lib/my disk');
-  assert.equal(at('/var/lib/orchlet/agent/local-volumes'), '/var/lib/orchlet/agent');
-  assert.deepEqual(mountOf(MOUNTS, '/var/lib/x')?.options, ['rw', 'attr2', 'prjquota']);
-  assert.equal(mountOf('', '/'), undefined);
-});
-
 test('a limit is set at the oldest mount of the filesystem, because setquota knows no other', () => {
-  const bound = `${MOUNTS}33 31 8:3 /data /var/lib/my\\040disk/data rw shared:9 - ext4 /dev/sda3 rw,prjquota\n`;
+  const bound = parseMountInfo(
+    `${MOUNTS}33 31 8:3 /data /var/lib/my\\040disk/data rw shared:9 - ext4 /dev/sda3 rw,prjquota\n`,
+  );
   assert.equal(mountOf(bound, '/var/lib/my disk/data/volumes')?.path, '/var/lib/my disk/data');
   assert.equal(oldestMountOf(bound, '/var/lib/my disk/data/volumes')?.path, '/var/lib/my disk');
-  assert.equal(oldestMountOf('', '/'), undefined);
+  assert.equal(oldestMountOf([], '/'), undefined);
 });
 
 test('the projects of folders are read from lsattr', () => {

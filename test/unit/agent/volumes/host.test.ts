@@ -4,7 +4,8 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { checkHostPath } from '../../../../agent/volumes/host-path.ts';
-import { type Mounter, type MountPoint, parseMountInfo } from '../../../../agent/volumes/mounter.ts';
+import type { MountPoint } from '../../../../agent/host/mount-table.ts';
+import type { Mounter } from '../../../../agent/volumes/mounter.ts';
 import { setVolumeOwnership } from '../../../../agent/volumes/ownership.ts';
 import { bindSubPath } from '../../../../agent/volumes/subpath.ts';
 import { temporaryFolder } from '../../../temporary-folder.ts';
@@ -17,7 +18,7 @@ class BindRecorder implements Mounter {
   points: MountPoint[] = [];
   async mount({ source, target }: { source: string; target: string }): Promise<void> {
     this.bound.push(await realpath(source));
-    this.points.push({ path: target, type: 'ext4', source, device: '8:1', isShared: false });
+    this.points.push({ path: target, type: 'ext4', source, options: ['rw'], device: '8:1', isShared: false });
   }
   async unmount(target: string): Promise<void> {
     this.points = this.points.filter((point) => point.path !== target);
@@ -202,17 +203,5 @@ describe('the group of a volume', { skip: !isRoot }, () => {
     await writeFile(join(root, 'volume/f'), '', { mode: 0o600 });
     await setVolumeOwnership(join(root, 'volume'), options);
     assert.equal((await stat(join(root, 'volume/f'))).mode & 0o777, 0o600);
-  });
-});
-
-describe('mountinfo', () => {
-  it('is read with optional fields and with escapes in paths', () => {
-    const text =
-      '36 35 98:0 /mnt1 /mnt\\040two rw,noatime master:1 shared:2 - ext3 /dev/root rw,errors=continue\n' +
-      '40 35 0:30 / /run/x\\134y rw - tmpfs tmpfs rw\n\n';
-    assert.deepEqual(parseMountInfo(text), [
-      { path: '/mnt two', type: 'ext3', source: '/dev/root', device: '98:0', isShared: true },
-      { path: '/run/x\\y', type: 'tmpfs', source: 'tmpfs', device: '0:30', isShared: false },
-    ]);
   });
 });

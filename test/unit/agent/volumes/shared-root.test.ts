@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
-import { type Mounter, type MountPoint, hostMounter } from '../../../../agent/volumes/mounter.ts';
+import type { MountPoint } from '../../../../agent/host/mount-table.ts';
+import { type Mounter, hostMounter } from '../../../../agent/volumes/mounter.ts';
 import { isBoundToItself, shareRoot, unshareRoot } from '../../../../agent/volumes/shared-root.ts';
 import { temporaryFolder } from '../../../temporary-folder.ts';
 
 const point = (path: string, fields: Partial<MountPoint> = {}): MountPoint => ({
-  ...{ path, type: 'ext4', source: '/dev/sda1', device: '8:1', isShared: false },
+  ...{ path, type: 'ext4', source: '/dev/sda1', options: ['rw'], device: '8:1', isShared: false },
   ...fields,
 });
 

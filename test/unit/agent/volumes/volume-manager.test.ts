@@ -5,7 +5,8 @@ import { describe, it } from 'node:test';
 import type { Container, Pod } from '../../../../agent/model/pod.ts';
 import { VolumeError } from '../../../../agent/runtime/container-volumes.ts';
 import type { CsiMountRequest } from '../../../../agent/volumes/csi/csi-source.ts';
-import type { Mounter, MountPoint } from '../../../../agent/volumes/mounter.ts';
+import type { MountPoint } from '../../../../agent/host/mount-table.ts';
+import type { Mounter } from '../../../../agent/volumes/mounter.ts';
 import { createVolumeManager, type CsiDriverVolumes } from '../../../../agent/volumes/volume-manager.ts';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { persistentVolumeClaims, persistentVolumes } from '../../../../api/machinery/resources.ts';
@@ -25,7 +26,7 @@ class FakeMounter implements Mounter {
     if (source.includes('hang')) await new Promise<void>(() => undefined);
     // The kernel creates the root of a tmpfs with this mode.
     if (type === 'tmpfs') await chmod(target, 0o1777);
-    this.points.push({ path: target, type, source, device: '8:1', isShared: false });
+    this.points.push({ path: target, type, source, options: ['rw'], device: '8:1', isShared: false });
   }
   async unmount(target: string): Promise<void> {
     this.points = this.points.filter((point) => point.path !== target);
@@ -302,7 +303,7 @@ describe('the volume manager', () => {
     for (const uid of ['gone', 'known']) await mkdir(join(root, 'pods', uid, 'volumes'), { recursive: true });
     mounter.points.push({
       ...{ path: join(root, 'pods/gone/volumes/x'), type: 'tmpfs', source: 'tmpfs' },
-      ...{ device: '0:30', isShared: false },
+      ...{ options: ['rw'], device: '0:30', isShared: false },
     });
     await manager.mount(podOf('here', []), never);
     await manager.cleanOrphans(() => new Set(['known']));
