@@ -3,12 +3,12 @@
  * start finds them again.
  */
 import { resolve } from 'node:path';
-import { clientMetrics } from '../api/component/client-metrics.ts';
+import { clientMetrics } from '../api/client/client-metrics.ts';
 import { type Logger, silentLogger } from '../api/component/logger.ts';
 import type { Verbosity } from '../api/component/logging.ts';
 import type { MetricsRegistry } from '../api/component/metrics.ts';
 import { type Clock, systemClock } from '../api/machinery/clock.ts';
-import { loadKubeconfig } from '../api/machinery/kubeconfig.ts';
+import { loadKubeconfig } from '../api/client/kubeconfig.ts';
 import { assembleAgent } from './assembly/agent.ts';
 import { connectApi } from './assembly/api-clients.ts';
 import type { Base } from './assembly/base.ts';

@@ -4,9 +4,9 @@
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { flag, type FlagTable, type ParsedFlags } from '../api/component/flags.ts';
-import { HttpClient } from '../api/machinery/http-client.ts';
-import { NotSentError } from '../api/machinery/http-connections.ts';
-import { foreignFields, type LoadedKubeconfig, loadKubeconfig, serverAccess } from '../api/machinery/kubeconfig.ts';
+import { HttpClient } from '../api/client/http-client.ts';
+import { NotSentError } from '../api/client/http-connections.ts';
+import { foreignFields, type LoadedKubeconfig, loadKubeconfig, serverAccess } from '../api/client/kubeconfig.ts';
 import { isStatusError } from '../api/meta/status-error.ts';
 import { CommandError } from './command.ts';
 import { dataDirectoryFlag } from './data-directory.ts';

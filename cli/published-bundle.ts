@@ -3,11 +3,11 @@
  * reads.
  */
 import { flag, pickKeys } from '../api/component/flags.ts';
-import type { Client } from '../api/machinery/client.ts';
-import { fixedCredentials } from '../api/machinery/client-credentials.ts';
+import type { Client } from '../api/client/client.ts';
+import { fixedCredentials } from '../api/client/client-credentials.ts';
 import { systemClock } from '../api/machinery/clock.ts';
-import { HttpClient } from '../api/machinery/http-client.ts';
-import { roleBindings, roles, secrets } from '../api/machinery/resources.ts';
+import { HttpClient } from '../api/client/http-client.ts';
+import { roleBindings, roles, secrets } from '../api/client/resources.ts';
 import type { KubeObject } from '../api/meta/object.ts';
 import { isNotFound, isStatusError } from '../api/meta/status-error.ts';
 import { controlPlaneFlags } from '../controlplane/options/controlplane-options.ts';

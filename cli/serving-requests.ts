@@ -3,7 +3,7 @@
  * trust as well: with a name of another server, a node could pass for that server. Pure.
  */
 import { isIP } from 'node:net';
-import type { CertificateSigningRequest, Endpoints, Node } from '../api/machinery/kinds.ts';
+import type { CertificateSigningRequest, Endpoints, Node } from '../api/kinds/kinds.ts';
 import { quoteText } from '../api/meta/quote.ts';
 import { ipBytes, ipText } from '../api/pki/names.ts';
 import { type CertificateRequest, parseCsr } from '../api/pki/certificate-request.ts';

@@ -3,9 +3,9 @@
  * start if the stop was interrupted.
  */
 import type { Logger } from '../api/component/logger.ts';
-import type { Client } from '../api/machinery/client.ts';
+import type { Client } from '../api/client/client.ts';
 import type { Clock } from '../api/machinery/clock.ts';
-import { nodes, pods } from '../api/machinery/resources.ts';
+import { nodes, pods } from '../api/client/resources.ts';
 import type { KubeObject } from '../api/meta/object.ts';
 import { isNotFound, tolerate } from '../api/meta/status-error.ts';
 import { MIRROR_ANNOTATION } from '../api/kinds/pod-annotations.ts';

@@ -5,9 +5,9 @@
 import { parseFlags } from '../api/component/flags.ts';
 import { type Logger, silentLogger } from '../api/component/logger.ts';
 import { MetricsRegistry } from '../api/component/metrics.ts';
-import type { Client } from '../api/machinery/client.ts';
+import type { Client } from '../api/client/client.ts';
 import { type Clock, systemClock } from '../api/machinery/clock.ts';
-import { createDialer } from '../api/machinery/dialer.ts';
+import { createDialer } from '../api/http/dialer.ts';
 import { LoopTurns } from '../api/machinery/loop-turns.ts';
 import { loadSchema } from '../api/schema/table.ts';
 import { KUBERNETES_ADDRESS } from './bootstrap/kubernetes-service.ts';

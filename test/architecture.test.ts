@@ -216,8 +216,8 @@ const FOR_OTHERS: ReadonlyMap<string, string> = new Map([
   ['controlplane/authentication/authenticators.ts AUTHENTICATORS', 'the rows that docs/security.md has to list'],
   ['controlplane/authorization/authorizers.ts AUTHORIZERS', 'the same'],
   ['controlplane/main.ts ControlPlaneOptions', 'users of the npm package import it'],
-  ['api/machinery/resources.ts bindings', 'a row of the table of resources, for the clients of tests'],
-  ['api/machinery/resources.ts ingresses', 'the same'],
+  ['api/client/resources.ts bindings', 'a row of the table of resources, for the clients of tests'],
+  ['api/client/resources.ts ingresses', 'the same'],
 ]);
 
 const DECLARED = /^export (?:async |abstract )*(?:function\*?|class|const|let|interface|type|enum) ([\w$]+)/gm;
@@ -332,13 +332,13 @@ test('time is passed in: no bare clock or timer outside clock.ts', () => {
 });
 
 /**
- * Files that open connections by themselves. All others go through `api/machinery/dialer.ts`, which checks addresses: what the
+ * Files that open connections by themselves. All others go through `api/http/dialer.ts`, which checks addresses: what the
  * API, another server's answer or a manifest names must not lead to this host.
  */
 const CONNECTING: ReadonlyMap<string, string> = new Map([
-  ['api/machinery/dialer.ts', 'it is the way out'],
-  ['api/machinery/node-http.ts', 'it passes node:http on, for servers as well'],
-  ['api/machinery/http-connections.ts', 'the server is that of a kubeconfig'],
+  ['api/http/dialer.ts', 'it is the way out'],
+  ['api/http/node-http.ts', 'it passes node:http on, for servers as well'],
+  ['api/client/http-connections.ts', 'the server is that of a kubeconfig'],
   ['agent/network/clusterdns/upstream.ts', 'name servers are those of a file of the host'],
   ['agent/runtime/select-runtime.ts', 'it looks whether somebody listens on a unix socket'],
   [
@@ -418,10 +418,7 @@ test('connections are opened by the dialer, and by the few files that are named 
 
 /** A URL that is resolved against a base can leave it: `//host`, `..` and backslashes in the text change host and path. */
 const RESOLVED_URLS: ReadonlyMap<string, string> = new Map([
-  [
-    'api/machinery/dialer.ts',
-    'a redirect is relative to the page; the rules of the purpose decide whether it is followed',
-  ],
+  ['api/http/dialer.ts', 'a redirect is relative to the page; the rules of the purpose decide whether it is followed'],
 ]);
 
 const RESOLVED_URL = /(?:new URL|URL\.parse|URL\.canParse)\((?:`[^`]*`|\([^()]*\)|[^(),`])*,/;
@@ -540,10 +537,10 @@ test('errors stand in the field err of a log line, where the logger prints their
 /** Files that parse JSON without the codec, where integers beyond 2^53 become doubles, and why they may. */
 const LOSSY_JSON: Readonly<Record<string, string>> = {
   'api/codec/json.ts': 'it is the codec',
-  'api/machinery/exec-plugin.ts': 'a credential has no numbers',
-  'api/machinery/http-client.ts':
+  'api/client/exec-plugin.ts': 'a credential has no numbers',
+  'api/client/http-client.ts':
     'clients over the network compute with numbers as doubles, and write back objects whose numbers are smaller',
-  'api/machinery/response-status.ts': 'a Status has small numbers',
+  'api/client/response-status.ts': 'a Status has small numbers',
   'api/meta/quote.ts': 'it quotes texts',
   'api/schema/resources.ts': 'a file of this project',
   'api/schema/table.ts': 'a file of this project',

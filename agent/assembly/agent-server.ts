@@ -4,7 +4,7 @@ import type { Logger } from '../../api/component/logger.ts';
 import type { Verbosity } from '../../api/component/logging.ts';
 import { background } from '../../api/machinery/background.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
-import type { HttpClient } from '../../api/machinery/http-client.ts';
+import type { HttpClient } from '../../api/client/http-client.ts';
 import type { QueueObserver } from '../../api/machinery/work-queue.ts';
 import {
   initialServingPair,

@@ -4,7 +4,7 @@
  */
 import { join, resolve } from 'node:path';
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
-import type { Client } from '../../api/machinery/client.ts';
+import type { Client } from '../../api/client/client.ts';
 import { approximate, parseQuantity } from '../../api/meta/quantity.ts';
 import { createCgroupManager } from '../host/cgroups/cgroup-manager.ts';
 import type { CgroupManager } from '../host/cgroups/cgroup-resources.ts';

@@ -7,11 +7,11 @@ import { createProtobufCodec } from '../../api/codec/protobuf.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import { background } from '../../api/machinery/background.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
-import { HttpClient } from '../../api/machinery/http-client.ts';
-import type { RequestObserver } from '../../api/machinery/request-observer.ts';
-import { loadKubeconfig, type LoadedKubeconfig, serverAccess } from '../../api/machinery/kubeconfig.ts';
-import { jsonFormat, protobufFormat } from '../../api/machinery/object-format.ts';
-import { ServerList } from '../../api/machinery/server-list.ts';
+import { HttpClient } from '../../api/client/http-client.ts';
+import type { RequestObserver } from '../../api/client/request-observer.ts';
+import { loadKubeconfig, type LoadedKubeconfig, serverAccess } from '../../api/client/kubeconfig.ts';
+import { jsonFormat, protobufFormat } from '../../api/client/object-format.ts';
+import { ServerList } from '../../api/client/server-list.ts';
 import { loadSchema } from '../../api/schema/table.ts';
 import { currentPath, readPair } from '../node/certificates/certificate-store.ts';
 import {

@@ -1,6 +1,6 @@
 /** `--pod-checkpoints`: the stored responses of the API server, from which pods start while it is not available. */
 import { join } from 'node:path';
-import type { Client } from '../../api/machinery/client.ts';
+import type { Client } from '../../api/client/client.ts';
 import { CheckpointStore } from '../pods/checkpoints/checkpoint-store.ts';
 import { LastKnownClient } from '../pods/checkpoints/last-known-client.ts';
 import { PodCheckpoints } from '../pods/checkpoints/pod-checkpoints.ts';

@@ -1,9 +1,9 @@
 /** Creates the name server of the node: its informers, its cache, and the servers to which it forwards other queries. */
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import type { Logger } from '../../api/component/logger.ts';
-import type { Informers } from '../../api/machinery/informer.ts';
-import type { Service } from '../../api/machinery/kinds.ts';
-import { configMaps, endpointSlices, services } from '../../api/machinery/resources.ts';
+import type { Informers } from '../../api/client/informer.ts';
+import type { Service } from '../../api/kinds/kinds.ts';
+import { configMaps, endpointSlices, services } from '../../api/client/resources.ts';
 import type { ClusterDns } from '../network/clusterdns/cluster-dns.ts';
 import { dnsMetrics } from '../network/clusterdns/dns-metrics.ts';
 import {

@@ -4,11 +4,11 @@
  */
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import { background } from '../../api/machinery/background.ts';
-import type { Client } from '../../api/machinery/client.ts';
-import type { Informers } from '../../api/machinery/informer.ts';
-import { remoteInformers } from '../../api/machinery/remote-informers.ts';
-import type { Service } from '../../api/machinery/kinds.ts';
-import { endpointSlices, services } from '../../api/machinery/resources.ts';
+import type { Client } from '../../api/client/client.ts';
+import type { Informers } from '../../api/client/informer.ts';
+import { remoteInformers } from '../../api/client/remote-informers.ts';
+import type { Service } from '../../api/kinds/kinds.ts';
+import { endpointSlices, services } from '../../api/client/resources.ts';
 import type { PodCheckpoints } from '../pods/checkpoints/pod-checkpoints.ts';
 import type { ClusterDns } from '../network/clusterdns/cluster-dns.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
@@ -30,7 +30,7 @@ import type { AgentFlags } from '../options/agent-options.ts';
 import type { Base } from './base.ts';
 import { clusterNames, DEFAULT_DOMAIN } from './cluster-names.ts';
 import { modeOfCluster, podNetworkPort } from './pod-network.ts';
-import { LISTENING_PORTS, POD_NETWORK, SERVED_BY } from '../../api/machinery/orchlet-annotations.ts';
+import { LISTENING_PORTS, POD_NETWORK, SERVED_BY } from '../../api/meta/orchlet-annotations.ts';
 import { ZONE_LABEL } from '../../api/meta/well-known-labels.ts';
 
 /** What the other parts read of the services of the cluster. Without an API server there are none. */

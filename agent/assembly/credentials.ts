@@ -1,6 +1,6 @@
 /** Creates the credential provider plugins from the options; `undefined` if there are none. */
 import { resolve } from 'node:path';
-import type { Client } from '../../api/machinery/client.ts';
+import type { Client } from '../../api/client/client.ts';
 import { ConfigurationError } from '../model/configuration-error.ts';
 import { readCredentialProviders } from '../runtime/images/credential-provider-config.ts';
 import { CredentialProviders } from '../runtime/images/credential-providers.ts';

@@ -1,7 +1,7 @@
 /** The recorder of the agent's events. Without an API server, events are logged. */
-import { CoreEventRecorder, referenceTo } from '../../api/machinery/event-recorder.ts';
-import type { HttpClient } from '../../api/machinery/http-client.ts';
-import { nodes, pods as podsResource } from '../../api/machinery/resources.ts';
+import { CoreEventRecorder, referenceTo } from '../../api/client/event-recorder.ts';
+import type { HttpClient } from '../../api/client/http-client.ts';
+import { nodes, pods as podsResource } from '../../api/client/resources.ts';
 import type { NodeObject } from '../model/node.ts';
 import type { PodEventRecorder } from '../model/pod-events.ts';
 import type { Base } from './base.ts';

@@ -5,12 +5,12 @@
  */
 import { createHash } from 'node:crypto';
 import { background } from '../../api/machinery/background.ts';
-import type { Client } from '../../api/machinery/client.ts';
+import type { Client } from '../../api/client/client.ts';
 import { pause, untilAborted } from '../../api/machinery/clock.ts';
-import type { Informers } from '../../api/machinery/informer.ts';
-import { remoteInformers } from '../../api/machinery/remote-informers.ts';
-import type { SelfSubjectAccessReview } from '../../api/machinery/kinds.ts';
-import { groupVersion, namespaces, networkPolicies, pods } from '../../api/machinery/resources.ts';
+import type { Informers } from '../../api/client/informer.ts';
+import { remoteInformers } from '../../api/client/remote-informers.ts';
+import type { SelfSubjectAccessReview } from '../../api/kinds/kinds.ts';
+import { groupVersion, namespaces, networkPolicies, pods } from '../../api/client/resources.ts';
 import type { NodeObject } from '../model/node.ts';
 import type { Pod } from '../model/pod.ts';
 import { setKernelParameters } from '../network/kernel-parameters.ts';

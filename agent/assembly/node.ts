@@ -1,5 +1,5 @@
 /** Creates the node manager from the options: identity, labels and taints, reserved resources, intervals. */
-import type { HttpClient } from '../../api/machinery/http-client.ts';
+import type { HttpClient } from '../../api/client/http-client.ts';
 import type { EvictionSettings } from '../resources/eviction/thresholds.ts';
 import { hasUnifiedCgroups } from '../host/host-facts.ts';
 import { nodeReservations } from './node-reservations.ts';
@@ -10,7 +10,7 @@ import { parseTaint } from '../options/json-forms.ts';
 import type { Runtime } from '../runtime/runtime.ts';
 import type { AgentEvents } from './events.ts';
 import type { Base } from './base.ts';
-import { LOCAL_VOLUMES } from '../../api/machinery/orchlet-annotations.ts';
+import { LOCAL_VOLUMES } from '../../api/meta/orchlet-annotations.ts';
 
 interface NodeDeps {
   readonly version: string;

@@ -6,10 +6,10 @@
 import { existsSync } from 'node:fs';
 import { networkInterfaces } from 'node:os';
 import { background } from '../../api/machinery/background.ts';
-import type { Client } from '../../api/machinery/client.ts';
-import type { Informers } from '../../api/machinery/informer.ts';
-import { remoteInformers } from '../../api/machinery/remote-informers.ts';
-import { nodes } from '../../api/machinery/resources.ts';
+import type { Client } from '../../api/client/client.ts';
+import type { Informers } from '../../api/client/informer.ts';
+import { remoteInformers } from '../../api/client/remote-informers.ts';
+import { nodes } from '../../api/client/resources.ts';
 import type { NodeManager } from '../node/status/node-manager.ts';
 import { DEFAULT_PORTS, type NetworkMode } from '../network/podnetwork/desired-network.ts';
 import { hostNetwork } from '../network/podnetwork/host-network.ts';
@@ -25,7 +25,7 @@ import type { AgentFlags } from '../options/agent-options.ts';
 import type { Base } from './base.ts';
 import type { AgentEvents } from './events.ts';
 import type { Closing, Part } from './lifecycle.ts';
-import { POD_NETWORK, POD_RANGES } from '../../api/machinery/orchlet-annotations.ts';
+import { POD_NETWORK, POD_RANGES } from '../../api/meta/orchlet-annotations.ts';
 
 interface PodNetworkDeps {
   readonly client: Client | undefined;

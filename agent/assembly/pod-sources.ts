@@ -4,7 +4,7 @@
  */
 import { join, resolve } from 'node:path';
 import { createYamlThread } from '../../api/codec/yaml-thread.ts';
-import type { HttpClient } from '../../api/machinery/http-client.ts';
+import type { HttpClient } from '../../api/client/http-client.ts';
 import type { PodCheckpoints } from '../pods/checkpoints/pod-checkpoints.ts';
 import { splitHeader } from '../options/json-forms.ts';
 import { createPodReader } from '../pods/pod-reader.ts';

@@ -1,5 +1,5 @@
 /** The state of the pods: the desired pods, their workers and their statuses. The other parts read it. */
-import type { Client } from '../../api/machinery/client.ts';
+import type { Client } from '../../api/client/client.ts';
 import type { PodConfig } from '../sources/pod-config.ts';
 import { PodTable } from '../pods/pod-table.ts';
 import { type StatusManager, createStatusManager } from '../pods/status/status-manager.ts';

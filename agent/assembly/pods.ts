@@ -3,7 +3,7 @@
  * housekeeping.
  */
 import { join } from 'node:path';
-import type { Client } from '../../api/machinery/client.ts';
+import type { Client } from '../../api/client/client.ts';
 import { hasAppArmor } from '../host/host-facts.ts';
 import type { PodConfig } from '../sources/pod-config.ts';
 import type { NodeShutdown } from '../node/shutdown/node-shutdown.ts';

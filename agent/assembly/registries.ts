@@ -1,7 +1,7 @@
 /** The metrics of the agent: its own on `/metrics`, and those of probes on `/metrics/probes`. */
 import { registerBuildInfo } from '../../api/component/build-metrics.ts';
 import { MetricsRegistry } from '../../api/component/metrics.ts';
-import { queueMetrics } from '../../api/component/queue-metrics.ts';
+import { queueMetrics } from '../../api/machinery/queue-metrics.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { QueueObserver } from '../../api/machinery/work-queue.ts';
 import { type CertificateObservers, certificateMetrics } from '../node/certificates/certificate-metrics.ts';

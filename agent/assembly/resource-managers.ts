@@ -1,7 +1,7 @@
 /** Creates the resource managers from the options, the feature gates and the topology of the host. */
 import { join } from 'node:path';
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
-import type { Client } from '../../api/machinery/client.ts';
+import type { Client } from '../../api/client/client.ts';
 import { ConfigurationError } from '../model/configuration-error.ts';
 import type { Pod } from '../model/pod.ts';
 import type { AgentFlags } from '../options/agent-options.ts';

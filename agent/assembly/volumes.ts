@@ -1,7 +1,7 @@
 /** Creates the volume manager and what it uses: CSI drivers, tokens, and the objects that pods refer to. */
 import { mkdir, realpath } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
-import type { Client } from '../../api/machinery/client.ts';
+import type { Client } from '../../api/client/client.ts';
 import { parseQuantity, wholeUnits } from '../../api/meta/quantity.ts';
 import type { PodEventRecorder } from '../model/pod-events.ts';
 import type { ReferencedObjects } from '../model/referenced-objects.ts';

@@ -10,13 +10,13 @@ import { join } from 'node:path';
 import { readOwnFile } from '../files/regular-file.ts';
 import { stringifyJson } from '../../api/codec/json.ts';
 import type { Logger } from '../../api/component/logger.ts';
-import type { Client } from '../../api/machinery/client.ts';
+import type { Client } from '../../api/client/client.ts';
 import { type Clock, pause } from '../../api/machinery/clock.ts';
-import { createDialer, DialRefusedError } from '../../api/machinery/dialer.ts';
-import type { Endpoints } from '../../api/machinery/kinds.ts';
+import { createDialer, DialRefusedError } from '../../api/http/dialer.ts';
+import type { Endpoints } from '../../api/kinds/kinds.ts';
 import { replaceFile } from '../../api/machinery/replace-file.ts';
-import { endpoints } from '../../api/machinery/resources.ts';
-import { ServerList } from '../../api/machinery/server-list.ts';
+import { endpoints } from '../../api/client/resources.ts';
+import { ServerList } from '../../api/client/server-list.ts';
 import { isDiskFull } from '../../api/machinery/disk-full.ts';
 import { canonicalIp } from '../../api/meta/ip-addresses.ts';
 

@@ -6,9 +6,9 @@
 import type { TLSSocket } from 'node:tls';
 import type { IncomingMessage } from 'node:http';
 import { createHash } from 'node:crypto';
-import type { Client } from '../../api/machinery/client.ts';
+import type { Client } from '../../api/client/client.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
-import { subjectAccessReviews, tokenReviews } from '../../api/machinery/resources.ts';
+import { subjectAccessReviews, tokenReviews } from '../../api/client/resources.ts';
 import { parseCertificate } from '../../api/pki/certificate.ts';
 import { ANONYMOUS_USER, AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP } from '../../api/meta/system-users.ts';
 

@@ -1,6 +1,6 @@
 /** Serves `/containerLogs`. Validates the log options as the kubelet does, and streams the log while reading it. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { splitTarget } from '../../api/machinery/request-path.ts';
+import { splitTarget } from '../../api/http/request-path.ts';
 import { newBadRequest, newStatusError, type StatusError } from '../../api/meta/status-error.ts';
 import { canonicalTime } from '../../api/schema/time.ts';
 import type { LogOptions } from '../runtime/logs/log-reader.ts';

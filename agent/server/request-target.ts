@@ -9,7 +9,7 @@ import {
   type RequestPath,
   RequestPathError,
   splitTarget,
-} from '../../api/machinery/request-path.ts';
+} from '../../api/http/request-path.ts';
 import { newBadRequest } from '../../api/meta/status-error.ts';
 
 /** A path in its only form, and the query that was sent with it. */

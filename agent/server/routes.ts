@@ -6,7 +6,7 @@ import type { StatisticsPages } from '../resources/statistics/statistics-pages.t
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Verbosity } from '../../api/component/logging.ts';
 import { METRICS_TYPE } from '../../api/component/metrics.ts';
-import { splitTarget } from '../../api/machinery/request-path.ts';
+import { splitTarget } from '../../api/http/request-path.ts';
 import { newBadRequest, newStatusError } from '../../api/meta/status-error.ts';
 import type { Pod } from '../model/pod.ts';
 import type { PodHost } from './pod-host.ts';

@@ -8,13 +8,13 @@ import { createServer as createHttpsServer, Server as HttpsServer } from 'node:h
 import type { AddressInfo, Socket } from 'node:net';
 import type { SecureContextOptions } from 'node:tls';
 import { fastify, type FastifyInstance, type FastifyServerFactory } from 'fastify';
-import { createServer as createHttpServer } from '../../api/machinery/node-http.ts';
+import { createServer as createHttpServer } from '../../api/http/node-http.ts';
 import { HealthResults } from '../../api/component/health-results.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
-import { ConnectionLimit, connectionsWithin } from '../../api/machinery/connection-limit.ts';
-import { IncompleteHeaders } from '../../api/machinery/incomplete-headers.ts';
-import { UntakenResponses } from '../../api/machinery/untaken-responses.ts';
+import { ConnectionLimit, connectionsWithin } from '../../api/http/connection-limit.ts';
+import { IncompleteHeaders } from '../../api/http/incomplete-headers.ts';
+import { UntakenResponses } from '../../api/http/untaken-responses.ts';
 import { newStatusError, StatusError } from '../../api/meta/status-error.ts';
 import type { Access } from './access.ts';
 import { ClientTrust } from './client-trust.ts';

@@ -4,10 +4,10 @@
  */
 import type { Logger } from '../../api/component/logger.ts';
 import { background } from '../../api/machinery/background.ts';
-import { Informers } from '../../api/machinery/informer.ts';
-import type { Client } from '../../api/machinery/client.ts';
+import { Informers } from '../../api/client/informer.ts';
+import type { Client } from '../../api/client/client.ts';
 import { type Clock, whenAborted } from '../../api/machinery/clock.ts';
-import { pods as podsResource } from '../../api/machinery/resources.ts';
+import { pods as podsResource } from '../../api/client/resources.ts';
 import type { Pod } from '../model/pod.ts';
 import type { OnPods, PodSource } from './pod-source.ts';
 

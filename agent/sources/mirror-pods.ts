@@ -1,7 +1,7 @@
 /** Maintains mirror pods: the objects at the API server that show the static pods of this node. */
 import type { Logger } from '../../api/component/logger.ts';
-import type { Client } from '../../api/machinery/client.ts';
-import { pods as podsResource } from '../../api/machinery/resources.ts';
+import type { Client } from '../../api/client/client.ts';
+import { pods as podsResource } from '../../api/client/resources.ts';
 import { isAlreadyExists, isConflict, isNotFound } from '../../api/meta/status-error.ts';
 import type { NodeObject } from '../model/node.ts';
 import { ANNOTATION_CONFIG_HASH, isStaticPod } from '../model/pod-kinds.ts';

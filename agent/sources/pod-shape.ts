@@ -2,7 +2,7 @@
  * Gives pods of all sources the shape that the agent relies on. Neither a server nor a file is trusted to have sent them.
  * `pod-config.ts` calls it once for each pod before anything else reads the pod.
  */
-import { pods } from '../../api/machinery/resources.ts';
+import { pods } from '../../api/client/resources.ts';
 import { shapedObject } from '../../api/schema/shape.ts';
 import { SOURCE_ANNOTATION } from '../../api/kinds/pod-annotations.ts';
 import type { Pod } from '../model/pod.ts';

@@ -4,7 +4,7 @@
  * flag only.
  */
 import type { IncomingMessage } from 'node:http';
-import { createDialer, redirectTarget } from '../../api/machinery/dialer.ts';
+import { createDialer, redirectTarget } from '../../api/http/dialer.ts';
 import type { YamlParser } from '../../api/codec/yaml-thread.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import { type Clock, pause } from '../../api/machinery/clock.ts';

@@ -1,9 +1,9 @@
 /**
  * Persistent volume claims on this node: finds the volume of a claim, and reports that its file system was expanded.
  */
-import type { Client } from '../../api/machinery/client.ts';
-import type { PersistentVolumeClaim } from '../../api/machinery/kinds.ts';
-import { persistentVolumeClaims, persistentVolumes } from '../../api/machinery/resources.ts';
+import type { Client } from '../../api/client/client.ts';
+import type { PersistentVolumeClaim } from '../../api/kinds/kinds.ts';
+import { persistentVolumeClaims, persistentVolumes } from '../../api/client/resources.ts';
 import { compareQuantities, parseQuantity, wholeUnits } from '../../api/meta/quantity.ts';
 import type { V1PersistentVolume } from '@kubernetes/client-node';
 import type { Container, Pod } from '../model/pod.ts';

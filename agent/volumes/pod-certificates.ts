@@ -5,9 +5,9 @@
  */
 import { generateKeyPair, type KeyObject } from 'node:crypto';
 import { promisify } from 'node:util';
-import type { Client } from '../../api/machinery/client.ts';
+import type { Client } from '../../api/client/client.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
-import { podCertificateRequests, serviceAccounts } from '../../api/machinery/resources.ts';
+import { podCertificateRequests, serviceAccounts } from '../../api/client/resources.ts';
 import { SerialQueue } from '../../api/machinery/serial-queue.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { isNotFound } from '../../api/meta/status-error.ts';

@@ -5,9 +5,9 @@
 import type { Logger } from '../../api/component/logger.ts';
 import { background } from '../../api/machinery/background.ts';
 import { Backoff } from '../../api/machinery/backoff.ts';
-import type { Client, Resource } from '../../api/machinery/client.ts';
+import type { Client, Resource } from '../../api/client/client.ts';
 import { type Clock, pause } from '../../api/machinery/clock.ts';
-import { configMaps, secrets } from '../../api/machinery/resources.ts';
+import { configMaps, secrets } from '../../api/client/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { isNotFound } from '../../api/meta/status-error.ts';
 import type { Pod } from '../model/pod.ts';

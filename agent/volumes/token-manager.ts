@@ -2,9 +2,9 @@
  * Gets the service-account tokens of pods. A token is requested once, kept in memory and renewed after four fifths of its
  * lifetime, at most after a day. A valid token is still used while the API server is not available.
  */
-import type { Client } from '../../api/machinery/client.ts';
+import type { Client } from '../../api/client/client.ts';
 import { type Clock, formatTime } from '../../api/machinery/clock.ts';
-import { serviceAccounts } from '../../api/machinery/resources.ts';
+import { serviceAccounts } from '../../api/client/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { Pod } from '../model/pod.ts';
 import type { TokenRequestSpec } from './payload.ts';

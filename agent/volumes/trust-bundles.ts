@@ -4,7 +4,7 @@
  */
 import type { Volume } from '../model/pod.ts';
 import { readPem } from '../../api/pki/pem.ts';
-import type { Client, Resource } from '../../api/machinery/client.ts';
+import type { Client, Resource } from '../../api/client/client.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { fromLabelSelector } from '../../api/meta/selector.ts';
 import { isNotFound } from '../../api/meta/status-error.ts';

@@ -9,7 +9,7 @@ import { mkdir, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from '../../api/component/logger.ts';
 import { backoffDelay } from '../../api/machinery/backoff.ts';
-import type { Client } from '../../api/machinery/client.ts';
+import type { Client } from '../../api/client/client.ts';
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
 import type { SelectableNode } from '../../api/kinds/node-selection.ts';
 import { SerialQueue } from '../../api/machinery/serial-queue.ts';

@@ -5,7 +5,7 @@
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { matchesNodeSelector, type SelectableNode } from '../../api/kinds/node-selection.ts';
-import type { Client } from '../../api/machinery/client.ts';
+import type { Client } from '../../api/client/client.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { CsiMount, CsiMountRequest } from './csi/csi-source.ts';
 import type { Pod, Volume } from '../model/pod.ts';

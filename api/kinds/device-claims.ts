@@ -2,7 +2,7 @@
  * What scheduler, controllers and admission have in common about claims for devices: the key of a device, and the claims that
  * the scheduler creates for the extended resources of a pod. Pure.
  */
-import type { ResourceClaim } from '../machinery/kinds.ts';
+import type { ResourceClaim } from './kinds.ts';
 
 /** The finalizer that keeps a claim from being removed while it has devices. */
 export const CLAIM_FINALIZER = 'resource.kubernetes.io/delete-protection';

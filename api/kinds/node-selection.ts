@@ -2,7 +2,7 @@
  * Matches nodes against what pods require of them: node selectors, affinity terms, taints and tolerations. Pure. The scheduler,
  * the controllers and the agent's admission use it.
  */
-import type { Node, Pod } from '../machinery/kinds.ts';
+import type { Node, Pod } from './kinds.ts';
 import { ownMember } from '../meta/own-member.ts';
 import { newSelector, type LabelOperator, type Selector } from '../meta/selector.ts';
 

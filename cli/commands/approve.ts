@@ -1,9 +1,9 @@
 /** `orchlet certs approve`: approves the certificate requests of nodes. */
 import { printable, quoteText } from '../../api/meta/quote.ts';
 import { isNotFound, tolerate } from '../../api/meta/status-error.ts';
-import type { CertificateSigningRequest } from '../../api/machinery/kinds.ts';
-import type { HttpClient } from '../../api/machinery/http-client.ts';
-import { certificateSigningRequests, endpoints, nodes, services } from '../../api/machinery/resources.ts';
+import type { CertificateSigningRequest } from '../../api/kinds/kinds.ts';
+import type { HttpClient } from '../../api/client/http-client.ts';
+import { certificateSigningRequests, endpoints, nodes, services } from '../../api/client/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { type Command, CommandError } from '../command.ts';
 import { apiServerNames, servingFault, type ServingNames } from '../serving-requests.ts';

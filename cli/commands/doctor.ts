@@ -4,7 +4,7 @@ import { quoteText } from '../../api/meta/quote.ts';
 import { existsSync } from 'node:fs';
 import { createServer, connect } from 'node:net';
 import { join, resolve } from 'node:path';
-import { request } from '../../api/machinery/node-http.ts';
+import { request } from '../../api/http/node-http.ts';
 import { flag, type FlagTable, type ParsedFlags, UsageError } from '../../api/component/flags.ts';
 import { AGENT_PID_FILE, agentDirectory } from '../agent-process.ts';
 import { withKubeconfig } from '../cluster-access.ts';

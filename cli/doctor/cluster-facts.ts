@@ -3,9 +3,9 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { nodeNameOf } from '../../agent/main.ts';
 import { readHostRecord } from '../../agent/host/host-record.ts';
-import type { HttpClient } from '../../api/machinery/http-client.ts';
-import type { Node, Pod, Service } from '../../api/machinery/kinds.ts';
-import { nodes, pods, services } from '../../api/machinery/resources.ts';
+import type { HttpClient } from '../../api/client/http-client.ts';
+import type { Node, Pod, Service } from '../../api/kinds/kinds.ts';
+import { nodes, pods, services } from '../../api/client/resources.ts';
 import { isForbidden, isNotFound, tolerate } from '../../api/meta/status-error.ts';
 import type { ClusterFacts, ClusterNodeFacts } from './network-checks.ts';
 

@@ -6,7 +6,7 @@ import { request as requestHttps } from 'node:https';
 import type { IncomingMessage } from 'node:http';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { GatheredBytes } from '../../api/machinery/gathered-bytes.ts';
-import { request as requestHttp } from '../../api/machinery/node-http.ts';
+import { request as requestHttp } from '../../api/http/node-http.ts';
 import { CommandError } from '../command.ts';
 import type { S3Settings } from './settings.ts';
 import { encodePath, encodeQuery, signedHeaders } from './signature.ts';

@@ -6,7 +6,7 @@ import { isJsonObject } from '../../api/meta/json-object.ts';
 import { readFile } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 import type { Clock } from '../../api/machinery/clock.ts';
-import { loadKubeconfig, userCredentials } from '../../api/machinery/kubeconfig.ts';
+import { loadKubeconfig, userCredentials } from '../../api/client/kubeconfig.ts';
 import { parseConfigFile, shapeFault, type ConfigShape } from '../model/config-shape.ts';
 import { presentedOf } from '../authentication/webhook-file.ts';
 import type { PodSecurityConfiguration } from './pod-security/pod-security.ts';

@@ -3,7 +3,7 @@
  * the node without the right to pull it. Off by default.
  */
 import { quoteText } from '../../api/meta/quote.ts';
-import type { Pod } from '../../api/machinery/kinds.ts';
+import type { Pod } from '../../api/kinds/kinds.ts';
 import { podOf, refusal, type PodSpec } from './pod-attributes.ts';
 import { allContainers } from './pod-security/check.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';

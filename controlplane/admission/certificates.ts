@@ -4,7 +4,7 @@
  * signer.
  */
 import { quoteText } from '../../api/meta/quote.ts';
-import type { CertificateSigningRequest } from '../../api/machinery/kinds.ts';
+import type { CertificateSigningRequest } from '../../api/kinds/kinds.ts';
 import { forbidden } from '../../api/meta/field-error.ts';
 import { jsonEqual } from '../../api/meta/json-equality.ts';
 import type { KubeObject } from '../../api/meta/object.ts';

@@ -3,7 +3,7 @@
  * extended resources the scheduler created a claim. That pod is charged for them already. Pure.
  */
 import { podOfExtendedClaim } from '../../api/kinds/device-claims.ts';
-import type { DeviceClass, Pod, ResourceClaim } from '../../api/machinery/kinds.ts';
+import type { DeviceClass, Pod, ResourceClaim } from '../../api/kinds/kinds.ts';
 
 /** Looks up what a claim refers to. */
 export interface ClaimLookup {

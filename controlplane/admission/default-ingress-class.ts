@@ -1,6 +1,6 @@
 /** DefaultIngressClass: an ingress without a class gets the newest class that is marked as default. */
-import type { Ingress } from '../../api/machinery/kinds.ts';
-import { ingressClasses } from '../../api/machinery/resources.ts';
+import type { Ingress } from '../../api/kinds/kinds.ts';
+import { ingressClasses } from '../../api/client/resources.ts';
 import { newestDefault } from './storage-defaults.ts';
 import type { AdmissionPlugin } from './admission.ts';
 import type { Sources } from '../readers/sources.ts';

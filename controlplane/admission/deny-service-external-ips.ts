@@ -2,7 +2,7 @@
  * DenyServiceExternalIPs: refuses external IPs of services, because the author of a service could intercept traffic of others
  * with them. Off by default.
  */
-import type { Service } from '../../api/machinery/kinds.ts';
+import type { Service } from '../../api/kinds/kinds.ts';
 import { refusal } from './pod-attributes.ts';
 import type { AdmissionPlugin } from './admission.ts';
 

@@ -2,8 +2,8 @@
  * LimitRanger: applies the defaults of a namespace's LimitRanges, and refuses containers, pods and claims beyond their minimum,
  * maximum and ratio of resources.
  */
-import type { LimitRange, PersistentVolumeClaim, Pod } from '../../api/machinery/kinds.ts';
-import { limitRanges } from '../../api/machinery/resources.ts';
+import type { LimitRange, PersistentVolumeClaim, Pod } from '../../api/kinds/kinds.ts';
+import { limitRanges } from '../../api/client/resources.ts';
 import { approximate, formatQuantity, milliUnits, parseQuantity, type Quantity } from '../../api/meta/quantity.ts';
 import { aggregate } from '../authorization/rbac.ts';
 import { isPod, podOf, refusal, type PodSpec } from './pod-attributes.ts';

@@ -2,7 +2,7 @@
  * Refuses resources that may only be used where a quota of the namespace covers them: `limitedResources` in the configuration
  * of the ResourceQuota plugin. Pure.
  */
-import type { ResourceQuota } from '../../api/machinery/kinds.ts';
+import type { ResourceQuota } from '../../api/kinds/kinds.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { inScope, type ScopeRequirement, type Usage } from './quota-usage.ts';
 

@@ -3,8 +3,8 @@
  * system needs cannot be deleted.
  */
 import type { Clock } from '../../api/machinery/clock.ts';
-import type { Namespace } from '../../api/machinery/kinds.ts';
-import { namespaces } from '../../api/machinery/resources.ts';
+import type { Namespace } from '../../api/kinds/kinds.ts';
+import { namespaces } from '../../api/client/resources.ts';
 import { newForbidden, newNotFound } from '../../api/meta/status-error.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
 import { RecentDeletions } from './recent-deletions.ts';

@@ -2,7 +2,7 @@
  * NamespaceExists refuses objects in a missing namespace, and NamespaceAutoProvision creates the namespace. Both are off by
  * default.
  */
-import { namespaces } from '../../api/machinery/resources.ts';
+import { namespaces } from '../../api/client/resources.ts';
 import { isAlreadyExists, newNotFound, tolerate } from '../../api/meta/status-error.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
 import type { Sources } from '../readers/sources.ts';

@@ -8,14 +8,14 @@
  * what the node itself writes there.
  */
 import { formatMicroTime } from '../../api/machinery/clock.ts';
-import type { Node } from '../../api/machinery/kinds.ts';
-import { nodes } from '../../api/machinery/resources.ts';
+import type { Node } from '../../api/kinds/kinds.ts';
+import { nodes } from '../../api/client/resources.ts';
 import { canonicalIp, isLoopback, parseIp } from '../../api/meta/ip-addresses.ts';
 import { quoteText } from '../../api/meta/quote.ts';
 import type { Sources } from '../readers/sources.ts';
 import type { AdmissionAttributes } from './admission.ts';
 import { refusal } from './pod-attributes.ts';
-import { CLAIMS, WIREGUARD_PUBLIC_KEY } from '../../api/machinery/orchlet-annotations.ts';
+import { CLAIMS, WIREGUARD_PUBLIC_KEY } from '../../api/meta/orchlet-annotations.ts';
 
 /** The maximum number of recorded addresses of a node. No node needs as many. */
 const MOST_ADDRESSES = 64;

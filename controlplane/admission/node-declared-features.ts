@@ -1,6 +1,6 @@
 /** NodeDeclaredFeatureValidator: a pod on a node changes only in ways for which its node declares the features. */
-import type { Node, Pod } from '../../api/machinery/kinds.ts';
-import { nodes } from '../../api/machinery/resources.ts';
+import type { Node, Pod } from '../../api/kinds/kinds.ts';
+import { nodes } from '../../api/client/resources.ts';
 import { semanticEqual } from '../../api/meta/json-equality.ts';
 import { isPod, type PodSpec, refusal } from './pod-attributes.ts';
 import type { AdmissionPlugin } from './admission.ts';

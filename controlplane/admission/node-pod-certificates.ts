@@ -2,7 +2,7 @@
  * Limits the PodCertificateRequests of a node: it may only request a certificate for a pod that runs on it, with the pod's
  * service account. A signer issues certificates for the names and UIDs of a request without reading the objects.
  */
-import { nodes, pods, serviceAccounts } from '../../api/machinery/resources.ts';
+import { nodes, pods, serviceAccounts } from '../../api/client/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { newNotFound } from '../../api/meta/status-error.ts';
 import { quoteText } from '../../api/meta/quote.ts';

@@ -3,8 +3,8 @@
  * others decide), mirror pods of its own, status of its own pods, and tokens of their service accounts.
  */
 import { quoteText } from '../../api/meta/quote.ts';
-import type { CertificateSigningRequest, Lease, Node, PersistentVolumeClaim, Pod } from '../../api/machinery/kinds.ts';
-import { nodes, pods } from '../../api/machinery/resources.ts';
+import type { CertificateSigningRequest, Lease, Node, PersistentVolumeClaim, Pod } from '../../api/kinds/kinds.ts';
+import { nodes, pods } from '../../api/client/resources.ts';
 import { jsonEqual } from '../../api/meta/json-equality.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { newNotFound } from '../../api/meta/status-error.ts';

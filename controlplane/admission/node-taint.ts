@@ -1,5 +1,5 @@
 /** TaintNodesByCondition: a new node gets the not-ready taint, so that no pods are scheduled to it until it is ready. */
-import type { Node } from '../../api/machinery/kinds.ts';
+import type { Node } from '../../api/kinds/kinds.ts';
 import type { AdmissionPlugin } from './admission.ts';
 import { NOT_READY_TAINT } from '../../api/meta/well-known-labels.ts';
 

@@ -3,7 +3,7 @@
  * flags. `start/admission.ts` calls it. The table of `docs/security.md` has the same rows.
  */
 import type { Clock } from '../../api/machinery/clock.ts';
-import type { Namespace } from '../../api/machinery/kinds.ts';
+import type { Namespace } from '../../api/kinds/kinds.ts';
 import type { ResourceInfo } from '../../api/schema/schema.ts';
 import type { Authorizer } from '../authorization/authorization.ts';
 import type { RbacAuthorizer } from '../authorization/rbac.ts';

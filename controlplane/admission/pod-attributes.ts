@@ -2,7 +2,7 @@
  * Functions that plugins share: they find the pod, the name and the namespace of a request, and refuse it in kube-apiserver's
  * words.
  */
-import type { Pod } from '../../api/machinery/kinds.ts';
+import type { Pod } from '../../api/kinds/kinds.ts';
 import { newForbidden, type StatusError } from '../../api/meta/status-error.ts';
 import type { AdmissionAttributes } from './admission.ts';
 

@@ -2,13 +2,8 @@
  * Finds the audiences for which the node of a pod may request tokens of the pod's service account: those of its projected
  * volumes, and those that the drivers of its CSI volumes ask for. `node-restriction.ts` refuses all others.
  */
-import type { Pod } from '../../api/machinery/kinds.ts';
-import {
-  csiDrivers,
-  persistentVolumeClaims,
-  persistentVolumes,
-  type ResourceOf,
-} from '../../api/machinery/resources.ts';
+import type { Pod } from '../../api/kinds/kinds.ts';
+import { csiDrivers, persistentVolumeClaims, persistentVolumes, type ResourceOf } from '../../api/client/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { Sources } from '../readers/sources.ts';
 

@@ -4,8 +4,8 @@
  * default.
  */
 import { quoteText } from '../../api/meta/quote.ts';
-import type { Namespace } from '../../api/machinery/kinds.ts';
-import { namespaces } from '../../api/machinery/resources.ts';
+import type { Namespace } from '../../api/kinds/kinds.ts';
+import { namespaces } from '../../api/client/resources.ts';
 import { newInternalError } from '../../api/meta/status-error.ts';
 import { podOf, refusal } from './pod-attributes.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';

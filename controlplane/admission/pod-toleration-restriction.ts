@@ -3,8 +3,8 @@
  * Both are annotations of the namespace. Off by default.
  */
 import { parseExactJson } from '../../api/codec/json.ts';
-import type { Namespace } from '../../api/machinery/kinds.ts';
-import { namespaces } from '../../api/machinery/resources.ts';
+import type { Namespace } from '../../api/kinds/kinds.ts';
+import { namespaces } from '../../api/client/resources.ts';
 import { ownMember } from '../../api/meta/own-member.ts';
 import { newInternalError } from '../../api/meta/status-error.ts';
 import { podOf, refusal } from './pod-attributes.ts';

@@ -1,6 +1,6 @@
 /** PodTopologyLabels: copies the zone and region labels of the node to the pod when it is bound. */
-import type { Binding, Node } from '../../api/machinery/kinds.ts';
-import { nodes } from '../../api/machinery/resources.ts';
+import type { Binding, Node } from '../../api/kinds/kinds.ts';
+import { nodes } from '../../api/client/resources.ts';
 import { ownMember } from '../../api/meta/own-member.ts';
 import { isPod, podOf } from './pod-attributes.ts';
 import type { AdmissionPlugin } from './admission.ts';

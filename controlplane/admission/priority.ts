@@ -1,6 +1,6 @@
 /** Priority: resolves a pod's priority class to its number, and allows at most one default class. */
-import type { PriorityClass } from '../../api/machinery/kinds.ts';
-import { priorityClasses } from '../../api/machinery/resources.ts';
+import type { PriorityClass } from '../../api/kinds/kinds.ts';
+import { priorityClasses } from '../../api/client/resources.ts';
 import { podOf, refusal, type PodSpec } from './pod-attributes.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
 import type { Source, Sources } from '../readers/sources.ts';

@@ -4,8 +4,8 @@
  * The charges of a namespace pass through one queue and are written with compare-and-swap, so that concurrent clients, here or
  * at another API server, cannot exceed a quota. A batch of waiting requests costs one write of each quota.
  */
-import type { Pod, ResourceQuota } from '../../api/machinery/kinds.ts';
-import { deviceClasses, pods, resourceClaims, resourceQuotas } from '../../api/machinery/resources.ts';
+import type { Pod, ResourceQuota } from '../../api/kinds/kinds.ts';
+import { deviceClasses, pods, resourceClaims, resourceQuotas } from '../../api/client/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import {
   addQuantities,

@@ -1,7 +1,7 @@
 /** RuntimeClass: checks that the pod's class exists, and sets the pod's overhead and scheduling constraints from it. */
 import { quoteText } from '../../api/meta/quote.ts';
-import type { RuntimeClass } from '../../api/machinery/kinds.ts';
-import { runtimeClasses } from '../../api/machinery/resources.ts';
+import type { RuntimeClass } from '../../api/kinds/kinds.ts';
+import { runtimeClasses } from '../../api/client/resources.ts';
 import { requestNameFault } from '../../api/meta/names.ts';
 import { newStatusError } from '../../api/meta/status-error.ts';
 import { podOf, refusal, type PodSpec } from './pod-attributes.ts';

@@ -1,6 +1,6 @@
 /** SecurityContextDeny: refuses pods that set users, groups or SELinux labels. Off by default; Pod Security replaces it. */
 import { isPod, refusal } from './pod-attributes.ts';
-import type { Pod } from '../../api/machinery/kinds.ts';
+import type { Pod } from '../../api/kinds/kinds.ts';
 import type { AdmissionPlugin } from './admission.ts';
 
 /** Checks the security contexts of the pod and of all its containers on create and update. */

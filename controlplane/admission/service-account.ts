@@ -4,8 +4,8 @@
  */
 import { stringifyJson } from '../../api/codec/json.ts';
 import { quoteText } from '../../api/meta/quote.ts';
-import type { Pod, ServiceAccount } from '../../api/machinery/kinds.ts';
-import { serviceAccounts } from '../../api/machinery/resources.ts';
+import type { Pod, ServiceAccount } from '../../api/kinds/kinds.ts';
+import { serviceAccounts } from '../../api/client/resources.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { randomSuffix, requestNameFault } from '../../api/meta/names.ts';
 import { podReferences } from '../authorization/pod-references.ts';

@@ -1,8 +1,8 @@
 /** Plugins for storage: DefaultStorageClass, StorageObjectInUseProtection and PersistentVolumeClaimResize. */
 import type { KubeObject } from '../../api/meta/object.ts';
 import { compareQuantities, parseQuantity } from '../../api/meta/quantity.ts';
-import type { PersistentVolumeClaim } from '../../api/machinery/kinds.ts';
-import { storageClasses } from '../../api/machinery/resources.ts';
+import type { PersistentVolumeClaim } from '../../api/kinds/kinds.ts';
+import { storageClasses } from '../../api/client/resources.ts';
 import { ownMember } from '../../api/meta/own-member.ts';
 import { refusal } from './pod-attributes.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';

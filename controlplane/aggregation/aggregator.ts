@@ -7,11 +7,11 @@
  * stale while the server is unavailable. A group is served as long as its APIService exists.
  */
 import type { Logger } from '../../api/component/logger.ts';
-import type { Client } from '../../api/machinery/client.ts';
+import type { Client } from '../../api/client/client.ts';
 import { type Clock, formatTime } from '../../api/machinery/clock.ts';
 import { jsonEqual } from '../../api/meta/json-equality.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
-import { apiServices } from '../../api/machinery/resources.ts';
+import { apiServices } from '../../api/client/resources.ts';
 import { isConflict, isNotFound, isStatusError, newStatusError } from '../../api/meta/status-error.ts';
 import type { ResourceInfo } from '../../api/schema/schema.ts';
 import type { Source } from '../readers/sources.ts';

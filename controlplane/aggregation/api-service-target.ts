@@ -1,6 +1,6 @@
 /** Resolves the server of an APIService: an address of its service's endpoints, and the name that its certificate must have. */
 import { quoteText } from '../../api/meta/quote.ts';
-import type { Service, EndpointSlice } from '../../api/machinery/kinds.ts';
+import type { Service, EndpointSlice } from '../../api/kinds/kinds.ts';
 import type { Source } from '../readers/sources.ts';
 import { SERVICE_NAME_LABEL } from '../../api/meta/well-known-labels.ts';
 

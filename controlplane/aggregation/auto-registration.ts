@@ -6,9 +6,9 @@
  */
 import type { Logger } from '../../api/component/logger.ts';
 import { background } from '../../api/machinery/background.ts';
-import type { Client } from '../../api/machinery/client.ts';
+import type { Client } from '../../api/client/client.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
-import { apiServices } from '../../api/machinery/resources.ts';
+import { apiServices } from '../../api/client/resources.ts';
 import { runWorkers, WorkQueue } from '../../api/machinery/work-queue.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { isAlreadyExists, isConflict, isNotFound } from '../../api/meta/status-error.ts';

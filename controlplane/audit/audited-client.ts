@@ -2,7 +2,7 @@
  * A client of this process whose writes are in the audit log as those of other users are. Reads and watches are not recorded,
  * as they come from the caches of this process. Used for writes that an administrator has requested by a manifest in a folder.
  */
-import type { Client, Resource } from '../../api/machinery/client.ts';
+import type { Client, Resource } from '../../api/client/client.ts';
 import type { UserInfo } from '../model/user-info.ts';
 import type { RequestInfo } from '../server/request-info.ts';
 import type { Audit } from './audit.ts';

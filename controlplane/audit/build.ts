@@ -4,7 +4,7 @@
  */
 import { stringifyJson } from '../../api/codec/json.ts';
 import { readFile } from 'node:fs/promises';
-import { clientMetrics } from '../../api/component/client-metrics.ts';
+import { clientMetrics } from '../../api/client/client-metrics.ts';
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';

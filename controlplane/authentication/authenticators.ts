@@ -4,10 +4,10 @@
  */
 import { readFile } from 'node:fs/promises';
 import type { Clock } from '../../api/machinery/clock.ts';
-import type { RequestObserver } from '../../api/machinery/request-observer.ts';
+import type { RequestObserver } from '../../api/client/request-observer.ts';
 import type { Logger } from '../../api/component/logger.ts';
-import type { Secret } from '../../api/machinery/kinds.ts';
-import { nodes, pods, secrets, serviceAccounts } from '../../api/machinery/resources.ts';
+import type { Secret } from '../../api/kinds/kinds.ts';
+import { nodes, pods, secrets, serviceAccounts } from '../../api/client/resources.ts';
 import type { Sources } from '../readers/sources.ts';
 import { FRONT_PROXY_CLIENT, KUBELET_CLIENT } from '../pki/pki.ts';
 import type { JwtSettings } from './authentication-config.ts';

@@ -1,7 +1,7 @@
 /** Authenticates bootstrap tokens `<id>.<secret>`, which are Secrets of kube-system, for nodes that have no credentials yet. */
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { Clock } from '../../api/machinery/clock.ts';
-import type { Secret } from '../../api/machinery/kinds.ts';
+import type { Secret } from '../../api/kinds/kinds.ts';
 import type { Authenticated, TokenAuthenticator } from './authentication.ts';
 
 const TOKEN = /^([a-z0-9]{6})\.([a-z0-9]{16})$/;

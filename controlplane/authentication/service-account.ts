@@ -7,7 +7,7 @@
 import { quoteText } from '../../api/meta/quote.ts';
 import { createHash, createPublicKey, verify, type KeyObject } from 'node:crypto';
 import { formatTime, type Clock } from '../../api/machinery/clock.ts';
-import type { Node, Pod, Secret, ServiceAccount } from '../../api/machinery/kinds.ts';
+import type { Node, Pod, Secret, ServiceAccount } from '../../api/kinds/kinds.ts';
 import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { parseJwt, verifyJwt, type Jwt } from './jwt.ts';

@@ -6,7 +6,7 @@
 import { stringifyJson } from '../../api/codec/json.ts';
 import { createPrivateKey, randomUUID, type KeyObject } from 'node:crypto';
 import type { Clock } from '../../api/machinery/clock.ts';
-import type { ServiceAccount } from '../../api/machinery/kinds.ts';
+import type { ServiceAccount } from '../../api/kinds/kinds.ts';
 import { signJwt } from './jwt.ts';
 import { LEGACY_ISSUER, verificationKey, type VerificationKey } from './service-account.ts';
 

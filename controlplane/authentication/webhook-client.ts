@@ -9,10 +9,10 @@ import type { ClientRequest, IncomingMessage } from 'node:http';
 import { Agent as HttpsAgent } from 'node:https';
 import { isIP } from 'node:net';
 import type { Clock } from '../../api/machinery/clock.ts';
-import { createDialer, type Dialer, type Purpose } from '../../api/machinery/dialer.ts';
+import { createDialer, type Dialer, type Purpose } from '../../api/http/dialer.ts';
 import { GatheredBytes } from '../../api/machinery/gathered-bytes.ts';
-import { Agent as HttpAgent } from '../../api/machinery/node-http.ts';
-import type { RequestObserver } from '../../api/machinery/request-observer.ts';
+import { Agent as HttpAgent } from '../../api/http/node-http.ts';
+import type { RequestObserver } from '../../api/client/request-observer.ts';
 
 import { connectionProblem } from './connection-error.ts';
 

@@ -1,5 +1,5 @@
 /** Reads the kubeconfig file of a webhook: the cluster is the webhook's address, and the user has this server's credentials. */
-import { loadKubeconfig, serverAccess } from '../../api/machinery/kubeconfig.ts';
+import { loadKubeconfig, serverAccess } from '../../api/client/kubeconfig.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { WebhookEndpoint } from './webhook-client.ts';
 

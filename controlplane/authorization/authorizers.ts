@@ -4,7 +4,7 @@
  */
 import { readFile } from 'node:fs/promises';
 import type { Clock } from '../../api/machinery/clock.ts';
-import type { RequestObserver } from '../../api/machinery/request-observer.ts';
+import type { RequestObserver } from '../../api/client/request-observer.ts';
 import type { Sources } from '../readers/sources.ts';
 import type { SecurityPart } from '../authentication/authenticators.ts';
 import { WebhookClient } from '../authentication/webhook-client.ts';

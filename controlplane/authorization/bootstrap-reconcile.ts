@@ -3,7 +3,7 @@
  * subjects, unless the object has the annotation `rbac.authorization.kubernetes.io/autoupdate: "false"`. It never
  * removes anything. `start/serve.ts` calls it once when the API accepts writes.
  */
-import type { Client } from '../../api/machinery/client.ts';
+import type { Client } from '../../api/client/client.ts';
 import {
   type ResourceOf,
   clusterRoleBindings,
@@ -11,7 +11,7 @@ import {
   namespaces,
   roleBindings,
   roles,
-} from '../../api/machinery/resources.ts';
+} from '../../api/client/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { isAlreadyExists, isConflict, tolerate } from '../../api/meta/status-error.ts';
 import { CONTROLLER_ROLES, CONTROLLER_ROLE_BINDINGS } from './bootstrap-controllers.ts';

@@ -10,14 +10,14 @@ import type {
   PodCertificateRequest,
   ResourceSlice,
   VolumeAttachment,
-} from '../../api/machinery/kinds.ts';
+} from '../../api/kinds/kinds.ts';
 import {
   persistentVolumes,
   podCertificateRequests,
   pods,
   resourceSlices,
   volumeAttachments,
-} from '../../api/machinery/resources.ts';
+} from '../../api/client/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { quote } from '../../api/meta/field-error.ts';
 import type { SourceChange, Sources } from '../readers/sources.ts';

@@ -2,7 +2,7 @@
  * Collects the objects that a pod's spec refers to in its own namespace. The Node authorizer and the admission of
  * mirror pods use it.
  */
-import type { Pod } from '../../api/machinery/kinds.ts';
+import type { Pod } from '../../api/kinds/kinds.ts';
 
 /** Names in the pod's own namespace. */
 interface PodReferences {

@@ -5,8 +5,8 @@
  * never scans all bindings and never waits. It reads the rules from roles at decision time, so that a changed role
  * takes effect with its event.
  */
-import type { ClusterRole, ClusterRoleBinding, Role, RoleBinding } from '../../api/machinery/kinds.ts';
-import { clusterRoleBindings, clusterRoles, roleBindings, roles } from '../../api/machinery/resources.ts';
+import type { ClusterRole, ClusterRoleBinding, Role, RoleBinding } from '../../api/kinds/kinds.ts';
+import { clusterRoleBindings, clusterRoles, roleBindings, roles } from '../../api/client/resources.ts';
 import { quote } from '../../api/meta/field-error.ts';
 import type { Source, SourceChange, Sources } from '../readers/sources.ts';
 import type { UserInfo } from '../model/user-info.ts';

@@ -5,8 +5,8 @@
  * Called once at the start, when the API accepts writes. Missing objects are created. Changes of an administrator stay, except
  * for those of flow control objects. It is safe to call it again, and beside another server that does the same.
  */
-import type { Client } from '../../api/machinery/client.ts';
-import { apiServices, configMaps, priorityClasses } from '../../api/machinery/resources.ts';
+import type { Client } from '../../api/client/client.ts';
+import { apiServices, configMaps, priorityClasses } from '../../api/client/resources.ts';
 import type { GroupVersion, KubeObject } from '../../api/meta/object.ts';
 import { tolerateRaces } from '../../api/meta/status-error.ts';
 import { createIfMissing, objectsByName } from './existing-objects.ts';

@@ -2,10 +2,10 @@
  * The ServiceCIDR `kubernetes` represents `--service-cluster-ip-range`. It is created if it is missing, gets a second address
  * family if the flag has one, and is reported as ready. Other differences stay: the object decides, not the flag.
  */
-import type { Client } from '../../api/machinery/client.ts';
-import type { ServiceCIDR } from '../../api/machinery/kinds.ts';
-import { serviceCIDRs } from '../../api/machinery/resources.ts';
-import { typedClient } from '../../api/machinery/typed-client.ts';
+import type { Client } from '../../api/client/client.ts';
+import type { ServiceCIDR } from '../../api/kinds/kinds.ts';
+import { serviceCIDRs } from '../../api/client/resources.ts';
+import { typedClient } from '../../api/client/typed-client.ts';
 import { tolerateRaces } from '../../api/meta/status-error.ts';
 import { findObject } from './existing-objects.ts';
 import { DEFAULT_RANGE } from '../registry/kinds/core/service-ranges.ts';

@@ -2,8 +2,8 @@
  * Creates and updates the objects that every cluster has: it reads what exists and creates what is missing. Every write is safe
  * beside another server that does the same. The other files of this folder use it.
  */
-import type { Client, Resource } from '../../api/machinery/client.ts';
-import type { ResourceOf } from '../../api/machinery/resources.ts';
+import type { Client, Resource } from '../../api/client/client.ts';
+import type { ResourceOf } from '../../api/client/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { isNotFound, tolerate, tolerateRaces } from '../../api/meta/status-error.ts';
 

@@ -7,9 +7,9 @@
  * that are no longer suggested are deleted. It is safe beside another server that does the same.
  */
 import { quoteText } from '../../api/meta/quote.ts';
-import type { Client } from '../../api/machinery/client.ts';
+import type { Client } from '../../api/client/client.ts';
 import { formatTime } from '../../api/machinery/clock.ts';
-import { flowSchemas, priorityLevelConfigurations, type ResourceOf } from '../../api/machinery/resources.ts';
+import { flowSchemas, priorityLevelConfigurations, type ResourceOf } from '../../api/client/resources.ts';
 import { semanticEqual } from '../../api/meta/json-equality.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { tolerateRaces } from '../../api/meta/status-error.ts';

@@ -1,9 +1,9 @@
 /** Maintains the `kubernetes` service in `default` and its endpoints, by which pods reach the API servers. */
 import type { Logger } from '../../api/component/logger.ts';
 import { Backoff } from '../../api/machinery/backoff.ts';
-import type { Client, Resource } from '../../api/machinery/client.ts';
+import type { Client, Resource } from '../../api/client/client.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
-import { endpoints, endpointSlices, services } from '../../api/machinery/resources.ts';
+import { endpoints, endpointSlices, services } from '../../api/client/resources.ts';
 import { jsonEqual } from '../../api/meta/json-equality.ts';
 import type { JsonValue, KubeObject } from '../../api/meta/object.ts';
 import { WakeableLoop } from '../../api/machinery/wakeable-loop.ts';

@@ -1,6 +1,6 @@
 /** The permissions of the provisioner of local volumes, which makes their storage class. Called at each start. */
-import type { Client } from '../../api/machinery/client.ts';
-import { clusterRoleBindings, clusterRoles } from '../../api/machinery/resources.ts';
+import type { Client } from '../../api/client/client.ts';
+import { clusterRoleBindings, clusterRoles } from '../../api/client/resources.ts';
 import { createIfMissing } from './existing-objects.ts';
 
 /** The account of the controller, as in its table. */

@@ -3,8 +3,8 @@
  * requests are approved, a node renews its own certificate, and the API server may call the node agents.
  */
 import { stringifyYaml } from '../../api/codec/yaml.ts';
-import type { Client } from '../../api/machinery/client.ts';
-import { clusterRoleBindings, clusterRoles, configMaps, roleBindings, roles } from '../../api/machinery/resources.ts';
+import type { Client } from '../../api/client/client.ts';
+import { clusterRoleBindings, clusterRoles, configMaps, roleBindings, roles } from '../../api/client/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { isConflict, isNotFound, tolerate } from '../../api/meta/status-error.ts';
 import { createIfMissing, findObject } from './existing-objects.ts';

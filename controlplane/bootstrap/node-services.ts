@@ -5,14 +5,14 @@
  * of this server that differ from theirs are logged.
  */
 import type { Logger } from '../../api/component/logger.ts';
-import type { Client } from '../../api/machinery/client.ts';
-import { clusterRoleBindings, clusterRoles, roleBindings, roles, services } from '../../api/machinery/resources.ts';
+import type { Client } from '../../api/client/client.ts';
+import { clusterRoleBindings, clusterRoles, roleBindings, roles, services } from '../../api/client/resources.ts';
 import { isInvalid, isNotFound, tolerate } from '../../api/meta/status-error.ts';
 import { createIfMissing, findObject } from './existing-objects.ts';
 import { POLICY_PEERS_ROLE } from './policy-rights.ts';
 import { serviceAddress } from './service-addresses.ts';
 import { NODES_GROUP } from '../../api/meta/system-users.ts';
-import { POD_NETWORK, POD_RANGES, SERVED_BY } from '../../api/machinery/orchlet-annotations.ts';
+import { POD_NETWORK, POD_RANGES, SERVED_BY } from '../../api/meta/orchlet-annotations.ts';
 
 const NAMESPACE = 'kube-system';
 const NAME = 'kube-dns';

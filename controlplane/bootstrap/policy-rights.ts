@@ -6,10 +6,10 @@
  */
 import type { Logger } from '../../api/component/logger.ts';
 import { background } from '../../api/machinery/background.ts';
-import type { Client } from '../../api/machinery/client.ts';
+import type { Client } from '../../api/client/client.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
-import type { Informers } from '../../api/machinery/informer.ts';
-import { clusterRoleBindings, clusterRoles, networkPolicies } from '../../api/machinery/resources.ts';
+import type { Informers } from '../../api/client/informer.ts';
+import { clusterRoleBindings, clusterRoles, networkPolicies } from '../../api/client/resources.ts';
 import { WakeableLoop } from '../../api/machinery/wakeable-loop.ts';
 import { createIfMissing } from './existing-objects.ts';
 import { NODES_GROUP } from '../../api/meta/system-users.ts';

@@ -7,12 +7,12 @@
  * Both kinds are read from the server's own caches, which show a commit as a whole. Informers only name what to check.
  */
 import type { Logger } from '../../api/component/logger.ts';
-import type { Client } from '../../api/machinery/client.ts';
+import type { Client } from '../../api/client/client.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
-import { CoreEventRecorder, referenceTo } from '../../api/machinery/event-recorder.ts';
-import type { EventRecorder } from '../../api/machinery/event-report.ts';
-import type { Informers } from '../../api/machinery/informer.ts';
-import { ipAddresses, services } from '../../api/machinery/resources.ts';
+import { CoreEventRecorder, referenceTo } from '../../api/client/event-recorder.ts';
+import type { EventRecorder } from '../../api/client/event-report.ts';
+import type { Informers } from '../../api/client/informer.ts';
+import { ipAddresses, services } from '../../api/client/resources.ts';
 import { cidrContains, parseCidr, parseIp } from '../../api/meta/ip-addresses.ts';
 import { isAlreadyExists, isNotFound, tolerate } from '../../api/meta/status-error.ts';
 import { every, ReconcileLoop, splitKey } from '../controllers/controller.ts';

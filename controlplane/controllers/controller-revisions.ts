@@ -5,10 +5,10 @@ import type { JsonObject, JsonValue, KubeObject } from '../../api/meta/object.ts
 import { semanticEqual } from '../../api/meta/json-equality.ts';
 import type { Selector } from '../../api/meta/selector.ts';
 import { isAlreadyExists, isNotFound, tolerate } from '../../api/meta/status-error.ts';
-import type { Informer } from '../../api/machinery/informer.ts';
-import type { ControllerRevision } from '../../api/machinery/kinds.ts';
-import { controllerRevisions, type ResourceOf } from '../../api/machinery/resources.ts';
-import type { TypedClient } from '../../api/machinery/typed-client.ts';
+import type { Informer } from '../../api/client/informer.ts';
+import type { ControllerRevision } from '../../api/kinds/kinds.ts';
+import { controllerRevisions, type ResourceOf } from '../../api/client/resources.ts';
+import type { TypedClient } from '../../api/client/typed-client.ts';
 import { claim, controllerReference } from './owner-references.ts';
 import type { PodTemplate } from './pod-control.ts';
 import { safeEncode } from './safe-hash.ts';

@@ -7,9 +7,9 @@ import { isConflict, isNotFound, isStatusError } from '../../api/meta/status-err
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { LoopTurns } from '../../api/machinery/loop-turns.ts';
-import type { EventRecorder } from '../../api/machinery/event-report.ts';
-import type { Informer, Informers } from '../../api/machinery/informer.ts';
-import type { TypedClient } from '../../api/machinery/typed-client.ts';
+import type { EventRecorder } from '../../api/client/event-report.ts';
+import type { Informer, Informers } from '../../api/client/informer.ts';
+import type { TypedClient } from '../../api/client/typed-client.ts';
 import { type QueueObserver, runWorkers, WorkQueue } from '../../api/machinery/work-queue.ts';
 import type { ResourceCatalog } from '../model/rest.ts';
 import type { ControllerOptions } from './options.ts';

@@ -5,10 +5,10 @@
 import { type KubeObject, type OwnerReference, apiVersionOf } from '../../api/meta/object.ts';
 import type { Selector } from '../../api/meta/selector.ts';
 import { isInvalid, isNotFound } from '../../api/meta/status-error.ts';
-import type { Informer } from '../../api/machinery/informer.ts';
-import type { Resource } from '../../api/machinery/client.ts';
-import type { ResourceOf } from '../../api/machinery/resources.ts';
-import type { TypedClient } from '../../api/machinery/typed-client.ts';
+import type { Informer } from '../../api/client/informer.ts';
+import type { Resource } from '../../api/client/client.ts';
+import type { ResourceOf } from '../../api/client/resources.ts';
+import type { TypedClient } from '../../api/client/typed-client.ts';
 
 /** The one owner that manages the object, or undefined. */
 export function controllerOf(object: KubeObject): OwnerReference | undefined {

@@ -6,7 +6,7 @@
  */
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
-import type { Informer } from '../../api/machinery/informer.ts';
+import type { Informer } from '../../api/client/informer.ts';
 
 /** The lifetime of expectations in kube-controller-manager (`ExpectationsTimeout`). */
 const EXPECTATIONS_TIMEOUT_MS = 300_000;

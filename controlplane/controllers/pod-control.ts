@@ -5,9 +5,9 @@
 import type { V1PodTemplateSpec } from '@kubernetes/client-node';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { isNotFound, isStatusError } from '../../api/meta/status-error.ts';
-import { referenceTo } from '../../api/machinery/event-recorder.ts';
-import type { Pod, Wire } from '../../api/machinery/kinds.ts';
-import { pods, type ResourceOf } from '../../api/machinery/resources.ts';
+import { referenceTo } from '../../api/client/event-recorder.ts';
+import type { Pod, Wire } from '../../api/kinds/kinds.ts';
+import { pods, type ResourceOf } from '../../api/client/resources.ts';
 import type { ControllerEnvironment } from './controller.ts';
 import { controllerReference } from './owner-references.ts';
 

@@ -1,7 +1,7 @@
 /** Deletes pods that have to leave their node, and says why in their condition `DisruptionTarget`. */
 import { formatTime } from '../../api/machinery/clock.ts';
-import type { Pod } from '../../api/machinery/kinds.ts';
-import { pods } from '../../api/machinery/resources.ts';
+import type { Pod } from '../../api/kinds/kinds.ts';
+import { pods } from '../../api/client/resources.ts';
 import { isNotFound } from '../../api/meta/status-error.ts';
 import type { ControllerEnvironment } from './controller.ts';
 import { podCondition } from './pod-state.ts';

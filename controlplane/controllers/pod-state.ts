@@ -1,5 +1,5 @@
 /** Predicates of pods that several controllers use. Pure. */
-import type { Pod } from '../../api/machinery/kinds.ts';
+import type { Pod } from '../../api/kinds/kinds.ts';
 
 type PodCondition = NonNullable<NonNullable<Pod['status']>['conditions']>[number];
 

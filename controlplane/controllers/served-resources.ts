@@ -1,5 +1,5 @@
 /** The resources that the API serves, each in the first version that discovery lists. */
-import type { Resource } from '../../api/machinery/client.ts';
+import type { Resource } from '../../api/client/client.ts';
 import type { ResourceCatalog } from '../model/rest.ts';
 
 /** A resource with its verbs, as discovery lists them. */

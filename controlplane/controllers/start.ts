@@ -3,12 +3,12 @@
  */
 import { setImmediate } from 'node:timers/promises';
 import type { Logger } from '../../api/component/logger.ts';
-import type { Client } from '../../api/machinery/client.ts';
+import type { Client } from '../../api/client/client.ts';
 import { type Clock, whenAborted } from '../../api/machinery/clock.ts';
 import type { LoopTurns } from '../../api/machinery/loop-turns.ts';
-import { CoreEventRecorder } from '../../api/machinery/event-recorder.ts';
-import type { Informers } from '../../api/machinery/informer.ts';
-import { typedClient } from '../../api/machinery/typed-client.ts';
+import { CoreEventRecorder } from '../../api/client/event-recorder.ts';
+import type { Informers } from '../../api/client/informer.ts';
+import { typedClient } from '../../api/client/typed-client.ts';
 import type { QueueObserver } from '../../api/machinery/work-queue.ts';
 import type { ResourceCatalog } from '../model/rest.ts';
 import type { ControllerOptions } from './options.ts';

@@ -8,9 +8,9 @@
 import { stringifyJson } from '../../api/codec/json.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import { background } from '../../api/machinery/background.ts';
-import type { Client } from '../../api/machinery/client.ts';
+import type { Client } from '../../api/client/client.ts';
 import { type Clock, pause, sleepOn } from '../../api/machinery/clock.ts';
-import { customResourceDefinitions } from '../../api/machinery/resources.ts';
+import { customResourceDefinitions } from '../../api/client/resources.ts';
 import { runWorkers, WorkQueue } from '../../api/machinery/work-queue.ts';
 import { jsonEqual } from '../../api/meta/json-equality.ts';
 import type { KubeObject } from '../../api/meta/object.ts';

@@ -1,6 +1,6 @@
 /** Reports the faults of manifests as log lines and events, each once for as long as it lasts. */
 import type { Logger } from '../../api/component/logger.ts';
-import type { EventRecorder, ObjectReference } from '../../api/machinery/event-report.ts';
+import type { EventRecorder, ObjectReference } from '../../api/client/event-report.ts';
 
 /** What is wrong with a manifest, for its author. */
 export interface Fault {

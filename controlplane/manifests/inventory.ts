@@ -11,9 +11,9 @@
 import { createHash } from 'node:crypto';
 import { basename } from 'node:path';
 import { parseJson, stringifyJson } from '../../api/codec/json.ts';
-import type { Client } from '../../api/machinery/client.ts';
-import type { ObjectReference } from '../../api/machinery/event-report.ts';
-import { configMaps } from '../../api/machinery/resources.ts';
+import type { Client } from '../../api/client/client.ts';
+import type { ObjectReference } from '../../api/client/event-report.ts';
+import { configMaps } from '../../api/client/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { tolerateRaces } from '../../api/meta/status-error.ts';
 

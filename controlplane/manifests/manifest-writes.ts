@@ -1,5 +1,5 @@
 /** Applies and removes single objects of manifests by server-side apply. The loop of `manifests.ts` decides which and when. */
-import type { Client, Resource } from '../../api/machinery/client.ts';
+import type { Client, Resource } from '../../api/client/client.ts';
 import { apiVersionOf, type KubeObject } from '../../api/meta/object.ts';
 import { isNotFound, tolerate, tolerateRaces } from '../../api/meta/status-error.ts';
 import { stringifyJson } from '../../api/codec/json.ts';

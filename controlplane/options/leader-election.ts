@@ -1,6 +1,6 @@
 /** Defines the flags of leader election: those of kube-controller-manager, for the controllers and the scheduler. */
 import { flag, type FlagValues } from '../../api/component/flags.ts';
-import { type LeaderElectionTimes, leaderElectionProblem } from '../../api/machinery/leader-election.ts';
+import { type LeaderElectionTimes, leaderElectionProblem } from '../../api/client/leader-election.ts';
 import { storageBackendOf } from './storage.ts';
 
 const ELECTION = 'Leader election';

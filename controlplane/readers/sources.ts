@@ -6,7 +6,7 @@
  */
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Logger } from '../../api/component/logger.ts';
-import type { ResourceOf } from '../../api/machinery/resources.ts';
+import type { ResourceOf } from '../../api/client/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { everyField } from '../../api/meta/field-selector.ts';
 import { everything } from '../../api/meta/selector.ts';

@@ -6,11 +6,7 @@ import { FieldError, forbidden, invalid, required } from '../../api/meta/field-e
 import type { KubeObject } from '../../api/meta/object.ts';
 import { labelValueErrors, qualifiedNameErrors } from '../../api/meta/names.ts';
 import { isStatusError, newInvalid } from '../../api/meta/status-error.ts';
-import type {
-  LocalSubjectAccessReview,
-  SelfSubjectAccessReview,
-  SubjectAccessReview,
-} from '../../api/machinery/kinds.ts';
+import type { LocalSubjectAccessReview, SelfSubjectAccessReview, SubjectAccessReview } from '../../api/kinds/kinds.ts';
 import type { UserInfo } from '../model/user-info.ts';
 import type { AuthorizationAttributes, Authorizer, SelectorRequirement } from '../authorization/authorization.ts';
 import { fieldRequirements, labelRequirements } from '../authorization/selector-requirements.ts';

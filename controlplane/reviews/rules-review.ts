@@ -2,7 +2,7 @@
  * Implements SelfSubjectRulesReview: what the caller may do in a namespace, as far as the authorizers can enumerate it.
  */
 import { newBadRequest } from '../../api/meta/status-error.ts';
-import type { SelfSubjectRulesReview } from '../../api/machinery/kinds.ts';
+import type { SelfSubjectRulesReview } from '../../api/kinds/kinds.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { ResourceRule, RuleResolver } from '../authorization/authorization.ts';
 import type { Reviewer } from './review-rest.ts';

@@ -1,8 +1,8 @@
 /** Implements TokenRequest: issues a token of a service account, bound to an object on request. */
 import { quoteText } from '../../api/meta/quote.ts';
 import { formatTime, type Clock } from '../../api/machinery/clock.ts';
-import type { Node, Pod, Secret } from '../../api/machinery/kinds.ts';
-import { nodes, pods, secrets, serviceAccounts } from '../../api/machinery/resources.ts';
+import type { Node, Pod, Secret } from '../../api/kinds/kinds.ts';
+import { nodes, pods, secrets, serviceAccounts } from '../../api/client/resources.ts';
 import { invalid, type FieldError } from '../../api/meta/field-error.ts';
 import { parseApiVersion, type KubeObject } from '../../api/meta/object.ts';
 import { newBadRequest, newConflict, newInvalid, newNotFound } from '../../api/meta/status-error.ts';

@@ -1,7 +1,7 @@
 /** Implements TokenReview: whether a bearer token is valid, for which user and for which audiences. */
 import { newBadRequest } from '../../api/meta/status-error.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
-import type { TokenReview } from '../../api/machinery/kinds.ts';
+import type { TokenReview } from '../../api/kinds/kinds.ts';
 import type { TokenAuthenticator } from '../authentication/authentication.ts';
 import { INVALID_BEARER_TOKEN } from '../authentication/bearer.ts';
 import { messagesOf } from '../authentication/union.ts';

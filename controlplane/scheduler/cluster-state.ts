@@ -11,7 +11,7 @@ import type {
   Pod,
   ResourceClaim,
   StorageClass,
-} from '../../api/machinery/kinds.ts';
+} from '../../api/kinds/kinds.ts';
 import { ownMember } from '../../api/meta/own-member.ts';
 import type { DevicesInUse } from './devices/allocated-devices.ts';
 import type { DevicePools } from './devices/device-pools.ts';

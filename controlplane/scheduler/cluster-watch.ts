@@ -4,8 +4,8 @@
  */
 import { jsonEqual } from '../../api/meta/json-equality.ts';
 import type { Logger } from '../../api/component/logger.ts';
-import type { Informers } from '../../api/machinery/informer.ts';
-import type { Node, Pod, PodDisruptionBudget } from '../../api/machinery/kinds.ts';
+import type { Informers } from '../../api/client/informer.ts';
+import type { Node, Pod, PodDisruptionBudget } from '../../api/kinds/kinds.ts';
 import {
   csiNodes,
   namespaces,
@@ -15,7 +15,7 @@ import {
   podDisruptionBudgets,
   pods,
   storageClasses,
-} from '../../api/machinery/resources.ts';
+} from '../../api/client/resources.ts';
 import type { Cluster, ClusterState } from './cluster-state.ts';
 import { DeviceState } from './devices/device-state.ts';
 import { PodInfo } from './pod-info.ts';

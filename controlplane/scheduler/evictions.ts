@@ -3,9 +3,9 @@
  * the node would still lack room for it, and it would preempt other pods.
  */
 import type { Logger } from '../../api/component/logger.ts';
-import { referenceTo } from '../../api/machinery/event-recorder.ts';
-import type { EventRecorder } from '../../api/machinery/event-report.ts';
-import { pods } from '../../api/machinery/resources.ts';
+import { referenceTo } from '../../api/client/event-recorder.ts';
+import type { EventRecorder } from '../../api/client/event-report.ts';
+import { pods } from '../../api/client/resources.ts';
 import { nameOf, type PodInfo } from './pod-info.ts';
 import type { PodWrites } from './pod-writes.ts';
 import type { Preemption } from './preemption.ts';

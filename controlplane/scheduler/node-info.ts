@@ -1,5 +1,5 @@
 /** Holds a node with its pods and the sums of their requests. Filters read it, and preemption modifies copies of it. */
-import type { Node } from '../../api/machinery/kinds.ts';
+import type { Node } from '../../api/kinds/kinds.ts';
 import { PodInfo } from './pod-info.ts';
 import { amountOf, resourcesOf, type Resources } from './pod-requests.ts';
 

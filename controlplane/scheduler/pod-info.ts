@@ -1,6 +1,6 @@
 /** A pod with the values that filters and scores use, computed once when the pod arrives or changes. */
 import type { Labels } from '../../api/meta/selector.ts';
-import type { Pod } from '../../api/machinery/kinds.ts';
+import type { Pod } from '../../api/kinds/kinds.ts';
 import { podRequests, type PodRequests } from './pod-requests.ts';
 import { podTerm, type AffinityTerm, type PodTerm } from './pod-selection.ts';
 

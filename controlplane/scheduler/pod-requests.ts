@@ -3,7 +3,7 @@
  * sequence, overridden by pod-level resources, plus overhead. During a resize, the larger value counts.
  */
 import { approximate, parseQuantity } from '../../api/meta/quantity.ts';
-import type { Pod } from '../../api/machinery/kinds.ts';
+import type { Pod } from '../../api/kinds/kinds.ts';
 
 /** CPU is in thousandths, and all other resources are in units. */
 export type Resources = Map<string, number>;

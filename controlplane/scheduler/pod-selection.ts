@@ -9,7 +9,7 @@ import {
   type Labels,
   type Selector,
 } from '../../api/meta/selector.ts';
-import type { Pod } from '../../api/machinery/kinds.ts';
+import type { Pod } from '../../api/kinds/kinds.ts';
 import { ownMember } from '../../api/meta/own-member.ts';
 
 type LabelSelector = Parameters<typeof fromLabelSelector>[0];

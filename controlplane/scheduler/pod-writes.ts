@@ -1,9 +1,9 @@
 /** Implements all writes of the scheduler: bindings, volume decisions, conditions, nominations and evictions of victims. */
 import { isConflict, isNotFound } from '../../api/meta/status-error.ts';
 import { formatTime, type Clock } from '../../api/machinery/clock.ts';
-import type { PersistentVolumeClaim, Pod, ResourceClaim } from '../../api/machinery/kinds.ts';
-import { persistentVolumeClaims, persistentVolumes, pods } from '../../api/machinery/resources.ts';
-import type { TypedClient } from '../../api/machinery/typed-client.ts';
+import type { PersistentVolumeClaim, Pod, ResourceClaim } from '../../api/kinds/kinds.ts';
+import { persistentVolumeClaims, persistentVolumes, pods } from '../../api/client/resources.ts';
+import type { TypedClient } from '../../api/client/typed-client.ts';
 import { claimWrites } from './devices/claim-writes.ts';
 import type { ReservedClaim } from './devices/pod-devices.ts';
 import type { PodInfo } from './pod-info.ts';

@@ -3,7 +3,7 @@
  * possible, and respects disruption budgets if possible. It works in time slices and, like kube-scheduler, stops at a tenth of
  * the nodes (at least a hundred). It changes nothing, and `scheduler.ts` evicts the pods.
  */
-import type { PodDisruptionBudget } from '../../api/machinery/kinds.ts';
+import type { PodDisruptionBudget } from '../../api/kinds/kinds.ts';
 import type { TimeSlice } from '../../api/machinery/time-slice.ts';
 import { fromLabelSelector, type Selector } from '../../api/meta/selector.ts';
 import type { Cluster } from './cluster-state.ts';

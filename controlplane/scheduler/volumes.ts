@@ -3,7 +3,7 @@
  * for a consumer are matched with a free volume or left to a provisioner. Pure. The volume filters and the binder use it.
  */
 import { fromLabelSelector } from '../../api/meta/selector.ts';
-import type { PersistentVolume, PersistentVolumeClaim, StorageClass } from '../../api/machinery/kinds.ts';
+import type { PersistentVolume, PersistentVolumeClaim, StorageClass } from '../../api/kinds/kinds.ts';
 import type { VolumeLookup } from './cluster-state.ts';
 import type { NodeInfo } from './node-info.ts';
 import type { PodInfo } from './pod-info.ts';

@@ -15,7 +15,7 @@ import type {
   ClientWriteOptions,
   ClientPatch,
   Resource,
-} from '../../api/machinery/client.ts';
+} from '../../api/client/client.ts';
 import type { LoopTurns } from '../../api/machinery/loop-turns.ts';
 import { TimeSlice } from '../../api/machinery/time-slice.ts';
 import { cloneJson } from '../../api/meta/json-equality.ts';

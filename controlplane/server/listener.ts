@@ -7,10 +7,10 @@ import { constants, performServerHandshake, type ServerHttp2Session, type Server
 import { createServer as createTlsServer, type Server as TlsServer, type TLSSocket } from 'node:tls';
 import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { createServer as createHttpServer, ServerResponse as NodeResponse } from '../../api/machinery/node-http.ts';
+import { createServer as createHttpServer, ServerResponse as NodeResponse } from '../../api/http/node-http.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
-import { ConnectionLimit, connectionsWithin } from '../../api/machinery/connection-limit.ts';
-import { IncompleteHeaders } from '../../api/machinery/incomplete-headers.ts';
+import { ConnectionLimit, connectionsWithin } from '../../api/http/connection-limit.ts';
+import { IncompleteHeaders } from '../../api/http/incomplete-headers.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import type { ClientConnection } from '../authentication/authentication.ts';
 import { TlsConnection } from './connection.ts';
@@ -18,7 +18,7 @@ import { UnreadBodies } from './unread-bodies.ts';
 import type { Exchange, Upgrade } from './exchange.ts';
 import { Http1Exchange, refusalOf, type Refusal } from './http1.ts';
 import { Http2Exchange } from './http2.ts';
-import { UntakenResponses } from '../../api/machinery/untaken-responses.ts';
+import { UntakenResponses } from '../../api/http/untaken-responses.ts';
 
 /** A certificate with its chain, and its key. */
 export interface ServingCertificate {

@@ -3,7 +3,7 @@
  * both use this value.
  */
 import { parseFieldSelector } from '../../api/meta/field-selector.ts';
-import type { RequestPath } from '../../api/machinery/request-path.ts';
+import type { RequestPath } from '../../api/http/request-path.ts';
 import { isStatusError } from '../../api/meta/status-error.ts';
 
 /** What a request is about. For other paths than those of resources, the group and so on are empty. */

@@ -3,7 +3,7 @@
  * `RequestContext`. No two requests share any part of it.
  */
 import type { Clock } from '../../api/machinery/clock.ts';
-import { parseRequestPath, type RequestPath, RequestPathError, splitTarget } from '../../api/machinery/request-path.ts';
+import { parseRequestPath, type RequestPath, RequestPathError, splitTarget } from '../../api/http/request-path.ts';
 import { newBadRequest } from '../../api/meta/status-error.ts';
 import type { UserInfo } from '../model/user-info.ts';
 import type { Authorizer } from '../authorization/authorization.ts';

@@ -3,7 +3,7 @@
  * requests of a listener together. When the limit is reached, the client address that holds most loses its newest body.
  */
 import type { ClientConnection } from '../authentication/authentication.ts';
-import { clientKey } from '../../api/machinery/connection-limit.ts';
+import { clientKey } from '../../api/http/connection-limit.ts';
 import { Shares, type Share } from './flowcontrol/shares.ts';
 
 const BUDGET_BYTES = 64 * 1024 * 1024;

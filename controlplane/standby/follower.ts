@@ -5,7 +5,7 @@
 import type { Logger } from '../../api/component/logger.ts';
 import { Backoff } from '../../api/machinery/backoff.ts';
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
-import type { HttpClient } from '../../api/machinery/http-client.ts';
+import type { HttpClient } from '../../api/client/http-client.ts';
 import { WakeableLoop } from '../../api/machinery/wakeable-loop.ts';
 import { LogCopy } from '../storage/sqlite/log-copy.ts';
 import { isStorageError } from '../storage/storage.ts';

@@ -4,9 +4,9 @@
  * to an administrator.
  */
 import { join } from 'node:path';
-import type { ClientCredentials } from '../../api/machinery/client-credentials.ts';
+import type { ClientCredentials } from '../../api/client/client-credentials.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
-import { HttpClient } from '../../api/machinery/http-client.ts';
+import { HttpClient } from '../../api/client/http-client.ts';
 import type { DistinguishedName } from '../../api/pki/names.ts';
 import { fixedCaBundle } from '../authentication/ca-bundle.ts';
 import type { ClientConnection } from '../authentication/authentication.ts';

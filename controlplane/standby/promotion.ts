@@ -5,7 +5,7 @@
 import { stringifyJson } from '../../api/codec/json.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import { type Clock, formatTime } from '../../api/machinery/clock.ts';
-import type { HttpClient } from '../../api/machinery/http-client.ts';
+import type { HttpClient } from '../../api/client/http-client.ts';
 import { newStatusError } from '../../api/meta/status-error.ts';
 import type { CopyState, Follower } from './follower.ts';
 import { FENCE_PATH } from './peer-paths.ts';

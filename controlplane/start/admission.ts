@@ -1,7 +1,7 @@
 /** The fourth phase of the start: the admission plugins and their chain. */
 import { networkInterfaces } from 'node:os';
-import { clientMetrics } from '../../api/component/client-metrics.ts';
-import { namespaces, resourceQuotas } from '../../api/machinery/resources.ts';
+import { clientMetrics } from '../../api/client/client-metrics.ts';
+import { namespaces, resourceQuotas } from '../../api/client/resources.ts';
 import { loadAdmissionConfiguration } from '../admission/admission-config.ts';
 import { chainMetrics, podSecurityMetrics, webhookMetrics } from '../admission/admission-metrics.ts';
 import type { AdmissionChain } from '../admission/admission.ts';

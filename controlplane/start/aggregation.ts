@@ -1,6 +1,6 @@
 /** Calls of other servers: aggregated API servers, and webhooks that convert custom resources. */
-import { clientMetrics } from '../../api/component/client-metrics.ts';
-import { apiServices, customResourceDefinitions, endpointSlices, services } from '../../api/machinery/resources.ts';
+import { clientMetrics } from '../../api/client/client-metrics.ts';
+import { apiServices, customResourceDefinitions, endpointSlices, services } from '../../api/client/resources.ts';
 import { endpointOf, failedCall } from '../admission/webhook/endpoint.ts';
 import { answerFault, decodedReview } from '../admission/webhook/webhook-answer.ts';
 import { aggregationMetrics } from '../aggregation/aggregation-metrics.ts';

@@ -2,7 +2,7 @@
  * Clients in this process, without the network. They pass authorization and admission as other clients do. Until the control
  * plane serves, they can only read.
  */
-import type { Client } from '../../api/machinery/client.ts';
+import type { Client } from '../../api/client/client.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { LoopTurns } from '../../api/machinery/loop-turns.ts';
 import type { Authorizer } from '../authorization/authorization.ts';

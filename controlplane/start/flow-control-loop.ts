@@ -3,7 +3,7 @@
  * between priority levels every ten seconds, and keeps the objects that every cluster has.
  */
 import { background } from '../../api/machinery/background.ts';
-import { flowSchemas, priorityLevelConfigurations } from '../../api/machinery/resources.ts';
+import { flowSchemas, priorityLevelConfigurations } from '../../api/client/resources.ts';
 import type { Parts } from './parts.ts';
 import { StartError } from '../model/start-error.ts';
 import { ensureFlowControl, keepDanglingConditions } from '../bootstrap/flow-control-objects.ts';

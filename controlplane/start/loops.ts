@@ -1,7 +1,7 @@
 /** Starts the loops beside the API server in this process: the `kubernetes` service, controllers and scheduler. */
-import { queueMetrics } from '../../api/component/queue-metrics.ts';
+import { queueMetrics } from '../../api/machinery/queue-metrics.ts';
 import type { QueueObserver } from '../../api/machinery/work-queue.ts';
-import { typedClient } from '../../api/machinery/typed-client.ts';
+import { typedClient } from '../../api/client/typed-client.ts';
 import type { Aggregator } from '../aggregation/aggregator.ts';
 import type { Parts } from './parts.ts';
 import { keepAuthenticationInfo } from '../authentication/authentication-info.ts';

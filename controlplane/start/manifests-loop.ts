@@ -4,7 +4,7 @@ import { mkdir, readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { createYamlThread } from '../../api/codec/yaml-thread.ts';
 import { replaceFile } from '../../api/machinery/replace-file.ts';
-import { CoreEventRecorder } from '../../api/machinery/event-recorder.ts';
+import { CoreEventRecorder } from '../../api/client/event-recorder.ts';
 import type { Audit } from '../audit/audit.ts';
 import { auditedClient } from '../audit/audited-client.ts';
 import { startManifests } from '../manifests/manifests.ts';

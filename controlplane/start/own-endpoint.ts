@@ -1,5 +1,5 @@
 /** The addresses of this API server, so that connections to addresses that others choose cannot lead back to it. */
-import { addressClasses, addressKey } from '../../api/machinery/address-class.ts';
+import { addressClasses, addressKey } from '../../api/http/address-class.ts';
 import { hostAddresses } from './host-address.ts';
 
 const SERVICE_PORT = 443;

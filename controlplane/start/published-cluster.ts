@@ -8,7 +8,7 @@ import { readPem } from '../../api/pki/pem.ts';
 import { StartError } from '../model/start-error.ts';
 import { Backoff } from '../../api/machinery/backoff.ts';
 import { WakeableLoop } from '../../api/machinery/wakeable-loop.ts';
-import { typedClient } from '../../api/machinery/typed-client.ts';
+import { typedClient } from '../../api/client/typed-client.ts';
 import { keepKubernetesService } from '../bootstrap/kubernetes-service.ts';
 import { type ServerAddresses, serverAddresses } from '../bootstrap/server-addresses.ts';
 import { keepServerIdentity } from '../bootstrap/server-identity.ts';

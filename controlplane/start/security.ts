@@ -1,11 +1,11 @@
 /** The third phase of the start: certificates, authorization, clients of this process, and authentication. */
-import { clientMetrics } from '../../api/component/client-metrics.ts';
+import { clientMetrics } from '../../api/client/client-metrics.ts';
 import { readPem } from '../../api/pki/pem.ts';
 import { createPublicKey } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
-import type { Secret } from '../../api/machinery/kinds.ts';
+import type { Secret } from '../../api/kinds/kinds.ts';
 import { authorizationCondition } from '../admission/policy/match-conditions.ts';
 import { type Authenticators, buildAuthenticators } from '../authentication/authenticators.ts';
 import {
@@ -29,7 +29,7 @@ import { KUBERNETES_ADDRESS } from '../bootstrap/kubernetes-service.ts';
 import { serviceAddress } from '../bootstrap/service-addresses.ts';
 import { background } from '../../api/machinery/background.ts';
 import { formatTime } from '../../api/machinery/clock.ts';
-import { secrets } from '../../api/machinery/resources.ts';
+import { secrets } from '../../api/client/resources.ts';
 import { type Clients, createClients } from './clients.ts';
 import { hostAddresses, hostNames, primaryAddress } from './host-address.ts';
 import type { ReadersPhase } from './readers.ts';

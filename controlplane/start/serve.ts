@@ -3,7 +3,7 @@
  * created, the server listens, and the loops run.
  */
 import { join } from 'node:path';
-import { customResourceDefinitions } from '../../api/machinery/resources.ts';
+import { customResourceDefinitions } from '../../api/client/resources.ts';
 import { builtinResources } from '../../api/schema/resources.ts';
 import { startTypeChecking, typeOfStruct } from '../admission/policy/type-checking.ts';
 import { buildAudit } from '../audit/build.ts';

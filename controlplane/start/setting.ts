@@ -2,7 +2,7 @@
 import type { Logger } from '../../api/component/logger.ts';
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
-import type { Dialer } from '../../api/machinery/dialer.ts';
+import type { Dialer } from '../../api/http/dialer.ts';
 import type { LoopTurns } from '../../api/machinery/loop-turns.ts';
 import type { Schema } from '../../api/schema/schema.ts';
 import type { ControlPlaneFlags } from '../options/controlplane-options.ts';

@@ -5,12 +5,12 @@
  */
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
-import type { Client } from '../../api/machinery/client.ts';
-import { CoreEventRecorder } from '../../api/machinery/event-recorder.ts';
-import { fencedClient } from '../../api/machinery/fenced-client.ts';
-import { Informers } from '../../api/machinery/informer.ts';
-import { runLeaderElection, type Term } from '../../api/machinery/leader-election.ts';
-import { typedClient } from '../../api/machinery/typed-client.ts';
+import type { Client } from '../../api/client/client.ts';
+import { CoreEventRecorder } from '../../api/client/event-recorder.ts';
+import { fencedClient } from '../../api/client/fenced-client.ts';
+import { Informers } from '../../api/client/informer.ts';
+import { runLeaderElection, type Term } from '../../api/client/leader-election.ts';
+import { typedClient } from '../../api/client/typed-client.ts';
 import { whenAborted } from '../../api/machinery/clock.ts';
 import { electsLeaders, leaderElectionTimes } from '../options/leader-election.ts';
 import { closeAll, type Closing } from './close-all.ts';

@@ -1,6 +1,6 @@
 /** Asks the agents of nodes: with which certificate, and for local volumes. */
 import { join, isAbsolute, normalize } from 'node:path';
-import type { Node } from '../../api/machinery/kinds.ts';
+import type { Node } from '../../api/kinds/kinds.ts';
 import type { VolumeAgents } from '../controllers/storage/local-volumes.ts';
 import { type AgentConnection, requestAgent } from '../registry/kinds/core/agent-request.ts';
 import type { Parts } from './parts.ts';

@@ -4,7 +4,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { systemClock } from '../../api/machinery/clock.ts';
-import { roleBindings, roles } from '../../api/machinery/resources.ts';
+import { roleBindings, roles } from '../../api/client/resources.ts';
 import { fixedSources } from '../fakes/fixed-sources.ts';
 import type { TokenAuthenticator } from '../../controlplane/authentication/authentication.ts';
 import { cachedTokens } from '../../controlplane/authentication/cached-token.ts';

@@ -12,7 +12,7 @@ import { NftablesWriter } from '../../agent/network/serviceproxy/nftables-writer
 import type { RuleSettings } from '../../agent/network/serviceproxy/rule-writer.ts';
 import { ServiceTable } from '../../agent/network/serviceproxy/service-table.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
-import type { EndpointSlice, Service } from '../../api/machinery/kinds.ts';
+import type { EndpointSlice, Service } from '../../api/kinds/kinds.ts';
 import { inSlices, TimeSlice } from '../../api/machinery/time-slice.ts';
 
 const [services = 5000, changes = 20] = process.argv.slice(2, 4).map(Number);

@@ -1,6 +1,6 @@
 /** The selectors and patches of the fake client, limited to the simple forms that the informers and controllers use. */
 import type { KubeObject } from '../../api/meta/object.ts';
-import type { PatchType } from '../../api/machinery/client.ts';
+import type { PatchType } from '../../api/client/client.ts';
 
 /** Supports `a=b`, `a!=b`, `a`, `!a` and `a in (b,c)`, separated by commas. */
 export function matchesLabels(selector: string | undefined, object: KubeObject): boolean {

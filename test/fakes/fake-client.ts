@@ -17,7 +17,7 @@ import type {
   ClientPatch,
   PatchType,
   Resource,
-} from '../../api/machinery/client.ts';
+} from '../../api/client/client.ts';
 import { applyTestPatch, matchesFields, matchesLabels } from './fake-client-rules.ts';
 
 export interface FakeCall {

@@ -1,11 +1,11 @@
 /** Controllers with the fake API in virtual time, and what tests need around them. */
 import { parseFlags } from '../../api/component/flags.ts';
 import { silentLogger } from '../../api/component/logger.ts';
-import { CoreEventRecorder } from '../../api/machinery/event-recorder.ts';
-import { Informers } from '../../api/machinery/informer.ts';
-import type { Resource } from '../../api/machinery/client.ts';
-import * as resources from '../../api/machinery/resources.ts';
-import { typedClient } from '../../api/machinery/typed-client.ts';
+import { CoreEventRecorder } from '../../api/client/event-recorder.ts';
+import { Informers } from '../../api/client/informer.ts';
+import type { Resource } from '../../api/client/client.ts';
+import * as resources from '../../api/client/resources.ts';
+import { typedClient } from '../../api/client/typed-client.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { RunController } from '../../controlplane/controllers/controller.ts';
 import type { ControllerOptions } from '../../controlplane/controllers/options.ts';

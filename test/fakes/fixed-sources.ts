@@ -1,7 +1,7 @@
 /** Listers of objects that never change, for the parts of the control plane that read the objects of others. */
-import type { Resource } from '../../api/machinery/client.ts';
+import type { Resource } from '../../api/client/client.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
-import type { ResourceOf } from '../../api/machinery/resources.ts';
+import type { ResourceOf } from '../../api/client/resources.ts';
 import type { Source, Sources } from '../../controlplane/readers/sources.ts';
 
 /** Returns listers of these objects, which have all of them from the start. */

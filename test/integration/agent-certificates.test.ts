@@ -14,9 +14,9 @@ import { effectiveOptions } from '../../agent/options/config/effective-options.t
 import type { AgentFlags } from '../../agent/options/agent-options.ts';
 import { silentLogger } from '../../api/component/logger.ts';
 import { type Clock, keepAlive, systemClock } from '../../api/machinery/clock.ts';
-import { newKubeconfig, writeKubeconfig } from '../../api/machinery/kubeconfig.ts';
-import { runReflector } from '../../api/machinery/reflector.ts';
-import { certificateSigningRequests, nodes, secrets } from '../../api/machinery/resources.ts';
+import { newKubeconfig, writeKubeconfig } from '../../api/client/kubeconfig.ts';
+import { runReflector } from '../../api/client/reflector.ts';
+import { certificateSigningRequests, nodes, secrets } from '../../api/client/resources.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
 import { startAgentInMemory } from '../fakes/agent-in-memory.ts';
 import { until } from '../until.ts';

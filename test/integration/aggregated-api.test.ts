@@ -11,7 +11,7 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { connect } from 'node:tls';
-import { apiServices, customResourceDefinitions, services } from '../../api/machinery/resources.ts';
+import { apiServices, customResourceDefinitions, services } from '../../api/client/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { isNotFound } from '../../api/meta/status-error.ts';
 import { certificatePem, createCertificate, parseCertificate } from '../../api/pki/certificate.ts';

@@ -8,7 +8,7 @@ import { after, before, describe, test } from 'node:test';
 import { promisify } from 'node:util';
 import type { Agent } from '../../agent/main.ts';
 import { type Clock, keepAlive, systemClock } from '../../api/machinery/clock.ts';
-import { newKubeconfig, writeKubeconfig } from '../../api/machinery/kubeconfig.ts';
+import { newKubeconfig, writeKubeconfig } from '../../api/client/kubeconfig.ts';
 import { startAgentInMemory } from '../fakes/agent-in-memory.ts';
 import { ControlPlaneProcess } from './controlplane-process.ts';
 import { freePort } from './free-port.ts';

@@ -1,7 +1,7 @@
 /** Tests the binding of a pod to a node in a whole control plane. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { pods, serviceAccounts } from '../../api/machinery/resources.ts';
+import { pods, serviceAccounts } from '../../api/client/resources.ts';
 import { startControlPlane } from '../../controlplane/main.ts';
 import { until } from '../until.ts';
 

@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import * as resources from '../../api/machinery/resources.ts';
+import * as resources from '../../api/client/resources.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
 import { until } from '../until.ts';
 

@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { systemClock } from '../../api/machinery/clock.ts';
-import { HttpClient } from '../../api/machinery/http-client.ts';
-import { configMaps, namespaces } from '../../api/machinery/resources.ts';
+import { HttpClient } from '../../api/client/http-client.ts';
+import { configMaps, namespaces } from '../../api/client/resources.ts';
 import { parseYaml } from '../../api/codec/yaml.ts';
 
 test('starts in memory, serves over TLS with its kubeconfig', async () => {

@@ -7,8 +7,8 @@ import { stringifyYaml } from '../../api/codec/yaml.ts';
 import { certificatePem, createCertificate, parseCertificate } from '../../api/pki/certificate.ts';
 import { generateKey, type KeyPair, privateKeyPem } from '../../api/pki/signing.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
-import { HttpClient } from '../../api/machinery/http-client.ts';
-import { loadKubeconfig, serverAccess } from '../../api/machinery/kubeconfig.ts';
+import { HttpClient } from '../../api/client/http-client.ts';
+import { loadKubeconfig, serverAccess } from '../../api/client/kubeconfig.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
 import { temporaryFolder } from '../temporary-folder.ts';
 

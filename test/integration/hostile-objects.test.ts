@@ -3,7 +3,7 @@
  * with one request. A size is the number of items of a list or map.
  */
 import { after, before, test } from 'node:test';
-import { configMaps, namespaces, pods, deployments, type ResourceOf } from '../../api/machinery/resources.ts';
+import { configMaps, namespaces, pods, deployments, type ResourceOf } from '../../api/client/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
 import { assertLinearTime } from '../fuzz/growth.ts';

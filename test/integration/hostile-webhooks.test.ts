@@ -15,9 +15,9 @@ import {
   services,
   validatingWebhookConfigurations,
   mutatingWebhookConfigurations,
-} from '../../api/machinery/resources.ts';
+} from '../../api/client/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
-import type { Pod } from '../../api/machinery/kinds.ts';
+import type { Pod } from '../../api/kinds/kinds.ts';
 import { isStatusError, type StatusError } from '../../api/meta/status-error.ts';
 import { certificatePem, createCertificate, parseCertificate } from '../../api/pki/certificate.ts';
 import { generateKey, privateKeyPem } from '../../api/pki/signing.ts';

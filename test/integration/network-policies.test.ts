@@ -14,12 +14,8 @@ import { PolicyEnforcer } from '../../agent/network/policy/policy-enforcer.ts';
 import { policyInputs, withLocalPods } from '../../agent/network/policy/policy-inputs.ts';
 import { silentLogger } from '../../api/component/logger.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
-import { Informers } from '../../api/machinery/informer.ts';
-import {
-  namespaces as namespacesResource,
-  networkPolicies,
-  pods as podsResource,
-} from '../../api/machinery/resources.ts';
+import { Informers } from '../../api/client/informer.ts';
+import { namespaces as namespacesResource, networkPolicies, pods as podsResource } from '../../api/client/resources.ts';
 import { FakeClient } from '../fakes/fake-client.ts';
 import { FakeClock } from '../fakes/fake-clock.ts';
 import {

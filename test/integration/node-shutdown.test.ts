@@ -12,7 +12,7 @@ import { after, before, describe, test } from 'node:test';
 import { promisify } from 'node:util';
 import type { Agent } from '../../agent/main.ts';
 import { keepAlive } from '../../api/machinery/clock.ts';
-import { nodes, pods, serviceAccounts } from '../../api/machinery/resources.ts';
+import { nodes, pods, serviceAccounts } from '../../api/client/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
 import { type BusAnswer, type BusCall, serveOnBus } from '../fakes/bus-service.ts';

@@ -1,7 +1,7 @@
 /** Tests object lifecycles that involve several components: quota and its admission, owners and their dependents. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { configMaps, namespaces, resourceQuotas } from '../../api/machinery/resources.ts';
+import { configMaps, namespaces, resourceQuotas } from '../../api/client/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { isNotFound, isStatusError } from '../../api/meta/status-error.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';

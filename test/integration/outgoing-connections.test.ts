@@ -5,7 +5,7 @@ import { request } from 'node:https';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { apiServices, nodes, pods, services } from '../../api/machinery/resources.ts';
+import { apiServices, nodes, pods, services } from '../../api/client/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { hostAddresses } from '../../controlplane/start/host-address.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';

@@ -5,9 +5,9 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { systemClock } from '../../api/machinery/clock.ts';
-import { HttpClient } from '../../api/machinery/http-client.ts';
-import { loadKubeconfig, serverAccess } from '../../api/machinery/kubeconfig.ts';
-import { events, namespaces, pods, serviceAccounts } from '../../api/machinery/resources.ts';
+import { HttpClient } from '../../api/client/http-client.ts';
+import { loadKubeconfig, serverAccess } from '../../api/client/kubeconfig.ts';
+import { events, namespaces, pods, serviceAccounts } from '../../api/client/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { podColumns } from '../../controlplane/registry/kinds/core/pod-columns.ts';
 import {

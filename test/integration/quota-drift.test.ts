@@ -1,8 +1,8 @@
 /** Writes that fail after a quota was charged are refunded, in a running control plane. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import type { ResourceQuota } from '../../api/machinery/kinds.ts';
-import { configMaps, namespaces, resourceQuotas } from '../../api/machinery/resources.ts';
+import type { ResourceQuota } from '../../api/kinds/kinds.ts';
+import { configMaps, namespaces, resourceQuotas } from '../../api/client/resources.ts';
 import { isAlreadyExists } from '../../api/meta/status-error.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
 import { until } from '../until.ts';

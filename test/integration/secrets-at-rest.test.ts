@@ -9,7 +9,7 @@ import { readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'no
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { promisify } from 'node:util';
-import { secrets } from '../../api/machinery/resources.ts';
+import { secrets } from '../../api/client/resources.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
 import { temporaryFolder } from '../temporary-folder.ts';
 

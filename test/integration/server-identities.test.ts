@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { certificatePem, createCertificate, parseCertificates } from '../../api/pki/certificate.ts';
 import { generateKey, privateKeyPem } from '../../api/pki/signing.ts';
-import { subjectAccessReviews } from '../../api/machinery/resources.ts';
+import { subjectAccessReviews } from '../../api/client/resources.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
 import { readAuthority } from '../../controlplane/pki/authority.ts';
 import { temporaryFolder } from '../temporary-folder.ts';

@@ -16,9 +16,9 @@ import type { ProxyMode } from '../../agent/network/serviceproxy/rule-writer.ts'
 import { ServiceProxy } from '../../agent/network/serviceproxy/service-proxy.ts';
 import { silentLogger } from '../../api/component/logger.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
-import { Informers } from '../../api/machinery/informer.ts';
-import type { EndpointSlice, Service } from '../../api/machinery/kinds.ts';
-import { endpointSlices, services } from '../../api/machinery/resources.ts';
+import { Informers } from '../../api/client/informer.ts';
+import type { EndpointSlice, Service } from '../../api/kinds/kinds.ts';
+import { endpointSlices, services } from '../../api/client/resources.ts';
 import { FakeClient } from '../fakes/fake-client.ts';
 import { FakeClock } from '../fakes/fake-clock.ts';
 import { until } from '../until.ts';

@@ -13,8 +13,8 @@ import { after, before, test } from 'node:test';
 import type { Agent } from '../../agent/main.ts';
 import { silentLogger } from '../../api/component/logger.ts';
 import { keepAlive, systemClock } from '../../api/machinery/clock.ts';
-import { HttpClient } from '../../api/machinery/http-client.ts';
-import { loadKubeconfig, serverAccess } from '../../api/machinery/kubeconfig.ts';
+import { HttpClient } from '../../api/client/http-client.ts';
+import { loadKubeconfig, serverAccess } from '../../api/client/kubeconfig.ts';
 import {
   configMaps,
   customResourceDefinitions,
@@ -25,12 +25,12 @@ import {
   nodes,
   pods,
   services,
-} from '../../api/machinery/resources.ts';
-import { ServerList } from '../../api/machinery/server-list.ts';
-import { typedClient, type TypedClient } from '../../api/machinery/typed-client.ts';
+} from '../../api/client/resources.ts';
+import { ServerList } from '../../api/client/server-list.ts';
+import { typedClient, type TypedClient } from '../../api/client/typed-client.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { isAlreadyExists, tolerate } from '../../api/meta/status-error.ts';
-import { readAll } from '../../api/machinery/response-body.ts';
+import { readAll } from '../../api/client/response-body.ts';
 import { etcdMissing } from '../etcd-process.ts';
 import { startAgentInMemory } from '../fakes/agent-in-memory.ts';
 import { createFakeHost, type FakeHost, FakeRuntime } from '../fakes/fake-runtime.ts';

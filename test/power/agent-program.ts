@@ -14,7 +14,7 @@ import { createSubmittedPods, type SubmittedPods } from '../../agent/sources/sub
 import { parseYaml, parseYamlDocuments } from '../../api/codec/yaml.ts';
 import { type Logger, silentLogger } from '../../api/component/logger.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
-import { loadKubeconfig, newKubeconfig, writeKubeconfig } from '../../api/machinery/kubeconfig.ts';
+import { loadKubeconfig, newKubeconfig, writeKubeconfig } from '../../api/client/kubeconfig.ts';
 import { certificatePem, createCertificate } from '../../api/pki/certificate.ts';
 import { generateKey, privateKeyPem } from '../../api/pki/signing.ts';
 import { ensureAuthority } from '../../controlplane/pki/authority.ts';

@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
-import type { Client, Resource } from '../../api/machinery/client.ts';
+import type { Client, Resource } from '../../api/client/client.ts';
 import {
   configMaps,
   customResourceDefinitions,
@@ -12,7 +12,7 @@ import {
   namespaces,
   secrets,
   services,
-} from '../../api/machinery/resources.ts';
+} from '../../api/client/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { isNotFound, tolerate } from '../../api/meta/status-error.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';

@@ -4,7 +4,7 @@
  * query with listers of the informers.
  */
 import { isIP, isIPv6 } from 'node:net';
-import type { EndpointSlice, Service } from '../../../api/machinery/kinds.ts';
+import type { EndpointSlice, Service } from '../../../api/kinds/kinds.ts';
 import type { SlicesOf } from '../serviceproxy/service-ports.ts';
 import { SERVICE_NAME_LABEL } from '../../../api/meta/well-known-labels.ts';
 

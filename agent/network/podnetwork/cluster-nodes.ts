@@ -6,7 +6,7 @@
  * whose claim the control plane recorded first (`controlplane/admission/node-claims.ts`), because requests of that node came
  * from the address. Without a record it belongs to the older node. The control plane assigns the ranges.
  */
-import type { Node } from '../../../api/machinery/kinds.ts';
+import type { Node } from '../../../api/kinds/kinds.ts';
 import {
   type Cidr,
   cidrContains,
@@ -21,7 +21,7 @@ import {
   parseCidr,
   parseIp,
 } from '../../../api/meta/ip-addresses.ts';
-import { CLAIMS, WIREGUARD_PUBLIC_KEY } from '../../../api/machinery/orchlet-annotations.ts';
+import { CLAIMS, WIREGUARD_PUBLIC_KEY } from '../../../api/meta/orchlet-annotations.ts';
 
 /** `address:port`, where a node receives WireGuard packets. */
 export const ENDPOINT = 'orchlet.local/wireguard-endpoint';

@@ -10,8 +10,8 @@ import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { background } from '../../../api/machinery/background.ts';
 import { type Clock, pause } from '../../../api/machinery/clock.ts';
-import type { Informer } from '../../../api/machinery/informer.ts';
-import type { Node } from '../../../api/machinery/kinds.ts';
+import type { Informer } from '../../../api/client/informer.ts';
+import type { Node } from '../../../api/kinds/kinds.ts';
 import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
 import { type Cidr, type Ip, isLoopback, parseCidr, parseIp } from '../../../api/meta/ip-addresses.ts';
 import type { NamespaceLock } from '../namespace-lock.ts';
@@ -30,7 +30,7 @@ import type { HostNetwork } from './host-network.ts';
 import { commandsFor, isEmpty } from './network-difference.ts';
 import { NodeRules, type NodeRulesOptions } from './node-rules.ts';
 import { createKeys, readKeys, writeKeys } from './wireguard-keys.ts';
-import { WIREGUARD_PUBLIC_KEY } from '../../../api/machinery/orchlet-annotations.ts';
+import { WIREGUARD_PUBLIC_KEY } from '../../../api/meta/orchlet-annotations.ts';
 
 /** Where the last known nodes are stored. */
 interface NodeMemory {

@@ -2,7 +2,7 @@
  * The part of the cluster's state that network policies depend on, as plain data: the compiler reads it, and the agent stores
  * it, so that a restarted node has rules before the API server responds.
  */
-import type { Namespace, NetworkPolicy, Pod } from '../../../api/machinery/kinds.ts';
+import type { Namespace, NetworkPolicy, Pod } from '../../../api/kinds/kinds.ts';
 
 /** The specification of a NetworkPolicy, as the API server stores it. */
 export type PolicySpec = NonNullable<NetworkPolicy['spec']>;

@@ -3,10 +3,10 @@
  * endpoints of a service with `externalTrafficPolicy: Local`. The service proxy calls it after each change.
  */
 import type { Server } from 'node:http';
-import { createServer } from '../../../api/machinery/node-http.ts';
+import { createServer } from '../../../api/http/node-http.ts';
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
-import { ConnectionLimit, connectionsWithin } from '../../../api/machinery/connection-limit.ts';
+import { ConnectionLimit, connectionsWithin } from '../../../api/http/connection-limit.ts';
 import type { HealthCheckPort } from './service-ports.ts';
 
 /** The limit for all health check ports together: load balancers need few connections, and anybody may open some. */

@@ -6,9 +6,9 @@
  * Endpoints are selected as in kube-proxy: ready endpoints; if there are none, terminating endpoints that still serve;
  * topology hints if every endpoint has them; only endpoints on this node under a `Local` policy.
  */
-import type { EndpointSlice, Service } from '../../../api/machinery/kinds.ts';
+import type { EndpointSlice, Service } from '../../../api/kinds/kinds.ts';
 import { canonicalAddress, canonicalRange, type Family, isWithin } from './addresses.ts';
-import { SERVICE_LB_ANNOTATION } from '../../../api/machinery/orchlet-annotations.ts';
+import { SERVICE_LB_ANNOTATION } from '../../../api/meta/orchlet-annotations.ts';
 
 type Protocol = 'TCP' | 'UDP' | 'SCTP';
 

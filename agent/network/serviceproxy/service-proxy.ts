@@ -6,8 +6,8 @@
 import type { Logger } from '../../../api/component/logger.ts';
 import { Backoff } from '../../../api/machinery/backoff.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
-import type { Informer } from '../../../api/machinery/informer.ts';
-import type { EndpointSlice, Service } from '../../../api/machinery/kinds.ts';
+import type { Informer } from '../../../api/client/informer.ts';
+import type { EndpointSlice, Service } from '../../../api/kinds/kinds.ts';
 import { inSlices, TimeSlice } from '../../../api/machinery/time-slice.ts';
 import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
 import { setKernelParameters } from '../kernel-parameters.ts';

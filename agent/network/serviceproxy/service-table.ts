@@ -7,7 +7,7 @@
  * what the cluster itself needs: the addresses of API servers, the ports of etcd on their hosts, and the ports of agents and of
  * the pod network; nor the ports on which processes of this host listen, at the addresses of the node.
  */
-import type { Service } from '../../../api/machinery/kinds.ts';
+import type { Service } from '../../../api/kinds/kinds.ts';
 import type { Slice } from '../../../api/machinery/time-slice.ts';
 import type { Family } from './addresses.ts';
 import { type Place, portsOf, type ServicePort, type SlicesOf } from './service-ports.ts';

@@ -10,11 +10,11 @@ import { access } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Logger } from '../../../api/component/logger.ts';
 import { type Clock, pause } from '../../../api/machinery/clock.ts';
-import { HttpClient } from '../../../api/machinery/http-client.ts';
-import { newKubeconfig, writeKubeconfig } from '../../../api/machinery/kubeconfig.ts';
-import type { ServerList } from '../../../api/machinery/server-list.ts';
+import { HttpClient } from '../../../api/client/http-client.ts';
+import { newKubeconfig, writeKubeconfig } from '../../../api/client/kubeconfig.ts';
+import type { ServerList } from '../../../api/client/server-list.ts';
 import { replaceFile } from '../../../api/machinery/replace-file.ts';
-import { configMaps } from '../../../api/machinery/resources.ts';
+import { configMaps } from '../../../api/client/resources.ts';
 import { CA_BUNDLE_KEY, type CaBundle, verifyCaBundle } from '../../../api/pki/ca-bundle.ts';
 
 interface AuthorityOptions {

@@ -5,9 +5,9 @@
 import { type KeyObject, X509Certificate } from 'node:crypto';
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
-import type { HttpClient } from '../../../api/machinery/http-client.ts';
-import { certificateSigningRequests } from '../../../api/machinery/resources.ts';
-import { readAll } from '../../../api/machinery/response-body.ts';
+import type { HttpClient } from '../../../api/client/http-client.ts';
+import { certificateSigningRequests } from '../../../api/client/resources.ts';
+import { readAll } from '../../../api/client/response-body.ts';
 import type { KubeObject } from '../../../api/meta/object.ts';
 import { isNotFound, isStatusError } from '../../../api/meta/status-error.ts';
 import { createCsr } from '../../../api/pki/certificate-request.ts';

@@ -4,9 +4,9 @@
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import { Backoff } from '../../../api/machinery/backoff.ts';
-import type { Client } from '../../../api/machinery/client.ts';
+import type { Client } from '../../../api/client/client.ts';
 import { type Clock, formatMicroTime } from '../../../api/machinery/clock.ts';
-import { leases } from '../../../api/machinery/resources.ts';
+import { leases } from '../../../api/client/resources.ts';
 import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
 import type { KubeObject } from '../../../api/meta/object.ts';
 import { isConflict, isNotFound } from '../../../api/meta/status-error.ts';

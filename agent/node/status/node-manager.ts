@@ -4,10 +4,10 @@
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import { Backoff } from '../../../api/machinery/backoff.ts';
-import type { Client } from '../../../api/machinery/client.ts';
+import type { Client } from '../../../api/client/client.ts';
 import { type Clock, formatTime, whenAborted } from '../../../api/machinery/clock.ts';
-import { remoteInformers } from '../../../api/machinery/remote-informers.ts';
-import { nodes } from '../../../api/machinery/resources.ts';
+import { remoteInformers } from '../../../api/client/remote-informers.ts';
+import { nodes } from '../../../api/client/resources.ts';
 import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
 import { formatCidr, parseCidr } from '../../../api/meta/ip-addresses.ts';
 import { jsonEqual } from '../../../api/meta/json-equality.ts';

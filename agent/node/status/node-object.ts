@@ -8,7 +8,7 @@ import type { NodeObject } from '../../model/node.ts';
 import type { FilesystemSpace, HostCapacity, SystemInfo } from '../../host/host-facts.ts';
 import type { DeviceCapacity } from '../../resources/managers/devicemanager/plugin-resources.ts';
 import type { ImageInfo, RuntimeFeatures, RuntimeInfo } from '../../runtime/runtime.ts';
-import { LISTENING_PORTS, SERVING_KEYS } from '../../../api/machinery/orchlet-annotations.ts';
+import { LISTENING_PORTS, SERVING_KEYS } from '../../../api/meta/orchlet-annotations.ts';
 
 type NodeStatus = NonNullable<NodeObject['status']>;
 type NodeCondition = NonNullable<NodeStatus['conditions']>[number];

@@ -2,8 +2,8 @@
  * Registers the node with the API server: creates it, or adopts an existing one. The agent owns some labels and annotations
  * of an existing node and leaves the others as they are; taints apply to a new node only.
  */
-import type { Client } from '../../../api/machinery/client.ts';
-import { nodes } from '../../../api/machinery/resources.ts';
+import type { Client } from '../../../api/client/client.ts';
+import { nodes } from '../../../api/client/resources.ts';
 import type { KubeObject } from '../../../api/meta/object.ts';
 import { isAlreadyExists, isNotFound } from '../../../api/meta/status-error.ts';
 import { systemInfo } from '../../host/host-facts.ts';

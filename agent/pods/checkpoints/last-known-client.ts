@@ -16,7 +16,7 @@ import type {
   ClientWriteOptions,
   ClientPatch,
   Resource,
-} from '../../../api/machinery/client.ts';
+} from '../../../api/client/client.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { isStatusError } from '../../../api/meta/status-error.ts';
 import type { KubeList, KubeObject } from '../../../api/meta/object.ts';

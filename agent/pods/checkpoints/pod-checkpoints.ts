@@ -11,7 +11,7 @@ import type { ServiceLister } from '../../runtime/kuberuntime/environment.ts';
 import { configMapNames, secretNames } from '../../volumes/referenced-objects.ts';
 import type { CheckpointStore } from './checkpoint-store.ts';
 import { objectKey, tokenPrefix } from './last-known-client.ts';
-import { POD_NETWORK, POD_RANGES, SERVED_BY } from '../../../api/machinery/orchlet-annotations.ts';
+import { POD_NETWORK, POD_RANGES, SERVED_BY } from '../../../api/meta/orchlet-annotations.ts';
 
 /** Reads and writes the values of the store. What cannot be decoded counts as missing and is logged. */
 export class PodCheckpoints {

@@ -5,7 +5,7 @@
 import { buildCodecs } from '../../../api/grpc/codec.ts';
 import { openChannel } from '../../../api/grpc/grpc-channel.ts';
 import { GrpcError } from '../../../api/grpc/grpc-error.ts';
-import { createDialer } from '../../../api/machinery/dialer.ts';
+import { createDialer } from '../../../api/http/dialer.ts';
 import { dialMessage, hostPort, type HttpGet, httpGet } from '../../runtime/kuberuntime/http-get.ts';
 
 /** The outcome of one execution. `unknown` changes no result, and `warning` counts as success. */

@@ -5,11 +5,11 @@
 import { jsonEqual } from '../../../api/meta/json-equality.ts';
 import type { JsonValue } from '../../../api/meta/object.ts';
 import { isNotFound, isStatusError } from '../../../api/meta/status-error.ts';
-import type { Client } from '../../../api/machinery/client.ts';
+import type { Client } from '../../../api/client/client.ts';
 import { type Clock, formatTime } from '../../../api/machinery/clock.ts';
 import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
-import { pods as podsResource } from '../../../api/machinery/resources.ts';
+import { pods as podsResource } from '../../../api/client/resources.ts';
 import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
 import type { ContainerStatusJson, Pod, PodStatus } from '../../model/pod.ts';
 import type { ProbeResults } from '../../runtime/kuberuntime/probe-results.ts';

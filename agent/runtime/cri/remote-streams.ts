@@ -4,9 +4,9 @@
  */
 import { request as httpsRequest } from 'node:https';
 import type { Duplex, Readable, Writable } from 'node:stream';
-import { writeOut } from '../../../api/machinery/back-pressure.ts';
+import { writeOut } from '../../../api/http/back-pressure.ts';
 import { type Clock, pause } from '../../../api/machinery/clock.ts';
-import { request as httpRequest } from '../../../api/machinery/node-http.ts';
+import { request as httpRequest } from '../../../api/http/node-http.ts';
 import { SpdyConnection } from '../../protocols/spdy/connection.ts';
 import type { SpdyStream } from '../../protocols/spdy/stream.ts';
 import { RuntimeError, type StreamIo } from '../runtime.ts';

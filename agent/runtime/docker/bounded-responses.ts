@@ -8,7 +8,7 @@ import type { IncomingMessage } from 'node:http';
 import type { Readable } from 'node:stream';
 import type Docker from 'dockerode';
 import { GatheredBytes } from '../../../api/machinery/gathered-bytes.ts';
-import { linesOf } from '../../../api/machinery/response-body.ts';
+import { linesOf } from '../../../api/client/response-body.ts';
 import { RuntimeError } from '../runtime.ts';
 
 /** A list of a thousand containers takes a few megabytes. */

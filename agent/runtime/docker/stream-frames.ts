@@ -2,7 +2,7 @@
  * Decodes Docker's multiplexed streams: frames of `[stream, 0, 0, 0, length(4, big endian)]` and a payload, or raw bytes with a
  * terminal. Reading applies back-pressure and buffers at most one chunk.
  */
-import { writeOut } from '../../../api/machinery/back-pressure.ts';
+import { writeOut } from '../../../api/http/back-pressure.ts';
 import type { StreamIo } from '../runtime.ts';
 
 /** A piece of output. A frame of the engine that is larger than one chunk yields several pieces. */

@@ -4,7 +4,7 @@
  */
 import type { IncomingMessage } from 'node:http';
 import { isIP } from 'node:net';
-import { createDialer, redirectTarget } from '../../../api/machinery/dialer.ts';
+import { createDialer, redirectTarget } from '../../../api/http/dialer.ts';
 
 /** The Kubernetes release in the user agent that servers see. */
 const RELEASE = '1.36';

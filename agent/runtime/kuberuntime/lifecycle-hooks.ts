@@ -2,7 +2,7 @@
  * Runs a container's postStart and preStop hooks: a command, an HTTP request, a TCP connection, a pause. Throws if a hook
  * fails. The kubelet accepts a TCP hook and lets it fail; this agent opens the connection.
  */
-import { createDialer } from '../../../api/machinery/dialer.ts';
+import { createDialer } from '../../../api/http/dialer.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type { Container } from '../../model/pod.ts';
 import { hostPort, type HttpGet, httpGet, PlainHttpError } from './http-get.ts';

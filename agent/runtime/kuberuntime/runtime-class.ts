@@ -1,6 +1,6 @@
 /** Resolves the runtime handler of a pod's RuntimeClass. Called once for each new sandbox. */
-import type { Client } from '../../../api/machinery/client.ts';
-import { runtimeClasses } from '../../../api/machinery/resources.ts';
+import type { Client } from '../../../api/client/client.ts';
+import { runtimeClasses } from '../../../api/client/resources.ts';
 import type { Pod } from '../../model/pod.ts';
 
 /** Resolves to the handler. Empty means the runtime's default, which also applies without an API server. */

@@ -6,7 +6,7 @@
 import type { FileHandle } from 'node:fs/promises';
 import { watch } from 'node:fs';
 import { dirname } from 'node:path';
-import { writeOut } from '../../../api/machinery/back-pressure.ts';
+import { writeOut } from '../../../api/http/back-pressure.ts';
 import { type Clock, pause } from '../../../api/machinery/clock.ts';
 import { quote } from '../../../api/meta/field-error.ts';
 import { LogError, type LogParser, parserOf, utcOf } from './log-entry.ts';

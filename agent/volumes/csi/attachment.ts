@@ -4,10 +4,10 @@
  */
 import { createHash } from 'node:crypto';
 import { Backoff } from '../../../api/machinery/backoff.ts';
-import type { Client } from '../../../api/machinery/client.ts';
+import type { Client } from '../../../api/client/client.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
-import type { VolumeAttachment } from '../../../api/machinery/kinds.ts';
-import { volumeAttachments } from '../../../api/machinery/resources.ts';
+import type { VolumeAttachment } from '../../../api/kinds/kinds.ts';
+import { volumeAttachments } from '../../../api/client/resources.ts';
 import { isNotFound, isStatusError } from '../../../api/meta/status-error.ts';
 
 const FIRST_POLL_MS = 250;

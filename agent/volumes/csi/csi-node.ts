@@ -5,10 +5,10 @@
 import type { Logger } from '../../../api/component/logger.ts';
 import { untilDone } from '../../../api/machinery/background.ts';
 import { Backoff } from '../../../api/machinery/backoff.ts';
-import type { Client } from '../../../api/machinery/client.ts';
+import type { Client } from '../../../api/client/client.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
-import type { CSINode, Node } from '../../../api/machinery/kinds.ts';
-import { csiNodes, nodes } from '../../../api/machinery/resources.ts';
+import type { CSINode, Node } from '../../../api/kinds/kinds.ts';
+import { csiNodes, nodes } from '../../../api/client/resources.ts';
 import { SerialQueue } from '../../../api/machinery/serial-queue.ts';
 import type { KubeObject } from '../../../api/meta/object.ts';
 import { ownMember } from '../../../api/meta/own-member.ts';

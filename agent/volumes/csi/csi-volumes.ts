@@ -8,10 +8,10 @@
 import { mkdir } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import type { Logger } from '../../../api/component/logger.ts';
-import type { Client } from '../../../api/machinery/client.ts';
+import type { Client } from '../../../api/client/client.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
-import type { CSIDriver } from '../../../api/machinery/kinds.ts';
-import { csiDrivers } from '../../../api/machinery/resources.ts';
+import type { CSIDriver } from '../../../api/kinds/kinds.ts';
+import { csiDrivers } from '../../../api/client/resources.ts';
 import { KeyedQueue } from '../../../api/machinery/serial-queue.ts';
 import { isNotFound } from '../../../api/meta/status-error.ts';
 import type { VolumeMeasure } from '../pod-volumes.ts';

@@ -1,5 +1,5 @@
 /** The information about the pod that a driver gets: its name, tokens of its service account, secrets. */
-import type { CSIDriver } from '../../../api/machinery/kinds.ts';
+import type { CSIDriver } from '../../../api/kinds/kinds.ts';
 import type { Pod } from '../../model/pod.ts';
 
 interface TokenStatus {

@@ -1,6 +1,6 @@
 /** Types that the checks of the Pod Security Standards share: violations, and iteration over containers. */
 import { quoteText } from '../../../api/meta/quote.ts';
-import type { Pod } from '../../../api/machinery/kinds.ts';
+import type { Pod } from '../../../api/kinds/kinds.ts';
 import type { PodSpec } from '../pod-attributes.ts';
 
 /** One violated control, as the message of a refusal lists it: `reason (detail)`. */

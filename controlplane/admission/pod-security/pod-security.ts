@@ -4,8 +4,8 @@
  * tightening a namespace returns warnings about existing pods that violate the new level.
  */
 import { quoteText } from '../../../api/meta/quote.ts';
-import type { Namespace, Pod } from '../../../api/machinery/kinds.ts';
-import { namespaces, pods } from '../../../api/machinery/resources.ts';
+import type { Namespace, Pod } from '../../../api/kinds/kinds.ts';
+import { namespaces, pods } from '../../../api/client/resources.ts';
 import { jsonEqual } from '../../../api/meta/json-equality.ts';
 import type { KubeObject } from '../../../api/meta/object.ts';
 import { newInvalid } from '../../../api/meta/status-error.ts';

@@ -10,7 +10,7 @@ import {
   mutatingAdmissionPolicies,
   mutatingAdmissionPolicyBindings,
   type ResourceOf,
-} from '../../../api/machinery/resources.ts';
+} from '../../../api/client/resources.ts';
 import { cloneJson, jsonEqual } from '../../../api/meta/json-equality.ts';
 import { type GroupVersionKind, type JsonValue, type KubeObject, parseApiVersion } from '../../../api/meta/object.ts';
 import { newStatusError, type StatusError } from '../../../api/meta/status-error.ts';

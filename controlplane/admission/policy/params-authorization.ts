@@ -3,7 +3,7 @@
  * annotations of the policy show them. It is always on, as in kube-apiserver, where the strategies of policies and bindings
  * check it.
  */
-import { groupVersion } from '../../../api/machinery/resources.ts';
+import { groupVersion } from '../../../api/client/resources.ts';
 import { forbidden } from '../../../api/meta/field-error.ts';
 import { jsonEqual } from '../../../api/meta/json-equality.ts';
 import { type KubeObject, parseApiVersion } from '../../../api/meta/object.ts';

@@ -1,5 +1,5 @@
 /** Finds the policies that match a request, with their bindings and parameters. A policy without a binding has no effect. */
-import { namespaces, type ResourceOf } from '../../../api/machinery/resources.ts';
+import { namespaces, type ResourceOf } from '../../../api/client/resources.ts';
 import { fromLabelSelector } from '../../../api/meta/selector.ts';
 import { type GroupVersionResource, type KubeObject, parseApiVersion } from '../../../api/meta/object.ts';
 import type { ResourceInfo } from '../../../api/schema/schema.ts';

@@ -7,7 +7,7 @@ import {
   validatingAdmissionPolicies,
   validatingAdmissionPolicyBindings,
   type ResourceOf,
-} from '../../../api/machinery/resources.ts';
+} from '../../../api/client/resources.ts';
 import { newForbidden, newStatusError, type StatusError } from '../../../api/meta/status-error.ts';
 import type { KubeObject } from '../../../api/meta/object.ts';
 import { typeNameOf } from '../../../api/cel/values.ts';

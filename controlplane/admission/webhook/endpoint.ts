@@ -1,6 +1,6 @@
 /** Resolves the address of a webhook, a URL or a service of the cluster, and the server's credentials for it by host name. */
 import { quoteText } from '../../../api/meta/quote.ts';
-import type { EndpointSlice, Service } from '../../../api/machinery/kinds.ts';
+import type { EndpointSlice, Service } from '../../../api/kinds/kinds.ts';
 import { BackendError, backendOf } from '../../aggregation/api-service-target.ts';
 import type { WebhookEndpoint } from '../../authentication/webhook-client.ts';
 import type { Source } from '../../readers/sources.ts';

@@ -1,7 +1,7 @@
 /** Selects the webhooks of a request by rules, scope, selectors and equivalent versions of a resource. Pure. */
 import { fromLabelSelector } from '../../../api/meta/selector.ts';
 import type { GroupVersionResource, KubeObject } from '../../../api/meta/object.ts';
-import type { MutatingWebhookConfiguration } from '../../../api/machinery/kinds.ts';
+import type { MutatingWebhookConfiguration } from '../../../api/kinds/kinds.ts';
 import type { AdmissionAttributes } from '../admission.ts';
 
 /** A webhook of either plugin; the validating kind lacks the reinvocation policy. */

@@ -5,7 +5,7 @@
 import { stringifyJson } from '../../../api/codec/json.ts';
 import { quoteText } from '../../../api/meta/quote.ts';
 import { applyJsonPatch, patchFailure } from '../../../api/codec/json-patch.ts';
-import { mutatingWebhookConfigurations } from '../../../api/machinery/resources.ts';
+import { mutatingWebhookConfigurations } from '../../../api/client/resources.ts';
 import { jsonEqual } from '../../../api/meta/json-equality.ts';
 import type { JsonValue, KubeObject } from '../../../api/meta/object.ts';
 import { isStatusError, newInternalError } from '../../../api/meta/status-error.ts';

@@ -3,13 +3,13 @@
  * and the conversion of the request. ValidatingAdmissionWebhook, which calls its webhooks in parallel, is in this file;
  * `mutating-webhooks.ts` has the other plugin.
  */
-import type { MutatingWebhookConfiguration, ValidatingWebhookConfiguration } from '../../../api/machinery/kinds.ts';
+import type { MutatingWebhookConfiguration, ValidatingWebhookConfiguration } from '../../../api/kinds/kinds.ts';
 import {
   endpointSlices,
   namespaces,
   services,
   validatingWebhookConfigurations,
-} from '../../../api/machinery/resources.ts';
+} from '../../../api/client/resources.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type { GroupVersionResource } from '../../../api/meta/object.ts';
 import type { WebhookClient } from '../../authentication/webhook-client.ts';

@@ -7,10 +7,10 @@
  */
 import type { V2HorizontalPodAutoscalerCondition, V2HorizontalPodAutoscalerStatus } from '@kubernetes/client-node';
 import { formatTime } from '../../../api/machinery/clock.ts';
-import { referenceTo } from '../../../api/machinery/event-recorder.ts';
-import type { Informer } from '../../../api/machinery/informer.ts';
-import type { HorizontalPodAutoscaler, Pod, Wire } from '../../../api/machinery/kinds.ts';
-import { groupVersion, horizontalPodAutoscalers, pods, type ResourceOf } from '../../../api/machinery/resources.ts';
+import { referenceTo } from '../../../api/client/event-recorder.ts';
+import type { Informer } from '../../../api/client/informer.ts';
+import type { HorizontalPodAutoscaler, Pod, Wire } from '../../../api/kinds/kinds.ts';
+import { groupVersion, horizontalPodAutoscalers, pods, type ResourceOf } from '../../../api/client/resources.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { parseApiVersion, type KubeObject } from '../../../api/meta/object.ts';
 import { approximate, parseQuantity } from '../../../api/meta/quantity.ts';

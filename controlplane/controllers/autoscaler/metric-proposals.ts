@@ -1,5 +1,5 @@
 /** The number of replicas that each metric of an autoscaler proposes, and the status of the metric. */
-import type { HorizontalPodAutoscaler, Pod } from '../../../api/machinery/kinds.ts';
+import type { HorizontalPodAutoscaler, Pod } from '../../../api/kinds/kinds.ts';
 import { parseApiVersion } from '../../../api/meta/object.ts';
 import { formatQuantity, milliUnits, newMilliQuantity, parseQuantity } from '../../../api/meta/quantity.ts';
 import { fromLabelSelector } from '../../../api/meta/selector.ts';

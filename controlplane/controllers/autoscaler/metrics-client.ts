@@ -1,7 +1,7 @@
 /** A client of the metrics APIs: resource metrics, custom metrics of pods and other objects, and external metrics. */
 import { parseDuration } from '../../../api/component/duration.ts';
-import { groupVersion } from '../../../api/machinery/resources.ts';
-import type { TypedClient } from '../../../api/machinery/typed-client.ts';
+import { groupVersion } from '../../../api/client/resources.ts';
+import type { TypedClient } from '../../../api/client/typed-client.ts';
 import type { KubeObject } from '../../../api/meta/object.ts';
 import { milliUnits, parseQuantity } from '../../../api/meta/quantity.ts';
 import { isNotFound } from '../../../api/meta/status-error.ts';

@@ -2,7 +2,7 @@
  * Computes the number of replicas that a metric proposes: the ratio of the current to the desired value. Pods that are not
  * ready or have no measurement count with values that do not cause scaling. Pure; amounts are in thousandths.
  */
-import type { Pod } from '../../../api/machinery/kinds.ts';
+import type { Pod } from '../../../api/kinds/kinds.ts';
 import { milliUnits, parseQuantity } from '../../../api/meta/quantity.ts';
 import { isPodReady, podCondition } from '../pod-state.ts';
 

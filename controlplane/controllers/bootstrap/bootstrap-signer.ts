@@ -2,8 +2,8 @@
 import { stringifyJson } from '../../../api/codec/json.ts';
 import { createHmac } from 'node:crypto';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
-import type { Secret } from '../../../api/machinery/kinds.ts';
-import { configMaps, secrets } from '../../../api/machinery/resources.ts';
+import type { Secret } from '../../../api/kinds/kinds.ts';
+import { configMaps, secrets } from '../../../api/client/resources.ts';
 import { ReconcileLoop, type RunController } from '../controller.ts';
 import { BOOTSTRAP_TOKENS, isExpired, tokenField } from './token-cleaner.ts';
 

@@ -1,7 +1,7 @@
 /** Deletes expired bootstrap tokens. Each has its own timer. */
 import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';
-import type { Secret } from '../../../api/machinery/kinds.ts';
-import { secrets } from '../../../api/machinery/resources.ts';
+import type { Secret } from '../../../api/kinds/kinds.ts';
+import { secrets } from '../../../api/client/resources.ts';
 import { ReconcileLoop, splitKey, type RunController } from '../controller.ts';
 
 /** Selects the Secrets of bootstrap tokens, for an informer. */

@@ -4,8 +4,8 @@
  */
 import { parseCsr } from '../../../api/pki/certificate-request.ts';
 import { formatTime } from '../../../api/machinery/clock.ts';
-import type { CertificateSigningRequest } from '../../../api/machinery/kinds.ts';
-import { certificateSigningRequests, subjectAccessReviews } from '../../../api/machinery/resources.ts';
+import type { CertificateSigningRequest } from '../../../api/kinds/kinds.ts';
+import { certificateSigningRequests, subjectAccessReviews } from '../../../api/client/resources.ts';
 import { ReconcileLoop, type RunController } from '../controller.ts';
 import { hasCondition, isPending, isNodeClientRequest, subjectOf } from './certificate-requests.ts';
 

@@ -4,8 +4,8 @@
  */
 import { X509Certificate } from 'node:crypto';
 import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';
-import type { CertificateSigningRequest } from '../../../api/machinery/kinds.ts';
-import { certificateSigningRequests } from '../../../api/machinery/resources.ts';
+import type { CertificateSigningRequest } from '../../../api/kinds/kinds.ts';
+import { certificateSigningRequests } from '../../../api/client/resources.ts';
 import { ReconcileLoop, type RunController } from '../controller.ts';
 import { removalTime } from './certificate-requests.ts';
 

@@ -1,6 +1,6 @@
 /** Functions about certificate signing requests that several controllers use. Pure. */
 import type { CertificateRequest } from '../../../api/pki/certificate-request.ts';
-import type { CertificateSigningRequest } from '../../../api/machinery/kinds.ts';
+import type { CertificateSigningRequest } from '../../../api/kinds/kinds.ts';
 import { NODES_GROUP, NODE_USER_PREFIX } from '../../../api/meta/system-users.ts';
 import { NODE_CLIENT_SIGNER } from '../../../api/pki/signer-names.ts';
 

@@ -1,7 +1,7 @@
 /** Signs approved requests of the built-in signers. If a request cannot be signed, a condition of it has the reason. */
 import { formatTime } from '../../../api/machinery/clock.ts';
-import type { CertificateSigningRequest } from '../../../api/machinery/kinds.ts';
-import { certificateSigningRequests } from '../../../api/machinery/resources.ts';
+import type { CertificateSigningRequest } from '../../../api/kinds/kinds.ts';
+import { certificateSigningRequests } from '../../../api/client/resources.ts';
 import { ReconcileLoop, type RunController } from '../controller.ts';
 import { hasCondition } from './certificate-requests.ts';
 

@@ -1,8 +1,8 @@
 /** Sets the rules of cluster roles with an aggregation rule to the rules of the roles that it selects. */
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { fromLabelSelector } from '../../../api/meta/selector.ts';
-import type { ClusterRole } from '../../../api/machinery/kinds.ts';
-import { clusterRoles } from '../../../api/machinery/resources.ts';
+import type { ClusterRole } from '../../../api/kinds/kinds.ts';
+import { clusterRoles } from '../../../api/client/resources.ts';
 import { ReconcileLoop, type RunController } from '../controller.ts';
 
 /** Returns the rules in the order of selectors and names, each once. Pure. */

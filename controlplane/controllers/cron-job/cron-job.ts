@@ -2,11 +2,11 @@
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { isAlreadyExists, isNotFound, tolerate } from '../../../api/meta/status-error.ts';
 import { formatTime } from '../../../api/machinery/clock.ts';
-import { referenceTo } from '../../../api/machinery/event-recorder.ts';
-import type { EventType } from '../../../api/machinery/event-report.ts';
-import type { Informer } from '../../../api/machinery/informer.ts';
-import type { CronJob, Job } from '../../../api/machinery/kinds.ts';
-import { cronJobs, jobs } from '../../../api/machinery/resources.ts';
+import { referenceTo } from '../../../api/client/event-recorder.ts';
+import type { EventType } from '../../../api/client/event-report.ts';
+import type { Informer } from '../../../api/client/informer.ts';
+import type { CronJob, Job } from '../../../api/kinds/kinds.ts';
+import { cronJobs, jobs } from '../../../api/client/resources.ts';
 import { ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';
 import { controllerReference, indexByController, ownedBy, ownerKey } from '../owner-references.ts';
 import { isNamespaceTerminating } from '../pod-control.ts';

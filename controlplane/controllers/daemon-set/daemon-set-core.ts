@@ -4,7 +4,7 @@
 import type { V1Toleration } from '@kubernetes/client-node';
 import { podSelectsNode, toleratesTaint } from '../../../api/kinds/node-selection.ts';
 import { scaledValue } from '../../../api/meta/intstr.ts';
-import type { DaemonSet, Node, Pod } from '../../../api/machinery/kinds.ts';
+import type { DaemonSet, Node, Pod } from '../../../api/kinds/kinds.ts';
 import { REVISION_HASH } from '../controller-revisions.ts';
 import { isPodAvailable, isPodFinished, isPodReady, isPodTerminating } from '../pod-state.ts';
 import {

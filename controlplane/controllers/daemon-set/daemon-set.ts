@@ -3,10 +3,10 @@
  */
 import { fromLabelSelector } from '../../../api/meta/selector.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
-import { referenceTo } from '../../../api/machinery/event-recorder.ts';
-import type { Informer } from '../../../api/machinery/informer.ts';
-import type { ControllerRevision, DaemonSet, Node, Pod } from '../../../api/machinery/kinds.ts';
-import { controllerRevisions, daemonSets, nodes, pods } from '../../../api/machinery/resources.ts';
+import { referenceTo } from '../../../api/client/event-recorder.ts';
+import type { Informer } from '../../../api/client/informer.ts';
+import type { ControllerRevision, DaemonSet, Node, Pod } from '../../../api/kinds/kinds.ts';
+import { controllerRevisions, daemonSets, nodes, pods } from '../../../api/client/resources.ts';
 import { nameHash, REVISION_HASH, syncRevisions, truncateRevisions } from '../controller-revisions.ts';
 import { ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';
 import { claim, controllerOf, indexByController, ownerKey } from '../owner-references.ts';

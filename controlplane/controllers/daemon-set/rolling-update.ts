@@ -1,6 +1,6 @@
 /** Decides how the rolling update of a daemon set proceeds, within `maxUnavailable` or `maxSurge`. Pure. */
 import { scaledValue } from '../../../api/meta/intstr.ts';
-import type { Pod } from '../../../api/machinery/kinds.ts';
+import type { Pod } from '../../../api/kinds/kinds.ts';
 import { REVISION_HASH } from '../controller-revisions.ts';
 import { isPodAvailable, isPodTerminating } from '../pod-state.ts';
 import { type DaemonInput, shouldRun, surgeOf } from './daemon-set-core.ts';

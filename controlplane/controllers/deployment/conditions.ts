@@ -4,7 +4,7 @@
  */
 import type { V1DeploymentCondition, V1DeploymentStatus } from '@kubernetes/client-node';
 import { formatTime } from '../../../api/machinery/clock.ts';
-import type { Deployment, ReplicaSet, Wire } from '../../../api/machinery/kinds.ts';
+import type { Deployment, ReplicaSet, Wire } from '../../../api/kinds/kinds.ts';
 import { maxUnavailableOf, sizeOf, totalOf } from './replica-sets.ts';
 
 /** A condition as it is stored. */

@@ -5,11 +5,11 @@
  */
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { isAlreadyExists, isNotFound, tolerate } from '../../../api/meta/status-error.ts';
-import { referenceTo } from '../../../api/machinery/event-recorder.ts';
-import type { EventType } from '../../../api/machinery/event-report.ts';
-import type { Informer } from '../../../api/machinery/informer.ts';
-import type { Deployment, Pod, ReplicaSet } from '../../../api/machinery/kinds.ts';
-import { deployments, replicaSets } from '../../../api/machinery/resources.ts';
+import { referenceTo } from '../../../api/client/event-recorder.ts';
+import type { EventType } from '../../../api/client/event-report.ts';
+import type { Informer } from '../../../api/client/informer.ts';
+import type { Deployment, Pod, ReplicaSet } from '../../../api/kinds/kinds.ts';
+import { deployments, replicaSets } from '../../../api/client/resources.ts';
 import type { ControllerEnvironment } from '../controller.ts';
 import { controllerOf, controllerReference, ownedBy } from '../owner-references.ts';
 import { isNamespaceTerminating } from '../pod-control.ts';

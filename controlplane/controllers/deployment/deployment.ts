@@ -3,11 +3,11 @@
  * them.
  */
 import { fromLabelSelector, type Selector } from '../../../api/meta/selector.ts';
-import { referenceTo } from '../../../api/machinery/event-recorder.ts';
-import type { EventType } from '../../../api/machinery/event-report.ts';
-import type { Informer } from '../../../api/machinery/informer.ts';
-import type { Deployment, Pod, ReplicaSet } from '../../../api/machinery/kinds.ts';
-import { deployments, pods, replicaSets } from '../../../api/machinery/resources.ts';
+import { referenceTo } from '../../../api/client/event-recorder.ts';
+import type { EventType } from '../../../api/client/event-report.ts';
+import type { Informer } from '../../../api/client/informer.ts';
+import type { Deployment, Pod, ReplicaSet } from '../../../api/kinds/kinds.ts';
+import { deployments, pods, replicaSets } from '../../../api/client/resources.ts';
 import { ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';
 import { claim, controllerOf, indexByController, ownerKey } from '../owner-references.ts';
 import { isRollingUpdate } from './replica-sets.ts';

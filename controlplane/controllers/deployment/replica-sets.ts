@@ -1,7 +1,7 @@
 /** The replica sets of a deployment: which one is new, and their revisions and annotations. Pure. */
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { scaledValue } from '../../../api/meta/intstr.ts';
-import type { Deployment, ReplicaSet } from '../../../api/machinery/kinds.ts';
+import type { Deployment, ReplicaSet } from '../../../api/kinds/kinds.ts';
 import type { PodTemplate } from '../pod-control.ts';
 import { equalAs, POD_TEMPLATE } from '../../../api/schema/semantic-equality.ts';
 

@@ -1,5 +1,5 @@
 /** Computes the next size of each replica set of a deployment. Pure. */
-import type { Deployment, ReplicaSet } from '../../../api/machinery/kinds.ts';
+import type { Deployment, ReplicaSet } from '../../../api/kinds/kinds.ts';
 import {
   byAge,
   DESIRED_REPLICAS,

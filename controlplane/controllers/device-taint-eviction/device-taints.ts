@@ -2,7 +2,7 @@
  * When pods must leave devices with a `NoExecute` taint. Pure. The rules are those of the device taint eviction controller of
  * kube-controller-manager 1.36.
  */
-import type { Pod, ResourceClaim, ResourceSlice } from '../../../api/machinery/kinds.ts';
+import type { Pod, ResourceClaim, ResourceSlice } from '../../../api/kinds/kinds.ts';
 import { controllerOf } from '../owner-references.ts';
 import { isPodFinished } from '../pod-state.ts';
 

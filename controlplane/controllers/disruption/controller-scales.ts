@@ -4,15 +4,15 @@
  */
 import { parseApiVersion, type KubeObject, type OwnerReference } from '../../../api/meta/object.ts';
 import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';
-import type { Informers } from '../../../api/machinery/informer.ts';
-import type { Pod } from '../../../api/machinery/kinds.ts';
+import type { Informers } from '../../../api/client/informer.ts';
+import type { Pod } from '../../../api/kinds/kinds.ts';
 import {
   deployments,
   groupVersion,
   replicaSets,
   replicationControllers,
   statefulSets,
-} from '../../../api/machinery/resources.ts';
+} from '../../../api/client/resources.ts';
 import type { ControllerEnvironment } from '../controller.ts';
 import { controllerOf } from '../owner-references.ts';
 

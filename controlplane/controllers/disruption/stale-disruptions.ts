@@ -3,8 +3,8 @@
  * the pod is not terminating.
  */
 import { formatTime } from '../../../api/machinery/clock.ts';
-import type { Pod } from '../../../api/machinery/kinds.ts';
-import { pods } from '../../../api/machinery/resources.ts';
+import type { Pod } from '../../../api/kinds/kinds.ts';
+import { pods } from '../../../api/client/resources.ts';
 import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';
 import { keyOf, ReconcileLoop, splitKey, type RunController } from '../controller.ts';
 import { isPodFinished, isPodTerminating, podCondition } from '../pod-state.ts';

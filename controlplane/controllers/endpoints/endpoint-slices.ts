@@ -2,11 +2,11 @@
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { isNotFound } from '../../../api/meta/status-error.ts';
 import { formatTime } from '../../../api/machinery/clock.ts';
-import { referenceTo } from '../../../api/machinery/event-recorder.ts';
-import type { EventType } from '../../../api/machinery/event-report.ts';
-import type { Informer } from '../../../api/machinery/informer.ts';
-import type { EndpointSlice, Node, Pod, Service } from '../../../api/machinery/kinds.ts';
-import { endpointSlices, nodes, pods, services } from '../../../api/machinery/resources.ts';
+import { referenceTo } from '../../../api/client/event-recorder.ts';
+import type { EventType } from '../../../api/client/event-report.ts';
+import type { Informer } from '../../../api/client/informer.ts';
+import type { EndpointSlice, Node, Pod, Service } from '../../../api/kinds/kinds.ts';
+import { endpointSlices, nodes, pods, services } from '../../../api/client/resources.ts';
 import { ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';
 import { controllerOf, controllerReference } from '../owner-references.ts';
 import { PendingWrites } from '../pending-writes.ts';

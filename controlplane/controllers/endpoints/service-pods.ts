@@ -2,8 +2,8 @@
 import type { V1ServicePort } from '@kubernetes/client-node';
 import { selectorOfLabels } from '../../../api/meta/selector.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
-import type { Informer } from '../../../api/machinery/informer.ts';
-import type { Pod, Service, Wire } from '../../../api/machinery/kinds.ts';
+import type { Informer } from '../../../api/client/informer.ts';
+import type { Pod, Service, Wire } from '../../../api/kinds/kinds.ts';
 import type { ReconcileLoop } from '../controller.ts';
 import { isPodFinished, isPodReady, isPodTerminating } from '../pod-state.ts';
 

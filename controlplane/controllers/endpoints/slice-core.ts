@@ -5,7 +5,7 @@
 import { stringifyJson } from '../../../api/codec/json.ts';
 import type { DiscoveryV1EndpointPort, V1Endpoint } from '@kubernetes/client-node';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
-import type { EndpointSlice, Node, Pod, Service, Wire } from '../../../api/machinery/kinds.ts';
+import type { EndpointSlice, Node, Pod, Service, Wire } from '../../../api/kinds/kinds.ts';
 import { isPodReady, isPodTerminating } from '../pod-state.ts';
 import { addressOf, belongsToEndpoints, targetPortIn } from './service-pods.ts';
 import { ZONE_LABEL } from '../../../api/meta/well-known-labels.ts';

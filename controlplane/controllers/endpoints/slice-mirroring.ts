@@ -1,9 +1,9 @@
 /** Mirrors Endpoints objects that users maintain for services without a selector into endpoint slices. */
 import { stringifyJson } from '../../../api/codec/json.ts';
 import type { V1EndpointAddress, V1EndpointSubset } from '@kubernetes/client-node';
-import type { Endpoints, EndpointSlice, Service, Wire } from '../../../api/machinery/kinds.ts';
-import { referenceTo } from '../../../api/machinery/event-recorder.ts';
-import { endpoints, endpointSlices, services } from '../../../api/machinery/resources.ts';
+import type { Endpoints, EndpointSlice, Service, Wire } from '../../../api/kinds/kinds.ts';
+import { referenceTo } from '../../../api/client/event-recorder.ts';
+import { endpoints, endpointSlices, services } from '../../../api/client/resources.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { isNotFound } from '../../../api/meta/status-error.ts';
 import { keyOf, ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';

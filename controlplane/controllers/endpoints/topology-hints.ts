@@ -3,7 +3,7 @@
  * endpoints in proportion to the CPUs of its nodes, its own ones first. Without enough endpoints or information there are no
  * hints. Pure; the rules and words are those of kube-controller-manager.
  */
-import type { EndpointSlice, Node, Service } from '../../../api/machinery/kinds.ts';
+import type { EndpointSlice, Node, Service } from '../../../api/kinds/kinds.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { ownMember } from '../../../api/meta/own-member.ts';
 import { milliUnits, parseQuantity } from '../../../api/meta/quantity.ts';

@@ -5,8 +5,8 @@
  */
 import type { KubeObject, OwnerReference } from '../../../api/meta/object.ts';
 import { isNotFound } from '../../../api/meta/status-error.ts';
-import type { Registration } from '../../../api/machinery/informer.ts';
-import type { Resource } from '../../../api/machinery/client.ts';
+import type { Registration } from '../../../api/client/informer.ts';
+import type { Resource } from '../../../api/client/client.ts';
 import { aborted, ReconcileLoop, type ControllerEnvironment, type RunController } from '../controller.ts';
 import { isContent, servedResources, type ServedResource } from '../served-resources.ts';
 import {

@@ -3,7 +3,7 @@
  * `virtual` in the graph until a read of the API decides whether it exists. Pure bookkeeping, no I/O.
  */
 import type { KubeObject, OwnerReference } from '../../../api/meta/object.ts';
-import type { Resource } from '../../../api/machinery/client.ts';
+import type { Resource } from '../../../api/client/client.ts';
 
 /** An object, or an owner that only references name (`virtual`). Only the graph changes it. */
 export interface GraphNode {

@@ -1,6 +1,6 @@
 /** Delays the next pod of a job after failures: 10 s after the first, twice as long after each other, at most 10 minutes. */
 import { backoffDelay } from '../../../api/machinery/backoff.ts';
-import type { Pod } from '../../../api/machinery/kinds.ts';
+import type { Pod } from '../../../api/kinds/kinds.ts';
 import { podCondition } from '../pod-state.ts';
 
 const BACKOFF = { firstMs: 10_000, longestMs: 600_000 };

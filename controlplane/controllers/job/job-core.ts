@@ -1,6 +1,6 @@
 /** The decisions of jobs: which pods count, whether and why the job is finished, and how many pods it needs. Pure. */
 import type { V1PodFailurePolicyRule } from '@kubernetes/client-node';
-import type { Job, Pod, Wire } from '../../../api/machinery/kinds.ts';
+import type { Job, Pod, Wire } from '../../../api/kinds/kinds.ts';
 import { ownMember } from '../../../api/meta/own-member.ts';
 import { isPodTerminating, podCondition } from '../pod-state.ts';
 import { finishTime } from './job-back-off.ts';

@@ -1,6 +1,6 @@
 /** Builds the pods of a job from its template. Pure. */
-import type { Job, Pod } from '../../../api/machinery/kinds.ts';
-import { jobs } from '../../../api/machinery/resources.ts';
+import type { Job, Pod } from '../../../api/kinds/kinds.ts';
+import { jobs } from '../../../api/client/resources.ts';
 import { podFromTemplate } from '../pod-control.ts';
 import {
   COMPLETION_INDEX,

@@ -1,7 +1,7 @@
 /** Counts the pods of a job and decides whether it is finished. Pure. */
 import type { V1JobCondition, V1JobStatus } from '@kubernetes/client-node';
 import { formatTime } from '../../../api/machinery/clock.ts';
-import type { Job, Pod, Wire } from '../../../api/machinery/kinds.ts';
+import type { Job, Pod, Wire } from '../../../api/kinds/kinds.ts';
 import {
   completionIndexOf,
   exceedsRestarts,

@@ -5,10 +5,10 @@
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';
 import { formatTime } from '../../../api/machinery/clock.ts';
-import { referenceTo } from '../../../api/machinery/event-recorder.ts';
-import type { EventType } from '../../../api/machinery/event-report.ts';
-import type { Job, Pod } from '../../../api/machinery/kinds.ts';
-import { jobs, pods } from '../../../api/machinery/resources.ts';
+import { referenceTo } from '../../../api/client/event-recorder.ts';
+import type { EventType } from '../../../api/client/event-report.ts';
+import type { Job, Pod } from '../../../api/kinds/kinds.ts';
+import { jobs, pods } from '../../../api/client/resources.ts';
 import type { ControllerEnvironment } from '../controller.ts';
 import { isPodFinished } from '../pod-state.ts';
 import {

@@ -4,9 +4,9 @@
  */
 import { fromLabelSelector } from '../../../api/meta/selector.ts';
 import { formatTime } from '../../../api/machinery/clock.ts';
-import type { Informer } from '../../../api/machinery/informer.ts';
-import type { Job, Pod } from '../../../api/machinery/kinds.ts';
-import { jobs, pods } from '../../../api/machinery/resources.ts';
+import type { Informer } from '../../../api/client/informer.ts';
+import type { Job, Pod } from '../../../api/kinds/kinds.ts';
+import { jobs, pods } from '../../../api/client/resources.ts';
 import { ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';
 import { claim, controllerOf, indexByController, ownerKey } from '../owner-references.ts';
 import { PendingWrites } from '../pending-writes.ts';

@@ -1,7 +1,7 @@
 /** Deletes finished jobs when their `ttlSecondsAfterFinished` has passed. Each has its own timer. */
 import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';
-import type { Job } from '../../../api/machinery/kinds.ts';
-import { jobs } from '../../../api/machinery/resources.ts';
+import type { Job } from '../../../api/kinds/kinds.ts';
+import { jobs } from '../../../api/client/resources.ts';
 import { ReconcileLoop, splitKey, type RunController } from '../controller.ts';
 
 /** The time at which the job is deleted, in ms since the epoch; `undefined` for never. */

@@ -1,6 +1,6 @@
 /** The conditions of a terminating namespace. Pure; the messages are those of kube-controller-manager. */
 import type { V1NamespaceCondition } from '@kubernetes/client-node';
-import type { Wire } from '../../../api/machinery/kinds.ts';
+import type { Wire } from '../../../api/kinds/kinds.ts';
 
 /** A condition as it is stored. */
 type NamespaceCondition = Wire<V1NamespaceCondition>;

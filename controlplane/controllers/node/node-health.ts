@@ -1,7 +1,7 @@
 /** Computes what follows from the conditions and the silence of a node: conditions that become Unknown, and taints. Pure. */
 import type { V1NodeCondition, V1Taint } from '@kubernetes/client-node';
 import { formatTime } from '../../../api/machinery/clock.ts';
-import type { Node, Wire } from '../../../api/machinery/kinds.ts';
+import type { Node, Wire } from '../../../api/kinds/kinds.ts';
 import {
   DISK_PRESSURE_TAINT,
   MEMORY_PRESSURE_TAINT,

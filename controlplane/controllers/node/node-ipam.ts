@@ -2,10 +2,10 @@
  * Allocates a pod CIDR of each family to each node. Allocated CIDRs are never allocated again. It runs only with
  * `--cluster-cidr`.
  */
-import { referenceTo } from '../../../api/machinery/event-recorder.ts';
+import { referenceTo } from '../../../api/client/event-recorder.ts';
 import { cidrAddress, parseCidr, type Cidr } from '../../../api/meta/ip-addresses.ts';
-import type { Node } from '../../../api/machinery/kinds.ts';
-import { nodes } from '../../../api/machinery/resources.ts';
+import type { Node } from '../../../api/kinds/kinds.ts';
+import { nodes } from '../../../api/client/resources.ts';
 import { aborted, ReconcileLoop, type RunController } from '../controller.ts';
 
 /** Returns the first free range of `maskSize` within `cluster`; `undefined` if all are allocated. Pure. */

@@ -2,8 +2,8 @@
  * Annotates each node with the time for which its kubelet may cache secrets and config maps. The time grows with the number of
  * nodes.
  */
-import type { Node } from '../../../api/machinery/kinds.ts';
-import { nodes } from '../../../api/machinery/resources.ts';
+import type { Node } from '../../../api/kinds/kinds.ts';
+import { nodes } from '../../../api/client/resources.ts';
 import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';
 import { ReconcileLoop, type RunController } from '../controller.ts';
 

@@ -2,8 +2,8 @@
 import { deleteDisrupted } from '../pod-disruption.ts';
 import { stringifyJson } from '../../../api/codec/json.ts';
 import { tolerates } from '../../../api/kinds/node-selection.ts';
-import type { Pod } from '../../../api/machinery/kinds.ts';
-import { nodes, pods } from '../../../api/machinery/resources.ts';
+import type { Pod } from '../../../api/kinds/kinds.ts';
+import { nodes, pods } from '../../../api/client/resources.ts';
 import { ReconcileLoop, splitKey, type RunController } from '../controller.ts';
 import { indexByNode, podsOn } from './node-lifecycle.ts';
 import type { Taint } from './node-health.ts';

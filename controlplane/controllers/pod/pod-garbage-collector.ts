@@ -5,8 +5,8 @@
  */
 import { isNotFound } from '../../../api/meta/status-error.ts';
 import { formatTime } from '../../../api/machinery/clock.ts';
-import type { Node, Pod } from '../../../api/machinery/kinds.ts';
-import { nodes, pods } from '../../../api/machinery/resources.ts';
+import type { Node, Pod } from '../../../api/kinds/kinds.ts';
+import { nodes, pods } from '../../../api/client/resources.ts';
 import { ReconcileLoop, type ControllerEnvironment, type RunController } from '../controller.ts';
 import { indexByNode, podsOn } from '../node/node-lifecycle.ts';
 import { isPodFinished, isPodTerminating } from '../pod-state.ts';

@@ -1,6 +1,6 @@
 /** The decisions of replica sets and replication controllers: pods to create and delete, and the status. Pure. */
 import type { V1ReplicaSetStatus } from '@kubernetes/client-node';
-import type { Pod, Wire } from '../../../api/machinery/kinds.ts';
+import type { Pod, Wire } from '../../../api/kinds/kinds.ts';
 import { ownMember } from '../../../api/meta/own-member.ts';
 import {
   compareForDeletion,

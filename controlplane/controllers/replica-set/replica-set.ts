@@ -7,9 +7,9 @@ import { fromLabelSelector, selectorOfLabels, type Selector } from '../../../api
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { isNotFound } from '../../../api/meta/status-error.ts';
 import { formatTime } from '../../../api/machinery/clock.ts';
-import type { Pod, ReplicaSet, ReplicationController } from '../../../api/machinery/kinds.ts';
-import { pods, replicaSets, replicationControllers, type ResourceOf } from '../../../api/machinery/resources.ts';
-import type { Informer } from '../../../api/machinery/informer.ts';
+import type { Pod, ReplicaSet, ReplicationController } from '../../../api/kinds/kinds.ts';
+import { pods, replicaSets, replicationControllers, type ResourceOf } from '../../../api/client/resources.ts';
+import type { Informer } from '../../../api/client/informer.ts';
 import { keyOf, ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';
 import { claim, controllerOf, indexByController, ownedBy, ownerKey, withSameController } from '../owner-references.ts';
 import { PendingWrites } from '../pending-writes.ts';

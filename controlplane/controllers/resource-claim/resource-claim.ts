@@ -4,10 +4,10 @@
  */
 import { CLAIM_FINALIZER } from '../../../api/kinds/device-claims.ts';
 import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';
-import { referenceTo } from '../../../api/machinery/event-recorder.ts';
-import type { Informer } from '../../../api/machinery/informer.ts';
-import type { Pod, ResourceClaim, ResourceClaimTemplate } from '../../../api/machinery/kinds.ts';
-import { pods, resourceClaims, resourceClaimTemplates } from '../../../api/machinery/resources.ts';
+import { referenceTo } from '../../../api/client/event-recorder.ts';
+import type { Informer } from '../../../api/client/informer.ts';
+import type { Pod, ResourceClaim, ResourceClaimTemplate } from '../../../api/kinds/kinds.ts';
+import { pods, resourceClaims, resourceClaimTemplates } from '../../../api/client/resources.ts';
 import { ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';
 import { controllerOf, controllerReference, indexByController, ownedBy } from '../owner-references.ts';
 import { isPodFinished } from '../pod-state.ts';

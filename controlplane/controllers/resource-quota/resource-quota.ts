@@ -4,9 +4,9 @@
  *
  * Only resources that a quota limits are watched.
  */
-import type { Informer } from '../../../api/machinery/informer.ts';
-import type { DeviceClass, Pod, ResourceClaim, ResourceQuota } from '../../../api/machinery/kinds.ts';
-import { resourceQuotas, type ResourceOf } from '../../../api/machinery/resources.ts';
+import type { Informer } from '../../../api/client/informer.ts';
+import type { DeviceClass, Pod, ResourceClaim, ResourceQuota } from '../../../api/kinds/kinds.ts';
+import { resourceQuotas, type ResourceOf } from '../../../api/client/resources.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import type { KubeObject } from '../../../api/meta/object.ts';
 import { addQuantities, formatQuantity, newQuantity, type Quantity } from '../../../api/meta/quantity.ts';

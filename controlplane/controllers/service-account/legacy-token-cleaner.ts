@@ -2,8 +2,8 @@
  * Cleans up tokens of service accounts that clusters before 1.24 generated automatically and that are unused: they are first
  * marked invalid, and deleted after the same time again. Tokens that users created are kept.
  */
-import type { Pod, Secret, ServiceAccount } from '../../../api/machinery/kinds.ts';
-import { configMaps, pods, secrets, serviceAccounts } from '../../../api/machinery/resources.ts';
+import type { Pod, Secret, ServiceAccount } from '../../../api/kinds/kinds.ts';
+import { configMaps, pods, secrets, serviceAccounts } from '../../../api/client/resources.ts';
 import { isNotFound } from '../../../api/meta/status-error.ts';
 import { every, type RunController } from '../controller.ts';
 import { ACCOUNT_NAME, TOKEN_SECRET_TYPE } from './token-secrets.ts';

@@ -1,7 +1,7 @@
 /** Maintains a config map with the cluster's CA in every namespace, which projected volumes mount. */
 import { isAlreadyExists, isNotFound } from '../../../api/meta/status-error.ts';
-import type { ConfigMap } from '../../../api/machinery/kinds.ts';
-import { configMaps, namespaces } from '../../../api/machinery/resources.ts';
+import type { ConfigMap } from '../../../api/kinds/kinds.ts';
+import { configMaps, namespaces } from '../../../api/client/resources.ts';
 import { ReconcileLoop, type RunController } from '../controller.ts';
 import { isNamespaceTerminating } from '../pod-control.ts';
 

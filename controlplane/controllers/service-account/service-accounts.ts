@@ -1,6 +1,6 @@
 /** Ensures that every namespace has the service account `default`, also after a client deletes it. */
 import { isAlreadyExists, isStatusError } from '../../../api/meta/status-error.ts';
-import { namespaces, serviceAccounts } from '../../../api/machinery/resources.ts';
+import { namespaces, serviceAccounts } from '../../../api/client/resources.ts';
 import { ReconcileLoop, type RunController } from '../controller.ts';
 import { isNamespaceTerminating } from '../pod-control.ts';
 

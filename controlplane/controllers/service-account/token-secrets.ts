@@ -3,8 +3,8 @@
  * accounts.
  */
 import { isNotFound } from '../../../api/meta/status-error.ts';
-import type { Secret, ServiceAccount } from '../../../api/machinery/kinds.ts';
-import { secrets, serviceAccounts } from '../../../api/machinery/resources.ts';
+import type { Secret, ServiceAccount } from '../../../api/kinds/kinds.ts';
+import { secrets, serviceAccounts } from '../../../api/client/resources.ts';
 import { ownMember } from '../../../api/meta/own-member.ts';
 import { ReconcileLoop, splitKey, type RunController } from '../controller.ts';
 

@@ -4,8 +4,8 @@
  */
 import { cidrContains, cidrCovers, parseCidr, parseIp, type Cidr } from '../../../api/meta/ip-addresses.ts';
 import { formatTime } from '../../../api/machinery/clock.ts';
-import type { IPAddress, ServiceCIDR } from '../../../api/machinery/kinds.ts';
-import { ipAddresses, serviceCIDRs } from '../../../api/machinery/resources.ts';
+import type { IPAddress, ServiceCIDR } from '../../../api/kinds/kinds.ts';
+import { ipAddresses, serviceCIDRs } from '../../../api/client/resources.ts';
 import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';
 import { isManaged } from '../../registry/kinds/core/service-ip-addresses.ts';
 import { ReconcileLoop, type RunController } from '../controller.ts';

@@ -1,5 +1,5 @@
 /** Computes at which addresses a service of type LoadBalancer is reachable, and which ports it needs there. Pure. */
-import type { EndpointSlice, Node, Service } from '../../../api/machinery/kinds.ts';
+import type { EndpointSlice, Node, Service } from '../../../api/kinds/kinds.ts';
 import {
   canonicalIp,
   isLinkLocalUnicast,
@@ -8,7 +8,7 @@ import {
   isUnspecified,
   parseIp,
 } from '../../../api/meta/ip-addresses.ts';
-import { LISTENING_PORTS } from '../../../api/machinery/orchlet-annotations.ts';
+import { LISTENING_PORTS } from '../../../api/meta/orchlet-annotations.ts';
 
 /** The class of services that this controller serves, beside those without a class. */
 const LOAD_BALANCER_CLASS = 'orchlet.local/service-lb';

@@ -7,13 +7,9 @@
  * but its own, also after the part is disabled or the service has another class.
  */
 import { isDeepStrictEqual } from 'node:util';
-import type { EndpointSlice, Node, Service } from '../../../api/machinery/kinds.ts';
-import {
-  endpointSlices,
-  nodes as nodesResource,
-  services as servicesResource,
-} from '../../../api/machinery/resources.ts';
-import { referenceTo } from '../../../api/machinery/event-recorder.ts';
+import type { EndpointSlice, Node, Service } from '../../../api/kinds/kinds.ts';
+import { endpointSlices, nodes as nodesResource, services as servicesResource } from '../../../api/client/resources.ts';
+import { referenceTo } from '../../../api/client/event-recorder.ts';
 import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';
 import { type ControllerEnvironment, keyOf, ReconcileLoop, type RunController, splitKey } from '../controller.ts';
 import {
@@ -26,7 +22,7 @@ import {
   portsOf,
 } from './load-balancer-addresses.ts';
 import { LoadBalancerPorts } from './load-balancer-ports.ts';
-import { SERVICE_LB_ANNOTATION } from '../../../api/machinery/orchlet-annotations.ts';
+import { SERVICE_LB_ANNOTATION } from '../../../api/meta/orchlet-annotations.ts';
 import { SERVICE_NAME_LABEL } from '../../../api/meta/well-known-labels.ts';
 
 const FINALIZER = 'service.kubernetes.io/load-balancer-cleanup';

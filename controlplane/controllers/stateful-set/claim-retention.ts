@@ -2,8 +2,8 @@
  * Decides what happens to the claims of a set when the set or a member is deleted: the garbage collector deletes a claim
  * together with its owner. Pure.
  */
-import type { PersistentVolumeClaim, Pod, StatefulSet } from '../../../api/machinery/kinds.ts';
-import { pods, statefulSets } from '../../../api/machinery/resources.ts';
+import type { PersistentVolumeClaim, Pod, StatefulSet } from '../../../api/kinds/kinds.ts';
+import { pods, statefulSets } from '../../../api/client/resources.ts';
 import type { OwnerReference } from '../../../api/meta/object.ts';
 import { controllerReference } from '../owner-references.ts';
 import { isMember } from './stateful-set-core.ts';

@@ -2,7 +2,7 @@
 import type { V1StatefulSetStatus } from '@kubernetes/client-node';
 import { scaledValue } from '../../../api/meta/intstr.ts';
 import { ownMember } from '../../../api/meta/own-member.ts';
-import type { PersistentVolumeClaim, Pod, StatefulSet, Wire } from '../../../api/machinery/kinds.ts';
+import type { PersistentVolumeClaim, Pod, StatefulSet, Wire } from '../../../api/kinds/kinds.ts';
 import { REVISION_HASH } from '../controller-revisions.ts';
 import { isPodAvailable, isPodReady, isPodTerminating } from '../pod-state.ts';
 

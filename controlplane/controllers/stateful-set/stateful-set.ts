@@ -2,10 +2,10 @@
 import { fromLabelSelector } from '../../../api/meta/selector.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { isAlreadyExists, isNotFound } from '../../../api/meta/status-error.ts';
-import { referenceTo } from '../../../api/machinery/event-recorder.ts';
-import type { Informer } from '../../../api/machinery/informer.ts';
-import type { ControllerRevision, PersistentVolumeClaim, Pod, StatefulSet } from '../../../api/machinery/kinds.ts';
-import { controllerRevisions, persistentVolumeClaims, pods, statefulSets } from '../../../api/machinery/resources.ts';
+import { referenceTo } from '../../../api/client/event-recorder.ts';
+import type { Informer } from '../../../api/client/informer.ts';
+import type { ControllerRevision, PersistentVolumeClaim, Pod, StatefulSet } from '../../../api/kinds/kinds.ts';
+import { controllerRevisions, persistentVolumeClaims, pods, statefulSets } from '../../../api/client/resources.ts';
 import { syncRevisions, templateOf, truncateRevisions, REVISION_HASH } from '../controller-revisions.ts';
 import { ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';
 import { claim, controllerOf, indexByController, ownerKey } from '../owner-references.ts';

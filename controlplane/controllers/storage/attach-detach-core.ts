@@ -3,7 +3,7 @@
  * which can be detached (those that no pod needs and the node no longer uses). Pure.
  */
 import { createHash } from 'node:crypto';
-import type { Node, PersistentVolume, Pod, VolumeAttachment } from '../../../api/machinery/kinds.ts';
+import type { Node, PersistentVolume, Pod, VolumeAttachment } from '../../../api/kinds/kinds.ts';
 import { isPodFinished } from '../pod-state.ts';
 import { OUT_OF_SERVICE_TAINT } from '../../../api/meta/well-known-labels.ts';
 

@@ -5,8 +5,8 @@
  * loses nothing.
  */
 import { stringifyJson } from '../../../api/codec/json.ts';
-import { referenceTo } from '../../../api/machinery/event-recorder.ts';
-import type { Node, PersistentVolumeClaim, Pod, VolumeAttachment } from '../../../api/machinery/kinds.ts';
+import { referenceTo } from '../../../api/client/event-recorder.ts';
+import type { Node, PersistentVolumeClaim, Pod, VolumeAttachment } from '../../../api/kinds/kinds.ts';
 import {
   csiDrivers,
   nodes,
@@ -14,7 +14,7 @@ import {
   persistentVolumes,
   pods,
   volumeAttachments,
-} from '../../../api/machinery/resources.ts';
+} from '../../../api/client/resources.ts';
 import { jsonEqual } from '../../../api/meta/json-equality.ts';
 import { isAlreadyExists, isNotFound, tolerate } from '../../../api/meta/status-error.ts';
 import { type ControllerEnvironment, ReconcileLoop, type RunController } from '../controller.ts';

@@ -1,8 +1,8 @@
 /**
  * Reports why a claim of a class with the mode WaitForFirstConsumer is not bound: it lacks a pod, or its pods lack a node.
  */
-import type { Informer } from '../../../api/machinery/informer.ts';
-import type { PersistentVolumeClaim, Pod } from '../../../api/machinery/kinds.ts';
+import type { Informer } from '../../../api/client/informer.ts';
+import type { PersistentVolumeClaim, Pod } from '../../../api/kinds/kinds.ts';
 import { isPodFinished } from '../pod-state.ts';
 import { claimNames } from './protection.ts';
 

@@ -1,7 +1,7 @@
 /** Creates the claims of ephemeral volumes. A claim is owned by its pod and deleted with it. */
-import type { PersistentVolumeClaim, Pod } from '../../../api/machinery/kinds.ts';
-import { referenceTo } from '../../../api/machinery/event-recorder.ts';
-import { persistentVolumeClaims, pods } from '../../../api/machinery/resources.ts';
+import type { PersistentVolumeClaim, Pod } from '../../../api/kinds/kinds.ts';
+import { referenceTo } from '../../../api/client/event-recorder.ts';
+import { persistentVolumeClaims, pods } from '../../../api/client/resources.ts';
 import { keyOf, ReconcileLoop, splitKey, type RunController } from '../controller.ts';
 import { controllerOf, controllerReference } from '../owner-references.ts';
 import { isPodFinished } from '../pod-state.ts';

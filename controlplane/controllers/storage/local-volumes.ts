@@ -5,10 +5,10 @@
  *
  * A finalizer keeps a volume until its folder is gone, also if a user deletes the object first.
  */
-import { referenceTo } from '../../../api/machinery/event-recorder.ts';
-import type { Informer } from '../../../api/machinery/informer.ts';
-import type { Node, PersistentVolume, PersistentVolumeClaim, StorageClass } from '../../../api/machinery/kinds.ts';
-import { nodes, persistentVolumeClaims, persistentVolumes, storageClasses } from '../../../api/machinery/resources.ts';
+import { referenceTo } from '../../../api/client/event-recorder.ts';
+import type { Informer } from '../../../api/client/informer.ts';
+import type { Node, PersistentVolume, PersistentVolumeClaim, StorageClass } from '../../../api/kinds/kinds.ts';
+import { nodes, persistentVolumeClaims, persistentVolumes, storageClasses } from '../../../api/client/resources.ts';
 import { compareQuantities, parseQuantity, wholeUnits } from '../../../api/meta/quantity.ts';
 import { isAlreadyExists, isNotFound, tolerate } from '../../../api/meta/status-error.ts';
 import { ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';
@@ -18,7 +18,7 @@ import {
   HOSTNAME_LABEL,
   SELECTED_NODE_ANNOTATION,
 } from '../../../api/meta/well-known-labels.ts';
-import { LOCAL_VOLUMES } from '../../../api/machinery/orchlet-annotations.ts';
+import { LOCAL_VOLUMES } from '../../../api/meta/orchlet-annotations.ts';
 
 /** The provisioner of storage classes that this controller serves. */
 export const LOCAL_PROVISIONER = 'orchlet.local/local-volumes';

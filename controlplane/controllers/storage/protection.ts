@@ -4,15 +4,15 @@
  */
 import type { KubeObject } from '../../../api/meta/object.ts';
 import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';
-import type { Informer } from '../../../api/machinery/informer.ts';
-import type { PersistentVolume, PersistentVolumeClaim, Pod } from '../../../api/machinery/kinds.ts';
+import type { Informer } from '../../../api/client/informer.ts';
+import type { PersistentVolume, PersistentVolumeClaim, Pod } from '../../../api/kinds/kinds.ts';
 import {
   persistentVolumeClaims,
   persistentVolumes,
   pods,
   volumeAttributesClasses,
   type ResourceOf,
-} from '../../../api/machinery/resources.ts';
+} from '../../../api/client/resources.ts';
 import { ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';
 import { isPodFinished } from '../pod-state.ts';
 

@@ -7,10 +7,10 @@
  * A claim and its volume refer to each other. The volume is written first, so that a bound claim always has a volume.
  */
 import type { V1PersistentVolumeClaimStatus, V1PersistentVolumeStatus } from '@kubernetes/client-node';
-import type { Informer } from '../../../api/machinery/informer.ts';
-import type { PersistentVolume, PersistentVolumeClaim, Pod, StorageClass, Wire } from '../../../api/machinery/kinds.ts';
-import { referenceTo } from '../../../api/machinery/event-recorder.ts';
-import { persistentVolumeClaims, persistentVolumes, pods, storageClasses } from '../../../api/machinery/resources.ts';
+import type { Informer } from '../../../api/client/informer.ts';
+import type { PersistentVolume, PersistentVolumeClaim, Pod, StorageClass, Wire } from '../../../api/kinds/kinds.ts';
+import { referenceTo } from '../../../api/client/event-recorder.ts';
+import { persistentVolumeClaims, persistentVolumes, pods, storageClasses } from '../../../api/client/resources.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { newestDefault } from '../../admission/storage-defaults.ts';
 import { keyOf, ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';

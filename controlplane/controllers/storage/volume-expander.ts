@@ -2,9 +2,9 @@
  * Records events for bound claims that request more than they have: the resizer of the driver expands them, and not this
  * controller.
  */
-import { referenceTo } from '../../../api/machinery/event-recorder.ts';
-import type { PersistentVolumeClaim } from '../../../api/machinery/kinds.ts';
-import { persistentVolumeClaims } from '../../../api/machinery/resources.ts';
+import { referenceTo } from '../../../api/client/event-recorder.ts';
+import type { PersistentVolumeClaim } from '../../../api/kinds/kinds.ts';
+import { persistentVolumeClaims } from '../../../api/client/resources.ts';
 import { compareQuantities, parseQuantity } from '../../../api/meta/quantity.ts';
 import { ReconcileLoop, splitKey, type RunController } from '../controller.ts';
 

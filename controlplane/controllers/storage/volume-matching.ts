@@ -1,5 +1,5 @@
 /** Selects the volume of a claim: the smallest available one that fulfils the claim. Pure. */
-import type { PersistentVolume, PersistentVolumeClaim } from '../../../api/machinery/kinds.ts';
+import type { PersistentVolume, PersistentVolumeClaim } from '../../../api/kinds/kinds.ts';
 import { compareQuantities, parseQuantity, type Quantity } from '../../../api/meta/quantity.ts';
 import { fromLabelSelector } from '../../../api/meta/selector.ts';
 import { BETA_STORAGE_CLASS_ANNOTATION } from '../../../api/meta/well-known-labels.ts';

@@ -1,7 +1,7 @@
 /** Deletes all files of a released volume with the deprecated policy Recycle, by a pod. */
-import type { PersistentVolume, Pod } from '../../../api/machinery/kinds.ts';
-import { pods } from '../../../api/machinery/resources.ts';
-import type { TypedClient } from '../../../api/machinery/typed-client.ts';
+import type { PersistentVolume, Pod } from '../../../api/kinds/kinds.ts';
+import { pods } from '../../../api/client/resources.ts';
+import type { TypedClient } from '../../../api/client/typed-client.ts';
 import { isAlreadyExists, isNotFound, tolerate } from '../../../api/meta/status-error.ts';
 
 const NAMESPACE = 'default';

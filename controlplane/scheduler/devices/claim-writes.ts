@@ -1,8 +1,8 @@
 /** Writes allocations and reservations of resource claims. */
 import { formatTime, type Clock } from '../../../api/machinery/clock.ts';
-import type { Pod, ResourceClaim } from '../../../api/machinery/kinds.ts';
-import { resourceClaims } from '../../../api/machinery/resources.ts';
-import type { TypedClient } from '../../../api/machinery/typed-client.ts';
+import type { Pod, ResourceClaim } from '../../../api/kinds/kinds.ts';
+import { resourceClaims } from '../../../api/client/resources.ts';
+import type { TypedClient } from '../../../api/client/typed-client.ts';
 import { isConflict, isNotFound, tolerate } from '../../../api/meta/status-error.ts';
 import { createFor, removeClaim } from './extended-claim-writes.ts';
 import { CLAIM_FINALIZER, podOfExtendedClaim } from '../../../api/kinds/device-claims.ts';

@@ -2,7 +2,7 @@
  * Allocates devices of one node to claims. It searches the requests in order and, for each of them, its alternatives and the
  * suitable devices. Pure.
  */
-import type { DeviceClass, ResourceClaim } from '../../../api/machinery/kinds.ts';
+import type { DeviceClass, ResourceClaim } from '../../../api/kinds/kinds.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { ownMember } from '../../../api/meta/own-member.ts';
 import { formatQuantity, type Quantity } from '../../../api/meta/quantity.ts';

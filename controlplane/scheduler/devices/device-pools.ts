@@ -3,7 +3,7 @@
  * generation exist. Pure.
  */
 import { matchesNodeSelector, type NodeSelector, type SelectableNode } from '../../../api/kinds/node-selection.ts';
-import type { ResourceSlice } from '../../../api/machinery/kinds.ts';
+import type { ResourceSlice } from '../../../api/kinds/kinds.ts';
 import { deviceKey } from '../../../api/kinds/device-claims.ts';
 import type { DevicesInUse } from './allocated-devices.ts';
 import { addQuantities, parseQuantity, type Quantity } from '../../../api/meta/quantity.ts';

@@ -1,5 +1,5 @@
 /** Converts the requests of a claim to the form of the allocator: each with its alternatives, the preferred one first. Pure. */
-import type { ResourceClaim } from '../../../api/machinery/kinds.ts';
+import type { ResourceClaim } from '../../../api/kinds/kinds.ts';
 
 type DeviceClaim = NonNullable<NonNullable<ResourceClaim['spec']>['devices']>;
 type Request = NonNullable<DeviceClaim['requests']>[number];

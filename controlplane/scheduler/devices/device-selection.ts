@@ -1,7 +1,7 @@
 /** Decides whether a device suits a request, by the selectors of the request and its class, taints and the capacity. */
 import { compile, type Program } from '../../../api/cel/cel.ts';
 import { DEVICE_ENVIRONMENT, deviceValue } from '../../../api/cel/device-environment.ts';
-import type { DeviceClass } from '../../../api/machinery/kinds.ts';
+import type { DeviceClass } from '../../../api/kinds/kinds.ts';
 import { ownMember } from '../../../api/meta/own-member.ts';
 import { compareQuantities, parseQuantity } from '../../../api/meta/quantity.ts';
 import type { DeviceAlternative } from './device-requests.ts';

@@ -2,9 +2,9 @@
  * Holds the scheduler's view of devices: classes, slices and claims from the informers, and the allocations that are being
  * written. `cluster-watch.ts` owns it.
  */
-import type { Informer, Informers } from '../../../api/machinery/informer.ts';
-import type { DeviceClass, ResourceClaim, ResourceSlice } from '../../../api/machinery/kinds.ts';
-import { deviceClasses, resourceClaims, resourceSlices } from '../../../api/machinery/resources.ts';
+import type { Informer, Informers } from '../../../api/client/informer.ts';
+import type { DeviceClass, ResourceClaim, ResourceSlice } from '../../../api/kinds/kinds.ts';
+import { deviceClasses, resourceClaims, resourceSlices } from '../../../api/client/resources.ts';
 import type { DeviceLookup } from '../cluster-state.ts';
 import type { PodInfo } from '../pod-info.ts';
 import { AllocatedDevices, type DevicesInUse } from './allocated-devices.ts';

@@ -1,8 +1,8 @@
 /** Creates and deletes the claims for extended resources, which the scheduler owns. */
 import { CLAIM_FINALIZER } from '../../../api/kinds/device-claims.ts';
-import type { Pod, ResourceClaim } from '../../../api/machinery/kinds.ts';
-import { pods, resourceClaims } from '../../../api/machinery/resources.ts';
-import type { TypedClient } from '../../../api/machinery/typed-client.ts';
+import type { Pod, ResourceClaim } from '../../../api/kinds/kinds.ts';
+import { pods, resourceClaims } from '../../../api/client/resources.ts';
+import type { TypedClient } from '../../../api/client/typed-client.ts';
 import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';
 import type { ReservedClaim } from './pod-devices.ts';
 

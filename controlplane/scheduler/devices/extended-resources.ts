@@ -3,7 +3,7 @@
  * device plugin offers on the node. One claim, which the scheduler creates, has all such requests of a pod. Pure.
  */
 import { CLASS_RESOURCE_PREFIX, EXTENDED_CLAIM } from '../../../api/kinds/device-claims.ts';
-import type { DeviceClass, Pod, ResourceClaim } from '../../../api/machinery/kinds.ts';
+import type { DeviceClass, Pod, ResourceClaim } from '../../../api/kinds/kinds.ts';
 import type { NodeInfo } from '../node-info.ts';
 import type { PodInfo } from '../pod-info.ts';
 import { amountOf } from '../pod-requests.ts';

@@ -4,7 +4,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { matchesNodeSelector, type NodeSelector } from '../../../api/kinds/node-selection.ts';
-import type { ResourceClaim } from '../../../api/machinery/kinds.ts';
+import type { ResourceClaim } from '../../../api/kinds/kinds.ts';
 import type { DeviceLookup } from '../cluster-state.ts';
 import type { NodeInfo } from '../node-info.ts';
 import type { PodInfo } from '../pod-info.ts';

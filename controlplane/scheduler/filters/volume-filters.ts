@@ -3,7 +3,7 @@
  * volumes that a node can hold.
  */
 import { ownMember } from '../../../api/meta/own-member.ts';
-import type { PersistentVolume } from '../../../api/machinery/kinds.ts';
+import type { PersistentVolume } from '../../../api/kinds/kinds.ts';
 import type { Cluster } from '../cluster-state.ts';
 import type { NodeInfo } from '../node-info.ts';
 import type { PodInfo } from '../pod-info.ts';

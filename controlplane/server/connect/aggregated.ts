@@ -1,13 +1,13 @@
 /**
  * Forwards requests for groups that another server serves, byte for byte as they were authorized, and returns its responses.
  */
-import type { Dialer } from '../../../api/machinery/dialer.ts';
+import type { Dialer } from '../../../api/http/dialer.ts';
 import { parseJson } from '../../../api/codec/json.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { GatheredBytes } from '../../../api/machinery/gathered-bytes.ts';
 import { type AggregatedTarget, type Aggregator, userHeaders } from '../../aggregation/aggregator.ts';
 import { BackendError } from '../../aggregation/api-service-target.ts';
-import { apiForwardingFault } from '../../../api/machinery/request-path.ts';
+import { apiForwardingFault } from '../../../api/http/request-path.ts';
 import { newBadRequest, newStatusError } from '../../../api/meta/status-error.ts';
 import { sendText } from '../path-handlers.ts';
 import type { ApiRequest, MaybePromise } from '../request.ts';

@@ -3,14 +3,14 @@
  * tunnels an upgrade byte for byte, streams a log, or forwards a plain request.
  */
 import type { Clock } from '../../../api/machinery/clock.ts';
-import type { Dialer } from '../../../api/machinery/dialer.ts';
+import type { Dialer } from '../../../api/http/dialer.ts';
 import type { Logger } from '../../../api/component/logger.ts';
 import { newBadRequest } from '../../../api/meta/status-error.ts';
 import { type AgentCredentials, agentTls } from '../../registry/kinds/core/agent-request.ts';
 import type { ConnectTarget, Rest } from '../../model/rest.ts';
 import { checkLogAccept } from '../media-type.ts';
 import type { ApiRequest, MaybePromise } from '../request.ts';
-import { parseRequestPath, rawAfter } from '../../../api/machinery/request-path.ts';
+import { parseRequestPath, rawAfter } from '../../../api/http/request-path.ts';
 import { ForwardedConnections } from './forwarded-connections.ts';
 import { forwardedHeaders, hostOf, type StrippedHeaders } from './forwarded-headers.ts';
 import { streamLog } from './log.ts';

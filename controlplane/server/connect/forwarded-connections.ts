@@ -3,7 +3,7 @@
  * requests over a few connections of its own, and the server needs its descriptors for the storage and for other clients. The
  * connector and aggregation call this.
  */
-import { connectionsWithin } from '../../../api/machinery/connection-limit.ts';
+import { connectionsWithin } from '../../../api/http/connection-limit.ts';
 import { Shares, userOf } from '../flowcontrol/shares.ts';
 import { TooManyRequests } from '../flowcontrol/too-many-requests.ts';
 import type { ApiRequest } from '../request.ts';

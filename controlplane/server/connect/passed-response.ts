@@ -1,8 +1,8 @@
 /** Sends one plain request to a target, and passes the body of the response on with back-pressure. */
 import type { ClientRequest, IncomingMessage } from 'node:http';
 import type { Readable } from 'node:stream';
-import { writeOut } from '../../../api/machinery/back-pressure.ts';
-import { type Dialer, DialRefusedError, type Purpose, UnaskedUpgradeError } from '../../../api/machinery/dialer.ts';
+import { writeOut } from '../../../api/http/back-pressure.ts';
+import { type Dialer, DialRefusedError, type Purpose, UnaskedUpgradeError } from '../../../api/http/dialer.ts';
 import { GatheredBytes } from '../../../api/machinery/gathered-bytes.ts';
 import { newBadRequest, newServiceUnavailable, newStatusError } from '../../../api/meta/status-error.ts';
 import type { ConnectTarget, Origin } from '../../model/rest.ts';

@@ -8,7 +8,7 @@ import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { Socket } from 'node:net';
 import type { Clock } from '../../../api/machinery/clock.ts';
-import { DialRefusedError } from '../../../api/machinery/dialer.ts';
+import { DialRefusedError } from '../../../api/http/dialer.ts';
 import { newBadRequest, newInternalError } from '../../../api/meta/status-error.ts';
 import type { Origin } from '../../model/rest.ts';
 import type { ApiRequest } from '../request.ts';

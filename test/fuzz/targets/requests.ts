@@ -8,7 +8,7 @@ import {
   parseWriteOptions,
   validateListOptions,
 } from '../../../controlplane/server/options.ts';
-import { parseRequestPath, RequestPathError } from '../../../api/machinery/request-path.ts';
+import { parseRequestPath, RequestPathError } from '../../../api/http/request-path.ts';
 import { parseRequestInfo } from '../../../controlplane/server/request-info.ts';
 import { StatusError } from '../../../api/meta/status-error.ts';
 import type { Random } from '../random.ts';

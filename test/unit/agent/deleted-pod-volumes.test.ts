@@ -5,7 +5,7 @@ import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { keepAlive } from '../../../api/machinery/clock.ts';
-import { nodes, pods, serviceAccounts } from '../../../api/machinery/resources.ts';
+import { nodes, pods, serviceAccounts } from '../../../api/client/resources.ts';
 import type { KubeObject } from '../../../api/meta/object.ts';
 import { startControlPlane } from '../../../controlplane/main.ts';
 import { startAgentInMemory } from '../../fakes/agent-in-memory.ts';

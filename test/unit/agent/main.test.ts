@@ -7,7 +7,7 @@ import { after, beforeEach, test } from 'node:test';
 import { type Agent, startAgent } from '../../../agent/main.ts';
 import type { AgentFlags } from '../../../agent/options/agent-options.ts';
 import { keepAlive } from '../../../api/machinery/clock.ts';
-import { nodes } from '../../../api/machinery/resources.ts';
+import { nodes } from '../../../api/client/resources.ts';
 import { startControlPlane } from '../../../controlplane/main.ts';
 import { startAgentInMemory } from '../../fakes/agent-in-memory.ts';
 import { until } from '../../until.ts';

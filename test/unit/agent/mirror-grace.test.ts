@@ -4,7 +4,7 @@ import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { keepAlive, systemClock } from '../../../api/machinery/clock.ts';
-import { nodes, pods } from '../../../api/machinery/resources.ts';
+import { nodes, pods } from '../../../api/client/resources.ts';
 import type { ContainerId } from '../../../agent/runtime/runtime-identity.ts';
 import { startControlPlane } from '../../../controlplane/main.ts';
 import { startAgentInMemory } from '../../fakes/agent-in-memory.ts';

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import type { Agent } from '../../../agent/main.ts';
 import { keepAlive } from '../../../api/machinery/clock.ts';
-import { leases, nodes } from '../../../api/machinery/resources.ts';
+import { leases, nodes } from '../../../api/client/resources.ts';
 import type { KubeObject } from '../../../api/meta/object.ts';
 import { type ControlPlane, startControlPlane } from '../../../controlplane/main.ts';
 import { startAgentInMemory } from '../../fakes/agent-in-memory.ts';

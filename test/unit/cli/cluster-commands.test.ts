@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { certificateSigningRequests, configMaps } from '../../../api/machinery/resources.ts';
+import { certificateSigningRequests, configMaps } from '../../../api/client/resources.ts';
 import type { KubeObject } from '../../../api/meta/object.ts';
 import { createCsr } from '../../../api/pki/certificate-request.ts';
 import { generateKey } from '../../../api/pki/signing.ts';

@@ -1,7 +1,7 @@
 /** Which serving certificates of nodes are approved without being named. */
 import assert from 'node:assert/strict';
 import { before, describe, it } from 'node:test';
-import type { CertificateSigningRequest, Endpoints, Node } from '../../../api/machinery/kinds.ts';
+import type { CertificateSigningRequest, Endpoints, Node } from '../../../api/kinds/kinds.ts';
 import { createCsr } from '../../../api/pki/certificate-request.ts';
 import type { AlternativeNames } from '../../../api/pki/names.ts';
 import { generateKey, type KeyPair } from '../../../api/pki/signing.ts';

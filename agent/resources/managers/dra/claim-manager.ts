@@ -6,9 +6,9 @@
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import type { Logger } from '../../../../api/component/logger.ts';
-import type { Client } from '../../../../api/machinery/client.ts';
+import type { Client } from '../../../../api/client/client.ts';
 import type { Clock } from '../../../../api/machinery/clock.ts';
-import { resourceClaims } from '../../../../api/machinery/resources.ts';
+import { resourceClaims } from '../../../../api/client/resources.ts';
 import { KeyedQueue } from '../../../../api/machinery/serial-queue.ts';
 import type { Container, ContainerStatusJson, Pod } from '../../../model/pod.ts';
 import { boundedDetails } from '../../../../api/grpc/grpc-error.ts';

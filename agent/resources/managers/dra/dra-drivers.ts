@@ -3,7 +3,7 @@
  * those that have gone. The manager of claims owns it.
  */
 import type { Logger } from '../../../../api/component/logger.ts';
-import type { Client } from '../../../../api/machinery/client.ts';
+import type { Client } from '../../../../api/client/client.ts';
 import type { Clock } from '../../../../api/machinery/clock.ts';
 import { connectGrpc, type GrpcClient } from '../../../../api/grpc/grpc-client.ts';
 import type { PluginHandler } from '../../../volumes/plugins/plugin-manager.ts';

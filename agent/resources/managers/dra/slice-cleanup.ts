@@ -5,9 +5,9 @@
  */
 import type { Logger } from '../../../../api/component/logger.ts';
 import { Backoff } from '../../../../api/machinery/backoff.ts';
-import type { Client } from '../../../../api/machinery/client.ts';
+import type { Client } from '../../../../api/client/client.ts';
 import type { Clock } from '../../../../api/machinery/clock.ts';
-import { resourceSlices } from '../../../../api/machinery/resources.ts';
+import { resourceSlices } from '../../../../api/client/resources.ts';
 import { isNotFound, tolerate } from '../../../../api/meta/status-error.ts';
 import { WakeableLoop } from '../../../../api/machinery/wakeable-loop.ts';
 

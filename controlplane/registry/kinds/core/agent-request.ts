@@ -1,5 +1,5 @@
 /** Sends requests of the control plane itself to the agents of nodes, with the client certificate that agents trust. */
-import type { Dialer } from '../../../../api/machinery/dialer.ts';
+import type { Dialer } from '../../../../api/http/dialer.ts';
 import { GatheredBytes } from '../../../../api/machinery/gathered-bytes.ts';
 import type { AgentOrigin } from '../../../model/rest.ts';
 

@@ -6,7 +6,7 @@ import { quoteText } from '../../../../api/meta/quote.ts';
 import type { V1Endpoints, V1Node, V1Service } from '@kubernetes/client-node';
 import type { Pod } from '../../../../api/kinds/pod-types.ts';
 import type { Kind } from '../../../../api/kinds/wire.ts';
-import { forwardingFault } from '../../../../api/machinery/request-path.ts';
+import { forwardingFault } from '../../../../api/http/request-path.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { newBadRequest, newNotFound, newServiceUnavailable } from '../../../../api/meta/status-error.ts';
 import type { ResourceInfo, SubresourceInfo } from '../../../../api/schema/schema.ts';
@@ -14,7 +14,7 @@ import type { AgentOrigin, ConnectRequest, ConnectTarget, RequestContext, Rest }
 import { currentEntry } from '../../store-read.ts';
 import { podLogQuery } from './pod-log-options.ts';
 import { admissionAttributes, unexplained, type Store } from '../../store.ts';
-import { SERVING_KEYS } from '../../../../api/machinery/orchlet-annotations.ts';
+import { SERVING_KEYS } from '../../../../api/meta/orchlet-annotations.ts';
 
 type Node = Kind<Pick<V1Node, 'spec' | 'status'>>;
 type Service = Kind<Pick<V1Service, 'spec'>>;

@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import { followClientCa } from '../../../../agent/server/client-ca.ts';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { MetricsRegistry } from '../../../../api/component/metrics.ts';
-import { queueMetrics } from '../../../../api/component/queue-metrics.ts';
+import { queueMetrics } from '../../../../api/machinery/queue-metrics.ts';
 import { certificatePem, createCertificate } from '../../../../api/pki/certificate.ts';
 import { generateKey } from '../../../../api/pki/signing.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';

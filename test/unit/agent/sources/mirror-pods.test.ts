@@ -5,7 +5,7 @@ import type { NodeObject } from '../../../../agent/model/node.ts';
 import type { Pod } from '../../../../agent/model/pod.ts';
 import { createMirrorPods, type MirrorPods, publishedStatus } from '../../../../agent/sources/mirror-pods.ts';
 import { silentLogger } from '../../../../api/component/logger.ts';
-import { pods } from '../../../../api/machinery/resources.ts';
+import { pods } from '../../../../api/client/resources.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { FakeClient } from '../../../fakes/fake-client.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';

@@ -3,7 +3,7 @@ import { describe, it, type TestContext } from 'node:test';
 import type { Pod } from '../../../../agent/model/pod.ts';
 import { WatchedObjects } from '../../../../agent/volumes/referenced-objects.ts';
 import { silentLogger } from '../../../../api/component/logger.ts';
-import { configMaps } from '../../../../api/machinery/resources.ts';
+import { configMaps } from '../../../../api/client/resources.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { FakeClient } from '../../../fakes/fake-client.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';

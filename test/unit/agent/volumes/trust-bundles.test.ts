@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { trustBundleCertificates, type TrustBundleSource } from '../../../../agent/volumes/trust-bundles.ts';
-import type { Resource } from '../../../../api/machinery/client.ts';
+import type { Resource } from '../../../../api/client/client.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { FakeClient } from '../../../fakes/fake-client.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';

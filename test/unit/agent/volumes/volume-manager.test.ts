@@ -9,7 +9,7 @@ import type { MountPoint } from '../../../../agent/host/mount-table.ts';
 import type { Mounter } from '../../../../agent/volumes/mounter.ts';
 import { createVolumeManager, type CsiDriverVolumes } from '../../../../agent/volumes/volume-manager.ts';
 import { silentLogger } from '../../../../api/component/logger.ts';
-import { persistentVolumeClaims, persistentVolumes } from '../../../../api/machinery/resources.ts';
+import { persistentVolumeClaims, persistentVolumes } from '../../../../api/client/resources.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { FakeClient } from '../../../fakes/fake-client.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';

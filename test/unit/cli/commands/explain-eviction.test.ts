@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import type { EvictionReport } from '../../../../agent/resources/eviction/explain.ts';
-import { newKubeconfig, writeKubeconfig } from '../../../../api/machinery/kubeconfig.ts';
+import { newKubeconfig, writeKubeconfig } from '../../../../api/client/kubeconfig.ts';
 import { certificatePem, createCertificate } from '../../../../api/pki/certificate.ts';
 import { generateKey, privateKeyPem } from '../../../../api/pki/signing.ts';
 import { orchlet, type Ran } from '../command-run.ts';

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { configMaps, secrets } from '../../../../api/machinery/resources.ts';
+import { configMaps, secrets } from '../../../../api/client/resources.ts';
 import { isNotFound, tolerate } from '../../../../api/meta/status-error.ts';
 import { certificateKeyHash } from '../../../../api/pki/public-key-hash.ts';
 import { openBundle, sealBundle } from '../../../../cli/control-plane-bundle.ts';

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { after, before, beforeEach, test } from 'node:test';
-import { mutatingWebhookConfigurations, namespaces } from '../../../../api/machinery/resources.ts';
+import { mutatingWebhookConfigurations, namespaces } from '../../../../api/client/resources.ts';
 import type { GroupVersionKind, KubeObject } from '../../../../api/meta/object.ts';
 import { fixedSources } from '../../../fakes/fixed-sources.ts';
 import type { WebhookMetrics } from '../../../../controlplane/admission/webhook/dispatcher.ts';

@@ -1,7 +1,7 @@
 /** What the control plane records of the claims of nodes, by which agents decide whom they believe. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { nodes } from '../../../../api/machinery/resources.ts';
+import { nodes } from '../../../../api/client/resources.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import type { AdmissionAttributes } from '../../../../controlplane/admission/admission.ts';
 import { nodeClaims, type NodeClaimsOptions } from '../../../../controlplane/admission/node-claims.ts';

@@ -8,7 +8,7 @@ import {
   persistentVolumes,
   pods,
   serviceAccounts,
-} from '../../../../api/machinery/resources.ts';
+} from '../../../../api/client/resources.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { createCsr } from '../../../../api/pki/certificate-request.ts';
 import { generateKey } from '../../../../api/pki/signing.ts';

@@ -1,7 +1,7 @@
 /** Plugins that are off by default, and the one for trust bundles: what each changes and refuses. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { namespaces } from '../../../../api/machinery/resources.ts';
+import { namespaces } from '../../../../api/client/resources.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import type { ResourceInfo } from '../../../../api/schema/schema.ts';
 import type { AdmissionPlugin } from '../../../../controlplane/admission/admission.ts';

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { MetricsRegistry } from '../../../../api/component/metrics.ts';
-import { namespaces } from '../../../../api/machinery/resources.ts';
+import { namespaces } from '../../../../api/client/resources.ts';
 import type { AdmissionAttributes } from '../../../../controlplane/admission/admission.ts';
 import { podSecurityMetrics } from '../../../../controlplane/admission/admission-metrics.ts';
 import { podSecurity } from '../../../../controlplane/admission/pod-security/pod-security.ts';

@@ -1,7 +1,7 @@
 /** The usage of objects for quotas, and which quotas match them: one row for each rule. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { ResourceQuota } from '../../../../api/machinery/kinds.ts';
+import type { ResourceQuota } from '../../../../api/kinds/kinds.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { formatQuantity } from '../../../../api/meta/quantity.ts';
 import { uncovered } from '../../../../controlplane/admission/limited-resources.ts';

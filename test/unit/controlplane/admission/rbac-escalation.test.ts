@@ -1,7 +1,7 @@
 /** The check of bindings against privilege escalation. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { clusterRoles } from '../../../../api/machinery/resources.ts';
+import { clusterRoles } from '../../../../api/client/resources.ts';
 import { StatusError } from '../../../../api/meta/status-error.ts';
 import { rbacEscalation } from '../../../../controlplane/admission/rbac-escalation.ts';
 import { RbacAuthorizer } from '../../../../controlplane/authorization/rbac.ts';

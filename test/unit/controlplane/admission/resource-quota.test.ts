@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { ResourceQuota } from '../../../../api/machinery/kinds.ts';
+import type { ResourceQuota } from '../../../../api/kinds/kinds.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { newConflict } from '../../../../api/meta/status-error.ts';
 import type { AdmissionAttributes } from '../../../../controlplane/admission/admission.ts';

@@ -1,8 +1,8 @@
 /** RuntimeClass: what a class adds to its pods, and the cost of merging its tolerations. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Pod } from '../../../../api/machinery/kinds.ts';
-import { runtimeClasses } from '../../../../api/machinery/resources.ts';
+import type { Pod } from '../../../../api/kinds/kinds.ts';
+import { runtimeClasses } from '../../../../api/client/resources.ts';
 import { isStatusError } from '../../../../api/meta/status-error.ts';
 import type { AdmissionAttributes } from '../../../../controlplane/admission/admission.ts';
 import { runtimeClassPlugin } from '../../../../controlplane/admission/runtime-class.ts';

@@ -4,8 +4,8 @@
 import assert from 'node:assert/strict';
 import { validateHeaderValue } from 'node:http';
 import { describe, test } from 'node:test';
-import type { EndpointSlice, Service } from '../../../../api/machinery/kinds.ts';
-import { apiServices, endpointSlices, services } from '../../../../api/machinery/resources.ts';
+import type { EndpointSlice, Service } from '../../../../api/kinds/kinds.ts';
+import { apiServices, endpointSlices, services } from '../../../../api/client/resources.ts';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { newStatusError } from '../../../../api/meta/status-error.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';

@@ -24,7 +24,7 @@ import { WebhookClient } from '../../../../controlplane/authentication/webhook-c
 import { startControlPlane } from '../../../../controlplane/main.ts';
 import { PathHandlers } from '../../../../controlplane/server/path-handlers.ts';
 import type { Entry, Rest } from '../../../../controlplane/model/rest.ts';
-import { createDialer } from '../../../../api/machinery/dialer.ts';
+import { createDialer } from '../../../../api/http/dialer.ts';
 import { createConnector } from '../../../../controlplane/server/connect/connector.ts';
 import { strippedHeaders } from '../../../../controlplane/server/connect/forwarded-headers.ts';
 import { FakeCatalog, FakeResource, fakeInfo } from '../../../fakes/fake-catalog.ts';

@@ -4,7 +4,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { it } from 'node:test';
 import { MetricsRegistry } from '../../../../api/component/metrics.ts';
-import { configMaps, secrets } from '../../../../api/machinery/resources.ts';
+import { configMaps, secrets } from '../../../../api/client/resources.ts';
 import { newForbidden } from '../../../../api/meta/status-error.ts';
 import { type AuditBackend, createAudit } from '../../../../controlplane/audit/audit.ts';
 import { auditedClient } from '../../../../controlplane/audit/audited-client.ts';

@@ -4,8 +4,8 @@ import { type EventEmitter, once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { after, before, test } from 'node:test';
-import type { Service } from '../../../../api/machinery/kinds.ts';
-import { endpointSlices, services } from '../../../../api/machinery/resources.ts';
+import type { Service } from '../../../../api/kinds/kinds.ts';
+import { endpointSlices, services } from '../../../../api/client/resources.ts';
 import { fixedSources } from '../../../fakes/fixed-sources.ts';
 import { endpointOf } from '../../../../controlplane/admission/webhook/endpoint.ts';
 import {

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { MetricsRegistry } from '../../../../api/component/metrics.ts';
-import { clusterRoleBindings, clusterRoles } from '../../../../api/machinery/resources.ts';
+import { clusterRoleBindings, clusterRoles } from '../../../../api/client/resources.ts';
 import { fixedSources } from '../../../fakes/fixed-sources.ts';
 import type { AuthorizationAttributes, Decision } from '../../../../controlplane/authorization/authorization.ts';
 import { authorizationMetrics } from '../../../../controlplane/authorization/authorization-metrics.ts';

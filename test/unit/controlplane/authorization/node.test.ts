@@ -1,7 +1,7 @@
 /** Tests which objects a node can read because of its pods. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { Resource } from '../../../../api/machinery/client.ts';
+import type { Resource } from '../../../../api/client/client.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import type { SourceChange, Sources } from '../../../../controlplane/readers/sources.ts';
 import type { AuthorizationAttributes } from '../../../../controlplane/authorization/authorization.ts';

@@ -1,7 +1,7 @@
 /** Tests which objects a pod lets its node read, by kinds of pods and of references. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { persistentVolumes, pods } from '../../../../api/machinery/resources.ts';
+import { persistentVolumes, pods } from '../../../../api/client/resources.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { type SourceChange, type Sources } from '../../../../controlplane/readers/sources.ts';
 import { fixedSources } from '../../../fakes/fixed-sources.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { clusterRoleBindings, clusterRoles, pods, roleBindings, roles } from '../../../../api/machinery/resources.ts';
+import { clusterRoleBindings, clusterRoles, pods, roleBindings, roles } from '../../../../api/client/resources.ts';
 import { fixedSources } from '../../../fakes/fixed-sources.ts';
 import type { AuthorizationAttributes } from '../../../../controlplane/authorization/authorization.ts';
 import { NodeAuthorizer } from '../../../../controlplane/authorization/node.ts';

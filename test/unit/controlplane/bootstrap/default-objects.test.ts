@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { apiServices } from '../../../../api/machinery/resources.ts';
+import { apiServices } from '../../../../api/client/resources.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { ensureDefaultObjects } from '../../../../controlplane/bootstrap/default-objects.ts';
 import { controllerTest } from '../../../fakes/fake-controllers.ts';

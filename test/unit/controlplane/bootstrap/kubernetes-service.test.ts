@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
-import { endpoints, endpointSlices, leases } from '../../../../api/machinery/resources.ts';
-import { typedClient } from '../../../../api/machinery/typed-client.ts';
+import { endpoints, endpointSlices, leases } from '../../../../api/client/resources.ts';
+import { typedClient } from '../../../../api/client/typed-client.ts';
 import { keepKubernetesService } from '../../../../controlplane/bootstrap/kubernetes-service.ts';
 import { serverAddresses } from '../../../../controlplane/bootstrap/server-addresses.ts';
 import { keepServerIdentity, serverName } from '../../../../controlplane/bootstrap/server-identity.ts';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type Logger, silentLogger } from '../../../../api/component/logger.ts';
-import type { Service } from '../../../../api/machinery/kinds.ts';
-import { clusterRoleBindings, services } from '../../../../api/machinery/resources.ts';
+import type { Service } from '../../../../api/kinds/kinds.ts';
+import { clusterRoleBindings, services } from '../../../../api/client/resources.ts';
 import { ensureNodeServices, type NodeServicesOptions } from '../../../../controlplane/bootstrap/node-services.ts';
 import { FakeClient } from '../../../fakes/fake-client.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { IPAddress, Service, ServiceCIDR } from '../../../../api/machinery/kinds.ts';
-import { ipAddresses, serviceCIDRs, services, type ResourceOf } from '../../../../api/machinery/resources.ts';
-import type { Resource } from '../../../../api/machinery/client.ts';
+import type { IPAddress, Service, ServiceCIDR } from '../../../../api/kinds/kinds.ts';
+import { ipAddresses, serviceCIDRs, services, type ResourceOf } from '../../../../api/client/resources.ts';
+import type { Resource } from '../../../../api/client/client.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { aborted, type RunController } from '../../../../controlplane/controllers/controller.ts';
 import { ipAddressOf } from '../../../../controlplane/registry/kinds/core/service-ip-addresses.ts';

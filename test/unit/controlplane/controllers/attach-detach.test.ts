@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it, type TestContext } from 'node:test';
-import type { Resource } from '../../../../api/machinery/client.ts';
-import type { Node, VolumeAttachment } from '../../../../api/machinery/kinds.ts';
+import type { Resource } from '../../../../api/client/client.ts';
+import type { Node, VolumeAttachment } from '../../../../api/kinds/kinds.ts';
 import {
   csiDrivers,
   nodes,
@@ -9,7 +9,7 @@ import {
   persistentVolumes,
   pods,
   volumeAttachments,
-} from '../../../../api/machinery/resources.ts';
+} from '../../../../api/client/resources.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { runAttachDetach } from '../../../../controlplane/controllers/storage/attach-detach.ts';
 import { attachmentName } from '../../../../controlplane/controllers/storage/attach-detach-core.ts';

@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { formatTime } from '../../../../api/machinery/clock.ts';
-import type { HorizontalPodAutoscaler, Pod } from '../../../../api/machinery/kinds.ts';
+import type { HorizontalPodAutoscaler, Pod } from '../../../../api/kinds/kinds.ts';
 import {
   deployments,
   groupVersion,
   horizontalPodAutoscalers,
   pods as podResource,
-} from '../../../../api/machinery/resources.ts';
+} from '../../../../api/client/resources.ts';
 import { newStatusError } from '../../../../api/meta/status-error.ts';
 import { horizontalAutoscaler } from '../../../../controlplane/controllers/autoscaler/horizontal-autoscaler.ts';
 import {

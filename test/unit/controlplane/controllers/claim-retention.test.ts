@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { PersistentVolumeClaim, Pod, StatefulSet } from '../../../../api/machinery/kinds.ts';
+import type { PersistentVolumeClaim, Pod, StatefulSet } from '../../../../api/kinds/kinds.ts';
 import type { OwnerReference } from '../../../../api/meta/object.ts';
 import { wantedOwners } from '../../../../controlplane/controllers/stateful-set/claim-retention.ts';
 

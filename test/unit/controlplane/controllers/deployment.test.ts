@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Deployment, Pod, ReplicaSet } from '../../../../api/machinery/kinds.ts';
+import type { Deployment, Pod, ReplicaSet } from '../../../../api/kinds/kinds.ts';
 import { formatTime } from '../../../../api/machinery/clock.ts';
-import { deployments, pods, replicaSets } from '../../../../api/machinery/resources.ts';
+import { deployments, pods, replicaSets } from '../../../../api/client/resources.ts';
 import { runDeployments } from '../../../../controlplane/controllers/deployment/deployment.ts';
 import { scaleAll } from '../../../../controlplane/controllers/deployment/rollout.ts';
 import { runReplicaSets } from '../../../../controlplane/controllers/replica-set/replica-set.ts';

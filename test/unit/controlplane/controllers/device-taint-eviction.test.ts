@@ -1,9 +1,9 @@
 /** Evictions from devices with `NoExecute` taints, against the rules of kube-controller-manager 1.36. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import type { Pod, ResourceClaim, ResourceSlice } from '../../../../api/machinery/kinds.ts';
+import type { Pod, ResourceClaim, ResourceSlice } from '../../../../api/kinds/kinds.ts';
 import { formatTime } from '../../../../api/machinery/clock.ts';
-import { events, pods, resourceClaims, resourceSlices } from '../../../../api/machinery/resources.ts';
+import { events, pods, resourceClaims, resourceSlices } from '../../../../api/client/resources.ts';
 import { newServiceUnavailable } from '../../../../api/meta/status-error.ts';
 import { runDeviceTaintEviction } from '../../../../controlplane/controllers/device-taint-eviction/device-taint-eviction.ts';
 import {

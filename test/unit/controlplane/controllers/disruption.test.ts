@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { formatTime } from '../../../../api/machinery/clock.ts';
-import type { Pod, PodDisruptionBudget, ReplicaSet } from '../../../../api/machinery/kinds.ts';
-import { podDisruptionBudgets, pods, replicaSets } from '../../../../api/machinery/resources.ts';
+import type { Pod, PodDisruptionBudget, ReplicaSet } from '../../../../api/kinds/kinds.ts';
+import { podDisruptionBudgets, pods, replicaSets } from '../../../../api/client/resources.ts';
 import {
   computeBudgetStatus,
   computeExpectation,

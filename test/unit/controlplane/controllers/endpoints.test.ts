@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import type { Endpoints, EndpointSlice, Node, Pod, Service } from '../../../../api/machinery/kinds.ts';
-import { endpoints, endpointSlices, nodes, pods, services } from '../../../../api/machinery/resources.ts';
+import type { Endpoints, EndpointSlice, Node, Pod, Service } from '../../../../api/kinds/kinds.ts';
+import { endpoints, endpointSlices, nodes, pods, services } from '../../../../api/client/resources.ts';
 import { runEndpointSlices } from '../../../../controlplane/controllers/endpoints/endpoint-slices.ts';
 import { computeSubsets, runEndpoints, truncate } from '../../../../controlplane/controllers/endpoints/endpoints.ts';
 import { groupEndpoints, planSlices } from '../../../../controlplane/controllers/endpoints/slice-core.ts';

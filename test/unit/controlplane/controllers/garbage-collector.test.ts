@@ -8,7 +8,7 @@ import {
   namespaces,
   pods,
   replicaSets,
-} from '../../../../api/machinery/resources.ts';
+} from '../../../../api/client/resources.ts';
 import { runGarbageCollector } from '../../../../controlplane/controllers/garbage-collector/garbage-collector.ts';
 import { decide } from '../../../../controlplane/controllers/garbage-collector/graph.ts';
 import { controllerTest } from '../../../fakes/fake-controllers.ts';

@@ -1,12 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it, test } from 'node:test';
-import type { Node, PersistentVolume, PersistentVolumeClaim, StorageClass } from '../../../../api/machinery/kinds.ts';
-import {
-  nodes,
-  persistentVolumeClaims,
-  persistentVolumes,
-  storageClasses,
-} from '../../../../api/machinery/resources.ts';
+import type { Node, PersistentVolume, PersistentVolumeClaim, StorageClass } from '../../../../api/kinds/kinds.ts';
+import { nodes, persistentVolumeClaims, persistentVolumes, storageClasses } from '../../../../api/client/resources.ts';
 import { LOCAL_PROVISIONER, localVolumes } from '../../../../controlplane/controllers/storage/local-volumes.ts';
 import { controllerTest, type ControllerTest } from '../../../fakes/fake-controllers.ts';
 

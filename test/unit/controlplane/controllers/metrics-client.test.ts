@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import type { HorizontalPodAutoscaler, Pod } from '../../../../api/machinery/kinds.ts';
+import type { HorizontalPodAutoscaler, Pod } from '../../../../api/kinds/kinds.ts';
 import { newStatusError } from '../../../../api/meta/status-error.ts';
 import { proposalOf } from '../../../../controlplane/controllers/autoscaler/metric-proposals.ts';
 import { MetricsClient } from '../../../../controlplane/controllers/autoscaler/metrics-client.ts';

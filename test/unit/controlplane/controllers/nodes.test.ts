@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { parseCidr } from '../../../../api/meta/ip-addresses.ts';
-import type { Node, Pod } from '../../../../api/machinery/kinds.ts';
-import { events, nodes, pods } from '../../../../api/machinery/resources.ts';
+import type { Node, Pod } from '../../../../api/kinds/kinds.ts';
+import { events, nodes, pods } from '../../../../api/client/resources.ts';
 import { firstFree, runNodeIpam } from '../../../../controlplane/controllers/node/node-ipam.ts';
 import { wantedTaints } from '../../../../controlplane/controllers/node/node-health.ts';
 import { runNodeLifecycle } from '../../../../controlplane/controllers/node/node-lifecycle.ts';

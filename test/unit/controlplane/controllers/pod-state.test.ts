@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { formatTime } from '../../../../api/machinery/clock.ts';
-import type { Pod } from '../../../../api/machinery/kinds.ts';
+import type { Pod } from '../../../../api/kinds/kinds.ts';
 import { compareForDeletion } from '../../../../controlplane/controllers/pod-state.ts';
 
 const NOW = Date.UTC(2026, 0, 2);

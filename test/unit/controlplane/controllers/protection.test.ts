@@ -5,13 +5,13 @@ import type {
   PersistentVolumeClaim,
   Pod,
   VolumeAttributesClass,
-} from '../../../../api/machinery/kinds.ts';
+} from '../../../../api/kinds/kinds.ts';
 import {
   persistentVolumeClaims,
   persistentVolumes,
   pods,
   volumeAttributesClasses,
-} from '../../../../api/machinery/resources.ts';
+} from '../../../../api/client/resources.ts';
 import {
   runAttributesClassProtection,
   runClaimProtection,

@@ -1,13 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { ConfigMap, Pod, ResourceClaim, ResourceQuota } from '../../../../api/machinery/kinds.ts';
-import {
-  configMaps,
-  deviceClasses,
-  pods,
-  resourceClaims,
-  resourceQuotas,
-} from '../../../../api/machinery/resources.ts';
+import type { ConfigMap, Pod, ResourceClaim, ResourceQuota } from '../../../../api/kinds/kinds.ts';
+import { configMaps, deviceClasses, pods, resourceClaims, resourceQuotas } from '../../../../api/client/resources.ts';
 import { countedBy, runResourceQuota } from '../../../../controlplane/controllers/resource-quota/resource-quota.ts';
 import { controllerTest, type ControllerTest } from '../../../fakes/fake-controllers.ts';
 

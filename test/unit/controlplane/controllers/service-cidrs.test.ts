@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { IPAddress, ServiceCIDR } from '../../../../api/machinery/kinds.ts';
-import { ipAddresses, serviceCIDRs } from '../../../../api/machinery/resources.ts';
+import type { IPAddress, ServiceCIDR } from '../../../../api/kinds/kinds.ts';
+import { ipAddresses, serviceCIDRs } from '../../../../api/client/resources.ts';
 import { mayGo, runServiceCidrs } from '../../../../controlplane/controllers/service-cidrs/service-cidrs.ts';
 import { controllerTest } from '../../../fakes/fake-controllers.ts';
 

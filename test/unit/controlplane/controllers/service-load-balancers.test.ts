@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { EndpointSlice, Node, Service } from '../../../../api/machinery/kinds.ts';
-import { endpointSlices, nodes, services } from '../../../../api/machinery/resources.ts';
+import type { EndpointSlice, Node, Service } from '../../../../api/kinds/kinds.ts';
+import { endpointSlices, nodes, services } from '../../../../api/client/resources.ts';
 import {
   balancedNodes,
   balancerAddresses,

@@ -1,8 +1,8 @@
 /** Secrets of type service-account-token: what they get, what is repaired, and when they are deleted. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import type { Secret } from '../../../../api/machinery/kinds.ts';
-import { secrets, serviceAccounts } from '../../../../api/machinery/resources.ts';
+import type { Secret } from '../../../../api/kinds/kinds.ts';
+import { secrets, serviceAccounts } from '../../../../api/client/resources.ts';
 import {
   ACCOUNT_NAME,
   TOKEN_SECRET_TYPE,

@@ -3,8 +3,8 @@ import { createHmac } from 'node:crypto';
 import { describe, test } from 'node:test';
 import { formatTime } from '../../../../api/machinery/clock.ts';
 import { TOKEN_INVALID_SINCE_LABEL, TOKEN_LAST_USED_LABEL } from '../../../../api/meta/well-known-labels.ts';
-import type { ConfigMap, Pod, Secret, ServiceAccount } from '../../../../api/machinery/kinds.ts';
-import { configMaps, pods, secrets, serviceAccounts } from '../../../../api/machinery/resources.ts';
+import type { ConfigMap, Pod, Secret, ServiceAccount } from '../../../../api/kinds/kinds.ts';
+import { configMaps, pods, secrets, serviceAccounts } from '../../../../api/client/resources.ts';
 import {
   detachedSignature,
   runBootstrapSigner,

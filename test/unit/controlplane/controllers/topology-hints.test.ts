@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
-import type { EndpointSlice, Node, Pod, Service } from '../../../../api/machinery/kinds.ts';
-import { endpointSlices, nodes, pods, services } from '../../../../api/machinery/resources.ts';
+import type { EndpointSlice, Node, Pod, Service } from '../../../../api/kinds/kinds.ts';
+import { endpointSlices, nodes, pods, services } from '../../../../api/client/resources.ts';
 import { runEndpointSlices } from '../../../../controlplane/controllers/endpoints/endpoint-slices.ts';
 import type { Endpoint, EndpointGroup } from '../../../../controlplane/controllers/endpoints/slice-core.ts';
 import { withTopologyHints, zoneShares } from '../../../../controlplane/controllers/endpoints/topology-hints.ts';

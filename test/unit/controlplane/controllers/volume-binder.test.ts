@@ -1,13 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { PersistentVolume, PersistentVolumeClaim, Pod, StorageClass } from '../../../../api/machinery/kinds.ts';
-import type { Resource } from '../../../../api/machinery/client.ts';
-import {
-  persistentVolumeClaims,
-  persistentVolumes,
-  pods,
-  storageClasses,
-} from '../../../../api/machinery/resources.ts';
+import type { PersistentVolume, PersistentVolumeClaim, Pod, StorageClass } from '../../../../api/kinds/kinds.ts';
+import type { Resource } from '../../../../api/client/client.ts';
+import { persistentVolumeClaims, persistentVolumes, pods, storageClasses } from '../../../../api/client/resources.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { runEphemeralVolumes } from '../../../../controlplane/controllers/storage/ephemeral-volumes.ts';
 import { runVolumeBinder } from '../../../../controlplane/controllers/storage/volume-binder.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { DaemonSet, Job, Node, Pod, StatefulSet } from '../../../../api/machinery/kinds.ts';
+import type { DaemonSet, Job, Node, Pod, StatefulSet } from '../../../../api/kinds/kinds.ts';
 import { formatTime } from '../../../../api/machinery/clock.ts';
 import {
   controllerRevisions,
@@ -13,7 +13,7 @@ import {
   replicaSets,
   serviceAccounts,
   statefulSets,
-} from '../../../../api/machinery/resources.ts';
+} from '../../../../api/client/resources.ts';
 import { runDaemonSets } from '../../../../controlplane/controllers/daemon-set/daemon-set.ts';
 import { runJobs } from '../../../../controlplane/controllers/job/job.ts';
 import { runTtlAfterFinished } from '../../../../controlplane/controllers/job/ttl-after-finished.ts';

@@ -1,8 +1,8 @@
 /** The state of zones, and that the loss of many nodes costs the same time for each of them. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { nodes } from '../../../../api/machinery/resources.ts';
-import type { Node } from '../../../../api/machinery/kinds.ts';
+import { nodes } from '../../../../api/client/resources.ts';
+import type { Node } from '../../../../api/kinds/kinds.ts';
 import { runNodeLifecycle } from '../../../../controlplane/controllers/node/node-lifecycle.ts';
 import { ZoneHealth, zoneOf } from '../../../../controlplane/controllers/node/node-health.ts';
 import { controllerTest } from '../../../fakes/fake-controllers.ts';

@@ -4,8 +4,8 @@
  */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import type { Resource } from '../../../../api/machinery/client.ts';
-import { customResourceDefinitions } from '../../../../api/machinery/resources.ts';
+import type { Resource } from '../../../../api/client/client.ts';
+import { customResourceDefinitions } from '../../../../api/client/resources.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { isNotFound } from '../../../../api/meta/status-error.ts';
 import { type ControlPlane, startControlPlane } from '../../../../controlplane/main.ts';

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, afterEach, before, beforeEach, test } from 'node:test';
-import { configMaps, events, groupVersion, namespaces, services } from '../../../../api/machinery/resources.ts';
+import { configMaps, events, groupVersion, namespaces, services } from '../../../../api/client/resources.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { isNotFound, tolerate } from '../../../../api/meta/status-error.ts';
 import { inventoryName, MANIFEST_LABEL } from '../../../../controlplane/manifests/inventory.ts';

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { createServer, request, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { describe, it, type TestContext } from 'node:test';
-import type { Dialer } from '../../../../api/machinery/dialer.ts';
+import type { Dialer } from '../../../../api/http/dialer.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 import { createAgentSummaries, parseSummary } from '../../../../controlplane/metrics-api/agent-summaries.ts';
 

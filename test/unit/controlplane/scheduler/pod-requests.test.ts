@@ -1,7 +1,7 @@
 /** Tests the resources that a pod requests from a node. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { Pod } from '../../../../api/machinery/kinds.ts';
+import type { Pod } from '../../../../api/kinds/kinds.ts';
 import { podRequests } from '../../../../controlplane/scheduler/pod-requests.ts';
 
 const container = (cpu: string, more: object = {}) => ({ name: `c${cpu}`, resources: { requests: { cpu } }, ...more });

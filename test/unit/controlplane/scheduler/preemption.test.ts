@@ -3,7 +3,7 @@
  */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { Pod } from '../../../../api/machinery/kinds.ts';
+import type { Pod } from '../../../../api/kinds/kinds.ts';
 import { isBetter, type Preemption } from '../../../../controlplane/scheduler/preemption.ts';
 import { PodInfo } from '../../../../controlplane/scheduler/pod-info.ts';
 import { podOf, SchedulerCluster, type PodWords } from '../../../fakes/scheduler-cluster.ts';

@@ -1,7 +1,7 @@
 /** Tests the scheduling queue in virtual time. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { Pod } from '../../../../api/machinery/kinds.ts';
+import type { Pod } from '../../../../api/kinds/kinds.ts';
 import { PodInfo } from '../../../../controlplane/scheduler/pod-info.ts';
 import { SchedulingQueue } from '../../../../controlplane/scheduler/scheduling-queue.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';

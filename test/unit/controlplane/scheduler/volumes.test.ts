@@ -1,12 +1,7 @@
 /** Tests how claims of a pod restrict its nodes, compared with kube-scheduler: one row for each reason. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type {
-  CSINode,
-  PersistentVolume,
-  PersistentVolumeClaim,
-  StorageClass,
-} from '../../../../api/machinery/kinds.ts';
+import type { CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass } from '../../../../api/kinds/kinds.ts';
 import type { Cluster } from '../../../../controlplane/scheduler/cluster-state.ts';
 import {
   nodeVolumeLimits,

@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net';
 import { once } from 'node:events';
 import { connect as connectTls } from 'node:tls';
 import { after, before, test } from 'node:test';
-import { createDialer } from '../../../../api/machinery/dialer.ts';
+import { createDialer } from '../../../../api/http/dialer.ts';
 import { gunzipSync, gzipSync } from 'node:zlib';
 import { WebSocket } from 'ws';
 import { silentLogger } from '../../../../api/component/logger.ts';

@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { systemClock } from '../../../../api/machinery/clock.ts';
-import { IncompleteHeaders } from '../../../../api/machinery/incomplete-headers.ts';
+import { IncompleteHeaders } from '../../../../api/http/incomplete-headers.ts';
 import { Listener } from '../../../../controlplane/server/listener.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 import { selfSigned } from '../../../fakes/fake-server.ts';

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { parseRequestPath, RequestPathError } from '../../../../api/machinery/request-path.ts';
+import { parseRequestPath, RequestPathError } from '../../../../api/http/request-path.ts';
 import { isStatusError } from '../../../../api/meta/status-error.ts';
 import { parseRequestInfo, type RequestInfo, RequestInfoError } from '../../../../controlplane/server/request-info.ts';
 

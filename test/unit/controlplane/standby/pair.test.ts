@@ -8,7 +8,7 @@ import { parseFlags } from '../../../../api/component/flags.ts';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { MetricsRegistry } from '../../../../api/component/metrics.ts';
 import { systemClock } from '../../../../api/machinery/clock.ts';
-import { HttpClient } from '../../../../api/machinery/http-client.ts';
+import { HttpClient } from '../../../../api/client/http-client.ts';
 import { isStatusError } from '../../../../api/meta/status-error.ts';
 import { type ControlPlaneFlags, controlPlaneFlags } from '../../../../controlplane/options/controlplane-options.ts';
 import { ensurePki, type Pki } from '../../../../controlplane/pki/pki.ts';

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { rm } from 'node:fs/promises';
 import { test } from 'node:test';
 import { keepAlive } from '../../../../api/machinery/clock.ts';
-import { customResourceDefinitions } from '../../../../api/machinery/resources.ts';
+import { customResourceDefinitions } from '../../../../api/client/resources.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { startControlPlane } from '../../../../controlplane/main.ts';
 import { until } from '../../../until.ts';

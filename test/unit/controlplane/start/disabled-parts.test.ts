@@ -11,8 +11,8 @@ import {
   nodes,
   services,
   storageClasses,
-} from '../../../../api/machinery/resources.ts';
-import type { Service } from '../../../../api/machinery/kinds.ts';
+} from '../../../../api/client/resources.ts';
+import type { Service } from '../../../../api/kinds/kinds.ts';
 import { isNotFound, tolerate } from '../../../../api/meta/status-error.ts';
 import { type ControlPlane, startControlPlane } from '../../../../controlplane/main.ts';
 import { until } from '../../../until.ts';

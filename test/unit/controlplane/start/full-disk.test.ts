@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { it } from 'node:test';
-import { clusterRoles, configMaps } from '../../../../api/machinery/resources.ts';
+import { clusterRoles, configMaps } from '../../../../api/client/resources.ts';
 import { isNotFound, tolerate } from '../../../../api/meta/status-error.ts';
 import { startControlPlane } from '../../../../controlplane/main.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';

@@ -7,7 +7,7 @@ import { test } from 'node:test';
 import { parseFlags } from '../../../../api/component/flags.ts';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { systemClock } from '../../../../api/machinery/clock.ts';
-import { HttpClient } from '../../../../api/machinery/http-client.ts';
+import { HttpClient } from '../../../../api/client/http-client.ts';
 import { isStatusError } from '../../../../api/meta/status-error.ts';
 import { startControlPlane } from '../../../../controlplane/main.ts';
 import { type ControlPlaneFlags, controlPlaneFlags } from '../../../../controlplane/options/controlplane-options.ts';

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { parseFieldSelector } from '../../../../api/meta/field-selector.ts';
-import type { Pod } from '../../../../api/machinery/kinds.ts';
+import type { Pod } from '../../../../api/kinds/kinds.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { CacheEvent } from '../../../../controlplane/storage/cache-event.ts';
 import { CachedObject, LabelSets } from '../../../../controlplane/storage/cached-object.ts';

@@ -13,7 +13,7 @@ import { framed, FramedMessages, parseUpstream } from '../../../../../agent/netw
 import { systemClock } from '../../../../../api/machinery/clock.ts';
 import { MetricsRegistry } from '../../../../../api/component/metrics.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
-import type { EndpointSlice, Service } from '../../../../../api/machinery/kinds.ts';
+import type { EndpointSlice, Service } from '../../../../../api/kinds/kinds.ts';
 
 const service = (name: string, spec: object): Service =>
   ({ metadata: { name, namespace: 'shop' }, spec }) as unknown as Service;

@@ -4,7 +4,7 @@ import { createServer, type AddressInfo } from 'node:net';
 import { it } from 'node:test';
 import { type ClusterNames, clusterRecords, reverseRecords } from '../../../../../agent/network/clusterdns/records.ts';
 import { askOverTcp } from '../../../../../agent/network/clusterdns/upstream.ts';
-import type { EndpointSlice, Service } from '../../../../../api/machinery/kinds.ts';
+import type { EndpointSlice, Service } from '../../../../../api/kinds/kinds.ts';
 
 const NAME = 'crowd.shop.svc.cluster.local';
 

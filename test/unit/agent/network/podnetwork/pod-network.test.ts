@@ -9,8 +9,8 @@ import type { Commands, ObservedNetwork } from '../../../../../agent/network/pod
 import { PodNetwork, type PodNetworkOptions } from '../../../../../agent/network/podnetwork/pod-network.ts';
 import { readKeys } from '../../../../../agent/network/podnetwork/wireguard-keys.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
-import { Informers } from '../../../../../api/machinery/informer.ts';
-import { nodes } from '../../../../../api/machinery/resources.ts';
+import { Informers } from '../../../../../api/client/informer.ts';
+import { nodes } from '../../../../../api/client/resources.ts';
 import { parseCidr } from '../../../../../api/meta/ip-addresses.ts';
 import { FakeClient } from '../../../../fakes/fake-client.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';

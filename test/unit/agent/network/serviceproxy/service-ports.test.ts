@@ -7,7 +7,7 @@ import {
 } from '../../../../../agent/network/serviceproxy/service-ports.ts';
 import { ServiceTable } from '../../../../../agent/network/serviceproxy/service-table.ts';
 import { inOneSlice } from '../../../../../api/machinery/time-slice.ts';
-import type { EndpointSlice, Service } from '../../../../../api/machinery/kinds.ts';
+import type { EndpointSlice, Service } from '../../../../../api/kinds/kinds.ts';
 import { assertLinearTime } from '../../../../fuzz/growth.ts';
 
 const PLACE = { nodeName: 'here', zone: 'a' };

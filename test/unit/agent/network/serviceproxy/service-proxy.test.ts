@@ -8,9 +8,9 @@ import type { Family } from '../../../../../agent/network/serviceproxy/addresses
 import type { NamespaceLock } from '../../../../../agent/network/namespace-lock.ts';
 import { MetricsRegistry } from '../../../../../api/component/metrics.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
-import { Informers } from '../../../../../api/machinery/informer.ts';
-import type { EndpointSlice, Service } from '../../../../../api/machinery/kinds.ts';
-import { endpointSlices, services } from '../../../../../api/machinery/resources.ts';
+import { Informers } from '../../../../../api/client/informer.ts';
+import type { EndpointSlice, Service } from '../../../../../api/kinds/kinds.ts';
+import { endpointSlices, services } from '../../../../../api/client/resources.ts';
 import { FakeClient } from '../../../../fakes/fake-client.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
 

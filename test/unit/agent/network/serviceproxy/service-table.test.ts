@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { type PortChange, ServiceTable } from '../../../../../agent/network/serviceproxy/service-table.ts';
 import { inOneSlice } from '../../../../../api/machinery/time-slice.ts';
-import type { EndpointSlice, Service } from '../../../../../api/machinery/kinds.ts';
+import type { EndpointSlice, Service } from '../../../../../api/kinds/kinds.ts';
 
 function service(name: string, clusterIp: string, spec: object = {}, created = '2026-01-01T00:00:00Z'): Service {
   return {

@@ -14,7 +14,7 @@ import { keepCertificate, renewalTime } from '../../../../../agent/node/certific
 import { certificateMetrics } from '../../../../../agent/node/certificates/certificate-metrics.ts';
 import { MetricsRegistry } from '../../../../../api/component/metrics.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
-import type { TransportResponse } from '../../../../../api/machinery/http-connections.ts';
+import type { TransportResponse } from '../../../../../api/client/http-connections.ts';
 import { certificatePem, createCertificate } from '../../../../../api/pki/certificate.ts';
 import { type CertificateRequest, parseCsr } from '../../../../../api/pki/certificate-request.ts';
 import { generateKey, privateKeyPem } from '../../../../../api/pki/signing.ts';

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { tmpdir } from 'node:os';
 import { test } from 'node:test';
 import { silentLogger } from '../../../../../api/component/logger.ts';
-import { leases, nodes } from '../../../../../api/machinery/resources.ts';
+import { leases, nodes } from '../../../../../api/client/resources.ts';
 import type { KubeObject } from '../../../../../api/meta/object.ts';
 import type { NodeObject } from '../../../../../agent/model/node.ts';
 import {

@@ -4,7 +4,7 @@ import { describe, it, type TestContext } from 'node:test';
 import type { Pod } from '../../../../../agent/model/pod.ts';
 import { createStatusManager } from '../../../../../agent/pods/status/status-manager.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
-import { pods } from '../../../../../api/machinery/resources.ts';
+import { pods } from '../../../../../api/client/resources.ts';
 import type { KubeObject } from '../../../../../api/meta/object.ts';
 import { FakeClient } from '../../../../fakes/fake-client.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';

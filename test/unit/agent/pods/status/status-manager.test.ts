@@ -4,7 +4,7 @@ import type { ContainerStatusJson, Pod, PodCondition, PodStatus } from '../../..
 import { mergeStatus, statusPatch } from '../../../../../agent/pods/status/pod-status.ts';
 import { createStatusManager } from '../../../../../agent/pods/status/status-manager.ts';
 import { type Logger, silentLogger } from '../../../../../api/component/logger.ts';
-import { pods } from '../../../../../api/machinery/resources.ts';
+import { pods } from '../../../../../api/client/resources.ts';
 import type { KubeObject } from '../../../../../api/meta/object.ts';
 import { newForbidden } from '../../../../../api/meta/status-error.ts';
 import { FakeClient } from '../../../../fakes/fake-client.ts';

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import { silentLogger } from '../../../../../api/component/logger.ts';
-import { resourceClaims } from '../../../../../api/machinery/resources.ts';
+import { resourceClaims } from '../../../../../api/client/resources.ts';
 import type { KubeObject } from '../../../../../api/meta/object.ts';
 import type { Pod } from '../../../../../agent/model/pod.ts';
 import { serveGrpc } from '../../../../../agent/protocols/grpc/grpc-server.ts';

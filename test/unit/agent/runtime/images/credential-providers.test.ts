@@ -7,7 +7,7 @@ import { readCredentialProviders } from '../../../../../agent/runtime/images/cre
 import { CredentialProviders } from '../../../../../agent/runtime/images/credential-providers.ts';
 import { matchesImage } from '../../../../../agent/runtime/images/image-match.ts';
 import { silentLogger, type Logger } from '../../../../../api/component/logger.ts';
-import { serviceAccounts } from '../../../../../api/machinery/resources.ts';
+import { serviceAccounts } from '../../../../../api/client/resources.ts';
 import type { KubeObject } from '../../../../../api/meta/object.ts';
 import { FakeClient } from '../../../../fakes/fake-client.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';

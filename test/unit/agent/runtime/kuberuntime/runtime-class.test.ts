@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Pod } from '../../../../../agent/model/pod.ts';
 import { runtimeHandlerOf } from '../../../../../agent/runtime/kuberuntime/runtime-class.ts';
-import type { Client } from '../../../../../api/machinery/client.ts';
+import type { Client } from '../../../../../api/client/client.ts';
 import { newNotFound } from '../../../../../api/meta/status-error.ts';
 
 const client = {

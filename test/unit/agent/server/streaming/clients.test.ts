@@ -10,7 +10,7 @@ import { createServer, type AddressInfo, connect, type Server } from 'node:net';
 import { type Duplex, Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { after, before, describe, it } from 'node:test';
-import { createDialer } from '../../../../../api/machinery/dialer.ts';
+import { createDialer } from '../../../../../api/http/dialer.ts';
 import { createWebSocketStream, WebSocket } from 'ws';
 import type { PodHost } from '../../../../../agent/server/pod-host.ts';
 import type { StreamIo } from '../../../../../agent/runtime/runtime.ts';

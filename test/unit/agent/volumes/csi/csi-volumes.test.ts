@@ -9,7 +9,7 @@ import { CsiVolumes } from '../../../../../agent/volumes/csi/csi-volumes.ts';
 import { CsiDrivers } from '../../../../../agent/volumes/csi/drivers.ts';
 import type { PersistentVolume } from '../../../../../agent/volumes/persistent.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
-import { csiDrivers, volumeAttachments } from '../../../../../api/machinery/resources.ts';
+import { csiDrivers, volumeAttachments } from '../../../../../api/client/resources.ts';
 import type { KubeObject } from '../../../../../api/meta/object.ts';
 import { deadlineExceeded, internal, startCsiDriver, type FakeCsiDriverOptions } from '../../../../fakes/csi-driver.ts';
 import { FakeClient } from '../../../../fakes/fake-client.ts';

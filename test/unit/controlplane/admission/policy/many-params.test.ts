@@ -9,7 +9,7 @@ import {
   mutatingAdmissionPolicyBindings,
   validatingAdmissionPolicies,
   validatingAdmissionPolicyBindings,
-} from '../../../../../api/machinery/resources.ts';
+} from '../../../../../api/client/resources.ts';
 import type { KubeObject } from '../../../../../api/meta/object.ts';
 import type { ResourceInfo } from '../../../../../api/schema/schema.ts';
 import type { AdmissionAttributes } from '../../../../../controlplane/admission/admission.ts';

@@ -1,7 +1,7 @@
 /** Who may write admission policies and bindings with parameters: only users that may read the parameters. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { Resource } from '../../../../../api/machinery/client.ts';
+import type { Resource } from '../../../../../api/client/client.ts';
 import type { KubeObject } from '../../../../../api/meta/object.ts';
 import type { ResourceInfo } from '../../../../../api/schema/schema.ts';
 import type { AdmissionAttributes } from '../../../../../controlplane/admission/admission.ts';

@@ -6,7 +6,7 @@ import {
   mutatingAdmissionPolicyBindings,
   validatingAdmissionPolicies,
   validatingAdmissionPolicyBindings,
-} from '../../../../../api/machinery/resources.ts';
+} from '../../../../../api/client/resources.ts';
 import type { KubeObject } from '../../../../../api/meta/object.ts';
 import { isStatusError } from '../../../../../api/meta/status-error.ts';
 import { loadSchema } from '../../../../../api/schema/table.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { namespaces, validatingWebhookConfigurations } from '../../../../../api/machinery/resources.ts';
+import { namespaces, validatingWebhookConfigurations } from '../../../../../api/client/resources.ts';
 import type { KubeObject } from '../../../../../api/meta/object.ts';
 import { validatingWebhooks } from '../../../../../controlplane/admission/webhook/webhooks.ts';
 import { WebhookClient } from '../../../../../controlplane/authentication/webhook-client.ts';

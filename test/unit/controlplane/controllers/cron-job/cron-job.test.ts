@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
-import type { CronJob, Job } from '../../../../../api/machinery/kinds.ts';
-import { cronJobs, jobs } from '../../../../../api/machinery/resources.ts';
+import type { CronJob, Job } from '../../../../../api/kinds/kinds.ts';
+import { cronJobs, jobs } from '../../../../../api/client/resources.ts';
 import { runCronJobs } from '../../../../../controlplane/controllers/cron-job/cron-job.ts';
 import { controllerTest, type ControllerTest } from '../../../../fakes/fake-controllers.ts';
 

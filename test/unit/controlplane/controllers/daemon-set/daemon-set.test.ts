@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { formatTime } from '../../../../../api/machinery/clock.ts';
-import type { DaemonSet, Node, Pod } from '../../../../../api/machinery/kinds.ts';
-import { daemonSets, nodes, pods } from '../../../../../api/machinery/resources.ts';
+import type { DaemonSet, Node, Pod } from '../../../../../api/kinds/kinds.ts';
+import { daemonSets, nodes, pods } from '../../../../../api/client/resources.ts';
 import {
   boundToNode,
   computeDaemonStatus,

@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { formatTime } from '../../../../../api/machinery/clock.ts';
-import type { Job, Pod } from '../../../../../api/machinery/kinds.ts';
+import type { Job, Pod } from '../../../../../api/kinds/kinds.ts';
 import type { KubeObject } from '../../../../../api/meta/object.ts';
-import { jobs, pods } from '../../../../../api/machinery/resources.ts';
+import { jobs, pods } from '../../../../../api/client/resources.ts';
 import { runJobs } from '../../../../../controlplane/controllers/job/job.ts';
 import { withJobCondition } from '../../../../../controlplane/controllers/job/job-status.ts';
 import { controllerTest, type ControllerTest } from '../../../../fakes/fake-controllers.ts';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { formatTime } from '../../../../../api/machinery/clock.ts';
-import type { Job, Pod } from '../../../../../api/machinery/kinds.ts';
-import { jobs, pods } from '../../../../../api/machinery/resources.ts';
+import type { Job, Pod } from '../../../../../api/kinds/kinds.ts';
+import { jobs, pods } from '../../../../../api/client/resources.ts';
 import { runJobs } from '../../../../../controlplane/controllers/job/job.ts';
 import { controllerTest, type ControllerTest } from '../../../../fakes/fake-controllers.ts';
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { DeviceClass, ResourceClaim, ResourceSlice } from '../../../../../api/machinery/kinds.ts';
+import type { DeviceClass, ResourceClaim, ResourceSlice } from '../../../../../api/kinds/kinds.ts';
 import { AllocatedDevices } from '../../../../../controlplane/scheduler/devices/allocated-devices.ts';
 import { allocateDevices } from '../../../../../controlplane/scheduler/devices/device-allocator.ts';
 import { DevicePools } from '../../../../../controlplane/scheduler/devices/device-pools.ts';

@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import fc from 'fast-check';
-import type { Informer, Informers } from '../../../../../api/machinery/informer.ts';
-import type { ResourceClaim } from '../../../../../api/machinery/kinds.ts';
-import { resourceClaims, type ResourceOf } from '../../../../../api/machinery/resources.ts';
+import type { Informer, Informers } from '../../../../../api/client/informer.ts';
+import type { ResourceClaim } from '../../../../../api/kinds/kinds.ts';
+import { resourceClaims, type ResourceOf } from '../../../../../api/client/resources.ts';
 import { AllocatedDevices } from '../../../../../controlplane/scheduler/devices/allocated-devices.ts';
 import { DeviceState } from '../../../../../controlplane/scheduler/devices/device-state.ts';
 

@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { silentLogger } from '../../../../../api/component/logger.ts';
-import { Informers } from '../../../../../api/machinery/informer.ts';
-import type { Node, Pod, ResourceClaim } from '../../../../../api/machinery/kinds.ts';
-import * as resources from '../../../../../api/machinery/resources.ts';
+import { Informers } from '../../../../../api/client/informer.ts';
+import type { Node, Pod, ResourceClaim } from '../../../../../api/kinds/kinds.ts';
+import * as resources from '../../../../../api/client/resources.ts';
 import type { KubeObject } from '../../../../../api/meta/object.ts';
 import { runResourceClaims } from '../../../../../controlplane/controllers/resource-claim/resource-claim.ts';
 import { startScheduler } from '../../../../../controlplane/scheduler/scheduler.ts';

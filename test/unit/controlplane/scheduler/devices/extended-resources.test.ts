@@ -1,7 +1,7 @@
 /** The requests for devices that extended resources of a pod become. */
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
-import type { DeviceClass, Pod } from '../../../../../api/machinery/kinds.ts';
+import type { DeviceClass, Pod } from '../../../../../api/kinds/kinds.ts';
 import {
   ExtendedResources,
   extendedClaimOn,

@@ -1,7 +1,7 @@
 /** Devices whose capacity several claims consume (`allowMultipleAllocations`). */
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
-import type { ResourceClaim, ResourceSlice } from '../../../../../api/machinery/kinds.ts';
+import type { ResourceClaim, ResourceSlice } from '../../../../../api/kinds/kinds.ts';
 import { AllocatedDevices } from '../../../../../controlplane/scheduler/devices/allocated-devices.ts';
 import { allocateDevices } from '../../../../../controlplane/scheduler/devices/device-allocator.ts';
 import { DevicePools } from '../../../../../controlplane/scheduler/devices/device-pools.ts';

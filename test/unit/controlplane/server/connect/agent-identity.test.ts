@@ -5,7 +5,7 @@ import { createServer, type Server } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { after, before, beforeEach, describe, it } from 'node:test';
-import { createDialer } from '../../../../../api/machinery/dialer.ts';
+import { createDialer } from '../../../../../api/http/dialer.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { systemClock } from '../../../../../api/machinery/clock.ts';
 import { certificatePem, createCertificate, parseCertificate } from '../../../../../api/pki/certificate.ts';

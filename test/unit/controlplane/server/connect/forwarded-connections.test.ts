@@ -5,7 +5,7 @@ import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { test } from 'node:test';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { systemClock } from '../../../../../api/machinery/clock.ts';
-import { createDialer } from '../../../../../api/machinery/dialer.ts';
+import { createDialer } from '../../../../../api/http/dialer.ts';
 import type { Rest } from '../../../../../controlplane/model/rest.ts';
 import { createConnector } from '../../../../../controlplane/server/connect/connector.ts';
 import { ForwardedConnections } from '../../../../../controlplane/server/connect/forwarded-connections.ts';

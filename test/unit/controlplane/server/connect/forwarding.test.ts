@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { createServer as createTcpServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import { connect as connectTls, createServer as createTlsServer, type TLSSocket } from 'node:tls';
 import { after, before, beforeEach, describe, it } from 'node:test';
-import { createDialer } from '../../../../../api/machinery/dialer.ts';
+import { createDialer } from '../../../../../api/http/dialer.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { systemClock } from '../../../../../api/machinery/clock.ts';
 import type { ConnectRequest, Rest } from '../../../../../controlplane/model/rest.ts';

@@ -5,7 +5,7 @@ import { createServer, request as httpRequest } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { PassThrough } from 'node:stream';
 import { it } from 'node:test';
-import type { Dialer } from '../../../../../api/machinery/dialer.ts';
+import type { Dialer } from '../../../../../api/http/dialer.ts';
 import { passBody, requestTarget } from '../../../../../controlplane/server/connect/passed-response.ts';
 import type { Exchange } from '../../../../../controlplane/server/exchange.ts';
 import { until } from '../../../../until.ts';

@@ -1,7 +1,7 @@
 /** Tests which flow schema matches a request. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { parseRequestPath } from '../../../../../api/machinery/request-path.ts';
+import { parseRequestPath } from '../../../../../api/http/request-path.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
 import {
   SUGGESTED_LEVELS,

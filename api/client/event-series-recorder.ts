@@ -1,0 +1,93 @@
+/**
+ * Reports events of events.k8s.io. The first event of a kind is created. Equal events within six minutes turn it into a series
+ * whose count is patched. The scheduler uses it.
+ */
+import { isNotFound } from '../meta/status-error.ts';
+import { formatMicroTime } from '../machinery/clock.ts';
+import type { EventRecorderOptions } from './event-recorder.ts';
+import type { EventRecorder } from './event-report.ts';
+import { EventWrites, namespaceOf, remember, subjectOf, type Report } from './event-writes.ts';
+import { eventsV1 } from './resources.ts';
+
+const SERIES_ENDS_AFTER_MS = 360_000;
+/** The API's limit for `note`. */
+const LONGEST_NOTE_BYTES = 1024;
+
+interface Series {
+  readonly name: string;
+  readonly namespace: string;
+  count: number;
+  at: number;
+}
+
+/** Records events of the scheduler. */
+export class EventSeriesRecorder implements EventRecorder {
+  readonly event: EventRecorder['event'];
+  readonly #options: EventRecorderOptions;
+  readonly #series = new Map<string, Series>();
+  readonly #writes = new EventWrites();
+
+  constructor(options: EventRecorderOptions) {
+    this.#options = options;
+    this.event = this.#writes.recording(options.clock, (report) => this.#record(report));
+  }
+
+  flush(): Promise<void> {
+    return this.#writes.flush();
+  }
+
+  async #record(report: Report): Promise<void> {
+    try {
+      await this.#write(report);
+    } catch (error) {
+      this.#options.logger.debug({ err: error }, 'An event was not recorded');
+    }
+  }
+
+  async #write(report: Report): Promise<void> {
+    const { client, component, host = '' } = this.#options;
+    const { regarding, type, reason, message, options, at } = report;
+    // As in client-go, `resourceVersion` is part of the key: an object that was changed meanwhile has another series.
+    const key = [subjectOf(regarding), regarding.resourceVersion, type, reason, options.action].join('\u0000');
+    const known = this.#series.get(key);
+    this.#series.delete(key);
+    if (known !== undefined && at - known.at <= SERIES_ENDS_AFTER_MS) {
+      const series = { count: known.count + 1, lastObservedTime: formatMicroTime(at) };
+      try {
+        await client.patch(eventsV1, known.namespace, known.name, { type: 'strategic', body: { series } });
+        remember(this.#series, key, { ...known, count: series.count, at });
+        return;
+      } catch (error) {
+        if (!isNotFound(error)) throw error;
+      }
+    }
+    const name = this.#writes.nameOf(regarding, at);
+    const namespace = namespaceOf(regarding);
+    await client.create(eventsV1, namespace, {
+      apiVersion: 'events.k8s.io/v1',
+      kind: 'Event',
+      metadata: {
+        name,
+        namespace,
+        ...(options.annotations === undefined ? {} : { annotations: { ...options.annotations } }),
+      },
+      eventTime: formatMicroTime(at),
+      reportingController: component,
+      reportingInstance: `${component}${host === '' ? '' : `-${host}`}`,
+      action: options.action ?? reason,
+      reason,
+      regarding: { ...regarding },
+      note: shorten(message),
+      type,
+    });
+    remember(this.#series, key, { name, namespace, count: 1, at });
+  }
+}
+
+function shorten(message: string): string {
+  if (Buffer.byteLength(message) <= LONGEST_NOTE_BYTES) return message;
+  return `${Buffer.from(message)
+    .subarray(0, LONGEST_NOTE_BYTES - 6)
+    .toString('utf8')
+    .replace(/�+$/, '')}…`;
+}

@@ -1,0 +1,130 @@
+/**
+ * Limits the number of connections of a server, so that no client takes the descriptors and the memory of all others. The
+ * servers of agents and control planes call this. An IPv6 client counts by its /64 network.
+ *
+ * Beyond the limit, the client address with most connections loses one: of those for which no request has been accepted yet
+ * the oldest, or else its newest. So connections in use stay, a client with few connections gets in, and so does one that
+ * shares its address with a flood.
+ */
+import { readFileSync } from 'node:fs';
+import type { Logger } from '../component/logger.ts';
+import type { Clock } from '../machinery/clock.ts';
+import { addressKey } from './address-class.ts';
+
+const WARN_EVERY_MS = 60_000;
+
+/** What names a connection while it is open. A TLS socket and the socket below it have the same. */
+interface Ends {
+  readonly remoteAddress?: string | undefined;
+  readonly remotePort?: number | undefined;
+  readonly localPort?: number | undefined;
+}
+
+/** What the limit needs of a socket. */
+export interface Connection extends Ends {
+  destroy(): unknown;
+  once(event: 'close', listener: () => void): unknown;
+}
+
+interface ConnectionLimitOptions {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** The maximum number of connections. */
+  readonly most: number;
+}
+
+/** The connections of one client address, oldest first. */
+class ClientConnections {
+  /** Those for which no request has been accepted. */
+  readonly unproven = new Set<Connection>();
+  readonly proven = new Set<Connection>();
+
+  get size(): number {
+    return this.unproven.size + this.proven.size;
+  }
+}
+
+/** Counts connections from before their handshake to their end. A warning is logged from time to time, and not for each. */
+export class ConnectionLimit {
+  readonly #byClient = new Map<string, ClientConnections>();
+  readonly #byEnds = new Map<string, Connection>();
+  readonly #options: ConnectionLimitOptions;
+  #count = 0;
+  #nextWarningMs = Number.NEGATIVE_INFINITY;
+
+  constructor(options: ConnectionLimitOptions) {
+    this.#options = options;
+  }
+
+  /** Counts the connection until it is closed, and closes others if there are too many. */
+  add(connection: Connection): void {
+    const client = clientKey(connection.remoteAddress ?? '');
+    const own = this.#byClient.get(client) ?? new ClientConnections();
+    this.#byClient.set(client, own);
+    own.unproven.add(connection);
+    // A socket has no addresses any more once it is closed.
+    const ends = endsOf(connection);
+    this.#byEnds.set(ends, connection);
+    this.#count += 1;
+    connection.once('close', () => {
+      this.#remove(client, connection);
+      if (this.#byEnds.get(ends) === connection) this.#byEnds.delete(ends);
+    });
+    if (this.#count > this.#options.most) this.#shed(client, own);
+  }
+
+  /** Called when a request of the connection has been accepted, with the socket that was added or the TLS socket above it. */
+  proven(ends: Ends): void {
+    const connection = this.#byEnds.get(endsOf(ends));
+    const own = this.#byClient.get(clientKey(ends.remoteAddress ?? ''));
+    if (connection !== undefined && own?.unproven.delete(connection) === true) own.proven.add(connection);
+  }
+
+  #remove(client: string, connection: Connection): void {
+    const own = this.#byClient.get(client);
+    if (own === undefined || !(own.unproven.delete(connection) || own.proven.delete(connection))) return;
+    this.#count -= 1;
+    if (own.size === 0) this.#byClient.delete(client);
+  }
+
+  #shed(arriving: string, its: ClientConnections): void {
+    // Among clients with equally many connections, the arriving one loses one, so that no other client loses one to it.
+    let largest: readonly [string, ClientConnections] = [arriving, its];
+    for (const entry of this.#byClient) if (entry[1].size > largest[1].size) largest = entry;
+    const [client, own] = largest;
+    const [oldest] = own.unproven;
+    const chosen = oldest ?? [...own.proven].at(-1);
+    if (chosen === undefined) return;
+    const { remoteAddress } = chosen;
+    this.#remove(client, chosen);
+    chosen.destroy();
+    const { clock, logger, most } = this.#options;
+    if (clock.monotonic() < this.#nextWarningMs) return;
+    this.#nextWarningMs = clock.monotonic() + WARN_EVERY_MS;
+    logger.warn(
+      { client: remoteAddress, connections: own.size, most },
+      'Closing connections of the client that has most',
+    );
+  }
+}
+
+/** The address in hexadecimal: 8 digits of IPv4, the first 16 of the 32 of IPv6. */
+export const clientKey = (address: string): string => addressKey(address).slice(0, 16);
+
+const endsOf = ({ remoteAddress, remotePort, localPort }: Ends): string =>
+  `${remoteAddress ?? ''} ${remotePort ?? ''} ${localPort ?? ''}`;
+
+/** The limit of a server that may use a share of the descriptors of the process: `atMost`, or fewer if the process has few. */
+export function connectionsWithin({ atMost, share }: { readonly atMost: number; readonly share: number }): number {
+  return Math.min(atMost, Math.floor(descriptors() * share));
+}
+
+/** Returns the soft limit of open files; infinity if it cannot be read. */
+function descriptors(): number {
+  try {
+    const found = /^Max open files\s+(\d+)/m.exec(readFileSync('/proc/self/limits', 'utf8'));
+    return found === null ? Number.POSITIVE_INFINITY : Number(found[1]);
+  } catch {
+    return Number.POSITIVE_INFINITY;
+  }
+}

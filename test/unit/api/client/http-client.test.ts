@@ -1,0 +1,45 @@
+/** The client over HTTP: objects, Status errors, repeated requests and watches. */
+import assert from 'node:assert/strict';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { test } from 'node:test';
+import { systemClock } from '../../../../api/machinery/clock.ts';
+import { HttpClient } from '../../../../api/client/http-client.ts';
+import { pods } from '../../../../api/client/resources.ts';
+
+test('answers become objects and Status errors, 429 is tried again, watches are parsed across chunks', async () => {
+  let busy = 1;
+  const server = createServer((request, response) => {
+    const url = request.url ?? '';
+    if (url.includes('watch=true')) {
+      response.write('{"type":"ADDED","object":{"metadata":{"na');
+      setImmediate(() =>
+        response.end(
+          'me":"a"}}}\n{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old"}}\n',
+        ),
+      );
+    } else if (url.endsWith('/pods/busy') && busy-- > 0) response.writeHead(429, { 'retry-after': '0' }).end('{}');
+    else if (url.endsWith('/pods/busy')) response.end('{"metadata":{"name":"busy"}}');
+    else
+      response
+        .writeHead(404)
+        .end('{"kind":"Status","code":404,"reason":"NotFound","message":"pods \\"x\\" not found"}');
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const client = new HttpClient({
+    server: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    clock: systemClock,
+  });
+  try {
+    assert.equal((await client.get(pods, 'n', 'busy')).metadata.name, 'busy');
+    await assert.rejects(client.get(pods, 'n', 'x'), { message: 'pods "x" not found' });
+    const seen: string[] = [];
+    await assert.rejects(async () => {
+      for await (const event of client.watch(pods)) seen.push(`${event.type} ${event.object.metadata.name}`);
+    }, /too old/);
+    assert.deepEqual(seen, ['ADDED a']);
+  } finally {
+    client.close();
+    server.close();
+  }
+});

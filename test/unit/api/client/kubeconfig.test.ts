@@ -1,0 +1,32 @@
+/** Kubeconfig files: their mode, how several are merged, and what their errors name. */
+import assert from 'node:assert/strict';
+import { readFile, stat, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { systemClock } from '../../../../api/machinery/clock.ts';
+import { loadKubeconfig, newKubeconfig, serverAccess, writeKubeconfig } from '../../../../api/client/kubeconfig.ts';
+import { temporaryFolder } from '../../../temporary-folder.ts';
+
+test('what is written is readable by its owner only, and read back; errors name the file and the remedy', async () => {
+  const directory = temporaryFolder();
+  const path = join(directory, 'deep', 'config');
+  const pem = '-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n';
+  await writeKubeconfig(
+    path,
+    newKubeconfig({ cluster: 'c', server: 'https://h:1', ca: pem, user: 'u', credentials: { token: 't' } }),
+  );
+  assert.equal((await stat(path)).mode & 0o777, 0o600);
+  const access = await serverAccess(await loadKubeconfig(path), { clock: systemClock });
+  assert.equal(access.server, 'https://h:1');
+  assert.equal(access.ca, pem);
+  assert.deepEqual(await access.credentials.current(), { authorization: 'Bearer t' });
+  const other = join(directory, 'other');
+  await writeFile(other, 'current-context: x\ncontexts:\n- name: x\n  context: {cluster: c, user: nobody}\n');
+  const merged = await loadKubeconfig(undefined, { KUBECONFIG: `${other}:${join(directory, 'missing')}:${path}` });
+  await assert.rejects(serverAccess(merged, { clock: systemClock }), /has no user "nobody", which context "x" names/);
+  await assert.rejects(
+    loadKubeconfig(join(directory, 'none')),
+    /none does not exist; name another with --kubeconfig or KUBECONFIG/,
+  );
+  assert.match(await readFile(path, 'utf8'), /^apiVersion: v1/);
+});

@@ -1,0 +1,51 @@
+/** Tests which addresses lead to the host itself, to its link, or to a cloud's metadata, in all notations. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { addressClasses, addressKey } from '../../../../api/http/address-class.ts';
+
+for (const [address, expected] of [
+  ['127.0.0.1', ['loopback']],
+  ['127.8.8.8', ['loopback']],
+  ['::1', ['loopback']],
+  ['[::1]', ['loopback']],
+  ['0:0:0:0:0:0:0:1', ['loopback']],
+  ['::ffff:127.0.0.1', ['loopback']],
+  ['::ffff:7f00:1', ['loopback']],
+  ['::127.0.0.1', ['loopback']],
+  ['64:ff9b::127.0.0.1', ['loopback']],
+  ['2002:7f00:1::', ['loopback']],
+  ['0.0.0.0', ['unspecified']],
+  ['::', ['unspecified']],
+  ['::ffff:0.0.0.0', ['unspecified']],
+  ['169.254.1.1', ['link-local']],
+  ['169.254.169.254', ['link-local', 'metadata']],
+  ['::ffff:169.254.169.254', ['link-local', 'metadata']],
+  ['64:ff9b::a9fe:a9fe', ['link-local', 'metadata']],
+  ['fd00:ec2::254', ['metadata']],
+  ['fd00:0ec2:0::0254', ['metadata']],
+  ['100.100.100.200', ['metadata']],
+  ['168.63.129.16', ['metadata']],
+  ['fe80::1', ['link-local']],
+  ['fe80::1%eth0', ['link-local']],
+  ['febf::1', ['link-local']],
+  ['224.0.0.1', ['multicast']],
+  ['255.255.255.255', ['multicast']],
+  ['ff02::1', ['multicast']],
+  ['10.0.0.1', []],
+  ['192.168.1.1', []],
+  ['128.0.0.1', []],
+  ['2001:db8::1', []],
+  ['fd00::1', []],
+  ['hook.example', []],
+  ['127.1', []],
+] as const) {
+  test(`${address} is ${expected.length === 0 ? 'an ordinary address or none' : expected.join(' and ')}`, () =>
+    assert.deepEqual(addressClasses(address), expected));
+}
+
+test('spellings of one address have one key', () => {
+  assert.equal(addressKey('::ffff:10.0.0.1'), addressKey('10.0.0.1'));
+  assert.equal(addressKey('2001:DB8:0::1'), addressKey('[2001:db8::1]'));
+  assert.notEqual(addressKey('10.0.0.1'), addressKey('10.0.0.2'));
+  assert.equal(addressKey('name'), '');
+});
