@@ -1,6 +1,6 @@
 /**
- * Three etcd, three control planes and two agents: servers are killed, and the cluster goes on without starting a pod twice or
- * giving an address twice. The second and third control plane join the first.
+ * Three etcd, three control planes and three agents: servers are killed, and the cluster goes on without starting a pod twice
+ * or giving an address twice. The second and third control plane join the first.
  *
  * Everything runs in a network namespace of its own, since each server needs an address with the same port.
  */
@@ -223,7 +223,7 @@ function insideNamespace(): void {
     everywhere = new HttpClient({ ...access, servers: new ServerList(urls, systemClock), clock: systemClock });
     client = typedClient(everywhere);
     const more = orchlet('token', 'create', '--print-join-command', ...token).trim();
-    for (const name of ['agent-1', 'agent-2']) await startAgent(name, more.split(' ').slice(2));
+    for (const name of ['agent-1', 'agent-2', 'agent-3']) await startAgent(name, more.split(' ').slice(2));
   });
 
   after(async () => {
@@ -343,13 +343,13 @@ function insideNamespace(): void {
         return items.map(({ spec }) => spec?.renewTime ?? '');
       };
       const before = await renewals();
-      await until('both agents to renew their leases', async () => {
+      await until('all agents to renew their leases', async () => {
         const now = await renewals();
         return now.every((time, at) => time > (before[at] ?? ''));
       });
       const { items } = await client.list(nodes);
       const ready = items.map(({ status }) => status?.conditions?.find(({ type }) => type === 'Ready')?.status);
-      assert.deepEqual(ready, ['True', 'True']);
+      assert.deepEqual(ready, ['True', 'True', 'True']);
       await restart(plane);
     }
   });
@@ -361,7 +361,7 @@ function insideNamespace(): void {
     await running('fourth', 4);
     const { items } = await client.list(nodes);
     const ready = items.map(({ status }) => status?.conditions?.find(({ type }) => type === 'Ready')?.status);
-    assert.deepEqual(ready, ['True', 'True']);
+    assert.deepEqual(ready, ['True', 'True', 'True']);
     frozen.child.kill('SIGCONT');
     await until('the end of its term', async () =>
       (await textOf(frozen, '/metrics')).includes('leader_election_master_status{name="kube-controller-manager"} 0'),

@@ -23,7 +23,8 @@ Without --agent, clients write, read, list and watch while the control plane mee
 disk; what the clients saw is judged. With --agent, the agent is killed at one step after the other while pods
 are created, deleted, crashed and resized on a private runtime; the host, the API server and what the
 containers recorded are judged. With --etcd, several control planes share an etcd cluster, and
-both meet faults; what the clients of all servers saw is judged. With --standby, a first control plane and its standby meet
+both meet faults while nodes run pods; what the clients of all servers saw, the starts of pods, and the addresses of
+services are judged. With --standby, a first control plane and its standby meet
 faults, the network between them is cut, and the standby is promoted. Exits with 1 where a promise was broken. Needs a C compiler, or root.
 What the clients saw is kept in a file where a promise was broken; --judge judges such a file again.
 

@@ -1,6 +1,7 @@
 /**
  * Runs a soak test of several control planes on one etcd cluster: clients send each request to any server while servers and
- * members of etcd are killed, paused and cut off, and then everything that they saw is checked over all servers.
+ * members of etcd are killed, paused and cut off, and then everything that they saw is checked over all servers. Nodes run pods
+ * meanwhile: none may be started twice, and no address of a service be given twice.
  */
 import { spawnSync } from 'node:child_process';
 import { keepAlive, systemClock } from '../../../api/machinery/clock.ts';
@@ -11,7 +12,9 @@ import { violations } from '../history.ts';
 import { Random } from '../random.ts';
 import type { SoakReport } from '../run.ts';
 import { CLOCKS_SECONDS, ETCD_FAULTS, type Scene } from './faults.ts';
+import { SoakNode } from './nodes.ts';
 import { AnyServer, SoakServer } from './servers.ts';
+import { Workload } from './workload.ts';
 
 export interface EtcdSoakOptions {
   readonly seconds: number;
@@ -29,6 +32,13 @@ export interface EtcdSoakOptions {
 const WRITERS = 6;
 const MANNERS: readonly WatchManner[] = ['steady', 'slow', 'reopening', 'steady'];
 const END = 'soak-end';
+const NODES = ['node-1', 'node-2', 'node-3'];
+/** Leaders change more often than with the default times. */
+const ELECTION = [
+  '--leader-elect-lease-duration=4s',
+  '--leader-elect-renew-deadline=3s',
+  '--leader-elect-retry-period=500ms',
+];
 
 const sleep = (ms: number): Promise<void> => systemClock.sleep(ms);
 
@@ -48,6 +58,8 @@ export async function soakEtcd(options: EtcdSoakOptions): Promise<SoakReport> {
   const members = await EtcdProcess.cluster(memberCount, [], { hasPeerProxies: true });
   const hasClocks = spawnSync('cc', ['--version']).status === 0;
   const servers: SoakServer[] = [];
+  const nodes: SoakNode[] = [];
+  let workload: Workload | undefined;
   const problems: string[] = [];
   const writing = new AbortController();
   const watching = new AbortController();
@@ -60,7 +72,7 @@ export async function soakEtcd(options: EtcdSoakOptions): Promise<SoakReport> {
       servers.push(
         await SoakServer.start({
           etcd: own,
-          more: [...(DIFFERENCES[at % DIFFERENCES.length] ?? []), ...(options.more ?? [])],
+          more: [...(DIFFERENCES[at % DIFFERENCES.length] ?? []), ...ELECTION, ...(options.more ?? [])],
           like: servers[0],
           clockAheadSeconds: hasClocks ? CLOCKS_SECONDS * ((at % 3) - 1) : undefined,
         }),
@@ -75,8 +87,13 @@ export async function soakEtcd(options: EtcdSoakOptions): Promise<SoakReport> {
     const watchers = MANNERS.map(
       (manner, at) => new Watcher(`watch ${at}`, manner, api, new Random(seed + 200 + at), recording),
     );
+    for (const name of NODES) nodes.push(await SoakNode.start(name, servers));
+    workload = new Workload(api, nodes, new Random(seed + 300), recording);
+    await workload.begin();
     await list(api, recording, 0);
+    const users = workload.run(writing.signal);
     running = Promise.all([
+      users,
       ...writers.map((writer) => writer.run(writing.signal)),
       ...watchers.map((watcher) => watcher.run(watching.signal)),
     ]);
@@ -89,12 +106,15 @@ export async function soakEtcd(options: EtcdSoakOptions): Promise<SoakReport> {
       await until(`the last write in watch ${at}`, () => watcher.hasSeen(END), 90_000);
     for (const server of servers) await list(server.api, recording, 0);
     await list(api, recording, 5);
+    await users;
+    await workload.end();
   } catch (error) {
     problems.push(`${String(error)}\n${servers.map(({ log }) => log.slice(-2000)).join('\n')}`);
   } finally {
     writing.abort();
     watching.abort();
     await running;
+    for (const node of nodes) await node.close();
     for (const server of servers) await server.remove();
     for (const member of members) await member.remove();
     alive.cancel();
@@ -105,7 +125,12 @@ export async function soakEtcd(options: EtcdSoakOptions): Promise<SoakReport> {
   );
   const crashes = servers.flatMap((server) => server.crashes);
   return {
-    violations: [...crashes, ...problems, ...violations(recording.operations, recording.segments)],
+    violations: [
+      ...crashes,
+      ...problems,
+      ...(workload?.violations() ?? []),
+      ...violations(recording.operations, recording.segments),
+    ],
     counts: recording.counts,
     recording,
   };

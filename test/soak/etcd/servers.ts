@@ -3,7 +3,7 @@
  * whenever they exit. Requests go to a server that is drawn for each of them.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { systemClock } from '../../../api/machinery/clock.ts';
@@ -30,6 +30,9 @@ export interface ServersOptions {
 export class SoakServer {
   readonly api: Api;
   readonly proxies: readonly HeldProxy[];
+  readonly url: string;
+  /** A token of an administrator. */
+  readonly token = TOKEN;
   readonly #directory: string;
   readonly #arguments: readonly string[];
   readonly #faults: PreloadedFaults | undefined;
@@ -48,6 +51,7 @@ export class SoakServer {
     this.#faults?.clockAhead(clockAheadSeconds ?? 0);
     this.proxies = proxies;
     this.api = new Api(port, TOKEN);
+    this.url = `https://127.0.0.1:${port}`;
     this.#arguments = [
       ...['controlplane', '--data-dir', join(this.#directory, 'data'), '--bind-address', '127.0.0.1'],
       ...['--secure-port', String(port), '--token-auth-file', join(this.#directory, 'tokens.csv')],
@@ -67,6 +71,11 @@ export class SoakServer {
 
   get #keys(): string {
     return join(this.#directory, 'data/pki');
+  }
+
+  /** The certificate of the cluster's CA, as PEM. */
+  get ca(): string {
+    return readFileSync(join(this.#keys, 'ca.crt'), 'utf8');
   }
 
   get log(): string {
