@@ -4,7 +4,7 @@
  *
  * `write…` writes the payload of one field without its tag, and `read…` reads it.
  */
-import { completeStruct } from '../schema/decode.ts';
+import { completeStruct } from '../schema/complete.ts';
 import type { StructType } from '../schema/schema.ts';
 import { canonicalMicroTime, canonicalTime } from '../schema/time.ts';
 import type { JsonObject, JsonValue } from '../meta/object.ts';

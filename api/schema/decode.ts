@@ -11,8 +11,8 @@ import { stringifyJson, setMember } from '../codec/json.ts';
 import { conversionFault, convertedInteger } from './map-conversion.ts';
 import { TimeError, canonicalMicroTime, canonicalTime } from './time.ts';
 import type { JsonObject, JsonValue } from '../meta/object.ts';
-import type { Field, Scalar, StructType, TypeNode } from './schema.ts';
-import { isCollection, isEmptyCollection } from './empty-values.ts';
+import type { StructType, TypeNode } from './schema.ts';
+import { addPrinted, isZero, zeroValue } from './complete.ts';
 import { jsonKind, goType, goName } from './go-types.ts';
 
 /** The error for a value that does not match its type. It has kube-apiserver's message. */
@@ -42,51 +42,7 @@ export function decodeStruct(struct: StructType, value: unknown, options: Decode
   if (typeof value !== 'object' || Array.isArray(value)) {
     throw new DecodeError(`json: cannot unmarshal ${jsonKind(value)} into Go value of type ${goName(struct)}`);
   }
-  return { value: walk.struct(struct, value as JsonObject), unknown: walk.unknown };
-}
-
-/**
- * Restores, in place, the fields that the type always serializes. It is for values that were modified after they were decoded,
- * such as an object whose strategy removed the status. Lists and maps that became empty are dropped or become null, as if they
- * had been read from the store.
- */
-export function completeStruct(struct: StructType, value: JsonObject): void {
-  const { fields } = struct;
-  const isJson = STORED_AS_JSON.test(struct.name);
-  // A type has many fields and an object has few of them, so this visits the members of the object.
-  for (const name in value) {
-    const field = fields.get(name);
-    const member = value[name];
-    if (field === undefined || member === undefined) continue;
-    if (member !== null && keeps(field, member, isJson)) {
-      complete(field.type, member);
-      continue;
-    }
-    const wanted = printedValue(field);
-    // A complete value is never modified, because it may be shared and frozen.
-    if (wanted === undefined) delete value[name];
-    else if (member !== wanted) value[name] = wanted;
-  }
-  for (const field of printedFields(struct)) {
-    if (value[field.name] === undefined) value[field.name] = printedValue(field) ?? null;
-  }
-}
-
-/** Returns the value of an absent field that is always serialized, and `undefined` for other fields. */
-function printedValue({ presence, type }: Field): JsonValue | undefined {
-  if (presence === 'null') return null;
-  return presence === 'print' ? zeroValue(type) : undefined;
-}
-
-function complete(type: TypeNode, value: JsonValue): void {
-  if (typeof value !== 'object' || value === null || type.kind === 'scalar') return;
-  if (type.kind === 'struct') {
-    if (!Array.isArray(value)) completeStruct(type.struct, value);
-  } else if (type.kind === 'list') {
-    if (type.items.kind !== 'scalar' && Array.isArray(value)) for (const item of value) complete(type.items, item);
-  } else if (type.values.kind !== 'scalar' && !Array.isArray(value)) {
-    for (const key in value) complete(type.values, value[key] ?? null);
-  }
+  return { value: walk.finish(walk.struct(struct, value as JsonObject)), unknown: walk.unknown };
 }
 
 /** Returns the message of a `strict decoding error` for unknown names. */
@@ -94,65 +50,44 @@ export function unknownFieldErrors(unknown: readonly string[]): string[] {
   return unknown.map((path) => `unknown field "${path}"`);
 }
 
-/** Returns the zero value of a field that is always serialized. It is `null` for lists, maps and references. */
-function zeroValue(type: TypeNode): JsonValue {
-  if (type.kind === 'struct') return new Walk().struct(type.struct, {});
-  return type.kind === 'scalar' ? ZEROS[type.scalar] : null;
-}
-
-const ZEROS: Readonly<Record<Scalar, JsonValue>> = {
-  string: '',
-  boolean: false,
-  int32: 0,
-  int64: 0,
-  double: 0,
-  bytes: null,
-  time: null,
-  microTime: null,
-  duration: '0s',
-  quantity: '0',
-  intOrString: 0,
-  any: null,
-  rawExtension: null,
-  fieldsV1: null,
-};
-
 const INT32_MAX = 2 ** 31 - 1;
 const INT32_MIN = -(2 ** 31);
 const INT64_MAX = 2n ** 63n - 1n;
 const INT64_MIN = -(2n ** 63n);
 const MAX_UNKNOWN = 100;
 
-/** The fields that are always serialized. They are computed once for each type. */
-const printed = new WeakMap<StructType, readonly Field[]>();
+type ScalarNode = Extract<TypeNode, { readonly kind: 'scalar' }>;
+type SchemaOr = NonNullable<ScalarNode['message']>;
 
-function printedFields(struct: StructType): readonly Field[] {
-  let fields = printed.get(struct);
-  if (fields === undefined) {
-    fields = [...struct.fields.values()].filter(({ presence }) => presence === 'print' || presence === 'null');
-    printed.set(struct, fields);
-  }
-  return fields;
-}
-
-/** Maps that have a meaning even if they are empty: the `overhead` of a pod whose runtime class sets none is refused. */
-const KEPT_EMPTY: ReadonlySet<string> = new Set(['overhead']);
+const STRING: TypeNode = { kind: 'scalar', scalar: 'string' };
 
 const NO_DECIMALS: ReadonlyMap<string, string> = new Map();
 
+/**
+ * Decodes one value. Like Go's decoder it reports the first value of a wrong type only at the end, because an error of a type
+ * that decodes itself, such as a time, comes before it wherever it stands. A conversion stops at its first error.
+ */
 class Walk {
   readonly unknown: string[] = [];
+  #firstError: DecodeError | undefined;
   /** The names and indexes down to the current value, for unknown names. Errors contain only the names. */
   readonly #path: (string | number)[] = [];
-  /** The names of the fields without indexes, and the structs that contain them. */
+  /** The names of the fields without indexes, with those of the embedded Go structs around them, and the inner struct. */
   readonly #fields: string[] = [];
   #struct: StructType | undefined;
+  /** The struct whose field is of a type that decodes itself, of which the current value is a part. Errors name it. */
+  #decodesItself: StructType | undefined;
   readonly #decimals: ReadonlyMap<string, string>;
   readonly #isConversion: boolean;
 
   constructor({ decimals = NO_DECIMALS, isConversion = false }: DecodeOptions = {}) {
     this.#decimals = decimals;
     this.#isConversion = isConversion;
+  }
+
+  finish(value: JsonObject): JsonObject {
+    if (this.#firstError !== undefined) throw this.#firstError;
+    return value;
   }
 
   struct(struct: StructType, value: JsonObject): JsonObject {
@@ -170,18 +105,16 @@ class Walk {
         continue;
       }
       if (member === null) continue;
-      this.#fields.push(key);
+      this.#fields.push(field.goEmbedded === undefined ? key : `${field.goEmbedded}.${key}`);
       const decoded = this.#node(field.type, member);
       this.#fields.pop();
       // Like a list that Go has decoded, an empty one differs from an absent one until the object is stored (`completeStruct`).
+      if (decoded === null && field.type.kind === 'scalar' && field.type.message !== undefined) continue;
       if (field.presence !== 'omit' || !isZero(field.type, decoded)) out[key] = decoded;
     }
     this.#path.length = depth;
     this.#struct = around;
-    for (const field of printedFields(struct)) {
-      if (out[field.name] === undefined) out[field.name] = printedValue(field) ?? null;
-    }
-    return out;
+    return addPrinted(struct, out);
   }
 
   #noteUnknown(): void {
@@ -201,7 +134,7 @@ class Walk {
   #node(type: TypeNode, value: JsonValue): JsonValue {
     switch (type.kind) {
       case 'scalar':
-        return this.#scalar(type.scalar, value);
+        return this.#scalar(type, value);
       case 'struct':
         if (typeof value !== 'object' || value === null || Array.isArray(value)) return this.#wrong(type, value);
         return this.struct(type.struct, value);
@@ -218,7 +151,7 @@ class Walk {
     const depth = this.#path.length;
     const out = value.map((item, index) => {
       this.#path[depth] = index;
-      return item === null ? zeroItem(items) : this.#node(items, item);
+      return item === null ? zeroValue(items) : this.#node(items, item);
     });
     this.#path.length = depth;
     return out;
@@ -237,53 +170,90 @@ class Walk {
     return out;
   }
 
-  #scalar(scalar: Scalar, value: JsonValue): JsonValue {
+  #scalar(type: ScalarNode, value: JsonValue): JsonValue {
+    const { scalar } = type;
     switch (scalar) {
       case 'string':
-        return typeof value === 'string' ? value : this.#wrong({ kind: 'scalar', scalar }, value);
+        return typeof value === 'string' ? value : this.#wrong(type, value);
       case 'boolean':
-        return typeof value === 'boolean' ? value : this.#wrong({ kind: 'scalar', scalar }, value);
+        return typeof value === 'boolean' ? value : this.#wrong(type, value);
       case 'int32':
       case 'int64':
-        return this.#integer(scalar, value);
+        return this.#integer(type, scalar, value);
       case 'double':
-        return typeof value === 'number' || typeof value === 'bigint'
-          ? value
-          : this.#wrong({ kind: 'scalar', scalar }, value);
+        return typeof value === 'number' || typeof value === 'bigint' ? value : this.#wrong(type, value);
       case 'bytes':
-        return typeof value === 'string' ? this.#bytes(value) : this.#wrong({ kind: 'scalar', scalar }, value);
+        return this.#bytes(type, value);
       case 'time':
       case 'microTime':
-        return time(scalar, value);
+        return typeof value === 'string' ? time(scalar, value) : this.#foreign(jsonKind(value), 'string');
       case 'duration':
-        return typeof value === 'string' ? value : foreign(value, 'string');
+        return typeof value === 'string' ? value : this.#foreign(jsonKind(value), 'string');
       case 'quantity':
         return quantity(value);
       case 'intOrString':
-        return intOrString(value);
+        return this.#intOrString(value);
       case 'any':
+        return type.message === undefined ? value : this.#schemaOr(type.message, value);
       case 'rawExtension':
       case 'fieldsV1':
         return value;
     }
   }
 
-  #bytes(text: string): string {
+  /**
+   * Decodes a schema within a schema, or what may stand in its place, and returns it as it is. The type decodes itself, so its
+   * errors come before others, and the names of unknown fields in it are not reported.
+   */
+  #schemaOr(message: SchemaOr, value: JsonValue): JsonValue {
+    if (this.#struct === undefined) return value;
+    const schema: TypeNode = { kind: 'struct', struct: this.#struct };
+    const [error, around, unknown] = [this.#firstError, this.#decodesItself, this.unknown.length];
+    this.#firstError = undefined;
+    this.#decodesItself ??= this.#struct;
+    const isObject = typeof value === 'object' && value !== null && !Array.isArray(value);
+    if (message === 'schemaOrBool' && !isObject && typeof value !== 'boolean')
+      throw new DecodeError('boolean or JSON schema expected');
+    if (isObject) this.#node(schema, value);
+    else if (Array.isArray(value)) this.#list(message === 'schemaOrArray' ? schema : STRING, value);
+    if (this.#firstError !== undefined) throw this.#firstError;
+    this.unknown.length = unknown;
+    this.#decodesItself = around;
+    this.#firstError = error;
+    return isObject || Array.isArray(value) || message === 'schemaOrBool' ? value : null;
+  }
+
+  /** Go reads bytes from base64, and from a list of numbers. */
+  #bytes(type: ScalarNode, value: JsonValue): JsonValue {
+    if (Array.isArray(value)) return Buffer.from(value.map((item) => this.#byte(item))).toString('base64');
+    if (typeof value !== 'string') return this.#wrong(type, value);
     try {
-      return canonicalBase64(text);
+      return canonicalBase64(value);
     } catch (error) {
       if (!(error instanceof Base64Error)) throw error;
       const origin = this.#isConversion ? 'error decoding from json: ' : '';
-      throw new DecodeError(`${origin}${error.message}`, { cause: error });
+      return this.#refuse(`${origin}${error.message}`);
     }
   }
 
-  #integer(scalar: 'int32' | 'int64', value: JsonValue): JsonValue {
-    if (typeof value !== 'number' && typeof value !== 'bigint') return this.#wrong({ kind: 'scalar', scalar }, value);
-    if (this.#isConversion) {
-      const converted = convertedInteger(scalar, value);
-      return converted ?? this.#wrong({ kind: 'scalar', scalar }, value);
-    }
+  #byte(value: JsonValue): number {
+    if (value === null || (typeof value === 'number' && Number.isInteger(value) && value >= 0 && value < 256))
+      return value ?? 0;
+    const found = typeof value === 'number' || typeof value === 'bigint' ? `number ${value}` : jsonKind(value);
+    this.#refuse(`json: cannot unmarshal ${found} ${this.#into()} of type uint8`);
+    return 0;
+  }
+
+  #integer(type: ScalarNode, scalar: 'int32' | 'int64', value: JsonValue): JsonValue {
+    if (typeof value !== 'number' && typeof value !== 'bigint') return this.#wrong(type, value);
+    if (this.#isConversion) return convertedInteger(scalar, value) ?? this.#wrong(type, value);
+    const found = this.#unfit(scalar, value);
+    if (found === undefined) return value;
+    return this.#refuse(`json: cannot unmarshal ${found} ${this.#into()} of type ${goType(type)}`);
+  }
+
+  /** Returns Go's words for a number that does not fit into the integer type. */
+  #unfit(scalar: 'int32' | 'int64', value: number | bigint): string | undefined {
     const fits =
       typeof value === 'bigint'
         ? scalar === 'int64' && value <= INT64_MAX && value >= INT64_MIN
@@ -291,49 +261,37 @@ class Walk {
           ? Number.isSafeInteger(value)
           : Number.isInteger(value) && value <= INT32_MAX && value >= INT32_MIN;
     const decimal = this.#decimals.size === 0 ? undefined : this.#decimals.get(this.#here());
-    if (!fits || decimal !== undefined)
-      throw new DecodeError(
-        `json: cannot unmarshal number ${decimal ?? String(value)} ${this.#into()} of type ${scalar}`,
-      );
-    return value;
+    return fits && decimal === undefined ? undefined : `number ${decimal ?? String(value)}`;
   }
 
-  #wrong(type: TypeNode, value: JsonValue): never {
-    if (this.#isConversion) throw new DecodeError(conversionFault(type, value));
-    throw new DecodeError(`json: cannot unmarshal ${jsonKind(value)} ${this.#into()} of type ${goType(type)}`);
+  #intOrString(value: JsonValue): JsonValue {
+    if (typeof value === 'string') return value;
+    if (typeof value !== 'number' && typeof value !== 'bigint') return this.#foreign(jsonKind(value), 'int32');
+    const found = this.#unfit('int32', value);
+    return found === undefined ? value : this.#foreign(found, 'int32');
+  }
+
+  #wrong(type: TypeNode, value: JsonValue): null {
+    if (this.#isConversion) return this.#refuse(conversionFault(type, value));
+    return this.#refuse(`json: cannot unmarshal ${jsonKind(value)} ${this.#into()} of type ${goType(type)}`);
+  }
+
+  /** Notes the first error. The value that it returns is never used. */
+  #refuse(message: string): null {
+    this.#firstError ??= new DecodeError(message);
+    if (this.#isConversion) throw this.#firstError;
+    return null;
+  }
+
+  /** Throws the error of a type that decodes itself. `found`: what stands in its place, in Go's words. */
+  #foreign(found: string, wanted: string): never {
+    const into = this.#isConversion ? 'into Go value' : this.#into();
+    throw new DecodeError(`json: cannot unmarshal ${found} ${into} of type ${wanted}`);
   }
 
   #into(): string {
-    return `into Go struct field ${this.#struct?.name.split('.').at(-1) ?? ''}.${this.#fields.join('.')}`;
+    return `into Go struct field ${(this.#decodesItself ?? this.#struct)?.name.split('.').at(-1) ?? ''}.${this.#fields.join('.')}`;
   }
-}
-
-/** kube-apiserver stores these types as JSON, in which an empty list that is always serialized differs from null. */
-const STORED_AS_JSON = /^io\.k8s\.(?:apiextensions-apiserver|kube-aggregator)\./;
-
-/** Whether a decoded value, which is not null, is kept. `isJson`: whether the type is one of `STORED_AS_JSON`. */
-function keeps(field: Field, value: JsonValue, isJson: boolean): boolean {
-  if (KEPT_EMPTY.has(field.name)) return true;
-  // Stored objects have no empty lists and maps. They are null after decoding, and are serialized only if the type requires it.
-  if (
-    isCollection(field.type) &&
-    (field.presence === 'omit' || (field.presence === 'print' && field.name !== 'items' && !isJson))
-  ) {
-    return !isEmptyCollection(value);
-  }
-  return field.presence !== 'omit' || !isZero(field.type, value);
-}
-
-function isZero(type: TypeNode, value: JsonValue): boolean {
-  if (type.kind === 'scalar') {
-    if (type.scalar === 'any' || type.scalar === 'rawExtension' || type.scalar === 'fieldsV1') return false;
-    return value === '' || value === 0 || value === false || value === 0n;
-  }
-  return false;
-}
-
-function zeroItem(type: TypeNode): JsonValue {
-  return zeroValue(type);
 }
 
 /** Returns the value for a null in a map. kube-apiserver stores absent bytes as an empty text. */
@@ -341,8 +299,7 @@ function zeroEntry(type: TypeNode): JsonValue {
   return type.kind === 'scalar' && type.scalar === 'bytes' ? '' : zeroValue(type);
 }
 
-function time(scalar: 'time' | 'microTime', value: JsonValue): JsonValue {
-  if (typeof value !== 'string') return foreign(value, 'string');
+function time(scalar: 'time' | 'microTime', value: string): JsonValue {
   try {
     return scalar === 'time' ? canonicalTime(value) : canonicalMicroTime(value);
   } catch (error) {
@@ -360,16 +317,4 @@ function quantity(value: JsonValue): JsonValue {
     if (error instanceof QuantityError) throw new DecodeError(error.message, { cause: error });
     throw error;
   }
-}
-
-function intOrString(value: JsonValue): JsonValue {
-  if (typeof value === 'string') return value;
-  if (typeof value !== 'number') return foreign(value, 'int32');
-  if (Number.isInteger(value) && value <= INT32_MAX && value >= INT32_MIN) return value;
-  throw new DecodeError(`json: cannot unmarshal number ${value} into Go value of type int32`);
-}
-
-/** Throws the error of a type that decodes itself. Its message does not name the field. */
-function foreign(value: JsonValue, goType: string): never {
-  throw new DecodeError(`json: cannot unmarshal ${jsonKind(value)} into Go value of type ${goType}`);
 }

@@ -36,6 +36,11 @@ const GO_SCALARS: Readonly<Record<Scalar, string>> = {
 
 /** The Go type of a field, such as `[]v1.Container`. */
 export function goType(type: TypeNode): string {
+  return (type.kind === 'struct' ? undefined : type.goName) ?? plainGoType(type);
+}
+
+/** The Go type of a field without the names of types that are derived from others: `string` for `types.UID`. */
+export function plainGoType(type: TypeNode): string {
   switch (type.kind) {
     case 'scalar':
       return GO_SCALARS[type.scalar];

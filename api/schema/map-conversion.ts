@@ -3,7 +3,7 @@
  * Integers are cut to the size of their field, and errors name Go's kinds of values.
  */
 import type { JsonValue } from '../meta/object.ts';
-import { goType } from './go-types.ts';
+import { goType, plainGoType } from './go-types.ts';
 import type { TypeNode } from './schema.ts';
 
 const BITS = { int32: 32, int64: 64 } as const;
@@ -24,9 +24,10 @@ export function conversionFault(type: TypeNode, value: JsonValue): string {
   if (type.kind === 'struct') return `cannot restore struct from: ${found}`;
   if (type.kind === 'map') return `cannot restore map from ${found}`;
   if (type.kind === 'list' || type.scalar === 'bytes') return `cannot restore slice from ${found}`;
-  const wanted = goType(type);
+  const wanted = plainGoType(type);
   const isNumberForNumber = found === 'float64' && (wanted === 'int32' || wanted === 'int64');
-  if (isNumberForNumber || (found === 'int64' && wanted === 'string')) return `cannot convert ${found} to ${wanted}`;
+  if (isNumberForNumber || (found === 'int64' && wanted === 'string'))
+    return `cannot convert ${found} to ${goType(type)}`;
   return `unrecognized type: ${wanted}`;
 }
 

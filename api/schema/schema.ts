@@ -43,17 +43,18 @@ export function zeroOfScalar(scalar: Scalar): '' | false | 0 | '0' | undefined {
   }
 }
 
-/** The type of a field. */
+/** The type of a field. `goName` is the name of its Go type if that is not the plain one: `types.UID`, `v1.ResourceList`. */
 export type TypeNode =
   /** `message` is the protobuf form of a JSON value with one of several types (schemas of custom resources). */
   | {
       readonly kind: 'scalar';
       readonly scalar: Scalar;
       readonly message?: 'schemaOrBool' | 'schemaOrArray' | 'schemaOrStringArray';
+      readonly goName?: string;
     }
   /** `wrapped` means that protobuf has a message with one repeated field in its place. */
-  | { readonly kind: 'list'; readonly items: TypeNode; readonly wrapped?: true }
-  | { readonly kind: 'map'; readonly values: TypeNode }
+  | { readonly kind: 'list'; readonly items: TypeNode; readonly wrapped?: true; readonly goName?: string }
+  | { readonly kind: 'map'; readonly values: TypeNode; readonly goName?: string }
   | { readonly kind: 'struct'; readonly struct: StructType };
 
 /**
@@ -73,6 +74,8 @@ export interface Field {
   readonly protobufNumber?: number;
   /** The field numbers of the messages around the field that JSON does not show, outermost first. */
   readonly protobufInline?: readonly number[];
+  /** The embedded Go structs around the field that JSON does not show, outermost first: `RuleWithOperations.Rule`. */
+  readonly goEmbedded?: string;
   /** Absent for custom resources, whose values are kept as they are. */
   readonly presence?: Presence;
   /** If absent, structured merge treats a list of scalars as `atomic`. */

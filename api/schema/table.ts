@@ -105,7 +105,7 @@ class BuiltinSchema implements Schema {
   field(row: FieldRow): Field {
     const [name, code, path, required, options = {}] = row;
     const presence = PRESENCE.get(code.charAt(0));
-    const typed = this.#type(/^[?!]/.test(code) || /^0./.test(code) ? code.slice(1) : code);
+    const typed = this.#type(/^[?!]/.test(code) || /^0./.test(code) ? code.slice(1) : code, options['go']);
     const number = typeof path === 'number' ? path : (path.at(-1) ?? 0);
     return {
       name,
@@ -118,25 +118,32 @@ class BuiltinSchema implements Schema {
     };
   }
 
-  #type(code: string): TypeNode {
+  /** `goName`: the Go type, if that has a name in it. */
+  #type(code: string, goName?: string): TypeNode {
+    const named = goName === undefined ? {} : { goName };
     switch (code.charAt(0)) {
       case '[':
-        return { kind: 'list', items: this.#type(code.slice(1)) };
+        return { kind: 'list', items: this.#type(code.slice(1), inner(goName)), ...named };
       case '*':
-        return { kind: 'list', items: this.#type(code.slice(1)), wrapped: true };
+        return { kind: 'list', items: this.#type(code.slice(1), inner(goName)), wrapped: true, ...named };
       case '{':
-        return { kind: 'map', values: this.#type(code.slice(1)) };
+        return { kind: 'map', values: this.#type(code.slice(1), inner(goName)), ...named };
       default: {
         if (code === 'aB' || code === 'aA' || code === 'aS')
           return { kind: 'scalar', scalar: 'any', message: MESSAGES[code] };
         const scalar = SCALARS.get(code);
-        if (scalar !== undefined) return { kind: 'scalar', scalar };
+        if (scalar !== undefined) return { kind: 'scalar', scalar, ...named };
         const struct = this.#structs[Number(code)];
         if (struct === undefined) throw new Error(`table.json names the unknown type ${code}`);
         return { kind: 'struct', struct };
       }
     }
   }
+}
+
+/** Returns the Go type of the items of `[]T` or of the values of `map[K]T`. A name as a whole does not tell it. */
+function inner(goName = ''): string | undefined {
+  return /^(?:map)?\[[\w.]*\](.+)$/.exec(goName)?.[1];
 }
 
 function optionsOf(options: Readonly<Record<string, string>>): Partial<Field> {
@@ -147,6 +154,7 @@ function optionsOf(options: Readonly<Record<string, string>>): Partial<Field> {
     ...(fieldMapType === 'atomic' || fieldMapType === 'granular' ? { mapType: fieldMapType } : {}),
     ...(patch === undefined ? {} : { patchStrategy: patch.split(',') }),
     ...(mergeKey === undefined ? {} : { patchMergeKey: mergeKey }),
+    ...(options['in'] === undefined ? {} : { goEmbedded: options['in'] }),
     ...(options['enum'] === undefined ? {} : { enum: JSON.parse(options['enum']) as string[] }),
     ...(options['default'] === undefined ? {} : { default: JSON.parse(options['default']) as JsonValue }),
   };

@@ -8,7 +8,7 @@
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { apiVersionOf, type GroupVersionKind, type JsonObject, type KubeObject } from '../../api/meta/object.ts';
-import { completeStruct } from '../../api/schema/decode.ts';
+import { completeStruct } from '../../api/schema/complete.ts';
 import { builtinResources, isStored } from '../../api/schema/resources.ts';
 import type { ResourceInfo, Schema, StructType } from '../../api/schema/schema.ts';
 import type { Storage } from '../storage/storage.ts';

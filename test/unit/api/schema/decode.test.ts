@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { parseJson } from '../../../../api/codec/json.ts';
-import { DecodeError, completeStruct, decodeStruct, unknownFieldErrors } from '../../../../api/schema/decode.ts';
+import { completeStruct } from '../../../../api/schema/complete.ts';
+import { DecodeError, decodeStruct, unknownFieldErrors } from '../../../../api/schema/decode.ts';
 import { withoutEmpties } from '../../../../api/schema/empty-values.ts';
 import type { JsonObject, JsonValue } from '../../../../api/meta/object.ts';
 import { applyTableDefaults } from '../../../../api/schema/defaults.ts';
@@ -143,12 +144,76 @@ const ERRORS: readonly [string, StructType, unknown, string][] = [
     { metadata: { deletionTimestamp: 'yesterday' } },
     'parsing time "yesterday" as "2006-01-02T15:04:05Z07:00": cannot parse "yesterday" as "2006"',
   ],
+  [
+    'a number for a time, with its field',
+    pod,
+    { metadata: { creationTimestamp: 5 } },
+    'json: cannot unmarshal number into Go struct field ObjectMeta.metadata.creationTimestamp of type string',
+  ],
+  [
+    'a list for a number or a name',
+    kind('apps', 'v1', 'Deployment'),
+    { spec: { strategy: { rollingUpdate: { maxSurge: [] } } } },
+    'json: cannot unmarshal array into Go struct field RollingUpdateDeployment.spec.strategy.rollingUpdate.maxSurge of type int32',
+  ],
+  [
+    'a wrong time before a wrong name, which comes first in the text',
+    pod,
+    { metadata: { name: [], deletionTimestamp: '' } },
+    'parsing time "" as "2006-01-02T15:04:05Z07:00": cannot parse "" as "2006"',
+  ],
+  [
+    'the first of two wrong names',
+    pod,
+    { metadata: { namespace: [], name: 1 } },
+    'json: cannot unmarshal array into Go struct field ObjectMeta.metadata.namespace of type string',
+  ],
+  [
+    'a value of a named type',
+    kind('', 'v1', 'Namespace'),
+    { spec: { finalizers: [1] } },
+    'json: cannot unmarshal number into Go struct field NamespaceSpec.spec.finalizers of type v1.FinalizerName',
+  ],
+  [
+    'a list for a named map',
+    kind('', 'v1', 'LimitRange'),
+    { spec: { limits: [{ max: [] }] } },
+    'json: cannot unmarshal array into Go struct field LimitRangeItem.spec.limits.max of type v1.ResourceList',
+  ],
+  [
+    'a value in embedded structs',
+    kind('admissionregistration.k8s.io', 'v1', 'ValidatingAdmissionPolicy'),
+    { spec: { matchConstraints: { resourceRules: [{ scope: true }] } } },
+    'json: cannot unmarshal bool into Go struct field NamedRuleWithOperations.spec.matchConstraints.resourceRules.RuleWithOperations.Rule.scope of type v1.ScopeType',
+  ],
+  [
+    'a number beyond a byte in a list of bytes',
+    configMap,
+    { binaryData: { k: [1, 256] } },
+    'json: cannot unmarshal number 256 into Go struct field ConfigMap.binaryData of type uint8',
+  ],
+  [
+    'a wrong value in a schema within a schema',
+    kind('apiextensions.k8s.io', 'v1', 'CustomResourceDefinition'),
+    { spec: { group: 1, versions: [{ schema: { openAPIV3Schema: { items: { externalDocs: { url: [] } } } } }] } },
+    'json: cannot unmarshal array into Go struct field JSONSchemaProps.spec.versions.schema.openAPIV3Schema.items.externalDocs.url of type string',
+  ],
+  [
+    'a number for a schema or a boolean',
+    kind('apiextensions.k8s.io', 'v1', 'CustomResourceDefinition'),
+    { spec: { versions: [{ schema: { openAPIV3Schema: { additionalProperties: 5 } } }] } },
+    'boolean or JSON schema expected',
+  ],
   ['a list for an object', pod, [], 'json: cannot unmarshal array into Go value of type v1.Pod'],
 ];
 
 for (const [name, struct, value, message] of ERRORS) {
   test(`refuses ${name}`, () => assert.throws(() => decodeStruct(struct, value), new DecodeError(message)));
 }
+
+test('a list of numbers is read as bytes', () => {
+  assert.deepEqual(decodeStruct(configMap, { binaryData: { k: [104, null, 105] } }).value['binaryData'], { k: 'aABp' });
+});
 
 test('decoding twice changes nothing', () => {
   const value = { metadata: { name: 'e' }, involvedObject: {}, firstTimestamp: '2024-01-02T03:04:05+01:00', count: 3 };
