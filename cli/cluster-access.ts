@@ -25,7 +25,8 @@ export const accessFlags = {
   dataDir: dataDirectoryFlag('Access'),
 } as const;
 
-interface Cluster {
+/** A cluster that a command calls. */
+export interface Cluster {
   readonly client: HttpClient;
   /** URL. */
   readonly server: string;

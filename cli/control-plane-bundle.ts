@@ -21,6 +21,7 @@ import { quoteText } from '../api/meta/quote.ts';
 import { replaceFile } from '../api/machinery/replace-file.ts';
 import { readPem } from '../api/pki/pem.ts';
 import { CommandError } from './command.ts';
+import type { Rights } from './owner-rights.ts';
 
 /** A bundle lives no longer than those of kubeadm. */
 export const LONGEST_LIFE_MS = 2 * 3_600_000;
@@ -74,11 +75,12 @@ export interface EmbeddedEtcd {
 /** The name of the Secret of a bundle. The token with this id may read it. */
 export const bundleNameOf = (tokenId: string): string => `orchlet-control-plane-${tokenId}`;
 
-/** Reads the files of a control plane. */
+/** Reads the files of a control plane. Those that flags name are the caller's. */
 export async function readBundle(
   dataDirectory: string,
   settings: BundleSettings,
-  etcd?: EmbeddedEtcd,
+  etcd: EmbeddedEtcd | undefined,
+  { asCaller }: Pick<Rights, 'asCaller'>,
 ): Promise<BundleFiles> {
   const files = new Map<string, Buffer>();
   for (const [name, { path, isOptional }] of FILES) {
@@ -98,7 +100,7 @@ export async function readBundle(
     ['etcd-client.crt', settings.etcdCertfile],
     ['etcd-client.key', settings.etcdKeyfile],
   ] as const)
-    if (path !== '') files.set(name, await readFile(path));
+    if (path !== '') files.set(name, await asCaller(() => readFile(path)));
   if (etcd !== undefined) {
     files.set('embedded-etcd-ca.crt', etcd.caCertificate);
     files.set('embedded-etcd-ca.key', etcd.caKey);

@@ -7,6 +7,8 @@ import { withFirst, withMembers } from '../controlplane/etcd/etcd-membership.ts'
 import type { EtcdMember } from '../controlplane/storage/etcd/etcd-members.ts';
 import { CommandError } from './command.ts';
 import type { EmbeddedEtcd } from './control-plane-bundle.ts';
+import type { CommandIo } from './io.ts';
+import { withRightsOfOwner } from './owner-rights.ts';
 
 /** The etcd of one data directory, as its own member sees the cluster. */
 export interface OwnEtcd {
@@ -32,8 +34,8 @@ async function ownEtcdOf(dataDirectory: string): Promise<OwnEtcd | undefined> {
 }
 
 /** Throws a `CommandError` if the control plane uses another storage. */
-export async function requireOwnEtcd(dataDirectory: string): Promise<OwnEtcd> {
-  const etcd = await ownEtcdOf(dataDirectory);
+export async function requireOwnEtcd(dataDirectory: string, io: CommandIo): Promise<OwnEtcd> {
+  const etcd = await withRightsOfOwner(dataDirectory, io, () => ownEtcdOf(dataDirectory));
   if (etcd !== undefined) return etcd;
   throw new CommandError(
     `the control plane of ${dataDirectory} runs no etcd: give the --data-dir of one that runs with --etcd=embedded`,

@@ -1,6 +1,9 @@
 /** Defines what a command uses of its process. Tests run commands in their own process with other streams. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { PlainError } from '../api/component/plain-error.ts';
 import { type Clock, systemClock } from '../api/machinery/clock.ts';
+import { ownProgram } from './own-program.ts';
 
 /** The streams, the clock and the environment of a command. */
 export interface CommandIo {
@@ -12,6 +15,10 @@ export interface CommandIo {
   readonly isInteractive: boolean;
   /** Reads the standard input to its end. Throws a `PlainError` beyond 64 KiB. */
   readInput(): Promise<string>;
+  /** How this program is started, in front of the words of a command. */
+  readonly ownProgram: readonly [string, ...string[]];
+  /** Runs another program with the streams and the environment of the command. Resolves to its exit code. */
+  runProgram(command: readonly [string, ...string[]]): Promise<number>;
   /** Shows this instead of the arguments in the list of processes, which every user of the host can read. */
   hideArguments(title: string): void;
 }
@@ -29,6 +36,12 @@ async function readInput(): Promise<string> {
   return Buffer.concat(chunks).toString();
 }
 
+async function runProgram([program, ...args]: readonly [string, ...string[]]): Promise<number> {
+  const child = spawn(program, args, { stdio: 'inherit' });
+  const [code] = (await once(child, 'close')) as [number | null];
+  return code ?? 1;
+}
+
 /** The process of the program itself. */
 export const processIo: CommandIo = {
   stdout: process.stdout,
@@ -37,6 +50,8 @@ export const processIo: CommandIo = {
   env: process.env,
   isInteractive: process.stdin.isTTY,
   readInput,
+  ownProgram: ownProgram(),
+  runProgram,
   hideArguments: (title) => {
     process.title = title;
   },

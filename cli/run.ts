@@ -9,7 +9,9 @@ import { isPlain } from '../api/component/plain-error.ts';
 import { StatusError } from '../api/meta/status-error.ts';
 import { type Command, CommandError, type CommandRow } from './command.ts';
 import { commands } from './commands.ts';
+import { reachingProgram } from './hidden-directory.ts';
 import type { CommandIo } from './io.ts';
+import { HiddenDirectoryError } from './owner-rights.ts';
 
 const HELP_WIDTH = 80;
 
@@ -53,6 +55,10 @@ async function dispatch(argv: readonly string[], io: CommandIo): Promise<number>
   try {
     return await command.run(parsed, io);
   } catch (error) {
+    if (error instanceof HiddenDirectoryError) {
+      const again = reachingProgram(error.directory, [...io.ownProgram, ...argv]);
+      if (again !== undefined) return await io.runProgram(again);
+    }
     throw namingFlag(error, command, parsed.values);
   }
 }

@@ -6,13 +6,13 @@
 import { quoteText } from '../../api/meta/quote.ts';
 import { spawn } from 'node:child_process';
 import { readdir, rm } from 'node:fs/promises';
-import { isSea } from 'node:sea';
 import { basename, dirname, join, resolve } from 'node:path';
 import type { Logger } from '../../api/component/logger.ts';
 import { formatTime, systemClock, type Clock } from '../../api/machinery/clock.ts';
 import { BACKUP_PREFIX, type BackupPlace, directoryPlace, s3Place } from './place.ts';
 import { removeBackupLeftovers } from './scratch.ts';
 import { UsageError } from '../../api/component/flags.ts';
+import { ownProgram } from '../own-program.ts';
 import { isS3, type S3Flags } from '../s3/settings.ts';
 
 interface BackupScheduleOptions {
@@ -140,9 +140,9 @@ export async function takeBackup({ place, keep, clock, logger, signal, write }: 
 }
 
 async function spawnBackup(file: string, { dataDir, s3 }: BackupScheduleOptions, signal: AbortSignal): Promise<void> {
-  const program = isSea() ? [] : [...process.execArgv, process.argv[1] ?? ''];
+  const [program, ...own] = ownProgram();
   const flags = [`--data-dir=${dataDir}`, `--backup-s3-endpoint=${s3.endpoint}`, `--backup-s3-region=${s3.region}`];
-  const child = spawn(process.execPath, [...program, 'backup', file, ...flags], {
+  const child = spawn(program, [...own, 'backup', file, ...flags], {
     stdio: ['ignore', 'ignore', 'pipe'],
     timeout: LONGEST_MS,
     signal,

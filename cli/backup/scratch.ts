@@ -6,21 +6,16 @@
 import { mkdir, mkdtemp, readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from '../../api/component/logger.ts';
-import { giveToOwner } from '../owner-rights.ts';
 import { isOrchlet } from '../processes.ts';
 
 const OWN = /^work-(\d+)-/;
 /** Copies of the control plane; directories of earlier versions. */
 const UNOWNED = /^(?:[0-9a-f]{16}\.db(?:-journal)?|(?:stage|trial)-.+)$/;
 
-/**
- * Creates a directory, which the caller removes. If root creates its parent, the parent gets the owner of the data directory,
- * because the control plane writes its copies there.
- */
+/** Creates a directory, which the caller removes. The control plane writes its copies to the parent. */
 export async function makeBackupScratch(dataDirectory: string): Promise<string> {
   const parent = join(dataDirectory, 'backup');
-  const isNew = (await mkdir(parent, { recursive: true, mode: 0o700 })) !== undefined;
-  if (isNew) await giveToOwner(parent, dataDirectory);
+  await mkdir(parent, { recursive: true, mode: 0o700 });
   return mkdtemp(join(parent, `work-${process.pid}-`));
 }
 

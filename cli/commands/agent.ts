@@ -9,6 +9,7 @@ import { keepAlive, systemClock } from '../../api/machinery/clock.ts';
 import { announceAgent } from '../agent-process.ts';
 import type { Command } from '../command.ts';
 import { logLastResortTo } from '../last-resort.ts';
+import { refuseForeign } from '../owner-rights.ts';
 import { settleMemory } from '../settle-memory.ts';
 import { notifyReady, notifyStopping } from '../systemd-notify.ts';
 import { onShutdown } from '../shutdown.ts';
@@ -32,6 +33,7 @@ export const agent: Command = {
     for (const warning of preferFileWarnings(parsed.given)) io.stderr.write(`warning: ${warning}\n`);
     const effective = await inOneLine(() => effectiveOptions({ values, given: parsed.given }));
     const { flags } = effective;
+    refuseForeign(resolve(flags.rootDir), 'agent');
     const verbosity = { level: flags.verbosity };
     const logger = await createLogger({
       verbosity,

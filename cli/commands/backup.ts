@@ -21,7 +21,7 @@ import { type Command, CommandError } from '../command.ts';
 import { dataDirectoryFlag } from '../data-directory.ts';
 import { exchangeData } from '../exchange-data.ts';
 import type { CommandIo } from '../io.ts';
-import { giveToOwner, type Rights, withRightsOfOwner } from '../owner-rights.ts';
+import { type Rights, withRightsOfOwner } from '../owner-rights.ts';
 import { runningProcess } from '../processes.ts';
 import { s3Bucket, type S3Bucket } from '../s3/bucket.ts';
 import { isS3, parseS3Location, s3Settings } from '../s3/settings.ts';
@@ -232,7 +232,6 @@ async function restoreTo(
     }
     await readArchive(archive, fresh);
     const revision = checkedStorage(join(fresh, STORAGE_FILE));
-    await giveToOwner(fresh, directory);
     const old = await exchangeData(directory, fresh);
     io.stdout.write(
       `${directory} is as it was at revision ${revision}${old === undefined ? '' : `; what was there is in ${old}`}\n`,

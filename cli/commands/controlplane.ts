@@ -1,4 +1,5 @@
 /** `orchlet controlplane` runs a control plane, and its scheduled backups, until a signal ends it. */
+import { resolve } from 'node:path';
 import { createLogger } from '../../api/component/logging.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
 import { startControlPlane } from '../../controlplane/main.ts';
@@ -7,6 +8,7 @@ import { backupOptions, checkBackupSchedule, type ScheduledBackups, scheduleBack
 import { closePlane } from '../close-plane.ts';
 import type { Command } from '../command.ts';
 import { logLastResortTo } from '../last-resort.ts';
+import { refuseForeign } from '../owner-rights.ts';
 import { renewOnHangup } from '../renew-on-hangup.ts';
 import { settleMemory } from '../settle-memory.ts';
 import { onStorageFailure } from '../storage-failure.ts';
@@ -25,6 +27,7 @@ export const controlplane: Command = {
   ],
   async run(parsed) {
     const flags = parsed.values as unknown as ControlPlaneFlags;
+    refuseForeign(resolve(flags.dataDir), 'control plane');
     const logger = await createLogger({
       verbosity: flags.verbosity,
       format: flags.loggingFormat === 'json' ? 'json' : 'text',

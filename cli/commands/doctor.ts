@@ -7,8 +7,7 @@ import { join, resolve } from 'node:path';
 import { request } from '../../api/http/node-http.ts';
 import { flag, type FlagTable, type ParsedFlags, UsageError } from '../../api/component/flags.ts';
 import { AGENT_PID_FILE, agentDirectory } from '../agent-process.ts';
-import { withKubeconfig } from '../cluster-access.ts';
-import { kubeconfigOfHost, readClusterFacts } from '../doctor/cluster-facts.ts';
+import { readClusterFacts, withClusterOfHost } from '../doctor/cluster-facts.ts';
 import type { Command } from '../command.ts';
 import { dataDirectoryFlag } from '../data-directory.ts';
 import { checkHost, type Finding, localHost, type Verdict } from '../doctor/host-checks.ts';
@@ -17,6 +16,7 @@ import type { CommandIo } from '../io.ts';
 import { apiServerFinding, checkNetwork } from '../doctor/network-checks.ts';
 import { hostProbes } from '../doctor/network-probes.ts';
 import { checkPodNetwork, podNetworkHost } from '../doctor/pod-network-checks.ts';
+import { HiddenDirectoryError } from '../owner-rights.ts';
 import { runningProcess } from '../processes.ts';
 import { checkManifests } from '../doctor/manifest-checks.ts';
 import { checkLocalVolumes } from '../doctor/volume-checks.ts';
@@ -164,7 +164,7 @@ export const doctor: Command = {
   async run(parsed, io) {
     if (parsed.values['data'] === true) {
       const findings = findingsOf(
-        await examineData(resolve(String(parsed.values['dataDir'])), String(parsed.values['export'])),
+        await examineData(resolve(String(parsed.values['dataDir'])), String(parsed.values['export']), io),
       );
       return report(findings, parsed, io);
     }
@@ -203,16 +203,15 @@ async function agentRoot(dataDirectory: string): Promise<string> {
 
 /** Checks the network of the cluster of this host. Returns no findings if this host has no kubeconfig of a cluster. */
 async function checkCluster(dataDirectory: string, rootDirectory: string, io: CommandIo): Promise<readonly Finding[]> {
-  const kubeconfig = kubeconfigOfHost(dataDirectory, rootDirectory);
-  if (kubeconfig === undefined) return [];
   let server = '';
   try {
-    const facts = await withKubeconfig(kubeconfig, io, (cluster) => {
+    const facts = await withClusterOfHost({ data: dataDirectory, root: rootDirectory }, io, (cluster) => {
       server = cluster.server;
       return readClusterFacts(cluster, rootDirectory);
     });
-    return await checkNetwork(facts, hostProbes);
+    return facts === undefined ? [] : await checkNetwork(facts, hostProbes);
   } catch (error) {
+    if (error instanceof HiddenDirectoryError) throw error;
     return [apiServerFinding(server, error)];
   }
 }

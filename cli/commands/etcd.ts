@@ -65,7 +65,7 @@ export const etcdMembers: Command = {
   flags,
   examples: ['orchlet etcd members'],
   async run(parsed, io) {
-    const etcd = await requireOwnEtcd(String(parsed.values['dataDir']));
+    const etcd = await requireOwnEtcd(String(parsed.values['dataDir']), io);
     const health = await healthOf(etcd.members, etcd.tls);
     const leaderId = health.find(({ status }) => status !== undefined)?.status?.leaderId;
     io.stdout.write(
@@ -86,7 +86,7 @@ export const etcdRemove: Command = {
   examples: ['orchlet etcd remove 10.0.0.3'],
   async run(parsed, io) {
     const [text = ''] = parsed.arguments;
-    const etcd = await requireOwnEtcd(String(parsed.values['dataDir']));
+    const etcd = await requireOwnEtcd(String(parsed.values['dataDir']), io);
     const leaving = findMember(etcd.members, text);
     if (leaving === undefined)
       throw new CommandError(`there is no one member ${quoteText(text)}: see 'orchlet etcd members'`);
@@ -107,7 +107,7 @@ export const etcdSnapshot: Command = {
   examples: ['orchlet etcd snapshot /root/etcd.db'],
   async run(parsed, io) {
     const [place = ''] = parsed.arguments;
-    const etcd = await requireOwnEtcd(String(parsed.values['dataDir']));
+    const etcd = await requireOwnEtcd(String(parsed.values['dataDir']), io);
     const bytes = await saveSnapshot(etcd, place);
     io.stdout.write(`${place} has the data of etcd (${(bytes / MEBIBYTE).toFixed(1)} MiB)\n`);
     return 0;

@@ -9,6 +9,7 @@ import { silentLogger } from '../../api/component/logger.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
 import { agentDirectory } from '../agent-process.ts';
 import { type Command, CommandError } from '../command.ts';
+import { refuseForeign } from '../owner-rights.ts';
 import { inOneLine } from '../start-failure.ts';
 
 const { containerRuntime, containerRuntimeEndpoint, dockerEndpoint } = agentFlags;
@@ -29,6 +30,7 @@ export const imagesImport: Command = {
     if (!existsSync(file)) throw new CommandError(`${file} does not exist`);
     const { values } = parsed;
     const rootDirectory = parsed.given.has('rootDir') ? resolve(String(values['rootDir'])) : await agentDirectory();
+    refuseForeign(rootDirectory, 'command');
     const runtime = await inOneLine(() =>
       selectRuntime({
         kind: values['containerRuntime'] as '' | 'docker' | 'remote',

@@ -360,6 +360,8 @@ export const join: Command = {
   async run(parsed, io) {
     io.hideArguments('orchlet join');
     const given = parsed.values as unknown as JoinValues;
+    // Where the owner cannot reach the directory, the command runs once more, and its input can be read once.
+    if (given.controlPlane) await withRightsOfOwner(given.dataDir, io, () => Promise.resolve());
     const values = { ...given, ...(await secretsOf(given, io)) };
     const servers = [...parsed.arguments, ...values.servers];
     const token = checkUsage(servers, values, io);

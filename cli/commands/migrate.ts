@@ -31,7 +31,7 @@ import { type Command, CommandError } from '../command.ts';
 import { dataDirectoryFlag } from '../data-directory.ts';
 import { exchangeData } from '../exchange-data.ts';
 import type { CommandIo } from '../io.ts';
-import { giveToOwner, withRightsOfOwner } from '../owner-rights.ts';
+import { withRightsOfOwner } from '../owner-rights.ts';
 import { runningProcess } from '../processes.ts';
 
 const STORAGES = ['sqlite', 'etcd'];
@@ -169,7 +169,6 @@ async function toSqlite(directory: string, layout: EtcdLayout, io: CommandIo): P
       await storage.close();
     }
     assertSame(contents, await contentsInEtcd(layout));
-    await giveToOwner(fresh, directory);
     const old = await exchangeData(directory, fresh, [dirname(STORAGE_FILE)]);
     const kept = old === undefined ? '' : `; what was there is in ${old}`;
     io.stdout.write(`${directory} has the ${contents.objects} objects of ${layout.etcd.endpoint}${kept}\n`);

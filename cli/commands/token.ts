@@ -22,6 +22,7 @@ import { embeddedEtcdOf } from '../embedded-etcd.ts';
 import { bundleFlags, type BundleValues, publishBundle } from '../published-bundle.ts';
 import { LONGEST_LIFE_MS, readBundle } from '../control-plane-bundle.ts';
 import { type Command, CommandError } from '../command.ts';
+import { withRightsOfOwner } from '../owner-rights.ts';
 import { formatTable } from '../table.ts';
 
 const decode = (text: unknown): string => (typeof text === 'string' ? Buffer.from(text, 'base64').toString() : '');
@@ -102,7 +103,9 @@ export const tokenCreate: Command = {
     });
     return withCluster(parsed, io, async ({ client, server, ca }) => {
       const files = bundle.controlPlane
-        ? await readBundle(bundle.dataDir, bundle, await embeddedEtcdOf(bundle.dataDir))
+        ? await withRightsOfOwner(bundle.dataDir, io, async (rights) =>
+            readBundle(bundle.dataDir, bundle, await embeddedEtcdOf(bundle.dataDir), rights),
+          )
         : undefined;
       const created = await client.create(secrets, TOKEN_NAMESPACE, secret);
       const text = formatBootstrapToken(token);

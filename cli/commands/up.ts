@@ -21,6 +21,7 @@ import type { Command } from '../command.ts';
 import { logLastResortTo } from '../last-resort.ts';
 import { admitOwnNode, type OwnPlane } from '../own-node.ts';
 import { passedFlags } from '../passed-flags.ts';
+import { refuseForeign } from '../owner-rights.ts';
 import { renewOnHangup } from '../renew-on-hangup.ts';
 import { settleMemory } from '../settle-memory.ts';
 import { openNode, stopPods } from '../stop-own-node.ts';
@@ -145,6 +146,7 @@ export const up: Command = {
   ],
   async run(parsed) {
     const values = parsed.values as unknown as UpFlags;
+    refuseForeign(resolve(values.dataDir), 'control plane');
     const verbosity = { level: values.verbosity };
     const logger = await createLogger({
       verbosity,

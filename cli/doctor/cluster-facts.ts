@@ -1,12 +1,14 @@
 /** Reads from the API server what `orchlet doctor` checks of the network, with the credentials that this host has. */
 import { existsSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { nodeNameOf } from '../../agent/main.ts';
 import { readHostRecord } from '../../agent/host/host-record.ts';
-import type { HttpClient } from '../../api/client/http-client.ts';
 import type { Node, Pod, Service } from '../../api/kinds/kinds.ts';
 import { nodes, pods, services } from '../../api/client/resources.ts';
 import { isForbidden, isNotFound, tolerate } from '../../api/meta/status-error.ts';
+import { type Cluster, withKubeconfig, withOwnKubeconfig } from '../cluster-access.ts';
+import type { CommandIo } from '../io.ts';
+import { refuseForeign } from '../owner-rights.ts';
 import type { ClusterFacts, ClusterNodeFacts } from './network-checks.ts';
 
 const JOINED = '/etc/orchlet/agent.kubeconfig';
@@ -14,18 +16,32 @@ const TIMEOUT_MS = 5000;
 /** A larger cluster is judged by a part of it. */
 const MOST_OBJECTS = 1000;
 
-/** The administrator's kubeconfig, or the agent's, which may read less. */
-export function kubeconfigOfHost(dataDirectory: string, rootDirectory: string): string | undefined {
-  return [join(dataDirectory, 'admin.kubeconfig'), join(rootDirectory, 'kubeconfig'), JOINED].find((path) =>
-    existsSync(path),
-  );
+/** The directories of this host. */
+interface HostDirectories {
+  readonly data: string;
+  /** The agent's. */
+  readonly root: string;
+}
+
+/**
+ * Runs `work` with the administrator's kubeconfig, or the agent's, which may read less. Resolves to `undefined` without one.
+ * Root uses none of an agent of another user, because that may name programs.
+ */
+export async function withClusterOfHost<T>(
+  { data, root }: HostDirectories,
+  io: CommandIo,
+  work: (cluster: Cluster) => Promise<T>,
+): Promise<T | undefined> {
+  const own = join(data, 'admin.kubeconfig');
+  if (existsSync(own)) return await withOwnKubeconfig(own, io, work);
+  const ofAgent = [join(root, 'kubeconfig'), JOINED].find((path) => existsSync(path));
+  if (ofAgent === undefined) return undefined;
+  refuseForeign(dirname(ofAgent), 'command');
+  return await withKubeconfig(ofAgent, io, work);
 }
 
 /** Rejects if the API server does not answer within five seconds. */
-export async function readClusterFacts(
-  { client, server }: { readonly client: HttpClient; readonly server: string },
-  rootDirectory: string,
-): Promise<ClusterFacts> {
+export async function readClusterFacts({ client, server }: Cluster, rootDirectory: string): Promise<ClusterFacts> {
   const signal = AbortSignal.timeout(TIMEOUT_MS);
   const ownName = (await readHostRecord(rootDirectory))?.nodeName ?? nodeNameOf({ hostnameOverride: '' });
   const kubernetes = (await tolerate(client.get(services, 'default', 'kubernetes', { signal }), isMissing)) as

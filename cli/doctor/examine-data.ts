@@ -3,14 +3,21 @@
  * archive. The files are only opened for reading. `commands/doctor.ts` calls it.
  */
 import { existsSync } from 'node:fs';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
+import { ifMissing } from '../../agent/files/beneath.ts';
+import { readRegularFile } from '../../agent/files/regular-file.ts';
 import { moveFile } from '../../api/machinery/replace-file.ts';
-import { STORAGE_FILE } from '../../controlplane/backup/backup.ts';
+import { BACKED_UP, STORAGE_FILE } from '../../controlplane/backup/backup.ts';
 import { salvage, type Salvage, writeSalvaged } from '../../controlplane/storage/sqlite/salvage.ts';
 import { verifyArchive, writeArchive } from '../backup/file.ts';
 import { CommandError } from '../command.ts';
+import type { CommandIo } from '../io.ts';
+import { withRightsOfOwner } from '../owner-rights.ts';
 import { runningProcess } from '../processes.ts';
+
+/** Keys, certificates and kubeconfigs are much smaller. */
+const LARGEST_FILE_BYTES = 16 << 20;
 
 /** What was found in the database. */
 export interface ExaminedData {
@@ -26,7 +33,20 @@ export interface ExaminedData {
  * Examines the database of a data directory. `exportFile` is the archive to write, a file that does not exist yet, or `''` for
  * none. Rejects with `CommandError`.
  */
-export async function examineData(directory: string, exportFile: string): Promise<ExaminedData> {
+export async function examineData(directory: string, exportFile: string, io: CommandIo): Promise<ExaminedData> {
+  const read = await withRightsOfOwner(directory, io, () => readData(directory));
+  const { rows, lastRevision, damage } = read.found;
+  const exported = exportFile === '' ? undefined : await exportSalvaged(read, resolve(exportFile));
+  return { records: rows.length, lastRevision, damage, exported };
+}
+
+interface ReadData {
+  readonly found: Salvage;
+  /** The other files of a backup. */
+  readonly rest: readonly SmallFile[];
+}
+
+async function readData(directory: string): Promise<ReadData> {
   const file = join(directory, STORAGE_FILE);
   if (!existsSync(file)) throw new CommandError(`${file} is missing: give the --data-dir of a control plane`);
   const pid = await runningProcess(`${file}.pid`);
@@ -34,10 +54,25 @@ export async function examineData(directory: string, exportFile: string): Promis
     throw new CommandError(
       `the control plane of ${directory} runs (process ${pid}) and changes the files: stop it with 'orchlet stop', pods run on`,
     );
-  const found = salvage(file);
-  const { rows, lastRevision, damage } = found;
-  const exported = exportFile === '' ? undefined : await exportSalvaged(found, directory, resolve(exportFile));
-  return { records: rows.length, lastRevision, damage, exported };
+  return { found: salvage(file), rest: (await Promise.all(BACKED_UP.map((name) => filesOf(directory, name)))).flat() };
+}
+
+interface SmallFile {
+  /** Relative to the data directory. */
+  readonly path: string;
+  readonly mode: number;
+  readonly content: Buffer;
+}
+
+/** Reads a file, or those of a folder and its folders. Resolves to none if it does not exist. */
+async function filesOf(directory: string, path: string): Promise<readonly SmallFile[]> {
+  const place = join(directory, path);
+  const found = await stat(place).catch(ifMissing);
+  if (found === undefined) return [];
+  if (!found.isDirectory())
+    return [{ path, mode: found.mode & 0o777, content: await readRegularFile(place, LARGEST_FILE_BYTES) }];
+  const inner = await Promise.all((await readdir(place)).map((name) => filesOf(directory, join(path, name))));
+  return inner.flat();
 }
 
 /**
@@ -45,8 +80,7 @@ export async function examineData(directory: string, exportFile: string): Promis
  * the one that fails.
  */
 async function exportSalvaged(
-  found: Salvage,
-  directory: string,
+  { found, rest }: ReadData,
   file: string,
 ): Promise<{ readonly file: string; readonly objects: number }> {
   if (existsSync(file)) throw new CommandError(`${file} exists`);
@@ -54,6 +88,11 @@ async function exportSalvaged(
   try {
     const storage = join(scratch, 'salvaged.db');
     writeSalvaged(storage, found);
+    const directory = join(scratch, 'rest');
+    for (const { path, mode, content } of rest) {
+      await mkdir(dirname(join(directory, path)), { recursive: true, mode: 0o700 });
+      await writeFile(join(directory, path), content, { flag: 'wx', mode });
+    }
     const draft = join(scratch, 'archive.tgz');
     await writeArchive(draft, { directory, storage, scratch });
     const { objects } = await verifyArchive(draft, scratch);

@@ -1,6 +1,10 @@
 /** Runs the command line within the test's process and captures its output. */
+import { spawnSync } from 'node:child_process';
+import { join } from 'node:path';
 import { type Clock, systemClock } from '../../../api/machinery/clock.ts';
 import { run } from '../../../cli/run.ts';
+
+const MAIN = join(import.meta.dirname, '../../../cli/main.ts');
 
 export interface Ran {
   readonly code: number;
@@ -31,6 +35,13 @@ export async function orchlet(
     env,
     isInteractive: false,
     readInput: () => Promise.resolve(input),
+    ownProgram: [process.execPath, '--disable-warning=ExperimentalWarning', MAIN],
+    runProgram: ([program, ...args]) => {
+      const child = spawnSync(program, args, { encoding: 'utf8' });
+      stdout += child.stdout;
+      stderr += child.stderr;
+      return Promise.resolve(child.status ?? 1);
+    },
     hideArguments: onHidden,
   });
   return { code, stdout, stderr };

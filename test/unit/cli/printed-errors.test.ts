@@ -12,6 +12,7 @@ it('control characters of an argument are printed as escapes', async () => {
     stderr: { write: (text) => (stderr += text) },
     ...{ clock: systemClock, env: {}, isInteractive: false, hideArguments: () => undefined },
     readInput: () => Promise.resolve(''),
+    ...{ ownProgram: ['false'], runProgram: () => Promise.resolve(1) },
   });
   assert.equal(code, 2);
   assert.match(stderr, /^orchlet: unknown command: \\x1b\[2Jgone/);

@@ -1,0 +1,7 @@
+/** How this program starts itself once more with other arguments. */
+import { isSea } from 'node:sea';
+
+/** The program and its arguments in front of those of a command: in a checkout, Node.js and its options as well. */
+export function ownProgram(): readonly [string, ...string[]] {
+  return [process.execPath, ...(isSea() ? [] : [...process.execArgv, process.argv[1] ?? ''])];
+}
