@@ -7,7 +7,7 @@ import type { Client } from '../api/client/client.ts';
 import { fixedCredentials } from '../api/client/client-credentials.ts';
 import { systemClock } from '../api/machinery/clock.ts';
 import { HttpClient } from '../api/client/http-client.ts';
-import { roleBindings, roles, secrets } from '../api/client/resources.ts';
+import { roleBindings, roles, secrets, RBAC_GROUP } from '../api/client/resources.ts';
 import type { KubeObject } from '../api/meta/object.ts';
 import { isNotFound, isStatusError } from '../api/meta/status-error.ts';
 import { controlPlaneFlags } from '../controlplane/options/controlplane-options.ts';
@@ -54,20 +54,19 @@ export async function publishBundle(client: Client, tokenSecret: KubeObject, fil
     namespace: TOKEN_NAMESPACE,
     ownerReferences: [{ apiVersion: 'v1', kind: 'Secret', name: tokenName, uid }],
   };
-  const rbac = 'rbac.authorization.k8s.io';
   await client.create(secrets, TOKEN_NAMESPACE, { apiVersion: 'v1', kind: 'Secret', metadata, data });
   await client.create(roles, TOKEN_NAMESPACE, {
-    apiVersion: `${rbac}/v1`,
+    apiVersion: `${RBAC_GROUP}/v1`,
     kind: 'Role',
     metadata,
     rules: [{ apiGroups: [''], resources: ['secrets'], resourceNames: [metadata.name], verbs: ['get'] }],
   });
   await client.create(roleBindings, TOKEN_NAMESPACE, {
-    apiVersion: `${rbac}/v1`,
+    apiVersion: `${RBAC_GROUP}/v1`,
     kind: 'RoleBinding',
     metadata,
-    roleRef: { apiGroup: rbac, kind: 'Role', name: metadata.name },
-    subjects: [{ apiGroup: rbac, kind: 'User', name: `system:bootstrap:${id}` }],
+    roleRef: { apiGroup: RBAC_GROUP, kind: 'Role', name: metadata.name },
+    subjects: [{ apiGroup: RBAC_GROUP, kind: 'User', name: `system:bootstrap:${id}` }],
   });
   return key;
 }

@@ -10,7 +10,7 @@ import { pause, untilAborted } from '../../api/machinery/clock.ts';
 import type { Informers } from '../../api/client/informer.ts';
 import { remoteInformers } from '../../api/client/remote-informers.ts';
 import type { SelfSubjectAccessReview } from '../../api/kinds/kinds.ts';
-import { groupVersion, namespaces, networkPolicies, pods } from '../../api/client/resources.ts';
+import { namespaces, networkPolicies, pods, selfSubjectAccessReviews } from '../../api/client/resources.ts';
 import type { NodeObject } from '../model/node.ts';
 import type { Pod } from '../model/pod.ts';
 import { setKernelParameters } from '../network/kernel-parameters.ts';
@@ -42,11 +42,6 @@ const RETRY_MS = 5_000;
 const DENIED_MS = 60_000;
 const ALLOWED_MS = 300_000;
 const NONE: NetworkPolicies = { admit: () => Promise.resolve(), forget: () => undefined };
-
-const accessReviews = groupVersion('authorization.k8s.io', 'v1').clusterScoped<SelfSubjectAccessReview>(
-  'selfsubjectaccessreviews',
-  'SelfSubjectAccessReview',
-);
 
 /** The name of the table: several agents of one host have tables of their own, each for its own pods. */
 export function policyTable(rootDirectory: string): string {
@@ -159,11 +154,12 @@ export async function decide(
 async function mayReadPolicies(
   client: Pick<Client, 'create'>,
 ): Promise<{ readonly isAllowed: boolean; readonly isFault: boolean }> {
-  const review = await client.create(accessReviews, '', {
+  const { group, resource } = networkPolicies;
+  const review = await client.create(selfSubjectAccessReviews, '', {
     apiVersion: 'authorization.k8s.io/v1',
     kind: 'SelfSubjectAccessReview',
     metadata: {},
-    spec: { resourceAttributes: { group: 'networking.k8s.io', resource: 'networkpolicies', verb: 'list' } },
+    spec: { resourceAttributes: { group, resource, verb: 'list' } },
   } as never);
   const { allowed, evaluationError = '' } = (review as unknown as SelfSubjectAccessReview).status ?? {};
   const isAllowed = allowed === true;

@@ -1,12 +1,6 @@
 /** Adds the routes of `/statusz` and `/flagz` to the agent's server. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import {
-  type Flagz,
-  flagzResponse,
-  type Statusz,
-  statuszResponse,
-  type ZpageResponse,
-} from '../../api/component/zpages.ts';
+import { type Flagz, flagzResponse, type Statusz, statuszResponse, type ZpageResponse } from '../../api/http/zpages.ts';
 
 /** The data of the enabled pages, computed for each request. */
 export interface Zpages {

@@ -103,6 +103,14 @@ const authentication = groupVersion('authentication.k8s.io', 'v1');
 export const tokenReviews = authentication.clusterScoped<kinds.TokenReview>('tokenreviews', 'TokenReview');
 
 const authorization = groupVersion('authorization.k8s.io', 'v1');
+export const localSubjectAccessReviews = authorization.namespaced<kinds.LocalSubjectAccessReview>(
+  'localsubjectaccessreviews',
+  'LocalSubjectAccessReview',
+);
+export const selfSubjectAccessReviews = authorization.clusterScoped<kinds.SelfSubjectAccessReview>(
+  'selfsubjectaccessreviews',
+  'SelfSubjectAccessReview',
+);
 export const subjectAccessReviews = authorization.clusterScoped<kinds.SubjectAccessReview>(
   'subjectaccessreviews',
   'SubjectAccessReview',
@@ -154,7 +162,9 @@ export const podDisruptionBudgets = policy.namespaced<kinds.PodDisruptionBudget>
   'PodDisruptionBudget',
 );
 
-const rbac = groupVersion('rbac.authorization.k8s.io', 'v1');
+/** The group of roles and bindings, which role references and subjects name. */
+export const RBAC_GROUP = 'rbac.authorization.k8s.io';
+const rbac = groupVersion(RBAC_GROUP, 'v1');
 export const clusterRoleBindings = rbac.clusterScoped<kinds.ClusterRoleBinding>(
   'clusterrolebindings',
   'ClusterRoleBinding',

@@ -7,6 +7,7 @@
  */
 import type { JsonValue } from '../meta/object.ts';
 import { quote } from '../meta/field-error.ts';
+import { setMember } from '../meta/own-member.ts';
 import { MAX_VALUES, tooManyValues } from './limits.ts';
 
 interface ParsedJson {
@@ -94,13 +95,6 @@ const ALL_MARKUP = new RegExp(MARKUP, 'g');
 export function escapeMarkup(json: string): string {
   if (!MARKUP.test(json)) return json;
   return json.replace(ALL_MARKUP, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`);
-}
-
-/** Sets a member, even if its key is `__proto__`. */
-export function setMember(object: { [key: string]: unknown }, key: string, value: unknown): void {
-  if (key === '__proto__')
-    Object.defineProperty(object, key, { value, enumerable: true, configurable: true, writable: true });
-  else object[key] = value;
 }
 
 const NUMBER = /-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?/y;

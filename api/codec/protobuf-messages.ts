@@ -6,7 +6,7 @@
 import { quoteText } from '../meta/quote.ts';
 import type { Schema, StructType, TypeNode } from '../schema/schema.ts';
 import type { JsonObject, JsonValue } from '../meta/object.ts';
-import { setMember } from './json.ts';
+import { setMember } from '../meta/own-member.ts';
 import { WRAPPED_LIST, layout, messageNames, type InlinedNames, type Numbered } from './protobuf-layout.ts';
 import * as scalars from './protobuf-scalars.ts';
 import {

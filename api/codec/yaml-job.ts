@@ -1,6 +1,6 @@
 /** The messages of the thread that parses large YAML texts, and what it does. `yaml-thread.ts` parses small texts with it. */
 import type { JsonObject, JsonValue } from '../meta/object.ts';
-import { setMember } from './json.ts';
+import { setMember } from '../meta/own-member.ts';
 import { parseYaml, parseYamlDocuments } from './yaml.ts';
 
 /** A message to the thread. */

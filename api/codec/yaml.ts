@@ -23,7 +23,7 @@ import {
   type Event,
 } from 'js-yaml';
 import type { JsonValue } from '../meta/object.ts';
-import { setMember } from './json.ts';
+import { setMember } from '../meta/own-member.ts';
 import { MAX_VALUES, TOO_MANY_VALUES } from './limits.ts';
 import { folded } from './yaml-fold.ts';
 import { yamlErrorText } from './yaml-errors.ts';

@@ -5,6 +5,7 @@
  * throw it. The server's error handler alone turns it into a response, and the client rebuilds it from a response.
  */
 import type { FieldError } from './field-error.ts';
+import { groupResourceName } from './group-resource.ts';
 
 interface StatusCause {
   reason?: string;
@@ -87,38 +88,38 @@ function details(subject: Subject, name: string): StatusDetails {
   };
 }
 
-/** Returns `pods` or `deployments.apps`. */
-function qualified(subject: Subject): string {
-  return subject.group === '' ? subject.resource : `${subject.resource}.${subject.group}`;
-}
-
 /** 404: there is no such object. */
 export function newNotFound(subject: Subject, name: string): StatusError {
-  return newStatusError(404, 'NotFound', `${qualified(subject)} "${name}" not found`, {
+  return newStatusError(404, 'NotFound', `${groupResourceName(subject)} "${name}" not found`, {
     details: details(subject, name),
   });
 }
 
 /** 409: an object with this name exists. */
 export function newAlreadyExists(subject: Subject, name: string): StatusError {
-  return newStatusError(409, 'AlreadyExists', `${qualified(subject)} "${name}" already exists`, {
+  return newStatusError(409, 'AlreadyExists', `${groupResourceName(subject)} "${name}" already exists`, {
     details: details(subject, name),
   });
 }
 
 /** 409: the object has changed meanwhile, or the change conflicts with another. */
 export function newConflict(subject: Subject, name: string, why: string): StatusError {
-  return newStatusError(409, 'Conflict', `Operation cannot be fulfilled on ${qualified(subject)} "${name}": ${why}`, {
-    details: details(subject, name),
-  });
+  return newStatusError(
+    409,
+    'Conflict',
+    `Operation cannot be fulfilled on ${groupResourceName(subject)} "${name}": ${why}`,
+    {
+      details: details(subject, name),
+    },
+  );
 }
 
 /** 403: the user may not do that, or admission refuses it. */
 export function newForbidden(subject: Subject, name: string, why: string): StatusError {
   let message: string;
-  if (qualified(subject) === '') message = `forbidden: ${why}`;
-  else if (name === '') message = `${qualified(subject)} is forbidden: ${why}`;
-  else message = `${qualified(subject)} "${name}" is forbidden: ${why}`;
+  if (groupResourceName(subject) === '') message = `forbidden: ${why}`;
+  else if (name === '') message = `${groupResourceName(subject)} is forbidden: ${why}`;
+  else message = `${groupResourceName(subject)} "${name}" is forbidden: ${why}`;
   return newStatusError(403, 'Forbidden', message, { details: details(subject, name) });
 }
 
@@ -142,7 +143,7 @@ export function newMethodNotSupported(subject: Subject, action: string): StatusE
   return newStatusError(
     405,
     'MethodNotAllowed',
-    `${action} is not supported on resources of kind "${qualified(subject)}"`,
+    `${action} is not supported on resources of kind "${groupResourceName(subject)}"`,
     {
       details: details(subject, ''),
     },
@@ -212,7 +213,7 @@ export function newInvalid(kind: Subject, name: string, errors: readonly FieldEr
   if (causes.length < errors.length) seen.add(`and ${errors.length - causes.length} more`);
   const texts = [...seen];
   const list = texts.length === 1 ? texts[0] : `[${texts.join(', ')}]`;
-  const message = `${qualified(kind)} "${name}" is invalid${texts.length === 0 ? '' : `: ${list}`}`;
+  const message = `${groupResourceName(kind)} "${name}" is invalid${texts.length === 0 ? '' : `: ${list}`}`;
   return newStatusError(422, 'Invalid', message, {
     details: { ...details(kind, name), ...(causes.length === 0 ? {} : { causes }) },
   });

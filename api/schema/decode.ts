@@ -7,7 +7,7 @@
  */
 import { Base64Error, canonicalBase64 } from './base64.ts';
 import { QuantityError, storedQuantity } from '../meta/quantity.ts';
-import { stringifyJson, setMember } from '../codec/json.ts';
+import { setMember } from '../meta/own-member.ts';
 import { conversionFault, convertedInteger } from './map-conversion.ts';
 import { TimeError, canonicalMicroTime, canonicalTime } from './time.ts';
 import type { JsonObject, JsonValue } from '../meta/object.ts';
@@ -309,8 +309,8 @@ function time(scalar: 'time' | 'microTime', value: string): JsonValue {
 }
 
 function quantity(value: JsonValue): JsonValue {
-  const text =
-    typeof value === 'string' || typeof value === 'number' || typeof value === 'bigint' ? value : stringifyJson(value);
+  // A boolean, an object and a list are not quantities, just as the empty text.
+  const text = typeof value === 'string' || typeof value === 'number' || typeof value === 'bigint' ? value : '';
   try {
     return storedQuantity(text);
   } catch (error) {

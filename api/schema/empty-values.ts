@@ -3,7 +3,7 @@
  * kube-apiserver decodes: validation can see that they were given. What is serialized (webhooks, policies, field ownership) has
  * none.
  */
-import { setMember } from '../codec/json.ts';
+import { setMember } from '../meta/own-member.ts';
 import type { JsonObject, JsonValue } from '../meta/object.ts';
 import type { StructType, TypeNode } from './schema.ts';
 

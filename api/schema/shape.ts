@@ -3,7 +3,7 @@
  * and times where it has those, and a list or a map wherever a kind always has one. Neither a server nor a file is trusted to
  * have sent them, whether hostile or of another release.
  */
-import { setMember } from '../codec/json.ts';
+import { setMember } from '../meta/own-member.ts';
 import { apiVersionOf, type JsonObject, type JsonValue, type KubeObject } from '../meta/object.ts';
 import { decodeStruct } from './decode.ts';
 import type { StructType, TypeNode } from './schema.ts';

@@ -1,9 +1,10 @@
 /** DefaultIngressClass: an ingress without a class gets the newest class that is marked as default. */
 import type { Ingress } from '../../api/kinds/kinds.ts';
-import { ingressClasses } from '../../api/client/resources.ts';
+import { ingressClasses, ingresses } from '../../api/client/resources.ts';
 import { newestDefault } from './storage-defaults.ts';
 import type { AdmissionPlugin } from './admission.ts';
 import type { Sources } from '../readers/sources.ts';
+import { isResource } from '../../api/meta/group-resource.ts';
 
 const LEGACY = 'kubernetes.io/ingress.class';
 const DEFAULT = ['ingressclass.kubernetes.io/is-default-class'];
@@ -18,9 +19,7 @@ export function defaultIngressClass(sources: Sources): AdmissionPlugin {
     name: 'DefaultIngressClass',
     handles: (operation) => operation === 'CREATE',
     admit(attributes) {
-      const { resource } = attributes;
-      if (resource.group !== 'networking.k8s.io' || resource.resource !== 'ingresses' || attributes.subresource !== '')
-        return;
+      if (!isResource(attributes.resource, ingresses) || attributes.subresource !== '') return;
       const ingress = attributes.object as Ingress | undefined;
       if (ingress === undefined || ingress.metadata.annotations?.[LEGACY] !== undefined) return;
       const spec = (ingress.spec ??= {});

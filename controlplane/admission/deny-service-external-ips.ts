@@ -5,6 +5,8 @@
 import type { Service } from '../../api/kinds/kinds.ts';
 import { refusal } from './pod-attributes.ts';
 import type { AdmissionPlugin } from './admission.ts';
+import { services } from '../../api/client/resources.ts';
+import { isResource } from '../../api/meta/group-resource.ts';
 
 /** Refuses external IPs of new services and those that an update adds. Those that the service already has stay valid. */
 export function denyServiceExternalIps(): AdmissionPlugin {
@@ -12,8 +14,7 @@ export function denyServiceExternalIps(): AdmissionPlugin {
     name: 'DenyServiceExternalIPs',
     handles: (operation) => operation === 'CREATE' || operation === 'UPDATE',
     validate(attributes) {
-      const { group, resource } = attributes.resource;
-      if (group !== '' || resource !== 'services' || attributes.subresource !== '') return;
+      if (!isResource(attributes.resource, services) || attributes.subresource !== '') return;
       const known = new Set((attributes.oldObject as Service | undefined)?.spec?.externalIPs ?? []);
       // A service may keep the external IPs that it already has.
       if (((attributes.object as Service | undefined)?.spec?.externalIPs ?? []).every((address) => known.has(address)))

@@ -3,13 +3,14 @@
  * maximum and ratio of resources.
  */
 import type { LimitRange, PersistentVolumeClaim, Pod } from '../../api/kinds/kinds.ts';
-import { limitRanges } from '../../api/client/resources.ts';
+import { limitRanges, persistentVolumeClaims } from '../../api/client/resources.ts';
 import { approximate, formatQuantity, milliUnits, parseQuantity, type Quantity } from '../../api/meta/quantity.ts';
 import { aggregate } from '../authorization/rbac.ts';
 import { isPod, podOf, refusal, type PodSpec } from './pod-attributes.ts';
 import { podTotal, quantities } from './pod-resources.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
 import type { Sources } from '../readers/sources.ts';
+import { isResource } from '../../api/meta/group-resource.ts';
 
 const ANNOTATION = 'kubernetes.io/limit-ranger';
 
@@ -55,9 +56,7 @@ function boundedPod(attributes: AdmissionAttributes): PodSpec | undefined {
 }
 
 const isClaim = (attributes: AdmissionAttributes): boolean =>
-  attributes.resource.group === '' &&
-  attributes.resource.resource === 'persistentvolumeclaims' &&
-  attributes.subresource === '';
+  isResource(attributes.resource, persistentVolumeClaims) && attributes.subresource === '';
 
 function applyDefaults(pod: Pod & { spec: PodSpec }, items: readonly Item[]): void {
   const requests: Amounts = {};

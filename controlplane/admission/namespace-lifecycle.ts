@@ -4,14 +4,14 @@
  */
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Namespace } from '../../api/kinds/kinds.ts';
-import { namespaces } from '../../api/client/resources.ts';
+import { namespaces, localSubjectAccessReviews } from '../../api/client/resources.ts';
 import { newForbidden, newNotFound } from '../../api/meta/status-error.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
 import { RecentDeletions } from './recent-deletions.ts';
 import type { Sources } from '../readers/sources.ts';
+import { isResource } from '../../api/meta/group-resource.ts';
 
 const IMMORTAL = new Set(['default', 'kube-system', 'kube-public']);
-const CORE_NAMESPACES = { group: '', resource: 'namespaces' };
 
 /** Creates the plugin. `stored` reads a namespace as it is stored now. */
 export function namespaceLifecycle(
@@ -27,7 +27,7 @@ export function namespaceLifecycle(
     async admit(attributes) {
       if (attributes.operation === 'DELETE' && isNamespaces(attributes)) {
         if (IMMORTAL.has(attributes.name))
-          throw newForbidden(CORE_NAMESPACES, attributes.name, 'this namespace may not be deleted');
+          throw newForbidden(namespaces, attributes.name, 'this namespace may not be deleted');
         if (attributes.dryRun) return;
         const exists = source.get('', attributes.name) ?? (await source.live('', attributes.name));
         if (exists !== undefined) deletions.add(attributes.name);
@@ -47,8 +47,7 @@ export function namespaceLifecycle(
   };
 }
 
-const isNamespaces = ({ resource: { group, resource } }: AdmissionAttributes): boolean =>
-  group === '' && resource === 'namespaces';
+const isNamespaces = ({ resource }: AdmissionAttributes): boolean => isResource(resource, namespaces);
 
 /** Existing objects may be changed and deleted while their namespace terminates. */
 const needsNamespace = (attributes: AdmissionAttributes): boolean =>
@@ -59,7 +58,7 @@ const needsNamespace = (attributes: AdmissionAttributes): boolean =>
 
 /** Throws if nothing can be created in the namespace. */
 function refuseContent({ resource, name, namespace: of }: AdmissionAttributes, namespace: Namespace | undefined): void {
-  if (namespace === undefined) throw newNotFound(CORE_NAMESPACES, of);
+  if (namespace === undefined) throw newNotFound(namespaces, of);
   if (namespace.status?.phase !== 'Terminating' && namespace.metadata.deletionTimestamp === undefined) return;
   const refusal = newForbidden(
     { group: resource.group, resource: resource.resource },
@@ -80,5 +79,4 @@ function refuseContent({ resource, name, namespace: of }: AdmissionAttributes, n
 }
 
 /** Reviews are answered and not stored. A custom resource may have the same name in another group. */
-const isReview = ({ resource: { group, resource } }: AdmissionAttributes): boolean =>
-  group === 'authorization.k8s.io' && resource === 'localsubjectaccessreviews';
+const isReview = ({ resource }: AdmissionAttributes): boolean => isResource(resource, localSubjectAccessReviews);

@@ -6,9 +6,10 @@ import { namespaces } from '../../api/client/resources.ts';
 import { isAlreadyExists, newNotFound, tolerate } from '../../api/meta/status-error.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
 import type { Sources } from '../readers/sources.ts';
+import { isResource } from '../../api/meta/group-resource.ts';
 
 const isConcerned = (attributes: AdmissionAttributes): boolean =>
-  attributes.namespace !== '' && !(attributes.resource.group === '' && attributes.resource.resource === 'namespaces');
+  attributes.namespace !== '' && !isResource(attributes.resource, namespaces);
 
 /** Looks in the cache first and then in the storage, so that a namespace created a moment ago is found. Refuses with 404. */
 export function namespaceExists(sources: Sources): AdmissionPlugin {
@@ -19,7 +20,7 @@ export function namespaceExists(sources: Sources): AdmissionPlugin {
     async validate(attributes) {
       if (!isConcerned(attributes) || source.get('', attributes.namespace) !== undefined) return;
       if ((await source.live('', attributes.namespace)) !== undefined) return;
-      throw newNotFound({ group: '', resource: 'namespaces' }, attributes.namespace);
+      throw newNotFound(namespaces, attributes.namespace);
     },
   };
 }

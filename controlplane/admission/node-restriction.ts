@@ -21,6 +21,7 @@ import type { Sources } from '../readers/sources.ts';
 import { MIRROR_ANNOTATION } from '../../api/kinds/pod-annotations.ts';
 import { NODE_LABELS } from '../../api/meta/well-known-labels.ts';
 import { NODE_CLIENT_SIGNER, NODE_SERVING_SIGNER } from '../../api/pki/signer-names.ts';
+import { groupResourceName } from '../../api/meta/group-resource.ts';
 
 const LEASES_NAMESPACE = 'kube-node-lease';
 
@@ -46,8 +47,7 @@ export function nodeRestriction(sources: Sources, authorizer: Authorizer, claims
       if (node === undefined) return;
       if (node === '')
         throw refusal(attributes, `could not determine node from user ${quoteText(attributes.user.name)}`);
-      const { group, resource } = attributes.resource;
-      switch (group === '' ? resource : `${resource}.${group}`) {
+      switch (groupResourceName(attributes.resource)) {
         case 'pods':
           if (attributes.subresource === '')
             return mainPod(attributes, node, livePod, (name) => nodeSource.get('', name) ?? nodeSource.live('', name));

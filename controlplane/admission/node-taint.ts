@@ -2,6 +2,8 @@
 import type { Node } from '../../api/kinds/kinds.ts';
 import type { AdmissionPlugin } from './admission.ts';
 import { NOT_READY_TAINT } from '../../api/meta/well-known-labels.ts';
+import { nodes } from '../../api/client/resources.ts';
+import { isResource } from '../../api/meta/group-resource.ts';
 
 /** Changes Nodes when they are created, by agents or by other users. */
 export function taintNodesByCondition(): AdmissionPlugin {
@@ -9,8 +11,7 @@ export function taintNodesByCondition(): AdmissionPlugin {
     name: 'TaintNodesByCondition',
     handles: (operation) => operation === 'CREATE',
     admit(attributes) {
-      const { resource } = attributes;
-      if (resource.group !== '' || resource.resource !== 'nodes' || attributes.subresource !== '') return;
+      if (!isResource(attributes.resource, nodes) || attributes.subresource !== '') return;
       const node = attributes.object as Node | undefined;
       if (node === undefined) return;
       const spec = (node.spec ??= {});

@@ -5,10 +5,11 @@
 import type { Pod } from '../../api/kinds/kinds.ts';
 import { newForbidden, type StatusError } from '../../api/meta/status-error.ts';
 import type { AdmissionAttributes } from './admission.ts';
+import { namespaces, pods } from '../../api/client/resources.ts';
+import { isResource } from '../../api/meta/group-resource.ts';
 
 /** Whether the request is for pods or any of their subresources. */
-export const isPod = (attributes: AdmissionAttributes): boolean =>
-  attributes.resource.group === '' && attributes.resource.resource === 'pods';
+export const isPod = (attributes: AdmissionAttributes): boolean => isResource(attributes.resource, pods);
 
 /** The specification of a pod as the plugins see it, after defaulting. */
 export type PodSpec = NonNullable<Pod['spec']>;
@@ -35,6 +36,5 @@ export function nameOf(attributes: AdmissionAttributes): string {
  * The namespace that webhooks and expressions see. A Namespace is in the one of its own name, like its path `/namespaces/NAME`.
  */
 export function namespaceOf(attributes: AdmissionAttributes): string {
-  const { group, resource } = attributes.resource;
-  return group === '' && resource === 'namespaces' ? nameOf(attributes) : attributes.namespace;
+  return isResource(attributes.resource, namespaces) ? nameOf(attributes) : attributes.namespace;
 }

@@ -1,11 +1,12 @@
 /** PodTopologyLabels: copies the zone and region labels of the node to the pod when it is bound. */
 import type { Binding, Node } from '../../api/kinds/kinds.ts';
-import { nodes } from '../../api/client/resources.ts';
+import { nodes, bindings } from '../../api/client/resources.ts';
 import { ownMember } from '../../api/meta/own-member.ts';
 import { isPod, podOf } from './pod-attributes.ts';
 import type { AdmissionPlugin } from './admission.ts';
 import type { Sources } from '../readers/sources.ts';
 import { REGION_LABEL, ZONE_LABEL } from '../../api/meta/well-known-labels.ts';
+import { isResource } from '../../api/meta/group-resource.ts';
 
 const LABELS = [REGION_LABEL, ZONE_LABEL];
 
@@ -29,8 +30,7 @@ export function podTopologyLabels(sources: Sources): AdmissionPlugin {
         return;
       }
       const isBinding =
-        (isPod(attributes) && attributes.subresource === 'binding') ||
-        (attributes.resource.group === '' && attributes.resource.resource === 'bindings');
+        (isPod(attributes) && attributes.subresource === 'binding') || isResource(attributes.resource, bindings);
       if (!isBinding || attributes.object === undefined) return;
       const binding = attributes.object as Binding;
       const name = binding.target?.kind === 'Node' ? (binding.target.name ?? '') : '';

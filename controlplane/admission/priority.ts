@@ -4,6 +4,7 @@ import { priorityClasses } from '../../api/client/resources.ts';
 import { podOf, refusal, type PodSpec } from './pod-attributes.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
 import type { Source, Sources } from '../readers/sources.ts';
+import { isResource } from '../../api/meta/group-resource.ts';
 
 /**
  * Refuses new pods with an unknown class, or with a priority or a preemption policy other than those of the class, and a second
@@ -21,13 +22,7 @@ export function priorityPlugin(sources: Sources): AdmissionPlugin {
       else await setPriority(pod.spec, attributes, source);
     },
     validate(attributes) {
-      const { resource } = attributes;
-      if (
-        resource.group !== 'scheduling.k8s.io' ||
-        resource.resource !== 'priorityclasses' ||
-        attributes.subresource !== ''
-      )
-        return;
+      if (!isResource(attributes.resource, priorityClasses) || attributes.subresource !== '') return;
       const added = attributes.object as PriorityClass | undefined;
       if (added?.globalDefault !== true) return;
       const current = source.list().find((one) => one.globalDefault === true);

@@ -16,6 +16,8 @@ import { podTotal, quantities } from './pod-resources.ts';
 import type { AdmissionAttributes } from './admission.ts';
 import type { PodSpec } from './pod-attributes.ts';
 import { BETA_STORAGE_CLASS_ANNOTATION } from '../../api/meta/well-known-labels.ts';
+import { resourceClaims } from '../../api/client/resources.ts';
+import { groupResourceName, isResource } from '../../api/meta/group-resource.ts';
 
 /** Amounts by the name of a quota's resource, such as `requests.cpu` or `count/jobs.batch`. */
 export type Usage = ReadonlyMap<string, Quantity>;
@@ -53,16 +55,13 @@ const UNCOUNTED = new Set([
   'bindings',
 ]);
 
-const fullName = ({ group, resource }: AdmissionAttributes['resource']): string =>
-  group === '' ? resource : `${resource}.${group}`;
-
 /**
  * Whether quotas are charged for a create or an update. Pods are charged when they are created or resized, and when an update
  * sets or removes `activeDeadlineSeconds`, which decides between the scopes Terminating and NotTerminating. Claims and
  * services are charged on each write, and all other objects when they are created.
  */
 export function isCharged({ operation, resource, subresource, object, oldObject }: AdmissionAttributes): boolean {
-  const name = fullName(resource);
+  const name = groupResourceName(resource);
   if (UNCOUNTED.has(name)) return false;
   if (name === 'pods') {
     if (subresource !== '') return subresource === 'resize' && operation === 'UPDATE';
@@ -77,8 +76,8 @@ export function isCharged({ operation, resource, subresource, object, oldObject 
  * lookup, the devices of resource claims also count as the extended resources that their classes back.
  */
 export function usageOf(group: string, resource: string, object: KubeObject, lookup?: ClaimLookup): Usage {
-  const usage = new Map<string, Quantity>([[group === '' ? `count/${resource}` : `count/${resource}.${group}`, ONE]]);
-  if (group === 'resource.k8s.io' && resource === 'resourceclaims') addDevices(usage, object as ResourceClaim, lookup);
+  const usage = new Map<string, Quantity>([[`count/${groupResourceName({ group, resource })}`, ONE]]);
+  if (isResource({ group, resource }, resourceClaims)) addDevices(usage, object as ResourceClaim, lookup);
   if (group !== '') return usage;
   if (PLAIN_COUNTS.has(resource)) usage.set(resource, ONE);
   if (resource === 'pods') addPod(usage, object as Pod);

@@ -21,8 +21,8 @@ import {
 import { refusal } from './pod-attributes.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
 import { MASTERS_GROUP } from '../../api/meta/system-users.ts';
+import { RBAC_GROUP } from '../../api/client/resources.ts';
 
-const GROUP = 'rbac.authorization.k8s.io';
 const EVERYTHING: readonly PolicyRule[] = [
   { verbs: ['*'], apiGroups: ['*'], resources: ['*'] },
   { verbs: ['*'], nonResourceURLs: ['*'] },
@@ -61,7 +61,7 @@ export function rbacEscalation(rbac: RbacAuthorizer, authorizer: Authorizer): Ad
       user: attributes.user,
       verb,
       isResourceRequest: true,
-      group: GROUP,
+      group: RBAC_GROUP,
       version: '*',
       ...role,
       subresource: '',
@@ -76,7 +76,7 @@ export function rbacEscalation(rbac: RbacAuthorizer, authorizer: Authorizer): Ad
     async admit(attributes) {
       const { group, resource } = attributes.resource;
       const object = attributes.object;
-      if (group !== GROUP || attributes.subresource !== '' || object === undefined) return;
+      if (group !== RBAC_GROUP || attributes.subresource !== '' || object === undefined) return;
       if (attributes.user.groups.includes(MASTERS_GROUP)) return;
       if (attributes.oldObject !== undefined && onlyCollectorFields(object, attributes.oldObject)) return;
       if (resource === 'roles' || resource === 'clusterroles') {

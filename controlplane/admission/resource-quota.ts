@@ -23,6 +23,7 @@ import { refusal } from './pod-attributes.ts';
 import { isCharged, missingAmounts, quotaMatches, usageOf, type Usage } from './quota-usage.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
 import type { Source, Sources } from '../readers/sources.ts';
+import { isResource } from '../../api/meta/group-resource.ts';
 
 /** Where quotas are read from, and how their usage is written. */
 export interface ResourceQuotaOptions {
@@ -340,7 +341,7 @@ function chargesOf(
     covering.push(ledger.quota);
     if (isChargedTo(ledger)) continue;
     const quotaName = ledger.quota.metadata.name ?? '';
-    if (group === '' && resource === 'pods') {
+    if (isResource({ group, resource }, pods)) {
       const missing = missingAmounts((object as Pod & { spec: NonNullable<Pod['spec']> }).spec, names);
       if (missing !== undefined) throw refusal(attributes, `failed quota: ${quotaName}: ${missing}`);
     }
@@ -361,7 +362,7 @@ function chargesOf(
 
 /** Resources that every pod must specify under a quota. */
 function isAsked(group: string, resource: string, name: string): boolean {
-  return group === '' && resource === 'pods' && /^(?:cpu|memory|(?:requests|limits)\.(?:cpu|memory))$/.test(name);
+  return isResource({ group, resource }, pods) && /^(?:cpu|memory|(?:requests|limits)\.(?:cpu|memory))$/.test(name);
 }
 
 function deltaOf(names: readonly string[], now: Usage, before: Usage | undefined): Map<string, Quantity> {

@@ -2,17 +2,16 @@
 import type { KubeObject } from '../../api/meta/object.ts';
 import { compareQuantities, parseQuantity } from '../../api/meta/quantity.ts';
 import type { PersistentVolumeClaim } from '../../api/kinds/kinds.ts';
-import { storageClasses } from '../../api/client/resources.ts';
+import { storageClasses, persistentVolumeClaims, volumeAttributesClasses } from '../../api/client/resources.ts';
 import { ownMember } from '../../api/meta/own-member.ts';
 import { refusal } from './pod-attributes.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
 import type { Sources } from '../readers/sources.ts';
 import { BETA_STORAGE_CLASS_ANNOTATION, DEFAULT_CLASS_ANNOTATIONS } from '../../api/meta/well-known-labels.ts';
+import { isResource } from '../../api/meta/group-resource.ts';
 
 const isClaim = (attributes: AdmissionAttributes): boolean =>
-  attributes.resource.group === '' &&
-  attributes.resource.resource === 'persistentvolumeclaims' &&
-  attributes.subresource === '';
+  isResource(attributes.resource, persistentVolumeClaims) && attributes.subresource === '';
 
 /** Returns the newest class that is marked as default; the name decides between classes of the same age. */
 export function newestDefault<T extends KubeObject>(
@@ -71,9 +70,7 @@ export function storageObjectInUseProtection(): AdmissionPlugin {
 }
 
 function attributesClass(group: string, resource: string): string | undefined {
-  return group === 'storage.k8s.io' && resource === 'volumeattributesclasses'
-    ? 'kubernetes.io/vac-protection'
-    : undefined;
+  return isResource({ group, resource }, volumeAttributesClasses) ? 'kubernetes.io/vac-protection' : undefined;
 }
 
 /** Checks updates of claims against `allowVolumeExpansion` of their storage class. */

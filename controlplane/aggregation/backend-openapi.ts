@@ -2,7 +2,8 @@
  * Reads the OpenAPI documents of aggregated servers: the path of the OpenAPI 3 document, to which requests are forwarded, and
  * the part of the OpenAPI 2 document about the group and version, which is merged into the document of this server.
  */
-import { parseJson, setMember, stringifyJson } from '../../api/codec/json.ts';
+import { parseJson, stringifyJson } from '../../api/codec/json.ts';
+import { setMember } from '../../api/meta/own-member.ts';
 import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
 

@@ -11,6 +11,7 @@ import {
   namespaces,
   roleBindings,
   roles,
+  RBAC_GROUP,
 } from '../../api/client/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { isAlreadyExists, isConflict, tolerate } from '../../api/meta/status-error.ts';
@@ -25,7 +26,6 @@ import type { BootstrapBinding, BootstrapRole, BootstrapSubject } from './bootst
 import { compact, missingRules, type PolicyRule } from './rbac-rules.ts';
 
 const AUTOUPDATE = 'rbac.authorization.kubernetes.io/autoupdate';
-const GROUP = 'rbac.authorization.k8s.io';
 const SYSTEM_NAMESPACES = ['default', 'kube-system', 'kube-public', 'kube-node-lease'];
 
 /**
@@ -94,7 +94,7 @@ function metadata(item: BootstrapRole | BootstrapBinding, labels: Readonly<Recor
 export function roleObject(role: BootstrapRole): KubeObject {
   const isCluster = role.namespace === undefined;
   return {
-    apiVersion: `${GROUP}/v1`,
+    apiVersion: `${RBAC_GROUP}/v1`,
     kind: isCluster ? 'ClusterRole' : 'Role',
     metadata: metadata(role, role.labels),
     rules: role.rules ?? [],
@@ -108,12 +108,12 @@ export function roleObject(role: BootstrapRole): KubeObject {
 export function bindingObject(binding: BootstrapBinding): KubeObject {
   const isCluster = binding.namespace === undefined;
   return {
-    apiVersion: `${GROUP}/v1`,
+    apiVersion: `${RBAC_GROUP}/v1`,
     kind: isCluster ? 'ClusterRoleBinding' : 'RoleBinding',
     metadata: metadata(binding),
-    roleRef: { apiGroup: GROUP, kind: isCluster ? 'ClusterRole' : 'Role', name: binding.role },
+    roleRef: { apiGroup: RBAC_GROUP, kind: isCluster ? 'ClusterRole' : 'Role', name: binding.role },
     subjects: binding.subjects.map((subject) =>
-      subject.kind === 'ServiceAccount' ? { ...subject } : { apiGroup: GROUP, ...subject },
+      subject.kind === 'ServiceAccount' ? { ...subject } : { apiGroup: RBAC_GROUP, ...subject },
     ),
   };
 }

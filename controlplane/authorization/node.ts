@@ -29,6 +29,7 @@ import { ruleAllows, ruleQuery, type PolicyRule } from './rbac-rules.ts';
 import type { AuthorizationAttributes, Authorizer, Decision, RuleResolver } from './authorization.ts';
 import { NODES_GROUP, NODE_USER_PREFIX } from '../../api/meta/system-users.ts';
 import { MIRROR_ANNOTATION } from '../../api/kinds/pod-annotations.ts';
+import { groupResourceName } from '../../api/meta/group-resource.ts';
 
 /** Returns `undefined` if the user is not a node, and an empty string for a node without a name. */
 export function nodeNameOf(user: UserInfo): string | undefined {
@@ -167,13 +168,12 @@ export class NodeAuthorizer implements Authorizer, RuleResolver {
 
   /** Returns `undefined` if the decision does not depend on the object. */
   #subdivided(node: string, attributes: AuthorizationAttributes): Decision | undefined {
-    const { group, resource, subresource } = attributes;
-    switch (group === '' ? resource : `${resource}.${group}`) {
+    switch (groupResourceName(attributes)) {
       case 'secrets':
       case 'configmaps':
         return this.#read(node, attributes);
       case 'persistentvolumeclaims':
-        return subresource === 'status' ? this.#updateStatus(node, attributes) : this.#get(node, attributes);
+        return attributes.subresource === 'status' ? this.#updateStatus(node, attributes) : this.#get(node, attributes);
       case 'persistentvolumes':
       case 'resourceclaims.resource.k8s.io':
       case 'volumeattachments.storage.k8s.io':

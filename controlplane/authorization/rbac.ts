@@ -6,7 +6,7 @@
  * takes effect with its event.
  */
 import type { ClusterRole, ClusterRoleBinding, Role, RoleBinding } from '../../api/kinds/kinds.ts';
-import { clusterRoleBindings, clusterRoles, roleBindings, roles } from '../../api/client/resources.ts';
+import { clusterRoleBindings, clusterRoles, roleBindings, roles, RBAC_GROUP } from '../../api/client/resources.ts';
 import { quote } from '../../api/meta/field-error.ts';
 import type { Source, SourceChange, Sources } from '../readers/sources.ts';
 import type { UserInfo } from '../model/user-info.ts';
@@ -19,8 +19,6 @@ import type {
   ResourceRule,
   RuleResolver,
 } from './authorization.ts';
-
-const GROUP = 'rbac.authorization.k8s.io';
 
 interface RoleRef {
   readonly kind: string;
@@ -116,7 +114,7 @@ export class RbacAuthorizer implements Authorizer, RuleResolver {
   roleRules(ref: RoleRef, namespace: string): readonly PolicyRule[] | string {
     const isCluster = ref.kind === 'ClusterRole';
     const role = isCluster ? this.#clusterRoles.get('', ref.name) : this.#roles.get(namespace, ref.name);
-    if (role === undefined) return `${isCluster ? 'clusterrole' : 'role'}.${GROUP} ${quote(ref.name)} not found`;
+    if (role === undefined) return `${isCluster ? 'clusterrole' : 'role'}.${RBAC_GROUP} ${quote(ref.name)} not found`;
     return role.rules ?? [];
   }
 

@@ -1,6 +1,6 @@
 /** The permissions of the provisioner of local volumes, which makes their storage class. Called at each start. */
 import type { Client } from '../../api/client/client.ts';
-import { clusterRoleBindings, clusterRoles } from '../../api/client/resources.ts';
+import { clusterRoleBindings, clusterRoles, RBAC_GROUP } from '../../api/client/resources.ts';
 import { createIfMissing } from './existing-objects.ts';
 
 /** The account of the controller, as in its table. */
@@ -19,16 +19,16 @@ const RULES: readonly (readonly [group: string, resources: readonly string[], ve
 /** Creates the role and its binding if they are missing; what an administrator changed stays. */
 export async function ensureLocalStorageRights(client: Client): Promise<void> {
   await createIfMissing(client, clusterRoles, {
-    apiVersion: 'rbac.authorization.k8s.io/v1',
+    apiVersion: `${RBAC_GROUP}/v1`,
     kind: 'ClusterRole',
     metadata: { name: ROLE },
     rules: RULES.map(([group, resources, verbs]) => ({ apiGroups: [group], resources, verbs })),
   });
   await createIfMissing(client, clusterRoleBindings, {
-    apiVersion: 'rbac.authorization.k8s.io/v1',
+    apiVersion: `${RBAC_GROUP}/v1`,
     kind: 'ClusterRoleBinding',
     metadata: { name: ROLE },
-    roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'ClusterRole', name: ROLE },
+    roleRef: { apiGroup: RBAC_GROUP, kind: 'ClusterRole', name: ROLE },
     subjects: [{ kind: 'ServiceAccount', name: ACCOUNT, namespace: 'kube-system' }],
   });
 }

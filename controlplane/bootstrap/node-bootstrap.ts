@@ -4,7 +4,14 @@
  */
 import { stringifyYaml } from '../../api/codec/yaml.ts';
 import type { Client } from '../../api/client/client.ts';
-import { clusterRoleBindings, clusterRoles, configMaps, roleBindings, roles } from '../../api/client/resources.ts';
+import {
+  clusterRoleBindings,
+  clusterRoles,
+  configMaps,
+  roleBindings,
+  roles,
+  RBAC_GROUP,
+} from '../../api/client/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { isConflict, isNotFound, tolerate } from '../../api/meta/status-error.ts';
 import { createIfMissing, findObject } from './existing-objects.ts';
@@ -41,12 +48,10 @@ const BINDINGS = [
   { name: KUBELET_CHECKPOINT, role: KUBELET_CHECKPOINT, subject: user(KUBELET_CLIENT) },
 ] as const;
 
-const RBAC = 'rbac.authorization.k8s.io';
-
 /** Creates what is missing at a start; changes that an administrator made stay. */
 export async function ensureNodeBootstrap(client: Client): Promise<void> {
   await createIfMissing(client, clusterRoles, {
-    apiVersion: `${RBAC}/v1`,
+    apiVersion: `${RBAC_GROUP}/v1`,
     kind: 'ClusterRole',
     metadata: { name: KUBELET_CHECKPOINT },
     rules: [{ apiGroups: [''], resources: ['nodes/checkpoint'], verbs: ['*'] }],
@@ -54,11 +59,11 @@ export async function ensureNodeBootstrap(client: Client): Promise<void> {
   await Promise.all(
     BINDINGS.map(({ name, role, subject }) =>
       createIfMissing(client, clusterRoleBindings, {
-        apiVersion: `${RBAC}/v1`,
+        apiVersion: `${RBAC_GROUP}/v1`,
         kind: 'ClusterRoleBinding',
         metadata: { name },
-        roleRef: { apiGroup: RBAC, kind: 'ClusterRole', name: role },
-        subjects: [{ apiGroup: RBAC, ...subject }],
+        roleRef: { apiGroup: RBAC_GROUP, kind: 'ClusterRole', name: role },
+        subjects: [{ apiGroup: RBAC_GROUP, ...subject }],
       }),
     ),
   );
@@ -123,16 +128,16 @@ export async function ensureClusterInfo(client: Client, { server, ca, signedBund
       : await tolerate(client.update(configMaps, { ...existing, data } as KubeObject), isRace);
   if (updated === undefined) await createIfMissing(client, configMaps, wanted);
   await createIfMissing(client, roles, {
-    apiVersion: `${RBAC}/v1`,
+    apiVersion: `${RBAC_GROUP}/v1`,
     kind: 'Role',
     metadata: { name: READER, namespace: NAMESPACE },
     rules: [{ apiGroups: [''], resources: ['configmaps'], resourceNames: [CLUSTER_INFO], verbs: ['get'] }],
   });
   await createIfMissing(client, roleBindings, {
-    apiVersion: `${RBAC}/v1`,
+    apiVersion: `${RBAC_GROUP}/v1`,
     kind: 'RoleBinding',
     metadata: { name: READER, namespace: NAMESPACE },
-    roleRef: { apiGroup: RBAC, kind: 'Role', name: READER },
-    subjects: [{ apiGroup: RBAC, kind: 'User', name: ANONYMOUS_USER }],
+    roleRef: { apiGroup: RBAC_GROUP, kind: 'Role', name: READER },
+    subjects: [{ apiGroup: RBAC_GROUP, kind: 'User', name: ANONYMOUS_USER }],
   });
 }

@@ -6,7 +6,14 @@
  */
 import type { Logger } from '../../api/component/logger.ts';
 import type { Client } from '../../api/client/client.ts';
-import { clusterRoleBindings, clusterRoles, roleBindings, roles, services } from '../../api/client/resources.ts';
+import {
+  clusterRoleBindings,
+  clusterRoles,
+  roleBindings,
+  roles,
+  services,
+  RBAC_GROUP,
+} from '../../api/client/resources.ts';
 import { isInvalid, isNotFound, tolerate } from '../../api/meta/status-error.ts';
 import { createIfMissing, findObject } from './existing-objects.ts';
 import { POLICY_PEERS_ROLE } from './policy-rights.ts';
@@ -43,11 +50,11 @@ export interface NodeServicesOptions {
 export async function ensureNodeServices(client: Client, options: NodeServicesOptions): Promise<void> {
   const { serviceClusterCidrs, servesNames, enforcesPolicies, logger } = options;
   await createIfMissing(client, clusterRoleBindings, {
-    apiVersion: 'rbac.authorization.k8s.io/v1',
+    apiVersion: `${RBAC_GROUP}/v1`,
     kind: 'ClusterRoleBinding',
     metadata: { name: 'orchlet:node-proxier' },
-    roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'ClusterRole', name: 'system:node-proxier' },
-    subjects: [{ kind: 'Group', apiGroup: 'rbac.authorization.k8s.io', name: NODES_GROUP }],
+    roleRef: { apiGroup: RBAC_GROUP, kind: 'ClusterRole', name: 'system:node-proxier' },
+    subjects: [{ kind: 'Group', apiGroup: RBAC_GROUP, name: NODES_GROUP }],
   });
   if (enforcesPolicies) await letNodesReadPolicies(client);
   else await endPolicies(client, options);
@@ -68,17 +75,17 @@ async function endPolicies(client: Client, { otherServers, logger }: NodeService
 
 async function letNodesReadPolicies(client: Client): Promise<void> {
   await createIfMissing(client, clusterRoles, {
-    apiVersion: 'rbac.authorization.k8s.io/v1',
+    apiVersion: `${RBAC_GROUP}/v1`,
     kind: 'ClusterRole',
     metadata: { name: POLICY_ROLE },
     rules: [{ apiGroups: ['networking.k8s.io'], resources: ['networkpolicies'], verbs: ['get', 'list', 'watch'] }],
   });
   await createIfMissing(client, clusterRoleBindings, {
-    apiVersion: 'rbac.authorization.k8s.io/v1',
+    apiVersion: `${RBAC_GROUP}/v1`,
     kind: 'ClusterRoleBinding',
     metadata: { name: POLICY_ROLE },
-    roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'ClusterRole', name: POLICY_ROLE },
-    subjects: [{ kind: 'Group', apiGroup: 'rbac.authorization.k8s.io', name: NODES_GROUP }],
+    roleRef: { apiGroup: RBAC_GROUP, kind: 'ClusterRole', name: POLICY_ROLE },
+    subjects: [{ kind: 'Group', apiGroup: RBAC_GROUP, name: NODES_GROUP }],
   });
 }
 
@@ -126,17 +133,17 @@ async function publishPodNetwork(
 async function ensureConfigRights(client: Client): Promise<void> {
   const metadata = { name: CONFIG_ROLE, namespace: NAMESPACE };
   await createIfMissing(client, roles, {
-    apiVersion: 'rbac.authorization.k8s.io/v1',
+    apiVersion: `${RBAC_GROUP}/v1`,
     kind: 'Role',
     metadata,
     rules: [{ apiGroups: [''], resources: ['configmaps'], resourceNames: [NAME], verbs: ['get', 'list', 'watch'] }],
   });
   await createIfMissing(client, roleBindings, {
-    apiVersion: 'rbac.authorization.k8s.io/v1',
+    apiVersion: `${RBAC_GROUP}/v1`,
     kind: 'RoleBinding',
     metadata,
-    roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'Role', name: CONFIG_ROLE },
-    subjects: [{ kind: 'Group', apiGroup: 'rbac.authorization.k8s.io', name: NODES_GROUP }],
+    roleRef: { apiGroup: RBAC_GROUP, kind: 'Role', name: CONFIG_ROLE },
+    subjects: [{ kind: 'Group', apiGroup: RBAC_GROUP, name: NODES_GROUP }],
   });
 }
 

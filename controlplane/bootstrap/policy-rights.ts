@@ -9,7 +9,7 @@ import { background } from '../../api/machinery/background.ts';
 import type { Client } from '../../api/client/client.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Informers } from '../../api/client/informer.ts';
-import { clusterRoleBindings, clusterRoles, networkPolicies } from '../../api/client/resources.ts';
+import { clusterRoleBindings, clusterRoles, networkPolicies, RBAC_GROUP } from '../../api/client/resources.ts';
 import { WakeableLoop } from '../../api/machinery/wakeable-loop.ts';
 import { createIfMissing } from './existing-objects.ts';
 import { NODES_GROUP } from '../../api/meta/system-users.ts';
@@ -17,7 +17,6 @@ import { NODES_GROUP } from '../../api/meta/system-users.ts';
 /** The name of both the ClusterRole and its binding. */
 export const POLICY_PEERS_ROLE = 'orchlet:network-policy-peers';
 const NAME = POLICY_PEERS_ROLE;
-const GROUP = 'rbac.authorization.k8s.io';
 
 interface PolicyRightsOptions {
   readonly client: Client;
@@ -52,16 +51,16 @@ export function keepPolicyRights({ client, informers, clock, logger }: PolicyRig
 
 async function grant(client: Client): Promise<void> {
   await createIfMissing(client, clusterRoles, {
-    apiVersion: `${GROUP}/v1`,
+    apiVersion: `${RBAC_GROUP}/v1`,
     kind: 'ClusterRole',
     metadata: { name: NAME },
     rules: [{ apiGroups: [''], resources: ['namespaces', 'pods'], verbs: ['get', 'list', 'watch'] }],
   });
   await createIfMissing(client, clusterRoleBindings, {
-    apiVersion: `${GROUP}/v1`,
+    apiVersion: `${RBAC_GROUP}/v1`,
     kind: 'ClusterRoleBinding',
     metadata: { name: NAME },
-    roleRef: { apiGroup: GROUP, kind: 'ClusterRole', name: NAME },
-    subjects: [{ kind: 'Group', apiGroup: GROUP, name: NODES_GROUP }],
+    roleRef: { apiGroup: RBAC_GROUP, kind: 'ClusterRole', name: NAME },
+    subjects: [{ kind: 'Group', apiGroup: RBAC_GROUP, name: NODES_GROUP }],
   });
 }

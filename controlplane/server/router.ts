@@ -7,6 +7,8 @@ import { newBadRequest, newMethodNotSupported, newNotFound, type StatusError } f
 import type { ResourceCatalog, Rest } from '../model/rest.ts';
 import { routeError } from './media-type.ts';
 import type { RequestInfo } from './request-info.ts';
+import { namespaces } from '../../api/client/resources.ts';
+import { isResource } from '../../api/meta/group-resource.ts';
 
 /** A verb of a resource, as `Rest` has it. */
 export type Verb = 'get' | 'list' | 'watch' | 'create' | 'update' | 'patch' | 'delete' | 'deletecollection' | 'connect';
@@ -120,7 +122,7 @@ function scopeFits(rest: Rest, info: RequestInfo): boolean {
   const named = info.parts.length > 1;
   if (rest.info.namespaced) return info.namespace !== '' || !named;
   if (info.namespace === '') return true;
-  return rest.info.resource === 'namespaces' && rest.info.group === '' && info.namespace === info.parts[1];
+  return isResource(rest.info, namespaces) && info.namespace === info.parts[1];
 }
 
 const VERB_OF_METHOD: ReadonlyMap<string, string> = new Map(

@@ -2,13 +2,7 @@
  * Serves `/statusz` and `/flagz`, which kube-apiserver 1.36 serves by default (`ComponentStatusz`, `ComponentFlagz`). The role
  * `system:monitoring` may read both.
  */
-import {
-  type Flagz,
-  flagzResponse,
-  type Statusz,
-  statuszResponse,
-  type ZpageResponse,
-} from '../../api/component/zpages.ts';
+import { type Flagz, flagzResponse, type Statusz, statuszResponse, type ZpageResponse } from '../../api/http/zpages.ts';
 import type { PathHandler, PathHandlers } from './path-handlers.ts';
 
 /** The data of both pages, computed for each request. */

@@ -2,6 +2,7 @@
 import { statSync } from 'node:fs';
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import type { Storage } from '../storage/storage.ts';
+import { groupResourceName } from '../../api/meta/group-resource.ts';
 
 interface StorageFigures {
   readonly storages: readonly Pick<Storage, 'counts'>[];
@@ -30,7 +31,7 @@ export function registerStorageMetrics(metrics: MetricsRegistry, { storages, fil
     for (const [prefix, count] of storages.flatMap((storage) => [...storage.counts()])) {
       const [, storedGroup = '', resource = ''] = prefix.split('/');
       const group = storedGroup === 'core' ? '' : storedGroup;
-      stored.with(group === '' ? resource : `${resource}.${group}`).set(count);
+      stored.with(groupResourceName({ group, resource })).set(count);
       objects.with(group, resource).set(count);
     }
     const bytes = file === '' ? undefined : statSync(file, { throwIfNoEntry: false })?.size;

@@ -3,7 +3,7 @@
  * origin of each value.
  */
 import type { FlagType, FlagTypes } from '../../../api/component/flags.ts';
-import { setMember } from '../../../api/codec/json.ts';
+import { setMember } from '../../../api/meta/own-member.ts';
 import { type AgentFlags, agentOptions } from '../agent-options.ts';
 import type { AnyOption } from '../option.ts';
 import { CONFIG_KIND, CONFIG_VERSION } from './config-file.ts';

@@ -14,6 +14,7 @@ import type { AdmissionAttributes, AdmissionPlugin } from '../admission.ts';
 import type { Sources } from '../../readers/sources.ts';
 import { evaluatePod, formatViolations } from './evaluate.ts';
 import { formatLevel, levelRank, policyOf, type LevelVersion, type Mode, type Policy } from './policy.ts';
+import { isResource } from '../../../api/meta/group-resource.ts';
 
 const ANNOTATION = 'pod-security.kubernetes.io/';
 /** The number of existing pods that are checked when a namespace is tightened. */
@@ -66,8 +67,7 @@ export function podSecurity(
     name: 'PodSecurity',
     handles: (operation) => operation === 'CREATE' || operation === 'UPDATE',
     async validate(attributes) {
-      const { group, resource } = attributes.resource;
-      if (group === '' && resource === 'namespaces') {
+      if (isResource(attributes.resource, namespaces)) {
         if (attributes.subresource === '') validateNamespace(attributes, () => podSource.list(nameOf(attributes)));
         return;
       }

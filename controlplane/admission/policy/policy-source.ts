@@ -8,6 +8,7 @@ import type { Source, Sources } from '../../readers/sources.ts';
 import { isPolicy, isReview, type MatchInput, matchWebhook, type Webhook } from '../webhook/matching.ts';
 import type { VersionConversion } from './request-view.ts';
 import type { MatchResources, Policy, PolicyBinding } from './policy-types.ts';
+import { isResource } from '../../../api/meta/group-resource.ts';
 
 /** Where a kind of policies is read from. `policies` and `bindings` are of the same kind, validating or mutating. */
 export interface PolicySourceOptions {
@@ -103,7 +104,7 @@ export class PolicySource {
   }
 
   async #namespaceLabels(attributes: AdmissionAttributes): Promise<Readonly<Record<string, string>> | undefined> {
-    if (attributes.resource.group === '' && attributes.resource.resource === 'namespaces') {
+    if (isResource(attributes.resource, namespaces)) {
       return (attributes.object ?? attributes.oldObject)?.metadata.labels ?? {};
     }
     return attributes.namespace === ''

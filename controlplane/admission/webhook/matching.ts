@@ -3,6 +3,8 @@ import { fromLabelSelector } from '../../../api/meta/selector.ts';
 import type { GroupVersionResource, KubeObject } from '../../../api/meta/object.ts';
 import type { MutatingWebhookConfiguration } from '../../../api/kinds/kinds.ts';
 import type { AdmissionAttributes } from '../admission.ts';
+import { namespaces } from '../../../api/client/resources.ts';
+import { isResource } from '../../../api/meta/group-resource.ts';
 
 /** A webhook of either plugin; the validating kind lacks the reinvocation policy. */
 export type Webhook = NonNullable<MutatingWebhookConfiguration['webhooks']>[number];
@@ -78,7 +80,7 @@ function ruleMatches(rule: Rule, resource: GroupVersionResource, { attributes, i
   if (!includes(rule.operations, attributes.operation)) return false;
   if (!includes(rule.apiGroups, resource.group) || !includes(rule.apiVersions, resource.version)) return false;
   const scope = rule.scope ?? '*';
-  const isNamespace = attributes.resource.group === '' && attributes.resource.resource === 'namespaces';
+  const isNamespace = isResource(attributes.resource, namespaces);
   const hasNamespace = isNamespaced && !isNamespace;
   if ((scope === 'Namespaced' && !hasNamespace) || (scope === 'Cluster' && hasNamespace)) return false;
   return (rule.resources ?? []).some((pattern) => resourceMatches(pattern, resource.resource, attributes.subresource));

@@ -20,6 +20,7 @@ import type { WebhookCredentials } from './endpoint.ts';
 import { isExempt, matchWebhook, type RegisteredWebhook, type Webhook } from './matching.ts';
 import { viewOf, type VersionConversion } from '../policy/request-view.ts';
 import type { ReviewView } from './review.ts';
+import { isResource } from '../../../api/meta/group-resource.ts';
 
 /** What both plugins need; `mutatingWebhooks` alone uses `reinvoke`. */
 export interface WebhooksOptions {
@@ -148,7 +149,7 @@ export abstract class WebhookPlugin {
   }
 
   async #namespaceLabels(attributes: AdmissionAttributes): Promise<Readonly<Record<string, string>> | undefined> {
-    if (attributes.resource.group === '' && attributes.resource.resource === 'namespaces') {
+    if (isResource(attributes.resource, namespaces)) {
       return (attributes.object ?? attributes.oldObject)?.metadata.labels ?? {};
     }
     const { namespace } = attributes;

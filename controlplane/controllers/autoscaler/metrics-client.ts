@@ -6,6 +6,7 @@ import type { KubeObject } from '../../../api/meta/object.ts';
 import { milliUnits, parseQuantity } from '../../../api/meta/quantity.ts';
 import { isNotFound } from '../../../api/meta/status-error.ts';
 import { MetricsError, type PodMetric, type PodMetrics } from './replica-calculator.ts';
+import { groupResourceName } from '../../../api/meta/group-resource.ts';
 
 /** Sends a GET to a path of the API; rejects with a `StatusError`. */
 export type RawGet = (path: string) => Promise<unknown>;
@@ -125,11 +126,10 @@ export class MetricsClient {
 
   /** Returns the metric of one object. Rejects with a `MetricsError` if it has none. */
   async object(target: ObjectTarget, metric: string, metricSelector: string): Promise<Measured> {
-    const { group, resource, namespace, name } = target;
-    const qualified = group === '' ? resource : `${resource}.${group}`;
+    const { namespace, name } = target;
     const place = namespace === '' ? '' : `namespaces/${namespace}/`;
     const [item] = await this.#custom(
-      `${place}${qualified}/${encodeURIComponent(name)}/${encodeURIComponent(metric)}`,
+      `${place}${groupResourceName(target)}/${encodeURIComponent(name)}/${encodeURIComponent(metric)}`,
       {},
       metricSelector,
     );

@@ -15,6 +15,7 @@ import {
 } from '../../../api/client/resources.ts';
 import type { ControllerEnvironment } from '../controller.ts';
 import { controllerOf } from '../owner-references.ts';
+import { groupResourceName } from '../../../api/meta/group-resource.ts';
 
 interface ControllerScale {
   readonly uid: string;
@@ -62,9 +63,7 @@ export function controllerScales(
       .find((one) => one.kind === kind && one.group === gv?.group && one.version === gv.version);
     if (info === undefined) throw new Error(`no matches for kind "${kind}" in version "${apiVersion}"`);
     if (!info.subresources.some((subresource) => subresource.name === 'scale'))
-      throw new Error(
-        `${info.group === '' ? info.resource : `${info.resource}.${info.group}`} does not implement the scale subresource`,
-      );
+      throw new Error(`${groupResourceName(info)} does not implement the scale subresource`);
     const found = groupVersion(info.group, info.version).namespaced<Scale>(info.resource, info.kind);
     const scale = await tolerate(client.get(found, namespace, name, { subresource: 'scale' }), isNotFound);
     return scale === undefined || scale.metadata.uid !== uid ? undefined : { uid, replicas: scale.spec?.replicas ?? 0 };

@@ -9,10 +9,11 @@ import { formatTime } from '../../../api/machinery/clock.ts';
 import type { Informer } from '../../../api/client/informer.ts';
 import type { Namespace, Pod } from '../../../api/kinds/kinds.ts';
 import type { Resource } from '../../../api/client/client.ts';
-import { namespaces } from '../../../api/client/resources.ts';
+import { namespaces, pods } from '../../../api/client/resources.ts';
 import { ReconcileLoop, type ControllerEnvironment, type RunController } from '../controller.ts';
 import { servedResources } from '../served-resources.ts';
 import { computeConditions } from './namespace-conditions.ts';
+import { isResource } from '../../../api/meta/group-resource.ts';
 
 /** Empties `concurrentNamespaceSyncs` namespaces at a time. */
 export const runNamespaces: RunController = (environment, signal) => new NamespaceController(environment).run(signal);
@@ -91,7 +92,7 @@ class NamespaceController {
     const content = servedResources(this.#environment.catalog).filter(
       ({ namespaced, verbs }) => namespaced && verbs.includes('list') && verbs.includes('delete'),
     );
-    const isPods = (resource: Resource): boolean => resource.group === '' && resource.resource === 'pods';
+    const isPods = (resource: Resource): boolean => isResource(resource, pods);
     let waitSeconds = 0;
     for (const resource of content.filter(isPods))
       waitSeconds = Math.max(waitSeconds, await this.#deleteAll(resource, name, emptying));
@@ -178,7 +179,7 @@ function note(
     for (const finalizer of item.metadata.finalizers ?? []) {
       emptying.finalizers.set(finalizer, (emptying.finalizers.get(finalizer) ?? 0) + 1);
     }
-    if (resource.resource === 'pods' && resource.group === '') {
+    if (isResource(resource, pods)) {
       seconds = Math.max(seconds, (item as Pod).spec?.terminationGracePeriodSeconds ?? 0);
     }
   }

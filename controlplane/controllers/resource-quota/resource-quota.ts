@@ -6,7 +6,7 @@
  */
 import type { Informer } from '../../../api/client/informer.ts';
 import type { DeviceClass, Pod, ResourceClaim, ResourceQuota } from '../../../api/kinds/kinds.ts';
-import { resourceQuotas, type ResourceOf } from '../../../api/client/resources.ts';
+import { resourceQuotas, type ResourceOf, pods, deviceClasses, resourceClaims } from '../../../api/client/resources.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import type { KubeObject } from '../../../api/meta/object.ts';
 import { addQuantities, formatQuantity, newQuantity, type Quantity } from '../../../api/meta/quantity.ts';
@@ -16,15 +16,13 @@ import { isExtendedRequest, PLAIN_COUNTS, quotaMatches, usageOf } from '../../ad
 import { every, keyOf, ReconcileLoop, splitKey, type RunController } from '../controller.ts';
 import { isPodFinished } from '../pod-state.ts';
 import { servedResources } from '../served-resources.ts';
+import { isResource } from '../../../api/meta/group-resource.ts';
 
 interface CountedResource {
   readonly group: string;
   readonly resource: string;
 }
 
-const CLAIMS: CountedResource = { group: 'resource.k8s.io', resource: 'resourceclaims' };
-const PODS: CountedResource = { group: '', resource: 'pods' };
-const CLASSES: CountedResource = { group: 'resource.k8s.io', resource: 'deviceclasses' };
 const POD_AMOUNT = /^(?:cpu|memory|ephemeral-storage|hugepages-.+|requests\..+|limits\..+)$/;
 
 /** The resource whose objects a name of `spec.hard` counts; `undefined` if there is none. */
@@ -46,7 +44,7 @@ export function countedBy(name: string): CountedResource | undefined {
 function countersOf(name: string): readonly CountedResource[] {
   const counted = countedBy(name);
   if (counted === undefined) return [];
-  return isExtendedRequest(name) && counted.resource === 'pods' ? [counted, CLAIMS] : [counted];
+  return isExtendedRequest(name) && counted.resource === 'pods' ? [counted, resourceClaims] : [counted];
 }
 
 const countersOfQuota = ({ spec }: ResourceQuota): readonly CountedResource[] =>
@@ -114,7 +112,7 @@ export const runResourceQuota: RunController = async (environment, signal) => {
   /** Starts to watch the resources that the quota counts, and waits until they are synced. */
   async function watchCounted(quota: ResourceQuota): Promise<void> {
     const counters = countersOfQuota(quota);
-    const wanted = counters.includes(CLAIMS) ? [...counters, CLASSES] : counters;
+    const wanted = counters.includes(resourceClaims) ? [...counters, deviceClasses] : counters;
     await Promise.all(
       wanted.map(async (counted) => {
         const known = watched.get(idOf(counted));
@@ -156,19 +154,17 @@ export const runResourceQuota: RunController = async (environment, signal) => {
   await Promise.all([loop.run(signal, quotas), resync]);
 };
 
-function isWatchable(
-  { group, resource, namespaced, verbs }: ReturnType<typeof servedResources>[number],
-  counted: CountedResource,
-): boolean {
-  return idOf({ group, resource }) === idOf(counted) && namespaced === (counted !== CLASSES) && verbs.includes('watch');
+function isWatchable(served: ReturnType<typeof servedResources>[number], counted: CountedResource): boolean {
+  const isNamespaced = counted !== deviceClasses;
+  return isResource(served, counted) && served.namespaced === isNamespaced && served.verbs.includes('watch');
 }
 
 /** Reads claims and what they refer to from the informers, which run for quotas that need them. */
 function claimLookup(watched: ReadonlyMap<string, Informer>): ClaimLookup {
   return {
-    deviceClass: (name) => watched.get(idOf(CLASSES))?.get('', name) as DeviceClass | undefined,
-    pod: (namespace, name) => watched.get(idOf(PODS))?.get(namespace, name) as Pod | undefined,
-    claims: (namespace) => (watched.get(idOf(CLAIMS))?.list(namespace) ?? []) as ResourceClaim[],
+    deviceClass: (name) => watched.get(idOf(deviceClasses))?.get('', name) as DeviceClass | undefined,
+    pod: (namespace, name) => watched.get(idOf(pods))?.get(namespace, name) as Pod | undefined,
+    claims: (namespace) => (watched.get(idOf(resourceClaims))?.list(namespace) ?? []) as ResourceClaim[],
   };
 }
 

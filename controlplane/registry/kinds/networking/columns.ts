@@ -4,6 +4,7 @@ import { formatLabelSelector } from '../../../../api/meta/selector.ts';
 import type { Ingress, IngressClass, IpAddress, NetworkPolicy, ServiceCidr } from './networking-types.ts';
 import type { TableColumns } from '../../strategy.ts';
 import { age, ageColumn, column, field, nameColumn, nameOf } from '../../columns/column.ts';
+import { groupResourceName } from '../../../../api/meta/group-resource.ts';
 
 const SHOWN_HOSTS = 3;
 
@@ -91,8 +92,9 @@ export const ipAddressColumns: TableColumns = {
     // kube-apiserver has a cell for the age, but no column.
     if (ref === undefined) return [nameOf(object), '<none>', age(object)];
     const { group = '', resource = '', namespace = '', name = '' } = ref;
-    const kind = group === '' ? resource : `${resource}.${group}`;
-    const path = [kind.toLowerCase(), namespace, name].filter((part) => part !== '').join('/');
+    const path = [groupResourceName({ group, resource }).toLowerCase(), namespace, name]
+      .filter((part) => part !== '')
+      .join('/');
     return [nameOf(object), path, age(object)];
   },
 };

@@ -14,8 +14,7 @@ import { internalForm } from '../../../../api/schema/internal-form.ts';
 import { clusterRoleBindingColumns, roleBindingColumns } from './columns.ts';
 import { kindRow, type Strategy } from '../../strategy.ts';
 import { invalidFor } from '../field-rules.ts';
-
-const GROUP = 'rbac.authorization.k8s.io';
+import { RBAC_GROUP } from '../../../../api/client/resources.ts';
 
 interface PolicyRule {
   readonly verbs?: readonly string[];
@@ -119,17 +118,17 @@ const SUBJECT_KINDS = ['ServiceAccount', 'User', 'Group'];
 
 function bindingDefaults(object: Binding): void {
   const ref = (object.roleRef ??= {});
-  if ((ref.apiGroup ?? '') === '') ref.apiGroup = GROUP;
+  if ((ref.apiGroup ?? '') === '') ref.apiGroup = RBAC_GROUP;
   for (const subject of object.subjects ?? []) {
     if ((subject.kind === 'User' || subject.kind === 'Group') && (subject.apiGroup ?? '') === '')
-      subject.apiGroup = GROUP;
+      subject.apiGroup = RBAC_GROUP;
   }
 }
 
 function bindingErrors(object: Binding, roleKinds: readonly string[], scope: Scope): FieldError[] {
   const { apiGroup = '', kind = '', name = '' } = object.roleRef ?? {};
   const errors: FieldError[] = [];
-  if (apiGroup !== GROUP) errors.push(unsupportedValue('roleRef.apiGroup', apiGroup, [GROUP]));
+  if (apiGroup !== RBAC_GROUP) errors.push(unsupportedValue('roleRef.apiGroup', apiGroup, [RBAC_GROUP]));
   if (!roleKinds.includes(kind)) errors.push(unsupportedValue('roleRef.kind', kind, roleKinds));
   if (name === '') errors.push(required('roleRef.name'));
   else errors.push(...invalidFor('roleRef.name', name, pathSegmentErrors(name)));
@@ -149,7 +148,7 @@ function subjectErrors(subject: Subject, at: string, { namespaced }: Scope): Fie
       break;
     case 'User':
     case 'Group':
-      if (apiGroup !== GROUP) errors.push(unsupportedValue(`${at}.apiGroup`, apiGroup, [GROUP]));
+      if (apiGroup !== RBAC_GROUP) errors.push(unsupportedValue(`${at}.apiGroup`, apiGroup, [RBAC_GROUP]));
       break;
     default:
       errors.push(unsupportedValue(`${at}.kind`, kind, SUBJECT_KINDS));
@@ -177,8 +176,8 @@ function bindingStrategy(roleKinds: readonly string[], scope: Scope): Strategy<B
 }
 
 export const rbacKinds = [
-  kindRow(GROUP, 'roles', roles),
-  kindRow(GROUP, 'clusterroles', clusterRoles),
-  kindRow(GROUP, 'rolebindings', bindingStrategy(['Role', 'ClusterRole'], { namespaced: true })),
-  kindRow(GROUP, 'clusterrolebindings', bindingStrategy(['ClusterRole'], { namespaced: false })),
+  kindRow(RBAC_GROUP, 'roles', roles),
+  kindRow(RBAC_GROUP, 'clusterroles', clusterRoles),
+  kindRow(RBAC_GROUP, 'rolebindings', bindingStrategy(['Role', 'ClusterRole'], { namespaced: true })),
+  kindRow(RBAC_GROUP, 'clusterrolebindings', bindingStrategy(['ClusterRole'], { namespaced: false })),
 ];

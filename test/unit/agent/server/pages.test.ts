@@ -11,7 +11,7 @@ import { flagz } from '../../../../agent/options/config/flagz.ts';
 import type { PodHost, RequestedContainer } from '../../../../agent/server/pod-host.ts';
 import { RuntimeError } from '../../../../agent/runtime/runtime.ts';
 import type { ContainerId } from '../../../../agent/runtime/runtime-identity.ts';
-import { negotiate } from '../../../../api/component/zpages.ts';
+import { negotiate } from '../../../../api/http/zpages.ts';
 import { createLogger } from '../../../../api/component/logging.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 import { type ServerUnderTest, startServerUnderTest } from './server-under-test.ts';

@@ -133,6 +133,12 @@ const ERRORS: readonly [string, StructType, unknown, string][] = [
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
   ],
   [
+    'a long object for a quantity',
+    pod,
+    { spec: { overhead: { cpu: { much: 'x'.repeat(2000) } } } },
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+  ],
+  [
     'a micro time without a fraction',
     kind('coordination.k8s.io', 'v1', 'Lease'),
     { spec: { renewTime: '2024-01-02T03:04:05Z' } },
