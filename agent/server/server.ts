@@ -17,6 +17,7 @@ import { IncompleteHeaders } from '../../api/http/incomplete-headers.ts';
 import { UntakenResponses } from '../../api/http/untaken-responses.ts';
 import { newStatusError, StatusError } from '../../api/meta/status-error.ts';
 import type { Access } from './access.ts';
+import { limitedLogger } from '../../api/machinery/limited-logger.ts';
 import { ClientTrust } from './client-trust.ts';
 import { installHealth, installHealthResults } from './health.ts';
 import {
@@ -96,7 +97,8 @@ const noSchemas = (): never => {
 const NO_SCHEMAS = { buildValidator: () => noSchemas, buildSerializer: () => noSchemas };
 
 /** Resolves when all ports listen. Throws an error that names the port if one is in use. */
-export async function startAgentServer(options: AgentServerOptions): Promise<AgentServer> {
+export async function startAgentServer(given: AgentServerOptions): Promise<AgentServer> {
+  const options = { ...given, logger: limitedLogger(given.logger, given.clock) };
   const { tls } = options;
   // The whole context is set again when one of its members changes.
   let context: SecureContextOptions = {

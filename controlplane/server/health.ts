@@ -2,6 +2,8 @@
  * Serves `/healthz`, `/livez` and `/readyz`: named checks, each also under its own path, with kube-apiserver's texts
  * (`verbose`, `exclude`). `/metrics/slis` shows the results of the checks that these paths ran.
  */
+import type { Clock } from '../../api/machinery/clock.ts';
+import { limitedLogger } from '../../api/machinery/limited-logger.ts';
 import { quoteText } from '../../api/meta/quote.ts';
 import { HealthResults } from '../../api/component/health-results.ts';
 import type { Logger } from '../../api/component/logger.ts';
@@ -22,6 +24,7 @@ export interface HealthCheck {
  */
 export interface HealthOptions {
   readonly logger: Logger;
+  readonly clock: Clock;
   /** The checks of `/healthz` and `/livez`, in this order, after `ping`. */
   readonly live: readonly HealthCheck[];
   /** The checks of `/readyz`, in this order, after `ping`. */
@@ -36,7 +39,7 @@ const PING: HealthCheck = { name: 'ping', check: () => undefined };
  */
 export function installHealth(paths: PathHandlers, options: HealthOptions): void {
   const live = [PING, ...options.live];
-  const { logger } = options;
+  const logger = limitedLogger(options.logger, options.clock);
   const results = new HealthResults();
   install(paths, { name: 'healthz', checks: live, logger, results });
   install(paths, { name: 'livez', checks: live, logger, results });

@@ -2,6 +2,7 @@
  * Binds the handler chain to a port (`createServer`). It owns connections and requests. Other components own objects, users and
  * rules.
  */
+import { limitedLogger } from '../../api/machinery/limited-logger.ts';
 import type { AddressInfo } from 'node:net';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Logger } from '../../api/component/logger.ts';
@@ -72,8 +73,10 @@ const DEFAULT_GRACE_MS = 2_000;
 
 /** Opens nothing before `listen`. */
 export function createServer(options: ServerOptions): ApiServer {
+  const logger = limitedLogger(options.logger, options.clock);
   const handler = createHandler({
     ...options,
+    logger,
     observer: options.observer ?? noObserver,
     audit: options.audit,
     requestTimeoutMs: options.requestTimeoutMs ?? 60_000,
@@ -81,11 +84,11 @@ export function createServer(options: ServerOptions): ApiServer {
     watchMemoryBytes: options.watchMemoryBytes,
     inFlight: { maxReading: options.maxReading ?? 400, maxMutating: options.maxMutating ?? 200 },
   });
-  const whenAnsweringFails = { logger: options.logger, what: 'Answering a request' };
+  const whenAnsweringFails = { logger, what: 'Answering a request' };
   const listener = new Listener({
     tls: options.tls,
     clock: options.clock,
-    logger: options.logger,
+    logger,
     headersTimeoutMs: options.headersTimeoutMs,
     takeTimeoutMs: options.requestTimeoutMs,
     manyStreams: options.manyStreams,

@@ -2,6 +2,8 @@
  * The paths by which control planes of one cluster reach each other. They are served before the handler chain of the API: no
  * user of the API can open them, whatever rights that user has.
  */
+import type { Clock } from '../../api/machinery/clock.ts';
+import { limitedLogger } from '../../api/machinery/limited-logger.ts';
 import { stringifyJson } from '../../api/codec/json.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import { background } from '../../api/machinery/background.ts';
@@ -67,19 +69,24 @@ interface PeerPathsOptions {
   readonly isPeer: PeerCheck;
   readonly routes: readonly PeerRoute[];
   readonly logger: Logger;
+  readonly clock: Clock;
 }
 
 /**
  * Returns a handler that takes requests below the prefix, and returns whether it took the request. It answers 403 to clients
  * that are no control plane, and then 404 or 405 where there is no route.
  */
-export function peerPaths({ isPeer, routes, logger }: PeerPathsOptions): (exchange: Exchange) => boolean {
+export function peerPaths({ isPeer, routes, logger, clock }: PeerPathsOptions): (exchange: Exchange) => boolean {
+  const ofStrangers = limitedLogger(logger, clock);
   return (exchange) => {
     if (!exchange.target.startsWith(PEER_PREFIX)) return false;
     const [path, query = ''] = exchange.target.split('?', 2);
     const route = routes.find((one) => one.path === path);
     if (!isPeer(exchange.connection)) {
-      logger.warn({ path, remote: exchange.connection.remoteAddress }, 'Refused a client that is no control plane');
+      ofStrangers.warn(
+        { path, remote: exchange.connection.remoteAddress },
+        'Refused a client that is no control plane',
+      );
       sendError(exchange, newStatusError(403, 'Forbidden', 'only control planes of this cluster may use this path'));
     } else if (route === undefined)
       sendError(exchange, newStatusError(404, 'NotFound', 'this control plane has no such path'));

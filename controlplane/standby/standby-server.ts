@@ -2,6 +2,7 @@
  * Serves the port of a standby, without an API: every request gets 503 with the reason, `/readyz` fails, and `/livez` succeeds.
  * Other control planes of the cluster, which includes commands on this host, read its state and promote it.
  */
+import { limitedLogger } from '../../api/machinery/limited-logger.ts';
 import type { AddressInfo } from 'node:net';
 import type { Logger } from '../../api/component/logger.ts';
 import { METRICS_TYPE, type MetricsRegistry } from '../../api/component/metrics.ts';
@@ -40,7 +41,8 @@ const TEXT = { 'content-type': TEXT_TYPE, 'x-content-type-options': 'nosniff' };
 
 /** Opens nothing before `listen`. */
 export function createStandbyServer(options: StandbyServerOptions): StandbyServer {
-  const { clock, logger, tls, isPeer, isAdministrator, metrics, reason } = options;
+  const { clock, tls, isPeer, isAdministrator, metrics, reason } = options;
+  const logger = limitedLogger(options.logger, clock);
   const takesPeer = peerPaths(options);
   const onExchange = (exchange: Exchange): void => {
     if (takesPeer(exchange)) return;

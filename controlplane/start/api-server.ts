@@ -149,7 +149,7 @@ function pathsOf(parts: Parts, aggregator: Aggregator, { protobuf, fairness }: P
     },
   };
   installOpenApi(paths, openApi, clock);
-  installHealth(paths, { logger, ...healthChecks(parts) });
+  installHealth(paths, { logger, clock, ...healthChecks(parts) });
   installIssuer(paths, security.issuer);
   installReencrypt(paths, allStorages(parts), parts.encryption?.values);
   installBackup(paths, parts.storage, resolve(flags.dataDir));

@@ -17,7 +17,7 @@ export function peersOf(parts: Parts): ((exchange: Exchange) => boolean) | undef
   const { flags, clock, logger, security, directory } = parts;
   if (storageBackendOf(flags) !== 'sqlite') return undefined;
   const isPeer = peerCheck(security.pki.material().frontProxyCa.certificatePem, clock);
-  return peerPaths({ isPeer, routes: firstRoutes({ ...parts, dataDirectory: directory }), logger });
+  return peerPaths({ isPeer, routes: firstRoutes({ ...parts, dataDirectory: directory }), logger, clock });
 }
 
 /**

@@ -41,6 +41,7 @@ type GivenOptions = { readonly host: PodHost } & Partial<
     | 'zpages'
     | 'access'
     | 'clock'
+    | 'logger'
     | 'headersBudgetBytes'
     | 'maxConnections'
   >

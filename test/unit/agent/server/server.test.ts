@@ -4,6 +4,7 @@ import { type AddressInfo, connect as connectTcp, createServer } from 'node:net'
 import { connect } from 'node:tls';
 import { describe, it, type TestContext } from 'node:test';
 import type { PodHost } from '../../../../agent/server/pod-host.ts';
+import { silentLogger } from '../../../../api/component/logger.ts';
 import { newStatusError } from '../../../../api/meta/status-error.ts';
 import { assertLimitsHeaders } from '../../../endless-headers.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
@@ -142,5 +143,21 @@ describe("the agent's server", () => {
     assert.match(await unknown('/pods'), / 401 /);
     assert.match(await undecided('/pods'), / 500 /);
     assert.match(await undecided('/exec/ns/p/c?output=1', UPGRADE), / 500 /);
+  });
+
+  it('logs few lines, however many requests it cannot authenticate', async (t) => {
+    const lines: object[] = [];
+    const away = (): never => {
+      throw newStatusError(503, 'ServiceUnavailable', 'the API server is away');
+    };
+    const server = await startServerUnderTest({
+      host: {} as PodHost,
+      clock: new FakeClock(),
+      logger: { ...silentLogger, error: (fields) => void lines.push(fields) },
+      access: { authenticate: async () => away(), refusal: async () => '' },
+    });
+    t.after(() => server.close());
+    for (let at = 0; at < 100; at += 1) assert.equal((await server.ask('GET /pods')).status, 401);
+    assert.equal(lines.length, 10);
   });
 });

@@ -2,9 +2,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
+import { systemClock } from '../../../../api/machinery/clock.ts';
 import { StartHooks } from '../../../../controlplane/start/start-hooks.ts';
 import { installHealth } from '../../../../controlplane/server/health.ts';
 import { PathHandlers } from '../../../../controlplane/server/path-handlers.ts';
+import { FakeClock } from '../../../fakes/fake-clock.ts';
 import { FakeCatalog } from '../../../fakes/fake-catalog.ts';
 import { startFakeServer } from '../../../fakes/fake-server.ts';
 
@@ -20,6 +22,7 @@ test('checks say ok, or which of them failed', async () => {
   const storage = { name: 'storage', check: () => undefined };
   installHealth(paths, {
     logger: silentLogger,
+    clock: systemClock,
     live: [storage],
     ready: [storage, readiness],
   });
@@ -58,7 +61,7 @@ test('/metrics/slis shows the results of the checks for each path, until DELETE'
       throw new Error('no');
     },
   };
-  installHealth(paths, { logger: silentLogger, live: [], ready: [broken] });
+  installHealth(paths, { logger: silentLogger, clock: systemClock, live: [], ready: [broken] });
   const fake = await startFakeServer(new FakeCatalog([]), { paths });
   try {
     for (const path of ['/livez', '/livez', '/readyz']) await fake.request('GET', path);
@@ -111,4 +114,24 @@ test('the steps of the start have the names that tests of Kubernetes require', (
     [...required, 'autoregister-completion'].filter((name) => !names.includes(name)),
     [],
   );
+});
+
+test('failed checks cause few lines of the log, however often clients without credentials request them', async () => {
+  const lines: object[] = [];
+  const logger = { ...silentLogger, warn: (fields: object) => void lines.push(fields) };
+  const broken = {
+    name: 'broken',
+    check: () => {
+      throw new Error('no');
+    },
+  };
+  const paths = new PathHandlers();
+  installHealth(paths, { logger, clock: new FakeClock(), live: [], ready: [broken] });
+  const fake = await startFakeServer(new FakeCatalog([]), { paths });
+  try {
+    for (let at = 0; at < 100; at += 1) assert.equal((await fake.request('GET', '/readyz')).status, 500);
+    assert.equal(lines.length, 10);
+  } finally {
+    await fake.close();
+  }
 });

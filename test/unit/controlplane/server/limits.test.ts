@@ -1,4 +1,5 @@
 /** Limits for one client: concurrent requests, and requests that never end. */
+import { systemClock } from '../../../../api/machinery/clock.ts';
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { once } from 'node:events';
@@ -29,7 +30,7 @@ const turn = (): Promise<void> => new Promise((resolve) => void setImmediate(res
 test('over the bound of reads: 429 with Retry-After; watches are not counted, and health checks are always answered', async () => {
   const slow = new SlowResource(fakeInfo('configmaps', 'ConfigMap'));
   const paths = new PathHandlers();
-  installHealth(paths, { logger: silentLogger, live: [], ready: [] });
+  installHealth(paths, { logger: silentLogger, clock: systemClock, live: [], ready: [] });
   const fake = await startFakeServer(new FakeCatalog([slow]), { maxReading: 2, maxMutating: 1, paths });
   try {
     const watches = Array.from({ length: 5 }, () => fake.session.request({ ':path': `${MAPS}?watch=1` }));

@@ -74,6 +74,7 @@ class Pair {
     const takes = peerPaths({
       isPeer: peerCheck(frontProxyCa.certificatePem, clock),
       logger,
+      clock,
       routes: firstRoutes({
         storage,
         dataDirectory: directory,

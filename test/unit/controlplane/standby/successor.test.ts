@@ -41,6 +41,7 @@ async function otherPlane(t: TestContext, directory: string, promotion: FirstRep
   const takes = peerPaths({
     isPeer: peerCheck(frontProxyCa.certificatePem, clock),
     logger,
+    clock,
     routes:
       promotion === undefined
         ? []
