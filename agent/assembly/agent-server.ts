@@ -1,11 +1,9 @@
 /** Builds the agent's server from the options: certificates, authentication, authorization and ports. */
-import type { CertificateObserver } from '../node/certificates/certificate-metrics.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Verbosity } from '../../api/component/logging.ts';
 import { background } from '../../api/machinery/background.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { HttpClient } from '../../api/client/http-client.ts';
-import type { QueueObserver } from '../../api/machinery/work-queue.ts';
 import {
   initialServingPair,
   keepSelfSigned,
@@ -22,6 +20,7 @@ import { createAccess } from '../server/access.ts';
 import { followClientCa } from '../server/client-ca.ts';
 import { readClientCa } from '../server/client-trust.ts';
 import type { Runtime } from '../runtime/runtime.ts';
+import type { AgentRegistries } from './registries.ts';
 import type { StatisticsPages } from '../resources/statistics/statistics-pages.ts';
 import type { SystemLogsOptions } from '../server/system-logs.ts';
 import type { Zpages } from '../server/zpages.ts';
@@ -48,8 +47,7 @@ interface AssembledServerOptions {
   readonly statistics: StatisticsPages;
   readonly explainEviction: NonNullable<AgentServerOptions['explainEviction']>;
   readonly observe: NonNullable<AgentServerOptions['observe']>;
-  readonly certificates: CertificateObserver;
-  readonly observeQueue: (name: string) => QueueObserver;
+  readonly registries: Pick<AgentRegistries, 'access' | 'certificates' | 'observeQueue'>;
   readonly onServingKeyChange: () => void;
   /** `/configz`. */
   readonly config: () => object;
@@ -81,7 +79,14 @@ export async function assembleServer(options: AssembledServerOptions): Promise<A
   if (clientCa !== undefined)
     background(
       followClientCa(
-        { file: flags.clientCaFile, first: clientCa, server, observeQueue: options.observeQueue, clock, logger },
+        {
+          file: flags.clientCaFile,
+          first: clientCa,
+          server,
+          observeQueue: options.registries.observeQueue,
+          clock,
+          logger,
+        },
         signal,
       ),
       { logger, what: 'Following the CAs of clients', signal },
@@ -96,7 +101,7 @@ export async function assembleServer(options: AssembledServerOptions): Promise<A
   };
   const renewal =
     flags.rotateServerCertificates && client !== undefined
-      ? keepServingCertificate({ ...keeping, client, observer: options.certificates }, signal)
+      ? keepServingCertificate({ ...keeping, client, observer: options.registries.certificates.server }, signal)
       : keepSelfSigned(keeping, signal);
   background(renewal, { logger, what: 'Renewing the serving certificate', signal });
   return server;
@@ -141,6 +146,7 @@ function access(options: AssembledServerOptions, hasClientCa: boolean): AgentSer
     authorization: flags.authorizationMode === 'Webhook' ? 'Webhook' : 'AlwaysAllow',
     allowedTtlMs: flags.authorizationWebhookCacheAuthorizedTtl,
     refusedTtlMs: flags.authorizationWebhookCacheUnauthorizedTtl,
+    observe: options.registries.access,
   });
 }
 

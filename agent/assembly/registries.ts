@@ -5,6 +5,7 @@ import { queueMetrics } from '../../api/machinery/queue-metrics.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { QueueObserver } from '../../api/machinery/work-queue.ts';
 import { type CertificateObservers, certificateMetrics } from '../node/certificates/certificate-metrics.ts';
+import { type AccessObserver, accessMetrics } from '../server/access-metrics.ts';
 import { createProbeMetrics, type ProbeMetrics } from '../resources/statistics/probe-metrics.ts';
 
 /** The registries and the observers that fill them, in the form in which the parts take them. */
@@ -12,6 +13,7 @@ export interface AgentRegistries {
   readonly own: MetricsRegistry;
   readonly probes: ProbeMetrics;
   readonly certificates: CertificateObservers;
+  readonly access: AccessObserver;
   readonly observeQueue: (name: string) => QueueObserver;
 }
 
@@ -26,6 +28,7 @@ export function createRegistries(clock: Clock, version: string): AgentRegistries
     own,
     probes: createProbeMetrics(clock.now()),
     certificates: certificateMetrics(own, clock),
+    access: accessMetrics(own),
     observeQueue: queueMetrics(own, clock),
   };
 }

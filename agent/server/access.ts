@@ -10,7 +10,9 @@ import type { Client } from '../../api/client/client.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { subjectAccessReviews, tokenReviews } from '../../api/client/resources.ts';
 import { parseCertificate } from '../../api/pki/certificate.ts';
+import { StatusError } from '../../api/meta/status-error.ts';
 import { ANONYMOUS_USER, AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP } from '../../api/meta/system-users.ts';
+import type { AccessObserver } from './access-metrics.ts';
 
 interface AgentUser {
   readonly name: string;
@@ -33,14 +35,15 @@ export interface AccessOptions {
   readonly authorization: 'AlwaysAllow' | 'Webhook';
   readonly allowedTtlMs: number;
   readonly refusedTtlMs: number;
+  readonly observe?: AccessObserver;
 }
 
-/** Decides about requests. A failing API server rejects with the error of the client, and the server answers 500. */
 /** Whether the certificate of a connection, if it has one, is still trusted. */
 interface CertificateTrust {
   readonly isTrusted: boolean;
 }
 
+/** Decides about requests. A failing API server rejects with the error of the client, and the server answers 500. */
 export interface Access {
   /**
    * Resolves to `undefined` if the client is not authenticated (401). A certificate that is no longer trusted is refused,
@@ -80,16 +83,16 @@ class TimedCache<T> {
 
 /** Creates empty caches, which are bounded. */
 export function createAccess(options: AccessOptions): Access {
-  const tokens = new TimedCache<AgentUser | 'refused'>(options.clock);
+  const reviewed = tokenReviewer(options);
   const decisions = new TimedCache<boolean>(options.clock);
   return {
     async authenticate(request, connection = { isTrusted: true }) {
-      const byCertificate = options.hasClientCa ? certificateUser(request, connection, options.clock) : 'none';
+      const byCertificate = options.hasClientCa ? certificateUser(request, connection, options) : 'none';
       if (typeof byCertificate === 'object') return byCertificate;
       const header = request.headers.authorization ?? '';
       const token = /^Bearer +(\S+)$/i.exec(header)?.[1];
       if (token !== undefined && options.tokenWebhook && options.client !== undefined) {
-        const user = await reviewToken(token, options, tokens);
+        const user = await reviewed(token);
         return user === 'refused' ? undefined : user;
       }
       // A request with wrong credentials is not anonymous.
@@ -122,7 +125,7 @@ function forbidden(user: AgentUser, verb: string, path: string): string {
 function certificateUser(
   request: IncomingMessage,
   { isTrusted }: CertificateTrust,
-  clock: Clock,
+  { clock, observe }: AccessOptions,
 ): AgentUser | 'none' | 'refused' {
   const socket = request.socket as TLSSocket;
   const raw = socket.getPeerX509Certificate()?.raw;
@@ -132,6 +135,7 @@ function certificateUser(
   const { subject, notAfterMs } = parseCertificate(raw);
   // The connection may be older than the end of the certificate.
   if (clock.now() > notAfterMs) return 'refused';
+  observe?.certificate((notAfterMs - clock.now()) / 1000);
   const { commonName: name, organizations } = subject;
   if (name === '') return 'none';
   const credential = `X509SHA256=${createHash('sha256').update(raw).digest('hex')}`;
@@ -143,37 +147,82 @@ function certificateUser(
   };
 }
 
-async function reviewToken(
-  token: string,
-  options: AccessOptions,
-  cache: TimedCache<AgentUser | 'refused'>,
-): Promise<AgentUser | 'refused'> {
-  const key = createHash('sha256').update(token).digest('base64');
-  const kept = cache.get(key);
-  if (kept !== undefined) return kept;
-  const answer = await options.client?.create(tokenReviews, '', {
-    apiVersion: 'authentication.k8s.io/v1',
-    kind: 'TokenReview',
-    metadata: {},
-    spec: { token },
-  });
+/** Returns the function that authenticates a token. Concurrent requests with one token share its review. */
+function tokenReviewer(options: AccessOptions): (token: string) => Promise<AgentUser | 'refused'> {
+  const { clock, observe } = options;
+  const known = new TimedCache<AgentUser | 'refused'>(clock);
+  const running = new Map<string, Promise<AgentUser | 'refused'>>();
+  const review = async (token: string, key: string): Promise<AgentUser | 'refused'> => {
+    observe?.tokenCache.active('in_flight', 1);
+    let outcome: 'ok' | 'error' = 'error';
+    try {
+      const user = await reviewToken(token, options);
+      outcome = 'ok';
+      known.set(key, user, options.tokenTtlMs);
+      return user;
+    } finally {
+      observe?.tokenCache.fetched(outcome);
+      observe?.tokenCache.active('in_flight', -1);
+      running.delete(key);
+    }
+  };
+  return async (token) => {
+    const startMs = clock.monotonic();
+    const looked = (status: 'hit' | 'miss'): void =>
+      observe?.tokenCache.looked(status, (clock.monotonic() - startMs) / 1000);
+    const key = createHash('sha256').update(token).digest('base64');
+    const kept = known.get(key);
+    if (kept !== undefined) {
+      looked('hit');
+      return kept;
+    }
+    const shared = running.get(key) ?? review(token, key);
+    running.set(key, shared);
+    observe?.tokenCache.active('blocked', 1);
+    try {
+      return await shared;
+    } finally {
+      observe?.tokenCache.active('blocked', -1);
+      looked('miss');
+    }
+  };
+}
+
+/** Measures the request of a review, as the kubelet does: a request that gets no response has the code `<error>`. */
+async function measured<T>({ clock, observe }: AccessOptions, kind: 'authn' | 'authz', ask: () => Promise<T>) {
+  const startMs = clock.monotonic();
+  let code = '<error>';
+  try {
+    const answer = await ask();
+    // The status of a created object.
+    code = '201';
+    return answer;
+  } catch (error) {
+    if (error instanceof StatusError) code = String(error.code);
+    throw error;
+  } finally {
+    observe?.reviewed(kind, code, (clock.monotonic() - startMs) / 1000);
+  }
+}
+
+async function reviewToken(token: string, options: AccessOptions): Promise<AgentUser | 'refused'> {
+  const answer = await measured(options, 'authn', async () =>
+    options.client?.create(tokenReviews, '', {
+      apiVersion: 'authentication.k8s.io/v1',
+      kind: 'TokenReview',
+      metadata: {},
+      spec: { token },
+    }),
+  );
   const status = answer?.['status'] as
     | {
         authenticated?: boolean;
         user?: { username?: string; uid?: string; groups?: string[]; extra?: Record<string, string[]> };
       }
     | undefined;
-  const user: AgentUser | 'refused' =
-    status?.authenticated === true && status.user?.username !== undefined
-      ? {
-          name: status.user.username,
-          uid: status.user.uid ?? '',
-          groups: status.user.groups ?? [],
-          extra: status.user.extra ?? {},
-        }
-      : 'refused';
-  cache.set(key, user, options.tokenTtlMs);
-  return user;
+  if (status?.authenticated !== true || status.user?.username === undefined) return 'refused';
+  const { username, uid = '', groups = [], extra = {} } = status.user;
+  return { name: username, uid, groups, extra };
 }
 
 function verbOf(method: string): string {
@@ -218,18 +267,20 @@ async function allowed(
   const key = JSON.stringify([user.name, user.uid, user.groups, user.extra, verb, subresource]);
   const kept = cache.get(key);
   if (kept !== undefined) return kept;
-  const answer = await options.client?.create(subjectAccessReviews, '', {
-    apiVersion: 'authorization.k8s.io/v1',
-    kind: 'SubjectAccessReview',
-    metadata: {},
-    spec: {
-      user: user.name,
-      ...(user.uid === '' ? {} : { uid: user.uid }),
-      groups: [...user.groups],
-      extra: Object.fromEntries(Object.entries(user.extra).map(([name, values]) => [name, [...values]])),
-      resourceAttributes: { verb, group: '', version: 'v1', resource: 'nodes', subresource, name: options.nodeName },
-    },
-  });
+  const answer = await measured(options, 'authz', async () =>
+    options.client?.create(subjectAccessReviews, '', {
+      apiVersion: 'authorization.k8s.io/v1',
+      kind: 'SubjectAccessReview',
+      metadata: {},
+      spec: {
+        user: user.name,
+        ...(user.uid === '' ? {} : { uid: user.uid }),
+        groups: [...user.groups],
+        extra: Object.fromEntries(Object.entries(user.extra).map(([name, values]) => [name, [...values]])),
+        resourceAttributes: { verb, group: '', version: 'v1', resource: 'nodes', subresource, name: options.nodeName },
+      },
+    }),
+  );
   const decision = (answer?.['status'] as { allowed?: boolean } | undefined)?.allowed === true;
   cache.set(key, decision, decision ? options.allowedTtlMs : options.refusedTtlMs);
   return decision;

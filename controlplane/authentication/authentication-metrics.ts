@@ -2,15 +2,15 @@
  * Metrics of authentication, with kube-apiserver's names. Each part receives the functions that it needs; all are optional in
  * tests.
  */
+import {
+  certificateExpirations,
+  type TokenCacheMetrics,
+  tokenCacheMetrics,
+} from '../../api/component/authentication-metrics.ts';
 import type { Counter, Histogram, MetricsRegistry } from '../../api/component/metrics.ts';
 import type { Authenticated, Authenticator } from './authentication.ts';
 
 const DOUBLING = (first: number, count: number): number[] => Array.from({ length: count }, (_, i) => first * 2 ** i);
-const HOUR = 3600;
-const DAY = 24 * HOUR;
-const EXPIRATIONS = [0, HOUR / 2, HOUR, 2 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY, 4 * DAY, 7 * DAY, 30 * DAY].concat(
-  [3, 6, 12].map((months) => months * 30 * DAY),
-);
 /** User names that may be a label value. All e-mail addresses share one value, and all other names another. */
 const SHOWN_USERS: ReadonlySet<string> = new Set([
   'admin',
@@ -19,14 +19,6 @@ const SHOWN_USERS: ReadonlySet<string> = new Set([
   'kubelet',
   'system:serviceaccount:kube-system:default',
 ]);
-
-/** Receives lookups (durations in seconds) and validations of the token cache. */
-export interface TokenCacheMetrics {
-  looked(status: 'hit' | 'miss', seconds: number): void;
-  fetched(status: 'ok' | 'error'): void;
-  /** A token validation began (1) or ended (-1). `blocked`: it waits for a validation of the same token. */
-  active(status: 'blocked' | 'in_flight', by: 1 | -1): void;
-}
 
 /** Counts service account tokens by their kind. */
 export type TokenKind = 'valid' | 'stale' | 'legacy' | 'legacy-auto' | 'legacy-manual' | 'invalid-legacy-auto';
@@ -43,45 +35,12 @@ export interface AuthenticationMetrics {
 
 /** Registers the metrics at once, except those of `measured`, which are registered when it is called. */
 export function authenticationMetrics(registry: MetricsRegistry): AuthenticationMetrics {
-  const certificates = registry.histogram({
-    name: 'apiserver_client_certificate_expiration_seconds',
-    help: 'Remaining lifetime in seconds of the client certificates of requests.',
-    buckets: EXPIRATIONS,
-  });
-  certificates.with();
+  const certificates = certificateExpirations(registry);
   return {
     tokenCache: tokenCacheMetrics(registry),
     serviceAccountToken: serviceAccountCounters(registry),
-    certificate: (seconds) => certificates.with().observe(seconds),
+    certificate: (seconds) => certificates.observe(seconds),
     measured: (authenticator, monotonic) => measured(registry, authenticator, monotonic),
-  };
-}
-
-function tokenCacheMetrics(registry: MetricsRegistry): TokenCacheMetrics {
-  const prefix = 'authentication_token_cache';
-  const labels = ['status'];
-  const requests = registry.counter({ name: `${prefix}_request_total`, help: 'Lookups in the token cache.', labels });
-  const durations = registry.histogram({
-    name: `${prefix}_request_duration_seconds`,
-    help: 'Duration of the authentication of a token in seconds.',
-    labels,
-  });
-  const fetches = registry.counter({ name: `${prefix}_fetch_total`, help: 'Tokens that were verified.', labels });
-  const active = registry.gauge({
-    name: `${prefix}_active_fetch_count`,
-    help: 'Tokens that are being verified, or wait for the verification of the same token.',
-    labels,
-  });
-  const series = (status: string) => ({ total: requests.with(status), seconds: durations.with(status) });
-  const looked = { hit: series('hit'), miss: series('miss') };
-  for (const status of ['blocked', 'in_flight']) active.with(status).set(0);
-  return {
-    looked(status, seconds) {
-      looked[status].total.inc();
-      looked[status].seconds.observe(seconds);
-    },
-    fetched: (status) => fetches.with(status).inc(),
-    active: (status, by) => active.with(status).inc(by),
   };
 }
 

@@ -6,10 +6,10 @@
  * token, so that neither a memory dump nor the timing of lookups reveals tokens of clients that are disconnected.
  */
 import { hash, randomBytes } from 'node:crypto';
+import type { TokenCacheMetrics } from '../../api/component/authentication-metrics.ts';
 import { quoteText } from '../../api/meta/quote.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Authenticated, ClientConnection, TokenAuthenticator } from './authentication.ts';
-import type { TokenCacheMetrics } from './authentication-metrics.ts';
 
 interface CachedTokenOptions {
   readonly clock: Clock;

@@ -2,7 +2,10 @@ import assert from 'node:assert/strict';
 import { generateKeyPairSync, X509Certificate } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import { describe, it } from 'node:test';
+import { accessMetrics } from '../../../../agent/server/access-metrics.ts';
 import { type AccessOptions, createAccess, subresourcesOf } from '../../../../agent/server/access.ts';
+import { MetricsRegistry } from '../../../../api/component/metrics.ts';
+import { newForbidden } from '../../../../api/meta/status-error.ts';
 import { createCertificate } from '../../../../api/pki/certificate.ts';
 import * as der from '../../../../api/pki/der.ts';
 import type { DistinguishedName } from '../../../../api/pki/names.ts';
@@ -14,7 +17,9 @@ function setUp(more: Partial<AccessOptions> = {}) {
   const client = new FakeClient(clock);
   const asked: unknown[] = [];
   const granted = new Set<string>();
+  const failure: { error?: Error } = {};
   client.intercept((call) => {
+    if (failure.error !== undefined) throw failure.error;
     const spec = call.object?.['spec'] as {
       token?: string;
       resourceAttributes?: { subresource: string; verb: string };
@@ -39,7 +44,7 @@ function setUp(more: Partial<AccessOptions> = {}) {
     refusedTtlMs: 30_000,
     ...more,
   });
-  return { clock, access, asked, granted };
+  return { clock, access, asked, granted, failure };
 }
 
 const { publicKey, privateKey } = generateKeyPairSync('ed25519');
@@ -179,5 +184,61 @@ describe("the authorization of the agent's server", () => {
     const { access, asked } = setUp({ authorization: 'AlwaysAllow' });
     assert.equal(await access.refusal(jane, 'DELETE', '/x'), '');
     assert.deepEqual(asked, []);
+  });
+});
+
+describe("the metrics of the access to the agent's server", () => {
+  function measured() {
+    const metrics = new MetricsRegistry();
+    const more = setUp({ observe: accessMetrics(metrics), anonymous: 'any' });
+    const value = (series: string): string | undefined =>
+      metrics
+        .text()
+        .split('\n')
+        .find((line) => line.startsWith(`${series} `))
+        ?.slice(series.length + 1);
+    return { ...more, value };
+  }
+
+  it('counts reviews by the status code of the response, and lookups of tokens', async () => {
+    const { access, failure, value } = measured();
+    for (const token of ['good', 'good', 'bad']) await access.authenticate(request(`Bearer ${token}`));
+    assert.equal(value('authentication_token_cache_request_total{status="hit"}'), '1');
+    assert.equal(value('authentication_token_cache_request_total{status="miss"}'), '2');
+    assert.equal(value('authentication_token_cache_fetch_total{status="ok"}'), '2');
+    assert.equal(value('authentication_token_cache_active_fetch_count{status="in_flight"}'), '0');
+    assert.equal(value('apiserver_delegated_authn_request_total{code="201"}'), '2');
+    assert.equal(value('apiserver_delegated_authn_request_duration_seconds_bucket{code="201",le="0.7"}'), '2');
+    await access.refusal(jane, 'GET', '/metrics');
+    assert.equal(value('apiserver_delegated_authz_request_total{code="201"}'), '1');
+    failure.error = newForbidden({ group: 'authorization.k8s.io', resource: 'subjectaccessreviews' }, '', 'no');
+    await assert.rejects(access.refusal(jane, 'GET', '/stats'));
+    assert.equal(value('apiserver_delegated_authz_request_total{code="403"}'), '1');
+    failure.error = new Error('connect ECONNREFUSED');
+    await assert.rejects(access.authenticate(request('Bearer other')));
+    assert.equal(value('apiserver_delegated_authn_request_total{code="<error>"}'), '1');
+    assert.equal(value('authentication_token_cache_fetch_total{status="error"}'), '1');
+  });
+
+  it('has requests that come together with one token wait for one review', async () => {
+    const { access, asked, value } = measured();
+    const both = [1, 2].map(() => access.authenticate(request('Bearer good')));
+    assert.equal(value('authentication_token_cache_active_fetch_count{status="blocked"}'), '2');
+    assert.equal(value('authentication_token_cache_active_fetch_count{status="in_flight"}'), '1');
+    assert.deepEqual(
+      (await Promise.all(both)).map((user) => user?.name),
+      ['jane', 'jane'],
+    );
+    assert.deepEqual(asked, ['good']);
+    assert.equal(value('authentication_token_cache_active_fetch_count{status="blocked"}'), '0');
+  });
+
+  it('observes how long an accepted client certificate is still valid', async () => {
+    const { access, clock, value } = measured();
+    await access.authenticate(
+      request(undefined, socketOf({ commonName: 'a' }, { notAfterMs: clock.now() + 3_000_000 })),
+    );
+    assert.equal(value('apiserver_client_certificate_expiration_seconds_bucket{le="1800"}'), '0');
+    assert.equal(value('apiserver_client_certificate_expiration_seconds_bucket{le="3600"}'), '1');
   });
 });
