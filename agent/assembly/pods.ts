@@ -19,6 +19,7 @@ import type { PodCgroups } from '../host/cgroups/pod-cgroups.ts';
 import type { NodePressure } from '../resources/eviction/node-pressure.ts';
 import { measuredSyncer, relistMetrics } from '../resources/statistics/measured-syncer.ts';
 import { imageVolumeMetrics, startMetrics } from '../resources/statistics/instrumented-runtime.ts';
+import { resizeMetrics } from '../resources/statistics/resize-metrics.ts';
 import {
   hookMetrics,
   podEventMetrics,
@@ -209,7 +210,10 @@ async function createKubeRuntime(
   });
 }
 
-function createAllocations({ flags }: Base, { node, events, resources, state: { table } }: PodsDeps): PodAllocations {
+function createAllocations(
+  { flags }: Base,
+  { node, events, resources, registries, state: { table } }: PodsDeps,
+): PodAllocations {
   return new PodAllocations({
     node: () => node.node(),
     events,
@@ -217,6 +221,7 @@ function createAllocations({ flags }: Base, { node, events, resources, state: { 
     mayUseSwap: (pod) => mayUseSwap(pod, resources.containerResources().swap?.behavior),
     cpuManagerPolicy: flags.cpuManagerPolicy,
     memoryManagerPolicy: flags.memoryManagerPolicy,
+    observe: resizeMetrics(registries.own),
   });
 }
 

@@ -74,6 +74,8 @@ export class SyncLoop {
     const { uid } = pod.metadata;
     if (type === 'remove') startups.forget(uid);
     else if (!isStaticPod(pod)) startups.observed(pod);
+    const before = type === 'update' ? desired.byUid(uid) : undefined;
+    if (before !== undefined) this.#options.allocations.requested(before, pod);
     if (type === 'remove') desired.remove(pod);
     else desired.set(pod);
     if (isMirrorPod(pod)) {

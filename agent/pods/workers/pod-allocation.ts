@@ -12,7 +12,15 @@ import type { PodEventRecorder } from '../../model/pod-events.ts';
 import type { Pod } from '../../model/pod.ts';
 import { podResources, qosClass, requestsOf } from '../../runtime/kuberuntime/resources.ts';
 import type { ResizeConditions } from '../../runtime/kuberuntime/resize.ts';
-import { lastResources, type PodResources, resizeDetails, resourcesOf, withResources } from './pod-resources.ts';
+import {
+  lastResources,
+  type PodResources,
+  type RequestedResize,
+  requestedResizes,
+  resizeDetails,
+  resourcesOf,
+  withResources,
+} from './pod-resources.ts';
 import { isStaticPod } from '../../model/pod-kinds.ts';
 
 interface Allocation {
@@ -25,6 +33,18 @@ interface Refusal {
   readonly message: string;
   /** The reason in the event, if it differs from `reason`. */
   readonly event?: string;
+  /** What makes the resize infeasible, as the kubelet's metric names it. */
+  readonly detail?: string;
+}
+
+/** Measures resizes. */
+export interface ResizeObserver {
+  requested(resize: RequestedResize): void;
+  infeasible(detail: string): void;
+  /** A resize that was deferred has been allocated. `periodic_retry`: its pod was not changed in the meantime. */
+  accepted(trigger: 'pod_updated' | 'periodic_retry'): void;
+  /** The pod's cgroup and its containers have got their resources, or one of them has not. */
+  actuated(attempt: { readonly tookMs: number; readonly isDone: boolean }): void;
 }
 
 interface PodAllocationsOptions {
@@ -37,6 +57,7 @@ interface PodAllocationsOptions {
   /** `static` managers pin what a guaranteed pod has. */
   readonly cpuManagerPolicy: string;
   readonly memoryManagerPolicy: string;
+  readonly observe?: ResizeObserver;
 }
 
 /** Owns the allocations of all pods. Returned pods are copies where the resources differ. */
@@ -51,6 +72,11 @@ export class PodAllocations {
   /** Returns the pod with its allocated resources, without a decision about a resize. */
   allocated(pod: Pod): Pod {
     return withResources(pod, this.#of(pod).resources);
+  }
+
+  /** Counts what a changed specification requests. Nothing is allocated before the pod is synced. */
+  requested(before: Pod, after: Pod): void {
+    for (const resize of requestedResizes(before, after)) this.#options.observe?.requested(resize);
   }
 
   /**
@@ -69,12 +95,15 @@ export class PodAllocations {
     if (refused === undefined) {
       allocation.resources = resourcesOf(pod);
       allocation.conditions = { inProgress: { generation } };
+      if (before?.reason === 'Deferred')
+        this.#options.observe?.accepted(before.generation === generation ? 'periodic_retry' : 'pod_updated');
       this.#record(pod, 'ResizeStarted', 'Pod resize started');
       return pod;
     }
-    const { event = refused.reason, ...refusal } = refused;
+    const { event = refused.reason, detail, ...refusal } = refused;
     allocation.conditions = { ...conditions, pending: { ...refusal, generation } };
     if (before?.reason !== refusal.reason || before.generation !== generation) {
+      if (detail !== undefined) this.#options.observe?.infeasible(detail);
       this.#record(pod, `Resize${refusal.reason}`, `Pod resize ${event}`, refusal.message);
     }
     return current;
@@ -99,6 +128,11 @@ export class PodAllocations {
       allocation.conditions = rest;
       this.#record(this.allocated(pod), 'ResizeCompleted', 'Pod resize completed');
     }
+  }
+
+  /** Measures an attempt of the runtime to apply a resize. */
+  attempted(attempt: Parameters<ResizeObserver['actuated']>[0]): void {
+    this.#options.observe?.actuated(attempt);
   }
 
   /** Returns the uids of pods whose resize is deferred. */
@@ -126,10 +160,10 @@ export class PodAllocations {
 
   #refusal(pod: Pod, current: Pod): Refusal | undefined {
     const { node, others, cpuManagerPolicy, memoryManagerPolicy } = this.#options;
-    const infeasible = (message: string): Refusal => ({ reason: 'Infeasible', message });
-    if (isStaticPod(pod)) return infeasible('In-place resize of static-pods is not supported');
+    const infeasible = (message: string, detail: string): Refusal => ({ reason: 'Infeasible', message, detail });
+    if (isStaticPod(pod)) return infeasible('In-place resize of static-pods is not supported', 'static_pod');
     if (this.#options.mayUseSwap?.(pod) === true && changesSwap(pod, current))
-      return infeasible('In-place resize of containers with swap is not supported.');
+      return infeasible('In-place resize of containers with swap is not supported.', 'swap_limitation');
     const guaranteed = qosClass(pod) === 'Guaranteed';
     const wanted = podResources(pod, requestsOf);
     const has = podResources(current, requestsOf);
@@ -138,7 +172,10 @@ export class PodAllocations {
       ['memory', 'Memory', memoryManagerPolicy],
     ] as const) {
       if (guaranteed && policy.toLowerCase() === 'static' && wanted[resource] !== has[resource])
-        return infeasible(`Resize is infeasible for Guaranteed Pods alongside ${manager} Manager policy "${policy}"`);
+        return infeasible(
+          `Resize is infeasible for Guaranteed Pods alongside ${manager} Manager policy "${policy}"`,
+          `guaranteed_pod_${resource}_manager_static_policy`,
+        );
     }
     const allocatable = (node().status?.allocatable ?? {}) as Record<string, string>;
     const all = others(pod).map((other) => podResources(this.allocated(other), requestsOf));

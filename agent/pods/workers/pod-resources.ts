@@ -2,8 +2,9 @@
  * The resources of a pod that a resize can change, as a value: those of the pod as a whole and those of each container. Reads
  * them from a specification or from a status, and puts them into a specification. Pure; the allocation calls it.
  */
-import { compareQuantities, parseQuantity } from '../../../api/meta/quantity.ts';
+import { compareQuantities, parseQuantity, type Quantity } from '../../../api/meta/quantity.ts';
 import type { Container, ContainerStatusJson, Pod } from '../../model/pod.ts';
+import { isSidecar } from '../../runtime/kuberuntime/pod-containers.ts';
 
 type Resources = NonNullable<Container['resources']>;
 type List = Readonly<Record<string, string | undefined>>;
@@ -17,6 +18,38 @@ export interface PodResources {
 
 const KINDS = ['limits', 'requests'] as const;
 const RESIZABLE = ['cpu', 'memory'] as const;
+const ZERO = parseQuantity('0');
+
+/** A change of one amount of a container. An absent amount counts as zero. */
+export interface RequestedResize {
+  readonly resource: 'cpu' | 'memory';
+  readonly requirement: 'limits' | 'requests';
+  readonly operation: 'add' | 'remove' | 'increase' | 'decrease';
+}
+
+/** Returns the changes of all containers and sidecars from one specification to the next. */
+export function requestedResizes(before: Pod, after: Pod): readonly RequestedResize[] {
+  const next = new Map(resizable(after).map((container) => [container.name, container]));
+  const lasting = [...(before.spec.initContainers ?? []).filter(isSidecar), ...before.spec.containers];
+  return lasting.flatMap((container) =>
+    RESIZABLE.flatMap((resource) =>
+      KINDS.flatMap((requirement): RequestedResize[] => {
+        const amountOf = (of: Container | undefined): Quantity =>
+          parseQuantity(((of?.resources?.[requirement] ?? {}) as List)[resource] ?? '0');
+        const operation = operationOf(amountOf(container), amountOf(next.get(container.name)));
+        return operation === undefined ? [] : [{ resource, requirement, operation }];
+      }),
+    ),
+  );
+}
+
+function operationOf(before: Quantity, after: Quantity): RequestedResize['operation'] | undefined {
+  const order = compareQuantities(after, before);
+  if (order === 0) return undefined;
+  if (compareQuantities(after, ZERO) === 0) return 'remove';
+  if (compareQuantities(before, ZERO) === 0) return 'add';
+  return order < 0 ? 'decrease' : 'increase';
+}
 
 /** The text of a resize event. Events list the resources of containers alone, as those of the kubelet do. */
 export function resizeDetails(pod: Pod, error: string | undefined): string {

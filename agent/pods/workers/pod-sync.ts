@@ -112,7 +112,9 @@ export class PodSync implements PodSyncer {
     // 4. Watch the objects that the pod refers to, and ensure its cgroup and mirror pod.
     objects.registerPod(pod);
     const podResizeError = containersLeft === 0 ? await this.#memoryInTheWay(pod) : undefined;
+    const ensuringFromMs = clock.monotonic();
     await cgroups.ensure(pod, { keepRoom: containersLeft > 0 || podResizeError !== undefined });
+    const ensureMs = clock.monotonic() - ensuringFromMs;
     const mirrorAtMs = await this.#ensureMirror(pod);
     // 5. Mount the volumes.
     try {
@@ -137,6 +139,8 @@ export class PodSync implements PodSyncer {
     const result = await kubeRuntime.syncPod(pod, runtime, signal);
     const resizeError = result.resizeError ?? podResizeError;
     if (resizeError !== undefined) allocations.actuated(desired, { left, error: resizeError });
+    if (left > 0)
+      allocations.attempted({ tookMs: ensureMs + (result.resizeMs ?? 0), isDone: resizeError === undefined });
     // The next sync reports what this one has done: a resize, and why containers wait, as the kubelet does.
     const resizedAtMs = left > 0 && resizeError === undefined ? clock.now() : undefined;
     return {

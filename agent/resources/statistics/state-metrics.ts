@@ -9,6 +9,7 @@ import type { Pod } from '../../model/pod.ts';
 import type { ContainerStatus } from '../../runtime/runtime.ts';
 import type { PodCgroups } from '../../host/cgroups/pod-cgroups.ts';
 import { isStaticPod } from '../../model/pod-kinds.ts';
+import { followResizes } from './resize-metrics.ts';
 import { volumePlugin } from './volume-metrics.ts';
 import { type PodStartups, podStartups } from './pod-startup.ts';
 
@@ -34,7 +35,7 @@ export function registerStateMetrics(metrics: MetricsRegistry, { gates, pods, mo
     'kubelet_managed_ephemeral_containers',
     'Current number of ephemeral containers in pods managed by this kubelet.',
   );
-  const resizes = gauge('kubelet_pod_in_progress_resizes', 'Number of in-progress resizes for pods.');
+  followResizes(metrics, pods);
   const volumes = metrics.gauge({
     name: 'volume_manager_total_volumes',
     help: 'Number of volumes in Volume Manager',
@@ -44,11 +45,6 @@ export function registerStateMetrics(metrics: MetricsRegistry, { gates, pods, mo
   metrics.collect(() => {
     const all = pods();
     ephemeral.set(all.reduce((sum, { spec }) => sum + (spec.ephemeralContainers ?? []).length, 0));
-    resizes.set(
-      all.filter(({ status }) =>
-        (status?.conditions ?? []).some(({ type, status: is }) => type === 'PodResizeInProgress' && is === 'True'),
-      ).length,
-    );
     const counts = new Map<string, number>([...reported].map((key) => [key, 0]));
     const count = (plugin: string, state: string): void => {
       const key = `${plugin} ${state}`;

@@ -48,6 +48,8 @@ interface SyncResult {
   readonly retryAtMs?: number | undefined;
   /** Why a running container did not get the resources that are allocated to its pod. */
   readonly resizeError?: string | undefined;
+  /** How long the containers took to get their resources. */
+  readonly resizeMs?: number;
 }
 
 /** The time after which the kubelet sees a container that did not start. Runtimes send no event of it. */
@@ -117,7 +119,7 @@ export class KubeRuntime {
     actions: PodActions,
     signal: AbortSignal,
   ): Promise<SyncResult> {
-    const { events, starts } = this.#options;
+    const { clock, events, starts } = this.#options;
     const errors: Error[] = [];
     // 4. Ensure the sandbox.
     let { sandboxId } = actions;
@@ -165,7 +167,7 @@ export class KubeRuntime {
       errors.push(failed);
       const untilMs = failed.backOffUntilMs;
       // The container was created, and is shown as such until the next sync.
-      if (failed.reason === 'RunContainerError') retryAtMs = this.#options.clock.now() + RELIST_MS;
+      if (failed.reason === 'RunContainerError') retryAtMs = clock.now() + RELIST_MS;
       if (untilMs !== undefined) backOffUntilMs = Math.min(backOffUntilMs ?? untilMs, untilMs);
       return false;
     };
@@ -173,9 +175,11 @@ export class KubeRuntime {
     for (const container of actions.ephemeralToStart) await start(container, 'ephemeral');
     for (const container of actions.initToStart) if (!(await start(container, 'init'))) break;
     const killed = new Set(actions.containersToKill.map(({ id }) => id));
+    const resizedFromMs = clock.monotonic();
     const resizeError = actions.killPod ? undefined : await this.#resize(pod, status, killed, errors);
+    const resizeMs = clock.monotonic() - resizedFromMs;
     for (const container of actions.containersToStart) await start(container, 'regular');
-    return { errors, backOffUntilMs, retryAtMs, resizeError };
+    return { errors, backOffUntilMs, retryAtMs, resizeError, resizeMs };
   }
 
   /**

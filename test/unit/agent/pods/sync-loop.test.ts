@@ -61,7 +61,13 @@ function setUp() {
       delete: (mirror) => Promise.resolve(void log.push(`delete ${mirror.metadata.uid}`)),
     },
     startups: { observed: () => undefined, rejected: () => undefined, forget: () => undefined },
-    allocations: { allocated: (of: Pod) => of } as never,
+    allocations: {
+      allocated: (of: Pod) => of,
+      requested: (before: Pod, after: Pod) =>
+        void log.push(
+          `change ${[before, after].map((of) => of.spec.containers[0]?.resources?.requests?.['cpu']).join(' to ')}`,
+        ),
+    } as never,
     resources: { admit: () => undefined, release: () => undefined },
     admission: createPodAdmission({
       node: () => NODE as never,
@@ -100,6 +106,10 @@ function setUp() {
     log,
     add: async (...pods: readonly Pod[]) => {
       deliver?.({ type: 'add', source: 'api', pods });
+      await clock.advance(1);
+    },
+    update: async (pod: Pod) => {
+      deliver?.({ type: 'update', source: 'api', pods: [pod] });
       await clock.advance(1);
     },
     change: async (pod: Pod) => {
@@ -186,4 +196,12 @@ it('compares the status of a static pod with its mirror pod when that changes', 
   taken();
   await change(mirror);
   assert.ok(taken().includes(`reconcile ${own.metadata.uid} with mirror`));
+});
+
+it('passes a changed specification on with the one before, so that requested resizes are counted', async () => {
+  const { add, taken, update } = setUp();
+  await add(pod('a', '500m'));
+  taken();
+  await update(pod('a', '1'));
+  assert.deepEqual(taken(), ['change 500m to 1', 'sync a']);
 });

@@ -212,3 +212,37 @@ it('shows why a container waits at the next sync, and syncs again when its back-
   await sync.sync(pod as unknown as Pod, new AbortController().signal);
   assert.deepEqual(reasons, ['ContainerCreating', 'CrashLoopBackOff']);
 });
+
+it('measures how long a resize takes in the cgroup of the pod and in its containers', async () => {
+  const clock = new FakeClock();
+  const attempts: unknown[] = [];
+  const outcomes = [{}, { resizeError: 'no' }];
+  const sync = syncOf({
+    clock,
+    kubeRuntime: {
+      resizing: () => ['c'],
+      waitingReason: () => undefined,
+      syncPod: () => Promise.resolve({ errors: [], retryAtMs: undefined, resizeMs: 30, ...outcomes.shift() }),
+    },
+    cgroups: {
+      assume: () => undefined,
+      isBehind: () => false,
+      loweredMemory: () => undefined,
+      ensure: () => clock.advance(20),
+    },
+    allocations: {
+      allocated: (pod: Pod) => pod,
+      decide: (pod: Pod) => pod,
+      conditions: () => ({}),
+      actuated: () => undefined,
+      attempted: (attempt: unknown) => void attempts.push(attempt),
+    },
+  });
+  const pod = resizedPod(limited('1', '32Mi'), limited('2', '64Mi'));
+  await sync.sync(pod, new AbortController().signal);
+  await sync.sync(pod, new AbortController().signal);
+  assert.deepEqual(attempts, [
+    { tookMs: 50, isDone: true },
+    { tookMs: 50, isDone: false },
+  ]);
+});
