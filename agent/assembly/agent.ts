@@ -16,6 +16,7 @@ import { flagz } from '../options/config/flagz.ts';
 import type { PodTable } from '../pods/pod-table.ts';
 import type { EvictionSettings } from '../resources/eviction/thresholds.ts';
 import { NodePressure } from '../resources/eviction/node-pressure.ts';
+import { csiCallMetrics, pluginMetrics } from '../resources/statistics/driver-metrics.ts';
 import { createHttpObserver } from '../resources/statistics/http-metrics.ts';
 import {
   measuredCgroups,
@@ -204,6 +205,7 @@ async function createResourceParts(
     await createVolumes(base, {
       ...{ client, podClient, statics, node, events },
       observe: volumeMetrics(metrics),
+      observeCsi: csiCallMetrics(metrics, base.clock),
       onObjectsChange: wake,
     }),
   );
@@ -221,7 +223,7 @@ async function createResourceParts(
       volumes: volumes.manager,
     }),
   );
-  const providers = await credentialProviders(base, podClient, volumes.tokens);
+  const providers = await credentialProviders(base, podClient, volumes.tokens, metrics);
   const images = lifecycle.add(
     await createImages(base, {
       ...{ runtime, events, node, providers, metrics, startups: parts.podMetrics.startups },
@@ -230,7 +232,7 @@ async function createResourceParts(
     }),
   );
   lifecycle.add(createLogRotation(base, runtime));
-  lifecycle.add(createPlugins(base, volumes, resources));
+  lifecycle.add(createPlugins(base, metrics, volumes, resources));
   return { volumes, resources, cgroups, usage, images };
 }
 
@@ -272,15 +274,14 @@ function createLogRotation({ flags, clock, logger }: Base, runtime: Runtime): Lo
 
 function createPlugins(
   { rootDirectory, clock, logger }: Base,
+  metrics: MetricsRegistry,
   { csiDrivers }: AgentVolumes,
   { devices, claims }: AssembledResourceManagers,
 ): PluginManager {
-  return new PluginManager({
-    rootDirectory,
-    handlers: { CSIPlugin: csiDrivers, DevicePlugin: devices.handler(), DRAPlugin: claims.handler() },
-    clock,
-    logger,
-  });
+  const handlers = { CSIPlugin: csiDrivers, DevicePlugin: devices.handler(), DRAPlugin: claims.handler() };
+  const plugins = new PluginManager({ rootDirectory, handlers, clock, logger });
+  pluginMetrics(metrics, () => plugins.sockets());
+  return plugins;
 }
 
 /** The parts that run and stop pods. */

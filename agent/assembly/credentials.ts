@@ -1,6 +1,8 @@
 /** Creates the credential provider plugins from the options; `undefined` if there are none. */
 import { resolve } from 'node:path';
 import type { Client } from '../../api/client/client.ts';
+import type { MetricsRegistry } from '../../api/component/metrics.ts';
+import { credentialProviderMetrics } from '../resources/statistics/pull-metrics.ts';
 import { ConfigurationError } from '../model/configuration-error.ts';
 import { readCredentialProviders } from '../runtime/images/credential-provider-config.ts';
 import { CredentialProviders } from '../runtime/images/credential-providers.ts';
@@ -14,6 +16,7 @@ export async function credentialProviders(
   { flags, effective, clock, logger }: Base,
   client: Client | undefined,
   tokens: TokenManager,
+  metrics: MetricsRegistry,
 ): Promise<CredentialProviders | undefined> {
   const config = flags.imageCredentialProviderConfig;
   const binDirectory = flags.imageCredentialProviderBinDir;
@@ -22,7 +25,7 @@ export async function credentialProviders(
     throw new ConfigurationError(
       '--image-credential-provider-config and --image-credential-provider-bin-dir go together: give both, or none',
     );
-  const providers = await readCredentialProviders(resolve(config));
+  const { providers, hash } = await readCredentialProviders(resolve(config));
   if (
     !effective.gates.enabled('KubeletServiceAccountTokenForCredentialProviders') &&
     providers.some(({ tokenAttributes }) => tokenAttributes !== undefined)
@@ -37,6 +40,7 @@ export async function credentialProviders(
     token: (pod, audience) => tokens.token(pod, { audience, expirationSeconds: TOKEN_SECONDS }),
     clock,
     logger,
+    observe: credentialProviderMetrics(metrics, hash),
   });
   await plugins.check();
   return plugins;

@@ -3,6 +3,7 @@ import type { Pod } from '../model/pod.ts';
 import type { ReferencedObjects } from '../model/referenced-objects.ts';
 import type { NodeInfo } from '../pods/workers/node-info.ts';
 import type { PodStartups } from '../resources/statistics/pod-startup.ts';
+import { pullMetrics } from '../resources/statistics/pull-metrics.ts';
 import type { StorageUsage } from '../resources/statistics/storage-usage.ts';
 import type { CredentialProviders } from '../runtime/images/credential-providers.ts';
 import { ImageGc } from '../runtime/images/image-gc.ts';
@@ -61,6 +62,7 @@ export async function createImages(base: Base, deps: ImagesDeps): Promise<Images
     ...(verification === undefined ? {} : { verification }),
     onUsed: (id) => gc.used(id),
     onPull: (podUid, tookMs) => startups.pulled(podUid, tookMs),
+    onPulled: pullMetrics(metrics),
     onRequest: ({ pullPolicy, isPresent, isPullRequired }) =>
       requests
         .with(pullPolicy.toLowerCase(), String(isPresent ?? 'unknown'), String(isPullRequired ?? 'unknown'))

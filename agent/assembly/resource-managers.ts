@@ -29,6 +29,7 @@ import { ResourceManagers } from '../resources/managers/resource-managers.ts';
 import { CpuTopology, type HostTopology, readHostTopology } from '../resources/managers/topology/host-topology.ts';
 import type { TopologyPolicy } from '../resources/managers/topologymanager/hints.ts';
 import { TopologyManager } from '../resources/managers/topologymanager/topology-manager.ts';
+import { draCallMetrics } from '../resources/statistics/driver-metrics.ts';
 import { linuxResources, type ResourceFacts } from '../runtime/kuberuntime/resources.ts';
 import type { Runtime } from '../runtime/runtime.ts';
 import type { Base } from './base.ts';
@@ -105,6 +106,7 @@ async function create(base: Base, deps: ResourceManagerDeps): Promise<AssembledR
     clock,
     logger,
     observe: (operation, failed, tookMs) => metrics.claim(operation, failed, tookMs),
+    observeCalls: draCallMetrics(deps.metrics, clock),
   });
   metrics.follow(cpus, memory, claims);
   const activePods = (): readonly Pod[] | undefined => (deps.table.sourcesReady() ? deps.table.active() : undefined);

@@ -2,6 +2,7 @@
 import { mkdir, realpath } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import type { Client } from '../../api/client/client.ts';
+import type { GrpcCallObserver } from '../../api/grpc/grpc-client.ts';
 import { parseQuantity, wholeUnits } from '../../api/meta/quantity.ts';
 import type { PodEventRecorder } from '../model/pod-events.ts';
 import type { ReferencedObjects } from '../model/referenced-objects.ts';
@@ -48,6 +49,7 @@ interface VolumeParts {
   readonly node: NodeInfo & { changed(): void };
   readonly events: PodEventRecorder;
   readonly observe: VolumeObserver;
+  readonly observeCsi: (driver: string) => GrpcCallObserver;
   /** Called with the uids of pods whose config maps or secrets changed. */
   readonly onObjectsChange: (podUids: ReadonlySet<string>) => void;
 }
@@ -73,7 +75,7 @@ export async function createVolumes(base: Base, parts: VolumeParts): Promise<Age
   const objects = new PodObjects({ api: watched ?? noReferencedObjects, statics: parts.statics, onChange: refresh });
   const tokens = new TokenManager({ client: podClient, clock });
   const csiNode = client === undefined ? undefined : new CsiNode({ client, nodeName });
-  const csiDrivers = new CsiDrivers({ node: csiNode, logger });
+  const csiDrivers = new CsiDrivers({ node: csiNode, logger, observe: parts.observeCsi });
   const csi = await createCsi(base, parts, { secrets: watched, tokens, csiDrivers });
   // Drivers that run as pods mount these directories and expect them to exist.
   for (const directory of ['pods', 'plugins'])

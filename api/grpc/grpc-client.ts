@@ -32,9 +32,16 @@ export interface GrpcClient<M extends MessageTables, T extends MethodTable> {
   close(): void;
 }
 
+/**
+ * Measures calls. It is called with the path of a method, such as `/csi.v1.Node/NodeGetInfo`, and returns the function to call
+ * with gRPC's status at the end: `OK`, or that of the error.
+ */
+export type GrpcCallObserver = (path: string) => (status: string) => void;
+
 interface GrpcInterface<M extends MessageTables, T extends MethodTable> {
   readonly messages: M;
   readonly methods: T;
+  readonly observe?: GrpcCallObserver;
 }
 
 interface GrpcEndpoint<M extends MessageTables, T extends MethodTable> extends GrpcInterface<M, T> {
@@ -70,8 +77,16 @@ export function grpcClient<const M extends MessageTables, const T extends Method
   return {
     async call(method, request, options) {
       const [path, requestName, answerName] = describe(method);
-      const answer = await channel.call(path, codec(requestName).encode(request as object), options);
-      return decode(answerName, answer) as never;
+      const ended = endpoint.observe?.(path);
+      try {
+        const answer = await channel.call(path, codec(requestName).encode(request as object), options);
+        const decoded = decode(answerName, answer);
+        ended?.('OK');
+        return decoded as never;
+      } catch (error) {
+        ended?.(error instanceof GrpcError ? error.status : 'Unknown');
+        throw error;
+      }
     },
     async stream(method, request, onMessage, options) {
       const [path, requestName, answerName] = describe(method);

@@ -15,6 +15,15 @@ interface ManagerMetrics {
 
 /** 0.05 ms, doubled fourteen times. */
 const ADMISSION_BUCKETS_MS = Array.from({ length: 15 }, (_, index) => 0.05 * 2 ** index);
+/**
+ * In seconds: from 0.1 to 40, which is about the deadline of a call, in equal factors. Written out, because Go's power function
+ * has other last digits, which are in the names of the buckets.
+ */
+export const DRA_BUCKETS: readonly number[] = [
+  ...[0.1, 0.1534127404634391, 0.23535468936502524, 0.36106407876409946, 0.5539182980610752, 0.849781240983936],
+  ...[1.303672689737678, 1.9999999999999993, 3.0682548092687805, 4.7070937873005025, 7.221281575281985],
+  ...[11.078365961221499, 16.995624819678714, 26.07345379475354, 39.99999999999997],
+];
 const DEVICE_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 
 type Counter = (name: string, help: string, labels?: readonly string[]) => ReturnType<MetricsRegistry['counter']>;
@@ -26,7 +35,7 @@ export function registerManagerMetrics(metrics: MetricsRegistry): ManagerMetrics
     name: 'dra_operations_duration_seconds',
     help: 'Latency histogram in seconds for the duration of handling all ResourceClaims referenced by a pod when the pod starts or stops. Identified by the name of the operation (PrepareResources or UnprepareResources) and separated by the success of the operation.',
     labels: ['is_error', 'operation_name'],
-    buckets: [0.1, 0.2, 0.3, 0.5, 1, 2, 3, 5, 10, 20, 30, 45],
+    buckets: DRA_BUCKETS,
   });
   return {
     ...topologyMetrics(metrics, counter),

@@ -14,6 +14,9 @@ interface PluginRequest {
   readonly token: string | undefined;
   readonly annotations: Readonly<Record<string, string>> | undefined;
   readonly clock: Clock;
+  readonly observe:
+    | ((plugin: string, run: { readonly tookMs: number; readonly isFailed: boolean }) => void)
+    | undefined;
 }
 
 interface PluginResponse {
@@ -40,7 +43,17 @@ export async function runCredentialPlugin(request: PluginRequest): Promise<Plugi
       ? {}
       : { serviceAccountAnnotations: annotations }),
   });
-  const output = await run(request, input);
+  const { clock, observe } = request;
+  const startMs = clock.monotonic();
+  let isFailed = true;
+  let output: string;
+  try {
+    output = await run(request, input);
+    isFailed = false;
+  } finally {
+    observe?.(provider.name, { tookMs: clock.monotonic() - startMs, isFailed });
+  }
+  // A response that cannot be read is not a failed run.
   return decode(provider, output);
 }
 

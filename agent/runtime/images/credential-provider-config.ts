@@ -2,6 +2,7 @@
  * Reads `--image-credential-provider-config`: a file of kind CredentialProviderConfig, or a directory of such files in order of
  * their names. Validates them together. The agent does not start with an invalid file.
  */
+import { createHash } from 'node:crypto';
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { extname, join } from 'node:path';
 import { parseYaml } from '../../../api/codec/yaml.ts';
@@ -37,14 +38,26 @@ const PLUGIN_VERSIONS = ['v1', 'v1alpha1', 'v1beta1'].map((version) => `credenti
 const CACHE_TYPES = ['ServiceAccount', 'Token'] as const;
 const ANNOTATION_KEY = /^(?:[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?\/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?$/;
 
+/** The providers in the order of the files, with the hash of the files in the kubelet's form (`sha256:` and hex digits). */
+interface CredentialProviderConfig {
+  readonly providers: readonly CredentialProvider[];
+  readonly hash: string;
+}
+
 /** Throws `ConfigurationError` with one line for each mistake. */
-export async function readCredentialProviders(path: string): Promise<readonly CredentialProvider[]> {
+export async function readCredentialProviders(path: string): Promise<CredentialProviderConfig> {
   const providers: CredentialProvider[] = [];
   const problems: string[] = [];
+  const hash = createHash('sha256');
   for (const file of await filesOf(path)) {
     const reader = new Reader(file);
     try {
-      providers.push(...providersOf(reader, parseYaml(await readFile(file, 'utf8')).value));
+      const content = await readFile(file);
+      // The length before each file distinguishes files that have the same bytes together.
+      const length = Buffer.alloc(8);
+      length.writeBigUInt64BE(BigInt(content.length));
+      hash.update(length).update(content);
+      providers.push(...providersOf(reader, parseYaml(content.toString('utf8')).value));
     } catch (error) {
       reader.report('', error instanceof Error ? error.message : String(error));
     }
@@ -54,7 +67,7 @@ export async function readCredentialProviders(path: string): Promise<readonly Cr
   for (const name of new Set(names.filter((entry, index) => names.indexOf(entry) !== index)))
     problems.push(`${path}: duplicate provider name ${JSON.stringify(name)} found in configuration file(s)`);
   if (problems.length > 0) throw new ConfigurationError(problems.join('\n'));
-  return providers;
+  return { providers, hash: `sha256:${hash.digest('hex')}` };
 }
 
 async function filesOf(path: string): Promise<string[]> {

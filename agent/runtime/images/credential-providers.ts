@@ -28,6 +28,8 @@ interface CredentialProvidersOptions {
   readonly token: (pod: Pod, audience: string) => Promise<string>;
   readonly clock: Clock;
   readonly logger: Logger;
+  /** Called for each run of a plugin. */
+  readonly observe?: (plugin: string, run: { readonly tookMs: number; readonly isFailed: boolean }) => void;
 }
 
 interface Kept {
@@ -110,7 +112,7 @@ export class CredentialProviders {
   }
 
   async #ask(provider: CredentialProvider, target: string, identity: Identity): Promise<readonly Entry[]> {
-    const { clock, binDirectory } = this.#options;
+    const { clock, binDirectory, observe } = this.#options;
     const keyOf = (scope: string): string => JSON.stringify([provider.name, scope, identity.key]);
     this.#dropExpired();
     const registry = target.split('/')[0] ?? '';
@@ -121,7 +123,14 @@ export class CredentialProviders {
     const running = this.#running.get(keyOf(target));
     if (running !== undefined) return running;
     const ask = async (): Promise<readonly Entry[]> => {
-      const response = await runCredentialPlugin({ provider, binDirectory, image: target, clock, ...identity });
+      const response = await runCredentialPlugin({
+        provider,
+        binDirectory,
+        image: target,
+        clock,
+        observe,
+        ...identity,
+      });
       const entries = Object.entries(response.auth).map(([pattern, auth]) => ({ pattern, ...auth }));
       const durationMs =
         response.cacheDuration === undefined ? provider.defaultCacheMs : (parseDuration(response.cacheDuration) ?? 0);

@@ -56,6 +56,8 @@ export interface ImageManagerOptions {
   readonly onRequest?: (request: ImageRequest) => void;
   /** Called after each pull for a pod, also after one that failed. */
   readonly onPull?: (podUid: string, tookMs: number) => void;
+  /** Called for each pull that succeeded. The duration includes the time in the queue. */
+  readonly onPulled?: (tookMs: number, sizeBytes: number) => void;
 }
 
 interface ImageRequest {
@@ -227,11 +229,13 @@ export class ImageManager {
       this.#backOff.forget(key);
       this.#failures.delete(key);
       const seconds = (ms: number): string => `${Number((ms / 1000).toFixed(3))}s`;
+      const withQueueMs = clock.monotonic() - startedMs;
       record(
         'Normal',
         'Pulled',
-        `Successfully pulled image "${written}" in ${seconds(tookMs)} (${seconds(clock.monotonic() - startedMs)} including waiting). Image size: ${info.sizeBytes} bytes.`,
+        `Successfully pulled image "${written}" in ${seconds(tookMs)} (${seconds(withQueueMs)} including waiting). Image size: ${info.sizeBytes} bytes.`,
       );
+      this.#options.onPulled?.(withQueueMs, info.sizeBytes);
       this.#options.onUsed?.(info.id);
       return { info, used };
     } catch (error) {

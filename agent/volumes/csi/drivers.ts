@@ -4,7 +4,7 @@
  * anybody who may register a plugin can take the name of another driver.
  */
 import type { Logger } from '../../../api/component/logger.ts';
-import { connectGrpc, type GrpcClient } from '../../../api/grpc/grpc-client.ts';
+import { connectGrpc, type GrpcCallObserver, type GrpcClient } from '../../../api/grpc/grpc-client.ts';
 import type { Plugin, PluginHandler } from '../plugins/plugin-manager.ts';
 import type { CsiNode, DriverOnNode } from './csi-node.ts';
 import { CSI_MESSAGES, CSI_METHODS, NODE_CAPABILITIES, type NodeCapability } from './schema.ts';
@@ -27,17 +27,26 @@ interface Registered extends CsiDriver {
   readonly onNode: DriverOnNode;
 }
 
+interface CsiDriversOptions {
+  /** Undefined without an API server. */
+  readonly node: CsiNode | undefined;
+  readonly logger: Logger;
+  /** Returns the observer of calls to the driver of this name. */
+  readonly observe?: (driver: string) => GrpcCallObserver;
+}
+
 /** Owns the connections. `get` throws if no driver has the name. */
 export class CsiDrivers implements PluginHandler {
   readonly #node: CsiNode | undefined;
   readonly #logger: Logger;
+  readonly #observe: CsiDriversOptions['observe'];
   /** The instances of each driver by name, newest last. */
   readonly #drivers = new Map<string, readonly Registered[]>();
 
-  /** Undefined without an API server. */
-  constructor(options: { readonly node: CsiNode | undefined; readonly logger: Logger }) {
+  constructor(options: CsiDriversOptions) {
     this.#node = options.node;
     this.#logger = options.logger;
+    this.#observe = options.observe;
   }
 
   /** Throws the kubelet's error if there is no such driver. */
@@ -57,10 +66,12 @@ export class CsiDrivers implements PluginHandler {
   }
 
   async register({ name, endpoint }: Plugin, signal: AbortSignal): Promise<void> {
+    const observe = this.#observe?.(name);
     const client: CsiNodeClient = await connectGrpc({
       socket: endpoint,
       messages: CSI_MESSAGES,
       methods: CSI_METHODS,
+      ...(observe === undefined ? {} : { observe }),
     });
     let onNode: DriverOnNode;
     try {

@@ -82,6 +82,14 @@ export class PluginManager {
     });
   }
 
+  /** Returns the sockets that exist, and whether their plugins are registered. */
+  sockets(): readonly { readonly path: string; readonly isRegistered: boolean }[] {
+    return [...this.#sockets].map(([path, { plugin, busy }]) => ({
+      path,
+      isRegistered: plugin !== undefined && busy === undefined,
+    }));
+  }
+
   async run(signal: AbortSignal): Promise<void> {
     await mkdir(this.#directory, { recursive: true, mode: 0o750 });
     await this.#loop.run(signal, async () => {

@@ -11,6 +11,7 @@ import type { Clock } from '../../../../api/machinery/clock.ts';
 import { resourceClaims } from '../../../../api/client/resources.ts';
 import { KeyedQueue } from '../../../../api/machinery/serial-queue.ts';
 import type { Container, ContainerStatusJson, Pod } from '../../../model/pod.ts';
+import type { GrpcCallObserver } from '../../../../api/grpc/grpc-client.ts';
 import { boundedDetails } from '../../../../api/grpc/grpc-error.ts';
 import type { PluginHandler } from '../../../volumes/plugins/plugin-manager.ts';
 import { readStateFile, StateWriter } from '../checkpoint-file.ts';
@@ -28,6 +29,8 @@ interface ClaimManagerOptions {
   /** Called with the uids of the pods whose devices have another health. */
   readonly onPodsChange?: (uids: readonly string[]) => void;
   readonly observe?: (operation: 'PrepareResources' | 'UnprepareResources', failed: boolean, tookMs: number) => void;
+  /** Returns the observer of calls to the driver of this name. */
+  readonly observeCalls?: (driver: string) => GrpcCallObserver;
 }
 
 interface PreparedDevice {
@@ -82,11 +85,11 @@ export class ClaimManager {
 
   private constructor(options: ClaimManagerOptions) {
     this.#options = options;
-    const { client, clock, logger, nodeName, rootDirectory } = options;
+    const { client, clock, logger, nodeName, rootDirectory, observeCalls } = options;
     const path = join(rootDirectory, STATE_FILE);
     this.#writer = new StateWriter({ path, what: 'the checkpoint of resource claims', clock, logger });
     const onHealth = (driver: string, devices: ReadonlySet<string>): void => this.#healthChanged(driver, devices);
-    this.#drivers = new DraDrivers({ client, nodeName, clock, logger, onHealth });
+    this.#drivers = new DraDrivers({ client, nodeName, clock, logger, onHealth, observeCalls });
   }
 
   /** Creates the manager with the prepared claims of its checkpoint. A damaged checkpoint is logged. */

@@ -5,7 +5,7 @@
 import type { Logger } from '../../../../api/component/logger.ts';
 import type { Client } from '../../../../api/client/client.ts';
 import type { Clock } from '../../../../api/machinery/clock.ts';
-import { connectGrpc, type GrpcClient } from '../../../../api/grpc/grpc-client.ts';
+import { connectGrpc, type GrpcCallObserver, type GrpcClient } from '../../../../api/grpc/grpc-client.ts';
 import type { PluginHandler } from '../../../volumes/plugins/plugin-manager.ts';
 import { type DeviceHealth, DriverHealth, healthKey } from './driver-health.ts';
 import { DRA_MESSAGES, DRA_METHODS } from './schema.ts';
@@ -19,6 +19,8 @@ interface DraDriversOptions {
   readonly logger: Logger;
   /** Called with the driver and the keys (`healthKey`) of the devices whose health has changed. */
   readonly onHealth: (driver: string, devices: ReadonlySet<string>) => void;
+  /** Returns the observer of calls to the driver of this name. */
+  readonly observeCalls: ((driver: string) => GrpcCallObserver) | undefined;
 }
 
 type Version = keyof typeof DRA_METHODS;
@@ -35,8 +37,10 @@ export class DraDrivers {
   readonly #instances = new Map<string, readonly Instance[]>();
   readonly #slices: SliceCleanup | undefined;
   readonly #health: DriverHealth;
+  readonly #observeCalls: DraDriversOptions['observeCalls'];
 
-  constructor({ client, nodeName, clock, logger, onHealth }: DraDriversOptions) {
+  constructor({ client, nodeName, clock, logger, onHealth, observeCalls }: DraDriversOptions) {
+    this.#observeCalls = observeCalls;
     this.#slices = client === undefined ? undefined : new SliceCleanup({ client, nodeName, clock, logger });
     this.#health = new DriverHealth({ clock, logger, onChange: onHealth });
   }
@@ -77,10 +81,12 @@ export class DraDrivers {
   async call<T>(driver: string, work: (client: DriverClient) => Promise<T>): Promise<T> {
     const plugin = this.#instances.get(driver)?.at(-1);
     if (plugin === undefined) throw new Error(`DRA driver ${driver} is not registered`);
+    const observe = this.#observeCalls?.(driver);
     const client = await connectGrpc({
       socket: plugin.socket,
       messages: DRA_MESSAGES,
       methods: DRA_METHODS[plugin.version],
+      ...(observe === undefined ? {} : { observe }),
     });
     try {
       return await work(client);

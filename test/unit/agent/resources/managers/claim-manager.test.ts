@@ -12,6 +12,8 @@ import { serveGrpc } from '../../../../../agent/protocols/grpc/grpc-server.ts';
 import type { IncomingOf, OutgoingOf } from '../../../../../api/grpc/messages.ts';
 import { ClaimManager } from '../../../../../agent/resources/managers/dra/claim-manager.ts';
 import { DRA_MESSAGES, DRA_METHODS } from '../../../../../agent/resources/managers/dra/schema.ts';
+import { draCallMetrics } from '../../../../../agent/resources/statistics/driver-metrics.ts';
+import { MetricsRegistry } from '../../../../../api/component/metrics.ts';
 import { FakeClient } from '../../../../fakes/fake-client.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
 import { temporaryFolder } from '../../../../temporary-folder.ts';
@@ -28,6 +30,7 @@ interface Rig {
   error: string;
   /** The CDI name of each device begins with it. */
   cdiPrefix: string;
+  readonly metrics: MetricsRegistry;
   register(manager: ClaimManager): Promise<void>;
 }
 
@@ -36,12 +39,17 @@ async function setUp(t: TestContext, version: keyof typeof DRA_METHODS = 'v1.DRA
   const clock = new FakeClock();
   const client = new FakeClient(clock);
   const socket = join(rootDirectory, 'driver.sock');
-  const manager = await ClaimManager.start({ rootDirectory, client, nodeName: 'n1', clock, logger: silentLogger });
+  const metrics = new MetricsRegistry();
+  const manager = await ClaimManager.start({
+    ...{ rootDirectory, client, nodeName: 'n1', clock, logger: silentLogger },
+    observeCalls: draCallMetrics(metrics, clock),
+  });
   const rig: Rig = {
     rootDirectory,
     client,
     clock,
     manager,
+    metrics,
     calls: [],
     error: '',
     cdiPrefix: 'example.com/gpu',
@@ -137,6 +145,22 @@ test('a driver stays registered when another plugin registers with its name and 
   rig.client.seed(resourceClaims, claim(['a']));
   await rig.manager.prepare(pod('a'));
   assert.deepEqual(rig.calls, ['prepare mine']);
+});
+
+test('calls to drivers are measured, with buckets from a tenth of a second to about their deadline', async (t) => {
+  const rig = await setUp(t);
+  await rig.register(rig.manager);
+  rig.client.seed(resourceClaims, claim(['a']));
+  await rig.manager.prepare(pod('a'));
+  const lines = rig.metrics.text().split('\n');
+  const method = '/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/NodePrepareResources';
+  const labels = `driver_name="${DRIVER}",grpc_status_code="OK",method_name="${method}"`;
+  assert.ok(lines.includes(`dra_grpc_operations_duration_seconds_count{${labels}} 1`));
+  const bounds = lines.flatMap((line) => /le="([^"]*)"/.exec(line)?.[1] ?? []);
+  assert.deepEqual(
+    [bounds[0], bounds[1], bounds[13], bounds[14], bounds.at(-1)],
+    [...['0.1', '0.1534127404634391', '26.07345379475354', '39.99999999999997', '+Inf']],
+  );
 });
 
 test('the slices of a driver that does not register within half a minute are deleted', async (t) => {

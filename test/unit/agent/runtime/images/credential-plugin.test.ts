@@ -19,7 +19,7 @@ it('a password whose characters arrive in parts is that of the plugin', async ()
     await chmod(join(binDirectory, 'plugin'), 0o755);
     const provider = { name: 'plugin', apiVersion, args: [], env: {} } as unknown as CredentialProvider;
     const request = { provider, binDirectory, image: 'r.example/a', token: undefined, annotations: undefined };
-    const { auth: given } = await runCredentialPlugin({ ...request, clock: new FakeClock() });
+    const { auth: given } = await runCredentialPlugin({ ...request, clock: new FakeClock(), observe: undefined });
     assert.deepEqual(given, auth);
   }
 });

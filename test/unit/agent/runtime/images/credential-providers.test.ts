@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
 import { chmod, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
@@ -6,6 +7,8 @@ import type { Pod } from '../../../../../agent/model/pod.ts';
 import { readCredentialProviders } from '../../../../../agent/runtime/images/credential-provider-config.ts';
 import { CredentialProviders } from '../../../../../agent/runtime/images/credential-providers.ts';
 import { matchesImage } from '../../../../../agent/runtime/images/image-match.ts';
+import { credentialProviderMetrics } from '../../../../../agent/resources/statistics/pull-metrics.ts';
+import { MetricsRegistry } from '../../../../../api/component/metrics.ts';
 import { silentLogger, type Logger } from '../../../../../api/component/logger.ts';
 import { serviceAccounts } from '../../../../../api/client/resources.ts';
 import type { KubeObject } from '../../../../../api/meta/object.ts';
@@ -56,8 +59,11 @@ async function setUp(provider: object = {}) {
     ...silentLogger,
     error: (fields) => void problems.push(String((fields as { err?: Error }).err?.message)),
   };
+  const metrics = new MetricsRegistry();
+  const { providers: configured, hash } = await readCredentialProviders(config);
   const providers = new CredentialProviders({
-    providers: await readCredentialProviders(config),
+    providers: configured,
+    observe: credentialProviderMetrics(metrics, hash),
     binDirectory: bin,
     client,
     token: async (pod, audience) => `token of ${pod.metadata.name} for ${audience}`,
@@ -73,7 +79,7 @@ async function setUp(provider: object = {}) {
   await answer({ auth: { 'reg.example.com': { username: 'u', password: 'p' } } });
   const runs = async (): Promise<number> =>
     (await readFile(join(bin, 'runs'), 'utf8').catch(() => '')).split('\n').length - 1;
-  return { bin, clock, client, providers, answer, runs, problems };
+  return { bin, clock, client, providers, answer, runs, problems, metrics };
 }
 
 describe('a pattern of credentials', () => {
@@ -117,6 +123,17 @@ describe('a credential provider plugin', () => {
       image: 'reg.example.com/team/app',
     });
     assert.equal(await readFile(join(bin, 'runs'), 'utf8'), 'get it hello\n');
+  });
+
+  it('is measured by name, with its failures', async () => {
+    const { providers, bin, metrics } = await setUp();
+    await providers.credentials('reg.example.com/a', podOf('p'));
+    await writeFile(join(bin, 'exit'), '1');
+    await providers.credentials('reg.example.com/b', podOf('p'));
+    const page = metrics.text();
+    assert.match(page, /^kubelet_credential_provider_plugin_duration_count\{plugin_name="plugin"\} 2$/m);
+    assert.match(page, /^kubelet_credential_provider_plugin_errors_total\{plugin_name="plugin"\} 1$/m);
+    assert.match(page, /^kubelet_credential_provider_config_info\{hash="sha256:[0-9a-f]{64}"\} 1$/m);
   });
 
   it('is not called for images that it does not match', async () => {
@@ -290,9 +307,17 @@ describe('the configuration of credential providers', () => {
       'c.txt': 'not read',
     });
     assert.deepEqual(
-      found.map(({ name }) => name),
+      found.providers.map(({ name }) => name),
       ['first', 'second'],
     );
+  });
+
+  it('has the hash that the kubelet shows of it: of each file, its length before it', async () => {
+    const { hash } = await read({ 'a.yaml': yamlOf({ name: 'first' }), 'b.yaml': yamlOf({ name: 'second' }) });
+    const expected = createHash('sha256');
+    for (const text of [yamlOf({ name: 'first' }), yamlOf({ name: 'second' })])
+      expected.update(Buffer.from(text.length.toString(16).padStart(16, '0'), 'hex')).update(text);
+    assert.equal(hash, `sha256:${expected.digest('hex')}`);
   });
 
   const mistakes: [string, object, RegExp][] = [

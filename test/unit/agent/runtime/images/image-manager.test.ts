@@ -10,6 +10,8 @@ import {
 import type { PullCredential } from '../../../../../agent/runtime/images/pull-credentials.ts';
 import type { PullVerification } from '../../../../../agent/runtime/images/pull-verification.ts';
 import type { ImageInfo, RegistryAuth } from '../../../../../agent/runtime/runtime.ts';
+import { pullMetrics } from '../../../../../agent/resources/statistics/pull-metrics.ts';
+import { MetricsRegistry } from '../../../../../api/component/metrics.ts';
 import type { KubeObject } from '../../../../../api/meta/object.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
 
@@ -93,6 +95,39 @@ const refused = (reason: string, message: string | RegExp) => (error: unknown) =
   else assert.match(error.message, message);
   return true;
 };
+
+describe('the metric of pulls', () => {
+  it('has the duration with the time in the queue by the size of the image, of pulls that succeed', async () => {
+    const metrics = new MetricsRegistry();
+    const { ensure, pulls, settle, clock } = setUp({ serialPulls: true, onPulled: pullMetrics(metrics) });
+    const all = Promise.allSettled(['a:1', 'b:1', 'c:1'].map((image) => ensure(podOf('p'), image)));
+    await settle();
+    for (const error of [undefined, undefined, new Error('no')]) {
+      await clock.advance(4_000);
+      pulls.at(-1)?.end(error);
+      await settle();
+    }
+    await all;
+    const counted = (series: string): string | undefined =>
+      new RegExp(`^kubelet_image_pull_duration_seconds_${series} (.*)$`, 'm').exec(metrics.text())?.[1];
+    assert.equal(counted('bucket\\{image_size_in_bytes="0-10MB",le="5"\\}'), '1');
+    assert.equal(counted('bucket\\{image_size_in_bytes="0-10MB",le="10"\\}'), '2');
+    assert.equal(counted('count\\{image_size_in_bytes="0-10MB"\\}'), '2');
+  });
+
+  for (const [sizeBytes, label] of [
+    [0, 'N/A'],
+    [10 * 1024 ** 2, '0-10MB'],
+    [10 * 1024 ** 2 + 1, '10MB-100MB'],
+    [1024 ** 3, '500MB-1GB'],
+    [200 * 1024 ** 3, 'GT100GB'],
+  ] as const)
+    it(`has the label ${label} for ${sizeBytes} bytes`, () => {
+      const metrics = new MetricsRegistry();
+      pullMetrics(metrics)(1_000, sizeBytes);
+      assert.ok(metrics.text().includes(`kubelet_image_pull_duration_seconds_count{image_size_in_bytes="${label}"} 1`));
+    });
+});
 
 describe('the pull policy', () => {
   it('IfNotPresent uses an existing image, and pulls a missing one', async () => {

@@ -8,6 +8,8 @@ import type { CsiMountRequest } from '../../../../../agent/volumes/csi/csi-sourc
 import { CsiVolumes } from '../../../../../agent/volumes/csi/csi-volumes.ts';
 import { CsiDrivers } from '../../../../../agent/volumes/csi/drivers.ts';
 import type { PersistentVolume } from '../../../../../agent/volumes/persistent.ts';
+import { csiCallMetrics } from '../../../../../agent/resources/statistics/driver-metrics.ts';
+import { MetricsRegistry } from '../../../../../api/component/metrics.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { csiDrivers, volumeAttachments } from '../../../../../api/client/resources.ts';
 import type { KubeObject } from '../../../../../api/meta/object.ts';
@@ -63,8 +65,13 @@ async function setUp(t: TestContext, driverOptions: Partial<FakeCsiDriverOptions
   const spec = driverSpec ?? { attachRequired: false };
   client.seed(csiDrivers, { metadata: { name: NAME }, spec } as unknown as KubeObject);
   const reported: string[] = [];
+  const metrics = new MetricsRegistry();
   const make = async () => {
-    const drivers = new CsiDrivers({ node: undefined, logger: silentLogger });
+    const drivers = new CsiDrivers({
+      node: undefined,
+      logger: silentLogger,
+      observe: csiCallMetrics(metrics, clock),
+    });
     t.after(() => drivers.close());
     await drivers.register({ name: NAME, endpoint: driver.endpoint, supportedVersions: ['1.0.0'] }, never);
     const volumes: CsiVolumes = new CsiVolumes({
@@ -93,10 +100,29 @@ async function setUp(t: TestContext, driverOptions: Partial<FakeCsiDriverOptions
   /** A message of the last publish: `volumeCapability`, `volumeContext`. */
   const published = <T>(field: string): T => requests('nodePublishVolume').at(-1)?.[field] as T;
   const order = () => driver.calls.map(({ method }) => method).filter((method) => !/Info|Capabilities/.test(method));
-  return { root, driver, clock, client, volumes, make, requests, published, order, reported };
+  return { root, driver, clock, client, volumes, make, requests, published, order, reported, metrics };
 }
 
 describe('volumes of CSI drivers', () => {
+  it('are measured by the calls to their driver, with the status code of gRPC', async (t) => {
+    const { driver, metrics, volumes } = await setUp(t);
+    await volumes.mount(persistent(podOf('a'), volumeOf('v')));
+    driver.behave.set('nodePublishVolume', () => {
+      throw internal('no');
+    });
+    await assert.rejects(volumes.mount(persistent(podOf('b'), volumeOf('w'))));
+    const counts = metrics
+      .text()
+      .split('\n')
+      .filter((line) => line.startsWith('csi_operations_seconds_count') && line.includes('NodePublishVolume'));
+    const labels = (code: string): string =>
+      `driver_name="${NAME}",grpc_status_code="${code}",method_name="/csi.v1.Node/NodePublishVolume",migrated="false"`;
+    assert.deepEqual(counts, [
+      `csi_operations_seconds_count{${labels('OK')}} 1`,
+      `csi_operations_seconds_count{${labels('Internal')}} 1`,
+    ]);
+  });
+
   it('are staged once a node, published for each pod, and taken back in the opposite order', async (t) => {
     const { volumes, order, requests, root } = await setUp(t, { capabilities: ['stageUnstage'] });
     const first = await volumes.mount(persistent(podOf('a'), volumeOf('v')));

@@ -5,8 +5,10 @@ import { createServer, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { describe, it, test, type TestContext } from 'node:test';
 import { inDirectory, removeTree } from '../../../../../agent/files/beneath.ts';
+import { pluginMetrics } from '../../../../../agent/resources/statistics/driver-metrics.ts';
 import { PluginManager, type PluginHandler } from '../../../../../agent/volumes/plugins/plugin-manager.ts';
 import { REGISTRATION_MESSAGES, REGISTRATION_METHODS } from '../../../../../agent/volumes/plugins/schema.ts';
+import { MetricsRegistry } from '../../../../../api/component/metrics.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { systemClock } from '../../../../../api/machinery/clock.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
@@ -63,12 +65,33 @@ async function setUp(t: TestContext, handler: Partial<PluginHandler> = {}) {
     stop.abort();
     await running;
   });
-  return { registry, calls };
+  return { registry, calls, manager };
 }
 
 const info = { type: 'CSIPlugin', name: 'd.example.com', endpoint: '/x/csi.sock', supportedVersions: ['1.0.0'] };
 
 describe('the plugin manager', { timeout: 60_000 }, () => {
+  it('shows the sockets that exist and those whose plugin is registered in the metrics', async (t) => {
+    const metrics = new MetricsRegistry();
+    const { registry, calls, manager } = await setUp(t);
+    pluginMetrics(metrics, () => manager.sockets());
+    const shown = (): string[] =>
+      metrics
+        .text()
+        .split('\n')
+        .filter((line) => line.startsWith('plugin_manager_total_plugins'));
+    const socket = join(registry, 'd-reg.sock');
+    const { told, stop } = await plugin(socket, info);
+    await until('the registration in the metrics', () => told.length > 0 && shown().length === 2);
+    assert.deepEqual(shown(), [
+      `plugin_manager_total_plugins{socket_path="${socket}",state="desired_state_of_world"} 1`,
+      `plugin_manager_total_plugins{socket_path="${socket}",state="actual_state_of_world"} 1`,
+    ]);
+    await stop();
+    await until('the end of the plugin', () => calls.some((call) => call.startsWith('deregister')));
+    assert.deepEqual(shown(), []);
+  });
+
   it('registers a plugin whose socket appears, notifies it, and deregisters it when the socket is removed', async (t) => {
     const { registry, calls } = await setUp(t);
     const { told, stop } = await plugin(join(registry, 'd-reg.sock'), info);
