@@ -93,8 +93,8 @@ export class CustomResources {
 
   /** Resolves when all existing definitions are served. */
   async start(): Promise<void> {
-    const { definitions, logger, signal, catalog, storage } = this.#options;
-    if (storage.catchUp !== undefined) catalog.settleBy((group, resource) => this.#settled(`${resource}.${group}`));
+    const { definitions, logger, signal, catalog } = this.#options;
+    catalog.settleBy((group, resource) => this.#settled(`${resource}.${group}`));
     for (const object of definitions.list()) {
       const { metadata, spec, status } = object as Definition;
       if (status?.acceptedNames !== undefined) {

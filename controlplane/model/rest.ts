@@ -291,8 +291,8 @@ export interface ResourceCatalog {
    */
   readonly catchUp?: ((group: string, resource: string) => Promise<void>) | undefined;
   /**
-   * Resolves when the resource is served as its definition that `catchUp` showed says, because other servers serve it so
-   * already. Returns `undefined` if it is, or if no other server writes definitions.
+   * Resolves when the resource is served as its newest definition says, because clients may have read that it is established.
+   * Returns `undefined` if it is.
    */
   settled?(group: string, resource: string): Promise<void> | undefined;
 }

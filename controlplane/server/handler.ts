@@ -101,11 +101,7 @@ function dispatcher(options: HandlerOptions): Handler {
     watchSelectors: new WatchSelectors(),
     watchMemory: new WatchMemory(options.watchMemoryBytes),
   };
-  return (request) => {
-    const passed = options.aggregated?.(request);
-    if (passed !== undefined) return passed;
-    if (!request.info.isResource) return servePath(request, options.paths, router);
-    if (!router.serves(request.info)) return pageNotFound(request);
+  const serve: Handler = (request) => {
     const warnOf = (info: ResourceInfo): void => {
       const warning = deprecationWarning(info);
       if (warning === '') return;
@@ -121,6 +117,16 @@ function dispatcher(options: HandlerOptions): Handler {
     if (custom === undefined) warnOf(rest.info);
     if (isLongRunning(request.info)) options.observer.longRunning(request);
     return verbs[verb](request, rest, context);
+  };
+  return (request) => {
+    const passed = options.aggregated?.(request);
+    if (passed !== undefined) return passed;
+    const { info } = request;
+    if (!info.isResource) return servePath(request, options.paths, router);
+    if (router.serves(info)) return serve(request);
+    const settled = options.catalog.settled?.(info.group, info.resource);
+    if (settled === undefined) return pageNotFound(request);
+    return settled.then(() => (router.serves(info) ? serve(request) : pageNotFound(request)));
   };
 }
 

@@ -1,6 +1,7 @@
 /** The server supports every verb with a fake catalog, over HTTP/2 and HTTP/1.1. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
+import type { Rest, ResourceCatalog } from '../../../../controlplane/model/rest.ts';
 import { FakeCatalog, FakeResource, fakeInfo } from '../../../fakes/fake-catalog.ts';
 import { startFakeServer, type FakeServer } from '../../../fakes/fake-server.ts';
 
@@ -98,6 +99,33 @@ test('unknown paths get a response in plain text', async () => {
     const answer = await fake.request('GET', path);
     assert.equal(answer.text, '404 page not found\n', path);
     assert.equal(answer.headers['content-type'], 'text/plain; charset=utf-8');
+  }
+});
+
+test('a request for a custom resource waits until its definition is served', async () => {
+  const settled = Promise.withResolvers<void>();
+  const asked: string[] = [];
+  let rows: readonly Rest[] = [];
+  const catalog: ResourceCatalog = {
+    find: (group, version, resource, subresource) => new FakeCatalog(rows).find(group, version, resource, subresource),
+    resources: () => [],
+    onChange: () => () => undefined,
+    settled: (group, resource) => {
+      asked.push(`${resource}.${group}`);
+      return resource === 'things' ? settled.promise : undefined;
+    },
+  };
+  const server = await startFakeServer(catalog);
+  try {
+    const path = '/apis/example.com/v1/namespaces/n';
+    const waiting = server.json('GET', `${path}/things`);
+    assert.equal((await server.request('GET', `${path}/unknown`)).status, 404);
+    rows = [new FakeResource(fakeInfo('things', 'Thing', { group: 'example.com' }))];
+    settled.resolve();
+    assert.equal((await waiting).body['kind'], 'ThingList');
+    assert.deepEqual(asked, ['things.example.com', 'unknown.example.com']);
+  } finally {
+    await server.close();
   }
 });
 
