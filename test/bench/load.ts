@@ -1,6 +1,6 @@
 /** Creates load on a server: h2load for the measurements, and a small HTTP/2 client that creates the objects beforehand. */
 import { execFile } from 'node:child_process';
-import { rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { connect } from 'node:http2';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -38,13 +38,14 @@ export async function h2load(
     `authorization: Bearer ${TOKEN}`,
   ];
   if (accept !== undefined) args.push('-H', `accept: ${accept}`);
-  const file = join(tmpdir(), `orchlet-bench-body-${process.pid}.json`);
+  const directory = await mkdtemp(join(tmpdir(), 'orchlet-bench-body-'));
   if (body !== undefined) {
+    const file = join(directory, 'body.json');
     await writeFile(file, JSON.stringify(body));
     args.push('-d', file, '-H', 'content-type: application/json');
   }
   const stdout = await runH2load([...args, url]);
-  await rm(file, { force: true });
+  await rm(directory, { recursive: true });
   const done = /status codes: (\d+) 2xx/.exec(stdout)?.[1];
   if (Number(done) !== requests) throw new Error(`not all of ${requests} requests to ${url} succeeded:\n${stdout}`);
   return {

@@ -2,7 +2,7 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { openSync } from 'node:fs';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { get } from 'node:https';
 import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -19,6 +19,8 @@ const MS_IN_TICK = 10;
 export interface Server {
   readonly origin: string;
   readonly pid: number;
+  /** The directory of its CA and keys. */
+  readonly keys: string;
   /** The time from the start of the process to the first `ok` of /readyz. */
   readonly readyAfterMs: number;
   facts(): Promise<Facts>;
@@ -34,6 +36,8 @@ export interface ServerOptions {
   /** Flags in addition to those that every server gets. */
   readonly flags?: readonly string[];
   readonly readyWithinMs?: number;
+  /** Another server of the same cluster, whose CA and keys this one gets. */
+  readonly like?: Server | undefined;
   /** A program that runs the server, such as a tracer, with its arguments. It must keep the process id. */
   readonly wrapper?: readonly string[];
   /** The program to start. The default is ORCHLET_BENCH_PROGRAM, or else this checkout. */
@@ -50,6 +54,8 @@ export async function startServer(options: ServerOptions = {}): Promise<Server> 
   const factsFile = join(directory, 'facts.json');
   await writeFile(tokens, `${TOKEN},bench,bench,"system:masters"\n`);
   const port = await freePort();
+  const keys = join(directory, 'data/pki');
+  if (options.like !== undefined) await cp(options.like.keys, keys, { recursive: true });
   const flags = ['--data-dir', join(directory, 'data'), '--secure-port', String(port), '--token-auth-file', tokens];
   const log = openSync(join(directory, 'log'), 'w');
   const started = performance.now();
@@ -77,6 +83,7 @@ export async function startServer(options: ServerOptions = {}): Promise<Server> 
   return {
     origin,
     pid,
+    keys,
     readyAfterMs,
     facts: async () => {
       await rm(factsFile, { force: true });
