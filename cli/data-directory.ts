@@ -1,4 +1,4 @@
-/** The directories of the control plane and of the agent, for commands on the same host. */
+/** Defines the flags by which commands of a host name the directories of its control plane and its agent. */
 import { flag } from '../api/component/flags.ts';
 
 /** The flag `--data-dir` below a heading of `--help`. */

@@ -1,4 +1,4 @@
-/** The etcd that the control plane of a data directory runs (`--etcd=embedded`), for the commands of this host. */
+/** Finds the etcd that the control plane of a data directory runs (`--etcd=embedded`), for the commands of this host. */
 import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import type { GrpcTls } from '../api/grpc/grpc-channel.ts';

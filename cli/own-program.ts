@@ -1,4 +1,4 @@
-/** How this program starts itself once more with other arguments. */
+/** Returns the command by which this program runs itself once more with other arguments. */
 import { isSea } from 'node:sea';
 
 /** The program and its arguments in front of those of a command: in a checkout, Node.js and its options as well. */

@@ -1,4 +1,4 @@
-/** Lets a command be a standby before it is a control plane. */
+/** Runs a command as a standby until it is promoted; the command then continues as a control plane. */
 import type { Logger } from '../api/component/logger.ts';
 import { parseFlags } from '../api/component/flags.ts';
 import { systemClock } from '../api/machinery/clock.ts';

@@ -1,3 +1,4 @@
+/** Prints tables of commands. */
 import { printable } from '../api/meta/quote.ts';
 
 /**

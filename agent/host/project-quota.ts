@@ -1,8 +1,8 @@
 /**
  * Limits the sizes of folders by project quotas of their filesystem (ext4, XFS). Node.js has no ioctl(2) and quotactl(2), so
- * that `chattr`, `lsattr` (e2fsprogs) and `setquota` (quota) call them. A limit is the same for all users, and `statfs` of the
- * folder shows it. It does not stop processes with CAP_SYS_RESOURCE, nor users who may change the project of their files, as
- * root of a container without a user namespace may.
+ * the programs `chattr`, `lsattr` (e2fsprogs) and `setquota` (quota) are run instead. A limit is the same for all users, and
+ * `statfs` of the folder shows it. It does not stop processes with CAP_SYS_RESOURCE, nor users who may change the project of
+ * their files, as root of a container without a user namespace may.
  */
 import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';

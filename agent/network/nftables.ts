@@ -1,4 +1,7 @@
-/** Writes tables of the host's nftables with the `nft` tool. The enforcer of network policies and the service proxy call it. */
+/**
+ * Writes tables of the host's nftables with the `nft` tool. All parts that have rules call it: the service proxy, the pod
+ * network, the enforcer of network policies, and the binding of pod addresses.
+ */
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { assertSucceeded, runWithInput } from './run-with-input.ts';

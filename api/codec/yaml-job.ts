@@ -1,4 +1,7 @@
-/** The messages of the thread that parses large YAML texts, and what it does. `yaml-thread.ts` parses small texts with it. */
+/**
+ * Defines the messages of the thread that parses large YAML texts, and parses a text. `yaml-thread.ts` calls it for small
+ * texts, and the thread for large ones.
+ */
 import type { JsonObject, JsonValue } from '../meta/object.ts';
 import { setMember } from '../meta/own-member.ts';
 import { parseYaml, parseYamlDocuments } from './yaml.ts';

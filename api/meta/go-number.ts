@@ -1,4 +1,4 @@
-/** Formats a number as Go's `%v` prints a float64: with an exponent from a million on, and below a ten thousandth. */
+/** Reads numbers of JSON as Go's decoder does, and formats them as Go's `%v` does. */
 export function goNumber(value: number): string {
   const size = Math.abs(value);
   if (size === 0 || (size >= 1e-4 && size < 1e6)) return String(value);

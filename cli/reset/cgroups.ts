@@ -1,4 +1,4 @@
-/** The cgroups of pods. Those with processes belong to another agent of this host and stay. */
+/** Removes the cgroups of pods. Those with processes belong to another agent of this host and stay. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { createCgroupManager } from '../../agent/host/cgroups/cgroup-manager.ts';

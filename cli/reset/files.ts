@@ -1,6 +1,6 @@
 /**
- * The files of the agent outside of its directory, and with `--purge` the directories of the installation. Nothing is followed
- * out of a directory: links are removed themselves, and what is mounted below stays and is reported.
+ * Removes the files of the agent outside of its directory, and with `--purge` the directories of the installation. Nothing is
+ * followed out of a directory: links are removed themselves, and what is mounted below stays and is reported.
  */
 import { lstat, readFile, readlink, realpath, rmdir, unlink } from 'node:fs/promises';
 import { join, resolve, sep } from 'node:path';

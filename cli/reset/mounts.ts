@@ -1,6 +1,6 @@
 /**
- * The mounts of pods' volumes below the agent's directory: its folders of pods and of volume plugins, and the mount that makes
- * the directory shared. Mounts elsewhere, such as a disk that the administrator has put below the data directory, stay.
+ * Unmounts the volumes of pods below the agent's directory, in its folders of pods and of volume plugins, and the mount that
+ * makes the directory shared. Mounts elsewhere, such as a disk that the administrator has put below the data directory, stay.
  */
 import { realpath } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** The rules, links and kernel parameters of the agent in the network namespace of this process. */
+/** Removes the rules and links of the agent in the network namespace of this process, and restores kernel parameters. */
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { policyTable } from '../../agent/assembly/network-policies.ts';

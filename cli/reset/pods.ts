@@ -1,4 +1,4 @@
-/** The pods of the agent in every container runtime of this host, and the network of those in Docker. */
+/** Removes the pods of the agent from every container runtime of this host, and the network of those in Docker. */
 import { criLeftovers, dockerLeftovers, endpointsToSearch, type Leftover } from '../../agent/runtime/leftovers.ts';
 import type { ResetStep, ResetTarget } from './target.ts';
 

@@ -1,4 +1,4 @@
-/** Addresses of the service range with a fixed index. */
+/** Computes the addresses of the service range that have a fixed index, such as that of the service `kubernetes`. */
 import { cidrAddress, cidrSize, parseCidr } from '../../api/meta/ip-addresses.ts';
 
 /** Returns the address with this index in the first of `ranges`; `undefined` if the range is too small. */

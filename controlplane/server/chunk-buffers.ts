@@ -1,6 +1,6 @@
 /**
  * Buffers that large responses are assembled in, one chunk at a time. They are used again, because fresh memory for each chunk
- * costs the kernel and the garbage collector more than the copy into it. `response.ts` owns them.
+ * costs the kernel and the garbage collector more than the copy into it. `body-stream.ts` owns them.
  */
 
 /** A list waits for its client after each chunk, so that a few buffers serve many lists. */

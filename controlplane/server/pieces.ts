@@ -1,6 +1,6 @@
 /**
  * Assembles the body of a large response from parts of other buffers. The parts are copied once, when they are sent.
- * `response.ts` creates it.
+ * `response.ts` creates it, and `body-stream.ts` sends it.
  */
 
 /** Assigning bytes is faster than copying for commas and braces. */

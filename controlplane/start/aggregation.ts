@@ -1,4 +1,4 @@
-/** Calls of other servers: aggregated API servers, and webhooks that convert custom resources. */
+/** Creates the parts that call other servers: the aggregator of API servers, and the webhooks that convert custom resources. */
 import { clientMetrics } from '../../api/client/client-metrics.ts';
 import { apiServices, customResourceDefinitions, endpointSlices, services } from '../../api/client/resources.ts';
 import { endpointOf, failedCall } from '../admission/webhook/endpoint.ts';

@@ -1,4 +1,4 @@
-/** The API server of the control plane: its paths, its serving certificate and its health checks. */
+/** Creates the API server of the control plane: its paths, its serving certificate and its health checks. */
 import { createProtobufCodec } from '../../api/codec/protobuf.ts';
 import { createYamlThread } from '../../api/codec/yaml-thread.ts';
 import { yamlParts } from '../../api/codec/yaml.ts';

@@ -1,6 +1,6 @@
 /**
- * Clients in this process, without the network. They pass authorization and admission as other clients do. Until the control
- * plane serves, they can only read.
+ * Creates clients of this process, which call the API without the network. They pass authorization and admission as other
+ * clients do. Until the control plane serves, they can only read.
  */
 import type { Client } from '../../api/client/client.ts';
 import type { Clock } from '../../api/machinery/clock.ts';

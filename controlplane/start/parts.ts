@@ -1,4 +1,4 @@
-/** The results of the phases of the start together. */
+/** Combines the results of the first phases of the start, which the last one uses. */
 import type { AdmissionPhase } from './admission.ts';
 import type { ReadersPhase } from './readers.ts';
 import type { SecurityPhase } from './security.ts';

@@ -1,7 +1,7 @@
 /**
  * Holds what readers of a storage see: the versions of all resources, the newest revision, the compacted revision, and the
- * watches. A storage enters what is durable and then delivers it. `revision-log.ts` (one process) and `etcd/etcd-storage.ts`
- * (several servers on one etcd) own one each.
+ * watches. A storage enters what is durable and then delivers it. `history-storage.ts` owns one, for the storage of one process
+ * (`revision-log.ts`) and for that of several servers on one etcd (`etcd/etcd-storage.ts`).
  */
 import type { LogRecord, Stamp } from './log-backend.ts';
 import { LogWatches } from './log-watches.ts';

@@ -1,4 +1,4 @@
-/** Holds the versions of all resources, in one `ResourceVersions` for each. The revision log owns it. */
+/** Holds the versions of all resources, in one `ResourceVersions` for each. `RevisionHistory` owns it. */
 import type { LogRecord } from './log-backend.ts';
 import { costOf, ResourceVersions, StoredVersion, VersionChange } from './resource-versions.ts';
 

@@ -1,4 +1,7 @@
-/** Creates the access to the host's cgroups, by the cgroup driver of the runtime. `main.ts` calls it once. */
+/**
+ * Creates the access to the host's cgroups, by the cgroup driver of the runtime. The agent calls it at its start, and `orchlet
+ * reset` to remove cgroups.
+ */
 import type { Logger } from '../../../api/component/logger.ts';
 import type { CgroupNaming } from './cgroup-path.ts';
 import type { CgroupManager } from './cgroup-resources.ts';

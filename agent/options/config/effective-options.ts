@@ -1,7 +1,7 @@
 /**
- * Computes the effective options. Defaults are overridden by the configuration file, this by its drop-ins in order of their
- * names, these by the flags. Every value has its origin. Called once at the start, by the command line before the log is
- * opened, else by `main.ts`. A changed file takes effect when the agent restarts.
+ * Computes the effective options. The configuration file overrides the defaults, its drop-ins override the file in the order of
+ * their names, and the flags override both. Every value has its origin. The command calls it once at the start, before the log
+ * is opened; `main.ts` calls it for callers that pass flags alone. A changed file takes effect when the agent restarts.
  */
 import { join } from 'node:path';
 import type { FlagType, FlagTypes } from '../../../api/component/flags.ts';

@@ -1,6 +1,7 @@
 /**
  * Explains what the eviction manager would do now, or under an assumed pressure: the signals, the thresholds, and which pods it
- * would evict in which order, with the reasons. Pure. The agent's server and the command `explain eviction` show it.
+ * would evict in which order, with the reasons. Pure. The agent's server answers with it, and `orchlet agent explain-eviction`
+ * prints it.
  */
 import type { PodStorage } from '../statistics/storage-usage.ts';
 import type { UsageSnapshot } from '../statistics/usage.ts';

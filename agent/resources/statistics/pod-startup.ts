@@ -1,7 +1,8 @@
 /**
  * Measures how long pods take to start, as the kubelet does: from the creation of a pod until the agent sees at the API server
  * that all its containers have been started. The indicator of Kubernetes' service level leaves out pulls of images and init
- * containers, pods with volumes that keep data, and pods that had to wait for a place. Also counts pods that were rejected.
+ * containers, pods with volumes that keep data, and pods that had to wait for room on a node. Also counts pods that were
+ * rejected.
  */
 import type { MetricsRegistry } from '../../../api/component/metrics.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';

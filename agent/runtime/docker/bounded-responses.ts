@@ -1,6 +1,6 @@
 /**
  * Bounds the responses of the Docker Engine in size and time. docker-modem, the HTTP client of dockerode, collects a response
- * without a limit, and one that is longer than JavaScript's longest string would end the process. It also keeps requests for
+ * without a limit, and one that is longer than JavaScript's longest string would crash the process. It also keeps requests for
  * which nobody waits any more. So this file reads the responses itself and passes them to docker-modem. Responses that the
  * caller reads as streams pass unchanged.
  */

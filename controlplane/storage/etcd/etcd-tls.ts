@@ -1,4 +1,7 @@
-/** Reads the certificates with which a client connects to etcd, from the files of `--etcd-cafile` and others. */
+/**
+ * Reads the certificates with which a client connects to etcd, from the files of `--etcd-cafile`, `--etcd-certfile` and
+ * `--etcd-keyfile`.
+ */
 import { readFile } from 'node:fs/promises';
 import type { GrpcTls } from '../../../api/grpc/grpc-channel.ts';
 
