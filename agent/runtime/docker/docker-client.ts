@@ -17,6 +17,7 @@ const CALL_TIMEOUT_MS = 120_000;
 
 /** The engine. Streams go through `docker` itself, since they last longer than any time limit. */
 export interface DockerClient {
+  readonly clock: Clock;
   readonly docker: Docker;
   /** Runs an engine call with a time limit and throws its errors as `RuntimeError`. */
   call<T>(what: string, run: () => Promise<T>, options?: { readonly timeoutMs?: number }): Promise<T>;
@@ -28,6 +29,7 @@ export function createDockerClient(endpoint: string, clock: Clock): DockerClient
   const expiry = new AsyncLocalStorage<AbortSignal>();
   boundResponses(docker, { expiry: () => expiry.getStore() });
   return {
+    clock,
     docker,
     async call(what, run, options = {}) {
       const timeoutMs = options.timeoutMs ?? CALL_TIMEOUT_MS;

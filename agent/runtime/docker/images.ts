@@ -9,6 +9,7 @@ import { faultyImage, imageFault } from '../image-faults.ts';
 import { type ImageInfo, type RegistryAuth, RuntimeError } from '../runtime.ts';
 import { ResponseTooLong, valuesOf } from './bounded-responses.ts';
 import { isCode, toRuntimeError, type DockerClient } from './docker-client.ts';
+import { PullProgress } from './pull-progress.ts';
 
 /** The labels that a container may have of its image, in characters. */
 const LONGEST_LABELS = 64 << 10;
@@ -99,15 +100,17 @@ export class DockerImages {
     auth: RegistryAuth | undefined,
     options: { readonly signal: AbortSignal; readonly onProgress?: (text: string) => void },
   ): Promise<string> {
-    let stream: NodeJS.ReadableStream;
+    const progress = new PullProgress(this.#client.clock);
     try {
-      stream = (await this.#client.docker.createImage(authConfig(auth), {
+      const stream = (await this.#client.docker.createImage(authConfig(auth), {
         ...splitReference(reference),
-        abortSignal: options.signal,
+        abortSignal: AbortSignal.any([options.signal, progress.signal]),
       })) as NodeJS.ReadableStream;
-      await this.#progress(stream, options.onProgress);
+      await this.#progress(stream, options.onProgress, progress);
     } catch (error) {
-      throw toRuntimeError(error);
+      throw toRuntimeError(progress.signal.aborted ? progress.signal.reason : error);
+    } finally {
+      progress.end();
     }
     this.#refs.clear();
     return this.#pulled(reference);
@@ -166,9 +169,14 @@ export class DockerImages {
     return references;
   }
 
-  async #progress(stream: NodeJS.ReadableStream, onText: ((text: string) => void) | undefined): Promise<void> {
+  async #progress(
+    stream: NodeJS.ReadableStream,
+    onText: ((text: string) => void) | undefined,
+    progress?: PullProgress,
+  ): Promise<void> {
     for await (const value of valuesOf(stream)) {
       const entry = value as ProgressEntry;
+      progress?.observe(entry);
       if (entry.error !== undefined) throw toRuntimeError(Object.assign(new Error(entry.error), { statusCode: 500 }));
       if (onText === undefined) continue;
       if (entry.stream !== undefined) onText(entry.stream);
@@ -183,6 +191,7 @@ interface ProgressEntry {
   readonly stream?: string;
   readonly status?: string;
   readonly id?: string;
+  readonly progressDetail?: unknown;
 }
 
 const faultOf = ({ Config: config }: ImageInspectInfo): string =>

@@ -77,6 +77,11 @@ interface PullResult {
 
 /** A secret can have any number of entries for an image, each of which a registry can answer slowly. */
 const MOST_ATTEMPTS = 100;
+/**
+ * The kubelet waits for a pull for ever, and so would the pod for a registry that sends byte by byte. Runtimes of CRI report no
+ * progress, so that this is longer than the largest image takes.
+ */
+const LONGEST_PULL_MS = 24 * 3_600_000;
 /** The errors of all attempts become part of a status and an event. */
 const LONGEST_MESSAGE = 8192;
 
@@ -302,8 +307,17 @@ export class ImageManager {
     const { clock } = this.#options;
     return this.#turns.run(namespace, signal, async () => {
       const fromMs = clock.monotonic();
-      const { id, used } = await this.#tryAll(reference, credentials, signal);
-      return { id, used, tookMs: clock.monotonic() - fromMs };
+      const late = new AbortController();
+      const timer = clock.after(LONGEST_PULL_MS, () =>
+        late.abort(new RuntimeError('timeout', `the pull was given up after ${LONGEST_PULL_MS / 3_600_000} hours`)),
+      );
+      try {
+        const tries = this.#tryAll(reference, credentials, AbortSignal.any([signal, late.signal]));
+        const { id, used } = await untilAborted(tries, late.signal);
+        return { id, used, tookMs: clock.monotonic() - fromMs };
+      } finally {
+        timer.cancel();
+      }
     });
   }
 

@@ -10,6 +10,7 @@ import { DockerImages } from '../../../../../agent/runtime/docker/images.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { formatTime } from '../../../../../api/machinery/clock.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
+import { until } from '../../../../until.ts';
 import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 async function engine(t: TestContext, listener: RequestListener): Promise<{ client: DockerClient; clock: FakeClock }> {
@@ -55,6 +56,46 @@ it('a line of progress without an end fails the pull after 16 MiB', async (t) =>
   );
   assert.ok((await closed) < 32 << 20);
 });
+
+for (const [what, bytesPerMinute, isGivenUp] of [
+  ['nothing more', 0, true],
+  ['a layer that drips', 60, true],
+  ['a slow layer', 100_000, false],
+] as const)
+  it(`a pull of ${what} is ${isGivenUp ? '' : 'not '}given up after half an hour`, async (t) => {
+    let report: (bytes: number) => void = () => undefined;
+    const { promise: begun, resolve: onBegin } = Promise.withResolvers<void>();
+    const { promise: closed, resolve: onClosed } = Promise.withResolvers<void>();
+    const seen: string[] = [];
+    const { client, clock } = await engine(t, (request, response) => {
+      request.socket.once('close', () => onClosed());
+      response.writeHead(200, { 'content-type': 'application/json' });
+      report = (current) =>
+        void response.write(
+          `${JSON.stringify({ id: 'l', status: `Downloading ${current}`.slice(0, 11), progressDetail: { current } })}\n`,
+        );
+      report(0);
+      onBegin();
+    });
+    const cancel = new AbortController();
+    const onProgress = (text: string): void => void seen.push(text);
+    const pull = new DockerImages(client).pull('a', undefined, { signal: cancel.signal, onProgress });
+    const ended = pull.then(
+      () => 'done',
+      (error: unknown) => (error as Error).message,
+    );
+    await begun;
+    // The first line restarts the half hour, which is over at the end of the last minute.
+    for (let minute = 1; minute <= 30; minute += 1) {
+      const lines = bytesPerMinute === 0 ? 1 : minute;
+      await until('the last line is read', () => (seen.length >= lines ? true : undefined));
+      await clock.advance(60_000);
+      if (bytesPerMinute > 0) report(minute * bytesPerMinute);
+    }
+    if (!isGivenUp) cancel.abort(new Error('cancelled'));
+    assert.match(await ended, isGivenUp ? /the pull was given up: no progress for 30 minutes/ : /abort|cancel/i);
+    await closed;
+  });
 
 it('an event without an end interrupts the events after 16 MiB', async (t) => {
   const { answer, closed } = endlessLine();

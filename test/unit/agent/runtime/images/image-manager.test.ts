@@ -360,6 +360,24 @@ describe('a pull', () => {
     assert.equal(pulls.length, 100);
   });
 
+  it('from a registry that sends byte by byte for ever is given up after a day, and tried again later', async () => {
+    const secrets = { a: secretOf({ 'reg.example.com': login('ann') }) };
+    const { ensure, pulls, settle, clock } = setUp({ serialPulls: true }, { secrets });
+    const wanted = assert.rejects(
+      ensure(podOf('p', ['a'])),
+      refused('ErrImagePull', 'the pull was given up after 24 hours'),
+    );
+    await settle();
+    await clock.advance(24 * 3_600_000 - 1);
+    assert.equal(pulls.length, 1);
+    await clock.advance(1);
+    await wanted;
+    await clock.advance(60_000);
+    void ensure(podOf('p', ['a'])).catch(() => undefined);
+    await settle();
+    assert.equal(pulls.length, 2);
+  });
+
   it('that waits for its turn ends when its pod is deleted, also with credentials of its own', async () => {
     const { ensure, settle, pulls } = setUp(
       { serialPulls: true },
