@@ -1,12 +1,14 @@
 /**
  * Implements the audit mode `batch`: events are buffered and sent in batches, and no request waits. The buffer is
- * bounded. If the sink is too slow, events are dropped and counted.
+ * bounded by its events and by their memory. If the sink is too slow, events lose the objects of requests and responses first,
+ * so that large objects of one client displace no events of others; then events are dropped and counted.
  */
 import type { Logger } from '../../api/component/logger.ts';
 import { background } from '../../api/machinery/background.ts';
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
 import type { AuditBackend } from './audit.ts';
 import type { AuditEvent } from './event.ts';
+import { memoryOf, withoutObjects } from './event-size.ts';
 import type { EventSink } from './event-sink.ts';
 
 /** The flags `--audit-*-batch-*`. Sizes count events. */
@@ -22,6 +24,18 @@ export interface BatchOptions {
   readonly onDropped: (count: number) => void;
 }
 
+/** The memory of all events that wait or are sent, with the objects of requests and responses, and without them. */
+const MOST_OBJECT_BYTES = 64 << 20;
+const MOST_BYTES = 128 << 20;
+/** A batch of more events would be a text of hundreds of megabytes, which takes seconds, or cannot be formatted at all. */
+const LARGEST_BATCH_BYTES = 16 << 20;
+
+interface Waiting {
+  readonly event: AuditEvent;
+  /** Of memory. */
+  readonly bytes: number;
+}
+
 /** How long `close` waits for pending events. */
 const CLOSE_TIMEOUT_MS = 5000;
 
@@ -30,7 +44,9 @@ export class BatchingBackend implements AuditBackend {
   readonly #sink: EventSink;
   readonly #options: BatchOptions;
   readonly #stop = new AbortController();
-  #buffer: AuditEvent[] = [];
+  #buffer: Waiting[] = [];
+  /** The memory of the buffer and of the batch that is sent. */
+  #bytes = 0;
   #timer: Timer | undefined;
   #sending: Promise<void> | undefined;
   #tokens: number;
@@ -45,13 +61,24 @@ export class BatchingBackend implements AuditBackend {
 
   process(event: AuditEvent): void {
     const { bufferSize, maxBatchSize, maxWaitMs, clock, onDropped } = this.#options;
-    if (this.#buffer.length >= bufferSize) {
+    const waiting = this.#buffer.length >= bufferSize ? undefined : this.#fitting(event);
+    if (waiting === undefined) {
       onDropped(1);
       return;
     }
-    this.#buffer.push(event);
-    if (this.#buffer.length >= maxBatchSize) this.#flush();
+    this.#buffer.push(waiting);
+    this.#bytes += waiting.bytes;
+    if (this.#buffer.length >= maxBatchSize || this.#bytes >= LARGEST_BATCH_BYTES) this.#flush();
     else this.#timer ??= clock.after(maxWaitMs, () => this.#flush());
+  }
+
+  /** Returns the event as far as there is memory for it. */
+  #fitting(event: AuditEvent): Waiting | undefined {
+    const bytes = memoryOf(event);
+    if (this.#bytes + bytes <= MOST_OBJECT_BYTES) return { event, bytes };
+    const short = withoutObjects(event);
+    const shortBytes = memoryOf(short);
+    return this.#bytes + shortBytes <= MOST_BYTES ? { event: short, bytes: shortBytes } : undefined;
   }
 
   async close(): Promise<void> {
@@ -78,15 +105,28 @@ export class BatchingBackend implements AuditBackend {
 
   async #send(): Promise<void> {
     while (this.#buffer.length > 0) {
-      const batch = this.#buffer.splice(0, this.#options.maxBatchSize);
+      const { events, bytes } = this.#take();
       try {
         await this.#throttle();
-        await this.#sink.write(batch);
+        await this.#sink.write(events);
       } catch (error) {
-        this.#options.onDropped(batch.length);
-        this.#options.logger.error({ err: error, events: batch.length }, 'Cannot write audit events, they are lost');
+        this.#options.onDropped(events.length);
+        this.#options.logger.error({ err: error, events: events.length }, 'Cannot write audit events, they are lost');
+      } finally {
+        this.#bytes -= bytes;
       }
     }
+  }
+
+  /** Takes the next batch from the buffer. */
+  #take(): { readonly events: readonly AuditEvent[]; readonly bytes: number } {
+    let [count, bytes] = [0, 0];
+    for (const waiting of this.#buffer) {
+      if (count > 0 && (count >= this.#options.maxBatchSize || bytes + waiting.bytes > LARGEST_BATCH_BYTES)) break;
+      count += 1;
+      bytes += waiting.bytes;
+    }
+    return { events: this.#buffer.splice(0, count).map(({ event }) => event), bytes };
   }
 
   async #throttle(): Promise<void> {

@@ -58,3 +58,69 @@ describe('an audit event that comes at any moment of the batch before it', () =>
     }
   });
 });
+
+describe('events with large objects that a slow sink does not take', () => {
+  const OBJECT = { data: Array.from({ length: 1000 }, (_, at) => `${at} ${'x'.repeat(1000)}`) };
+
+  function stalled() {
+    const batches: (readonly AuditEvent[])[] = [];
+    let dropped = 0;
+    let next = (): void => undefined;
+    const sink = {
+      write: (events: readonly AuditEvent[]) => {
+        batches.push(events);
+        return new Promise<void>((resolve) => (next = resolve));
+      },
+      close: () => Promise.resolve(),
+    };
+    const clock = new FakeClock();
+    const backend = new BatchingBackend(sink, {
+      ...{ bufferSize: 10_000, maxBatchSize: 400, maxWaitMs: 1000, qps: 0, burst: 0 },
+      ...{ clock, logger: silentLogger, onDropped: (count: number) => void (dropped += count) },
+    });
+    const drain = async (): Promise<readonly AuditEvent[]> => {
+      await clock.advance(5000);
+      for (let taken = 0; taken < batches.length;) {
+        taken = batches.length;
+        next();
+        await clock.advance(5000);
+      }
+      return batches.flat();
+    };
+    return { backend, batches, drain, dropped: () => dropped };
+  }
+
+  it('keep their memory bounded: later events lose their objects, and none of others is lost', async () => {
+    const { backend, batches, drain, dropped } = stalled();
+    for (let at = 0; at < 500; at += 1)
+      backend.process({ auditID: String(at), requestObject: OBJECT, responseObject: OBJECT });
+    backend.process({ auditID: 'of another client' });
+    const events = await drain();
+    assert.equal(dropped(), 0);
+    assert.deepEqual(
+      events.map(({ auditID }) => auditID),
+      [...Array.from({ length: 500 }, (_, at) => String(at)), 'of another client'],
+    );
+    const whole = events.filter((event) => event['requestObject'] !== undefined);
+    assert.ok(whole.length > 10 && whole.length < 64, `${whole.length} events have their objects`);
+    assert.deepEqual(events[499]?.['annotations'], { 'audit.k8s.io/truncated': 'true' });
+    // A batch of all of them would be a text of half a gigabyte.
+    for (const batch of batches) assert.ok(batch.filter((event) => event['requestObject'] !== undefined).length <= 16);
+  });
+
+  it('are cut where clients without credentials send long paths and headers', async () => {
+    const { backend, drain, dropped } = stalled();
+    for (let at = 0; at < 1000; at += 1)
+      backend.process({
+        auditID: String(at),
+        requestURI: `/${at}${'x'.repeat(500_000)}`,
+        userAgent: 'y'.repeat(500_000),
+        sourceIPs: ['z'.repeat(100_000), '10.0.0.1'],
+      });
+    const events = await drain();
+    assert.equal(dropped(), 0);
+    assert.equal(events.length, 1000);
+    const text = JSON.stringify(events.at(-1));
+    assert.ok(text.length < 10_000 && text.includes('"10.0.0.1"'), text.slice(0, 100));
+  });
+});
