@@ -118,7 +118,8 @@ function withoutManagedFields(object: KubeObject): JsonObject {
   return { ...object, metadata } as unknown as JsonObject;
 }
 
-function withManagedFields(object: KubeObject, entries: ManagedFieldsEntry[] | undefined): KubeObject {
+/** Returns the object with other entries of managed fields, or without any. */
+export function withManagedFields(object: KubeObject, entries: ManagedFieldsEntry[] | undefined): KubeObject {
   const { managedFields: _, ...metadata } = object.metadata;
   return { ...object, metadata: entries === undefined ? metadata : { ...metadata, managedFields: entries } };
 }

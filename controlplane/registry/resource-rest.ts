@@ -3,6 +3,7 @@
  * decodes bodies, applies patches, tracks managed fields, converts between the served and the stored version, and calls the
  * generic store.
  */
+import { withManagedFields } from './managed-fields.ts';
 import { quoteText } from '../../api/meta/quote.ts';
 import { apiVersionOf, type KubeObject } from '../../api/meta/object.ts';
 import { newForbidden } from '../../api/meta/status-error.ts';
@@ -184,6 +185,19 @@ function writeVerbs(path: WritePath, verbs: ReadonlySet<string>): Pick<Rest, 'up
   } as Pick<Rest, 'update' | 'patch'>;
 }
 
+/** Returns the object with the owners of its fields, which are computed on what the served version shows after the write. */
+async function withOwners(
+  request: WriteRequest,
+  live: KubeObject | undefined,
+  object: KubeObject,
+  size: { readonly isLarge?: boolean },
+): Promise<KubeObject> {
+  const { path } = request;
+  const shown = path.codec.asServed(object);
+  const owned = await path.version.fieldManagement[manageBy(path, 'update', size)](live, shown, managedWrite(request));
+  return shown === object ? owned : withManagedFields(object, owned.metadata.managedFields);
+}
+
 async function create(request: WriteRequest, body: Body): Promise<Entry> {
   const { path, context, namespace, name, options } = request;
   const { version, endpoint, codec } = path;
@@ -197,8 +211,7 @@ async function create(request: WriteRequest, body: Body): Promise<Entry> {
   wipeSystemFields(object);
   dropRepeatedOwners(object, context);
   if (context.isLarge === true) await nextTurn();
-  const manage = manageBy(path, 'update', context);
-  const managed = await version.fieldManagement[manage](undefined, object, managedWrite(request));
+  const managed = await withOwners(request, undefined, object, context);
   if (context.isLarge === true) await nextTurn();
   const target = {
     endpoint,
@@ -237,8 +250,7 @@ async function update(request: WriteRequest, body: Body): Promise<Written> {
       first = undefined;
       if (context.isLarge === true) await nextTurn();
       const live = current === undefined ? undefined : codec.live(current);
-      const manage = manageBy(path, 'update', { isLarge });
-      return codec.toWritten(await version.fieldManagement[manage](live, object, managedWrite(request)));
+      return codec.toWritten(await withOwners(request, live, object, { isLarge }));
     },
     ...(uid === undefined || uid === '' ? {} : { uid }),
   };
@@ -272,8 +284,7 @@ async function applyPatch(request: WriteRequest, patch: Patch): Promise<Written>
       matchNamespace(object, version.info, namespace);
       dropRepeatedOwners(object, context);
       if (isLarge) await nextTurn();
-      const manage = manageBy(path, 'update', { isLarge });
-      if (!apply) object = await fieldManagement[manage](live, object, managedWrite(request));
+      if (!apply) object = await withOwners(request, live, object, { isLarge });
       return codec.toWritten(object);
     },
   };

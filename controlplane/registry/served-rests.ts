@@ -60,19 +60,20 @@ function storedRests(registry: Registry, options: ServeOptions, decoder: Decoder
       admission: options.admission,
       ...(isOfOtherGroup ? { servedGroup: info.group } : {}),
     };
+    const conversion = registry.conversionOf(info);
     const expected = {
       group: info.group,
       version: info.version,
       kind: info.kind,
       struct: structOf(options.schema, info),
       reader: builtInReader,
-      applyDefaults: store.strategy.applyDefaults?.bind(store.strategy),
+      applyDefaults:
+        conversion === undefined ? store.strategy.applyDefaults?.bind(store.strategy) : conversion.applyDefaults,
     };
-    const conversion = registry.conversionOf(info);
     const version: ServedVersion = {
       store,
       info,
-      expected: conversion === undefined ? expected : { ...expected, applyDefaults: conversion.applyDefaults },
+      expected,
       conversion,
       decoder,
       fieldManagement: options.fieldManagement(expected, decoder, (apiVersion) =>

@@ -192,6 +192,8 @@ export interface Strategy<Object extends KubeObject = KubeObject> extends Update
 export interface Conversion {
   toStored(object: KubeObject): KubeObject;
   fromStored(object: KubeObject): KubeObject;
+  /** Whether `fromStored` may make another object of one after `toStored`. Managers own the fields of the latter. */
+  readonly isLossy?: true;
   /** Whether the stored object equals the result of `fromStored`, so that no conversion is needed. By default it does not. */
   isServed?(object: KubeObject): boolean;
   /**
@@ -203,6 +205,8 @@ export interface Conversion {
   convertAll?(objects: readonly KubeObject[], to: 'stored' | 'served'): Promise<readonly KubeObject[]>;
   /** Sets defaults of the served version that the schema does not have. Those of the strategy apply after `toStored`. */
   readonly applyDefaults?: (object: KubeObject) => void;
+  /** Keeps, in place, the strategy from setting defaults that do not apply to an object of the served version. */
+  withholdDefaults?(stored: KubeObject): void;
   /** Maps the selectable fields of the served version to those of the stored one. By default, they are the same. */
   readonly fieldNames?: Readonly<Record<string, string>>;
 }

@@ -185,8 +185,15 @@ export class VersionCodec {
     const { conversion, store } = this.#version;
     if (conversion === undefined || conversion.convertAll !== undefined) return object;
     const stored = conversion.toStored(object);
+    conversion.withholdDefaults?.(stored);
     store.strategy.applyDefaults?.(stored);
     return stored;
+  }
+
+  /** Returns the object of a request as the served version shows it after the write, whose fields its manager owns. */
+  asServed(object: KubeObject): KubeObject {
+    const { conversion } = this.#version;
+    return conversion?.isLossy === true ? conversion.fromStored(conversion.toStored(cloneJson(object))) : object;
   }
 
   /** Returns the current object of a write in the served version. It is shared and must not be modified. */

@@ -13,12 +13,14 @@ import type {
 } from '@kubernetes/client-node';
 import type { Kind, Wire } from '../../../../api/kinds/wire.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
+import { sameQuantity } from '../../../../api/meta/quantity.ts';
 import { ownMember } from '../../../../api/meta/own-member.ts';
 import type { Conversion } from '../../strategy.ts';
 
 export type Autoscaler = Kind<{ spec: V2HorizontalPodAutoscalerSpec; status: V2HorizontalPodAutoscalerStatus }>;
 export type Metric = Wire<V2MetricSpec>;
 export type MetricStatus = Wire<V2MetricStatus>;
+type Condition = NonNullable<NonNullable<Autoscaler['status']>['conditions']>[number];
 export type ScalingRules = Wire<V2HPAScalingRules>;
 
 const PREFIX = 'autoscaling.alpha.kubernetes.io/';
@@ -26,7 +28,10 @@ const METRICS = `${PREFIX}metrics`;
 const CURRENT = `${PREFIX}current-metrics`;
 const CONDITIONS = `${PREFIX}conditions`;
 const BEHAVIOR = `${PREFIX}behavior`;
-const CARRIED = [METRICS, CURRENT, CONDITIONS, BEHAVIOR];
+const CARRIED = [
+  ...[METRICS, CURRENT, CONDITIONS, BEHAVIOR],
+  ...[`${PREFIX}scale-down-tolerance`, `${PREFIX}scale-up-tolerance`],
+];
 
 /** Removes the annotations that carry fields of version 2, because a version 2 object has the fields themselves. */
 export function dropCarried(object: KubeObject): void {
@@ -73,10 +78,12 @@ function toOld(metric: Metric | MetricStatus, side: Side): Loose {
   const { object, pods, resource, containerResource, external } = metric;
   const described = object as Described | undefined;
   const amounts = { object: sideOf(object), pods: sideOf(pods), external: sideOf(external) };
+  // The older types of a status always have an amount, those of a metric only in part.
+  const zero = side === 'current' ? '0' : undefined;
   const resourceMembers = (source: { name?: string | undefined } | undefined): Loose => ({
     name: source?.name,
     [name('AverageUtilization')]: sideOf(source).averageUtilization,
-    [name('AverageValue')]: sideOf(source).averageValue,
+    [name('AverageValue')]: sideOf(source).averageValue ?? zero,
   });
   return members({
     type: metric.type,
@@ -105,7 +112,7 @@ function toOld(metric: Metric | MetricStatus, side: Side): Loose {
         : members({
             metricName: external.metric?.name ?? '',
             metricSelector: external.metric?.selector,
-            [name('Value')]: amounts.external.value,
+            [name('Value')]: amounts.external.value ?? zero,
             [name('AverageValue')]: amounts.external.averageValue,
           }),
     containerResource:
@@ -120,6 +127,10 @@ function referenceMembers(reference: object | undefined): Loose {
   return members({ kind: kind ?? '', name: name ?? '', apiVersion });
 }
 
+function conditionMembers({ type, status, lastTransitionTime, reason, message }: Condition): Loose {
+  return members({ type, status, lastTransitionTime: lastTransitionTime ?? null, reason, message });
+}
+
 const isObject = (value: unknown): value is Loose => typeof value === 'object' && value !== null;
 const textOf = (value: unknown): string | undefined =>
   typeof value === 'string' ? value : typeof value === 'number' ? String(value) : undefined;
@@ -129,9 +140,10 @@ function fromOld(old: Loose, side: Side): Loose {
   const read = (source: Loose, what: string): unknown => source[`${side}${what}`];
   const typed = (type: string, amount: Loose): Loose => members(side === 'target' ? { type, ...amount } : amount);
   const identifier = (name: unknown, selector: unknown): Loose => members({ name: name ?? '', selector });
+  const zero = side === 'current' ? '0' : undefined;
   const resource = (source: Loose): Loose => {
     const utilization = numberOf(read(source, 'AverageUtilization'));
-    const averageValue = textOf(read(source, 'AverageValue'));
+    const averageValue = textOf(read(source, 'AverageValue')) ?? zero;
     const type = utilization === undefined ? 'AverageValue' : 'Utilization';
     return { name: source['name'] ?? '', [side]: typed(type, { averageUtilization: utilization, averageValue }) };
   };
@@ -139,11 +151,16 @@ function fromOld(old: Loose, side: Side): Loose {
   const converted: Loose = { type: old['type'] ?? '' };
   if (isObject(object)) {
     const averageValue = textOf(object['averageValue']);
-    const amount = averageValue === undefined ? { value: textOf(read(object, 'Value')) ?? '0' } : { averageValue };
+    const value = textOf(read(object, 'Value')) ?? '0';
+    // The older type of a metric always has a value, also where the metric is an average.
+    const isValue = averageValue === undefined || side === 'current' || !sameQuantity(value, '0');
     converted['object'] = {
       describedObject: object['target'] ?? {},
       metric: identifier(object['metricName'], object['selector']),
-      [side]: typed(averageValue === undefined ? 'Value' : 'AverageValue', amount),
+      [side]: typed(averageValue === undefined ? 'Value' : 'AverageValue', {
+        value: isValue ? value : undefined,
+        averageValue,
+      }),
     };
   }
   if (isObject(pods)) {
@@ -160,11 +177,11 @@ function fromOld(old: Loose, side: Side): Loose {
     };
   }
   if (isObject(external)) {
-    const value = textOf(read(external, 'Value'));
+    const value = textOf(read(external, 'Value')) ?? zero;
     const averageValue = textOf(read(external, 'AverageValue'));
     converted['external'] = {
       metric: identifier(external['metricName'], external['metricSelector']),
-      [side]: typed(averageValue === undefined ? 'Value' : 'AverageValue', { value, averageValue }),
+      [side]: typed(value === undefined ? 'AverageValue' : 'Value', { value, averageValue }),
     };
   }
   return converted;
@@ -202,8 +219,6 @@ function rulesFromText(rules: unknown): Loose | undefined {
           .map((policy) => Object.fromEntries(Object.entries(policy).map(([key, inner]) => [lowerFirst(key), inner])))
       : value;
   }
-  // Version 1 does not default the policies of a rule, and validation requires the field.
-  found['policies'] ??= [];
   return found;
 }
 
@@ -223,14 +238,16 @@ function fromStored(object: KubeObject): KubeObject {
   if (others.length > 0) carried[METRICS] = stringifyJson(others.map((one) => toOld(one, 'target')));
   const current = status?.currentMetrics ?? [];
   if (current.length > 0) carried[CURRENT] = stringifyJson(current.map((one) => toOld(one, 'current')));
-  if ((status?.conditions ?? []).length > 0) carried[CONDITIONS] = stringifyJson(status?.conditions);
+  if ((status?.conditions ?? []).length > 0)
+    carried[CONDITIONS] = stringifyJson(status?.conditions?.map(conditionMembers));
   if (spec?.behavior !== undefined) {
     const { scaleUp, scaleDown } = spec.behavior;
     carried[BEHAVIOR] = stringifyJson({ ScaleUp: rulesToText(scaleUp), ScaleDown: rulesToText(scaleDown) });
   }
   if (Object.keys(carried).length > 0) object.metadata.annotations = { ...object.metadata.annotations, ...carried };
   object.apiVersion = 'autoscaling/v1';
-  const currentUse = current.find(({ type, resource }) => type === 'Resource' && resource?.name === 'cpu')?.resource;
+  const uses = current.map(({ type, resource }) => (type === 'Resource' && resource?.name === 'cpu' ? resource : {}));
+  const currentUse = uses.findLast((use) => 'current' in use && use.current?.averageUtilization !== undefined);
   object['spec'] = members({
     scaleTargetRef: spec?.scaleTargetRef ?? {},
     minReplicas: spec?.minReplicas,
@@ -268,7 +285,8 @@ function toStored(object: KubeObject): KubeObject {
     ? carried.filter(isObject).map((old) => fromOld(old, 'target'))
     : [];
   if (use !== undefined) metrics.push(cpuMetric(use));
-  if (metrics.length > 0) spec['metrics'] = metrics;
+  if (metrics.length === 0) metrics.push(cpuMetric());
+  spec['metrics'] = metrics;
   const behavior = carriedOf(object, BEHAVIOR);
   if (isObject(behavior)) {
     const found = members({
@@ -298,7 +316,12 @@ export const versionOne: Conversion = {
   applyDefaults(object) {
     const spec = (object['spec'] ??= {}) as Loose;
     spec['minReplicas'] ??= 1;
-    if (object.metadata.annotations?.[METRICS] === undefined) spec['targetCPUUtilizationPercentage'] ??= CPU_DEFAULT;
+  },
+  isLossy: true,
+  // Version 1 does not default the policies of a rule, and validation requires the field.
+  withholdDefaults(stored) {
+    const { scaleUp, scaleDown } = (stored as Autoscaler).spec?.behavior ?? {};
+    for (const found of [scaleUp, scaleDown]) if (found !== undefined) found.policies ??= [];
   },
   toStored,
   fromStored,

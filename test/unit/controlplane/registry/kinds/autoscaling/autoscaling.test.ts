@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { after, before, describe, it } from 'node:test';
+import { systemClock } from '../../../../../../api/machinery/clock.ts';
 import { cloneJson } from '../../../../../../api/meta/json-equality.ts';
 import type { KubeObject } from '../../../../../../api/meta/object.ts';
 import { versionOne } from '../../../../../../controlplane/registry/kinds/autoscaling/autoscaling-conversion.ts';
+import { createFieldManagement } from '../../../../../../controlplane/registry/managed-fields.ts';
 import { openFixture, type Fixture } from '../../registry-fixture.ts';
 
 const plain = (value: object): KubeObject => JSON.parse(JSON.stringify(value)) as KubeObject;
@@ -88,27 +90,89 @@ describe('autoscalers through version 1', () => {
     );
   });
 
-  it('have no default policies for the rules in their annotation', () => {
-    const behavior = JSON.stringify({ ScaleUp: { StabilizationWindowSeconds: 7 } });
-    const two = versionOne.toStored({
-      apiVersion: 'autoscaling/v1',
-      kind: 'HorizontalPodAutoscaler',
-      metadata: { name: 'h', annotations: { 'autoscaling.alpha.kubernetes.io/behavior': behavior } },
-      spec: { maxReplicas: 3 },
-    } as KubeObject);
-    assert.deepEqual((two['spec'] as Record<string, unknown>)['behavior'], {
-      scaleUp: { stabilizationWindowSeconds: 7, policies: [] },
-    });
-  });
-
-  it('ignore annotations that do not read', () => {
+  it('have 80 percent of CPU if an annotation does not read', () => {
     const one = versionOne.toStored({
       apiVersion: 'autoscaling/v1',
       kind: 'HorizontalPodAutoscaler',
       metadata: { name: 'h', annotations: { 'autoscaling.alpha.kubernetes.io/metrics': '{nonsense' } },
       spec: { maxReplicas: 1 },
     } as unknown as KubeObject);
-    assert.deepEqual(one['spec'], { maxReplicas: 1 });
+    const target = { type: 'Utilization', averageUtilization: 80 };
+    assert.deepEqual(one['spec'], {
+      maxReplicas: 1,
+      metrics: [{ type: 'Resource', resource: { name: 'cpu', target } }],
+    });
+  });
+
+  it('show the conditions and the usage of version 2 in the older form', () => {
+    const one = versionOne.fromStored({
+      ...{ apiVersion: 'autoscaling/v2', kind: 'HorizontalPodAutoscaler', metadata: { name: 'h' } },
+      status: {
+        currentMetrics: [{ type: 'Resource', resource: { name: 'cpu', current: { averageUtilization: 5 } } }],
+        conditions: [{ reason: 'r', status: 'True', type: 'AbleToScale' }],
+      },
+    } as unknown as KubeObject);
+    assert.deepEqual(one.metadata.annotations, {
+      'autoscaling.alpha.kubernetes.io/current-metrics':
+        '[{"type":"Resource","resource":{"name":"cpu","currentAverageUtilization":5,"currentAverageValue":"0"}}]',
+      'autoscaling.alpha.kubernetes.io/conditions':
+        '[{"type":"AbleToScale","status":"True","lastTransitionTime":null,"reason":"r"}]',
+    });
+  });
+});
+
+describe('writes of autoscalers through both versions', () => {
+  let fixture: Fixture;
+  before(async () => {
+    fixture = await openFixture(undefined, undefined, (expected, _decoder, others) =>
+      createFieldManagement(systemClock, expected, others),
+    );
+  });
+  after(() => fixture.close());
+
+  const path = (version: number): string => `autoscaling/v${version}/horizontalpodautoscalers`;
+  const scaler = (version: number, name: string, spec: object, annotations?: object): object => ({
+    ...{ apiVersion: `autoscaling/v${version}`, kind: 'HorizontalPodAutoscaler' },
+    metadata: { name, ...(annotations === undefined ? {} : { annotations }) },
+    spec: { scaleTargetRef: { apiVersion: 'apps/v1', kind: 'Deployment', name: 'web' }, maxReplicas: 3, ...spec },
+  });
+  const apply = (version: number, name: string, spec: object): Promise<KubeObject> =>
+    fixture.patch(path(version), name, {
+      ...{ type: 'apply', force: true, duplicates: [] },
+      body: scaler(version, name, spec),
+    });
+
+  it('keep metrics that an apply of version 1 does not show', async () => {
+    const pods = { metric: { name: 'm' }, target: { type: 'AverageValue', averageValue: '5' } };
+    await fixture.create(path(2), scaler(2, 'kept', { metrics: [{ type: 'Pods', pods }] }));
+    const one = await apply(1, 'kept', {});
+    assert.deepEqual(one.metadata.annotations, {
+      'autoscaling.alpha.kubernetes.io/metrics': '[{"type":"Pods","pods":{"metricName":"m","targetAverageValue":"5"}}]',
+    });
+    assert.equal((one['spec'] as Record<string, unknown>)['targetCPUUtilizationPercentage'], undefined);
+  });
+
+  it('own what version 1 shows after the write, not what the request had', async () => {
+    const name = 'autoscaling.alpha.kubernetes.io/current-metrics';
+    const one = await fixture.create(
+      path(1),
+      scaler(1, 'owned', { targetCPUUtilizationPercentage: 30 }, { [name]: '[]' }),
+    );
+    assert.equal(JSON.stringify(one.metadata.managedFields).includes(name), false);
+  });
+
+  it('refuse rules without policies in version 1, and default them in version 2', async () => {
+    const name = 'autoscaling.alpha.kubernetes.io/behavior';
+    const behavior = JSON.stringify({ ScaleUp: { StabilizationWindowSeconds: 7 } });
+    await assert.rejects(
+      fixture.create(path(1), scaler(1, 'ruled', {}, { [name]: behavior })),
+      /spec\.behavior\.scaleUp\.policies: Required value: must specify at least one Policy/,
+    );
+    await apply(1, 'ruled', {});
+    await apply(2, 'ruled', { behavior: { scaleUp: { stabilizationWindowSeconds: 7 } } });
+    const two = await fixture.get(path(2), 'ruled');
+    const { scaleUp } = (two['spec'] as { behavior: { scaleUp: { policies: unknown[] } } }).behavior;
+    assert.equal(scaleUp.policies.length, 2);
   });
 });
 
