@@ -116,7 +116,7 @@ class DeviceTaintEviction {
     }
     const at = podEvictionTime(pod, {
       claim: (claimNamespace, claimName) => this.#claims.get(claimNamespace, claimName),
-      taints: (device) => this.#taintsOf(device),
+      taints: (device) => this.#taintsOf(device, pod.spec?.nodeName ?? ''),
     });
     if (at === undefined) {
       if (this.#planned.delete(key)) this.#report(pod, 'Cancelling deletion');
@@ -129,13 +129,17 @@ class DeviceTaintEviction {
     this.#planned.delete(key);
   }
 
-  /** Slices of older generations are outdated and do not count. */
-  #taintsOf(allocated: AllocatedDevice): readonly DeviceTaint[] {
+  /**
+   * Slices of older generations are outdated and do not count. Neither do those of other nodes than that of the pod: a node
+   * can publish slices with the pools of others, to evict their pods or to hide their taints.
+   */
+  #taintsOf(allocated: AllocatedDevice, nodeName: string): readonly DeviceTaint[] {
     const device = deviceKey(allocated);
-    const tainted = this.#slices.byIndex(BY_TAINTED_DEVICE, device);
+    const concerns = ({ spec }: ResourceSlice): boolean => (spec?.nodeName ?? nodeName) === nodeName;
+    const tainted = this.#slices.byIndex(BY_TAINTED_DEVICE, device).filter(concerns);
     if (tainted.length === 0) return [];
     let newest = Number.NEGATIVE_INFINITY;
-    for (const slice of this.#slices.byIndex(BY_POOL, `${allocated.driver}/${allocated.pool}`))
+    for (const slice of this.#slices.byIndex(BY_POOL, `${allocated.driver}/${allocated.pool}`).filter(concerns))
       newest = Math.max(newest, generationOf(slice) ?? newest);
     const slice = tainted.find((one) => generationOf(one) === newest);
     return taintedDevices(slice).get(device) ?? [];

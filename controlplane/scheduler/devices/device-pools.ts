@@ -1,6 +1,6 @@
 /**
  * Groups the devices of ResourceSlices by the nodes that can use them. A pool is usable once all slices of its newest
- * generation exist. Pure.
+ * generation exist, as GatherPools of kube-scheduler decides it: for each node by the slices that concern it. Pure.
  */
 import { matchesNodeSelector, type NodeSelector, type SelectableNode } from '../../../api/kinds/node-selection.ts';
 import type { ResourceSlice } from '../../../api/kinds/kinds.ts';
@@ -32,82 +32,124 @@ export interface DevicePool {
   readonly counters: ReadonlyMap<string, ReadonlyMap<string, Quantity>>;
 }
 
-/** The slices of the newest generation of a pool, and where their devices can be used. */
-interface Published {
-  readonly members: readonly SliceSpec[];
-  readonly isIncomplete: boolean;
+/** A slice, and where its devices can be used. */
+interface PublishedSlice {
+  readonly spec: SliceSpec;
   /** The devices of single nodes, by the name of the node. */
   readonly local: ReadonlyMap<string, readonly PooledDevice[]>;
   /** The devices that several nodes can use. */
   readonly shared: readonly PooledDevice[];
 }
 
+/** The slices of one generation of a pool. */
+interface Generation {
+  readonly specs: SliceSpec[];
+  hasCounters: boolean;
+}
+
+/** All slices with the name of a pool, of any generation. */
+interface PublishedPool {
+  /** The slices of single nodes. A node can publish only such slices, and so change nothing of the pools of others. */
+  readonly ofNode: Map<string, PublishedSlice[]>;
+  readonly ofSeveral: PublishedSlice[];
+  readonly generations: Map<number, Generation>;
+  newest: number;
+}
+
 /** The pools of some slices, indexed by node, so that the devices of other nodes cost nothing. */
 export class DevicePools {
-  readonly #byNode = new Map<string, Published[]>();
-  readonly #shared: Published[] = [];
+  readonly #byNode = new Map<string, Set<PublishedPool>>();
+  readonly #shared = new Set<PublishedPool>();
 
   constructor(slices: readonly ResourceSlice[]) {
-    for (const members of newestSlices(slices).values()) {
-      const published = publishedBy(members);
-      for (const node of published.local.keys()) {
+    const pools = new Map<string, PublishedPool>();
+    for (const { spec } of slices) {
+      if (spec === undefined) continue;
+      const key = `${spec.driver}/${spec.pool.name}`;
+      const pool = pools.get(key) ?? { ofNode: new Map(), ofSeveral: [], generations: new Map(), newest: 0 };
+      pools.set(key, pool);
+      const slice = addSlice(pool, spec);
+      for (const node of slice.local.keys()) {
         const known = this.#byNode.get(node);
-        if (known === undefined) this.#byNode.set(node, [published]);
-        else known.push(published);
+        if (known === undefined) this.#byNode.set(node, new Set([pool]));
+        else known.add(pool);
       }
-      if (published.shared.length > 0) this.#shared.push(published);
+      if (slice.shared.length > 0) this.#shared.add(pool);
     }
   }
 
   /** Returns the pools with devices for the node. Allocated devices have consumed their counters. */
   for(node: SelectableNode, allocated: DevicesInUse): readonly DevicePool[] {
     const candidates = new Set([...(this.#byNode.get(node.name) ?? []), ...this.#shared]);
-    return [...candidates].flatMap(({ members, isIncomplete, local, shared }) => {
-      const [first] = members;
-      const devices = [
-        ...(local.get(node.name) ?? []),
-        ...shared.filter(
-          ({ nodes }) => nodes === undefined || !('selector' in nodes) || matchesNodeSelector(nodes.selector, node),
-        ),
-      ];
-      if (first === undefined || devices.length === 0) return [];
-      const { driver, pool } = first;
-      return [{ driver, name: pool.name, isIncomplete, devices, counters: countersLeft(members, allocated) }];
-    });
+    return [...candidates].flatMap((pool) => poolOf(pool, node, allocated) ?? []);
   }
 }
 
-function newestSlices(slices: readonly ResourceSlice[]): ReadonlyMap<string, readonly SliceSpec[]> {
-  const pools = new Map<string, SliceSpec[]>();
-  for (const { spec } of slices) {
-    if (spec === undefined) continue;
-    const key = `${spec.driver}/${spec.pool.name}`;
-    const known = pools.get(key);
-    const difference = spec.pool.generation - (known?.[0]?.pool.generation ?? -1);
-    if (known === undefined || difference > 0) pools.set(key, [spec]);
-    else if (difference === 0) known.push(spec);
-  }
-  return pools;
+function addSlice(pool: PublishedPool, spec: SliceSpec): PublishedSlice {
+  const slice = publishedBy(spec);
+  const { nodeName = '', sharedCounters = [] } = spec;
+  if (nodeName === '') pool.ofSeveral.push(slice);
+  else pool.ofNode.set(nodeName, [...(pool.ofNode.get(nodeName) ?? []), slice]);
+  const generation = pool.generations.get(spec.pool.generation) ?? { specs: [], hasCounters: false };
+  pool.generations.set(spec.pool.generation, generation);
+  generation.specs.push(spec);
+  generation.hasCounters ||= sharedCounters.length > 0;
+  pool.newest = Math.max(pool.newest, spec.pool.generation);
+  return slice;
 }
 
-function publishedBy(members: readonly SliceSpec[]): Published {
+/**
+ * Returns the pool as the node sees it: if the slices that concern the node are as many as the pool has, no others count. Else
+ * the slices of all nodes show whether it is incomplete, or about to be replaced, for which it has no devices here.
+ */
+function poolOf(pool: PublishedPool, node: SelectableNode, allocated: DevicesInUse): DevicePool | undefined {
+  const concerned = pool.ofSeveral.filter((slice) => concerns(slice, node));
+  const found = newestOf([...(pool.ofNode.get(node.name) ?? []), ...concerned]);
+  const [first] = found;
+  if (first === undefined) return undefined;
+  const { driver, pool: named } = first.spec;
+  const count = named.resourceSliceCount ?? 1;
+  const isAll = found.length === count;
+  if (!isAll && pool.newest > named.generation) return undefined;
+  const devices = found.flatMap(({ local, shared }) => [
+    ...(local.get(node.name) ?? []),
+    ...shared.filter((device) => isUsable(device, node)),
+  ]);
+  if (devices.length === 0) return undefined;
+  const { specs: all = [], hasCounters = false } = pool.generations.get(named.generation) ?? {};
+  const counters = hasCounters
+    ? countersLeft(isAll ? found.map(({ spec }) => spec) : all, allocated)
+    : new Map<string, Map<string, Quantity>>();
+  return { driver, name: named.name, isIncomplete: !isAll && all.length !== count, devices, counters };
+}
+
+/** A slice with counters concerns every node that can use a device of its pool. */
+const concerns = ({ spec, local, shared }: PublishedSlice, node: SelectableNode): boolean =>
+  (spec.sharedCounters ?? []).length > 0 || local.has(node.name) || shared.some((device) => isUsable(device, node));
+
+const isUsable = ({ nodes }: PooledDevice, node: SelectableNode): boolean =>
+  nodes === undefined || !('selector' in nodes) || matchesNodeSelector(nodes.selector, node);
+
+function newestOf(slices: readonly PublishedSlice[]): readonly PublishedSlice[] {
+  const newest = slices.reduce((most, { spec }) => Math.max(most, spec.pool.generation), 0);
+  return slices.filter(({ spec }) => spec.pool.generation === newest);
+}
+
+function publishedBy(spec: SliceSpec): PublishedSlice {
   const local = new Map<string, PooledDevice[]>();
   const shared: PooledDevice[] = [];
-  for (const spec of members) {
-    const { driver, pool, devices = [], perDeviceNodeSelection } = spec;
-    for (const device of devices) {
-      const { nodeName = '', nodeSelector, allNodes } = perDeviceNodeSelection === true ? device : spec;
-      const place = { driver, pool: pool.name, device };
-      if (nodeName !== '') {
-        const known = local.get(nodeName) ?? [];
-        local.set(nodeName, known);
-        known.push({ ...place, nodes: { name: nodeName } });
-      } else if (nodeSelector !== undefined)
-        shared.push({ ...place, nodes: { selector: nodeSelector as NodeSelector } });
-      else if (allNodes === true) shared.push({ ...place, nodes: undefined });
-    }
+  const { driver, pool, devices = [], perDeviceNodeSelection } = spec;
+  for (const device of devices) {
+    const { nodeName = '', nodeSelector, allNodes } = perDeviceNodeSelection === true ? device : spec;
+    const place = { driver, pool: pool.name, device };
+    if (nodeName !== '') {
+      const known = local.get(nodeName) ?? [];
+      local.set(nodeName, known);
+      known.push({ ...place, nodes: { name: nodeName } });
+    } else if (nodeSelector !== undefined) shared.push({ ...place, nodes: { selector: nodeSelector as NodeSelector } });
+    else if (allNodes === true) shared.push({ ...place, nodes: undefined });
   }
-  return { members, isIncomplete: members.length < (members[0]?.pool.resourceSliceCount ?? 1), local, shared };
+  return { spec, local, shared };
 }
 
 function countersLeft(

@@ -34,13 +34,13 @@ const seconds = (tolerationSeconds: number): Tolerations => [
 /** A slice with these devices and their taints. */
 function slice(
   devices: Readonly<Record<string, DeviceTaint[]>>,
-  { name = 'slice', generation = 1, pool = 'rack/1' } = {},
+  { name = 'slice', generation = 1, pool = 'rack/1', nodeName = 'a' } = {},
 ): ResourceSlice {
   return {
     metadata: { name, uid: `slice-${name}` },
     spec: {
       driver: 'd.example',
-      nodeName: 'a',
+      nodeName,
       pool: { name: pool, generation, resourceSliceCount: 1 },
       devices: Object.entries(devices).map(([device, taints]) => ({ name: device, taints })),
     },
@@ -377,3 +377,30 @@ test('a deletion that fails is tried again', async () => {
   assert.equal(t.client.calls.filter(({ verb, resource }) => verb === 'patch' && resource === pods).length, 1);
   await t.stop();
 });
+
+for (const [what, generation] of [
+  ['of the same generation', 1],
+  ['of a newer one', 999],
+] as const) {
+  test(`a node evicts no pod of another node by a slice ${what} with the name of its pool`, async () => {
+    const t = await started(
+      pod('p'),
+      claim({ gpu: [] }),
+      slice({ gpu: [] }),
+      slice({ gpu: [taint()] }, { name: 'hostile', nodeName: 'hostile', generation }),
+    );
+    assert.deepEqual(evicted(t), []);
+    await t.stop();
+  });
+
+  test(`a node keeps no pod of another node on a tainted device by a slice ${what}`, async () => {
+    const t = await started(
+      pod('p'),
+      claim({ gpu: [] }),
+      slice({ gpu: [] }, { name: 'hostile', nodeName: 'hostile', generation }),
+      slice({ gpu: [taint()] }),
+    );
+    assert.deepEqual(evicted(t), ['p']);
+    await t.stop();
+  });
+}
