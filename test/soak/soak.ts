@@ -14,7 +14,7 @@ import { FAULTS, soak, type SoakReport } from './run.ts';
 
 const USAGE = `usage: npm run soak -- [--minutes N] [--seed S] [--only FAULT,FAULT] [--disk MIB]
        npm run soak -- --agent docker|containerd [--minutes N] [--seed S]
-       npm run soak -- --etcd [--minutes N] [--seed S] [--only FAULT,FAULT] [--servers N] [--members N]
+       npm run soak -- --etcd [--minutes N] [--seed S] [--only FAULT,FAULT] [--servers N] [--members N] [--other PROGRAM]
        npm run soak -- --standby [--minutes N] [--seed S] [--only FAULT,FAULT]
        npm run soak -- --power [--minutes N] [--seed S] [--only PROGRAM,PROGRAM]
        npm run soak -- --judge FILE
@@ -33,6 +33,7 @@ What the clients saw is kept in a file where a promise was broken; --judge judge
                    ${Object.keys(ETCD_FAULTS).join(' ')}
   --servers N      how many control planes share etcd (default 3)
   --members N      how many members etcd has (default 3)
+  --other PROGRAM  the last control plane is of another release: its bin/orchlet
   --standby        soak a first control plane and its standby, with the faults
                    ${Object.keys(PAIR_FAULTS).join(' ')}
   --power          record the programs ${Object.keys(SCENES).join(' ')}
@@ -52,6 +53,7 @@ const { values } = parseArgs({
     power: { type: 'boolean', default: false },
     servers: { type: 'string', default: '3' },
     members: { type: 'string', default: '3' },
+    other: { type: 'string' },
     minutes: { type: 'string', default: '1' },
     only: { type: 'string', default: '' },
     disk: { type: 'string', default: '64' },
@@ -124,7 +126,7 @@ else if (values.judge !== undefined) {
     if (values.standby) return soakPair({ seconds, seed, only, onProgress });
     if (!values.etcd) return soak({ seconds, seed, only, diskMib: Number(values.disk), onProgress });
     const sizes = { servers: Number(values.servers), members: Number(values.members) };
-    return soakEtcd({ seconds, seed, only, ...sizes, onProgress });
+    return soakEtcd({ seconds, seed, only, ...sizes, other: values.other, onProgress });
   };
   print(await run());
 }

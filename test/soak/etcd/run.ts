@@ -24,6 +24,8 @@ export interface EtcdSoakOptions {
   /** The number of members of etcd. */
   readonly members?: number;
   readonly only?: readonly string[];
+  /** The program of the last server, which is of another release. */
+  readonly other?: string | undefined;
   /** More flags of the control planes. */
   readonly more?: readonly string[];
   readonly onProgress?: (line: string) => void;
@@ -74,6 +76,7 @@ export async function soakEtcd(options: EtcdSoakOptions): Promise<SoakReport> {
           etcd: own,
           more: [...(DIFFERENCES[at % DIFFERENCES.length] ?? []), ...ELECTION, ...(options.more ?? [])],
           like: servers[0],
+          program: at === serverCount - 1 ? options.other : undefined,
           clockAheadSeconds: hasClocks ? CLOCKS_SECONDS * ((at % 3) - 1) : undefined,
         }),
       );

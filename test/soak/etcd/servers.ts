@@ -23,6 +23,8 @@ export interface ServersOptions {
   readonly more?: readonly string[];
   /** The server whose CA and keys this one gets, because all servers of a cluster have the same. */
   readonly like?: SoakServer | undefined;
+  /** The program of the server. The default is this checkout. */
+  readonly program?: string | undefined;
   /** How far the wall clock of the server is ahead. It needs a C compiler. */
   readonly clockAheadSeconds?: number | undefined;
 }
@@ -34,6 +36,7 @@ export class SoakServer {
   /** A token of an administrator. */
   readonly token = TOKEN;
   readonly #directory: string;
+  readonly #program: string;
   readonly #arguments: readonly string[];
   readonly #faults: PreloadedFaults | undefined;
   #child: ChildProcess | undefined;
@@ -44,7 +47,9 @@ export class SoakServer {
   /** The messages of exits that no fault explains. */
   readonly crashes: string[] = [];
 
-  private constructor(port: number, proxies: readonly HeldProxy[], { more = [], clockAheadSeconds }: ServersOptions) {
+  private constructor(port: number, proxies: readonly HeldProxy[], options: ServersOptions) {
+    const { more = [], program = ORCHLET, clockAheadSeconds } = options;
+    this.#program = program;
     this.#directory = mkdtempSync(join(tmpdir(), 'orchlet-soak-etcd-'));
     writeFileSync(join(this.#directory, 'tokens.csv'), `${TOKEN},soak,soak,"system:masters"\n`);
     this.#faults = clockAheadSeconds === undefined ? undefined : new PreloadedFaults(this.#directory);
@@ -116,7 +121,7 @@ export class SoakServer {
 
   #launch(): void {
     this.starts += 1;
-    const child = spawn(ORCHLET, this.#arguments, {
+    const child = spawn(this.#program, this.#arguments, {
       stdio: ['ignore', 'pipe', 'pipe'],
       env: { ...process.env, ...this.#faults?.environment },
     });
