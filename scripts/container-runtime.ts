@@ -4,9 +4,9 @@
  */
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { request } from 'node:http';
 import { join } from 'node:path';
 import { startCriRuntime } from '../agent/runtime/cri/cri-runtime.ts';
+import { dockerAnswers, KNOWN_CRI_SOCKETS, KNOWN_DOCKER_SOCKETS } from '../agent/runtime/known-sockets.ts';
 import { unmetCondition } from '../agent/runtime/select-runtime.ts';
 import { silentLogger } from '../api/component/logger.ts';
 import { systemClock } from '../api/machinery/clock.ts';
@@ -21,22 +21,7 @@ export interface FoundRuntime {
   stop(): void;
 }
 
-const KNOWN_CRI_SOCKETS = ['/run/containerd/containerd.sock', '/run/crio/crio.sock'];
-const KNOWN_DOCKER_SOCKETS = ['/var/run/docker.sock', '/run/podman/podman.sock'];
 const SCRIPTS = import.meta.dirname;
-
-function answersPing(socketPath: string): Promise<boolean> {
-  if (!existsSync(socketPath)) return Promise.resolve(false);
-  return new Promise((resolve) => {
-    const ping = request({ socketPath, path: '/_ping', timeout: 2000 }, (response) => {
-      response.resume();
-      resolve(response.statusCode === 200);
-    });
-    ping.on('timeout', () => ping.destroy());
-    ping.on('error', () => resolve(false));
-    ping.end();
-  });
-}
 
 /**
  * Whether the socket speaks CRI and pods get a network there, unlike on the containerd of a Docker Engine. A runtime with the
@@ -82,9 +67,9 @@ export async function findRuntime(options: {
 }): Promise<FoundRuntime> {
   const fromEnvironment = (process.env['DOCKER_HOST'] ?? '').replace(/^unix:\/\//, '');
   if (options.privately !== true) {
-    if (fromEnvironment.startsWith('/') && (await answersPing(fromEnvironment))) return docker(fromEnvironment);
+    if (fromEnvironment.startsWith('/') && (await dockerAnswers(fromEnvironment))) return docker(fromEnvironment);
     for (const path of KNOWN_CRI_SOCKETS) if (await servesPods(path, options.isNew === true)) return cri(path);
-    for (const path of KNOWN_DOCKER_SOCKETS) if (await answersPing(path)) return docker(path);
+    for (const path of KNOWN_DOCKER_SOCKETS) if (await dockerAnswers(path)) return docker(path);
   }
   ensureInstalled(options.say);
   return startPrivate(options.directory);

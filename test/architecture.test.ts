@@ -340,7 +340,7 @@ const CONNECTING: ReadonlyMap<string, string> = new Map([
   ['api/http/node-http.ts', 'it passes node:http on, for servers as well'],
   ['api/client/http-connections.ts', 'the server is that of a kubeconfig'],
   ['agent/network/clusterdns/upstream.ts', 'name servers are those of a file of the host'],
-  ['agent/runtime/select-runtime.ts', 'it looks whether somebody listens on a unix socket'],
+  ['agent/runtime/known-sockets.ts', 'it finds out whether a container runtime answers on a unix socket'],
   [
     'agent/runtime/cri/remote-streams.ts',
     'the container runtime names the address over its socket: its own, on loopback',
@@ -353,13 +353,12 @@ const CONNECTING: ReadonlyMap<string, string> = new Map([
   ],
   [
     'agent/network/clusterdns/cluster-dns.ts',
-    'it opens datagram sockets to serve names, and sends answers to who asked',
+    'it opens datagram sockets to serve names, and answers the clients that asked',
   ],
   [
     'cli/doctor/network-probes.ts',
     'orchlet doctor tries addresses of nodes, pods and services of its cluster and sends nothing',
   ],
-  ['cli/commands/doctor.ts', 'it looks whether ports of this host are taken'],
   ['cli/s3/exchange.ts', 'the server is that of a flag or a variable; redirects are not followed'],
   ['cli/commands/explain-eviction.ts', 'the agent is that of the command line'],
 ]);

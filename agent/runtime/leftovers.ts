@@ -7,9 +7,8 @@ import { existsSync } from 'node:fs';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { connectCri } from './cri/cri-client.ts';
 import { LABEL_INSTANCE } from './instance.ts';
+import { DOCKER_SOCKET, KNOWN_CRI_SOCKETS } from './known-sockets.ts';
 
-const DOCKER_SOCKET = '/var/run/docker.sock';
-const CRI_SOCKETS: readonly string[] = ['/run/containerd/containerd.sock', '/run/crio/crio.sock'];
 const TIMEOUT_MS = 120_000;
 
 /** Something that can be removed. Removing what is gone is no error. */
@@ -35,7 +34,7 @@ interface RuntimeEndpoints {
 
 /** The endpoints to search: the named ones, and usual sockets that exist. */
 export function endpointsToSearch({ docker, cri }: RuntimeEndpoints): RuntimeEndpoints[] {
-  const known = CRI_SOCKETS.filter((path) => existsSync(path)).map((path) => `unix://${path}`);
+  const known = KNOWN_CRI_SOCKETS.filter((path) => existsSync(path)).map((path) => `unix://${path}`);
   const cris = [...new Set([...(cri === '' ? [] : [cri]), ...known])];
   const usual = `unix://${DOCKER_SOCKET}`;
   const dockers = [...new Set([...(docker === '' ? [] : [docker]), usual])].filter(

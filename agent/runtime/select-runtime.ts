@@ -4,10 +4,10 @@
  * agent's memory. The agent calls it once at start.
  */
 import { existsSync } from 'node:fs';
-import { connect } from 'node:net';
 import { join } from 'node:path';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
+import { DOCKER_SOCKET, KNOWN_CRI_SOCKETS, socketAnswers } from './known-sockets.ts';
 import { type Runtime, type RuntimeCondition, RuntimeError } from './runtime.ts';
 
 /** The flags of the runtime, and what a connection needs. */
@@ -38,8 +38,7 @@ export interface RuntimeChoice {
   readonly defaultDockerEndpoint?: string;
 }
 
-const KNOWN_CRI_SOCKETS: readonly string[] = ['/run/containerd/containerd.sock', '/run/crio/crio.sock'];
-const DEFAULT_DOCKER_ENDPOINT = 'unix:///var/run/docker.sock';
+const DEFAULT_DOCKER_ENDPOINT = `unix://${DOCKER_SOCKET}`;
 
 /** Throws `RuntimeError('unavailable')` with a one-line message that lists the sockets it tried. */
 export async function selectRuntime(choice: RuntimeChoice): Promise<Runtime> {
@@ -89,7 +88,7 @@ async function usable(
   connectTo: (endpoint: string) => Promise<Runtime>,
   { rootDirectory, providesNetwork = false }: Pick<RuntimeChoice, 'rootDirectory' | 'providesNetwork'>,
 ): Promise<{ readonly runtime: Runtime; readonly hasNetwork: boolean } | string> {
-  if (!(await answers(socket))) return 'no response';
+  if (!(await socketAnswers(socket))) return 'no response';
   let runtime: Runtime | undefined;
   try {
     runtime = await connectTo(`unix://${socket}`);
@@ -117,16 +116,5 @@ export function unmetCondition(conditions: readonly RuntimeCondition[]): Runtime
 
 /** An engine at another address than a socket is used as it is. */
 async function isDocker(endpoint: string): Promise<boolean> {
-  return !endpoint.startsWith('unix://') || answers(endpoint.slice('unix://'.length));
-}
-
-function answers(path: string): Promise<boolean> {
-  return new Promise((resolve) => {
-    const socket = connect({ path });
-    socket.once('error', () => resolve(false));
-    socket.once('connect', () => {
-      socket.destroy();
-      resolve(true);
-    });
-  });
+  return !endpoint.startsWith('unix://') || socketAnswers(endpoint.slice('unix://'.length));
 }

@@ -66,24 +66,20 @@ interface KeyToPath {
 /** Returns the payload of a volume of one of the four kinds, or `undefined` for another kind. */
 export async function volumePayload(pod: Pod, volume: Volume, sources: PayloadSources): Promise<Payload | undefined> {
   if (volume.configMap !== undefined) {
-    const { name, items, defaultMode, optional } = volume.configMap;
-    const picked = {
-      items,
-      defaultMode: defaultMode ?? 0o644,
-      optional: optional === true,
-      budget: new VolumeBudget(),
-    };
-    return configMapFiles(pod, name ?? '', picked, sources);
+    return configMapFiles(
+      pod,
+      volume.configMap.name ?? '',
+      pickedFrom(volume.configMap, volume.configMap.defaultMode),
+      sources,
+    );
   }
   if (volume.secret !== undefined) {
-    const { secretName, items, defaultMode, optional } = volume.secret;
-    const picked = {
-      items,
-      defaultMode: defaultMode ?? 0o644,
-      optional: optional === true,
-      budget: new VolumeBudget(),
-    };
-    return secretFiles(pod, secretName ?? '', picked, sources);
+    return secretFiles(
+      pod,
+      volume.secret.secretName ?? '',
+      pickedFrom(volume.secret, volume.secret.defaultMode),
+      sources,
+    );
   }
   if (volume.downwardAPI !== undefined) {
     const { items = [], defaultMode = 0o644 } = volume.downwardAPI;
@@ -99,6 +95,16 @@ interface Picked {
   readonly defaultMode: number;
   readonly optional: boolean;
   readonly budget: VolumeBudget;
+}
+
+/** The keys that a volume names, or one source of a projected volume. */
+interface KeySelection {
+  readonly items?: readonly KeyToPath[];
+  readonly optional?: boolean;
+}
+
+function pickedFrom({ items, optional }: KeySelection, defaultMode = 0o644, budget = new VolumeBudget()): Picked {
+  return { items, defaultMode, optional: optional === true, budget };
 }
 
 async function configMapFiles(
@@ -207,13 +213,11 @@ async function projectedFiles(
   const failures: string[] = [];
   const project = async (source: ProjectedSource, index: number): Promise<void> => {
     if (source.configMap !== undefined) {
-      const { name, items, optional } = source.configMap;
-      const picked = { items, defaultMode: mode, optional: optional === true, budget };
-      add(await configMapFiles(pod, name ?? '', picked, sources));
+      const picked = pickedFrom(source.configMap, mode, budget);
+      add(await configMapFiles(pod, source.configMap.name ?? '', picked, sources));
     } else if (source.secret !== undefined) {
-      const { name, items, optional } = source.secret;
-      const picked = { items, defaultMode: mode, optional: optional === true, budget };
-      add(await secretFiles(pod, name ?? '', picked, sources));
+      const picked = pickedFrom(source.secret, mode, budget);
+      add(await secretFiles(pod, source.secret.name ?? '', picked, sources));
     } else if (source.downwardAPI !== undefined) {
       add(downwardFiles(pod, source.downwardAPI.items ?? [], { defaultMode: mode, budget }, sources));
     } else if (source.serviceAccountToken !== undefined) {

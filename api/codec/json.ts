@@ -9,6 +9,7 @@ import type { JsonValue } from '../meta/object.ts';
 import { quote } from '../meta/field-error.ts';
 import { setMember } from '../meta/own-member.ts';
 import { MAX_VALUES, tooManyValues } from './limits.ts';
+import { jsonPath } from '../meta/json-path.ts';
 
 interface ParsedJson {
   readonly value: JsonValue;
@@ -234,18 +235,9 @@ class Parser {
     return array;
   }
 
-  #here(): string {
-    let path = '';
-    for (const part of this.#path) {
-      if (typeof part === 'number') path += `[${part}]`;
-      else path += path === '' ? part : `.${part}`;
-    }
-    return path;
-  }
-
   #duplicate(): void {
     if (this.duplicates.length >= MAX_DUPLICATES) return;
-    const path = this.#here();
+    const path = jsonPath(this.#path);
     if (!this.duplicates.includes(path)) this.duplicates.push(path);
   }
 
@@ -343,7 +335,7 @@ class Parser {
       throw new JsonNumberError(`json: cannot unmarshal number ${literal} into Go value of type float64`);
     const isDecimal = fraction !== undefined || exponent !== undefined;
     if (isDecimal && Number.isInteger(number) && (this.decimals?.size ?? 0) < MAX_DECIMALS)
-      (this.decimals ??= new Map()).set(this.#here(), literal);
+      (this.decimals ??= new Map()).set(jsonPath(this.#path), literal);
     if (isDecimal || Number.isSafeInteger(number)) {
       return Object.is(number, -0) ? 0 : number;
     }

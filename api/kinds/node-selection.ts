@@ -4,7 +4,7 @@
  */
 import type { Node, Pod } from './kinds.ts';
 import { ownMember } from '../meta/own-member.ts';
-import { newSelector, type LabelOperator, type Selector } from '../meta/selector.ts';
+import { newSelector, OBJECT_OPERATORS, type LabelOperator, type Selector } from '../meta/selector.ts';
 
 type Spec = NonNullable<Pod['spec']>;
 
@@ -22,16 +22,12 @@ type NodeSelectorTerm = NodeSelector['nodeSelectorTerms'][number];
 export type Taint = NonNullable<NonNullable<Node['spec']>['taints']>[number];
 type Toleration = NonNullable<Spec['tolerations']>[number];
 
-const OPERATORS: ReadonlyMap<string, LabelOperator> = new Map(
-  Object.entries({
-    In: 'in',
-    NotIn: 'notin',
-    Exists: 'exists',
-    DoesNotExist: '!',
-    Gt: 'gt',
-    Lt: 'lt',
-  }),
-);
+/** Node selectors have two operators more than label selectors. */
+const OPERATORS: ReadonlyMap<string, LabelOperator> = new Map<string, LabelOperator>([
+  ...OBJECT_OPERATORS,
+  ['Gt', 'gt'],
+  ['Lt', 'lt'],
+]);
 
 /** The parsed terms, kept as long as the objects that contain them, because a term is evaluated once for each node. */
 const selectors = new WeakMap<NodeSelectorTerm, Selector>();

@@ -221,7 +221,8 @@ export class RequirementError extends Error {
   }
 }
 
-const OBJECT_OPERATORS: ReadonlyMap<string, LabelOperator> = new Map(
+/** The operators of an object's label selector, with those of the text form. */
+export const OBJECT_OPERATORS: ReadonlyMap<string, LabelOperator> = new Map(
   Object.entries({
     In: 'in',
     NotIn: 'notin',

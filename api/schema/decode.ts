@@ -14,6 +14,7 @@ import type { JsonObject, JsonValue } from '../meta/object.ts';
 import type { StructType, TypeNode } from './schema.ts';
 import { addPrinted, isZero, zeroValue } from './complete.ts';
 import { jsonKind, goType, goName } from './go-types.ts';
+import { jsonPath } from '../meta/json-path.ts';
 
 /** The error for a value that does not match its type. It has kube-apiserver's message. */
 export class DecodeError extends Error {
@@ -118,16 +119,7 @@ class Walk {
   }
 
   #noteUnknown(): void {
-    if (this.unknown.length < MAX_UNKNOWN) this.unknown.push(this.#here());
-  }
-
-  #here(): string {
-    let path = '';
-    for (const part of this.#path) {
-      if (typeof part === 'number') path += `[${part}]`;
-      else path += path === '' ? part : `.${part}`;
-    }
-    return path;
+    if (this.unknown.length < MAX_UNKNOWN) this.unknown.push(jsonPath(this.#path));
   }
 
   /** Decodes a value that is not null. */
@@ -260,7 +252,7 @@ class Walk {
         : scalar === 'int64'
           ? Number.isSafeInteger(value)
           : Number.isInteger(value) && value <= INT32_MAX && value >= INT32_MIN;
-    const decimal = this.#decimals.size === 0 ? undefined : this.#decimals.get(this.#here());
+    const decimal = this.#decimals.size === 0 ? undefined : this.#decimals.get(jsonPath(this.#path));
     return fits && decimal === undefined ? undefined : `number ${decimal ?? String(value)}`;
   }
 

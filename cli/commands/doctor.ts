@@ -2,9 +2,8 @@
 import { stringifyJson } from '../../api/codec/json.ts';
 import { quoteText } from '../../api/meta/quote.ts';
 import { existsSync } from 'node:fs';
-import { createServer, connect } from 'node:net';
+import { createServer } from 'node:net';
 import { join, resolve } from 'node:path';
-import { request } from '../../api/http/node-http.ts';
 import { flag, type FlagTable, type ParsedFlags, UsageError } from '../../api/component/flags.ts';
 import { AGENT_PID_FILE, agentDirectory } from '../agent-process.ts';
 import { readClusterFacts, withClusterOfHost } from '../doctor/cluster-facts.ts';
@@ -22,6 +21,12 @@ import { checkManifests } from '../doctor/manifest-checks.ts';
 import { checkLocalVolumes } from '../doctor/volume-checks.ts';
 import { STORAGE_FILE } from '../../controlplane/backup/backup.ts';
 import { hostFolderLimits } from '../../agent/host/project-quota.ts';
+import {
+  dockerAnswers,
+  KNOWN_CRI_SOCKETS,
+  KNOWN_DOCKER_SOCKETS,
+  socketAnswers,
+} from '../../agent/runtime/known-sockets.ts';
 
 function portFault(text: string): string | undefined {
   const port = /^\d{1,5}$/.test(text) ? Number(text) : 0;
@@ -71,37 +76,10 @@ const flags = {
   }),
 } as const;
 
-function socketAnswers(socketPath: string): Promise<boolean> {
-  return new Promise((resolve) => {
-    const socket = connect(socketPath);
-    socket.setTimeout(1000, () => socket.destroy());
-    socket.once('connect', () => {
-      socket.destroy();
-      resolve(true);
-    });
-    socket.once('error', () => resolve(false));
-    socket.once('close', () => resolve(false));
-  });
-}
-
-function dockerAnswers(socketPath: string): Promise<boolean> {
-  return new Promise((resolve) => {
-    const ping = request({ socketPath, path: '/_ping', timeout: 2000 }, (response) => {
-      response.resume();
-      resolve(response.statusCode === 200);
-    });
-    ping.on('timeout', () => ping.destroy());
-    ping.on('error', () => resolve(false));
-    ping.end();
-  });
-}
-
 async function checkRuntime(): Promise<Finding> {
   const found: string[] = [];
-  for (const path of ['/run/containerd/containerd.sock', '/run/crio/crio.sock'])
-    if (existsSync(path) && (await socketAnswers(path))) found.push(path);
-  for (const path of ['/var/run/docker.sock', '/run/podman/podman.sock'])
-    if (existsSync(path) && (await dockerAnswers(path))) found.push(path);
+  for (const path of KNOWN_CRI_SOCKETS) if (await socketAnswers(path)) found.push(path);
+  for (const path of KNOWN_DOCKER_SOCKETS) if (await dockerAnswers(path)) found.push(path);
   if (found.length > 0) return { name: 'container runtime', verdict: 'ok', text: found.join(', ') };
   return {
     name: 'container runtime',

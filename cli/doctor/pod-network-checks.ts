@@ -7,6 +7,7 @@ import {
 } from '../../agent/network/podnetwork/cni-configuration.ts';
 import { hostNetwork, type HostNetwork, type LinkSupport } from '../../agent/network/podnetwork/host-network.ts';
 import type { Finding } from './host-checks.ts';
+import { KNOWN_CRI_SOCKETS } from '../../agent/runtime/known-sockets.ts';
 
 interface PodNetworkHost {
   readonly network: Pick<HostNetwork, 'linkSupport'>;
@@ -15,13 +16,11 @@ interface PodNetworkHost {
   readonly usesCni: boolean;
 }
 
-const CNI_SOCKETS = ['/run/containerd/containerd.sock', '/run/crio/crio.sock'];
-
 /** The tools and places of this host. */
 export const podNetworkHost = (): PodNetworkHost => ({
   network: hostNetwork(),
   places: DEFAULT_CNI_PLACES,
-  usesCni: CNI_SOCKETS.some((path) => existsSync(path)),
+  usesCni: KNOWN_CRI_SOCKETS.some((path) => existsSync(path)),
 });
 
 /** A missing tunnel is a warning, as another mode may be chosen. */

@@ -19,7 +19,7 @@ export interface MatchCondition {
 export type MatchConditionCompiler = (expression: string) => MatchCondition;
 
 /** The settings of one webhook. Times are in milliseconds. */
-interface WebhookSettings {
+export interface WebhookSettings {
   readonly configFile: string;
   readonly version: 'v1' | 'v1beta1';
   readonly authorizedTtlMs: number;

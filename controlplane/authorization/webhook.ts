@@ -13,18 +13,12 @@ import {
   type WebhookEndpoint,
 } from '../authentication/webhook-client.ts';
 import type { AuthorizationAttributes, Authorizer, Decision, RuleResolver } from './authorization.ts';
-import type { MatchCondition } from './authorization-config.ts';
+import type { MatchCondition, WebhookSettings } from './authorization-config.ts';
 
-interface WebhookAuthorizerOptions {
+interface WebhookAuthorizerOptions extends Omit<WebhookSettings, 'configFile'> {
   readonly name: string;
   readonly endpoint: () => Promise<WebhookEndpoint>;
   readonly client: WebhookClient;
-  readonly version: 'v1' | 'v1beta1';
-  readonly authorizedTtlMs: number;
-  readonly unauthorizedTtlMs: number;
-  readonly timeoutMs?: number;
-  readonly failurePolicy?: 'NoOpinion' | 'Deny';
-  readonly matchConditions?: readonly MatchCondition[];
   readonly clock: Clock;
 }
 

@@ -94,7 +94,8 @@ export function parseRequestInfo(method: string, from: RequestPath, query: () =>
   };
 }
 
-function nonResource(method: string, path: string): RequestInfo {
+/** The info of a request for a path that names no resource. */
+export function nonResource(method: string, path: string): RequestInfo {
   return {
     isResource: false,
     verb: method.toLowerCase(),

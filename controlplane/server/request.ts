@@ -10,7 +10,7 @@ import type { Authorizer } from '../authorization/authorization.ts';
 import type { RequestContext, Rest } from '../model/rest.ts';
 import { newAuditId } from './audit-id.ts';
 import type { Exchange, ResponseHeaders } from './exchange.ts';
-import type { RequestInfo } from './request-info.ts';
+import { nonResource, type RequestInfo } from './request-info.ts';
 
 /** Synchronous results keep the hot path free of promises. */
 export type MaybePromise<T> = T | Promise<T>;
@@ -54,19 +54,7 @@ interface RequestFlow {
 
 const NO_QUERY = new URLSearchParams();
 const NOBODY: UserInfo = { name: '', groups: [] };
-const NOT_READ: RequestInfo = {
-  isResource: false,
-  verb: '',
-  path: '',
-  group: '',
-  version: '',
-  namespace: '',
-  resource: '',
-  subresource: '',
-  name: '',
-  parts: [],
-  watchPrefix: false,
-};
+const NOT_READ = nonResource('', '');
 
 /** A request from its arrival to its response. */
 export class ApiRequest implements RequestContext {

@@ -20,6 +20,15 @@ export interface ProbeChange {
   readonly result: ProbeResult;
 }
 
+/** A run of a probe, as metrics count it. `result` is `successful`, `failed` or `unknown`. */
+export interface FinishedProbe {
+  readonly pod: Pod;
+  readonly container: string;
+  readonly kind: ProbeKind;
+  readonly result: string;
+  readonly tookMs: number;
+}
+
 /** What all workers share. */
 export interface ProbeOptions extends ProbeExecution {
   readonly clock: Clock;
@@ -30,13 +39,7 @@ export interface ProbeOptions extends ProbeExecution {
   readonly random: () => number;
   readonly logger: Pick<Logger, 'error'>;
   /** Gets each finished probe, for metrics. */
-  readonly observe?: (probe: {
-    readonly pod: Pod;
-    readonly container: string;
-    readonly kind: ProbeKind;
-    readonly result: string;
-    readonly tookMs: number;
-  }) => void;
+  readonly observe?: (probe: FinishedProbe) => void;
 }
 
 /** Stores the results of probes and reports their changes. */

@@ -3,24 +3,15 @@
  * the pod.
  */
 import { MetricsRegistry } from '../../../api/component/metrics.ts';
-import type { Pod } from '../../model/pod.ts';
-import type { ProbeKind } from '../../runtime/kuberuntime/probe-results.ts';
+import type { FinishedProbe } from '../../pods/prober/probe-worker.ts';
 
 /** The registry of probes and the observer that fills it. */
 export interface ProbeMetrics {
   readonly registry: MetricsRegistry;
-  /** Counts a run of a probe, whose `result` is `successful`, `failed` or `unknown`. */
-  observe(probe: ObservedProbe): void;
+  /** Counts a run of a probe. */
+  observe(probe: FinishedProbe): void;
   /** Removes the series of pods that are not in the set. */
   retain(podUids: ReadonlySet<string>): void;
-}
-
-interface ObservedProbe {
-  readonly pod: Pod;
-  readonly container: string;
-  readonly kind: ProbeKind;
-  readonly result: string;
-  readonly tookMs: number;
 }
 
 /**

@@ -9,8 +9,9 @@ import type { ControllerRevision, DaemonSet, Node, Pod } from '../../../api/kind
 import { controllerRevisions, daemonSets, nodes, pods } from '../../../api/client/resources.ts';
 import { nameHash, REVISION_HASH, syncRevisions, truncateRevisions } from '../controller-revisions.ts';
 import { ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';
-import { claim, controllerOf, indexByController, ownerKey } from '../owner-references.ts';
+import { claim, indexByController } from '../owner-references.ts';
 import { PendingWrites } from '../pending-writes.ts';
+import { enqueueOwner } from '../pod-owners.ts';
 import { inGrowingBatches, isNamespaceTerminating, PodControl, podFromTemplate } from '../pod-control.ts';
 import { isPodFinished, isPodTerminating } from '../pod-state.ts';
 import {
@@ -63,15 +64,7 @@ class DaemonSetController {
 
   run(signal: AbortSignal): Promise<void> {
     this.#loop.follow(this.#sets);
-    const podChanged = (pod: Pod): void => {
-      const key = ownerKey(pod, daemonSets);
-      if (key !== undefined) this.#loop.queue.add(key);
-      else if (controllerOf(pod) === undefined) {
-        for (const set of this.#sets.list(pod.metadata.namespace ?? '')) {
-          if (fromLabelSelector(set.spec?.selector).matches(pod.metadata.labels)) this.#loop.enqueue(set);
-        }
-      }
-    };
+    const podChanged = enqueueOwner(this.#loop, this.#sets, daemonSets);
     this.#pods.addHandler({ add: podChanged, update: (_, pod) => podChanged(pod), delete: podChanged });
     const all = (): void => this.#sets.list().forEach(this.#loop.enqueue);
     this.#nodes.addHandler({

@@ -18,6 +18,7 @@ import {
   isHeadless,
   podsOf,
   targetPortIn,
+  referenceToPod,
 } from './service-pods.ts';
 import { familiesOf } from './slice-core.ts';
 
@@ -66,7 +67,6 @@ export function computeSubsets(service: Service, members: readonly Pod[]): Subse
 }
 
 function addressEntry(service: Service, pod: Pod, ip: string): Address {
-  const { namespace, name, uid } = pod.metadata;
   const nodeName = pod.spec?.nodeName ?? '';
   const hostname = pod.spec?.hostname ?? '';
   const named = hostname !== '' && pod.spec?.subdomain === service.metadata.name;
@@ -74,12 +74,7 @@ function addressEntry(service: Service, pod: Pod, ip: string): Address {
     ip,
     ...(named ? { hostname } : {}),
     ...(nodeName === '' ? {} : { nodeName }),
-    targetRef: {
-      kind: 'Pod',
-      ...(namespace === undefined ? {} : { namespace }),
-      ...(name === undefined ? {} : { name }),
-      ...(uid === undefined ? {} : { uid }),
-    },
+    targetRef: referenceToPod(pod),
   };
 }
 

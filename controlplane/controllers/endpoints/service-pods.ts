@@ -26,6 +26,16 @@ export function podsOf(service: Service, pods: Informer<Pod>): Pod[] {
   return pods.list(service.metadata.namespace ?? '').filter((pod) => selector.matches(pod.metadata.labels));
 }
 
+/** The reference by which an endpoint names its pod. */
+export function referenceToPod({ metadata: { namespace, name, uid } }: Pod) {
+  return {
+    kind: 'Pod',
+    ...(namespace === undefined ? {} : { namespace }),
+    ...(name === undefined ? {} : { name }),
+    ...(uid === undefined ? {} : { uid }),
+  };
+}
+
 /** Whether the pod has an address, has not finished, and, without `includeTerminating`, is not terminating. */
 export function belongsToEndpoints(pod: Pod, options: { readonly includeTerminating: boolean }): boolean {
   if (isPodFinished(pod)) return false;

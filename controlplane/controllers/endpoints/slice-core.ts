@@ -7,7 +7,7 @@ import type { DiscoveryV1EndpointPort, V1Endpoint } from '@kubernetes/client-nod
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import type { EndpointSlice, Node, Pod, Service, Wire } from '../../../api/kinds/kinds.ts';
 import { isPodReady, isPodTerminating } from '../pod-state.ts';
-import { addressOf, belongsToEndpoints, targetPortIn } from './service-pods.ts';
+import { addressOf, belongsToEndpoints, targetPortIn, referenceToPod } from './service-pods.ts';
 import { ZONE_LABEL } from '../../../api/meta/well-known-labels.ts';
 
 /** An endpoint as it is stored. */
@@ -124,7 +124,7 @@ function portsFor(service: Service, pod: Pod): EndpointPort[] {
 function endpointOf(service: Service, pod: Pod, address: string, node: Node | undefined): Endpoint {
   const serving = isPodReady(pod);
   const terminating = isPodTerminating(pod);
-  const { namespace, name, uid } = pod.metadata;
+  const { namespace } = pod.metadata;
   const nodeName = pod.spec?.nodeName ?? '';
   const zone = node?.metadata.labels?.[ZONE_LABEL];
   const hostname = pod.spec?.hostname ?? '';
@@ -138,12 +138,7 @@ function endpointOf(service: Service, pod: Pod, address: string, node: Node | un
       terminating,
     },
     ...(named ? { hostname } : {}),
-    targetRef: {
-      kind: 'Pod',
-      ...(namespace === undefined ? {} : { namespace }),
-      ...(name === undefined ? {} : { name }),
-      ...(uid === undefined ? {} : { uid }),
-    },
+    targetRef: referenceToPod(pod),
     ...(nodeName === '' ? {} : { nodeName }),
     ...(zone === undefined ? {} : { zone }),
   };

@@ -27,6 +27,7 @@ import {
 import { podForJob } from './job-pods.ts';
 import { computeVerdict, countPods, withJobCondition, type JobStatus, type PodCounts } from './job-status.ts';
 import { countable, JobTracking } from './job-tracking.ts';
+import { enqueueOwner } from '../pod-owners.ts';
 
 const MANAGED_BY_US = 'kubernetes.io/job-controller';
 
@@ -73,14 +74,9 @@ class JobController {
 
   run(signal: AbortSignal): Promise<void> {
     this.#loop.follow(this.#jobs);
+    const enqueueJob = enqueueOwner(this.#loop, this.#jobs, jobs);
     const podChanged = (pod: Pod): void => {
-      const key = ownerKey(pod, jobs);
-      if (key !== undefined) this.#loop.queue.add(key);
-      else if (controllerOf(pod) === undefined) {
-        for (const job of this.#jobs.list(pod.metadata.namespace ?? '')) {
-          if (fromLabelSelector(job.spec?.selector).matches(pod.metadata.labels)) this.#loop.enqueue(job);
-        }
-      }
+      enqueueJob(pod);
       this.#freeOrphan(pod);
     };
     const podDeleted = (pod: Pod): void => {

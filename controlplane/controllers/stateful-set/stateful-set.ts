@@ -8,8 +8,9 @@ import type { ControllerRevision, PersistentVolumeClaim, Pod, StatefulSet } from
 import { controllerRevisions, persistentVolumeClaims, pods, statefulSets } from '../../../api/client/resources.ts';
 import { syncRevisions, templateOf, truncateRevisions, REVISION_HASH } from '../controller-revisions.ts';
 import { ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';
-import { claim, controllerOf, indexByController, ownerKey } from '../owner-references.ts';
+import { claim, indexByController } from '../owner-references.ts';
 import { PendingWrites } from '../pending-writes.ts';
+import { enqueueOwner } from '../pod-owners.ts';
 import { podFromTemplate } from '../pod-control.ts';
 import { isPodReady, podCondition } from '../pod-state.ts';
 import {
@@ -54,15 +55,7 @@ class StatefulSetController {
 
   run(signal: AbortSignal): Promise<void> {
     this.#loop.follow(this.#sets);
-    const podChanged = (pod: Pod): void => {
-      const key = ownerKey(pod, statefulSets);
-      if (key !== undefined) this.#loop.queue.add(key);
-      else if (controllerOf(pod) === undefined) {
-        for (const set of this.#sets.list(pod.metadata.namespace ?? '')) {
-          if (fromLabelSelector(set.spec?.selector).matches(pod.metadata.labels)) this.#loop.enqueue(set);
-        }
-      }
-    };
+    const podChanged = enqueueOwner(this.#loop, this.#sets, statefulSets);
     this.#pods.addHandler({ add: podChanged, update: (_, pod) => podChanged(pod), delete: podChanged });
     return this.#loop.run(signal, this.#sets, this.#pods, this.#claims, this.#revisions);
   }
