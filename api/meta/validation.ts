@@ -20,6 +20,8 @@ const STANDARD_FINALIZERS: ReadonlySet<string> = new Set(['kubernetes', 'orphan'
 interface MetadataRules {
   readonly namespaced: boolean;
   readonly nameRule: NameRule;
+  /** Whether only the name that was made of `generateName` is validated. */
+  readonly anyPrefix?: boolean | undefined;
   /** Whether finalizers without a domain must be known ones. False for custom resources. */
   readonly builtIn?: boolean;
   /** The path is `metadata`, unless the object is embedded in another one. */
@@ -52,7 +54,7 @@ export function validateMetadata(
 ): FieldError[] {
   const path = rules.path ?? 'metadata';
   const errors: FieldError[] = [];
-  if (meta.generateName) {
+  if (meta.generateName && rules.anyPrefix !== true) {
     for (const text of rules.nameRule(meta.generateName, { asPrefix: true })) {
       errors.push(invalid(`${path}.generateName`, meta.generateName, text));
     }

@@ -24,7 +24,8 @@ export function podOf(attributes: AdmissionAttributes): (Pod & { spec: PodSpec }
 /** Builds `pods "p" is forbidden: …` for the resource of the request. */
 export function refusal(attributes: AdmissionAttributes, why: string): StatusError {
   const { group, resource } = attributes.resource;
-  return newForbidden({ group, resource }, nameOf(attributes), why);
+  const name = nameOf(attributes) || attributes.object?.metadata.generateName || 'Unknown';
+  return newForbidden({ group, resource }, name, why);
 }
 
 /** The name of the request, or that of the object if the request has none. */

@@ -5,7 +5,7 @@
 import { forbidden, invalid, notSupported, required, type FieldError } from '../../api/meta/field-error.ts';
 import { withinBudget } from '../../api/meta/validation-effort.ts';
 import { jsonEqual } from '../../api/meta/json-equality.ts';
-import { dnsSubdomainErrors, rfc1035LabelErrors } from '../../api/meta/names.ts';
+import { dnsSubdomainErrors, type NameRule, nameIsSubdomain, rfc1035LabelErrors } from '../../api/meta/names.ts';
 import { validateImmutable } from '../../api/meta/validation.ts';
 import {
   approvalOf,
@@ -27,15 +27,19 @@ import { type SchemaPlace, validateSchema } from './schema-validation.ts';
 
 type Spec = Definition['spec'];
 
-/** Returns all errors of a new definition. */
+/** The name of a definition consists of its plural and its group. */
+export function definitionNameRule({ spec }: Definition): NameRule {
+  const wanted = `${spec.names.plural}.${spec.group}`;
+  return (name, form) => [
+    ...nameIsSubdomain(name, form),
+    ...(name === wanted ? [] : ['must be spec.names.plural+"."+spec.group']),
+  ];
+}
+
+/** Returns all errors of a new definition except those of its metadata. */
 export function validateDefinition(definition: Definition): FieldError[] {
-  const { spec, metadata } = definition;
-  const errors: FieldError[] = [];
-  const { name = '' } = metadata;
-  if (name !== '' && name !== `${spec.names.plural}.${spec.group}`) {
-    errors.push(invalid('metadata.name', name, 'must be spec.names.plural+"."+spec.group'));
-  }
-  errors.push(...validateSpec(spec, undefined), ...validateStatus(definition));
+  const { spec } = definition;
+  const errors = [...validateSpec(spec, undefined), ...validateStatus(definition)];
   return [...errors, ...validateApproval(definition, undefined), ...validatePreserving(spec, undefined)];
 }
 
@@ -168,7 +172,8 @@ function validateVersions(spec: Spec, inner: readonly Parts[], old: Spec | undef
     errors.push(invalid('spec.versions', shown, 'must contain unique version names'));
   }
   if (versions.filter(({ storage }) => storage).length !== 1) {
-    errors.push(invalid('spec.versions', shown, 'must have exactly one version marked as storage version'));
+    const given = versions.length === 0 ? null : shown;
+    errors.push(invalid('spec.versions', given, 'must have exactly one version marked as storage version'));
   }
   const [first] = versions;
   const texts = first === undefined || first.name === '' ? [] : rfc1035LabelErrors(first.name);

@@ -1,10 +1,10 @@
 /** Returns the metadata errors of an update, in kube-apiserver's number and order. The generic store calls it. */
 import type { FieldError } from '../../api/meta/field-error.ts';
-import { nameIsPathSegment, nameIsSubdomain } from '../../api/meta/names.ts';
+import { nameIsPathSegment, nameIsSubdomain, type NameRule } from '../../api/meta/names.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { partErrors, validateMetadata, validateMetadataUpdate } from '../../api/meta/validation.ts';
 import type { Endpoint, Store } from './store.ts';
-import type { MetadataCheck, UpdateStrategy } from './strategy.ts';
+import type { MetadataCheck, Strategy, UpdateStrategy } from './strategy.ts';
 
 /**
  * Returns the metadata errors of an update. kube-apiserver validates the metadata of every update in two ways, and most kinds
@@ -19,16 +19,22 @@ export function changedMetadataErrors(
   const { builtIn, info, strategy } = store;
   const namespaced = info.namespaced;
   const parts = partErrors(object.metadata);
-  const run = (check: MetadataCheck, nameRule = strategy.nameRule ?? nameIsSubdomain): FieldError[] => {
+  const own = { nameRule: nameRuleOf(strategy, object), anyPrefix: strategy.generateName === 'unchecked' };
+  const run = (check: MetadataCheck, rules: typeof own = own): FieldError[] => {
     const ofCore = builtIn && (check === 'update' || check === 'whole');
     return check === 'update' || check === 'plainUpdate'
       ? validateMetadataUpdate(object.metadata, old.metadata, { builtIn: ofCore }, parts)
-      : validateMetadata(object.metadata, { namespaced, nameRule, builtIn: ofCore }, parts);
+      : validateMetadata(object.metadata, { namespaced, ...rules, builtIn: ofCore }, parts);
   };
-  const generic = [...run('plainWhole', nameIsPathSegment), ...run('plainUpdate')];
-  const own = endpoint.strategy.metadataChecks ?? (builtIn && endpoint.subresource === '' ? BOTH : UPDATE);
+  const generic = [...run('plainWhole', { nameRule: nameIsPathSegment, anyPrefix: false }), ...run('plainUpdate')];
+  const checks = endpoint.strategy.metadataChecks ?? (builtIn && endpoint.subresource === '' ? BOTH : UPDATE);
   if (strategy.uncheckedGroup === endpoint.info.group) return generic;
-  return [...generic, ...own.flatMap((check) => run(check))];
+  return [...generic, ...checks.flatMap((check) => run(check))];
+}
+
+/** Returns the rule for the name of an object. */
+export function nameRuleOf(strategy: Strategy, object: KubeObject): NameRule {
+  return strategy.nameRuleOf?.(object) ?? strategy.nameRule ?? nameIsSubdomain;
 }
 
 const BOTH: readonly MetadataCheck[] = ['update', 'whole'];

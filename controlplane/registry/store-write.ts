@@ -7,7 +7,7 @@
  * meets a conflict is computed again from the newer object, unless the client specified a resourceVersion. An unchanged object
  * is not written. State that was read before an `await` may be stale afterwards, so the storage compares revisions.
  */
-import { generateName, nameIsSubdomain } from '../../api/meta/names.ts';
+import { generateName } from '../../api/meta/names.ts';
 import { invalid, type FieldError } from '../../api/meta/field-error.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { newConflict, newInvalid } from '../../api/meta/status-error.ts';
@@ -29,10 +29,10 @@ import {
   unexplained,
   type Store,
 } from './store.ts';
-import type { Reservation, StrategyContext } from './strategy.ts';
+import type { Reservation, Strategy, StrategyContext } from './strategy.ts';
 import { finishDeletion } from './store-delete.ts';
 import { missing } from './store-read.ts';
-import { changedMetadataErrors, checksFinalizerNames } from './changed-metadata.ts';
+import { changedMetadataErrors, checksFinalizerNames, nameRuleOf } from './changed-metadata.ts';
 import { admitChange, admitCreate, writeAdmitted, type Write, type WriteTarget } from './write-admission.ts';
 import { alreadyExists, uidConflict, uidWithoutObject } from './write-conflicts.ts';
 
@@ -85,7 +85,8 @@ async function createAdmitted(write: Write, object: KubeObject): Promise<Entry> 
   const forStrategy = strategyContextOf(write);
   fillSystemFields(object, forStrategy.nowMs);
   if ((metadata.name ?? '') === '' && (metadata.generateName ?? '') !== '') {
-    metadata.name = freeName(store, target.namespace, metadata.generateName ?? '');
+    const prefix = metadata.generateName ?? '';
+    metadata.name = strategy.generateName === 'name' ? prefix : freeName(store, target.namespace, prefix);
   }
   const reservation = await strategy.reserve?.(object, undefined, forStrategy);
   try {
@@ -93,7 +94,7 @@ async function createAdmitted(write: Write, object: KubeObject): Promise<Entry> 
     if (context.isLarge === true) await nextTurn();
     const ofMetadata = metadataErrors(store, object, target.endpoint.info.group);
     const validated = strategy.validateCreate?.(object, { ...forStrategy, metadataErrors: ofMetadata }) ?? [];
-    const errors = [...ofMetadata, ...(validated instanceof Promise ? await validated : validated)];
+    const errors = allErrors(strategy, ofMetadata, validated instanceof Promise ? await validated : validated);
     if (errors.length > 0) throw newInvalid(kindSubjectOf(info), metadata.name ?? '', errors);
     if (context.isLarge === true) await nextTurn();
     for (const text of strategy.warningsOnCreate?.(object, forStrategy) ?? []) context.warn(text);
@@ -132,10 +133,17 @@ function prepareCreate(store: Store, object: KubeObject, context: StrategyContex
   if (store.strategy.managesGeneration === true) object.metadata.generation = 1;
 }
 
+/** kube-apiserver validates the metadata of some kinds in general only, after all else was valid. */
+function allErrors(strategy: Strategy, ofMetadata: FieldError[], validated: FieldError[]): FieldError[] {
+  if (strategy.uncheckedGroup === undefined) return [...ofMetadata, ...validated];
+  return validated.length > 0 ? validated : ofMetadata;
+}
+
 function metadataErrors(store: Store, object: KubeObject, group: string): FieldError[] {
   return validateMetadata(object.metadata, {
     namespaced: store.info.namespaced,
-    nameRule: store.strategy.nameRule ?? nameIsSubdomain,
+    nameRule: nameRuleOf(store.strategy, object),
+    anyPrefix: store.strategy.generateName === 'unchecked',
     builtIn: store.builtIn && checksFinalizerNames(store.strategy, group),
   });
 }

@@ -129,6 +129,10 @@ export interface Strategy<Object extends KubeObject = KubeObject> extends Update
 
   /** The rule for names. The default is `nameIsSubdomain`. */
   readonly nameRule?: NameRule;
+  /** The rule for the name of an object whose other fields decide it. It replaces `nameRule`. */
+  nameRuleOf?(object: Object): NameRule;
+  /** What `generateName` is instead of a validated prefix: one that is not validated, or the whole name. */
+  readonly generateName?: 'unchecked' | 'name';
 
   /** Resets the fields that a client must not set. The name has already been generated. */
   prepareForCreate?(object: Object, context: StrategyContext): void;

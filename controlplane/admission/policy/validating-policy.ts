@@ -259,7 +259,8 @@ function auditEntry({ message, policy, binding, index }: Refusal, actions: reado
 function denial(attributes: AdmissionAttributes, refusal: Refusal): StatusError {
   const { group, resource } = attributes.resource;
   const message = `${quoted(refusal)} denied request: ${refusal.message}`;
-  const name = attributes.name || attributes.object?.metadata.name || 'Unknown';
+  const name =
+    attributes.name || attributes.object?.metadata.name || attributes.object?.metadata.generateName || 'Unknown';
   const { status } = newForbidden({ group, resource }, name, message);
   const reason = CODES.has(refusal.reason) ? refusal.reason : 'Invalid';
   return newStatusError(CODES.get(reason) ?? 422, reason, status.message ?? message, {

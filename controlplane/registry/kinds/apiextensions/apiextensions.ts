@@ -5,6 +5,7 @@ import { quote } from '../../../../api/meta/field-error.ts';
 import { jsonEqual } from '../../../../api/meta/json-equality.ts';
 import { CLEANUP_FINALIZER, type Definition, setCondition } from '../../../custom-resources/definition.ts';
 import {
+  definitionNameRule,
   validateDefinition,
   validateDefinitionStatus,
   validateDefinitionUpdate,
@@ -69,6 +70,7 @@ const definitions: Strategy<Definition> = {
     definition.status = {};
     rememberStoredVersion(definition);
   },
+  nameRuleOf: definitionNameRule,
   validateCreate: validateDefinition,
   prepareForUpdate(definition, old) {
     if (old.status === undefined) delete definition.status;

@@ -3,7 +3,12 @@
  * service.
  */
 import { invalid, required, unsupportedValue, type FieldError, quote } from '../../../../api/meta/field-error.ts';
-import { dnsSubdomainErrors, pathSegmentErrors, rfc1035LabelErrors } from '../../../../api/meta/names.ts';
+import {
+  dnsSubdomainErrors,
+  type NameRule,
+  pathSegmentErrors,
+  rfc1035LabelErrors,
+} from '../../../../api/meta/names.ts';
 import { apiServiceColumns } from './columns.ts';
 import { restore, statusWithoutMetadata } from '../../generic-strategy.ts';
 import { kindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
@@ -13,19 +18,18 @@ import type { ApiService } from './api-service-types.ts';
 
 const CONDITION_STATES = ['True', 'False', 'Unknown'];
 
-function nameErrors(object: ApiService): FieldError[] {
-  const { name = '' } = object.metadata;
-  if (name === '') return [];
-  const minimal = pathSegmentErrors(name);
-  if (minimal.length > 0) return invalidFor('metadata.name', name, minimal);
-  const wanted = `${object.spec?.version ?? ''}.${object.spec?.group ?? ''}`;
-  if (name === wanted) return [];
-  return [invalid('metadata.name', name, `must be \`spec.version+"."+spec.group\`: ${quote(wanted)}`)];
+function nameRuleOf({ spec }: ApiService): NameRule {
+  const wanted = `${spec?.version ?? ''}.${spec?.group ?? ''}`;
+  return (name) => {
+    const minimal = pathSegmentErrors(name);
+    if (minimal.length > 0 || name === wanted) return minimal;
+    return [`must be \`spec.version+"."+spec.group\`: ${quote(wanted)}`];
+  };
 }
 
 function apiServiceErrors(object: ApiService): FieldError[] {
   const { group = '', version = '', groupPriorityMinimum = 0, versionPriority = 0 } = object.spec ?? {};
-  const errors = nameErrors(object);
+  const errors: FieldError[] = [];
   if (group !== '') errors.push(...invalidFor('spec.group', group, dnsSubdomainErrors(group)));
   else if (version !== 'v1')
     errors.push(required('spec.group', 'only v1 may have an empty group and it better be legacy kube'));
@@ -63,8 +67,7 @@ function backendErrors({ service, caBundle = '', insecureSkipTLSVerify = false }
 const apiServices: Strategy<ApiService> = {
   metadataChecks: ['plainUpdate', 'plainWhole'],
   requiresResourceVersion: true,
-  // The name depends on the spec, so `nameErrors` validates it.
-  nameRule: () => [],
+  nameRuleOf,
   applyDefaults(object) {
     if (object.spec?.service !== undefined) object.spec.service.port ??= 443;
   },

@@ -93,6 +93,7 @@ function controllerErrors(object: ReplicationController): FieldError[] {
 }
 
 export const replicationControllers: Strategy<ReplicationController> = {
+  generateName: 'unchecked',
   metadataChecks: ['update'],
   ...templated,
   applyDefaults(object) {

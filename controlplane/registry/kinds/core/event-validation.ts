@@ -4,7 +4,8 @@
  */
 import { invalid, required, type FieldError } from '../../../../api/meta/field-error.ts';
 import { semanticEqual } from '../../../../api/meta/json-equality.ts';
-import { dnsSubdomainErrors, qualifiedNameErrors } from '../../../../api/meta/names.ts';
+import { dnsSubdomainErrors, nameIsSubdomain, qualifiedNameErrors } from '../../../../api/meta/names.ts';
+import { validateMetadata } from '../../../../api/meta/validation.ts';
 import type { StrategyContext } from '../../strategy.ts';
 import type { Event } from './event-types.ts';
 import { immutable, invalidFor } from '../field-rules.ts';
@@ -66,9 +67,9 @@ function seriesErrors({ series }: Event): FieldError[] {
 export function eventErrors(event: Event, context: StrategyContext): FieldError[] {
   const errors = commonErrors(event, isStrict(context));
   if (!isStrict(context)) return errors;
-  const { name = '' } = event.metadata;
   const { type = '', source = {} } = event;
-  errors.push(...invalidFor('metadata.name', name, dnsSubdomainErrors(name)), ...seriesErrors(event));
+  const rules = { namespaced: true, nameRule: nameIsSubdomain, builtIn: true };
+  errors.push(...validateMetadata(event.metadata, rules), ...seriesErrors(event));
   if (isUnset(event.eventTime)) errors.push(required('eventTime'));
   if (type !== 'Normal' && type !== 'Warning') errors.push(invalid('type', '', `has invalid value: ${type}`));
   const set = {

@@ -107,6 +107,7 @@ function parentErrors({ spec }: IpAddress): FieldError[] {
 }
 
 const ipAddresses: Strategy<IpAddress> = {
+  generateName: 'name',
   metadataChecks: ['whole', 'update'],
   nameRule: (name) => {
     const errors = ipErrors('', name);

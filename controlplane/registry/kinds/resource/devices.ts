@@ -129,6 +129,7 @@ function classErrors(check: ExpressionChecker, { spec = {} }: DeviceClass, old?:
 
 function deviceClasses(check: ExpressionChecker): Strategy<DeviceClass> {
   return {
+    generateName: 'unchecked',
     metadataChecks: ['whole', 'update'],
     managesGeneration: true,
     changesGeneration: specChanged,

@@ -3,6 +3,7 @@
  * 'controlplane/registry/changed-metadata.ts', 'controlplane/custom-resources/schema-checks.ts',
  * 'controlplane/registry/kinds/admissionregistration/webhook-client.ts',
  * 'controlplane/registry/kinds/apiregistration/apiregistration.ts',
+ * 'controlplane/registry/kinds/core/event-validation.ts', 'controlplane/custom-resources/definition-validation.ts',
  * 'controlplane/registry/kinds/networking/network-policies.ts',
  * 'controlplane/registry/kinds/resource/device-slice-validation.ts',
  * 'controlplane/registry/kinds/storage/storage-classes.ts' and
@@ -119,4 +120,49 @@ describe('a refused value', () => {
     });
     assert.equal(text, '');
   });
+
+  const PREFIXES: readonly [string, object, RegExp][] = [
+    [
+      'v1/events',
+      { metadata: { generateName: 'e-' } },
+      /^Event "e-[a-z0-9]{5}" is invalid: involvedObject\.namespace: /,
+    ],
+    ['v1/events', { involvedObject: { namespace: 'default' } }, /^Event "" is invalid: metadata\.name: Required value/],
+    [
+      'events.k8s.io/v1/events',
+      { metadata: { name: 'e', generateName: 'Bad_' }, regarding: { namespace: 'default' } },
+      /^Event "e" is invalid: \[metadata\.generateName: Invalid value: "Bad_"/,
+    ],
+    [
+      'apiregistration.k8s.io/v1/apiservices',
+      { metadata: { name: 'v1.', generateName: 'gen-' }, spec: { version: 'v1' } },
+      /^APIService\S* "v1\." is invalid: \[metadata\.generateName: Invalid value: "gen-": must be `spec\.version/,
+    ],
+    [
+      'apiextensions.k8s.io/v1/customresourcedefinitions',
+      { metadata: { generateName: 'a.b.', name: 'as.b.io' }, spec: { group: 'b.io', names: { plural: 'as' } } },
+      /\[metadata\.generateName: Invalid value: "a\.b\.": a lowercase RFC.*metadata\.generateName: Invalid value: "a\.b\.": must be spec/,
+    ],
+    [
+      'apiextensions.k8s.io/v1/customresourcedefinitions',
+      { metadata: { name: 'x' }, spec: {} },
+      /spec\.versions: Invalid value: null: must have exactly one version/,
+    ],
+    [
+      'networking.k8s.io/v1/ipaddresses',
+      { metadata: { generateName: 'gen-' } },
+      /"gen-" is invalid: .*name: Invalid value: "gen-"/,
+    ],
+    [
+      'resource.k8s.io/v1/deviceclasses',
+      { metadata: { name: 'A', generateName: '_' } },
+      /is invalid: metadata\.name: [^_]*$/,
+    ],
+    ['v1/replicationcontrollers', { metadata: { name: 'A', generateName: '_' } }, /is invalid: \[metadata\.name: /],
+  ];
+  for (const [path, object, message] of PREFIXES) {
+    test(`is reported as a prefix or a name as the kind does: ${path} ${JSON.stringify(object)}`, async () => {
+      assert.match(await refusal(fixture.create(path, { metadata: {}, ...object })), message);
+    });
+  }
 });
