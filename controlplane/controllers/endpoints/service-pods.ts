@@ -1,5 +1,13 @@
 /** The pods of a service, the ports that they expose, and the services that the change of a pod affects. */
 import type { V1ServicePort } from '@kubernetes/client-node';
+import {
+  type Ip,
+  isLinkLocalMulticast,
+  isLinkLocalUnicast,
+  isLoopback,
+  isUnspecified,
+  parseIp,
+} from '../../../api/meta/ip-addresses.ts';
 import { selectorOfLabels } from '../../../api/meta/selector.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import type { Informer } from '../../../api/client/informer.ts';
@@ -68,12 +76,22 @@ function namedPorts(pod: Pod): ReadonlyMap<string, number> {
   return found;
 }
 
-/** The first address of the pod in that family; `undefined` if it has none. */
+/**
+ * The first address of the pod in that family; `undefined` if it has none. The node of the pod writes its addresses: one that
+ * no endpoint may have, such as loopback, would keep the endpoints of all other pods of the service from being written.
+ */
 export function addressOf(pod: Pod, family: 'IPv4' | 'IPv6'): string | undefined {
   const all = pod.status?.podIPs?.map(({ ip }) => ip) ?? [];
   const addresses = all.length === 0 && pod.status?.podIP !== undefined ? [pod.status.podIP] : all;
-  return addresses.find((ip) => ip.includes(':') === (family === 'IPv6'));
+  return addresses.find((address) => {
+    const ip = parseIp(address);
+    return ip?.family === (family === 'IPv6' ? 6 : 4) && !ip.mapped && !isOfHost(ip);
+  });
 }
+
+/** Unspecified, loopback and link-local addresses have a meaning only on the host that uses them. */
+const isOfHost = (ip: Ip): boolean =>
+  isUnspecified(ip) || isLoopback(ip) || isLinkLocalUnicast(ip) || isLinkLocalMulticast(ip);
 
 /** The fields of a pod that endpoints contain. Changes of other fields do not affect services. */
 function relevant(pod: Pod): unknown {

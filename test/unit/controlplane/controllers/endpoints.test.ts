@@ -41,6 +41,30 @@ const pod = (name: string, ip: string, { ready = true, port = 8080 } = {}): Pod 
 const NODE: Node = { metadata: { name: 'node', labels: { 'topology.kubernetes.io/zone': 'z' } } };
 
 describe('endpoints of a service', () => {
+  test('leave out the addresses that a node gives its pods and no endpoint may have, which would keep all others from being written', () => {
+    const all = [
+      pod('good', '10.1.0.1'),
+      ...['127.0.0.1', '0.0.0.0', '169.254.169.254', '224.0.0.1', '127.1.2.3'].map((ip, at) => pod(`bad${at}`, ip)),
+      pod('last', '10.1.0.2'),
+    ];
+    const [group] = groupEndpoints(service(), all, () => NODE);
+    assert.deepEqual(
+      group?.endpoints.map(({ addresses }) => addresses),
+      [['10.1.0.1'], ['10.1.0.2']],
+    );
+    const [subset] = computeSubsets(service(), all);
+    assert.deepEqual(
+      subset?.addresses?.map(({ ip }) => ip),
+      ['10.1.0.1', '10.1.0.2'],
+    );
+    for (const ip of ['::1', '::', '::ffff:10.1.0.1', 'fe80::1', 'ff02::1', '::ffff:127.0.0.1'])
+      assert.deepEqual(
+        groupEndpoints(service({ ipFamilies: ['IPv4', 'IPv6'] }), [pod('bad', ip)], () => NODE),
+        [],
+        ip,
+      );
+  });
+
   test('take time that grows with the ports of the service and of the pod', async () => {
     const run = (size: number): void => {
       const names = Array.from({ length: size }, (_, at) => `p${at}`);
