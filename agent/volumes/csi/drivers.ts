@@ -6,8 +6,14 @@
 import type { Logger } from '../../../api/component/logger.ts';
 import { connectGrpc, type GrpcCallObserver, type GrpcClient } from '../../../api/grpc/grpc-client.ts';
 import type { Plugin, PluginHandler } from '../plugins/plugin-manager.ts';
+import { checkDriverName } from '../plugins/plugin-names.ts';
 import type { CsiNode, DriverOnNode } from './csi-node.ts';
 import { CSI_MESSAGES, CSI_METHODS, NODE_CAPABILITIES, type NodeCapability } from './schema.ts';
+
+/** As in the CSINode. The id is written to an annotation of the node before, and all annotations have 256 KiB together. */
+const LONGEST_NODE_ID = 256;
+/** Each becomes a label of the node. */
+const MOST_SEGMENTS = 64;
 
 /** The timeout of each call to a driver. */
 export const CSI_TIMEOUT_MS = 120_000;
@@ -58,6 +64,7 @@ export class CsiDrivers implements PluginHandler {
 
   validate({ name, supportedVersions }: Plugin): void {
     if (name === '') throw new Error('CSI driver name must not be empty');
+    checkDriverName(name, this.#drivers);
     if (supportedVersions.length === 0) throw new Error('CSI driver reporting empty array for supported versions');
     if (!supportedVersions.some((version) => /^v?1(\.\d+){0,2}$/.test(version)))
       throw new Error(
@@ -77,11 +84,16 @@ export class CsiDrivers implements PluginHandler {
     try {
       const info = await client.call('nodeGetInfo', {}, { timeoutMs: CSI_TIMEOUT_MS, signal });
       if (info.nodeId === '') throw new Error('the driver gave no id of this node');
+      if (Buffer.byteLength(info.nodeId) > LONGEST_NODE_ID)
+        throw new Error(`the driver's id of this node has more than ${LONGEST_NODE_ID} bytes`);
+      const topology = info.accessibleTopology?.segments ?? {};
+      if (Object.keys(topology).length > MOST_SEGMENTS)
+        throw new Error(`the driver's topology of this node has more than ${MOST_SEGMENTS} segments`);
       onNode = {
         driver: name,
         nodeId: info.nodeId,
         maxVolumes: info.maxVolumesPerNode,
-        topology: info.accessibleTopology?.segments ?? {},
+        topology,
       };
       await this.#node?.install(onNode);
     } catch (error) {

@@ -7,6 +7,7 @@ import type { Client } from '../../../../api/client/client.ts';
 import type { Clock } from '../../../../api/machinery/clock.ts';
 import { connectGrpc, type GrpcCallObserver, type GrpcClient } from '../../../../api/grpc/grpc-client.ts';
 import type { PluginHandler } from '../../../volumes/plugins/plugin-manager.ts';
+import { checkDriverName } from '../../../volumes/plugins/plugin-names.ts';
 import { type DeviceHealth, DriverHealth, healthKey } from './driver-health.ts';
 import { DRA_MESSAGES, DRA_METHODS } from './schema.ts';
 import { SliceCleanup } from './slice-cleanup.ts';
@@ -53,7 +54,8 @@ export class DraDrivers {
   /** Returns the handler by which drivers register with the plugin manager. */
   handler(): PluginHandler {
     return {
-      validate: ({ supportedVersions }) => {
+      validate: ({ name, supportedVersions }) => {
+        checkDriverName(name, this.#instances);
         versionOf(supportedVersions);
       },
       register: ({ name, endpoint, supportedVersions }) => {

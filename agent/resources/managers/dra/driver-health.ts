@@ -5,12 +5,14 @@
 import type { Logger } from '../../../../api/component/logger.ts';
 import { background } from '../../../../api/machinery/background.ts';
 import { type Clock, pause, whenAborted } from '../../../../api/machinery/clock.ts';
+import { RateLimiter } from '../../../../api/machinery/rate-limiter.ts';
 import { connectGrpc } from '../../../../api/grpc/grpc-client.ts';
 import type { IncomingOf } from '../../../../api/grpc/messages.ts';
 import { HEALTH_MESSAGES, HEALTH_METHODS, HEALTH_SERVICE } from './schema.ts';
 
 const RETRY_MS = 5_000;
 const DEFAULT_TIMEOUT_MS = 30_000;
+const REPORTS = { qps: 10, burst: 10 };
 const LONGEST_MESSAGE = 1024;
 /** The devices of one driver whose reports are kept. */
 const MOST_DEVICES = 10_000;
@@ -99,8 +101,14 @@ export class DriverHealth {
 
   async #receive(driver: string, socket: string, signal: AbortSignal): Promise<void> {
     const client = await connectGrpc({ socket, messages: HEALTH_MESSAGES, methods: HEALTH_METHODS });
+    // A driver could send without an end, and each report syncs the pods of the devices that differ.
+    const pace = new RateLimiter({ clock: this.#options.clock, ...REPORTS });
+    const onReport = ({ devices }: { readonly devices: readonly Report[] }): Promise<void> => {
+      this.#take(driver, devices);
+      return pace.accept(signal);
+    };
     try {
-      await client.stream('nodeWatchResources', {}, ({ devices }) => this.#take(driver, devices), { signal });
+      await client.stream('nodeWatchResources', {}, onReport, { signal });
     } finally {
       client.close();
     }

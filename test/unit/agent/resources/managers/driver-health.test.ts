@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { resourceClaims } from '../../../../../api/client/resources.ts';
 import type { KubeObject } from '../../../../../api/meta/object.ts';
@@ -16,6 +17,7 @@ import {
 } from '../../../../../agent/resources/managers/dra/schema.ts';
 import { FakeClient } from '../../../../fakes/fake-client.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
+import { until } from '../../../../until.ts';
 import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 const DRIVER = 'gpu.example.com';
@@ -160,4 +162,38 @@ test('a report holds for half a minute, or as long as it says', async (t) => {
   assert.deepEqual(healths(), ['Unknown', 'Healthy']);
   await rig.clock.advance(30_000);
   assert.deepEqual(healths(), ['Unknown', 'Unknown']);
+});
+
+test('a driver that reports without an end is read ten times per second', async (t) => {
+  const rig = await setUp(t);
+  let changes = 0;
+  const count = async (): Promise<void> => {
+    for (;;) {
+      await rig.changed();
+      changes += 1;
+    }
+  };
+  void count();
+  for (let at = 0; at < 200; at += 1) rig.report({ name: 'big', health: at % 2 === 0 ? HEALTHY : UNHEALTHY });
+  await until('the first reports', () => (changes >= 11 ? true : undefined));
+  // Whatever else is there would arrive within this time.
+  for (let turn = 0; turn < 100; turn += 1) await nextTurn();
+  assert.equal(changes, 11);
+  await rig.clock.advance(1000);
+  await until('the next reports', () => (changes >= 21 ? true : undefined));
+  for (let turn = 0; turn < 100; turn += 1) await nextTurn();
+  assert.ok(changes <= 22, `${changes} changes`);
+});
+
+test('a driver with a name that no claim can name is refused, and so is one beyond a hundred', async (t) => {
+  const { manager } = await setUp(t);
+  const { validate } = manager.handler();
+  const plugin = { endpoint: '/x', supportedVersions: ['v1.DRAPlugin'] };
+  for (const name of ['', '../../etc', 'a\n', 'x'.repeat(1 << 20)])
+    assert.throws(() => validate({ ...plugin, name }), /is not a domain name of at most 63 characters/);
+  assert.doesNotThrow(() => validate({ ...plugin, name: 'gpu.Example.com' }));
+  for (let at = 1; at < 100; at += 1)
+    await manager.handler().register({ ...plugin, name: `d${at}.example.com` }, new AbortController().signal);
+  assert.throws(() => validate({ ...plugin, name: 'one-more.example.com' }), /100 drivers are registered already/);
+  assert.doesNotThrow(() => validate({ ...plugin, name: DRIVER }));
 });

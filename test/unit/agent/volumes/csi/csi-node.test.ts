@@ -137,6 +137,32 @@ describe('a CSI driver', () => {
     assert.throws(() => drivers.get('d'), /not found in the list of registered CSI drivers/);
   });
 
+  for (const [what, answer] of [
+    ['an id of the node', { nodeId: 'x'.repeat(257) }],
+    ['a topology', { topology: Object.fromEntries(Array.from({ length: 65 }, (_, at) => [`t/${at}`, 'x'])) }],
+  ] as const)
+    it(`with ${what} that would fill the Node object is refused before anything is written`, async (t) => {
+      const { node, nodeObject } = setUp();
+      const drivers = new CsiDrivers({ node, logger: silentLogger });
+      t.after(() => drivers.close());
+      const { endpoint } = await driverIn(t, answer);
+      await assert.rejects(
+        drivers.register({ name: 'd', endpoint, supportedVersions: ['1.0.0'] }, never),
+        /of this node has more than (256 bytes|64 segments)/,
+      );
+      const { metadata } = await nodeObject();
+      assert.deepEqual([metadata.annotations, metadata.labels], [undefined, { zone: 'a' }]);
+    });
+
+  it('must have a name that volumes can name', () => {
+    const drivers = new CsiDrivers({ node: undefined, logger: silentLogger });
+    for (const name of ['..', 'a/../../b', 'x'.repeat(1 << 20)])
+      assert.throws(
+        () => drivers.validate({ name, endpoint: '', supportedVersions: ['1.0.0'] }),
+        /is not a domain name of at most 63 characters/,
+      );
+  });
+
   it('must speak CSI 1', () => {
     const drivers = new CsiDrivers({ node: undefined, logger: silentLogger });
     const validate = (supportedVersions: string[]) => () =>

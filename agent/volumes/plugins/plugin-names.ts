@@ -1,0 +1,18 @@
+/** The names that plugins may register with. Metrics and log lines have them, and objects of the API name drivers by them. */
+import { driverNameErrors } from '../../../api/kinds/volume-validation.ts';
+
+/** The drivers of one kind that a node may have. */
+const MOST_DRIVERS = 100;
+
+/**
+ * Throws if no object of the API can name a driver so, or if the node has as many drivers as it may have. The kubelet takes any
+ * name, of which only such can be used.
+ */
+export function checkDriverName(name: string, registered: ReadonlyMap<string, unknown>): void {
+  if (driverNameErrors('name', name).length > 0)
+    throw new Error(
+      `the driver name ${JSON.stringify(name.slice(0, 100))} is not a domain name of at most 63 characters`,
+    );
+  if (!registered.has(name) && registered.size >= MOST_DRIVERS)
+    throw new Error(`${MOST_DRIVERS} drivers are registered already`);
+}
