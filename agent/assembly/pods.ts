@@ -107,7 +107,7 @@ export async function createPods(base: Base, deps: PodsDeps): Promise<Pods> {
     onContainerEnded: (pod, container) => deps.metrics.ended(pod, container),
   });
   const pleg = new Pleg({
-    onRelist: relistMetrics(registries.own, clock),
+    ...relistMetrics(registries.own, clock),
     runtime,
     clock,
     logger,

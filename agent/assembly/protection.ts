@@ -21,6 +21,7 @@ import type { EvictionSettings, Signal } from '../resources/eviction/thresholds.
 import { registerAgentMetrics } from '../resources/statistics/agent-metrics.ts';
 import { createStatistics } from '../resources/statistics/statistics.ts';
 import type { StatisticsPages } from '../resources/statistics/statistics-pages.ts';
+import { volumeMeasureMetrics } from '../resources/statistics/storage-metrics.ts';
 import { StorageUsage } from '../resources/statistics/storage-usage.ts';
 import { SystemContainers } from '../resources/statistics/system-containers.ts';
 import { UsageCollector } from '../resources/statistics/usage.ts';
@@ -80,6 +81,7 @@ export async function createUsage(base: Base, deps: UsageDeps): Promise<Usage> {
     volumes: deps.volumes,
     pods,
     periodMs: flags.volumeStatsAggPeriod,
+    onVolume: volumeMeasureMetrics(registries.own),
   });
   const statistics = createStatistics({
     nodeName,
@@ -136,6 +138,11 @@ export function createEviction({ nodeName, clock, logger }: Base, deps: Eviction
     help: 'Cumulative number of pod evictions by eviction signal',
     labels: ['eviction_signal'],
   });
+  const ages = metrics.histogram({
+    name: 'kubelet_eviction_stats_age_seconds',
+    help: 'Age in seconds of the measurements by which a pod was chosen for eviction, by eviction signal.',
+    labels: ['eviction_signal'],
+  });
   const manager = new EvictionManager({
     settings,
     pressure,
@@ -162,6 +169,7 @@ export function createEviction({ nodeName, clock, logger }: Base, deps: Eviction
     deleteDeadContainers: () => housekeeping.collectContainers({ terminatedPods: true }),
     deleteUnusedImages: () => imageGc.deleteUnused(),
     onConditionsChange: () => node.changed(),
+    onRanked: (signal, ageMs) => ages.with(signal).observe(ageMs / 1000),
     onEviction: (signal) => evictions.with(signal).inc(),
   });
   registerAgentMetrics(metrics, {

@@ -189,6 +189,7 @@ function createTopologyManager(
     numaNodes: host.numaNodes,
     clock,
     observe: (admission) => metrics.admission(admission),
+    onAligned: (scope, isAligned) => metrics.aligned(scope, isAligned),
   });
 }
 

@@ -25,6 +25,7 @@ export interface PodVolume {
 
 /** The size and usage of a volume, as its driver measures it. */
 export interface VolumeMeasure {
+  readonly driver: string;
   readonly capacityBytes: number;
   readonly availableBytes: number;
   readonly usedBytes: number;

@@ -54,6 +54,8 @@ interface EvictionDeps {
   readonly deleteUnusedImages: () => Promise<void>;
   /** Called when a pressure condition of the node changes. */
   readonly onConditionsChange: () => void;
+  /** Called for each threshold that is due when a pod is chosen, with the age of the signals. */
+  readonly onRanked?: (signal: Signal, signalsAgeMs: number) => void;
   readonly onEviction?: (signal: Signal | ExceededLimit['signal']) => void;
 }
 
@@ -102,6 +104,7 @@ export class EvictionManager {
   async synchronize(): Promise<boolean> {
     const { clock, settings, observe } = this.#deps;
     this.#exhausted = false;
+    const observedAtMs = clock.monotonic();
     const host = await observe();
     const { state, due } = advance(this.#state, {
       thresholds: settings.thresholds,
@@ -114,7 +117,7 @@ export class EvictionManager {
     if (settings.localStorage && (await this.#enforceStorageLimits(host))) return true;
     const [urgent] = byUrgency(due);
     if (urgent === undefined) return false;
-    return this.#reclaim(urgent, due, host);
+    return this.#reclaim(urgent, due, host, observedAtMs);
   }
 
   /** Measures the host and its pods, and returns what the manager would do. Nothing is evicted. */
@@ -133,8 +136,13 @@ export class EvictionManager {
     });
   }
 
-  async #reclaim(urgent: Threshold, due: readonly Threshold[], host: HostObservations): Promise<boolean> {
-    const { settings, logger, aboutNode, activePods, usage, storage } = this.#deps;
+  async #reclaim(
+    urgent: Threshold,
+    due: readonly Threshold[],
+    host: HostObservations,
+    observedAtMs: number,
+  ): Promise<boolean> {
+    const { clock, settings, logger, aboutNode, activePods, usage, storage } = this.#deps;
     const resource = resourceOf(urgent.signal);
     if (this.#mayReport(urgent.signal)) {
       logger.warn({ signal: urgent.signal, resource }, 'The node is short of a resource, reclaiming it');
@@ -153,6 +161,7 @@ export class EvictionManager {
       logger.debug({ resource }, 'The node is short of a resource, and there is no pod to evict');
       return false;
     }
+    for (const { signal } of due) this.#deps.onRanked?.(signal, clock.monotonic() - observedAtMs);
     for (const { pod, spared } of ranked) {
       if (spared) {
         logger.debug({ pod: formatPod(pod) }, 'A critical pod is not evicted');

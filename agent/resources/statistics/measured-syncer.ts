@@ -13,7 +13,10 @@ interface MeasuredSyncerOptions {
   readonly startups: Pick<PodStartups, 'worked'>;
 }
 
-/** Wraps a syncer to measure its steps. The operation `create` is a pod's first sync, and `kill` is its termination. */
+/**
+ * Wraps a syncer to measure its steps. The operation `create` is a pod's first sync, `kill` its termination and
+ * `terminated` its clean-up.
+ */
 export function measuredSyncer(
   syncer: PodSyncer,
   { metrics, clock, status, startups }: MeasuredSyncerOptions,
@@ -71,15 +74,24 @@ export function measuredSyncer(
     },
     terminate: (pod, ending, signal) => measured('kill', () => syncer.terminate(pod, ending, signal)),
     cleanUp: async (pod, signal) => {
-      await syncer.cleanUp(pod, signal);
+      await measured('terminated', () => syncer.cleanUp(pod, signal));
       seen.delete(pod.metadata.uid);
       starting.delete(pod.metadata.uid);
     },
   };
 }
 
-/** Registers the metrics of PLEG. The result is called after each relist with its duration in milliseconds. */
-export function relistMetrics(metrics: MetricsRegistry, clock: Clock): (tookMs: number) => void {
+/** Registers the metrics of PLEG. The results are called after each relist and each reading of a pod, with durations in ms. */
+export function relistMetrics(
+  metrics: MetricsRegistry,
+  clock: Clock,
+): { readonly onRelist: (tookMs: number) => void; readonly onPodRead: (tookMs: number) => void } {
+  const ofPods = metrics
+    .histogram({
+      name: 'kubelet_pleg_pod_relist_duration_seconds',
+      help: 'Duration in seconds of the readings of single pods by the PLEG.',
+    })
+    .with();
   const durations = metrics
     .histogram({
       name: 'kubelet_pleg_relist_duration_seconds',
@@ -93,11 +105,14 @@ export function relistMetrics(metrics: MetricsRegistry, clock: Clock): (tookMs: 
     .gauge({ name: 'kubelet_pleg_last_seen_seconds', help: 'Timestamp in seconds when PLEG was last seen active.' })
     .with();
   let lastMs: number | undefined;
-  return (tookMs) => {
-    const nowMs = clock.monotonic();
-    durations.observe(tookMs / 1000);
-    if (lastMs !== undefined) intervals.observe((nowMs - lastMs) / 1000);
-    lastMs = nowMs;
-    lastSeen.set(clock.now() / 1000);
+  return {
+    onRelist(tookMs) {
+      const nowMs = clock.monotonic();
+      durations.observe(tookMs / 1000);
+      if (lastMs !== undefined) intervals.observe((nowMs - lastMs) / 1000);
+      lastMs = nowMs;
+      lastSeen.set(clock.now() / 1000);
+    },
+    onPodRead: (tookMs) => ofPods.observe(tookMs / 1000),
   };
 }

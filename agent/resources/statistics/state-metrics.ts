@@ -82,6 +82,7 @@ export function podEventMetrics(metrics: MetricsRegistry): (event: 'orphaned' | 
     help: 'Number of pods that have been restarted because they were deleted and recreated with the same UID while the kubelet was watching them (common for static pods, extremely uncommon for API pods)',
     labels: ['static'],
   });
+  for (const label of ['', 'true']) restarted.with(label);
   return (event, pod) => {
     if (event === 'orphaned') orphaned.inc();
     else restarted.with(isStaticPod(pod) ? 'true' : '').inc();
@@ -221,13 +222,22 @@ export function measuredCgroups(cgroups: PodCgroups, metrics: MetricsRegistry, c
       durations.with(operation).observe((clock.monotonic() - fromMs) / 1000);
     }
   };
+  /** The uids of pods whose cgroup was created, or ensured for the first time in this process. */
+  const created = new Set<string>();
   return {
     parent: (pod) => cgroups.parent(pod),
     assume: (pod) => cgroups.assume(pod),
-    ensure: (pod, options) => measured('update', () => cgroups.ensure(pod, options)),
+    ensure: async (pod, options) => {
+      const { uid } = pod.metadata;
+      await measured(created.has(uid) ? 'update' : 'create', () => cgroups.ensure(pod, options));
+      created.add(uid);
+    },
     isBehind: (pod) => cgroups.isBehind(pod),
     loweredMemory: (pod) => cgroups.loweredMemory(pod),
-    remove: (pod) => measured('destroy', () => cgroups.remove(pod)),
+    remove: (pod) => {
+      created.delete(pod.metadata.uid);
+      return measured('destroy', () => cgroups.remove(pod));
+    },
     cleanOrphans: (wanted) => cgroups.cleanOrphans(wanted),
   };
 }

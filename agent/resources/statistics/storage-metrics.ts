@@ -55,3 +55,13 @@ export function storageMetrics(
     }
   };
 }
+
+/** Measures how long it takes to measure volumes, by what measures them. */
+export function volumeMeasureMetrics(metrics: MetricsRegistry): (source: string, tookMs: number) => void {
+  const durations = metrics.histogram({
+    name: 'kubelet_volume_metric_collection_duration_seconds',
+    help: 'Duration in seconds of the measurements of volumes, by source: a CSI driver, or du for a walk.',
+    labels: ['metric_source'],
+  });
+  return (source, tookMs) => durations.with(source).observe(tookMs / 1000);
+}

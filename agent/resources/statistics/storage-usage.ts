@@ -63,6 +63,8 @@ interface StorageUsageOptions {
   readonly pods: () => readonly Pod[];
   /** The value of `--volume-stats-agg-period`. If it is not positive, volumes are never walked. */
   readonly periodMs: number;
+  /** Called for each measurement of a volume: by a driver of this name, or `du` for a walk. */
+  readonly onVolume?: (source: string, tookMs: number) => void;
 }
 
 const NOTHING: DiskUsage = { usedBytes: 0, inodesUsed: 0 };
@@ -164,9 +166,12 @@ export class StorageUsage {
   async #byDriver(
     measure: NonNullable<PodVolume['measure']>,
   ): Promise<{ readonly usage?: DiskUsage; readonly filesystem: Filesystem | undefined }> {
+    const { clock, onVolume } = this.#options;
+    const fromMs = clock.monotonic();
     try {
       const found = await measure();
       if (found === undefined) return { filesystem: undefined };
+      onVolume?.(found.driver, clock.monotonic() - fromMs);
       const { usedBytes, inodesUsed } = found;
       return { usage: { usedBytes, inodesUsed }, filesystem: { ...found, device: 0 } };
     } catch (error) {
@@ -186,7 +191,7 @@ export class StorageUsage {
 
   async #measurePod(pod: Pod, soFar: GrowingUsage): Promise<PodStorage> {
     const layers = await this.#layers();
-    const { podLogsDirectory, volumes: manager } = this.#options;
+    const { clock, onVolume, podLogsDirectory, volumes: manager } = this.#options;
     const { name, namespace, uid } = pod.metadata;
     const containers = new Map<string, ContainerStorage>();
     for (const { container } of allContainers(pod)) {
@@ -208,9 +213,12 @@ export class StorageUsage {
       // A host path is not charged to the pod, because any process may write to it.
       if (volume.path === '' || (!volume.ephemeral && claim === '')) continue;
       const memory = spec?.emptyDir?.medium === 'Memory' || spec?.secret !== undefined || spec?.projected !== undefined;
+      const fromMs = clock.monotonic();
+      const usage = await diskUsage(volume.path, volume.ephemeral && !memory ? soFar : undefined);
+      onVolume?.('du', clock.monotonic() - fromMs);
       volumes.push({
         name: volume.name,
-        usage: await diskUsage(volume.path, volume.ephemeral && !memory ? soFar : undefined),
+        usage,
         filesystem: await filesystemOf(volume.path),
         ephemeral: volume.ephemeral,
         memory,

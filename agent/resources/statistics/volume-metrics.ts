@@ -59,7 +59,7 @@ export function volumeMetrics(metrics: MetricsRegistry): VolumeObserver {
     mounted(volume, { tookMs, isDone }) {
       const plugin = volumePlugin(volume);
       steps.with('false', 'volume_mount', isDone ? 'success' : 'fail-unknown', plugin).observe(tookMs / 1000);
-      if (isDone) whole.with('volume_mount', plugin).observe(tookMs / 1000);
+      if (isDone) whole.with('overall_volume_mount', plugin).observe(tookMs / 1000);
     },
     swept(counts) {
       cleaned.set(counts.cleaned);

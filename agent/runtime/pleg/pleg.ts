@@ -48,6 +48,8 @@ interface PlegOptions {
   readonly onEvent: (event: PodEvent) => void;
   /** Called after each relist, for metrics. */
   readonly onRelist?: (tookMs: number) => void;
+  /** Called after each reading of one pod, for metrics. */
+  readonly onPodRead?: (tookMs: number) => void;
   /** The period between relists while runtime events arrive. */
   readonly relistMs?: number;
   readonly blindRelistMs?: number;
@@ -129,7 +131,8 @@ export class Pleg {
   }
 
   async #readPod(podUid: string): Promise<void> {
-    const { runtime, logger } = this.#options;
+    const { runtime, clock, logger, onPodRead } = this.#options;
+    const fromMs = clock.monotonic();
     this.#reading.add(podUid);
     this.#readSinceRelist.add(podUid);
     try {
@@ -146,6 +149,7 @@ export class Pleg {
     } finally {
       this.#reading.delete(podUid);
       this.#queue.done(podUid);
+      onPodRead?.(clock.monotonic() - fromMs);
     }
   }
 

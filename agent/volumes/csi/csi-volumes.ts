@@ -193,6 +193,7 @@ export class CsiVolumes {
     const bytes = usage.find(({ unit }) => unit === USAGE_BYTES);
     const inodes = usage.find(({ unit }) => unit === USAGE_INODES);
     return {
+      driver: data.driverName,
       capacityBytes: bytes?.total ?? 0,
       availableBytes: bytes?.available ?? 0,
       usedBytes: bytes?.used ?? 0,

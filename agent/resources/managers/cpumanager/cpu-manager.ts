@@ -40,6 +40,12 @@ interface CpuCounts {
   readonly errors: number;
   readonly exclusive: number;
   readonly sharedMilli: number;
+  /** The exclusive CPUs of each NUMA node; empty without the static policy. */
+  readonly perNumaNode: ReadonlyMap<number, number>;
+  /** Whether allocations are of whole cores only. Absent without the static policy. */
+  readonly wholeCores: boolean | undefined;
+  /** How often all CPUs of an allocation shared one cache. */
+  readonly uncoreAligned: number;
 }
 
 /** Owns the CPU allocations of the node. `start` rejects if the state file belongs to another policy or topology. */
@@ -104,7 +110,16 @@ export class CpuManager extends PolicyManager<StaticCpuPolicy, CpuState> {
       ...this.allocationCounts(),
       exclusive: this.state.allExclusive().size,
       sharedMilli: (this.policy?.available().size ?? 0) * 1000,
+      perNumaNode: this.policy === undefined ? new Map() : this.#perNumaNode(),
+      wholeCores: this.policy === undefined ? undefined : this.#options.options.fullPhysicalCpusOnly,
+      uncoreAligned: this.policy?.uncoreAligned ?? 0,
     };
+  }
+
+  #perNumaNode(): ReadonlyMap<number, number> {
+    const exclusive = this.state.allExclusive();
+    const { numaNodes } = this.#topology;
+    return new Map(numaNodes.map((node) => [node, this.#topology.cpusIn('numaNode', [node], exclusive).size]));
   }
 
   /** Reconciles running containers at every period, and shortly after the shared pool has changed. */

@@ -40,6 +40,8 @@ export class StaticCpuPolicy {
   readonly #deps: StaticCpuPolicyOptions;
   /** The reserved CPUs with the sibling threads of their cores, which are unavailable to requests for whole cores. */
   readonly #reservedCores: CpuSet;
+  /** How often all CPUs of an allocation shared one cache. */
+  uncoreAligned = 0;
   /** The CPUs of ordinary init containers of the most recently admitted pod. Its other containers can reuse them. */
   #reusable: { readonly podUid: string; cpus: CpuSet } = { podUid: '', cpus: NO_CPUS };
 
@@ -127,6 +129,7 @@ export class StaticCpuPolicy {
     const cpus = this.#choose(count, mask, this.#reusableOf(uid));
     state.shared = state.shared.difference(cpus);
     state.assign(uid, container.name, cpus);
+    if (topology.groups('uncoreCache', cpus).length === 1) this.uncoreAligned++;
     this.#updateReusable(pod, container, cpus);
   }
 

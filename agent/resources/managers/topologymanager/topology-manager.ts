@@ -16,6 +16,8 @@ interface TopologyManagerOptions {
   readonly numaNodes: readonly NumaNode[];
   readonly clock: Clock;
   readonly observe: (admission: { readonly tookMs: number; readonly refused: boolean }) => void;
+  /** Called for each container or pod whose resources must be on one NUMA node, which only `single-numa-node` guarantees. */
+  readonly onAligned?: (scope: 'container' | 'pod', isAligned: boolean) => void;
 }
 
 const ANY_NODE: TopologyHint = { affinity: undefined, preferred: false };
@@ -64,6 +66,7 @@ export class TopologyManager implements AffinityStore {
       const hints = this.#providers.map((provider) => provider.containerHints(pod, container));
       this.#remember(pod, container, this.#merge(hints, policy));
       await this.#allocate(pod, container);
+      this.#aligned(policy, true);
     }
   }
 
@@ -76,11 +79,18 @@ export class TopologyManager implements AffinityStore {
       this.#remember(pod, container, hint);
       await this.#allocate(pod, container);
     }
+    this.#aligned(policy, true);
+  }
+
+  #aligned(policy: TopologyPolicy, isAligned: boolean): void {
+    const { onAligned, scope } = this.#options;
+    if (policy === 'single-numa-node') onAligned?.(scope, isAligned);
   }
 
   #merge(hints: readonly ProviderHints[], policy: Exclude<TopologyPolicy, 'none'>): TopologyHint {
     const { numaNodes, options } = this.#options;
     const { hint, admitted } = mergeHints(hints, { policy, numaNodes, preferClosest: options.preferClosest });
+    if (!admitted) this.#aligned(policy, false);
     if (!admitted)
       throw new AdmissionError('TopologyAffinityError', 'Resources cannot be allocated with Topology locality');
     return hint;

@@ -31,6 +31,9 @@ interface World {
   readonly done: string[];
   readonly disruptions: boolean[];
   readonly signals: string[];
+  readonly ranked: string[];
+  /** How long it takes to measure the pods. */
+  usageTakesMs: number;
   readonly manager: EvictionManager;
   readonly clock: FakeClock;
   readonly pressure: NodePressure;
@@ -50,6 +53,8 @@ function world(hard: Record<string, string>, soft: Record<string, string> = {}):
     done: [],
     disruptions: [],
     signals: [],
+    ranked: [],
+    usageTakesMs: 0,
     clock,
     onImagesDeleted: () => undefined,
     isQuick: true,
@@ -101,7 +106,10 @@ function world(hard: Record<string, string>, soft: Record<string, string> = {}):
         observations: new Map(made.observations),
         storage: { root: filesystem, images: { filesystem, used: nothing }, containers: { filesystem, used: nothing } },
       }),
-    usage: () => Promise.resolve(snapshot()),
+    usage: async () => {
+      if (made.usageTakesMs > 0) await clock.advance(made.usageTakesMs);
+      return snapshot();
+    },
     storage: (maxAgeMs) => {
       made.ages.push(maxAgeMs);
       return Promise.resolve(made.storage);
@@ -114,6 +122,7 @@ function world(hard: Record<string, string>, soft: Record<string, string> = {}):
       return made.isQuick ? Promise.resolve() : new Promise(() => undefined);
     },
     events: { event: (one, type, reason) => void made.done.push(`${type} ${reason} ${one.metadata.name}`) },
+    onRanked: (signal, ageMs) => void made.ranked.push(`${signal} ${ageMs}`),
     onEviction: (signal) => void made.signals.push(signal),
     aboutNode: (reason, message) => void made.done.push(`node ${reason}: ${message}`),
     deleteDeadContainers: say('delete dead containers'),
@@ -150,6 +159,15 @@ describe('the eviction manager', () => {
       assert.deepEqual(it_.disruptions, [true]);
       assert.equal(it_.clock.pendingTimers, 0);
     }
+  });
+
+  it('reports the age of its measurements when it has ranked the pods by them', async () => {
+    const it_ = world({ 'memory.available': '100Mi' });
+    it_.observations.set('memory.available', { available: 50 * MI, capacity: 1000 * MI });
+    it_.pods.push(pod({ name: 'a' }));
+    it_.usageTakesMs = 700;
+    await it_.manager.synchronize();
+    assert.deepEqual(it_.ranked, ['memory.available 700']);
   });
 
   it("evicts the first pod of the ranking, one at a time, with the kubelet's message", async () => {

@@ -60,7 +60,10 @@ test('Guaranteed containers with whole CPUs get them exclusively, others share t
   assert.equal(manager.cpus('b', 'main'), '0,2-4,6-7');
   assert.equal(manager.hasExclusive('c'), false);
   assert.deepEqual(manager.exclusiveCpus('a', 'main'), [1, 5]);
-  assert.deepEqual(manager.counts(), { requests: 1, errors: 0, exclusive: 2, sharedMilli: 5000 });
+  assert.deepEqual(manager.counts(), {
+    ...{ requests: 1, errors: 0, exclusive: 2, sharedMilli: 5000 },
+    ...{ perNumaNode: new Map([[0, 2]]), wholeCores: false, uncoreAligned: 1 },
+  });
 });
 
 test('reserved CPUs are never allocated exclusively, but shared containers can use them', async () => {

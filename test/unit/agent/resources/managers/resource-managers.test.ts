@@ -12,12 +12,14 @@ import { parseCpuSet } from '../../../../../agent/resources/managers/cpu-set.ts'
 import { ClaimManager } from '../../../../../agent/resources/managers/dra/claim-manager.ts';
 import { DeviceManager } from '../../../../../agent/resources/managers/devicemanager/device-manager.ts';
 import { serveRegistration } from '../../../../../agent/resources/managers/devicemanager/registration-server.ts';
+import { registerManagerMetrics } from '../../../../../agent/resources/managers/manager-metrics.ts';
 import { MemoryManager } from '../../../../../agent/resources/managers/memorymanager/memory-manager.ts';
 import { cpuPolicyOptions, topologyPolicyOptions } from '../../../../../agent/resources/managers/policy-options.ts';
 import { ResourceManagers } from '../../../../../agent/resources/managers/resource-managers.ts';
 import { CpuTopology } from '../../../../../agent/resources/managers/topology/host-topology.ts';
 import type { TopologyPolicy } from '../../../../../agent/resources/managers/topologymanager/hints.ts';
 import { TopologyManager } from '../../../../../agent/resources/managers/topologymanager/topology-manager.ts';
+import { MetricsRegistry } from '../../../../../api/component/metrics.ts';
 import { FakeDevicePlugin, healthy } from '../../../../fakes/device-plugin.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
 import { resourcePod } from '../../../../fakes/resource-pod.ts';
@@ -35,12 +37,18 @@ interface Rig {
   readonly active: Set<string>;
   readonly clock: FakeClock;
   readonly admissions: { refused: boolean }[];
+  readonly registry: MetricsRegistry;
   /** Makes the next call of `activePods` throw. */
   readonly failure: { next: boolean };
 }
 
 /** Two sockets with four cores and 8 GiB each; two GPUs on node 1 and one on node 0. */
-async function setUp(t: TestContext, policy: TopologyPolicy, scope: 'container' | 'pod' = 'container'): Promise<Rig> {
+async function setUp(
+  t: TestContext,
+  policy: TopologyPolicy,
+  scope: 'container' | 'pod' = 'container',
+  cpuOptions: Readonly<Record<string, string>> = {},
+): Promise<Rig> {
   const rootDirectory = temporaryFolder();
   const directory = join(rootDirectory, 'device-plugins');
   const host = await hostOf({ sockets: 2, coresPerNode: 4, memoryPerNodeBytes: 8 * GIB });
@@ -48,6 +56,8 @@ async function setUp(t: TestContext, policy: TopologyPolicy, scope: 'container' 
   const admissions: { refused: boolean }[] = [];
   const active = new Set<string>();
   const failure = { next: false };
+  const registry = new MetricsRegistry();
+  const metrics = registerManagerMetrics(registry);
   const topology = new TopologyManager({
     policy,
     scope,
@@ -55,6 +65,7 @@ async function setUp(t: TestContext, policy: TopologyPolicy, scope: 'container' 
     numaNodes: host.numaNodes,
     clock,
     observe: ({ refused }) => admissions.push({ refused }),
+    onAligned: (scope_, isAligned) => metrics.aligned(scope_, isAligned),
   });
   const devices = await DeviceManager.start({
     directory,
@@ -72,7 +83,7 @@ async function setUp(t: TestContext, policy: TopologyPolicy, scope: 'container' 
     clock,
     logger: silentLogger,
     topology: new CpuTopology(host),
-    options: cpuPolicyOptions({}, GATES),
+    options: cpuPolicyOptions(cpuOptions, GATES),
     affinity: topology,
     reservedCpus: parseCpuSet('0'),
     reservedCount: 1,
@@ -88,12 +99,16 @@ async function setUp(t: TestContext, policy: TopologyPolicy, scope: 'container' 
     nodeReserved: { memory: GIB },
     affinity: topology,
   });
+  const claims = await ClaimManager.start({
+    ...{ rootDirectory, client: undefined, nodeName: 'n1', clock, logger: silentLogger },
+  });
+  metrics.follow(cpus, memory, claims);
   const managers = new ResourceManagers({
     topology,
     cpus,
     memory,
     devices,
-    claims: await ClaimManager.start({ rootDirectory, client: undefined, nodeName: 'n1', clock, logger: silentLogger }),
+    claims,
     clock,
     logger: silentLogger,
     activePods: () => {
@@ -116,7 +131,7 @@ async function setUp(t: TestContext, policy: TopologyPolicy, scope: 'container' 
     await plugin.close();
     await close();
   });
-  return { managers, rootDirectory, active, clock, admissions, failure };
+  return { managers, rootDirectory, active, clock, admissions, failure, registry };
 }
 
 const pod = (uid: string, cpu: number, memory: string, gpus = 0): Pod =>
@@ -145,6 +160,29 @@ test('single-numa-node: CPUs, memory and devices come from one NUMA node, or the
     message: 'Resources cannot be allocated with Topology locality',
   });
   assert.deepEqual(rig.admissions, [{ refused: false }, { refused: true }]);
+});
+
+test('the metrics show CPUs by NUMA node, and how often resources were aligned as the policies guarantee', async (t) => {
+  const rig = await setUp(t, 'single-numa-node', 'container', { 'full-pcpus-only': 'true' });
+  const shown = (): string[] =>
+    rig.registry
+      .text()
+      .split('\n')
+      .filter((line) => /^kubelet_(container_aligned|cpu_manager_allocation_per_numa)/.test(line))
+      .toSorted();
+  await admit(rig, pod('two', 2, '2Gi', 2));
+  await admit(rig, pod('much', 2, '7500Mi', 1));
+  const ofContainers = (kind: string, boundary: string): string =>
+    `kubelet_container_aligned_compute_resources_${kind}{scope="container",boundary="${boundary}"}`;
+  assert.deepEqual(shown(), [
+    `${ofContainers('count', 'numa_node')} 1`,
+    `${ofContainers('count', 'physical_cpu')} 1`,
+    `${ofContainers('count', 'uncore_cache')} 1`,
+    `${ofContainers('failure_count', 'numa_node')} 1`,
+    `${ofContainers('failure_count', 'physical_cpu')} 0`,
+    'kubelet_cpu_manager_allocation_per_numa{numa_node="0"} 0',
+    'kubelet_cpu_manager_allocation_per_numa{numa_node="1"} 2',
+  ]);
 });
 
 test('best-effort: resources that cannot be aligned are allocated from any node', async (t) => {

@@ -96,18 +96,21 @@ describe('the reading of a pod after an event', () => {
     readonly runtime: OnePod;
     readonly clock: FakeClock;
     readonly seen: string[];
+    readonly readings: number[];
     stop(): Promise<void>;
   }> => {
     const [runtime, clock, seen, abort] = [new OnePod(), new FakeClock(), [] as string[], new AbortController()];
     const onEvent = ({ type }: PodEvent): void => void seen.push(type);
-    const running = new Pleg({ runtime, clock, logger: silentLogger, onEvent }).run(abort.signal);
+    const readings: number[] = [];
+    const onPodRead = (tookMs: number): void => void readings.push(tookMs);
+    const running = new Pleg({ runtime, clock, logger: silentLogger, onEvent, onPodRead }).run(abort.signal);
     await clock.advance(10);
     assert.deepEqual(seen.splice(0), ['started']);
     const stop = (): Promise<void> => {
       abort.abort();
       return running;
     };
-    return { runtime, clock, seen, stop };
+    return { runtime, clock, seen, readings, stop };
   };
 
   it('is repeated soon when it failed, and not first by the relist a minute later', async () => {
@@ -138,10 +141,11 @@ describe('the reading of a pod after an event', () => {
   });
 
   it('is one more for many events that arrive during it', async () => {
-    const { runtime, clock, stop } = await start();
+    const { runtime, clock, readings, stop } = await start();
     for (let at = 0; at < 10; at += 1) runtime.exit();
     await clock.advance(1000);
     assert.equal(runtime.lists.pod, 2);
+    assert.deepEqual(readings, [0, 0]);
     await stop();
   });
 
