@@ -108,11 +108,29 @@ export function statusPatch(pod: Pod, merged: PodStatus): Record<string, JsonVal
     const mergeKey = MERGE_KEYS.get(key);
     const before = remote[key];
     if (value === undefined) changes[key] = null;
+    else if (isObject(before) && isObject(value)) changes[key] = objectChanges(before, value);
     else if (mergeKey === undefined || before === undefined) changes[key] = value;
     else Object.assign(changes, listChanges(key, mergeKey, before as Entry[], value as Entry[]));
   }
   if (Object.keys(changes).length === 0) return undefined;
   return { metadata: { uid: pod.metadata.uid }, status: changes };
+}
+
+type JsonObject = Readonly<Record<string, JsonValue | undefined>>;
+
+function isObject(value: JsonValue | undefined): value is JsonObject & JsonValue {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** Returns the changed members. A member that is gone is null: a patch of an object keeps what it does not name. */
+function objectChanges(before: JsonObject, after: JsonObject): Record<string, JsonValue> {
+  const changes: Record<string, JsonValue> = {};
+  for (const key of new Set([...Object.keys(before), ...Object.keys(after)])) {
+    const [was, is] = [before[key], after[key]];
+    if (jsonEqual(was, is)) continue;
+    changes[key] = isObject(was) && isObject(is) ? objectChanges(was, is) : (is ?? null);
+  }
+  return changes;
 }
 
 /** Returns changed entries, deletions and the new order. Conditions in another order alone are no change. */

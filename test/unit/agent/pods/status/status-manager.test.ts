@@ -484,6 +484,16 @@ describe('the patch of a status', () => {
     assert.equal(statusPatch(pod, mergeStatus(remote, remote, false)), undefined);
   });
 
+  it('removes what the resources of the pod no longer have, which a patch of an object keeps otherwise', () => {
+    const resources = { limits: { cpu: '1', 'example.com/foo': '1' }, requests: { cpu: '1' } };
+    const pod = podOf('u', { status: { resources, allocatedResources: { cpu: '1', 'example.com/foo': '1' } } });
+    const changed = { resources: { limits: { cpu: '2' } }, allocatedResources: { cpu: '1', memory: '1Gi' } };
+    assert.deepEqual(statusPatch(pod, changed as never)?.['status'], {
+      resources: { limits: { cpu: '2', 'example.com/foo': null }, requests: null },
+      allocatedResources: { memory: '1Gi', 'example.com/foo': null },
+    });
+  });
+
   it('shows why the agent ends a pod together with its final phase, and not before', () => {
     const disrupted = { ...ours, phase: 'Failed', conditions: [condition('DisruptionTarget', 'True')] };
     const shown = (mayStillRun: boolean): readonly string[] =>
