@@ -435,3 +435,21 @@ describe('the status of a pod with thousands of containers', () => {
     await assertLinearTime(run, { minBytes: 1_000, maxBytes: 12_000 });
   });
 });
+
+describe('the status of a sidecar that waits for its restart', () => {
+  const spec = {
+    initContainers: [{ name: 's', image: 'i', restartPolicy: 'Always' }],
+    containers: [{ name: 'main', image: 'i' }],
+  };
+  const shown = (exitCode: number): unknown => {
+    const exited = {
+      ...{ id: '1', name: 's', attempt: 0, state: 'exited', exitCode, reason: exitCode === 0 ? 'Completed' : 'Error' },
+      ...{ message: '', createdAtMs: 0, startedAtMs: 1, finishedAtMs: 2, image: 'i', imageId: 'i', imageRef: 'i' },
+      ...{ annotations: {}, mounts: [], logPath: '' },
+    } as unknown as ContainerStatus;
+    const seen = { recursiveReadOnly: false, containers: [exited], waiting: 'CrashLoopBackOff' };
+    return Object.keys(statusOf(spec, seen).initContainerStatuses?.[0]?.state ?? {});
+  };
+  it('has the reason after a failure', () => assert.deepEqual(shown(1), ['waiting']));
+  it('is terminated after it exited with 0, as with the kubelet', () => assert.deepEqual(shown(0), ['terminated']));
+});
