@@ -147,6 +147,7 @@ export class PodSync implements PodSyncer {
       ended: false,
       errors: result.errors,
       backOffUntilMs: result.backOffUntilMs,
+      settlesAtMs: result.settlesAtMs,
       retryAtMs: [result.retryAtMs, resizedAtMs, mirrorAtMs, deadlineMs].reduce(earliest),
     };
   }

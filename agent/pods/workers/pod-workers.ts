@@ -37,6 +37,8 @@ export interface SyncOutcome {
   readonly retryAtMs: number | undefined;
   /** When the first back-off of a container that crashes is over. Another error does not make the next sync sooner. */
   readonly backOffUntilMs?: number | undefined;
+  /** Until when the next sync waits, whatever wakes the worker meanwhile. The termination of the pod does not wait. */
+  readonly settlesAtMs?: number | undefined;
 }
 
 /** The steps of a pod's life. A step that rejects is retried with a backoff. */
@@ -66,6 +68,8 @@ interface Worker {
   dirty: boolean;
   running: Promise<void> | undefined;
   timer: Timer | undefined;
+  /** The next sync does not begin before. */
+  settlesAtMs: number;
   abort: AbortController;
   /** Delays retries of the steps that terminate the pod and clean up after it. */
   readonly backoff: Backoff;
@@ -227,6 +231,7 @@ export class PodWorkers {
       dirty: false,
       running: undefined,
       timer: undefined,
+      settlesAtMs: 0,
       abort: new AbortController(),
       backoff: new Backoff(RETRY_AFTER_FAILURE),
       hasRemains: false,
@@ -286,14 +291,25 @@ export class PodWorkers {
     if (this.#syncer === undefined) return;
     worker.timer?.cancel();
     worker.timer = undefined;
+    const settlesInMs = this.#settlesInMs(worker);
+    if (settlesInMs > 0 && worker.running === undefined) {
+      worker.timer = this.#options.clock.after(settlesInMs, () => this.#wake(worker));
+      return;
+    }
     worker.running ??= this.#takeSteps(worker).finally(() => {
       worker.running = undefined;
       if (worker.dirty) this.#wake(worker);
     });
   }
 
+  #settlesInMs({ state, settlesAtMs }: Worker): number {
+    return state.kind === 'syncing' ? settlesAtMs - this.#options.clock.now() : 0;
+  }
+
   async #takeSteps(worker: Worker): Promise<void> {
     for (let syncer = this.#syncer; worker.dirty && syncer !== undefined; syncer = this.#syncer) {
+      // The wake after the steps sets the timer.
+      if (this.#settlesInMs(worker) > 0) return;
       worker.dirty = false;
       const delayMs = await this.#step(worker, syncer);
       if (this.#syncer === undefined) return;
@@ -350,7 +366,8 @@ export class PodWorkers {
       worker.state = { kind: 'terminating', ending: { gracePeriodSeconds: undefined, status: undefined } };
       return 0;
     }
-    const { errors, backOffUntilMs, retryAtMs = Infinity } = outcome;
+    const { errors, backOffUntilMs, retryAtMs = Infinity, settlesAtMs = 0 } = outcome;
+    worker.settlesAtMs = settlesAtMs;
     const { resyncMs } = this.#options;
     let waitMs = errors.length > 0 ? RETRY_MS : resyncMs;
     // Containers that wait for their back-off must not delay the regular sync of the others.

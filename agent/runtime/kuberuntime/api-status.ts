@@ -173,7 +173,7 @@ function lastKnown(old: ContainerStatusJson | undefined, attempt: number): State
   return old.state?.waiting === undefined ? {} : (old.lastState ?? {});
 }
 
-/** Whether a later sync will start the container. Init containers that exited with 0, also sidecars, are shown as terminated. */
+/** Whether a later sync will start the container. Init containers that exited with 0 are terminated, also sidecars. */
 function waits(pod: Pod, container: Container, kind: ContainerKind, newest: ContainerStatus | undefined): boolean {
   if (kind === 'init' && newest?.state === 'exited' && newest.exitCode === 0) return false;
   return shouldStart(pod, container, newest);

@@ -46,14 +46,33 @@ interface SyncResult {
   readonly backOffUntilMs?: number | undefined;
   /** When the next sync has something to do. */
   readonly retryAtMs?: number | undefined;
+  /** Until when the next sync waits, whatever happens meanwhile. */
+  readonly settlesAtMs?: number | undefined;
   /** Why a running container did not get the resources that are allocated to its pod. */
   readonly resizeError?: string | undefined;
   /** How long the containers took to get their resources. */
   readonly resizeMs?: number;
 }
 
-/** The time after which the kubelet sees a container that did not start. Runtimes send no event of it. */
+/** The kubelet sees at its next relist, and runtimes send no event of it, that a container did not start. */
 const RELIST_MS = 1_000;
+
+/** What failed starts mean for the next sync. */
+type NextSync = { -readonly [field in 'backOffUntilMs' | 'retryAtMs' | 'settlesAtMs']?: number };
+
+function scheduleAfter(
+  failed: { readonly reason: string; readonly backOffUntilMs: number | undefined },
+  next: NextSync,
+  { waited, nowMs }: { readonly waited: string | undefined; readonly nowMs: number },
+): void {
+  const { reason, backOffUntilMs: untilMs } = failed;
+  if (untilMs !== undefined) next.backOffUntilMs = Math.min(next.backOffUntilMs ?? untilMs, untilMs);
+  // The kubelet sees at its next relist as well that a container was stopped because its hook failed.
+  if (reason === 'PostStartHookError') next.settlesAtMs = nowMs + RELIST_MS;
+  // The container was created, and is shown as such until the next sync. One whose hook failed is shown with its back-off.
+  if (reason === 'RunContainerError' || (reason === 'CrashLoopBackOff' && waited === 'PostStartHookError'))
+    next.retryAtMs = nowMs + RELIST_MS;
+}
 
 /** Executes syncs of pods. Failures of containers are part of the result; other failures reject. */
 export class KubeRuntime {
@@ -159,16 +178,13 @@ export class KubeRuntime {
       ips: ips.length > 0 ? ips : this.#hostIps(pod),
       signal,
     };
-    let backOffUntilMs: number | undefined;
-    let retryAtMs: number | undefined;
+    const next: NextSync = {};
     const start = async (container: Container, kind: ContainerKind): Promise<boolean> => {
+      const waited = this.#starter.waitingReason(pod.metadata.uid, container.name)?.reason;
       const failed = await this.#starter.start(session, container, kind);
       if (failed === undefined) return true;
       errors.push(failed);
-      const untilMs = failed.backOffUntilMs;
-      // The container was created, and is shown as such until the next sync.
-      if (failed.reason === 'RunContainerError') retryAtMs = clock.now() + RELIST_MS;
-      if (untilMs !== undefined) backOffUntilMs = Math.min(backOffUntilMs ?? untilMs, untilMs);
+      scheduleAfter(failed, next, { waited, nowMs: clock.now() });
       return false;
     };
     // 5. Start ephemeral containers. 6. Start init containers in order. 7. Resize running containers. 8. Start the others.
@@ -179,7 +195,7 @@ export class KubeRuntime {
     const resizeError = actions.killPod ? undefined : await this.#resize(pod, status, killed, errors);
     const resizeMs = clock.monotonic() - resizedFromMs;
     for (const container of actions.containersToStart) await start(container, 'regular');
-    return { errors, backOffUntilMs, retryAtMs, resizeError, resizeMs };
+    return { errors, ...next, resizeError, resizeMs };
   }
 
   /**

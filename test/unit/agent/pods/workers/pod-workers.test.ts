@@ -118,6 +118,30 @@ describe('pod workers', () => {
     assert.deepEqual(syncer.calls, ['sync a 1', 'sync a 3']);
     assert.equal(syncer.most, 1);
   });
+  it('wait with the next sync until what the last one did has settled, but not with a termination', async () => {
+    const { clock, syncer, workers } = setUp();
+    const settling = { ended: false, errors: [new Error('a hook failed')], retryAtMs: undefined };
+    for (const uid of ['a', 'b']) {
+      syncer.outcome = { ...settling, settlesAtMs: clock.now() + 1_000 };
+      const { promise, resolve } = Promise.withResolvers<void>();
+      syncer.hold = promise;
+      workers.update(pod(uid));
+      await clock.advance(1);
+      workers.wake(uid);
+      resolve();
+      await clock.advance(1);
+      workers.wake(uid);
+      await clock.advance(900);
+      assert.deepEqual(syncer.calls, [`sync ${uid}`], 'events during the sync and after it lead to no other one');
+      syncer.outcome = settling;
+      if (uid === 'b') break;
+      await clock.advance(200);
+      assert.deepEqual(syncer.calls.splice(0), ['sync a', 'sync a']);
+    }
+    workers.update(pod('b', { deletionTimestamp: 't' }));
+    await clock.advance(1);
+    assert.deepEqual(syncer.calls, ['sync b', 'terminate b', 'clean b']);
+  });
   it('end a pod whose containers have ended', async () => {
     const { clock, syncer, workers } = setUp();
     syncer.outcome = { ended: true, errors: [], retryAtMs: undefined };

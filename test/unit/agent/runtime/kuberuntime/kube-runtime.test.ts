@@ -93,3 +93,66 @@ it('reports that the status of a new sandbox cannot be read', async () => {
     'FailedStatusPodSandBox',
   ]);
 });
+
+it('has the next sync wait after a hook failed, and another one show the back-off soon', async () => {
+  const directory = temporaryFolder();
+  const clock = new FakeClock();
+  const container = { name: 'c', image: 'i', lifecycle: { postStart: { exec: { command: ['hook'] } } } };
+  const hooked = { ...pod, spec: { ...pod.spec, containers: [container] } } as unknown as Pod;
+  let created = 0;
+  const runtime = new KubeRuntime({
+    runtime: {
+      runSandbox: () => Promise.resolve('s1'),
+      sandboxStatus: () => Promise.resolve({ ips: ['10.1.0.2'] }),
+      createContainer: () => Promise.resolve(`c${(created += 1)}`),
+      startContainer: () => Promise.resolve(),
+      stopContainer: () => Promise.resolve(),
+      execSync: () => Promise.reject(new Error('the hook failed')),
+    },
+    clock,
+    logger: silentLogger,
+    events: { event: () => undefined },
+    images: { ensure: () => Promise.resolve({ id: 'image' }) },
+    network: { admit: () => Promise.resolve(), forget: () => undefined },
+    probes: () => undefined,
+    containerLogsDirectory: undefined,
+    config: {
+      settings: {
+        ...{ podLogsDirectory: directory, rootDirectory: directory },
+        dns: { clusterDns: [], clusterDomain: '', resolvConf: '' },
+        security: { seccompDirectory: directory, seccompDefault: false },
+        resources: () => ({}),
+        cgroupParent: () => '',
+        runtimeHandler: () => Promise.resolve(''),
+      },
+      services: { list: () => [] },
+      objects: {},
+      volumes: {
+        containerMounts: () => Promise.resolve({ mounts: [], devices: [] }),
+        extraSupplementalGroups: () => [],
+      },
+      userNamespaces: { mapping: () => Promise.resolve(undefined) },
+      hostIps: () => [],
+      allocatable: () => ({}),
+    },
+  } as unknown as ConstructorParameters<typeof KubeRuntime>[0]);
+  const never = new AbortController().signal;
+  const first = await runtime.syncPod(hooked, nothing, never);
+  assert.deepEqual([first.settlesAtMs, first.retryAtMs], [clock.now() + 1_000, undefined]);
+  const exited = (attempt: number): RuntimePodStatus => {
+    const config = { id: 's1', state: 'ready', attempt: 0, ips: ['10.1.0.2'], createdAtMs: 0, runtimeHandler: '' };
+    const last = { id: `c${attempt}`, name: 'c', state: 'exited', attempt, exitCode: 1, finishedAtMs: clock.now() };
+    return {
+      sandboxes: [{ ...config, pod: { uid: 'u' }, labels: {}, annotations: {} }],
+      containers: [{ ...last, labels: {}, annotations: {} }],
+      ips: config.ips,
+    } as unknown as RuntimePodStatus;
+  };
+  const second = await runtime.syncPod(hooked, exited(0), never);
+  assert.equal(second.settlesAtMs, clock.now() + 1_000);
+  const third = await runtime.syncPod(hooked, exited(1), never);
+  assert.equal(created, 2, 'the third sync finds the back-off');
+  assert.deepEqual([third.settlesAtMs, third.retryAtMs], [undefined, clock.now() + 1_000]);
+  const fourth = await runtime.syncPod(hooked, exited(1), never);
+  assert.equal(fourth.retryAtMs, undefined);
+});
