@@ -41,8 +41,8 @@ const ORCHLET = join(import.meta.dirname, '../../bin/orchlet');
 const INSIDE = 'ORCHLET_TEST_NAMESPACE';
 const ADDRESSES = ['10.213.0.1', '10.213.0.2', '10.213.0.3'];
 const TIMES = [
-  '--leader-elect-lease-duration=4s',
-  '--leader-elect-renew-deadline=3s',
+  '--leader-elect-lease-duration=3s',
+  '--leader-elect-renew-deadline=2s',
   '--leader-elect-retry-period=500ms',
 ];
 const missing =
