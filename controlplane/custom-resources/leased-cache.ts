@@ -2,8 +2,8 @@
  * Wraps a watch cache for one state of a definition. When the definition changes, the watches of the previous state end, and
  * clients list and watch again. The cache and its objects stay.
  */
-import { StorageError } from '../storage/storage.ts';
 import type { WatchCache } from '../storage/watch-cache.ts';
+import { tooOld } from '../storage/version-errors.ts';
 
 /** A cache whose watches can be ended together. */
 export interface LeasedCache {
@@ -33,8 +33,7 @@ export function leaseCache(cache: WatchCache, since: number): LeasedCache {
       close: () => cache.close(),
       watch(options, sink) {
         const { afterRevision } = options;
-        if (afterRevision !== undefined && afterRevision < since)
-          throw new StorageError('compacted', `too old resource version: ${afterRevision} (${since})`);
+        if (afterRevision !== undefined && afterRevision < since) throw tooOld(afterRevision, since);
         const key = {};
         const handle = cache.watch(options, {
           isPatient: sink.isPatient === true,

@@ -8,7 +8,7 @@ import { pathSegmentErrors } from '../../api/meta/names.ts';
 import { newBadRequest, newExpired, newStatusError, type StatusError } from '../../api/meta/status-error.ts';
 import { isStorageError } from '../storage/storage.ts';
 import { selectionOf, type Selection } from '../storage/selection.ts';
-import type { CacheList } from '../storage/watch-cache.ts';
+import type { CacheList } from '../storage/cache-list.ts';
 import type { CacheWatchHandle } from '../storage/cache-watch.ts';
 import type { CacheEntry } from '../storage/cache-entry.ts';
 import { decodeContinue, encodeContinue, expiredContinue, type ContinueToken } from './continue-token.ts';

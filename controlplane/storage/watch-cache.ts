@@ -1,6 +1,7 @@
 /**
  * Implements the watch cache of one resource: every current object with its JSON bytes, and the changes since the last
  * compaction. The registry reads only from here and writes to `Storage`. A write is in the cache before its promise resolves.
+ * `cache-objects.ts` holds the objects, `cache-list.ts` lists them, and `watch-fanout.ts` serves the watches.
  *
  * Stored values are results of `encodeObject` of `object-bytes.ts`: JSON that begins with
  * `{"kind":K,"apiVersion":V,"metadata":{` and has no resourceVersion. The storage inserts the revision as it commits. So
@@ -11,36 +12,17 @@ import type { Clock } from '../../api/machinery/clock.ts';
 import { inOneSlice, inSlices, TimeSlice } from '../../api/machinery/time-slice.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import type { WatchSink } from '../model/rest.ts';
-import { CacheEvent, selects } from './cache-event.ts';
-import { CachedObject, LabelSets, type ObjectContext } from './cached-object.ts';
-import { EntryIndexes } from './entry-indexes.ts';
-import type { Selection } from './selection.ts';
-import type { ResourceVersions, StoredValue, StoredVersion, VersionChange } from './resource-versions.ts';
-import { StorageError, type Storage, type StorageWatch } from './storage.ts';
-import type { CacheWatchHandle, CacheWatchOptions } from './cache-watch.ts';
-import { prefixOf } from './storages.ts';
-import { WatchFanout } from './watch-fanout.ts';
 import type { CacheEntry, CachedResource } from './cache-entry.ts';
-
-interface CacheListOptions {
-  readonly selection: Selection;
-  /** 0 or absent means no limit. */
-  readonly limit?: number;
-  /** Only keys after this one are listed. It is the key of the last entry of the previous page. */
-  readonly startAfter?: string;
-  /** Lists the state at exactly this revision. Throws `compacted` and `future-revision`. */
-  readonly revision?: number;
-}
-
-/** A page of a list. All of it is one state of the cache. */
-export interface CacheList {
-  readonly entries: readonly CacheEntry[];
-  readonly revision: number;
-  /** More entries may follow. The next page starts after the key of the last entry. */
-  readonly more: boolean;
-  /** The number of entries that follow. `undefined` with a selector, as in kube-apiserver, and if nothing follows. */
-  readonly remaining: number | undefined;
-}
+import { type CacheList, type CacheListOptions, CacheLists } from './cache-list.ts';
+import { CacheObjects } from './cache-objects.ts';
+import type { CacheWatchHandle, CacheWatchOptions } from './cache-watch.ts';
+import { CachedObject } from './cached-object.ts';
+import { EntryIndexes } from './entry-indexes.ts';
+import type { ResourceVersions, StoredValue, VersionChange } from './resource-versions.ts';
+import { StorageError, type Storage, type StorageWatch } from './storage.ts';
+import { prefixOf } from './storages.ts';
+import { tooLarge, tooOld } from './version-errors.ts';
+import { WatchFanout } from './watch-fanout.ts';
 
 /** Reads are synchronous and return shared entries, which must not be changed. */
 export interface WatchCache {
@@ -95,58 +77,48 @@ class ResourceCache implements WatchCache {
   readonly #storage: Storage;
   readonly #clock: Clock;
   readonly #logger: Logger;
-  readonly #prefix: string;
-  readonly #context: ObjectContext;
-  /** The versions, which are shared with the storage. The storage modifies them as it commits. */
-  readonly #versions: ResourceVersions;
-  /** The objects of this cache, if another cache of the resource has its objects in the versions. */
-  readonly #ownObjects = new WeakMap<StoredVersion, CachedObject>();
+  readonly #objects: CacheObjects;
   readonly #indexes: EntryIndexes;
+  readonly #lists: CacheLists;
   readonly #fanout: WatchFanout;
   #storageWatch: StorageWatch | undefined;
   #closed = false;
 
   constructor({ storage, resource, clock, logger, freeze = false }: WatchCacheOptions, versions: ResourceVersions) {
-    this.#versions = versions;
     this.resource = resource;
     this.#storage = storage;
     this.#clock = clock;
     this.#logger = logger;
-    this.#prefix = prefixOf(resource.group, resource.resource);
-    this.#context = {
-      resource,
-      prefixLength: this.#prefix.length,
-      labelSets: new LabelSets(),
-      freeze,
-      isClosed: false,
-    };
-    const indexedFields = resource.indexedFields ?? [];
-    const objects = this.#objects.bind(this);
-    const entries = {
-      get size() {
-        return versions.size;
-      },
-      values: () => objects(versions.values()),
-    };
-    this.#indexes = new EntryIndexes(indexedFields, entries, logger);
+    const { namespaced, indexedFields = [] } = resource;
+    const objects = new CacheObjects({ resource, versions, freeze });
+    this.#objects = objects;
+    this.#indexes = new EntryIndexes(indexedFields, objects, logger);
+    this.#lists = new CacheLists({
+      storage,
+      objects,
+      indexes: this.#indexes,
+      logger,
+      resource: resource.resource,
+      namespaced,
+    });
     this.#fanout = new WatchFanout({
       clock,
       history: {
         newest: () => versions.newest,
-        after: (revision) => this.#eventsAfter(revision),
+        after: (revision) => objects.eventsAfter(revision),
       },
       indexedFields,
-      namespaced: resource.namespaced,
+      namespaced,
       revision: () => this.revision(),
       compactedRevision: () => storage.compactedRevision(),
-      keyOf: (namespace, name) => this.keyOf(namespace, name),
-      watchFailed: (error) => storage.watchFailed(error, this.#prefix),
+      keyOf: (namespace, name) => objects.keyOf(namespace, name),
+      watchFailed: (error) => storage.watchFailed(error, objects.prefix),
     });
   }
 
   follow(): void {
     this.#storageWatch = this.#storage.watch(
-      { prefix: this.#prefix, afterRevision: this.#storage.revision() },
+      { prefix: this.#objects.prefix, afterRevision: this.#storage.revision() },
       {
         onEvents: (changes) => this.#onChanges(changes),
         onEnd: () => this.close(),
@@ -173,110 +145,28 @@ class ResourceCache implements WatchCache {
   }
 
   keyOf(namespace: string, name: string): string {
-    return this.resource.namespaced ? `${this.#prefix}${namespace}/${name}` : this.#prefix + name;
+    return this.#objects.keyOf(namespace, name);
   }
 
   get(namespace: string, name: string): CachedObject | undefined {
-    const version = this.#versions.get(this.keyOf(namespace, name));
-    return version === undefined ? undefined : this.#objectOf(version);
+    return this.#objects.get(namespace, name);
   }
 
   count(namespace = ''): number {
-    return namespace === '' ? this.#versions.size : this.#versions.count(this.#prefixOf(namespace));
+    return namespace === '' ? this.#objects.size : this.#objects.count(this.#objects.prefixOf(namespace));
   }
 
   list(options: CacheListOptions): CacheList {
-    return inOneSlice(this.#list(options, undefined));
+    return inOneSlice(this.#lists.page(options, undefined));
   }
 
   listInSlices(options: CacheListOptions, signal?: AbortSignal): CacheList | Promise<CacheList> {
     const slice = new TimeSlice(this.#clock);
-    return inSlices(this.#list(options, slice), slice, signal);
-  }
-
-  /** Yields when the slice is spent. */
-  *#list(options: CacheListOptions, slice: TimeSlice | undefined): Generator<void, CacheList, undefined> {
-    const { selection, limit = 0, startAfter = '', revision } = options;
-    const prefix = this.#prefixOf(selection.namespace);
-    if (revision !== undefined && revision !== this.revision()) this.#assertReadable(revision);
-    const isPast = (): boolean => revision !== undefined && revision < this.revision();
-    const candidates = isPast() ? undefined : yield* this.#candidates(selection, slice);
-    if (isPast()) this.#assertReadable(revision ?? 0);
-    const newest = this.revision();
-    const past = revision !== undefined && revision < newest;
-    let found = past
-      ? this.#objects(this.#versions.rangeAt(revision, prefix, startAfter))
-      : this.#present(selection, prefix, startAfter, candidates);
-    const entries: CachedObject[] = [];
-    // Every candidate is in the namespace, because of its prefix.
-    const all = selection.everything && selection.name === '';
-    for (;;) {
-      const { done, value } = found.next();
-      if (done === true) break;
-      if (all || selects(selection, value)) {
-        entries.push(value);
-        if (entries.length === limit) break;
-      }
-      if (all || slice?.isSpent !== true) continue;
-      // The cache may change during the pause, but the list shows this state.
-      found = [...found].values();
-      yield;
-    }
-    const last = entries.length === limit && !this.#isOneKey(selection) ? entries.at(-1) : undefined;
-    const remaining = last === undefined ? 0 : this.#remaining(past ? revision : undefined, prefix, last.key);
-    // Like kube-apiserver, it does not look whether what remains is selected.
-    return {
-      entries,
-      revision: revision ?? newest,
-      more: remaining > 0,
-      remaining: all && remaining > 0 ? remaining : undefined,
-    };
-  }
-
-  *#candidates(
-    { indexable, name, namespace }: Selection,
-    slice: TimeSlice | undefined,
-  ): Generator<void, readonly CachedObject[] | undefined, undefined> {
-    if (this.#isOneKey({ name, namespace })) return undefined;
-    const search = this.#indexes.candidates(indexable);
-    for (;;) {
-      const { done, value } = search.next();
-      if (done === true) return value;
-      if (slice?.isSpent === true) yield;
-    }
-  }
-
-  #isOneKey({ name, namespace }: { readonly name: string; readonly namespace: string }): boolean {
-    return name !== '' && (namespace !== '' || !this.resource.namespaced);
-  }
-
-  #remaining(pastRevision: number | undefined, prefix: string, after: string): number {
-    if (pastRevision === undefined) return this.#versions.count(prefix, after);
-    return [...this.#versions.rangeAt(pastRevision, prefix, after)].length;
-  }
-
-  /** Yields the objects that a selection may select, in order. The caller filters them. */
-  *#present(
-    selection: Selection,
-    prefix: string,
-    startAfter: string,
-    candidates: readonly CachedObject[] | undefined,
-  ): IterableIterator<CachedObject> {
-    if (this.#isOneKey(selection)) {
-      const entry = this.get(selection.namespace, selection.name);
-      if (entry !== undefined && entry.key > startAfter) yield entry;
-      return;
-    }
-    if (candidates !== undefined) {
-      yield* inOrder(candidates.filter((entry) => entry.key.startsWith(prefix) && entry.key > startAfter));
-      return;
-    }
-    for (const version of this.#versions.range(prefix, startAfter)) yield this.#objectOf(version);
+    return inSlices(this.#lists.page(options, slice), slice, signal);
   }
 
   entryOf(stored: StoredValue): CachedObject {
-    const known = this.#versions.get(stored.key);
-    return known?.revision === stored.revision ? this.#objectOf(known) : new CachedObject(this.#context, stored);
+    return this.#objects.ofStored(stored);
   }
 
   deletedEntry(entry: CacheEntry, revision: number): CachedObject {
@@ -294,14 +184,14 @@ class ResourceCache implements WatchCache {
     const reached = Promise.withResolvers<void>();
     const late = (): void => reached.reject(tooLarge(revision, this.revision()));
     const onAbort = (): void => reached.reject(signal?.reason as Error);
-    const look = (): void => {
+    const check = (): void => {
       if (this.revision() >= revision) reached.resolve();
     };
     let watch: StorageWatch;
     try {
       watch = this.#storage.watch(
         { prefix: '/', afterRevision: this.revision() },
-        { onEvents: look, onRevision: look, onEnd: late },
+        { onEvents: check, onRevision: check, onEnd: late },
       );
     } catch (error) {
       return Promise.reject(error as Error);
@@ -319,10 +209,8 @@ class ResourceCache implements WatchCache {
     if (this.#closed) throw new StorageError('closed', 'the watch cache is closed');
     const { afterRevision, selection } = options;
     const after = afterRevision ?? options.existing?.revision;
-    if (after !== undefined && after < this.#storage.compactedRevision()) {
-      const message = `too old resource version: ${after} (${this.#storage.compactedRevision()})`;
-      throw new StorageError('compacted', message);
-    }
+    const compacted = this.#storage.compactedRevision();
+    if (after !== undefined && after < compacted) throw tooOld(after, compacted);
     const existing = afterRevision === undefined ? (options.existing ?? this.list({ selection })) : undefined;
     return this.#fanout.add(options, existing, sink);
   }
@@ -330,71 +218,14 @@ class ResourceCache implements WatchCache {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    this.#context.isClosed = true;
+    this.#objects.abandon();
     this.#storageWatch?.close();
     this.#fanout.end();
   }
 
-  #prefixOf(namespace: string): string {
-    return namespace === '' || !this.resource.namespaced ? this.#prefix : `${this.#prefix}${namespace}/`;
-  }
-
   #onChanges(changes: readonly VersionChange[]): void {
-    const events = changes.map((change) => this.#eventOf(change));
+    const events = changes.map((change) => this.#objects.eventOf(change));
     for (const { previous, current } of events) this.#indexes.update(previous, current);
     this.#fanout.deliver(events);
   }
-
-  /** Returns the object of a version, which is the same as long as the version lives. */
-  #objectOf(version: StoredVersion): CachedObject {
-    const { view } = version;
-    // Checking the owner avoids reading the object itself, which matters for lists with thousands of objects.
-    if (version.viewOwner === this.#context) return view as CachedObject;
-    const own = this.#ownObjects.get(version);
-    if (own !== undefined) return own;
-    const object = new CachedObject(this.#context, version);
-    if (view === undefined || (view instanceof CachedObject && view.isAbandoned)) {
-      version.view = object;
-      version.viewOwner = this.#context;
-    } else this.#ownObjects.set(version, object);
-    return object;
-  }
-
-  *#objects(versions: Iterable<StoredVersion>): IterableIterator<CachedObject> {
-    for (const version of versions) yield this.#objectOf(version);
-  }
-
-  #eventOf(change: VersionChange): CacheEvent {
-    const { view, revision, key, current, previous } = change;
-    if (view instanceof CacheEvent && view.isOf(this.#context)) return view;
-    const object = (version: StoredVersion | undefined): CachedObject | undefined =>
-      version === undefined ? undefined : this.#objectOf(version);
-    const event = new CacheEvent(revision, key, object(current), object(previous));
-    change.view ??= event;
-    return event;
-  }
-
-  *#eventsAfter(revision: number): Generator<CacheEvent, void, undefined> {
-    for (const change of this.#versions.after(revision)) yield this.#eventOf(change);
-  }
-
-  #assertReadable(revision: number): void {
-    if (revision > this.revision()) throw tooLarge(revision, this.revision());
-    if (revision < this.#storage.oldestState()) {
-      const compacted = this.#storage.compactedRevision();
-      this.#logger.debug(
-        { revision, compacted, resource: this.resource.resource },
-        'A client requested a compacted revision',
-      );
-      throw new StorageError('compacted', `too old resource version: ${revision} (${compacted})`);
-    }
-  }
-}
-
-function inOrder(entries: CachedObject[]): CachedObject[] {
-  return entries.sort((a, b) => (a.key < b.key ? -1 : 1));
-}
-
-function tooLarge(revision: number, current: number): StorageError {
-  return new StorageError('future-revision', `Too large resource version: ${revision}, current: ${current}`);
 }

@@ -14,6 +14,7 @@ import type { ExistingObjects } from './cache-entry.ts';
 import type { CacheWatchHandle, CacheWatchOptions } from './cache-watch.ts';
 import { type Batch, bytesOf, isFull, nextInitial } from './event-batches.ts';
 import { type Group, type GroupsSource, type Member, WatchGroups } from './watch-groups.ts';
+import { tooOldText } from './version-errors.ts';
 
 const BOOKMARK_MS = 60_000;
 /** The number of patient watches that get events in one turn of the event loop. They take about 15 ms. */
@@ -273,9 +274,8 @@ export class WatchFanout {
   }
 
   #expire(member: Member, oldest = this.#source.compactedRevision()): void {
-    const message = `too old resource version: ${member.position} (${oldest})`;
     this.#remove(member);
-    this.#end(member, newExpired(message));
+    this.#end(member, newExpired(tooOldText(member.position, oldest)));
   }
 
   #armBookmarks(): void {

@@ -10,7 +10,8 @@ import { openMemoryStorage } from '../../../../controlplane/storage/memory.ts';
 import { encodeObject, stampRevision } from '../../../../controlplane/storage/object-bytes.ts';
 import { selectionOf, type Selection } from '../../../../controlplane/storage/selection.ts';
 import { isStorageError, type Storage } from '../../../../controlplane/storage/storage.ts';
-import { openWatchCache, type CacheList, type WatchCache } from '../../../../controlplane/storage/watch-cache.ts';
+import type { CacheList } from '../../../../controlplane/storage/cache-list.ts';
+import { openWatchCache, type WatchCache } from '../../../../controlplane/storage/watch-cache.ts';
 import type { CachedResource } from '../../../../controlplane/storage/cache-entry.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 
