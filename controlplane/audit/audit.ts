@@ -5,6 +5,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { parseExactJson, stringifyJson } from '../../api/codec/json.ts';
+import { canonicalIp } from '../../api/meta/ip-addresses.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Counter, Family, MetricsRegistry } from '../../api/component/metrics.ts';
 import type { AuditSink } from '../server/filters/audit.ts';
@@ -322,9 +323,18 @@ function toJson(value: unknown): string {
   return value === undefined ? 'null' : stringifyJson(value);
 }
 
-/** Returns the addresses of the forwarding headers, followed by the peer's address. */
+/**
+ * Returns the addresses of the forwarding headers, which a client can write as it likes, and the peer's address, which is
+ * always the last one. What is no address is left out, as by kube-apiserver.
+ */
 function sourceIps(request: ApiRequest): string[] {
-  const forwarded = (request.header('x-forwarded-for') ?? '').split(',').map((text) => text.trim());
-  const addresses = [...forwarded, request.header('x-real-ip') ?? '', request.exchange.connection.remoteAddress];
-  return [...new Set(addresses.filter((address) => address !== ''))];
+  const addresses = (request.header('x-forwarded-for') ?? '')
+    .split(',')
+    .flatMap((text) => canonicalIp(text.trim()) ?? []);
+  const real = canonicalIp(request.header('x-real-ip') ?? '');
+  if (real !== undefined && !addresses.includes(real)) addresses.push(real);
+  const { remoteAddress } = request.exchange.connection;
+  const peer = canonicalIp(remoteAddress) ?? remoteAddress;
+  if (peer !== '' && addresses.at(-1) !== peer) addresses.push(peer);
+  return addresses;
 }

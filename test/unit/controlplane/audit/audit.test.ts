@@ -288,6 +288,31 @@ function recordedAudit(level: string, omitStages: string) {
   return { events, audit };
 }
 
+test('the address of the connection is the last one, whatever addresses a client writes into its headers', async () => {
+  const { events, audit } = recordedAudit('Metadata', 'RequestReceived');
+  const server = await startFakeServer(new FakeCatalog([]), { audit });
+  const seen = async (headers: Readonly<Record<string, string>>): Promise<unknown> => {
+    await server.request('GET', '/version', { authorization: 'Bearer ann', ...headers });
+    await until('the event', () => (events.length > 0 ? true : undefined));
+    return events.pop()?.['sourceIPs'];
+  };
+  try {
+    const own = '127.0.0.1';
+    assert.deepEqual(await seen({}), [own]);
+    assert.deepEqual(await seen({ 'x-forwarded-for': `${own}, 8.8.8.8` }), [own, '8.8.8.8', own]);
+    assert.deepEqual(await seen({ 'x-forwarded-for': `8.8.8.8, ${own}` }), ['8.8.8.8', own]);
+    assert.deepEqual(await seen({ 'x-forwarded-for': 'a"b, 10.0.0.1, ::FFFF:10.0.0.2, unknown' }), [
+      '10.0.0.1',
+      '10.0.0.2',
+      own,
+    ]);
+    assert.deepEqual(await seen({ 'x-forwarded-for': '10.0.0.1', 'x-real-ip': '10.0.0.1' }), ['10.0.0.1', own]);
+    assert.deepEqual(await seen({ 'x-real-ip': 'not an address' }), [own]);
+  } finally {
+    await server.close();
+  }
+});
+
 test('a client that resets its request at once hides neither the name nor the object of its write', async () => {
   const { events, audit } = recordedAudit('RequestResponse', 'RequestReceived');
   const gate = Promise.withResolvers<void>();
