@@ -5,9 +5,9 @@
  */
 import type { Clock } from '../api/machinery/clock.ts';
 
-const FIRST_LOOK_MS = 4_000;
+const FIRST_CHECK_MS = 4_000;
 /** The interval of checks after the start. */
-const LOOK_MS = 20_000;
+const CHECK_MS = 20_000;
 const QUIET = 0.1;
 /** A smaller growth is not worth a collection. */
 const GROWN_BYTES = 8 * 1024 * 1024;
@@ -19,7 +19,7 @@ export function settleMemory(clock: Clock): void {
   let settledBytes = 0;
   const wait = (): void => {
     const before = performance.eventLoopUtilization();
-    clock.after(settledBytes === 0 ? FIRST_LOOK_MS : LOOK_MS, () => {
+    clock.after(settledBytes === 0 ? FIRST_CHECK_MS : CHECK_MS, () => {
       const { utilization } = performance.eventLoopUtilization(before);
       if (utilization < QUIET && process.memoryUsage.rss() >= settledBytes + GROWN_BYTES) {
         gc({ type: 'major', execution: 'sync', flavor: 'last-resort' });

@@ -34,6 +34,7 @@ interface Job {
 
 type Report = { readonly ready: true } | { readonly outcome: Outcome; readonly output: string };
 
+/** The process of a lane, as its parent sees it. */
 export class Lane {
   readonly #child: ChildProcess;
 

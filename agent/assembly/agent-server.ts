@@ -49,9 +49,9 @@ interface AssembledServerOptions {
   readonly observe: NonNullable<AgentServerOptions['observe']>;
   readonly registries: Pick<AgentRegistries, 'access' | 'certificates' | 'observeQueue'>;
   readonly onServingKeyChange: () => void;
-  /** `/configz`. */
+  /** Returns the response of `/configz`. */
   readonly config: () => object;
-  /** `/flagz`. */
+  /** Returns the values of `/flagz`. */
   readonly flagz: () => Readonly<Record<string, string>>;
   readonly random: () => number;
   readonly signal: AbortSignal;

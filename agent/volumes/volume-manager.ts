@@ -81,7 +81,7 @@ const LONGEST_RETRY_MS = 122_000;
 /** The largest file from which environment variables are read. */
 const LONGEST_TEXT_BYTES = 1_048_576;
 /** The delay for a claim that is not bound yet, which is only read. */
-const LOOK_AGAIN_MS = 2_000;
+const READ_AGAIN_MS = 2_000;
 
 /**
  * Creates the volume manager. Its `refreshPods` updates the content of volumes of these pods at once, because an object that
@@ -383,7 +383,7 @@ function unmounted(
     {
       retryAfterMs:
         unprocessed.length === failures.size
-          ? LOOK_AGAIN_MS
+          ? READ_AGAIN_MS
           : backoffDelay(attempt, { firstMs: RETRY_MS, longestMs: LONGEST_RETRY_MS }),
     },
   );

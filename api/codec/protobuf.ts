@@ -41,8 +41,8 @@ export interface ProtobufCodec {
    */
   decode(bytes: Uint8Array, maxValues?: number): JsonObject;
   /**
-   * Decodes the body of a request, whose envelope may leave out version or kind. Of a kind that the schema does not have, it
-   * returns these two alone. Throws a `MessageError` for a message that cannot be decoded, and a 400 for bytes that are no
+   * Decodes the body of a request, whose envelope may leave out version or kind. It returns these two alone for a kind that the
+   * schema does not have. Throws a `MessageError` for a message that cannot be decoded, and a 400 for bytes that are no
    * envelope.
    */
   decodeBody(bytes: Uint8Array, options: { readonly expected: TypeMeta; readonly maxValues: number }): JsonObject;

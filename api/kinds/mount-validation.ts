@@ -117,7 +117,7 @@ interface MountNames {
   readonly paths: ReadonlySet<string>;
 }
 
-/** Builds a map by name. Of two entries with one name, the later one wins. */
+/** Builds a map by name. The later of two entries with one name wins. */
 function named(items: readonly (readonly [name: string, path: string])[]): MountNames {
   const byName = new Map(items);
   return { names: new Set(byName.keys()), paths: new Set(byName.values()) };

@@ -9,7 +9,7 @@ import type { Clock } from './clock.ts';
 
 interface WakeableLoopOptions {
   readonly clock: Clock;
-  /** Called with the error of each failed turn and the number of consecutive failures. Not called after the abort. */
+  /** Called with the error of each failed turn and the number of consecutive failures. It is not called after the abort. */
   readonly onError: (error: unknown, failures: number) => void;
   /** The delays after failed turns. The default is one second to one minute. */
   readonly backoff?: Backoff;

@@ -95,7 +95,7 @@ export class WorkQueue {
     waiter(key);
   }
 
-  /** Adds the key after a delay. Of several delays of a key, the shortest counts. */
+  /** Adds the key after a delay. The shortest of several delays of a key counts. */
   addAfter(key: string, delayMs: number): void {
     if (this.#shutDown) return;
     if (delayMs <= 0) {

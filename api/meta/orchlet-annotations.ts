@@ -1,23 +1,31 @@
 /** Names the annotations by which agents and the control plane exchange facts: one of them writes, the other reads. */
 
 /**
- * Of a Node, by its agent: the keys of its serving certificate, separated by commas. The control plane accepts only a server
- * with one of these keys as the agent of the node. Only the node and administrators can write it.
+ * The keys of a node's serving certificate, separated by commas. Its agent writes it to the Node. The control plane accepts
+ * only a server with one of these keys as the agent of the node. Only the node and administrators can write it.
  */
 export const SERVING_KEYS = 'orchlet.local/serving-keys';
-/** Of a Node, by its agent: the ports on which the host listens. No service gets one of them from the load balancer. */
+/**
+ * The ports on which the host of a node listens. Its agent writes it to the Node. No service gets one of them from the load
+ * balancer.
+ */
 export const LISTENING_PORTS = 'orchlet.local/listening-ports';
-/** Of a Node, by its agent: the public key with which it receives WireGuard packets, as base64. */
+/** The public key with which a node receives WireGuard packets, as base64. Its agent writes it to the Node. */
 export const WIREGUARD_PUBLIC_KEY = 'orchlet.local/wireguard-public-key';
-/** Of a Node, by its agent: `true` if it creates local volumes on its node. */
+/** `true` if the agent of a node creates local volumes. It writes this to the Node. */
 export const LOCAL_VOLUMES = 'orchlet.local/local-volumes';
-/** Of a Node, by the control plane: since when it has its addresses and its key (`CLAIM TIME`, with commas between). */
+/**
+ * Since when a node has its addresses and its key (`CLAIM TIME`, separated by commas). The control plane writes it to the Node.
+ */
 export const CLAIMS = 'orchlet.local/claims';
-/** Of a Service, by the control plane: its load balancer is the nodes themselves. */
+/** Marks a service whose load balancer is the nodes themselves. The control plane writes it to the Service. */
 export const SERVICE_LB_ANNOTATION = 'orchlet.local/service-lb';
-/** Of the Service `kube-dns`, by the control plane: `nodes` if the nodes serve it. The resolver files of pods depend on it. */
+/**
+ * `nodes` if the nodes serve cluster names. The control plane writes it to the Service `kube-dns`. The resolver files of pods
+ * depend on it.
+ */
 export const SERVED_BY = 'orchlet.local/served-by';
-/** Of the Service `kube-dns`, by the control plane: the pod network that agents set up. */
+/** The pod network that agents set up. The control plane writes it to the Service `kube-dns`. */
 export const POD_NETWORK = 'orchlet.local/pod-network';
-/** Of the Service `kube-dns`, by the control plane: the ranges of all pods, with commas between. */
+/** The ranges of all pods, separated by commas. The control plane writes it to the Service `kube-dns`. */
 export const POD_RANGES = 'orchlet.local/pod-ranges';

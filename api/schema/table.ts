@@ -141,7 +141,7 @@ class BuiltinSchema implements Schema {
   }
 }
 
-/** Returns the Go type of the items of `[]T` or of the values of `map[K]T`. A name as a whole does not tell it. */
+/** Returns the Go type of the items of `[]T` or of the values of `map[K]T`. They are in no other part of the table. */
 function inner(goName = ''): string | undefined {
   return /^(?:map)?\[[\w.]*\](.+)$/.exec(goName)?.[1];
 }

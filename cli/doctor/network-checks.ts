@@ -10,9 +10,9 @@ import type { NetworkProbes, Outcome } from './network-probes.ts';
 /** A node to which packets are sent. */
 export interface ClusterNodeFacts {
   readonly name: string;
-  /** Of type InternalIP. */
+  /** The addresses of type InternalIP. */
   readonly addresses: readonly string[];
-  /** Of its agent. */
+  /** The port of its agent. */
   readonly port: number;
   readonly podCidrs: readonly string[];
   /** The addresses of its pods, as far as they are known. */

@@ -13,8 +13,8 @@ export type Outcome = 'open' | 'refused' | 'timed out' | { readonly failed: stri
 /** Sends packets, each with a time limit. */
 export interface NetworkProbes {
   /**
-   * Connects to an address. `from` is a process whose network namespace the connection starts in. Without it, that is the one
-   * of this host.
+   * Connects to an address. `from` is a process whose network namespace the connection starts in. Without it, the connection
+   * starts in the namespace of this host.
    */
   connect(address: string, port: number, from?: number): Promise<Outcome>;
   /** Resolves to the addresses of a name, or to why there are none. Name servers of nodes answer pods alone. */

@@ -10,8 +10,8 @@ const LEGACY = 'kubernetes.io/ingress.class';
 const DEFAULT = ['ingressclass.kubernetes.io/is-default-class'];
 
 /**
- * Changes new ingresses without the annotation `kubernetes.io/ingress.class`. Of default classes of the same age, the first by
- * name counts.
+ * Changes new ingresses without the annotation `kubernetes.io/ingress.class`. The first by name counts if default classes have
+ * the same age.
  */
 export function defaultIngressClass(sources: Sources): AdmissionPlugin {
   const source = sources.of(ingressClasses);

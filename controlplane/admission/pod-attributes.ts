@@ -34,7 +34,8 @@ export function nameOf(attributes: AdmissionAttributes): string {
 }
 
 /**
- * The namespace that webhooks and expressions see. A Namespace is in the one of its own name, like its path `/namespaces/NAME`.
+ * The namespace that webhooks and expressions see. The namespace of a Namespace is its own name, as in its path
+ * `/namespaces/NAME`.
  */
 export function namespaceOf(attributes: AdmissionAttributes): string {
   return isResource(attributes.resource, namespaces) ? nameOf(attributes) : attributes.namespace;

@@ -32,7 +32,7 @@ const LARGEST_BATCH_BYTES = 16 << 20;
 
 interface Waiting {
   readonly event: AuditEvent;
-  /** Of memory. */
+  /** The memory that the event takes. */
   readonly bytes: number;
 }
 

@@ -88,7 +88,7 @@ export function followFile(options: FollowOptions): FollowedFile {
     }
   };
 
-  const look = async (): Promise<boolean> => {
+  const checkOnce = async (): Promise<boolean> => {
     try {
       const text = await contentOf(path);
       if (text !== read) {
@@ -118,7 +118,7 @@ export function followFile(options: FollowOptions): FollowedFile {
   };
   /** Serializes the checks, so that a slow one cannot overwrite a later one. */
   const checks = new SerialQueue();
-  const check = (): Promise<boolean> => checks.run(look);
+  const check = (): Promise<boolean> => checks.run(checkOnce);
   const schedule = (): Timer =>
     clock.after(CHECK_EVERY_MS, () => {
       const checked = check().finally(() => {

@@ -8,8 +8,8 @@ import type { PeerVerifier } from './client-certificate.ts';
 import type { Authenticated, Authenticator, Credentials } from './authentication.ts';
 
 /**
- * The flags `--requestheader-*`. Of the headers for the name and of those for the uid, the first one with a value counts. Of
- * the headers for groups, all values count.
+ * The flags `--requestheader-*`. The first header with a value counts for the name, and so for the uid. All values of the
+ * headers for groups count.
  */
 export interface RequestHeaderOptions {
   readonly verifier: PeerVerifier;

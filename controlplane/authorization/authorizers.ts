@@ -43,7 +43,7 @@ export const AUTHORIZERS: readonly SecurityPart[] = [
 interface AuthorizersOptions {
   readonly clock: Clock;
   readonly sources: Sources;
-  /** The value of `--authorization-mode`. Not used with `configFile`. */
+  /** The value of `--authorization-mode`. It is not used with `configFile`. */
   readonly modes: readonly string[];
   /** The value of `--authorization-config`, and the current content of the file. */
   readonly configFile?: string;

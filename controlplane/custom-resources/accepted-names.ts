@@ -63,8 +63,8 @@ interface Outcome {
 }
 
 /**
- * Decides which of the wanted names are accepted. A name that is taken keeps its former value. Of several conflicts, the last
- * one is in the outcome. Pure.
+ * Decides which of the wanted names are accepted. A name that is taken keeps its former value. The outcome has the last of
+ * several conflicts. Pure.
  */
 export function acceptNames(wanted: DefinitionNames, before: DefinitionNames | undefined, taken: TakenNames): Outcome {
   const accepted: DefinitionNames = { plural: '', kind: '', ...before };

@@ -135,7 +135,7 @@ export function nameOf({ kind, name, namespace }: Pick<InventoryEntry, 'kind' | 
   return `${kind} ${namespace === '' ? name : `${namespace}/${name}`}`;
 }
 
-/** Whether two documents say the same. */
+/** Returns a text that is equal for documents with the same content. */
 export function contentOf({ object, group, version }: ManifestDocument): string {
   return `${apiVersionOf({ group, version })}\0${stringifyJson(object)}`;
 }

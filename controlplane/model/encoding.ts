@@ -56,8 +56,8 @@ export interface Encodings {
   /** Encodes a `WatchEvent` message around the parts of the enveloped object, without its length prefix. */
   protobufWatchEvent(type: string, envelopedObject: readonly Buffer[]): readonly Buffer[];
   /**
-   * Opens the envelope of a body and decodes its content. The envelope may leave out version or kind. Of an unknown kind, it
-   * returns these two alone. Throws a 400, which is a `MessageError` if the content cannot be decoded.
+   * Opens the envelope of a body and decodes its content. The envelope may leave out version or kind. It returns these two
+   * alone for an unknown kind. Throws a 400, which is a `MessageError` if the content cannot be decoded.
    */
   decodeProtobuf(bytes: Buffer, expected: { readonly apiVersion: string; readonly kind: string }): unknown;
 

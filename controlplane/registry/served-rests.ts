@@ -137,7 +137,7 @@ function actionRests({ stores }: Registry, options: ServeOptions, decoder: Decod
   return rests;
 }
 
-/** Returns the rows in the order of the table. Of two rows for one path, the later one counts. */
+/** Returns the rows in the order of the table. The later of two rows for one path counts. */
 function inOrder(rests: readonly Rest[]): Rest[] {
   const found = new Map<string, Rest>();
   const keyOfRest = ({ info, subresource }: Rest): string =>

@@ -56,7 +56,7 @@ function sum(a: Resources, b: Resources): Resources {
 /** The requests of a whole pod. */
 export interface PodRequests {
   readonly actual: Resources;
-  /** The requests with assumed amounts for containers without requests. Of containers, only CPU and memory count. */
+  /** The requests with assumed amounts for containers without requests. Only the CPU and memory of containers count. */
   readonly forScoring: Resources;
 }
 

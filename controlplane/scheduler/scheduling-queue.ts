@@ -72,7 +72,7 @@ export interface QueueCounts {
 
 interface Queued {
   info: PodInfo;
-  /** The number of the first arrival. Of equal pods, the oldest comes first. */
+  /** The number of the first arrival. The oldest of equal pods comes first. */
   readonly order: number;
   readonly arrivedMs: number;
   attempts: number;

@@ -73,7 +73,7 @@ export async function* plainBytes(runs: readonly Run[]): AsyncGenerator<Buffer> 
 const POLYNOMIAL = 0xedb88320;
 const HIGHEST = 0x80000000;
 
-/** Multiplies two polynomials over GF(2), modulo the one of CRC-32, with reversed bits. */
+/** Multiplies two polynomials over GF(2), modulo the polynomial of CRC-32, with reversed bits. */
 function product(a: number, b: number): number {
   let result = 0;
   let factor = b;

@@ -10,7 +10,7 @@ import { newRequestEntityTooLarge } from '../../api/meta/status-error.ts';
 import type { Share } from './flowcontrol/shares.ts';
 import { TooManyRequests } from './flowcontrol/too-many-requests.ts';
 
-/** The maximum size of a body that is read as a whole. Of a longer one, which is forwarded, the rest waits at the client. */
+/** The maximum size of a body that is read as a whole. The rest of a longer body, which is forwarded, waits at the client. */
 export const MOST_UNREAD_BYTES = 3 * 1024 * 1024;
 
 const RETRY_SECONDS = 1;
@@ -50,9 +50,9 @@ export class IncomingBody {
   }
 
   /**
-   * Rejects with a 413 if the body is longer than `limit` bytes, with `TooManyRequests` if there was no room for it before it
-   * was read, and with another error if the client is disconnected before the end of the body. `count` receives the size of
-   * each part.
+   * Rejects with a 413 if the body is longer than `limit` bytes, and with `TooManyRequests` if there was no room for it before
+   * it was read. Rejects with another error if the client is disconnected before the end of the body. `count` receives the size
+   * of each part.
    */
   whole(limit: number, count?: (bytes: number) => void): Promise<Buffer> {
     this.#unread?.close();

@@ -35,14 +35,14 @@ export class FreezeGuard {
 
   /** Returns what a write has to wait for, if anything. Never rejects. */
   before(): Promise<void> | undefined {
-    this.#look();
+    this.#compareClocks();
     return this.#checking;
   }
 
   #tick(): void {
     const { clock, signal } = this.#options;
     if (signal.aborted) return;
-    this.#look();
+    this.#compareClocks();
     clock.after(TICK_MS, () => this.#tick());
   }
 
@@ -50,7 +50,7 @@ export class FreezeGuard {
    * Compares both clocks with their last values. Monotonic time does not count the time in which the host was suspended, and
    * the wall clock may be set back.
    */
-  #look(): void {
+  #compareClocks(): void {
     const { clock, logger, check } = this.#options;
     const [monotonicMs, wallMs] = [clock.monotonic(), clock.now()];
     const pauseMs = Math.max(monotonicMs - this.#monotonicMs, wallMs - this.#wallMs);

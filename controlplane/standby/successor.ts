@@ -89,8 +89,8 @@ export async function findSuccessor(options: SuccessorOptions): Promise<string |
 }
 
 /**
- * Returns the last revision that a control plane had copied when it was promoted, or 0. Of two control planes, the one with the
- * higher one was promoted later, whatever their clocks say.
+ * Returns the last revision that a control plane had copied when it was promoted, or 0. The control plane with the higher
+ * number was promoted later, whatever the clocks say.
  */
 export const promotionOf = (role: Role): number => (role.role === 'promoted' ? role.revision : 0);
 

@@ -117,7 +117,7 @@ interface Own {
   readonly tls: GrpcTls;
 }
 
-/** Begins a cluster, or is added to the one of `--etcd-join`. The record is written before etcd starts. */
+/** Begins a cluster, or is added to the cluster of `--etcd-join`. The record is written before etcd starts. */
 async function setUp(flags: ControlPlaneFlags, paths: EtcdPaths, { address, tls }: Own): Promise<MemberRecord> {
   const name = `${hostname().toLowerCase()}-${randomBytes(4).toString('hex')}`;
   const peerUrl = urlOf(address, flags.etcdPeerPort);

@@ -41,6 +41,7 @@ export interface GroupsSource {
   keyOf(namespace: string, name: string): string;
 }
 
+/** Owns the groups of one cache. */
 export class WatchGroups {
   readonly #source: GroupsSource;
   /** The groups by the text of their selections. */

@@ -48,7 +48,9 @@ interface Zone {
   /** The domain of the cluster, such as `cluster.local`. */
   readonly domain: string;
   readonly names: ClusterNames;
-  /** Of more records, one more than these is returned: a service may have more endpoints than a response has room for. */
+  /**
+   * If there are more records, one more than these is returned: a service may have more endpoints than a response has room for.
+   */
   readonly most?: number;
 }
 

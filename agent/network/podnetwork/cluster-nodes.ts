@@ -128,7 +128,7 @@ type Holders = ReadonlyMap<string, string>;
 
 /**
  * Returns which node has each address and key, of those that claim it: the one with the oldest record, or else the first of
- * `nodes`, which are sorted by age. Of the addresses of a node, the first of each family counts.
+ * `nodes`, which are sorted by age. The first address of each family counts.
  */
 function holdersOf(nodes: readonly ClusterNode[], { isRecorded }: { readonly isRecorded: boolean }): Holders {
   const found = new Map<string, { readonly name: string; readonly since: string }>();

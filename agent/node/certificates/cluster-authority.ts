@@ -82,7 +82,7 @@ export class ClusterAuthority {
     }
   }
 
-  /** Whether a new bundle was taken. */
+  /** Reads the published bundle. Resolves to whether a new one was accepted. */
   async refresh(): Promise<boolean> {
     const { clock, server, servers } = this.#options;
     const client = new HttpClient({ server, servers, ca: this.#ca, clock, timeoutMs: TIMEOUT_MS });

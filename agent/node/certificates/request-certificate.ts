@@ -25,6 +25,7 @@ export interface CertificateTemplate {
   readonly expirationSeconds?: number;
 }
 
+/** The status of a certificate request, as far as it is read. */
 interface RequestStatus {
   readonly certificate?: string;
   readonly conditions?: readonly {
@@ -35,7 +36,7 @@ interface RequestStatus {
   }[];
 }
 
-/** The fields of a certificate request. */
+/** The operations of a client by which a certificate is requested. */
 export type SigningClient = Pick<HttpClient, 'create' | 'get' | 'raw'>;
 
 /**

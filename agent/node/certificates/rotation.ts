@@ -63,7 +63,7 @@ export async function keepCertificate(options: RotationOptions, signal: AbortSig
   await loop.run(signal, () => renewWhenDue(options, share, signal));
 }
 
-/** Milliseconds until the next turn. */
+/** Renews the certificate if that is due. Resolves to the milliseconds until the next turn. */
 async function renewWhenDue(options: RotationOptions, share: number, signal: AbortSignal): Promise<number> {
   const { clock, logger, directory, name } = options;
   const leftMs = (pair: StoredPair | undefined): number =>

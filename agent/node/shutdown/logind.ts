@@ -43,9 +43,9 @@ const INHIBITOR = [
   '--why=Kubelet needs time to handle node shutdown',
 ];
 const LINUX_CONFIGURATION = '/etc/systemd/logind.conf.d';
-/** The name that the kubelet uses: of two agents that follow each other on a host, one file stays. */
+/** The name that the kubelet uses, so that two agents that follow each other on a host leave one file. */
 const FILE_NAME = '99-kubelet.conf';
-/** `orchlet reset` removes the file if it begins with the line. */
+/** The file by which the agent configures the maximum delay of the login manager. */
 export const LOGIND_FILE = join(LINUX_CONFIGURATION, FILE_NAME);
 /** The first line of the configuration file of the agent. `orchlet reset` removes only a file that begins with it. */
 export const LOGIND_FIRST_LINE = '# The node agent waits so long for pods';

@@ -28,7 +28,7 @@ export class NodeAddresses {
     return this.read();
   }
 
-  /** Reads the addresses of the host anew. On a host without a network, the ones read before stay. */
+  /** Reads the addresses of the host again. On a host without a network, the ones read before stay. */
   read(): readonly string[] {
     const { clock, configured, found = hostAddresses } = this.#options;
     const chosen = chooseAddresses(configured, found);

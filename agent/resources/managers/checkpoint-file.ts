@@ -93,7 +93,7 @@ interface StateWriterOptions {
 const RETRY_MS = 10_000;
 
 /**
- * Serializes the writes of one file. Of several pending writes only the newest is executed. A write that fails, for example on
+ * Serializes the writes of one file. Only the newest of several pending writes is executed. A write that fails, for example on
  * a full disk, is tried again until one succeeds: otherwise a restarted agent would not know what was allocated meanwhile.
  */
 export class StateWriter {

@@ -18,7 +18,7 @@ const QUIET_POLL_MS = 10_000;
  * How often to list again after an exit event. containerd's CRI plugin learns of an exit from the same event as this
  * module, so the lists show it shortly after.
  */
-const LOOK_AGAIN_MS = [10, 40, 160, 640, 2_500, 5_000] as const;
+const LIST_AGAIN_MS = [10, 40, 160, 640, 2_500, 5_000] as const;
 /** How long to collect events before one list request serves them all. */
 const GATHER_MS = 5;
 
@@ -148,7 +148,7 @@ async function compareLists(
   let flowing = true;
   /** Containers and sandboxes that have exited according to an event, but still run according to the lists. */
   const awaited = new Set<string>();
-  let looks = 0;
+  let lists = 0;
   const stir = (): void => {
     stirred = true;
     wake.abort();
@@ -157,7 +157,7 @@ async function compareLists(
   const exits = client
     .containerdExits(AbortSignal.any([signal, ended.signal]), (id) => {
       awaited.add(id);
-      looks = 0;
+      lists = 0;
       stir();
     })
     .catch((error: unknown) => {
@@ -183,7 +183,7 @@ async function compareLists(
     while (!signal.aborted) {
       if (!stirred) {
         wake = new AbortController();
-        const waitMs = awaited.size > 0 ? (LOOK_AGAIN_MS[looks++] ?? 0) : flowing ? QUIET_POLL_MS : POLL_MS;
+        const waitMs = awaited.size > 0 ? (LIST_AGAIN_MS[lists++] ?? 0) : flowing ? QUIET_POLL_MS : POLL_MS;
         await pause(clock, waitMs, AbortSignal.any([signal, wake.signal]));
       }
       if (stirred) await pause(clock, GATHER_MS, signal);
@@ -194,7 +194,7 @@ async function compareLists(
       view = next;
       for (const id of awaited) if (isOver(next.get(id))) awaited.delete(id);
       // An exit that the lists do not show after the last retry is left to periodic polling.
-      if (looks >= LOOK_AGAIN_MS.length) awaited.clear();
+      if (lists >= LIST_AGAIN_MS.length) awaited.clear();
       for (const event of found) onEvent(event);
     }
   } finally {

@@ -72,7 +72,7 @@ export class ContainerLogs {
     }
   }
 
-  /** Opens the log file of a container anew, after it was renamed for its rotation. */
+  /** Reopens the log file of a container, after it was renamed for its rotation. */
   async reopen(id: string): Promise<void> {
     await this.#writers.get(id)?.reopen();
   }

@@ -134,7 +134,7 @@ function withinLimits({ servers, searches, options }: DnsConfig, warn: DnsWarnin
 
 /** The names of a pod. */
 export interface PodHostname {
-  /** Returns the host name, as the command `hostname` prints it. */
+  /** The host name, as the command `hostname` prints it. */
   readonly hostname: string;
   /** '' where the pod has no name in the cluster's DNS. */
   readonly domain: string;

@@ -124,7 +124,10 @@ function expectedStreams(wanted: WantedStreams, protocol: string): string[] {
   ];
 }
 
-/** Parses terminal sizes: consecutive JSON objects, with or without line ends. Of several at once only the last one counts. */
+/**
+ * Parses terminal sizes: consecutive JSON objects, with or without line ends. Only the last of several that arrive at once
+ * counts.
+ */
 function readSizes(stream: SpdyStream, sizes: SizeQueue): void {
   let pending = '';
   stream.on('data', (chunk: Buffer) => {

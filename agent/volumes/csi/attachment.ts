@@ -27,7 +27,7 @@ interface AttachmentWait {
   readonly client: Client;
   readonly clock: Clock;
   readonly name: string;
-  /** Resolves when the node's status has the volume in use. From then on no controller detaches it. */
+  /** Whether the node's status reports the volume as in use. From then on no controller detaches it. */
   readonly isReported: () => boolean;
   readonly signal: AbortSignal;
 }

@@ -16,7 +16,7 @@ export interface VolumeData {
   readonly driverName: string;
   readonly nodeName: string;
   readonly volumeLifecycleMode: 'Persistent' | 'Ephemeral';
-  /** The directory in which the driver stages its volumes. */
+  /** The name of the VolumeAttachment. Absent if the volume is not attached to nodes. */
   readonly attachmentID?: string;
 }
 

@@ -184,8 +184,8 @@ class ValidatingPlugin extends WebhookPlugin implements AdmissionPlugin {
 }
 
 /**
- * Creates the plugin ValidatingAdmissionWebhook. Its validating step calls all matching webhooks in parallel. Of several
- * refusals it reports the first one in the order of the configurations' names, and of the webhooks within a configuration.
+ * Creates the plugin ValidatingAdmissionWebhook. Its validating step calls all matching webhooks in parallel. It reports the
+ * first refusal, in the order of the configurations' names and of the webhooks within a configuration.
  */
 export function validatingWebhooks(options: WebhooksOptions): AdmissionPlugin {
   return new ValidatingPlugin(

@@ -125,7 +125,7 @@ function isProgressing(before: DeploymentStatus | undefined, now: DeploymentStat
 }
 
 /**
- * Whether the rollout made no progress for `progressDeadlineSeconds`, or its condition says so already. False for a
+ * Whether the rollout made no progress for `progressDeadlineSeconds`, or its condition already reports that. False for a
  * complete one.
  */
 export function hasTimedOut(deployment: Deployment, status: DeploymentStatus, nowMs: number): boolean {

@@ -49,7 +49,7 @@ function claimsInUse(pod: Pod, view: DeviceView): ResourceClaim[] {
 
 /**
  * The time at which users of the device are evicted, in ms since the epoch; `undefined` for never. A taint counts from its
- * `timeAdded`, which the API server sets. Of several tolerations of a taint the shortest counts, unless one has no limit.
+ * `timeAdded`, which the API server sets. The shortest of several tolerations of a taint counts, unless one has no limit.
  */
 export function deviceEvictionTime(
   taints: readonly DeviceTaint[],

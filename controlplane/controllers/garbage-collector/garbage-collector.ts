@@ -232,7 +232,7 @@ class GarbageCollector {
 
   /**
    * Throws if the kind is not served in the version of the reference. The dependent stays then: its owner may be the same
-   * object in another group or version, as after an upgrade that removed the one of the reference.
+   * object in another group or version, as after an upgrade that removed the version of the reference.
    */
   #servedOwner({ apiVersion, kind, name }: OwnerReference): ServedResource {
     const group = groupOf(apiVersion);

@@ -27,7 +27,7 @@ export interface StorageLookup {
   readonly attaches: (driver: string) => boolean;
 }
 
-/** Whether the kubelet leaves attaching to this controller. */
+/** The annotation of a node whose kubelet leaves attaching to this controller. */
 export const ANNOTATION_MANAGED = 'volumes.kubernetes.io/controller-managed-attach-detach';
 
 /** The name by which Kubernetes attaches a volume at most once to a node. */

@@ -19,7 +19,10 @@ export type RequestMapping = ExtendedStatus['requestMappings'][number];
 export class ExtendedResources {
   readonly #classes = new Map<string, DeviceClass>();
 
-  /** Of several classes that back one resource, the newest counts, and of those the first by name, as in kube-scheduler. */
+  /**
+   * The newest of several classes that back one resource counts, and the first by name if they have the same age, as in
+   * kube-scheduler.
+   */
   constructor(classes: readonly DeviceClass[]) {
     for (const one of classes) {
       this.#classes.set(`${CLASS_RESOURCE_PREFIX}${one.metadata.name}`, one);

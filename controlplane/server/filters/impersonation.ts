@@ -268,8 +268,8 @@ function mentionsImpersonation({ rawHeaders }: Exchange): boolean {
 }
 
 /**
- * Returns `undefined` without impersonation. Throws a 400 if headers of a user are present without its name. Of several names
- * or uids the first one counts. An empty group or value of an extra field counts too, and needs a permission as others do.
+ * Returns `undefined` without impersonation. Throws a 400 if headers of a user are present without its name. The first of
+ * several names or uids counts. An empty group or value of an extra field counts too, and needs a permission as others do.
  */
 function readHeaders(request: ApiRequest): Wanted | undefined {
   const { headers } = request.exchange;

@@ -24,7 +24,7 @@ const LEASE_IDS = 2 ** 48;
 interface Lease {
   readonly id: number;
   readonly granted: Promise<void>;
-  /** Not later than the time at which etcd expires the lease, in monotonic milliseconds. */
+  /** A monotonic time in milliseconds that is not later than the time at which etcd expires the lease. */
   readonly endsAtMs: number;
   objects: number;
 }

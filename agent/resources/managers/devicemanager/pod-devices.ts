@@ -83,7 +83,7 @@ export class PodDevices {
       });
   }
 
-  /** Returns what all devices of a container need. Of two with one name or path, the first one counts. */
+  /** Returns what all devices of a container need. The first of two with one name or path counts. */
   runOptions(podUid: string, container: string): DeviceRunOptions {
     const env = new Map<string, string>();
     const mounts = new Map<string, DeviceRunOptions['mounts'][number]>();

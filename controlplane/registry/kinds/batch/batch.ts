@@ -180,7 +180,7 @@ function comparableSpec(now: PodSpec, old: PodSpec): object {
   return comparable;
 }
 
-/** Validates changes of the template. Of a suspended job without active pods, only the spec of the template is immutable. */
+/** Validates changes of the template. Only the spec of the template is immutable in a suspended job without active pods. */
 function templateUpdateErrors(job: Job, old: Job): FieldError[] {
   const template = job.spec?.template ?? {};
   const before = old.spec?.template ?? {};

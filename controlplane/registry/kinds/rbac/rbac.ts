@@ -29,7 +29,7 @@ type ClusterRole = Role & { aggregationRule?: { readonly clusterRoleSelectors?: 
 
 const isEmpty = (list: readonly unknown[] | null | undefined): boolean => (list ?? []).length === 0;
 
-/** Whether the kind of the object is namespaced. */
+/** The scope of the validated kind. */
 interface Scope {
   readonly namespaced: boolean;
 }

@@ -85,7 +85,7 @@ export function listErrors<Item>(
 
 const MIN_SHOWN_KEY = 16;
 
-/** Returns the path of a map's entry. Of a key that is longer than `max`, it shows the two ends. */
+/** Returns the path of a map's entry. It shows the two ends of a key that is longer than `max`. */
 export function entryPath(field: string, key: string, max: number): string {
   const limit = Math.max(max, MIN_SHOWN_KEY);
   if (key.length <= limit) return `${field}[${key}]`;
