@@ -74,7 +74,7 @@ export class BatchingBackend implements AuditBackend {
 
   /** Returns the event as far as there is memory for it. */
   #fitting(event: AuditEvent): Waiting | undefined {
-    const bytes = memoryOf(event);
+    const bytes = memoryOf(event, MOST_OBJECT_BYTES - this.#bytes);
     if (this.#bytes + bytes <= MOST_OBJECT_BYTES) return { event, bytes };
     const short = withoutObjects(event);
     const shortBytes = memoryOf(short);

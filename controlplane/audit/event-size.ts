@@ -8,11 +8,14 @@ const SLOT_BYTES = 16;
 const LONGEST_TEXT = 4096;
 const MOST_ADDRESSES = 16;
 
-/** Estimates the bytes of memory of a decoded value, in time that grows with its values. */
-export function memoryOf(value: unknown): number {
+/**
+ * Estimates the bytes of memory of a decoded value, in time that grows with its values. It ends beyond `enough`, as a list may
+ * have millions of values.
+ */
+export function memoryOf(value: unknown, enough = Infinity): number {
   let bytes = 0;
   const left: unknown[] = [value];
-  while (left.length > 0) {
+  while (left.length > 0 && bytes <= enough) {
     const one = left.pop();
     if (typeof one === 'string') bytes += SLOT_BYTES + one.length;
     else if (typeof one !== 'object' || one === null) bytes += SLOT_BYTES;

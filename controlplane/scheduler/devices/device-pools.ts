@@ -88,8 +88,12 @@ export class DevicePools {
 function addSlice(pool: PublishedPool, spec: SliceSpec): PublishedSlice {
   const slice = publishedBy(spec);
   const { nodeName = '', sharedCounters = [] } = spec;
+  const ofNode = pool.ofNode.get(nodeName) ?? [];
   if (nodeName === '') pool.ofSeveral.push(slice);
-  else pool.ofNode.set(nodeName, [...(pool.ofNode.get(nodeName) ?? []), slice]);
+  else {
+    pool.ofNode.set(nodeName, ofNode);
+    ofNode.push(slice);
+  }
   const generation = pool.generations.get(spec.pool.generation) ?? { specs: [], hasCounters: false };
   pool.generations.set(spec.pool.generation, generation);
   generation.specs.push(spec);

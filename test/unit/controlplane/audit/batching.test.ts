@@ -123,4 +123,16 @@ describe('events with large objects that a slow sink does not take', () => {
     const text = JSON.stringify(events.at(-1));
     assert.ok(text.length < 10_000 && text.includes('"10.0.0.1"'), text.slice(0, 100));
   });
+
+  it('are measured as far as there is memory for them, because a list may have millions of values', () => {
+    const { backend, dropped } = stalled();
+    const unread = {
+      get value(): string {
+        return assert.fail('it was measured to its end');
+      },
+    };
+    const items = Array.from({ length: 100_000 }, () => 'x'.repeat(1000));
+    backend.process({ auditID: 'a', responseObject: { items: [unread, ...items] } });
+    assert.equal(dropped(), 0);
+  });
 });
