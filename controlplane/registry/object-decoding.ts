@@ -4,6 +4,7 @@
  * Fields that the schema does not have are dropped. Field validation ignores them, adds warnings, or refuses the request.
  */
 import { quoteText } from '../../api/meta/quote.ts';
+import { parseJson } from '../../api/codec/json.ts';
 import { duplicateErrors, duplicateWarnings } from '../../api/codec/duplicates.ts';
 import { strictErrors, strictWarnings } from './strict-errors.ts';
 import { DecodeError, type DecodeOptions, decodeStruct, unknownFieldErrors } from '../../api/schema/decode.ts';
@@ -174,7 +175,7 @@ export function createDecoder(schema: Schema): Decoder {
         if (patched.isConversion !== true && isUnversioned(patched.value))
           conformed = yield* internalForm(patched.value, expected);
       } catch (error) {
-        throw refuse(messageOf(error));
+        throw refuse(yield* inText(conform, error, patched, expected));
       }
       // A patched object is not a text, so its unknown fields are sorted by name.
       const unknown = [...(patched.unknown ?? conformed.unknown)].sort();
@@ -188,6 +189,23 @@ export function createDecoder(schema: Schema): Decoder {
       return yield* withDefaults(conformed.object, expected);
     },
   };
+}
+
+/** Returns the first error of the text of a patched object, which kube-apiserver decodes, in the order of its members. */
+function* inText(
+  conform: (value: unknown, expected: ExpectedKind, options: DecodeOptions) => Pausing<Conformed>,
+  error: unknown,
+  patched: PatchedObject,
+  expected: ExpectedKind,
+): Pausing<string> {
+  const message = messageOf(error);
+  if (patched.isConversion === true) return message;
+  try {
+    yield* conform(parseJson(patched.shown()).value, expected, patched);
+  } catch (other) {
+    return messageOf(other);
+  }
+  return message;
 }
 
 function messageOf(error: unknown): string {

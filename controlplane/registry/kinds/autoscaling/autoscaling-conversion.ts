@@ -240,8 +240,8 @@ function fromStored(object: KubeObject): KubeObject {
   if (current.length > 0) carried[CURRENT] = stringifyJson(current.map((one) => toOld(one, 'current')));
   if ((status?.conditions ?? []).length > 0)
     carried[CONDITIONS] = stringifyJson(status?.conditions?.map(conditionMembers));
-  if (spec?.behavior !== undefined) {
-    const { scaleUp, scaleDown } = spec.behavior;
+  if (isObject(spec?.behavior)) {
+    const { scaleUp, scaleDown } = spec?.behavior ?? {};
     carried[BEHAVIOR] = stringifyJson({ ScaleUp: rulesToText(scaleUp), ScaleDown: rulesToText(scaleDown) });
   }
   if (Object.keys(carried).length > 0) object.metadata.annotations = { ...object.metadata.annotations, ...carried };

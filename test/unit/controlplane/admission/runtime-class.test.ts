@@ -32,3 +32,21 @@ test('a pod gets the tolerations of its class', async () => {
 test('a pod with more tolerations than can be compared with those of its class is refused', async () => {
   await assert.rejects(admitted(50_000), (error) => isStatusError(error, 'RequestEntityTooLarge'));
 });
+
+test('a pod whose class is missing is refused under its name, its prefix or as unknown', async () => {
+  const plugin = runtimeClassPlugin(fixedSources([]));
+  const refused = async (metadata: object): Promise<unknown> => {
+    const object = { metadata, spec: { runtimeClassName: 'none' } };
+    const attributes = {
+      operation: 'CREATE',
+      resource: { group: '', resource: 'pods' },
+      name: '',
+      subresource: '',
+      object,
+    };
+    const admitted = plugin.admit?.(attributes as unknown as AdmissionAttributes, new AbortController().signal);
+    return await Promise.resolve(admitted).catch((error: Error) => error.message.split(' is ')[0]);
+  };
+  const texts = await Promise.all([{ name: 'p' }, { generateName: 'p-' }, {}].map(refused));
+  assert.deepEqual(texts, ['pods "p"', 'pods "p-"', 'pods "Unknown"']);
+});

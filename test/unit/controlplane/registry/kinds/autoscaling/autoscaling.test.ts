@@ -169,6 +169,7 @@ describe('writes of autoscalers through both versions', () => {
       /spec\.behavior\.scaleUp\.policies: Required value: must specify at least one Policy/,
     );
     await apply(1, 'ruled', {});
+    await apply(2, 'ruled', { behavior: null });
     await apply(2, 'ruled', { behavior: { scaleUp: { stabilizationWindowSeconds: 7 } } });
     const two = await fixture.get(path(2), 'ruled');
     const { scaleUp } = (two['spec'] as { behavior: { scaleUp: { policies: unknown[] } } }).behavior;
