@@ -4,50 +4,77 @@
  * `device-state.ts` reports the allocations.
  */
 import { deviceKey } from '../../../api/kinds/device-claims.ts';
+import type { NodeSelector } from '../../../api/kinds/node-selection.ts';
 import { addQuantities, parseQuantity, type Quantity, subtractQuantities } from '../../../api/meta/quantity.ts';
 import type { DeviceAllocation } from './device-requests.ts';
 
 /** Amounts of the capacities of a device by their names. */
 export type Consumption = ReadonlyMap<string, Quantity>;
 
-/** The devices that are in use, by their keys. */
+/**
+ * The devices that are in use, by their keys. `node` is given for a device that one node alone can use. Another node may have
+ * published a device with the same names, so that allocations for another node do not count.
+ */
 export interface DevicesInUse {
   /** Whether an allocation holds the whole device. */
-  isTaken(key: string): boolean;
+  isTaken(key: string, node?: string): boolean;
   /** What allocations consume of a shared device. `undefined` if none uses it. */
-  consumed(key: string): Consumption | undefined;
+  consumed(key: string, node?: string): Consumption | undefined;
 }
 
 interface Use {
   readonly key: string;
+  /** The node of the allocation, or `SEVERAL`. */
+  readonly node: string;
   /** Absent if the allocation holds the whole device. */
   readonly consumption: Consumption | undefined;
 }
 
+/** The allocations of one device for one node. */
+interface Tally {
+  holders: number;
+  sharers: number;
+  readonly consumed: Map<string, Quantity>;
+}
+
 const NONE: readonly Use[] = [];
+/** In place of the name of a node: an allocation that does not name a single one. */
+const SEVERAL = '';
 
 /** A device is free when no allocation holds it. */
 export class AllocatedDevices implements DevicesInUse {
-  readonly #holders = new Map<string, number>();
-  readonly #shares = new Map<string, { holders: number; readonly consumed: Map<string, Quantity> }>();
+  /** By key, and then by node. */
+  readonly #tallies = new Map<string, Map<string, Tally>>();
   readonly #usesOf = new Map<string, readonly Use[]>();
 
-  isTaken(key: string): boolean {
-    return this.#holders.has(key);
+  isTaken(key: string, node?: string): boolean {
+    return this.#talliesOf(key, node).some(({ holders }) => holders > 0);
   }
 
-  consumed(key: string): Consumption | undefined {
-    return this.#shares.get(key)?.consumed;
+  consumed(key: string, node?: string): Consumption | undefined {
+    const [first, ...others] = this.#talliesOf(key, node).filter(({ sharers }) => sharers > 0);
+    if (first === undefined || others.length === 0) return first?.consumed;
+    const sum = new Map(first.consumed);
+    for (const { consumed } of others) addConsumption(sum, consumed, 1);
+    return sum;
+  }
+
+  #talliesOf(key: string, node: string | undefined): readonly Tally[] {
+    const byNode = this.#tallies.get(key);
+    if (byNode === undefined) return [];
+    return node === undefined ? [...byNode.values()] : [byNode.get(SEVERAL) ?? [], byNode.get(node) ?? []].flat();
   }
 
   /** Replaces the allocation of that id. `undefined` removes it. */
   set(id: string, allocation: DeviceAllocation | undefined): void {
     const before = this.#usesOf.get(id) ?? NONE;
     const results = allocation?.devices?.results ?? [];
+    const node = nodeOf(allocation);
     const now = results
       .filter(({ adminAccess }) => adminAccess !== true)
       .map((result): Use => ({
         key: deviceKey(result),
+        node,
         consumption: result.shareID === undefined ? undefined : consumptionOf(result.consumedCapacity ?? {}),
       }));
     for (const use of now) this.#count(use, 1);
@@ -56,19 +83,29 @@ export class AllocatedDevices implements DevicesInUse {
     else this.#usesOf.set(id, now);
   }
 
-  #count({ key, consumption }: Use, by: 1 | -1): void {
-    if (consumption === undefined) {
-      const holders = (this.#holders.get(key) ?? 0) + by;
-      if (holders === 0) this.#holders.delete(key);
-      else this.#holders.set(key, holders);
-      return;
+  #count({ key, node, consumption }: Use, by: 1 | -1): void {
+    const byNode = this.#tallies.get(key) ?? new Map<string, Tally>();
+    const tally = byNode.get(node) ?? { holders: 0, sharers: 0, consumed: new Map<string, Quantity>() };
+    if (consumption === undefined) tally.holders += by;
+    else {
+      tally.sharers += by;
+      addConsumption(tally.consumed, consumption, by);
     }
-    const share = this.#shares.get(key) ?? { holders: 0, consumed: new Map<string, Quantity>() };
-    share.holders += by;
-    addConsumption(share.consumed, consumption, by);
-    if (share.holders === 0) this.#shares.delete(key);
-    else this.#shares.set(key, share);
+    if (tally.holders + tally.sharers > 0) byNode.set(node, tally);
+    else byNode.delete(node);
+    if (byNode.size > 0) this.#tallies.set(key, byNode);
+    else this.#tallies.delete(key);
   }
+}
+
+/** The scheduler selects the node of a local device by its name alone. */
+function nodeOf(allocation: DeviceAllocation | undefined): string {
+  const { nodeSelectorTerms = [] } = (allocation?.nodeSelector ?? {}) as Partial<NodeSelector>;
+  const [{ matchFields = [], matchExpressions = [] } = {}, ...otherTerms] = nodeSelectorTerms;
+  const [{ key, operator, values = [] } = { key: '', operator: '' }, ...otherFields] = matchFields;
+  const [name = SEVERAL, ...otherNames] = values;
+  const isOne = [...otherTerms, ...matchExpressions, ...otherFields, ...otherNames].length === 0;
+  return isOne && key === 'metadata.name' && operator === 'In' ? name : SEVERAL;
 }
 
 /** Adds the amounts (`by` 1), or subtracts them. */

@@ -175,26 +175,29 @@ class Search {
     const isShared = pooled.device.allowMultipleAllocations === true;
     const consumption = isShared ? consumptionOf(pooled.device, alternative) : undefined;
     const pick: Pick = { claim, alternative, pooled, consumption };
-    if (isShared && (consumption === undefined || !this.#hasRoom(key, pooled.device, consumption))) return false;
+    if (isShared && (consumption === undefined || !this.#hasRoom(pooled, consumption))) return false;
     if (!this.#meetsConstraints(pick)) return false;
     if (alternative.adminAccess === true) {
       if (!isShared && this.picks.some((other) => other.claim === claim && keyOf(other.pooled) === key)) return false;
-    } else if (!this.#occupy(key, pool, pick)) return false;
+    } else if (!this.#occupy(pool, pick)) return false;
     this.picks.push(pick);
     return true;
   }
 
-  #hasRoom(key: string, device: PooledDevice['device'], consumption: Consumption): boolean {
-    const total = new Map(this.#input.allocated.consumed(key));
+  #hasRoom(pooled: PooledDevice, consumption: Consumption): boolean {
+    const key = keyOf(pooled);
+    const total = new Map(this.#input.allocated.consumed(key, nodeOf(pooled)));
     for (const part of [...(this.#shared.get(key) ?? []), consumption]) addConsumption(total, part, 1);
-    return suffices(device, total);
+    return suffices(pooled.device, total);
   }
 
   /** Takes the device, or a part of it. The first part of a shared device consumes the counters of the device. */
-  #occupy(key: string, pool: DevicePool, { pooled: { device }, consumption }: Pick): boolean {
-    if (this.#taken.has(key) || this.#input.allocated.isTaken(key)) return false;
+  #occupy(pool: DevicePool, { pooled, consumption }: Pick): boolean {
+    const { device } = pooled;
+    const key = keyOf(pooled);
+    if (this.#taken.has(key) || this.#input.allocated.isTaken(key, nodeOf(pooled))) return false;
     const counters = this.#counters.get(pool) ?? new Map<string, Map<string, Quantity>>();
-    if (!this.#isShared(key) && !consume(counters, device, -1)) {
+    if (!this.#isShared(pooled) && !consume(counters, device, -1)) {
       consume(counters, device, 1);
       return false;
     }
@@ -204,8 +207,9 @@ class Search {
   }
 
   /** Whether an allocation or a pick uses a part of the device. */
-  #isShared(key: string): boolean {
-    return this.#shared.has(key) || this.#input.allocated.consumed(key) !== undefined;
+  #isShared(pooled: PooledDevice): boolean {
+    const key = keyOf(pooled);
+    return this.#shared.has(key) || this.#input.allocated.consumed(key, nodeOf(pooled)) !== undefined;
   }
 
   /**
@@ -229,7 +233,7 @@ class Search {
         const left = (this.#shared.get(key) ?? []).slice(0, -1);
         if (left.length === 0) this.#shared.delete(key);
         else this.#shared.set(key, left);
-        if (this.#isShared(key)) continue;
+        if (this.#isShared(pooled)) continue;
       }
       const pool = this.#input.pools.find(({ driver, name }) => driver === pooled.driver && name === pooled.pool);
       const counters = pool === undefined ? undefined : this.#counters.get(pool);
@@ -278,6 +282,10 @@ function attributeOf({ driver, device }: PooledDevice, name: string): string | u
   const { bool, int, string, version } = found;
   return `${bool ?? ''}/${int ?? ''}/${version ?? ''}/${string ?? ''}`;
 }
+
+/** The only node that can use the device. `undefined` if several can. */
+const nodeOf = ({ nodes }: PooledDevice): string | undefined =>
+  nodes !== undefined && 'name' in nodes ? nodes.name : undefined;
 
 function keyOf({ driver, pool, device }: PooledDevice): string {
   return deviceKey({ driver, pool, device: device.name });

@@ -166,10 +166,11 @@ function countersLeft(
       left.set(name, new Map(Object.entries(counters).map(([counter, { value }]) => [counter, parseQuantity(value)])));
   }
   if (left.size === 0) return left;
-  for (const { driver, pool, devices = [] } of members) {
+  for (const { driver, pool, devices = [], nodeName, perDeviceNodeSelection } of members) {
     for (const device of devices) {
+      const node = perDeviceNodeSelection === true ? device.nodeName : nodeName;
       const key = deviceKey({ driver, pool: pool.name, device: device.name });
-      if (allocated.isTaken(key) || allocated.consumed(key) !== undefined) consume(left, device, -1);
+      if (allocated.isTaken(key, node) || allocated.consumed(key, node) !== undefined) consume(left, device, -1);
     }
   }
   return left;
