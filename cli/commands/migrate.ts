@@ -41,6 +41,13 @@ const flags = {
   from: flag({ name: 'from', type: 'string', default: '', group: 'Copy', choices: STORAGES, help: 'Storage to read.' }),
   to: flag({ name: 'to', type: 'string', default: '', group: 'Copy', choices: STORAGES, help: 'Storage to write.' }),
   dataDir: dataDirectoryFlag('Copy', 'Data directory of the control plane, which must be stopped.'),
+  countRevisions: flag({
+    name: 'count-revisions',
+    type: 'boolean',
+    default: true,
+    group: 'Copy',
+    help: 'Count the revision of etcd up beyond that of the database by empty writes, some thousand in a second, so that agents and controllers need no restart.',
+  }),
   encryptionProviderConfig: storageFlags.encryptionProviderConfig,
   etcdServers: flag({
     name: 'etcd-servers',
@@ -89,7 +96,9 @@ export const migrate: Command = {
     try {
       const layout = layoutOf(etcd, String(values['etcdPrefix']), encryption?.values ?? plainValues, io);
       await withRightsOfOwner(directory, io, () =>
-        to === 'etcd' ? toEtcd(directory, layout, io) : toSqlite(directory, layout, io),
+        to === 'etcd'
+          ? toEtcd(directory, layout, { countsUp: values['countRevisions'] === true, io })
+          : toSqlite(directory, layout, io),
       );
     } finally {
       etcd.close();
@@ -118,7 +127,7 @@ function layoutOf(etcd: EtcdClient, prefix: string, transformer: ValueTransforme
     keys: etcdKeys(prefix),
     values: etcdValues(schema, createProtobufCodec(schema, { writesZeros: true })),
     transformer,
-    progress: (done) => io.stderr.write(`${done} objects copied\n`),
+    progress: (line) => void io.stderr.write(`${line}\n`),
   };
 }
 
@@ -131,12 +140,16 @@ async function openStorage(directory: string, transformer: ValueTransformer, { c
   }
 }
 
-async function toEtcd(directory: string, layout: EtcdLayout, io: CommandIo): Promise<void> {
+async function toEtcd(
+  directory: string,
+  layout: EtcdLayout,
+  { countsUp, io }: { readonly countsUp: boolean; readonly io: CommandIo },
+): Promise<void> {
   if (!existsSync(join(directory, STORAGE_FILE)))
     throw new CommandError(`${directory} holds no control plane's data: give its --data-dir`);
   const storage = await openStorage(join(directory, dirname(STORAGE_FILE)), layout.transformer, io);
   try {
-    const { missingRevisions, ...written } = await copyToEtcd(storage, layout);
+    const { missingRevisions, ...written } = await copyToEtcd(storage, layout, { countsUp });
     assertSame(await contentsOf(storage), written);
     const { endpoint } = layout.etcd;
     io.stdout.write(`${endpoint} has the ${written.objects} objects of ${directory} below ${layout.prefix}/\n`);

@@ -21,8 +21,8 @@ class TransferError extends PlainError {
 /** An etcd cluster, and the form of the keys and values in it. */
 export interface EtcdLayout extends EtcdValueLayout {
   readonly etcd: EtcdClient;
-  /** Called with the number of objects that are done, after each thousand. */
-  progress(done: number): void;
+  /** Called with a line that says what is done, after each thousand objects. */
+  progress(line: string): void;
 }
 
 /** What was copied, for the comparison of both sides. */
@@ -38,8 +38,9 @@ const WRITERS = 64;
 const EVENT_SECONDS = 3600;
 const EVENTS = '/core/events/';
 const PROGRESS_EVERY = 1000;
-/** The most empty writes by which the revision is counted up; they take about ten seconds. */
-const MOST_COUNTED = 50_000;
+/** Each of these many empty writes, the history of etcd is compacted, so that it does not grow. */
+const COUNTED_AT_A_TIME = 50_000;
+const COUNTERS = 256;
 
 /** Returns the digest of the objects of the storage. */
 export async function contentsOf(storage: Storage): Promise<Contents> {
@@ -56,9 +57,13 @@ interface Copied extends Contents {
 /**
  * Writes all objects to etcd, which must have no key below the prefix. The next revision of etcd should be above all those of
  * the storage, because a client that still holds a larger one would miss changes. etcd counts up by one with each write:
- * empty writes make up for a small difference, and a large one is reported.
+ * with `countsUp`, empty writes make up for the difference, some thousand in a second.
  */
-export async function copyToEtcd(storage: Storage, layout: EtcdLayout): Promise<Copied> {
+export async function copyToEtcd(
+  storage: Storage,
+  layout: EtcdLayout,
+  { countsUp }: { readonly countsUp: boolean },
+): Promise<Copied> {
   const { etcd, keys, values, transformer, progress } = layout;
   for await (const page of etcd.pages(`${layout.prefix}/`)) {
     const [first] = page;
@@ -68,33 +73,43 @@ export async function copyToEtcd(storage: Storage, layout: EtcdLayout): Promise<
   const lease = await etcd.grant(EVENT_SECONDS);
   let done = 0;
   const items = itemsOf(storage);
-  await inParallel(async () => {
+  await inParallel(WRITERS, async () => {
     const { value: item, done: isLast } = await items.next();
     if (isLast === true) return false;
     const key = keys.toEtcd(item.key);
     const value = transformer.seal(item.key, values.toEtcd(item.value), key);
     await etcd.create(key, value, item.key.startsWith(EVENTS) ? lease : 0);
     done += 1;
-    if (done % PROGRESS_EVERY === 0) progress(done);
+    if (done % PROGRESS_EVERY === 0) progress(objectsCopied(done));
     return true;
   });
-  const missing = storage.revision() - (await etcd.revision());
-  if (missing > 0 && missing <= MOST_COUNTED) await countUp(etcd, storage.revision());
+  if (countsUp) await countUp(layout, storage.revision());
   return {
     ...(await contentsInEtcd(layout)),
     missingRevisions: Math.max(0, storage.revision() - (await etcd.revision())),
   };
 }
 
+const objectsCopied = (done: number): string => `${done} objects copied`;
+
 /** Counts the revision of etcd up, one write at a time, and drops the history, so that every watch lists again. */
-async function countUp(etcd: EtcdClient, revision: number): Promise<void> {
+async function countUp({ etcd, progress }: EtcdLayout, revision: number): Promise<void> {
   const key = 'orchlet/migration';
   let newest = await etcd.revision();
-  await inParallel(async () => {
-    if (newest >= revision) return false;
-    newest = Math.max(newest, await etcd.put(key, Buffer.alloc(0)));
-    return true;
-  });
+  if (newest >= revision) return;
+  const first = newest;
+  while (newest < revision) {
+    const next = Math.min(revision, newest + COUNTED_AT_A_TIME);
+    await inParallel(COUNTERS, async () => {
+      if (newest >= next) return false;
+      newest = Math.max(newest, await etcd.put(key, Buffer.alloc(0)));
+      return true;
+    });
+    if (newest < revision) {
+      await etcd.compact(newest);
+      progress(`revision of etcd counted up, ${newest - first} of ${revision - first}`);
+    }
+  }
   await etcd.deleteBelow(key);
   await etcd.compact(await etcd.revision());
 }
@@ -125,7 +140,7 @@ export async function rowsFromEtcd(layout: EtcdLayout, seal: ValueTransformer, n
       created: entry.createRevision,
       expires: entry.isLeased ? nowMs + EVENT_SECONDS * 1000 : 0,
     });
-    if (rows.length % PROGRESS_EVERY === 0) layout.progress(rows.length);
+    if (rows.length % PROGRESS_EVERY === 0) layout.progress(objectsCopied(rows.length));
   }
   rows.sort((a, b) => a.revision - b.revision);
   return {
@@ -189,10 +204,10 @@ async function* itemsOf(storage: Storage): AsyncGenerator<{ readonly key: string
 }
 
 /**
- * Calls `step` repeatedly, `WRITERS` calls at a time, until it resolves to `false`. After a failure, no further call is made,
+ * Calls `step` repeatedly, `width` calls at a time, until it resolves to `false`. After a failure, no further call is made,
  * and the promise rejects with the first failure when all running calls have ended.
  */
-async function inParallel(step: () => Promise<boolean>): Promise<void> {
+async function inParallel(width: number, step: () => Promise<boolean>): Promise<void> {
   const failures: unknown[] = [];
   const repeat = async (): Promise<void> => {
     try {
@@ -201,7 +216,7 @@ async function inParallel(step: () => Promise<boolean>): Promise<void> {
       failures.push(error);
     }
   };
-  await Promise.all(Array.from({ length: WRITERS }, repeat));
+  await Promise.all(Array.from({ length: width }, repeat));
   if (failures.length > 0) throw failures[0];
 }
 
