@@ -99,6 +99,8 @@ export interface StructType {
   readonly fields: ReadonlyMap<string, Field>;
   /** The map type of the struct, if its type sets it for every use. */
   readonly mapType?: 'atomic' | 'granular';
+  /** The fields as Go serializes them, if that is not the order of the protobuf numbers. */
+  readonly goOrder?: readonly string[];
   /** The discriminated unions among the fields, as in OpenAPI. */
   readonly unions?: readonly JsonValue[];
   /** Whether unknown fields are kept (custom resources). */

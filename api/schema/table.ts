@@ -46,6 +46,7 @@ const MESSAGES = { aB: 'schemaOrBool', aA: 'schemaOrArray', aS: 'schemaOrStringA
 class TableStruct implements StructType {
   readonly name: string;
   declare readonly mapType?: 'atomic' | 'granular';
+  declare readonly goOrder?: readonly string[];
   declare readonly unions?: readonly JsonValue[];
   readonly #rows: readonly FieldRow[];
   readonly #table: BuiltinSchema;
@@ -57,6 +58,8 @@ class TableStruct implements StructType {
     this.#table = table;
     const mapType = row[2]?.['mapType'];
     if (mapType === 'atomic' || mapType === 'granular') this.mapType = mapType;
+    const order = row[2]?.['order'];
+    if (order !== undefined) this.goOrder = order.split(',');
     const unions = row[2]?.['unions'];
     if (unions !== undefined) this.unions = JSON.parse(unions) as JsonValue[];
   }

@@ -65,7 +65,9 @@ function shown(value: JsonValue, type: TypeNode | undefined, visited: Visited | 
 
 /** Returns the names of the members in order. In the types of kinds, the kind comes first. Unknown members are at the end. */
 function namesInOrder(struct: StructType, value: JsonObject): string[] {
-  const isKind = struct.fields.get('kind')?.protobufNumber === undefined;
-  const known = [...(isKind ? ['kind'] : []), ...fieldsInOrder(struct).map(({ name }) => name)];
+  const kind = struct.fields.get('kind');
+  const isKind = kind !== undefined && kind.protobufNumber === undefined;
+  const fields = struct.goOrder ?? fieldsInOrder(struct).map(({ name }) => name);
+  const known = [...(isKind ? ['kind', 'apiVersion'] : []), ...fields];
   return [...new Set([...known.filter((name) => Object.hasOwn(value, name)), ...Object.keys(value)])];
 }

@@ -20,6 +20,21 @@ describe('the result of a patch', () => {
         '"managedFields":[{"manager":"m","apiVersion":"apps/v1"}]},"spec":{"replicas":1,"template":{}}}',
     );
   });
+  it('has the fields of a service in the order of their type, not of their numbers', () => {
+    const service = loadSchema().kind('', 'v1', 'Service');
+    assert.ok(service !== undefined);
+    const spec = {
+      type: 'ClusterIP',
+      ipFamilyPolicy: 'SingleStack',
+      ipFamilies: ['IPv4'],
+      clusterIPs: [],
+      clusterIP: '',
+    };
+    assert.equal(
+      patchedText({ spec }, service, visitedByMerge({ kind: 'X' })),
+      '{"spec":{"clusterIP":"","clusterIPs":[],"type":"ClusterIP","ipFamilies":["IPv4"],"ipFamilyPolicy":"SingleStack"}}',
+    );
+  });
   it('is sorted on the paths of operations', () => {
     const visited = visitedByOperations([{ op: 'add', path: '/metadata/managedFields/0/manager', value: 'x' }]);
     assert.match(
