@@ -188,11 +188,12 @@ class Buckets implements Histogram, Series {
     let cumulative = 0;
     for (let at = 0; at < this.#bounds.length; at++) {
       cumulative += this.#counts[at] ?? 0;
-      lines.push(`${name}_bucket{${prefix}le="${formatNumber(this.#bounds[at] ?? 0)}"} ${cumulative}\n`);
+      lines.push(`${name}_bucket{${prefix}le="${formatNumber(this.#bounds[at] ?? 0)}"} ${formatNumber(cumulative)}\n`);
     }
     const braces = labels === '' ? '' : `{${labels}}`;
-    lines.push(`${name}_bucket{${prefix}le="+Inf"} ${this.#count}\n`);
-    lines.push(`${name}_sum${braces} ${formatNumber(this.#sum)}\n${name}_count${braces} ${this.#count}\n`);
+    const count = formatNumber(this.#count);
+    lines.push(`${name}_bucket{${prefix}le="+Inf"} ${count}\n`);
+    lines.push(`${name}_sum${braces} ${formatNumber(this.#sum)}\n${name}_count${braces} ${count}\n`);
   }
 }
 
@@ -200,11 +201,15 @@ function escapeValue(value: string): string {
   return value.replaceAll('\\', '\\\\').replaceAll('"', '\\"').replaceAll('\n', '\\n');
 }
 
-/** Formats numbers as the Prometheus client for Go does: exponents have a sign and two digits. */
-function formatNumber(value: number): string {
+/**
+ * Formats numbers as the Prometheus client for Go does: from a million on and below 0.0001 with an exponent, which has a sign
+ * and two digits. The names of buckets are compared as texts.
+ */
+export function formatNumber(value: number): string {
   if (value === Number.POSITIVE_INFINITY) return '+Inf';
   if (value === Number.NEGATIVE_INFINITY) return '-Inf';
-  if (value !== 0 && (Math.abs(value) >= 1e21 || Math.abs(value) < 1e-4)) {
+  const size = Math.abs(value);
+  if (size >= 1e6 || (size < 1e-4 && size !== 0)) {
     return value.toExponential().replace(/e([+-])(\d)$/, 'e$10$2');
   }
   return String(value);

@@ -6,8 +6,8 @@ import type { Clock } from './clock.ts';
 import type { QueueObserver } from './work-queue.ts';
 import type { MetricsRegistry } from '../component/metrics.ts';
 
-/** The buckets range from 10 ns to 1000 s. */
-const BUCKETS = Array.from({ length: 12 }, (_, power) => Number(`1e${power - 8}`));
+/** From 10 ns to 10 s. Multiplied one after the other, as in client-go: the last digits are in the names of the buckets. */
+const BUCKETS = Array.from({ length: 9 }).reduce<number[]>((all) => [...all, (all.at(-1) ?? 0) * 10], [10e-9]);
 
 /** Returns a function that creates the observer of one queue with this name. */
 export function queueMetrics(metrics: MetricsRegistry, clock: Clock): (name: string) => QueueObserver {

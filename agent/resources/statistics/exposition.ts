@@ -2,6 +2,7 @@
  * Writes metrics in the Prometheus text format from a snapshot. Endpoints that compute their values at each scrape use
  * it instead of a registry.
  */
+import { formatNumber } from '../../../api/component/metrics.ts';
 
 export type Labels = Readonly<Record<string, string>>;
 
@@ -23,7 +24,7 @@ export class Exposition {
     }
     const written = Object.entries(labels).map(([name, text]) => `${name}="${escape(text)}"`);
     lines.push(
-      `${family.name}${written.length === 0 ? '' : `{${written.join(',')}}`} ${number(value)}${timeMs === undefined ? '' : ` ${Math.round(timeMs)}`}\n`,
+      `${family.name}${written.length === 0 ? '' : `{${written.join(',')}}`} ${formatNumber(value)}${timeMs === undefined ? '' : ` ${Math.round(timeMs)}`}\n`,
     );
   }
 
@@ -38,12 +39,4 @@ export class Exposition {
 
 function escape(text: string): string {
   return text.replaceAll('\\', '\\\\').replaceAll('"', '\\"').replaceAll('\n', '\\n');
-}
-
-/** Writes large and tiny numbers with an exponent that has a sign and at least two digits, as Go does. */
-function number(value: number): string {
-  if (!Number.isFinite(value)) return Number.isNaN(value) ? 'NaN' : value > 0 ? '+Inf' : '-Inf';
-  const size = Math.abs(value);
-  if (size !== 0 && (size >= 1e21 || size < 1e-4)) return value.toExponential().replace(/e([+-])(\d)$/, 'e$10$2');
-  return String(value);
 }

@@ -17,3 +17,32 @@ test('text of counters, gauges and histograms with labels', () => {
       '# HELP h H.\n# TYPE h histogram\nh_bucket{le="1"} 1\nh_bucket{le="2"} 2\nh_bucket{le="+Inf"} 3\nh_sum 11\nh_count 3\n',
   );
 });
+
+for (const [value, text] of [
+  [999_999, '999999'],
+  [1_000_000, '1e+06'],
+  [2_124_633, '2.124633e+06'],
+  [15_552_000, '1.5552e+07'],
+  [270_553_174_016, '2.70553174016e+11'],
+  [1_767_322_801.5, '1.7673228015e+09'],
+  [0.0001, '0.0001'],
+  [0.00001, '1e-05'],
+  [-1_234_567, '-1.234567e+06'],
+] as const)
+  test(`${value} is written as ${text}, as by Prometheus' client for Go`, () => {
+    const registry = new MetricsRegistry();
+    registry.gauge({ name: 'g', help: 'G.' }).with().set(value);
+    assert.ok(registry.text().endsWith(`\ng ${text}\n`));
+  });
+
+test('bounds of buckets have the form of other numbers', () => {
+  const registry = new MetricsRegistry();
+  registry
+    .histogram({ name: 'h', help: 'H.', buckets: [604_800, 2_592_000] })
+    .with()
+    .observe(1);
+  assert.deepEqual(
+    [...registry.text().matchAll(/le="([^"]+)"/g)].map(([, bound]) => bound),
+    ['604800', '2.592e+06', '+Inf'],
+  );
+});

@@ -18,7 +18,7 @@ function setUp() {
       .find((each) => each.startsWith(`${series} `));
     return Number(line?.slice(series.length + 1));
   };
-  return { clock, queue, value };
+  return { clock, metrics, queue, value };
 }
 
 test('depth counts the keys that wait, of all queues of a name', async () => {
@@ -58,4 +58,23 @@ test('retries are counted', () => {
   jobs.addRateLimited('a');
   jobs.addRateLimited('a');
   assert.equal(value('workqueue_retries_total{name="job"}'), 2);
+});
+
+test('the buckets have the names of those of client-go', async () => {
+  const { metrics, queue } = setUp();
+  const jobs = queue('job');
+  jobs.add('a');
+  await jobs.next();
+  const bounds = [...metrics.text().matchAll(/workqueue_queue_duration_seconds_bucket\{.*le="([^"]+)"/g)];
+  assert.deepEqual(
+    bounds.map(([, bound]) => bound),
+    ['1e-08', '1e-07', '1e-06', '9.999999999999999e-06', '9.999999999999999e-05'].concat([
+      '0.001',
+      '0.01',
+      '0.1',
+      '1',
+      '10',
+      '+Inf',
+    ]),
+  );
 });

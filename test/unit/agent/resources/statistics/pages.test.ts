@@ -231,7 +231,7 @@ describe('the metrics endpoints', () => {
         `node_memory_working_set_bytes 800000 ${now}`,
         `container_cpu_usage_seconds_total{container="main",namespace="shop",pod="web"} 1 ${now}`,
         `container_memory_working_set_bytes{container="main",namespace="shop",pod="web"} 50000 ${now}`,
-        'container_start_time_seconds{container="main",namespace="shop",pod="web"} 1767322801',
+        'container_start_time_seconds{container="main",namespace="shop",pod="web"} 1.767322801e+09',
         // The cgroup limits the sum of memory and swap, but not memory, so that swap has no limit of its own.
         `container_swap_limit_bytes{container="main",namespace="shop",pod="web"} 0 ${now}`,
         `pod_cpu_usage_seconds_total{namespace="shop",pod="web"} 2 ${now}`,

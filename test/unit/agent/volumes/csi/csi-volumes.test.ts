@@ -395,6 +395,7 @@ describe('volumes of CSI drivers', () => {
     assert.deepEqual(await volumes.usage('a', path), {
       capacityBytes: 1000,
       availableBytes: 600,
+      driver: NAME,
       usedBytes: 400,
       inodes: 100,
       inodesFree: 90,
