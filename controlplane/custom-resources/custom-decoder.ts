@@ -45,7 +45,7 @@ function checkKind(value: unknown, expected: ExpectedKind): void {
     const shown = version.startsWith('/') ? version.slice(1) : version;
     throw newBadRequest(`the API version in the data (${shown}) does not match the expected API version (${wanted})`);
   }
-  if (found !== expected.kind) throw otherKind(value as JsonObject, expected);
+  if (found !== expected.kind && expected.isStatus !== true) throw otherKind(value as JsonObject, expected);
 }
 
 /** Checks kind and version of a patched object. They are validated as fields of the object if there are any. */
@@ -64,6 +64,7 @@ function checkPatchedKind(value: unknown, expected: ExpectedKind, shown: () => s
   if (typeof apiVersion !== 'string' || apiVersion === '')
     throw newInternalError("Object 'apiVersion' is missing in 'object has no apiVersion field'");
   if (parseApiVersion(apiVersion) === undefined) throw refusal(`unexpected GroupVersion string: ${apiVersion}`);
+  if (expected.isStatus === true) return;
   if (kind !== expected.kind || apiVersion !== apiVersionOf(expected)) throw otherKind(object, expected);
 }
 

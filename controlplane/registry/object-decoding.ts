@@ -83,6 +83,8 @@ export interface ExpectedKind {
   /** Sets defaults that the schema cannot express. */
   readonly applyDefaults: ((object: KubeObject) => void) | undefined;
   readonly reader: SchemaReader;
+  /** The body writes the status alone. The kind of a custom resource, which is a map in kube-apiserver, does not count then. */
+  readonly isStatus?: boolean;
 }
 
 /** Decodes bodies. Its methods pause, so that a large body does not hold the event loop. */

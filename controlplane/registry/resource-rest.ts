@@ -3,6 +3,7 @@
  * decodes bodies, applies patches, tracks managed fields, converts between the served and the stored version, and calls the
  * generic store.
  */
+import type { ExpectedKind } from './object-decoding.ts';
 import { withManagedFields } from './managed-fields.ts';
 import { quoteText } from '../../api/meta/quote.ts';
 import { apiVersionOf, type KubeObject } from '../../api/meta/object.ts';
@@ -185,6 +186,10 @@ function writeVerbs(path: WritePath, verbs: ReadonlySet<string>): Pick<Rest, 'up
   } as Pick<Rest, 'update' | 'patch'>;
 }
 
+function expectedAt({ version, endpoint }: WriteRequest['path']): ExpectedKind {
+  return endpoint.subresource === 'status' ? { ...version.expected, isStatus: true } : version.expected;
+}
+
 /** Returns the object with the owners of its fields, which are computed on what the served version shows after the write. */
 async function withOwners(
   request: WriteRequest,
@@ -233,7 +238,7 @@ async function update(request: WriteRequest, body: Body): Promise<Written> {
   const decode = async (): Promise<KubeObject> => {
     const object = await inTurnsIf(
       context.isLarge,
-      version.decoder.decodeBody(context, body, version.expected, options.fieldValidation),
+      version.decoder.decodeBody(context, body, expectedAt(path), options.fieldValidation),
     );
     matchNamespace(object, version.info, request.namespace);
     matchName(object, request.name);
@@ -278,7 +283,10 @@ async function applyPatch(request: WriteRequest, patch: Patch): Promise<Written>
       } else {
         const patched = patchObject(live ?? { metadata: {} }, patch, expected);
         if (isLarge) await nextTurn();
-        object = await inTurnsIf(isLarge, decoder.decodePatched(context, patched, expected, options.fieldValidation));
+        object = await inTurnsIf(
+          isLarge,
+          decoder.decodePatched(context, patched, expectedAt(path), options.fieldValidation),
+        );
       }
       matchName(object, name);
       matchNamespace(object, version.info, namespace);

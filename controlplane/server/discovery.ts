@@ -16,7 +16,7 @@ import type { ResourceInfo, SubresourceInfo } from '../../api/schema/schema.ts';
 import type { AggregatedVersion } from '../aggregation/aggregator.ts';
 import type { ResourceCatalog } from '../model/rest.ts';
 import { acceptClauses, type AcceptClause } from './accept.ts';
-import { Document, sendDocument } from './document.ts';
+import { Document, sendDocument, SHARED } from './document.ts';
 import {
   JSON_TYPE,
   PROTOBUF_TYPE,
@@ -110,7 +110,7 @@ class Discovery {
       document = this.#encode(value, wanted);
       this.#documents.set(key, document);
     }
-    await sendDocument(request, document, { negotiated: aggregates, tagged: wanted.aggregated !== '' });
+    await sendDocument(request, document, wanted.aggregated === '' ? { tagged: false } : SHARED);
   }
 
   exists(path: string): boolean {

@@ -98,13 +98,16 @@ export async function documentOfRuns(
 }
 
 interface SendDocumentOptions {
-  /** The response depends on the `Accept` header, so caches must keep responses apart. */
-  readonly negotiated: boolean;
-  /** The URL contains the hash, so the content never changes. */
-  readonly immutable?: boolean;
+  /** The request headers on which the response depends, as kube-apiserver names them for the document. */
+  readonly vary?: 'Accept' | 'Accept-Encoding, Accept';
+  /** Who may keep the document. By default only the client, which asks again each time. */
+  readonly caching?: 'public' | 'public, immutable';
   /** The response has an `ETag`, and is a 304 if the client has the content. */
   readonly tagged: boolean;
 }
+
+/** For a document that caches may keep and that the client asks for with its `ETag`. */
+export const SHARED: SendDocumentOptions = { vary: 'Accept', caching: 'public', tagged: true };
 
 /**
  * Resolves when the response has been handed over. Compresses documents from 1400 bytes on if the client accepts gzip. With
@@ -116,11 +119,11 @@ export async function sendDocument(
   options: SendDocumentOptions,
 ): Promise<void> {
   const headers = request.responseHeaders(document.contentType);
-  const vary = options.negotiated ? ['Accept-Encoding', 'Accept'] : ['Accept-Encoding'];
-  headers['vary'] = vary.join(', ');
+  const { vary, caching } = options;
+  if (vary !== undefined) headers['vary'] = vary;
   if (options.tagged) {
     headers['etag'] = `"${document.hash}"`;
-    headers['cache-control'] = options.immutable === true ? 'public, immutable' : 'public';
+    if (caching !== undefined) headers['cache-control'] = caching;
     if (matches(request.header('if-none-match'), document.hash)) {
       delete headers['content-type'];
       request.status = 304;
@@ -132,6 +135,7 @@ export async function sendDocument(
   if (document.sizeBytes >= GZIP_FROM_BYTES && acceptsGzip(request.header('accept-encoding'))) {
     const body = await document.zipped();
     headers['content-encoding'] = 'gzip';
+    headers['vary'] = vary === 'Accept' ? 'Accept-Encoding, Accept' : (vary ?? 'Accept-Encoding');
     if (Buffer.isBuffer(body)) {
       request.responseBytes = body.length;
       request.exchange.send(200, headers, body);

@@ -101,7 +101,7 @@ class OpenApiDocuments {
       );
       this.#v2.set(encoding, newest);
     }
-    await sendDocument(request, await newest.get(), { negotiated: true, tagged: true });
+    await sendDocument(request, await newest.get(), { vary: 'Accept-Encoding, Accept', tagged: true });
   }
 
   async serveIndex(request: ApiRequest): Promise<void> {
@@ -115,7 +115,7 @@ class OpenApiDocuments {
       }
       this.#index = new Document(TEXT_TYPE, encodeJson({ paths }));
     }
-    await sendDocument(request, this.#index, { negotiated: false, tagged: true });
+    await sendDocument(request, this.#index, { tagged: false });
   }
 
   async serveV3(request: ApiRequest): Promise<void> {
@@ -127,7 +127,8 @@ class OpenApiDocuments {
     const asked = request.query.get('hash');
     if (asked !== null && asked !== '' && asked !== hash) return redirect(request, `/openapi/v3/${name}?hash=${hash}`);
     const document = await this.#documentV3(name, hash, encoding);
-    await sendDocument(request, document, { negotiated: true, tagged: true, immutable: asked === hash });
+    const caching = asked === hash ? { caching: 'public, immutable' as const } : {};
+    await sendDocument(request, document, { vary: 'Accept', tagged: true, ...caching });
   }
 
   #documentV3(name: string, hash: string, encoding: Encoding): Promise<SendableDocument> {

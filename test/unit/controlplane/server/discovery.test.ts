@@ -117,6 +117,9 @@ test('all groups are in one document with an ETag', async () => {
     kind: 'Scale',
   });
   const first = await fake.request('GET', '/apis', { accept: AGGREGATED });
+  assert.deepEqual([first.headers['vary'], first.headers['cache-control']], ['Accept', 'public']);
+  const plain = (await fake.request('GET', '/apis')).headers;
+  assert.deepEqual([plain['vary'], plain['cache-control'], plain['etag']], [undefined, 'no-cache, private', undefined]);
   const again = await fake.request('GET', '/apis', {
     accept: AGGREGATED,
     'if-none-match': String(first.headers['etag']),

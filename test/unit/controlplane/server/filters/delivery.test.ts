@@ -62,7 +62,7 @@ async function withServer(
   const document = await documentOfRuns('text/plain', runs, systemClock);
   paths.exact(
     DOCUMENT,
-    reading((request) => sendDocument(request, document, { negotiated: false, tagged: false })),
+    reading((request) => sendDocument(request, document, { tagged: false })),
   );
   const fake = await startFakeServer(new FakeCatalog([maps]), { fairness, paths, clock, requestTimeoutMs: 60_000 });
   try {

@@ -264,6 +264,9 @@ test('lists and structs say how they merge', async () => {
 test('an address with the hash is for ever, one with an old hash leads to the new', async () => {
   const url = String(at(await document('/openapi/v3'), 'paths', 'apis/apps/v1', 'serverRelativeURL'));
   assert.equal((await fake.request('GET', url)).headers['cache-control'], 'public, immutable');
+  const plain = (await fake.request('GET', '/openapi/v3/apis/apps/v1')).headers;
+  assert.deepEqual([plain['cache-control'], plain['vary']], ['no-cache, private', 'Accept']);
+  assert.equal((await fake.request('GET', '/openapi/v3')).headers['etag'], undefined);
   const old = await fake.request('GET', '/openapi/v3/apis/apps/v1?hash=OLD');
   assert.deepEqual([old.status, old.headers['location']], [301, url]);
 });
