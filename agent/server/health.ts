@@ -2,7 +2,7 @@
  * Serves `/healthz` and its checks: ping, log, syncloop and device-plugin. `?verbose` lists the checks, as every failure does,
  * and `?exclude=` omits some. All three ports share one count of the results, which `/metrics/slis` shows.
  */
-import { METRICS_TYPE } from '../../api/component/metrics.ts';
+import { METRICS_HEADERS } from '../../api/component/metrics.ts';
 import type { HealthResults } from '../../api/component/health-results.ts';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { newStatusError } from '../../api/meta/status-error.ts';
@@ -13,7 +13,7 @@ const TEXT_TYPE = 'text/plain; charset=utf-8';
 /** Serves the results of the health checks: the last one and the counts. DELETE resets them. */
 export function installHealthResults(app: FastifyInstance, results: HealthResults): void {
   app.all('/metrics/slis', (request: FastifyRequest, reply: FastifyReply) => {
-    if (request.method !== 'DELETE') return reply.type(METRICS_TYPE).send(results.text());
+    if (request.method !== 'DELETE') return reply.headers(METRICS_HEADERS).send(results.text());
     results.reset();
     return reply.type(TEXT_TYPE).header('X-Content-Type-Options', 'nosniff').send('metrics reset\n');
   });

@@ -5,7 +5,7 @@
 import type { StatisticsPages } from '../resources/statistics/statistics-pages.ts';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Verbosity } from '../../api/component/logging.ts';
-import { METRICS_TYPE } from '../../api/component/metrics.ts';
+import { METRICS_HEADERS } from '../../api/component/metrics.ts';
 import { splitTarget } from '../../api/http/request-path.ts';
 import { newBadRequest, newStatusError } from '../../api/meta/status-error.ts';
 import type { Pod } from '../model/pod.ts';
@@ -48,10 +48,14 @@ export function installReading(app: FastifyInstance, options: RoutesOptions): vo
   const { host, statistics } = options;
   app.get('/pods', (_request, reply) => reply.send(podList(host.pods())));
   app.get('/pods/', (_request, reply) => reply.send(podList(host.pods())));
-  app.all('/metrics', async (_request, reply) => reply.type(METRICS_TYPE).send(await statistics.metrics()));
-  app.all('/metrics/cadvisor', async (_request, reply) => reply.type(METRICS_TYPE).send(await statistics.cadvisor()));
-  app.all('/metrics/resource', async (_request, reply) => reply.type(METRICS_TYPE).send(await statistics.resource()));
-  app.all('/metrics/probes', async (_request, reply) => reply.type(METRICS_TYPE).send(await statistics.probes()));
+  app.all('/metrics', async (_request, reply) => reply.headers(METRICS_HEADERS).send(await statistics.metrics()));
+  app.all('/metrics/cadvisor', async (_request, reply) =>
+    reply.headers(METRICS_HEADERS).send(await statistics.cadvisor()),
+  );
+  app.all('/metrics/resource', async (_request, reply) =>
+    reply.headers(METRICS_HEADERS).send(await statistics.resource()),
+  );
+  app.all('/metrics/probes', async (_request, reply) => reply.headers(METRICS_HEADERS).send(await statistics.probes()));
   const summary = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const { only_cpu_and_memory: only } = request.query as { only_cpu_and_memory?: string };
     return reply.type('application/json').send(await statistics.summary(only === 'true'));

@@ -9,6 +9,12 @@ import { ByLabels } from './by-labels.ts';
 /** The content type of metrics pages: version 0.0.4 of the text format of Prometheus, with escaped names. */
 export const METRICS_TYPE = 'text/plain; version=0.0.4; charset=utf-8; escaping=underscores';
 
+/** The headers of such pages: the type, and the start of this process in seconds, as the Prometheus client for Go sends it. */
+export const METRICS_HEADERS = {
+  'content-type': METRICS_TYPE,
+  'process-start-time-unix': String(Math.floor(performance.timeOrigin / 1000)),
+} as const;
+
 /** A series that only grows. */
 export interface Counter {
   inc(by?: number): void;

@@ -127,8 +127,9 @@ it('/metrics/slis counts the results of the health checks, until DELETE', async 
     problem = 'ill';
     await server.ask('GET /healthz?exclude=log');
     problem = '';
-    const { type, text } = await server.ask('GET /metrics/slis');
+    const { type, text, startedSeconds } = await server.ask('GET /metrics/slis');
     assert.equal(type, 'text/plain; version=0.0.4; charset=utf-8; escaping=underscores');
+    assert.equal(startedSeconds, Math.floor(performance.timeOrigin / 1000));
     assert.match(text, /^kubernetes_healthcheck\{name="ping",type="healthz"\} 1$/m);
     assert.match(text, /^kubernetes_healthcheck\{name="syncloop",type="healthz"\} 0$/m);
     assert.match(text, /^kubernetes_healthchecks_total\{name="ping",status="success",type="healthz"\} 2$/m);

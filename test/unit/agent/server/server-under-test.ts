@@ -13,6 +13,8 @@ export interface Answer {
   readonly allow: string;
   /** The value of `X-Content-Type-Options`. */
   readonly sniffing: string;
+  /** The start of the process in the header of a page of metrics; not a number elsewhere. */
+  readonly startedSeconds: number;
   readonly text: string;
 }
 
@@ -124,6 +126,7 @@ function ask(port: number, line: string, headers: Readonly<Record<string, string
             status: response.statusCode ?? 0,
             type: response.headers['content-type'] ?? '',
             allow: response.headers.allow ?? '',
+            startedSeconds: Number(response.headers['process-start-time-unix']),
             sniffing: String(response.headers['x-content-type-options'] ?? ''),
             text,
           }),
