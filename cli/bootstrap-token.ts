@@ -2,13 +2,11 @@
 import { randomInt } from 'node:crypto';
 import { formatTime } from '../api/machinery/clock.ts';
 import type { KubeObject } from '../api/meta/object.ts';
+import { BOOTSTRAP_TOKEN, BOOTSTRAP_TOKEN_TYPE } from '../controlplane/authentication/bootstrap-token.ts';
 
 /** The namespace in which the token authenticator looks for tokens. */
 export const TOKEN_NAMESPACE = 'kube-system';
-/** The type of the Secrets of tokens. */
-export const TOKEN_TYPE = 'bootstrap.kubernetes.io/token';
 
-const FORM = /^([a-z0-9]{6})\.([a-z0-9]{16})$/;
 const ALPHABET = 'abcdefghijklmnopqrstuvwxyz0123456789';
 
 /** The two parts of a token. The id is no secret. */
@@ -24,7 +22,7 @@ export function newBootstrapToken(): BootstrapToken {
 
 /** Returns `undefined` if the text has another form. */
 export function parseBootstrapToken(text: string): BootstrapToken | undefined {
-  const [, id, secret] = FORM.exec(text) ?? [];
+  const [, id, secret] = BOOTSTRAP_TOKEN.exec(text) ?? [];
   return id === undefined || secret === undefined ? undefined : { id, secret };
 }
 
@@ -58,7 +56,7 @@ export function tokenSecret({ id, secret }: BootstrapToken, facts: TokenFacts): 
     apiVersion: 'v1',
     kind: 'Secret',
     metadata: { name: secretNameOf(id), namespace: TOKEN_NAMESPACE },
-    type: TOKEN_TYPE,
+    type: BOOTSTRAP_TOKEN_TYPE,
     data: Object.fromEntries(Object.entries(data).map(([key, value]) => [key, Buffer.from(value).toString('base64')])),
   } as KubeObject;
 }

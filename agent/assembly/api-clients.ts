@@ -10,7 +10,7 @@ import type { Clock } from '../../api/machinery/clock.ts';
 import { HttpClient } from '../../api/client/http-client.ts';
 import type { RequestObserver } from '../../api/client/request-observer.ts';
 import { loadKubeconfig, type LoadedKubeconfig, serverAccess } from '../../api/client/kubeconfig.ts';
-import { jsonFormat, protobufFormat } from '../../api/client/object-format.ts';
+import { jsonFormat, protobufFormat, PROTOBUF_TYPE } from '../../api/client/object-format.ts';
 import { ServerList } from '../../api/client/server-list.ts';
 import { loadSchema } from '../../api/schema/table.ts';
 import { currentPath, readPair } from '../node/certificates/certificate-store.ts';
@@ -51,8 +51,6 @@ export interface ApiClientOptions {
   readonly signal: AbortSignal;
 }
 
-const PROTOBUF = 'application/vnd.kubernetes.protobuf';
-
 /** Resolves to `undefined` without a kubeconfig. Waits for the bootstrap if one is configured. */
 export async function connectApi(options: ApiClientOptions): Promise<ApiClients | undefined> {
   const { flags, clock, logger, nodeName, certificateDirectory, signal } = options;
@@ -70,7 +68,7 @@ export async function connectApi(options: ApiClientOptions): Promise<ApiClients 
   }
   const kubeconfig = await loadKubeconfig(flags.kubeconfig);
   const access = await serverAccess(kubeconfig, { clock });
-  const format = flags.kubeApiContentType.startsWith(PROTOBUF)
+  const format = flags.kubeApiContentType.startsWith(PROTOBUF_TYPE)
     ? protobufFormat(createProtobufCodec(loadSchema()))
     : jsonFormat;
   const known = {

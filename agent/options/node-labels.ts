@@ -3,9 +3,7 @@
  * labels under the prefixes that are reserved for nodes, and well-known labels. Otherwise a node could add labels that
  * attract pods that must not run on it.
  */
-import { NODE_LABELS } from '../../api/meta/well-known-labels.ts';
-
-const PREFIXES = ['kubelet.kubernetes.io', 'node.kubernetes.io'];
+import { NODE_LABELS, AGENT_LABEL_DOMAINS } from '../../api/meta/well-known-labels.ts';
 
 const WELL_KNOWN: ReadonlySet<string> = new Set(NODE_LABELS);
 
@@ -26,8 +24,9 @@ export function nodeLabelProblem(labels: Readonly<Record<string, string>>): stri
       return `${JSON.stringify(key)} is not a valid label name`;
     if (value !== '' && !NAME.test(value)) return `${JSON.stringify(value)} is not a valid label value`;
     const isGuarded = isUnder(namespace, 'kubernetes.io') || isUnder(namespace, 'k8s.io');
-    if (isGuarded && !WELL_KNOWN.has(key) && !PREFIXES.some((prefix) => isUnder(namespace, prefix))) unknown.push(key);
+    if (isGuarded && !WELL_KNOWN.has(key) && !AGENT_LABEL_DOMAINS.some((prefix) => isUnder(namespace, prefix)))
+      unknown.push(key);
   }
   if (unknown.length === 0) return undefined;
-  return `unknown 'kubernetes.io' or 'k8s.io' labels specified with --node-labels: [${unknown.join(' ')}]; --node-labels in the 'kubernetes.io' namespace must begin with an allowed prefix (${PREFIXES.join(', ')}) or be in the specifically allowed set (${[...WELL_KNOWN].sort().join(', ')})`;
+  return `unknown 'kubernetes.io' or 'k8s.io' labels specified with --node-labels: [${unknown.join(' ')}]; --node-labels in the 'kubernetes.io' namespace must begin with an allowed prefix (${AGENT_LABEL_DOMAINS.join(', ')}) or be in the specifically allowed set (${[...WELL_KNOWN].sort().join(', ')})`;
 }

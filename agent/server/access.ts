@@ -11,7 +11,12 @@ import type { Clock } from '../../api/machinery/clock.ts';
 import { subjectAccessReviews, tokenReviews } from '../../api/client/resources.ts';
 import { parseCertificate } from '../../api/pki/certificate.ts';
 import { StatusError } from '../../api/meta/status-error.ts';
-import { ANONYMOUS_USER, AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP } from '../../api/meta/system-users.ts';
+import {
+  ANONYMOUS_USER,
+  AUTHENTICATED_GROUP,
+  UNAUTHENTICATED_GROUP,
+  CREDENTIAL_ID_EXTRA,
+} from '../../api/meta/system-users.ts';
 import type { AccessObserver } from './access-metrics.ts';
 
 interface AgentUser {
@@ -143,7 +148,7 @@ function certificateUser(
     name,
     uid: '',
     groups: [...organizations, AUTHENTICATED_GROUP],
-    extra: { 'authentication.kubernetes.io/credential-id': [credential] },
+    extra: { [CREDENTIAL_ID_EXTRA]: [credential] },
   };
 }
 

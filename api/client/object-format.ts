@@ -7,7 +7,8 @@ import type { ProtobufCodec } from '../codec/protobuf.ts';
 
 /** The content type of JSON. */
 export const JSON_TYPE = 'application/json';
-const PROTOBUF_TYPE = 'application/vnd.kubernetes.protobuf';
+/** The content type of the protobuf of built-in types. */
+export const PROTOBUF_TYPE = 'application/vnd.kubernetes.protobuf';
 
 /** How a client encodes requests, and what it accepts. */
 export interface ObjectFormat {

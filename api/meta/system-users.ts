@@ -12,3 +12,7 @@ export const MASTERS_GROUP = 'system:masters';
 export const NODES_GROUP = 'system:nodes';
 /** The prefix of the user of a node. The node's name follows. */
 export const NODE_USER_PREFIX = 'system:node:';
+/** The extra of a service account's user that names the node of its pod. */
+export const NODE_NAME_EXTRA = 'authentication.kubernetes.io/node-name';
+/** The extra of a user that identifies the credential. */
+export const CREDENTIAL_ID_EXTRA = 'authentication.kubernetes.io/credential-id';

@@ -9,13 +9,14 @@ import { jsonEqual } from './json-equality.ts';
 import { type NameRule, nameIsLabel, qualifiedNameErrors } from './names.ts';
 import { parseApiVersion, type ManagedFieldsEntry, type ObjectMeta, type OwnerReference } from './object.ts';
 import { validateLabels } from './selector.ts';
+import { FOREGROUND_FINALIZER, ORPHAN_FINALIZER } from './well-known-labels.ts';
 
 /** The limit on keys and values of all annotations together. */
 export const MAX_ANNOTATIONS_BYTES = 256 * 1024;
 const MAX_MANAGER_BYTES = 128;
 const MAX_SUBRESOURCE_BYTES = 256;
 
-const STANDARD_FINALIZERS: ReadonlySet<string> = new Set(['kubernetes', 'orphan', 'foregroundDeletion']);
+export const STANDARD_FINALIZERS: ReadonlySet<string> = new Set(['kubernetes', ORPHAN_FINALIZER, FOREGROUND_FINALIZER]);
 
 interface MetadataRules {
   readonly namespaced: boolean;
@@ -205,7 +206,7 @@ function validateFinalizers(finalizers: readonly string[] | null | undefined, pa
   const names = finalizers ?? [];
   // The error path has no index, unlike that of the finalizers that lack a domain.
   for (const name of names) for (const text of qualifiedNameErrors(name)) errors.push(invalid(path, name, text));
-  if (names.includes('orphan') && names.includes('foregroundDeletion')) {
+  if (names.includes(ORPHAN_FINALIZER) && names.includes(FOREGROUND_FINALIZER)) {
     errors.push(invalid(path, names, 'finalizer orphan and foregroundDeletion cannot be both set'));
   }
   return errors;

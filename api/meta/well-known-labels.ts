@@ -1,6 +1,6 @@
 /**
- * The keys of labels, annotations and taints of Kubernetes that several parts of the program read or write
- * (https://kubernetes.io/docs/reference/labels-annotations-taints/). A key that one part uses stands in that part.
+ * The keys of labels, annotations and taints and the names of finalizers of Kubernetes that several parts of the program read
+ * or write (https://kubernetes.io/docs/reference/labels-annotations-taints/). A key that one part uses stands in that part.
  */
 
 /** Labels of nodes. */
@@ -55,3 +55,25 @@ export const DEFAULT_CLASS_ANNOTATIONS: readonly string[] = [
   DEFAULT_CLASS_ANNOTATION,
   'storageclass.beta.kubernetes.io/is-default-class',
 ];
+/** Marks slices and endpoints of a service that has no address of its own. */
+export const HEADLESS_LABEL = 'service.kubernetes.io/headless';
+/** Marks a node whose agent leaves it to the attach/detach controller to attach volumes. */
+export const CONTROLLER_ATTACHES_ANNOTATION = 'volumes.kubernetes.io/controller-managed-attach-detach';
+/** The domains whose labels a node may set on itself. */
+export const AGENT_LABEL_DOMAINS: readonly string[] = ['kubelet.kubernetes.io', 'node.kubernetes.io'];
+/** Allows a namespace claims with admin access to devices. */
+export const ADMIN_ACCESS_LABEL = 'resource.kubernetes.io/admin-access';
+/** What a client applied last without server-side apply. */
+export const LAST_APPLIED_ANNOTATION = 'kubectl.kubernetes.io/last-applied-configuration';
+/** The provisioner that created a volume. */
+export const PROVISIONED_BY_ANNOTATION = 'pv.kubernetes.io/provisioned-by';
+/** Marks a claim whose binding to a volume is complete. */
+export const BIND_COMPLETED_ANNOTATION = 'pv.kubernetes.io/bind-completed';
+/** The class of an ingress, in the form before `spec.ingressClassName`. */
+export const INGRESS_CLASS_ANNOTATION = 'kubernetes.io/ingress.class';
+/** Lets pods of a service account mount only the secrets that the account lists. */
+export const ENFORCE_MOUNTABLE_ANNOTATION = 'kubernetes.io/enforce-mountable-secrets';
+/** Keeps an object until its dependents are deleted. */
+export const FOREGROUND_FINALIZER = 'foregroundDeletion';
+/** Keeps an object until its dependents no longer refer to it. */
+export const ORPHAN_FINALIZER = 'orphan';

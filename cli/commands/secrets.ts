@@ -3,9 +3,7 @@ import { json } from 'node:stream/consumers';
 import { flag } from '../../api/component/flags.ts';
 import { type Command, CommandError } from '../command.ts';
 import { accessFlags, withCluster } from '../cluster-access.ts';
-
-/** The path of the control plane for this command. */
-const PATH = '/orchlet/reencrypt';
+import { REENCRYPT_PATH } from '../../controlplane/encryption/reencrypt.ts';
 
 const quiet = flag({
   name: 'quiet',
@@ -22,7 +20,7 @@ export const secretsReencrypt: Command = {
   examples: ['orchlet secrets reencrypt'],
   run: (parsed, io) =>
     withCluster(parsed, io, async ({ client }) => {
-      const { body } = await client.raw({ method: 'POST', path: PATH });
+      const { body } = await client.raw({ method: 'POST', path: REENCRYPT_PATH });
       const answer = (await json(body)) as { rewritten?: number; configured?: boolean };
       if (answer.configured !== true)
         throw new CommandError('the control plane runs without --encryption-provider-config: nothing is encrypted');

@@ -14,7 +14,6 @@ import {
   parseBootstrapToken,
   secretNameOf,
   TOKEN_NAMESPACE,
-  TOKEN_TYPE,
   tokenSecret,
 } from '../bootstrap-token.ts';
 import { accessFlags, withCluster } from '../cluster-access.ts';
@@ -24,6 +23,7 @@ import { LONGEST_LIFE_MS, readBundle } from '../control-plane-bundle.ts';
 import { type Command, CommandError } from '../command.ts';
 import { withRightsOfOwner } from '../owner-rights.ts';
 import { formatTable } from '../table.ts';
+import { BOOTSTRAP_TOKEN_TYPE } from '../../controlplane/authentication/bootstrap-token.ts';
 
 const decode = (text: unknown): string => (typeof text === 'string' ? Buffer.from(text, 'base64').toString() : '');
 
@@ -167,7 +167,10 @@ export const tokenList: Command = {
   examples: ['orchlet token list'],
   run: (parsed, io) =>
     withCluster(parsed, io, async ({ client }) => {
-      const found = await client.list(secrets, { namespace: TOKEN_NAMESPACE, fieldSelector: `type=${TOKEN_TYPE}` });
+      const found = await client.list(secrets, {
+        namespace: TOKEN_NAMESPACE,
+        fieldSelector: `type=${BOOTSTRAP_TOKEN_TYPE}`,
+      });
       const nowMs = io.clock.now();
       io.stdout.write(
         formatTable(

@@ -16,10 +16,10 @@ import type { AuthorizationAttributes, Authorizer } from '../authorization/autho
 import { forbiddenMessage } from '../authorization/union.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
 import { nameOf } from './pod-attributes.ts';
+import { ADMIN_ACCESS_LABEL } from '../../api/meta/well-known-labels.ts';
+import { NODE_NAME_EXTRA } from '../../api/meta/system-users.ts';
 
 const GROUP = 'resource.k8s.io';
-const ADMIN_LABEL = 'resource.kubernetes.io/admin-access';
-const NODE_NAME_EXTRA = 'authentication.kubernetes.io/node-name';
 
 interface Device {
   readonly driver?: string;
@@ -80,8 +80,8 @@ function adminErrors(status: ClaimStatus, old: ClaimStatus, namespace: KubeObjec
     (allocation?.devices?.results ?? []).findIndex(({ adminAccess }) => adminAccess === true);
   const at = grantedAt(status);
   // An allocation does not change once it is there.
-  if (at < 0 || grantedAt(old) >= 0 || namespace?.metadata.labels?.[ADMIN_LABEL] === 'true') return [];
-  const text = `admin access to devices requires the \`${ADMIN_LABEL}: true\` label on the containing namespace`;
+  if (at < 0 || grantedAt(old) >= 0 || namespace?.metadata.labels?.[ADMIN_ACCESS_LABEL] === 'true') return [];
+  const text = `admin access to devices requires the \`${ADMIN_ACCESS_LABEL}: true\` label on the containing namespace`;
   return [forbidden(`status.allocation.devices.results[${at}].adminAccess`, text)];
 }
 

@@ -5,8 +5,8 @@ import { newestDefault } from './storage-defaults.ts';
 import type { AdmissionPlugin } from './admission.ts';
 import type { Sources } from '../readers/sources.ts';
 import { isResource } from '../../api/meta/group-resource.ts';
+import { INGRESS_CLASS_ANNOTATION } from '../../api/meta/well-known-labels.ts';
 
-const LEGACY = 'kubernetes.io/ingress.class';
 const DEFAULT = ['ingressclass.kubernetes.io/is-default-class'];
 
 /**
@@ -21,7 +21,7 @@ export function defaultIngressClass(sources: Sources): AdmissionPlugin {
     admit(attributes) {
       if (!isResource(attributes.resource, ingresses) || attributes.subresource !== '') return;
       const ingress = attributes.object as Ingress | undefined;
-      if (ingress === undefined || ingress.metadata.annotations?.[LEGACY] !== undefined) return;
+      if (ingress === undefined || ingress.metadata.annotations?.[INGRESS_CLASS_ANNOTATION] !== undefined) return;
       const spec = (ingress.spec ??= {});
       if (spec.ingressClassName !== undefined && spec.ingressClassName !== null) return;
       const found = newestDefault(source.list(), DEFAULT);

@@ -3,14 +3,13 @@
  * maximum and ratio of resources.
  */
 import type { LimitRange, PersistentVolumeClaim, Pod } from '../../api/kinds/kinds.ts';
-import { limitRanges, persistentVolumeClaims } from '../../api/client/resources.ts';
+import { limitRanges } from '../../api/client/resources.ts';
 import { approximate, formatQuantity, milliUnits, parseQuantity, type Quantity } from '../../api/meta/quantity.ts';
 import { aggregate } from '../authorization/rbac.ts';
-import { isPod, podOf, refusal, type PodSpec } from './pod-attributes.ts';
+import { isPod, podOf, refusal, type PodSpec, isClaim } from './pod-attributes.ts';
 import { podTotal, quantities } from './pod-resources.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
 import type { Sources } from '../readers/sources.ts';
-import { isResource } from '../../api/meta/group-resource.ts';
 
 const ANNOTATION = 'kubernetes.io/limit-ranger';
 
@@ -54,9 +53,6 @@ function boundedPod(attributes: AdmissionAttributes): PodSpec | undefined {
   if (!isPod(attributes) || attributes.subresource !== 'resize') return undefined;
   return (attributes.object as Pod | undefined)?.spec;
 }
-
-const isClaim = (attributes: AdmissionAttributes): boolean =>
-  isResource(attributes.resource, persistentVolumeClaims) && attributes.subresource === '';
 
 function applyDefaults(pod: Pod & { spec: PodSpec }, items: readonly Item[]): void {
   const requests: Amounts = {};

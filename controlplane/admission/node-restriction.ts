@@ -19,7 +19,7 @@ import { podAudiences } from './pod-audiences.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
 import type { Sources } from '../readers/sources.ts';
 import { MIRROR_ANNOTATION } from '../../api/kinds/pod-annotations.ts';
-import { NODE_LABELS } from '../../api/meta/well-known-labels.ts';
+import { NODE_LABELS, AGENT_LABEL_DOMAINS } from '../../api/meta/well-known-labels.ts';
 import { NODE_CLIENT_SIGNER, NODE_SERVING_SIGNER } from '../../api/pki/signer-names.ts';
 import { groupResourceName } from '../../api/meta/group-resource.ts';
 
@@ -200,7 +200,6 @@ function claimStatus(attributes: AdmissionAttributes, node: string): void {
 const RESTRICTION = 'node-restriction.kubernetes.io';
 /** Labels of kubernetes.io and k8s.io that an agent may set on its own node. */
 const AGENT_LABELS: ReadonlySet<string> = new Set([...NODE_LABELS, 'node.kubernetes.io/windows-build']);
-const AGENT_PREFIXES = ['kubelet.kubernetes.io', 'node.kubernetes.io'];
 
 function domainOf(label: string): string {
   const slash = label.indexOf('/');
@@ -216,7 +215,7 @@ function isForbiddenAtCreation(label: string): boolean {
   if (isRestricted(label)) return true;
   const domain = domainOf(label);
   if (!isWithin(domain, 'kubernetes.io') && !isWithin(domain, 'k8s.io')) return false;
-  return !AGENT_LABELS.has(label) && !AGENT_PREFIXES.some((prefix) => isWithin(domain, prefix));
+  return !AGENT_LABELS.has(label) && !AGENT_LABEL_DOMAINS.some((prefix) => isWithin(domain, prefix));
 }
 
 function nodeObject(attributes: AdmissionAttributes, node: string): void {

@@ -5,11 +5,15 @@
 import type { Pod } from '../../api/kinds/kinds.ts';
 import { newForbidden, type StatusError } from '../../api/meta/status-error.ts';
 import type { AdmissionAttributes } from './admission.ts';
-import { namespaces, pods } from '../../api/client/resources.ts';
+import { namespaces, pods, persistentVolumeClaims } from '../../api/client/resources.ts';
 import { isResource } from '../../api/meta/group-resource.ts';
 
 /** Whether the request is for pods or any of their subresources. */
 export const isPod = (attributes: AdmissionAttributes): boolean => isResource(attributes.resource, pods);
+
+/** Whether the request is for claims themselves, and not for a subresource. */
+export const isClaim = (attributes: AdmissionAttributes): boolean =>
+  isResource(attributes.resource, persistentVolumeClaims) && attributes.subresource === '';
 
 /** The specification of a pod as the plugins see it, after defaulting. */
 export type PodSpec = NonNullable<Pod['spec']>;

@@ -13,9 +13,9 @@ import { podOf, isPod, refusal, type PodSpec } from './pod-attributes.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
 import type { Source, Sources } from '../readers/sources.ts';
 import { MIRROR_ANNOTATION } from '../../api/kinds/pod-annotations.ts';
+import { ENFORCE_MOUNTABLE_ANNOTATION } from '../../api/meta/well-known-labels.ts';
 
 const MOUNT_PATH = '/var/run/secrets/kubernetes.io/serviceaccount';
-const ENFORCE_MOUNTABLE = 'kubernetes.io/enforce-mountable-secrets';
 /** Parses a boolean like kube-apiserver. */
 const TRUE = /^(?:1|t|T|true|TRUE|True)$/;
 /**
@@ -66,7 +66,7 @@ export function serviceAccountPlugin(sources: Sources, clock: Clock): AdmissionP
         return;
       }
       const account = await accountOf(attributes, pod.spec.serviceAccountName ?? '', lookup, signal);
-      if (TRUE.test(account.metadata.annotations?.[ENFORCE_MOUNTABLE] ?? ''))
+      if (TRUE.test(account.metadata.annotations?.[ENFORCE_MOUNTABLE_ANNOTATION] ?? ''))
         checkMountable(attributes, pod.spec, account);
     },
   };

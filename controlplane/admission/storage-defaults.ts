@@ -2,16 +2,13 @@
 import type { KubeObject } from '../../api/meta/object.ts';
 import { compareQuantities, parseQuantity } from '../../api/meta/quantity.ts';
 import type { PersistentVolumeClaim } from '../../api/kinds/kinds.ts';
-import { storageClasses, persistentVolumeClaims, volumeAttributesClasses } from '../../api/client/resources.ts';
+import { storageClasses, volumeAttributesClasses } from '../../api/client/resources.ts';
 import { ownMember } from '../../api/meta/own-member.ts';
-import { refusal } from './pod-attributes.ts';
-import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
+import { refusal, isClaim } from './pod-attributes.ts';
+import type { AdmissionPlugin } from './admission.ts';
 import type { Sources } from '../readers/sources.ts';
 import { BETA_STORAGE_CLASS_ANNOTATION, DEFAULT_CLASS_ANNOTATIONS } from '../../api/meta/well-known-labels.ts';
 import { isResource } from '../../api/meta/group-resource.ts';
-
-const isClaim = (attributes: AdmissionAttributes): boolean =>
-  isResource(attributes.resource, persistentVolumeClaims) && attributes.subresource === '';
 
 /** Returns the newest class that is marked as default; the name decides between classes of the same age. */
 export function newestDefault<T extends KubeObject>(

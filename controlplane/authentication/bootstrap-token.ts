@@ -4,9 +4,11 @@ import type { Clock } from '../../api/machinery/clock.ts';
 import type { Secret } from '../../api/kinds/kinds.ts';
 import type { Authenticated, TokenAuthenticator } from './authentication.ts';
 
-const TOKEN = /^([a-z0-9]{6})\.([a-z0-9]{16})$/;
+/** Matches a token. The groups are its id and its secret. */
+export const BOOTSTRAP_TOKEN = /^([a-z0-9]{6})\.([a-z0-9]{16})$/;
 const GROUP = /^system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]$/;
-const BOOTSTRAP_TOKEN_TYPE = 'bootstrap.kubernetes.io/token';
+/** The type of the Secrets of tokens. */
+export const BOOTSTRAP_TOKEN_TYPE = 'bootstrap.kubernetes.io/token';
 
 interface BootstrapTokenOptions {
   /** Returns a Secret of kube-system by its name. */
@@ -28,7 +30,7 @@ function bootstrapGroups(text: string): string[] | undefined {
 export function bootstrapTokenAuthenticator(options: BootstrapTokenOptions): TokenAuthenticator {
   return {
     authenticateToken(token): Authenticated | undefined {
-      const match = TOKEN.exec(token);
+      const match = BOOTSTRAP_TOKEN.exec(token);
       if (match === null) return undefined;
       const [, id = '', given = ''] = match;
       const secret = options.secret(`bootstrap-token-${id}`);

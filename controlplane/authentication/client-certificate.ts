@@ -11,10 +11,10 @@ import { verifyChain, type ChainResult } from '../../api/pki/chain.ts';
 import { AuthenticationError } from './union.ts';
 import type { CaBundle } from './ca-bundle.ts';
 import type { Authenticated, Authenticator, Credentials } from './authentication.ts';
+import { CREDENTIAL_ID_EXTRA } from '../../api/meta/system-users.ts';
 
 const MAX_INTERMEDIATES = 8;
 const MAX_REMEMBERED = 2048;
-const CREDENTIAL_ID = 'authentication.kubernetes.io/credential-id';
 
 interface VerifiedPeer {
   readonly leaf: Certificate;
@@ -136,7 +136,7 @@ export function clientCertificateAuthenticator(options: ClientCertificateOptions
         user: {
           name: commonName,
           groups: [...organizations],
-          extra: { [CREDENTIAL_ID]: [`X509SHA256=${peer.fingerprint}`] },
+          extra: { [CREDENTIAL_ID_EXTRA]: [`X509SHA256=${peer.fingerprint}`] },
         },
       };
     },

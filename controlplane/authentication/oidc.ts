@@ -13,6 +13,7 @@ import { parseJwt, verifyJwt, type Jwt } from './jwt.ts';
 import { withTimeout, type WebhookClient } from './webhook-client.ts';
 import type { Authenticated, TokenAuthenticator } from './authentication.ts';
 import type { UserInfo } from '../model/user-info.ts';
+import { CREDENTIAL_ID_EXTRA } from '../../api/meta/system-users.ts';
 
 /** An issuer with its mapping of claims to a user. */
 export interface OidcOptions {
@@ -44,7 +45,6 @@ const REFRESH_AT_MOST_EVERY_MS = 10_000;
 const FETCH_TIMEOUT_MS = 10_000;
 /** A token without a key id is verified with one key after the other, in one turn of the event loop. */
 const MOST_KEYS = 128;
-const CREDENTIAL_ID = 'authentication.kubernetes.io/credential-id';
 
 class OidcError extends Error {
   constructor(message: string, options?: ErrorOptions) {
@@ -145,7 +145,7 @@ function userOf(claims: Readonly<Record<string, unknown>>, options: OidcOptions)
   return {
     name: `${usernamePrefix(options)}${name}`,
     groups,
-    ...(typeof jti === 'string' && jti !== '' ? { extra: { [CREDENTIAL_ID]: [`JTI=${jti}`] } } : {}),
+    ...(typeof jti === 'string' && jti !== '' ? { extra: { [CREDENTIAL_ID_EXTRA]: [`JTI=${jti}`] } } : {}),
   };
 }
 
@@ -158,7 +158,7 @@ function mappedUser(claims: Jwt['claims'], map: NonNullable<OidcOptions['userOf'
   }
   const { jti } = claims;
   if (typeof jti !== 'string' || jti === '') return user;
-  return { ...user, extra: { ...user.extra, [CREDENTIAL_ID]: [`JTI=${jti}`] } };
+  return { ...user, extra: { ...user.extra, [CREDENTIAL_ID_EXTRA]: [`JTI=${jti}`] } };
 }
 
 function usernamePrefix(options: OidcOptions): string {

@@ -12,6 +12,7 @@ import { validateCustomObjectInTurns } from './object-validation.ts';
 import { printerColumns } from './printer-columns.ts';
 import { compileRules } from './rule-compilation.ts';
 import { asServed } from './version-conversion.ts';
+import { STANDARD_FINALIZERS } from '../../api/meta/validation.ts';
 
 interface CustomStrategyOptions {
   readonly version: DefinitionVersion;
@@ -135,8 +136,6 @@ function statusStrategy(
     resetFields: [['metadata'], ...others.map((name) => [name])],
   };
 }
-
-const STANDARD_FINALIZERS: ReadonlySet<string> = new Set(['kubernetes', 'orphan', 'foregroundDeletion']);
 
 /** Returns the warnings for added finalizers. */
 function finalizerWarnings(

@@ -6,7 +6,7 @@ import { isStorageError, type Storage } from '../storage/storage.ts';
 import type { EncryptedValues } from './encrypted-values.ts';
 
 /** Accepts POST and returns JSON: `{"rewritten":12}`. Callers need the permission to `post` to this path. */
-const REENCRYPT_PATH = '/orchlet/reencrypt';
+export const REENCRYPT_PATH = '/orchlet/reencrypt';
 
 const PAGE = 500;
 const WRITERS = 16;

@@ -19,11 +19,10 @@ import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { JsonObject, JsonValue, KubeObject } from '../../api/meta/object.ts';
 import { MAX_ANNOTATIONS_BYTES } from '../../api/meta/validation.ts';
 import type { OwnerConflict } from './managed-fields-conflicts.ts';
-
-const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration';
+import { LAST_APPLIED_ANNOTATION } from '../../api/meta/well-known-labels.ts';
 
 function lastApplied(live: KubeObject | undefined): string {
-  return live?.metadata.annotations?.[LAST_APPLIED] ?? '';
+  return live?.metadata.annotations?.[LAST_APPLIED_ANNOTATION] ?? '';
 }
 
 /** Returns the conflicts about fields that were not applied on the client side. */
@@ -66,14 +65,14 @@ export function withLastApplied(
   const metadata = object['metadata'] as KubeObject['metadata'];
   const annotations = { ...metadata.annotations };
   const text = `${stringifyJson(withoutAnnotation(config))}\n`;
-  if (Buffer.byteLength(text) > MAX_ANNOTATIONS_BYTES) delete annotations[LAST_APPLIED];
-  else annotations[LAST_APPLIED] = text;
+  if (Buffer.byteLength(text) > MAX_ANNOTATIONS_BYTES) delete annotations[LAST_APPLIED_ANNOTATION];
+  else annotations[LAST_APPLIED_ANNOTATION] = text;
   return { ...object, metadata: { ...metadata, annotations } } as unknown as JsonObject;
 }
 
 function withoutAnnotation(config: JsonObject): JsonObject {
   const metadata = config['metadata'] as KubeObject['metadata'];
-  if (metadata.annotations?.[LAST_APPLIED] === undefined) return config;
-  const { [LAST_APPLIED]: _, ...annotations } = metadata.annotations;
+  if (metadata.annotations?.[LAST_APPLIED_ANNOTATION] === undefined) return config;
+  const { [LAST_APPLIED_ANNOTATION]: _, ...annotations } = metadata.annotations;
   return { ...config, metadata: { ...metadata, annotations } } as unknown as JsonObject;
 }

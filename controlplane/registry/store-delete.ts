@@ -23,9 +23,8 @@ import {
   type Endpoint,
   type Store,
 } from './store.ts';
+import { FOREGROUND_FINALIZER, ORPHAN_FINALIZER } from '../../api/meta/well-known-labels.ts';
 
-const ORPHAN = 'orphan';
-const FOREGROUND = 'foregroundDeletion';
 /** The number of parallel deletions of a collection. The storage commits them together, in the order of the calls. */
 const COLLECTION_WORKERS = 16;
 /** On etcd, which orders parallel writes by chance: the default of kube-apiserver's `--delete-collection-workers`. */
@@ -314,7 +313,7 @@ function collectorFinalizers(
   const policy = store.strategy.defaultPropagation ?? 'Background';
   if (policy === 'Unsupported') return undefined;
   const before = object.metadata.finalizers ?? [];
-  const after = before.filter((one) => one !== ORPHAN && one !== FOREGROUND);
+  const after = before.filter((one) => one !== ORPHAN_FINALIZER && one !== FOREGROUND_FINALIZER);
   const wanted = collectorFinalizer(policy, before, options);
   if (wanted !== undefined) after.push(wanted);
   const known = new Set(before);
@@ -327,19 +326,19 @@ function collectorFinalizer(
   finalizers: readonly string[],
   options: DeleteOptions,
 ): string | undefined {
-  if (options.orphanDependents !== undefined) return options.orphanDependents ? ORPHAN : undefined;
+  if (options.orphanDependents !== undefined) return options.orphanDependents ? ORPHAN_FINALIZER : undefined;
   switch (options.propagationPolicy) {
     case 'Orphan':
-      return ORPHAN;
+      return ORPHAN_FINALIZER;
     case 'Foreground':
-      return FOREGROUND;
+      return FOREGROUND_FINALIZER;
     case 'Background':
       return undefined;
     default:
       break;
   }
-  const there = finalizers.find((one) => one === ORPHAN || one === FOREGROUND);
-  return there ?? (policy === 'Orphan' ? ORPHAN : undefined);
+  const there = finalizers.find((one) => one === ORPHAN_FINALIZER || one === FOREGROUND_FINALIZER);
+  return there ?? (policy === 'Orphan' ? ORPHAN_FINALIZER : undefined);
 }
 
 function setFinalizers(object: KubeObject, finalizers: string[]): void {

@@ -10,9 +10,8 @@ import type { PodInfo } from './pod-info.ts';
 import { matchesNodeSelector, type NodeSelector } from '../../api/kinds/node-selection.ts';
 import { ownMember } from '../../api/meta/own-member.ts';
 import { amountOf } from './pod-requests.ts';
-import { SELECTED_NODE_ANNOTATION } from '../../api/meta/well-known-labels.ts';
+import { SELECTED_NODE_ANNOTATION, BIND_COMPLETED_ANNOTATION } from '../../api/meta/well-known-labels.ts';
 
-const BIND_COMPLETED = 'pv.kubernetes.io/bind-completed';
 const NO_PROVISIONER = 'kubernetes.io/no-provisioner';
 
 interface PodClaims {
@@ -53,7 +52,7 @@ function missing(pod: PodInfo, name: string): string {
 }
 
 function isBound(claim: PersistentVolumeClaim): boolean {
-  return (claim.spec?.volumeName ?? '') !== '' && claim.metadata.annotations?.[BIND_COMPLETED] !== undefined;
+  return (claim.spec?.volumeName ?? '') !== '' && claim.metadata.annotations?.[BIND_COMPLETED_ANNOTATION] !== undefined;
 }
 
 function classOf(claim: PersistentVolumeClaim, lookup: VolumeLookup): StorageClass | undefined {

@@ -19,6 +19,7 @@ import { hostAddresses } from './host-address.ts';
 import type { Parts } from './parts.ts';
 import { PublishedAddress } from './published-address.ts';
 import { whenRoom } from './when-room.ts';
+import { peerUrl } from '../standby/peer-paths.ts';
 
 const CHECK_MS = 10_000;
 
@@ -111,14 +112,12 @@ async function othersPublished(
   if (servers === undefined || flags.externalHostname !== '') return undefined;
   const host = await publishedHost(clients.system);
   if (host === undefined || !(await servers.all()).includes(host)) return undefined;
-  return urlOf(host, port);
+  return peerUrl(host, port);
 }
 
 function serverOf({ flags }: Parts, address: PublishedAddress, port: number): string {
-  return urlOf(flags.externalHostname || (address.current() ?? '127.0.0.1'), port);
+  return peerUrl(flags.externalHostname || (address.current() ?? '127.0.0.1'), port);
 }
-
-const urlOf = (host: string, port: number): string => `https://${host.includes(':') ? `[${host}]` : host}:${port}`;
 
 async function publish({ clients, security, logger }: Parts, server: string): Promise<string> {
   await ensureClusterInfo(clients.system, {

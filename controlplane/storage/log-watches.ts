@@ -64,7 +64,7 @@ export class LogWatches {
     for (const watch of [...this.#all()]) this.#guard(watch, () => watch.observer.onGap?.(revision));
   }
 
-  /** Tells all watches that revisions up to this one were compacted. */
+  /** Notifies all watches that revisions up to this one were compacted. */
   compacted(revision: number): void {
     for (const watch of [...this.#all()]) this.#guard(watch, () => watch.observer.onCompacted?.(revision));
   }

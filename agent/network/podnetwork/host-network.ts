@@ -21,7 +21,7 @@ const MOST_OUTPUT = { maxBuffer: 64 * 1024 * 1024 };
 /** The longest part of an error that is logged. */
 const LONGEST_ERROR = 1000;
 
-/** What this host needs to create links of a kind. */
+/** Whether, and by what, this host can create links of a kind. */
 export interface LinkSupport {
   /** Why it cannot, with a remedy in parentheses; empty if it can. */
   readonly problem: string;

@@ -8,7 +8,7 @@
 import { createHash } from 'node:crypto';
 import { type Family, LOOPBACK } from './addresses.ts';
 import type { NameServer, RuleSettings } from './rule-writer.ts';
-import type { Endpoint, ServicePort } from './service-ports.ts';
+import { type Endpoint, type ServicePort, endpointText } from './service-ports.ts';
 
 /** A rule in a built-in chain that jumps to a chain of our own. */
 export interface Jump {
@@ -238,7 +238,7 @@ class PortChains {
   }
 
   #endpoint(port: ServicePort, endpoint: Endpoint): string {
-    const address = hostPort(endpoint);
+    const address = endpointText(endpoint);
     const chain = chainName('SEP', port.id, port.protocol, address);
     if (this.chains.has(chain)) return chain;
     const protocol = port.protocol.toLowerCase();
@@ -288,8 +288,6 @@ function refusals(port: ServicePort, family: Family): string[] {
   }
   return lines;
 }
-
-const hostPort = ({ ip, port }: Endpoint): string => (ip.includes(':') ? `[${ip}]:${port}` : `${ip}:${port}`);
 
 /** Names have no characters that end a quoted text; those of a kube-apiserver that allows more do not reach the rules. */
 const comment = ({ id }: ServicePort): string =>

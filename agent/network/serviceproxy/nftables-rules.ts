@@ -13,7 +13,7 @@
 import { createHash } from 'node:crypto';
 import { type Family, LOOPBACK } from './addresses.ts';
 import type { RuleSettings } from './rule-writer.ts';
-import type { Endpoint, ServicePort } from './service-ports.ts';
+import { type Endpoint, type ServicePort, endpointText } from './service-ports.ts';
 
 interface NftChain {
   readonly name: string;
@@ -253,7 +253,7 @@ function addEndpoints(
   { chains, sets, elements }: Mutable,
 ): void {
   const { ip, type } = SYNTAX[family];
-  const endpoints = new Map([...lists].flat().map((endpoint) => [hostPort(endpoint), endpoint]));
+  const endpoints = new Map([...lists].flat().map((endpoint) => [endpointText(endpoint), endpoint]));
   for (const address of new Set([...endpoints.values()].map((endpoint) => endpoint.ip)))
     elements.push({ set: 'hairpin', key: `${address} . ${address}` });
   if (port.affinitySeconds === 0) return;
@@ -284,12 +284,10 @@ function balancingRules(list: readonly Endpoint[], port: ServicePort, names: Nam
   }
   const match = `meta l4proto ${port.protocol.toLowerCase()}`;
   const [first, second] = list;
-  if (first !== undefined && second === undefined) return [`${match} dnat to ${hostPort(first)}`];
+  if (first !== undefined && second === undefined) return [`${match} dnat to ${endpointText(first)}`];
   const targets = list.map((endpoint, at) => `${at} : ${endpoint.ip} . ${endpoint.port}`);
   return [`${match} dnat ${ip} to ${random} map { ${targets.join(', ')} }`];
 }
-
-const hostPort = ({ ip, port }: Endpoint): string => (ip.includes(':') ? `[${ip}]:${port}` : `${ip}:${port}`);
 
 /** The names of the chains and sets of one port. */
 interface Names {

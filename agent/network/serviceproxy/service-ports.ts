@@ -9,6 +9,7 @@
 import type { EndpointSlice, Service } from '../../../api/kinds/kinds.ts';
 import { canonicalAddress, canonicalRange, type Family, isWithin } from './addresses.ts';
 import { SERVICE_LB_ANNOTATION } from '../../../api/meta/orchlet-annotations.ts';
+import { HEADLESS_LABEL } from '../../../api/meta/well-known-labels.ts';
 
 type Protocol = 'TCP' | 'UDP' | 'SCTP';
 
@@ -17,6 +18,10 @@ export interface Endpoint {
   readonly ip: string;
   readonly port: number;
 }
+
+/** Returns `10.1.2.3:80` or `[fd00::3]:80`, as both iptables and nftables write it. */
+export const endpointText = ({ ip, port }: Endpoint): string =>
+  ip.includes(':') ? `[${ip}]:${port}` : `${ip}:${port}`;
 
 /** One port of a service in one family, with everything that its rules depend on. */
 export interface ServicePort {
@@ -62,7 +67,6 @@ export interface HealthCheckPort {
 type SliceEndpoint = NonNullable<EndpointSlice['endpoints']>[number];
 
 const OTHER_PROXY_LABEL = 'service.kubernetes.io/service-proxy-name';
-const HEADLESS_LABEL = 'service.kubernetes.io/headless';
 /** The default of `sessionAffinityConfig.clientIP.timeoutSeconds`, and the largest value that the API accepts. */
 const AFFINITY_SECONDS = 10_800;
 const MOST_AFFINITY_SECONDS = 86_400;

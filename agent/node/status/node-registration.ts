@@ -14,6 +14,7 @@ import {
   BETA_OS_LABEL,
   HOSTNAME_LABEL,
   OS_LABEL,
+  CONTROLLER_ATTACHES_ANNOTATION,
 } from '../../../api/meta/well-known-labels.ts';
 
 /**
@@ -34,8 +35,6 @@ interface Registration {
   /** Returns the node with its first status. */
   readonly firstStatus: (initial: NodeObject) => Promise<NodeObject>;
 }
-
-const ATTACH_DETACH = 'volumes.kubernetes.io/controller-managed-attach-detach';
 
 /** The node as the agent creates it, without status. */
 export function initialNode({
@@ -126,6 +125,7 @@ function changed(wanted: Values, found: Values): readonly (readonly [string, str
 
 /** Returns the annotations that change. Null removes one that the agent no longer sets. */
 function annotationChanges(wanted: Values, found: Values): readonly (readonly [string, string | null])[] {
-  const isStale = wanted[ATTACH_DETACH] === undefined && found[ATTACH_DETACH] !== undefined;
-  return [...changed(wanted, found), ...(isStale ? [[ATTACH_DETACH, null] as const] : [])];
+  const isStale =
+    wanted[CONTROLLER_ATTACHES_ANNOTATION] === undefined && found[CONTROLLER_ATTACHES_ANNOTATION] !== undefined;
+  return [...changed(wanted, found), ...(isStale ? [[CONTROLLER_ATTACHES_ANNOTATION, null] as const] : [])];
 }

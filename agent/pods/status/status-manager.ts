@@ -16,7 +16,8 @@ import type { ProbeResults } from '../../runtime/kuberuntime/probe-results.ts';
 import { withProbeResults, withReadyConditions } from '../../runtime/kuberuntime/readiness.ts';
 import { isMirrorOf, publishedStatus } from '../../sources/mirror-pods.ts';
 import { isTerminalPhase, mergeStatus, normalize, statusPatch } from './pod-status.ts';
-import { MIRROR_ANNOTATION, SOURCE_ANNOTATION } from '../../../api/kinds/pod-annotations.ts';
+import { MIRROR_ANNOTATION } from '../../../api/kinds/pod-annotations.ts';
+import { isStaticPod } from '../../model/pod-kinds.ts';
 
 type StatusPatch = ReturnType<typeof statusPatch>;
 
@@ -165,7 +166,7 @@ class PodStatusManager implements StatusManager {
     }
     // A deleted pod has failed if a container was killed, and succeeded if all containers exited with 0. A static pod has no
     // final phase only because its manifest was removed.
-    if (!isTerminalPhase(status.phase) && !isStatic(pod)) {
+    if (!isTerminalPhase(status.phase) && !isStaticPod(pod)) {
       const ended = (status.containerStatuses ?? []).map((container) => container.state?.terminated?.exitCode ?? 137);
       status.phase = ended.length > 0 && ended.every((code) => code === 0) ? 'Succeeded' : 'Failed';
     }
@@ -248,13 +249,13 @@ class PodStatusManager implements StatusManager {
   async #sync(client: Client, uid: string, signal: AbortSignal): Promise<void> {
     const kept = this.#kept.get(uid);
     if (kept === undefined) return;
-    const target = isStatic(kept.pod) ? this.#options.mirrorOf(kept.pod) : kept.pod;
+    const target = isStaticPod(kept.pod) ? this.#options.mirrorOf(kept.pod) : kept.pod;
     if (target === undefined) return;
     const { namespace, name } = target.metadata;
     const version = kept.version;
     try {
       const remote = (await client.get(podsResource, namespace, name, { signal })) as unknown as Pod;
-      if (isStatic(kept.pod)) {
+      if (isStaticPod(kept.pod)) {
         // The mirror is of an earlier manifest and is about to be replaced. Its successor gets the status.
         if (!isMirrorOf(remote, kept.pod)) return;
       } else if (remote.metadata.uid !== target.metadata.uid) {
@@ -284,7 +285,7 @@ class PodStatusManager implements StatusManager {
       if (signal.aborted) return;
       if (isNotFound(error)) {
         // A mirror pod is recreated, and then gets the status.
-        if (!isStatic(kept.pod)) kept.sent = version;
+        if (!isStaticPod(kept.pod)) kept.sent = version;
         return;
       }
       kept.failures = (kept.failures ?? 0) + 1;
@@ -342,11 +343,6 @@ function same(left: Pod['status'] | StatusPatch, right: Pod['status'] | StatusPa
 
 function nameOf(pod: Pod): string {
   return `${pod.metadata.namespace}/${pod.metadata.name}`;
-}
-
-function isStatic(pod: Pod): boolean {
-  const source = pod.metadata.annotations?.[SOURCE_ANNOTATION];
-  return source !== undefined && source !== 'api';
 }
 
 function hasEverBegun({ state, lastState }: ContainerStatusJson): boolean {

@@ -10,16 +10,13 @@ import { type ContainerStatus, type LinuxResources, type Mount, type SandboxStat
 import type { ContainerId, PodIdentity, SandboxId } from '../runtime-identity.ts';
 import type { CriClient } from './cri-client.ts';
 import { CRI, type Incoming } from './schema.ts';
+import { KILLED, OOM_NEWS_MS } from '../oom-news.ts';
 
 /** The label with the uid of the pod, which the kubelet sets as well. */
 export const LABEL_POD_UID = 'io.kubernetes.pod.uid';
 const NS_PER_MS = 1e6;
 /** The number of statuses that are requested at the same time. */
 const PARALLEL = 16;
-/** The exit code of a process that SIGKILL ended: 128 + 9. */
-const KILLED = 137;
-/** The pauses before a status is read again whose reason may become `OOMKilled`. */
-const OOM_NEWS_MS = [20, 80, 300] as const;
 
 /** Reads statuses and owns their cache. Methods throw `RuntimeError`s. */
 export class CriStates {

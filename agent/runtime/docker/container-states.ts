@@ -12,11 +12,7 @@ import { engineTime } from './engine-time.ts';
 import type { DockerImages } from './images.ts';
 import { LABEL_INSTANCE } from '../instance.ts';
 import { LABEL_POD_UID, LABEL_SANDBOX, LABEL_TYPE, readLabels } from './labels.ts';
-
-/** The exit code of a process that SIGKILL ended: 128 + 9. */
-const KILLED = 137;
-/** The pauses before an inspection is repeated that may report later that memory ran out. */
-const OOM_NEWS_MS = [20, 80, 300] as const;
+import { KILLED, OOM_NEWS_MS } from '../oom-news.ts';
 
 interface ContainerStatesDeps {
   readonly client: DockerClient;

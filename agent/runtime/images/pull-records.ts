@@ -11,6 +11,7 @@ import type { Logger } from '../../../api/component/logger.ts';
 import { makeFolder, replaceFile } from '../../../api/machinery/replace-file.ts';
 import { readRegularFile } from '../../files/regular-file.ts';
 import { KeyedQueue } from '../../../api/machinery/serial-queue.ts';
+import { isJsonObject } from '../../../api/meta/json-object.ts';
 
 /** The secret whose credentials succeeded, with their hash. */
 export interface PullSecret {
@@ -129,7 +130,7 @@ export class PullRecords {
       } catch (error) {
         this.#logger.debug({ err: error, name }, 'A record of an image pull is not valid JSON');
       }
-      if (isFields(fields) && isOf(fields, kind) && take(fields)) continue;
+      if (isJsonObject(fields) && isOf(fields, kind) && take(fields)) continue;
       this.#broken.add(name);
       this.#logger.error(
         { file: join(directory, name) },
@@ -154,15 +155,11 @@ function isOf(fields: Readonly<Record<string, unknown>>, kind: string): boolean 
   return fields['kind'] === kind && API_VERSIONS.includes(String(fields['apiVersion']));
 }
 
-function isFields(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
 function recordOf({ imageRef, lastUpdatedTime, credentialMapping = {} }: Readonly<Record<string, unknown>>) {
-  if (typeof imageRef !== 'string' || !isFields(credentialMapping)) return undefined;
+  if (typeof imageRef !== 'string' || !isJsonObject(credentialMapping)) return undefined;
   const mapping: Record<string, PullCredentials> = {};
   for (const [image, credentials] of Object.entries(credentialMapping)) {
-    if (!isFields(credentials)) return undefined;
+    if (!isJsonObject(credentials)) return undefined;
     const secrets = listOf(credentials['kubernetesSecrets'], ['uid', 'namespace', 'name', 'credentialHash']);
     const accounts = listOf(credentials['kubernetesServiceAccounts'], ['uid', 'namespace', 'name']);
     if (secrets === undefined || accounts === undefined) return undefined;
@@ -181,7 +178,7 @@ function recordOf({ imageRef, lastUpdatedTime, credentialMapping = {} }: Readonl
  */
 function listOf<K extends string>(value: unknown, keys: readonly K[]): readonly Record<K, string>[] | undefined {
   if (value === undefined || value === null) return [];
-  if (!Array.isArray(value) || !value.every(isFields)) return undefined;
+  if (!Array.isArray(value) || !value.every(isJsonObject)) return undefined;
   return value.map(
     (entry) => Object.fromEntries(keys.map((key) => [key, String(entry[key] ?? '')])) as Record<K, string>,
   );

@@ -2,7 +2,6 @@
  * Waits until a volume is attached to this node: the node reports that it uses the volume, the attach/detach controller creates
  * a VolumeAttachment, and the driver's attacher sets its status. The driver's node part gets the attacher's metadata.
  */
-import { createHash } from 'node:crypto';
 import { Backoff } from '../../../api/machinery/backoff.ts';
 import type { Client } from '../../../api/client/client.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
@@ -12,16 +11,6 @@ import { isNotFound, isStatusError } from '../../../api/meta/status-error.ts';
 
 const FIRST_POLL_MS = 250;
 const LONGEST_POLL_MS = 4_000;
-
-/** The name of the VolumeAttachment that the attach/detach controller creates. */
-export function attachmentName(volumeHandle: string, driver: string, nodeName: string): string {
-  return `csi-${createHash('sha256').update(`${volumeHandle}${driver}${nodeName}`).digest('hex')}`;
-}
-
-/** The name of the volume in `status.volumesInUse` and `status.volumesAttached` of a node. */
-export function uniqueVolumeName(driver: string, volumeHandle: string): string {
-  return `kubernetes.io/csi/${driver}^${volumeHandle}`;
-}
 
 interface AttachmentWait {
   readonly client: Client;

@@ -18,7 +18,7 @@ import type { VolumeMeasure } from '../pod-volumes.ts';
 import { GrpcError, type GrpcStatus } from '../../../api/grpc/grpc-error.ts';
 import type { OutgoingOf } from '../../../api/grpc/messages.ts';
 import { type VolumeStep, VolumeStepError } from '../volume-failure.ts';
-import { attachmentName, awaitAttachment, uniqueVolumeName } from './attachment.ts';
+import { awaitAttachment } from './attachment.ts';
 import {
   accessModesOf,
   attributesOf,
@@ -51,6 +51,7 @@ import {
 import { type ContextSources, publishContext } from './publish-context.ts';
 import { type CSI_MESSAGES, USAGE_BYTES, USAGE_INODES } from './schema.ts';
 import { agentSetsGroup, volumeCapability } from './volume-capability.ts';
+import { attachmentName, uniqueVolumeName } from '../../../api/kinds/attached-volumes.ts';
 
 interface CsiVolumesOptions {
   readonly rootDirectory: string;

@@ -1,11 +1,11 @@
 /** The number of replicas that each metric of an autoscaler proposes, and the status of the metric. */
 import type { HorizontalPodAutoscaler, Pod } from '../../../api/kinds/kinds.ts';
 import { parseApiVersion } from '../../../api/meta/object.ts';
-import { formatQuantity, milliUnits, newMilliQuantity, parseQuantity } from '../../../api/meta/quantity.ts';
+import { formatQuantity, newMilliQuantity } from '../../../api/meta/quantity.ts';
 import { fromLabelSelector } from '../../../api/meta/selector.ts';
 import type { ResourceCatalog } from '../../model/rest.ts';
 import type { Metric, MetricStatus } from '../../registry/kinds/autoscaling/autoscaling-conversion.ts';
-import type { MetricsClient } from './metrics-client.ts';
+import { type MetricsClient, milliOf } from './metrics-client.ts';
 import {
   byAverage,
   byShare,
@@ -43,7 +43,6 @@ export class FailedMetric extends Error {
   }
 }
 
-const milliOf = (text: string): number => Number(milliUnits(parseQuantity(text)));
 const quantityOf = (milli: number): string => formatQuantity(newMilliQuantity(Math.trunc(milli)));
 const selectorText = (selector: unknown): string =>
   selector === undefined ? '' : fromLabelSelector(selector as Parameters<typeof fromLabelSelector>[0]).toString();

@@ -48,7 +48,8 @@ interface ValueItem {
   readonly value?: string;
 }
 
-const milliOf = (text: string): number => Number(milliUnits(parseQuantity(text)));
+/** The thousandths of a quantity. */
+export const milliOf = (text: string): number => Number(milliUnits(parseQuantity(text)));
 
 const podMetrics = groupVersion('metrics.k8s.io', 'v1beta1').namespaced<KubeObject & ResourceItem>(
   'pods',

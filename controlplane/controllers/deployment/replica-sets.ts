@@ -4,6 +4,7 @@ import { scaledValue } from '../../../api/meta/intstr.ts';
 import type { Deployment, ReplicaSet } from '../../../api/kinds/kinds.ts';
 import type { PodTemplate } from '../pod-control.ts';
 import { equalAs, POD_TEMPLATE } from '../../../api/schema/semantic-equality.ts';
+import { LAST_APPLIED_ANNOTATION } from '../../../api/meta/well-known-labels.ts';
 
 /** The annotation with the number of the rollout. */
 export const REVISION = 'deployment.kubernetes.io/revision';
@@ -16,7 +17,7 @@ export const MAX_REPLICAS = 'deployment.kubernetes.io/max-replicas';
 export const TEMPLATE_HASH = 'pod-template-hash';
 
 const NOT_COPIED = new Set([
-  'kubectl.kubernetes.io/last-applied-configuration',
+  LAST_APPLIED_ANNOTATION,
   REVISION,
   REVISION_HISTORY,
   DESIRED_REPLICAS,

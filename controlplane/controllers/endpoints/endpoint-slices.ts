@@ -22,12 +22,10 @@ import {
   type SlicePlan,
 } from './slice-core.ts';
 import { hintedGroups, wantsTopologyHints, zoneFacts, zoneShares } from './topology-hints.ts';
-import { SERVICE_NAME_LABEL, ZONE_LABEL } from '../../../api/meta/well-known-labels.ts';
+import { SERVICE_NAME_LABEL, ZONE_LABEL, HEADLESS_LABEL } from '../../../api/meta/well-known-labels.ts';
 
 /** The label of a slice that names the program that writes it. */
 export const MANAGED_BY = 'endpointslice.kubernetes.io/managed-by';
-/** The label of slices of headless services. */
-export const HEADLESS = 'service.kubernetes.io/headless';
 const MANAGER = 'endpointslice-controller.k8s.io';
 /** The annotation with the time of the change that led to the slice, for latency metrics. */
 export const TRIGGER_TIME = 'endpoints.kubernetes.io/last-change-trigger-time';
@@ -209,12 +207,12 @@ function serviceKeys({ metadata }: EndpointSlice): string[] {
 }
 
 function sliceLabels(service: Service): Record<string, string> {
-  const { [HEADLESS]: _, ...labels } = service.metadata.labels ?? {};
+  const { [HEADLESS_LABEL]: _, ...labels } = service.metadata.labels ?? {};
   return {
     ...labels,
     [SERVICE_NAME_LABEL]: service.metadata.name ?? '',
     [MANAGED_BY]: MANAGER,
-    ...(isHeadless(service) ? { [HEADLESS]: '' } : {}),
+    ...(isHeadless(service) ? { [HEADLESS_LABEL]: '' } : {}),
   };
 }
 

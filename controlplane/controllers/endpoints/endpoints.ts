@@ -9,7 +9,7 @@ import { endpoints, pods, services } from '../../../api/client/resources.ts';
 import { ReconcileLoop, splitKey, type RunController } from '../controller.ts';
 import { isNamespaceTerminating } from '../pod-control.ts';
 import { isPodReady } from '../pod-state.ts';
-import { HEADLESS, TRIGGER_TIME, triggerTime } from './endpoint-slices.ts';
+import { TRIGGER_TIME, triggerTime } from './endpoint-slices.ts';
 import {
   addressOf,
   belongsToEndpoints,
@@ -21,6 +21,7 @@ import {
   referenceToPod,
 } from './service-pods.ts';
 import { familiesOf } from './slice-core.ts';
+import { HEADLESS_LABEL } from '../../../api/meta/well-known-labels.ts';
 
 /** A subset as it is stored. */
 type Subset = Wire<V1EndpointSubset>;
@@ -129,7 +130,7 @@ export const runEndpoints: RunController = (environment, signal) => {
       const labels = {
         ...service.metadata.labels,
         [MANAGED_BY]: 'endpoint-controller',
-        ...(isHeadless(service) ? { [HEADLESS]: '' } : {}),
+        ...(isHeadless(service) ? { [HEADLESS_LABEL]: '' } : {}),
       };
       if (
         current !== undefined &&

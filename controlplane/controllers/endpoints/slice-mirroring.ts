@@ -10,15 +10,14 @@ import { keyOf, ReconcileLoop, splitKey, type ControllerEnvironment, type RunCon
 import { controllerReference } from '../owner-references.ts';
 import { PendingWrites } from '../pending-writes.ts';
 import { isNamespaceTerminating } from '../pod-control.ts';
-import { HEADLESS, MANAGED_BY, TRIGGER_TIME } from './endpoint-slices.ts';
+import { MANAGED_BY, TRIGGER_TIME } from './endpoint-slices.ts';
 import { hasSelector } from './service-pods.ts';
 import { planSlices, type AddressType, type Endpoint, type EndpointGroup, type EndpointPort } from './slice-core.ts';
-import { SERVICE_NAME_LABEL } from '../../../api/meta/well-known-labels.ts';
+import { SERVICE_NAME_LABEL, LAST_APPLIED_ANNOTATION, HEADLESS_LABEL } from '../../../api/meta/well-known-labels.ts';
 
 const MANAGER = 'endpointslicemirroring-controller.k8s.io';
 const SKIP = 'endpointslice.kubernetes.io/skip-mirror';
 const LEADER = 'control-plane.alpha.kubernetes.io/leader';
-const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration';
 const BATCH_MS = 500;
 
 type Subset = Wire<V1EndpointSubset>;
@@ -211,7 +210,7 @@ function mirrorKeys({ metadata }: EndpointSlice): string[] {
 }
 
 function metadataOf({ metadata }: Endpoints): SliceMetadata {
-  const { [HEADLESS]: _headless, ...labels } = metadata.labels ?? {};
-  const { [LAST_APPLIED]: _applied, [TRIGGER_TIME]: _trigger, ...annotations } = metadata.annotations ?? {};
+  const { [HEADLESS_LABEL]: _headless, ...labels } = metadata.labels ?? {};
+  const { [LAST_APPLIED_ANNOTATION]: _applied, [TRIGGER_TIME]: _trigger, ...annotations } = metadata.annotations ?? {};
   return { labels: { ...labels, [SERVICE_NAME_LABEL]: metadata.name ?? '', [MANAGED_BY]: MANAGER }, annotations };
 }

@@ -11,16 +11,15 @@ import { aborted, ReconcileLoop, type ControllerEnvironment, type RunController 
 import { isContent, servedResources, type ServedResource } from '../served-resources.ts';
 import {
   decide,
-  FOREGROUND,
   groupOf,
   canOwn,
   matchesReference,
-  ORPHAN,
   OwnerGraph,
   type GraphNode,
   type GraphWork,
   type Verdict,
 } from './graph.ts';
+import { FOREGROUND_FINALIZER, ORPHAN_FINALIZER } from '../../../api/meta/well-known-labels.ts';
 
 /**
  * Checks `concurrentGarbageCollectorSyncs` objects at a time. Two further workers release the dependents of owners with the
@@ -226,7 +225,8 @@ class GarbageCollector {
       return 'dangling';
     }
     const waiting =
-      owner.metadata.deletionTimestamp !== undefined && (owner.metadata.finalizers ?? []).includes(FOREGROUND);
+      owner.metadata.deletionTimestamp !== undefined &&
+      (owner.metadata.finalizers ?? []).includes(FOREGROUND_FINALIZER);
     return waiting ? 'waiting' : 'solid';
   }
 
@@ -281,7 +281,7 @@ class GarbageCollector {
           matchesReference(node, reference, dependent),
       ),
     );
-    if (blocking.length === 0) return this.#removeFinalizer(node, live, FOREGROUND);
+    if (blocking.length === 0) return this.#removeFinalizer(node, live, FOREGROUND_FINALIZER);
     for (const dependent of node.dependents) {
       if (!dependent.deletingDependents) this.#checks.queue.add(dependent.uid);
     }
@@ -298,7 +298,7 @@ class GarbageCollector {
         await this.#dropReferences(dependent, live, new Set([uid]));
     }
     const live = await this.#read(node.resource, node.namespace, node.name);
-    if (live !== undefined && live.metadata.uid === uid) await this.#removeFinalizer(node, live, ORPHAN);
+    if (live !== undefined && live.metadata.uid === uid) await this.#removeFinalizer(node, live, ORPHAN_FINALIZER);
   }
 
   async #dropReferences(node: GraphNode, live: KubeObject, uids: ReadonlySet<string>): Promise<void> {

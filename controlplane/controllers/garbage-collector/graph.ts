@@ -4,6 +4,7 @@
  */
 import type { KubeObject, OwnerReference } from '../../../api/meta/object.ts';
 import type { Resource } from '../../../api/client/client.ts';
+import { FOREGROUND_FINALIZER, ORPHAN_FINALIZER } from '../../../api/meta/well-known-labels.ts';
 
 /** An object, or an owner that only references name (`virtual`). Only the graph changes it. */
 export interface GraphNode {
@@ -36,11 +37,6 @@ function addDependent(owner: GraphNode, dependent: GraphNode): void {
   if (owner.dependents === NO_DEPENDENTS) owner.dependents = new Set();
   owner.dependents.add(dependent);
 }
-
-/** The finalizer of an owner that is deleted after its dependents. */
-export const FOREGROUND = 'foregroundDeletion';
-/** The finalizer of an owner whose dependents stay. */
-export const ORPHAN = 'orphan';
 
 /** All objects of the cluster by UID, and the owners to which they refer. */
 export class OwnerGraph {
@@ -84,8 +80,8 @@ export class OwnerGraph {
     this.#relink(node, ownerReferences, work);
     const wasDeleting = node.deleting;
     node.deleting = deletionTimestamp !== undefined;
-    if (node.deleting && finalizers.includes(ORPHAN)) work.orphan.push(node);
-    if (node.deleting && finalizers.includes(FOREGROUND)) {
+    if (node.deleting && finalizers.includes(ORPHAN_FINALIZER)) work.orphan.push(node);
+    if (node.deleting && finalizers.includes(FOREGROUND_FINALIZER)) {
       node.deletingDependents = true;
       work.check.push(...node.dependents, node);
     } else if (!wasDeleting && ownerReferences.length > 0) {
@@ -230,7 +226,8 @@ export function decide(options: {
     // Breaks a cycle of owners that all wait for each other.
     return { kind: 'delete', policy: 'Foreground', unblock: options.hasDependentsBeingDeletedInForeground };
   }
-  if (options.finalizers.includes(ORPHAN)) return { kind: 'delete', policy: 'Orphan', unblock: false };
-  if (options.finalizers.includes(FOREGROUND)) return { kind: 'delete', policy: 'Foreground', unblock: false };
+  if (options.finalizers.includes(ORPHAN_FINALIZER)) return { kind: 'delete', policy: 'Orphan', unblock: false };
+  if (options.finalizers.includes(FOREGROUND_FINALIZER))
+    return { kind: 'delete', policy: 'Foreground', unblock: false };
   return { kind: 'delete', policy: 'Background', unblock: false };
 }

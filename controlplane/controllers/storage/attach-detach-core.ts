@@ -2,10 +2,10 @@
  * Decides which volumes of CSI drivers must be attached to a node (those of its pods, if the driver attaches volumes), and
  * which can be detached (those that no pod needs and the node no longer uses). Pure.
  */
-import { createHash } from 'node:crypto';
 import type { Node, PersistentVolume, Pod, VolumeAttachment } from '../../../api/kinds/kinds.ts';
 import { isPodFinished } from '../pod-state.ts';
 import { OUT_OF_SERVICE_TAINT } from '../../../api/meta/well-known-labels.ts';
+import { attachmentName, uniqueVolumeName } from '../../../api/kinds/attached-volumes.ts';
 
 /** A volume that pods of a node need there. */
 export interface WantedAttachment {
@@ -27,18 +27,10 @@ export interface StorageLookup {
   readonly attaches: (driver: string) => boolean;
 }
 
-/** The annotation of a node whose kubelet leaves attaching to this controller. */
-export const ANNOTATION_MANAGED = 'volumes.kubernetes.io/controller-managed-attach-detach';
-
-/** The name by which Kubernetes attaches a volume at most once to a node. */
-export function attachmentName(volumeHandle: string, driver: string, nodeName: string): string {
-  return `csi-${createHash('sha256').update(`${volumeHandle}${driver}${nodeName}`).digest('hex')}`;
-}
-
-/** The name of the volume in a node's `volumesInUse` and `volumesAttached`. */
-export function uniqueVolumeName(volume: PersistentVolume): string {
+/** The name of a volume in a node's `volumesInUse` and `volumesAttached`. */
+export function nameOnNode(volume: PersistentVolume): string {
   const { driver = '', volumeHandle = '' } = volume.spec?.csi ?? {};
-  return `kubernetes.io/csi/${driver}^${volumeHandle}`;
+  return uniqueVolumeName(driver, volumeHandle);
 }
 
 interface ClaimOfPod {

@@ -21,17 +21,17 @@ import { type ControllerEnvironment, ReconcileLoop, type RunController } from '.
 import { indexByNode, podsOn } from '../node/node-lifecycle.ts';
 import { controllerOf } from '../owner-references.ts';
 import {
-  ANNOTATION_MANAGED,
-  attachmentName,
   claimsOf,
   exclusiveElsewhere,
   isHealthy,
   isOutOfService,
   type StorageLookup,
-  uniqueVolumeName,
+  nameOnNode,
   type WantedAttachment,
   wantedAttachments,
 } from './attach-detach-core.ts';
+import { CONTROLLER_ATTACHES_ANNOTATION } from '../../../api/meta/well-known-labels.ts';
+import { attachmentName } from '../../../api/kinds/attached-volumes.ts';
 
 /** After this time, a volume counts as unmounted from an unhealthy node that does not report it. */
 const UNMOUNT_PATIENCE_MS = 6 * 60_000;
@@ -138,7 +138,7 @@ class AttachDetach {
   }
 
   #wanted(nodeName: string, node: Node | undefined): ReadonlyMap<string, WantedAttachment> {
-    if (node?.metadata.annotations?.[ANNOTATION_MANAGED] !== 'true') return new Map();
+    if (node?.metadata.annotations?.[CONTROLLER_ATTACHES_ANNOTATION] !== 'true') return new Map();
     return wantedAttachments(nodeName, podsOn(this.#caches.pods, nodeName), this.#lookup);
   }
 
@@ -156,7 +156,7 @@ class AttachDetach {
     if (attachment.metadata.deletionTimestamp !== undefined) return true;
     const volume = this.#caches.volumes.get('', attachment.spec.source.persistentVolumeName ?? '');
     if (node === undefined || volume === undefined || isOutOfService(node)) return true;
-    if (!(node.status?.volumesInUse ?? []).includes(uniqueVolumeName(volume))) return true;
+    if (!(node.status?.volumesInUse ?? []).includes(nameOnNode(volume))) return true;
     const name = attachment.metadata.name ?? '';
     const since = this.#unwantedSince.get(name) ?? clock.now();
     this.#unwantedSince.set(name, since);
@@ -175,7 +175,7 @@ class AttachDetach {
       .filter((attachment) => attachment.status?.attached === true && !going.has(attachment))
       .flatMap(({ spec }) => {
         const volume = this.#caches.volumes.get('', spec.source.persistentVolumeName ?? '');
-        return volume === undefined ? [] : [{ name: uniqueVolumeName(volume), devicePath: '' }];
+        return volume === undefined ? [] : [{ name: nameOnNode(volume), devicePath: '' }];
       })
       .toSorted((a, b) => (a.name < b.name ? -1 : 1));
     if (jsonEqual(attached, node.status?.volumesAttached ?? [])) return;
@@ -268,6 +268,6 @@ function usedBy(node: Node): string {
     node.status?.volumesInUse,
     isOutOfService(node),
     isHealthy(node),
-    node.metadata.annotations?.[ANNOTATION_MANAGED],
+    node.metadata.annotations?.[CONTROLLER_ATTACHES_ANNOTATION],
   ]);
 }

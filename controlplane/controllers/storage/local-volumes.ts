@@ -17,13 +17,13 @@ import {
   DEFAULT_CLASS_ANNOTATION,
   HOSTNAME_LABEL,
   SELECTED_NODE_ANNOTATION,
+  PROVISIONED_BY_ANNOTATION,
 } from '../../../api/meta/well-known-labels.ts';
 import { LOCAL_VOLUMES } from '../../../api/meta/orchlet-annotations.ts';
 
 /** The provisioner of storage classes that this controller serves. */
 export const LOCAL_PROVISIONER = 'orchlet.local/local-volumes';
 const FINALIZER = 'orchlet.local/local-volume';
-const PROVISIONED_BY = 'pv.kubernetes.io/provisioned-by';
 /** The annotation of a volume with the name of the node whose agent created it. A node may change its host name label. */
 const MADE_ON = 'orchlet.local/node';
 const CLASS = 'local';
@@ -162,7 +162,7 @@ class LocalProvisioner {
       kind: 'PersistentVolume',
       metadata: {
         name,
-        annotations: { [PROVISIONED_BY]: LOCAL_PROVISIONER, [MADE_ON]: node.metadata.name ?? '' },
+        annotations: { [PROVISIONED_BY_ANNOTATION]: LOCAL_PROVISIONER, [MADE_ON]: node.metadata.name ?? '' },
         finalizers: [FINALIZER],
       },
       spec: {
@@ -303,7 +303,7 @@ function claimFault({ spec = {} }: PersistentVolumeClaim, { volumeBindingMode }:
 }
 
 function isOurs({ metadata, spec }: PersistentVolume): boolean {
-  return metadata.annotations?.[PROVISIONED_BY] === LOCAL_PROVISIONER && spec?.local !== undefined;
+  return metadata.annotations?.[PROVISIONED_BY_ANNOTATION] === LOCAL_PROVISIONER && spec?.local !== undefined;
 }
 
 const requestOf = ({ spec }: PersistentVolumeClaim): string => spec?.resources?.requests?.['storage'] ?? '0';

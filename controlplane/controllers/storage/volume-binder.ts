@@ -21,11 +21,11 @@ import {
   DEFAULT_CLASS_ANNOTATIONS,
   SELECTED_NODE_ANNOTATION,
   BETA_STORAGE_CLASS_ANNOTATION,
+  PROVISIONED_BY_ANNOTATION,
+  BIND_COMPLETED_ANNOTATION,
 } from '../../../api/meta/well-known-labels.ts';
 
-const BIND_COMPLETED = 'pv.kubernetes.io/bind-completed';
 const BOUND_BY_CONTROLLER = 'pv.kubernetes.io/bound-by-controller';
-const PROVISIONED_BY = 'pv.kubernetes.io/provisioned-by';
 const PROVISIONER = 'volume.kubernetes.io/storage-provisioner';
 const BETA_PROVISIONER = 'volume.beta.kubernetes.io/storage-provisioner';
 const SCRUB_CHECK_MS = 5000;
@@ -111,7 +111,7 @@ class VolumeBinder {
   async syncClaim(namespace: string, name: string): Promise<void> {
     const claim = this.#caches.claims.get(namespace, name);
     if (claim === undefined) return;
-    if (claim.metadata.annotations?.[BIND_COMPLETED] !== undefined) return this.#syncBound(claim);
+    if (claim.metadata.annotations?.[BIND_COMPLETED_ANNOTATION] !== undefined) return this.#syncBound(claim);
     if (claim.metadata.deletionTimestamp !== undefined) return;
     if ((claim.spec?.volumeName ?? '') !== '') return this.#syncNamed(claim);
     return this.#syncUnbound(claim);
@@ -257,9 +257,9 @@ class VolumeBinder {
   async #pointClaim(claim: PersistentVolumeClaim, volume: PersistentVolume): Promise<PersistentVolumeClaim> {
     const annotations = { ...claim.metadata.annotations };
     const named = claim.spec?.volumeName === volume.metadata.name;
-    if (named && annotations[BIND_COMPLETED] !== undefined) return claim;
+    if (named && annotations[BIND_COMPLETED_ANNOTATION] !== undefined) return claim;
     if (!named) annotations[BOUND_BY_CONTROLLER] = 'yes';
-    annotations[BIND_COMPLETED] = 'yes';
+    annotations[BIND_COMPLETED_ANNOTATION] = 'yes';
     return this.#environment.client.update(persistentVolumeClaims, {
       ...claim,
       metadata: { ...claim.metadata, annotations },
@@ -328,7 +328,7 @@ class VolumeBinder {
   async #ownerIsElsewhere(volume: PersistentVolume): Promise<void> {
     const annotations = volume.metadata.annotations ?? {};
     const { persistentVolumeReclaimPolicy: policy } = volume.spec ?? {};
-    if (annotations[PROVISIONED_BY] !== undefined && policy === 'Delete') return this.#release(volume);
+    if (annotations[PROVISIONED_BY_ANNOTATION] !== undefined && policy === 'Delete') return this.#release(volume);
     await this.#giveFree(volume);
   }
 
@@ -376,7 +376,8 @@ class VolumeBinder {
 
   /** The provisioner of a volume deletes it; a volume that was created manually has no provisioner. */
   async #leaveToDeleter(volume: PersistentVolume): Promise<void> {
-    if (volume.metadata.annotations?.[PROVISIONED_BY] !== undefined || volume.spec?.csi !== undefined) return;
+    if (volume.metadata.annotations?.[PROVISIONED_BY_ANNOTATION] !== undefined || volume.spec?.csi !== undefined)
+      return;
     if (volume.status?.phase === 'Failed') return;
     const message = `error getting deleter volume plugin for volume "${volume.metadata.name}": no deletable volume plugin matched`;
     this.#recordVolumeEvent(volume, 'Warning', 'VolumeFailedDelete', message);

@@ -22,6 +22,7 @@ import {
   NODES_GROUP,
   NODE_USER_PREFIX,
   UNAUTHENTICATED_GROUP,
+  NODE_NAME_EXTRA,
 } from '../../../api/meta/system-users.ts';
 
 const USER_HEADER = 'impersonate-user';
@@ -32,7 +33,6 @@ const SERVICE_ACCOUNT = /^system:serviceaccount:([^:]+):([^:]+)$/;
 const LETTER_I = 0x69;
 /** The bit in which small letters differ from capitals. */
 const LOWER_CASE = 0x20;
-const NODE_NAME_EXTRA = 'authentication.kubernetes.io/node-name';
 const NODE_GROUPS: readonly string[] = [NODES_GROUP];
 const AUTHENTICATION_GROUP = 'authentication.k8s.io';
 /** The number of callers whose last mode is remembered. The oldest is dropped. */

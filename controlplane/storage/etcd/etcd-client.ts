@@ -6,7 +6,7 @@ import { PlainError } from '../../../api/component/plain-error.ts';
 import { grpcClient, type GrpcClient } from '../../../api/grpc/grpc-client.ts';
 import { openChannel, type GrpcTls } from '../../../api/grpc/grpc-channel.ts';
 import { GrpcError } from '../../../api/grpc/grpc-error.ts';
-import { endOf, ETCD_MESSAGES, ETCD_METHODS } from './etcd-interface.ts';
+import { endOf, ETCD_MESSAGES, ETCD_METHODS, LARGEST_MESSAGE_BYTES, LEASE_IDS } from './etcd-interface.ts';
 
 /** The error of an etcd that cannot be reached or refused a call. The message is for the operator. */
 export class EtcdError extends PlainError {
@@ -54,12 +54,8 @@ interface EtcdOptions {
 type Rpc = GrpcClient<typeof ETCD_MESSAGES, typeof ETCD_METHODS>;
 
 const PAGE = 500;
-/** The maximum size of a message: a page of the largest objects, which have 1.5 MiB each. */
-const LARGEST_MESSAGE_BYTES = 1024 * 1024 * 1024;
 const CALL = { timeoutMs: 30_000 };
 const REACH_WITHIN_MS = 5000;
-/** Large IDs would not fit into a number. etcd takes any ID that is free. */
-const LEASE_IDS = 2 ** 48;
 
 /** Throws `EtcdError` if no server answers. */
 export async function connectEtcd({ servers, tls }: EtcdOptions): Promise<EtcdClient> {

@@ -91,3 +91,9 @@ export function endOf(prefix: string): Buffer {
   end[end.length - 1] = (end.at(-1) ?? 0) + 1;
   return end;
 }
+
+/** The maximum size of a message: a page of the largest objects, which have 1.5 MiB each. */
+export const LARGEST_MESSAGE_BYTES = 1024 * 1024 * 1024;
+
+/** IDs of leases are below this, because larger ones would not fit into a number. etcd takes any ID that is free. */
+export const LEASE_IDS = 2 ** 48;

@@ -6,6 +6,7 @@ import type { Clock } from '../../../api/machinery/clock.ts';
 import { StorageError } from '../storage.ts';
 import type { EtcdMetrics } from './etcd-metrics.ts';
 import type { EtcdServers } from './etcd-servers.ts';
+import { LEASE_IDS } from './etcd-interface.ts';
 
 interface EtcdLeasesOptions {
   readonly servers: EtcdServers;
@@ -18,8 +19,6 @@ interface EtcdLeasesOptions {
 }
 
 const REUSE_SHARE = 0.05;
-/** Larger IDs would not fit into a number. etcd takes any ID that is free. */
-const LEASE_IDS = 2 ** 48;
 
 interface Lease {
   readonly id: number;

@@ -11,7 +11,7 @@ import { GrpcError } from '../../../api/grpc/grpc-error.ts';
 import type { IncomingOf } from '../../../api/grpc/messages.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { StorageError, type StorageErrorCode } from '../storage.ts';
-import { ETCD_MESSAGES, ETCD_METHODS } from './etcd-interface.ts';
+import { ETCD_MESSAGES, ETCD_METHODS, LARGEST_MESSAGE_BYTES } from './etcd-interface.ts';
 
 type EtcdRpc = GrpcClient<typeof ETCD_MESSAGES, typeof ETCD_METHODS>;
 /** A decoded message of a watch. */
@@ -44,8 +44,6 @@ const SWITCH_MS = 300;
 const KEEPALIVE_MS = 10_000;
 /** How long a member that is no longer used keeps its connection, so that running calls end: longer than a call may take. */
 const FORGET_MS = 15_000;
-/** The maximum size of a message: a page of the largest objects, which have 1.5 MiB each. */
-const LARGEST_MESSAGE_BYTES = 1024 * 1024 * 1024;
 
 interface Member {
   readonly url: string;

@@ -4,6 +4,7 @@
  * plugin, and the resources that had plugins.
  */
 import { fnv32a, goMap, goSlice, goStruct } from '../checkpoint-file.ts';
+import { isJsonObject } from '../../../../api/meta/json-object.ts';
 
 /** The name of the file. */
 export const CHECKPOINT_NAME = 'kubelet_internal_checkpoint';
@@ -80,16 +81,16 @@ export function deviceChecksum({ PodDeviceEntries, RegisteredDevices }: Data): n
 }
 
 function isData(data: unknown): data is Data {
-  if (!isRecord(data)) return false;
+  if (!isJsonObject(data)) return false;
   const { PodDeviceEntries: entries, RegisteredDevices: registered } = data;
   return (
     (entries === null || (Array.isArray(entries) && entries.every(isEntry))) &&
-    (registered === null || (isRecord(registered) && Object.values(registered).every(isIdsOrNull)))
+    (registered === null || (isJsonObject(registered) && Object.values(registered).every(isIdsOrNull)))
   );
 }
 
 function isEntry(row: unknown): row is PodDevicesEntry {
-  if (!isRecord(row) || !isRecord(row['DeviceIDs'])) return false;
+  if (!isJsonObject(row) || !isJsonObject(row['DeviceIDs'])) return false;
   return (
     ['PodUID', 'ContainerName', 'ResourceName', 'AllocResp'].every((field) => typeof row[field] === 'string') &&
     Object.entries(row['DeviceIDs']).every(([node, ids]) => /^-?\d{1,9}$/.test(node) && isIds(ids))
@@ -101,7 +102,3 @@ function isIds(value: unknown): value is readonly string[] {
 }
 
 const isIdsOrNull = (value: unknown): boolean => value === null || isIds(value);
-
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}

@@ -23,6 +23,7 @@ import { kindRow, type Strategy } from '../../strategy.ts';
 import { immutable, invalidFor } from '../field-rules.ts';
 import { type FieldError, forbidden, invalid, required, tooLong } from '../../../../api/meta/field-error.ts';
 import { equalFields } from '../../../../api/schema/semantic-equality.ts';
+import { ENFORCE_MOUNTABLE_ANNOTATION } from '../../../../api/meta/well-known-labels.ts';
 
 const MAX_DATA_BYTES = 1024 * 1024;
 const FROZEN = 'field is immutable when `immutable` is set';
@@ -247,8 +248,6 @@ const secrets: Strategy<Secret> = {
 
 type ServiceAccount = Kind<Pick<V1ServiceAccount, 'secrets' | 'imagePullSecrets' | 'automountServiceAccountToken'>>;
 
-const ENFORCE = 'kubernetes.io/enforce-mountable-secrets';
-
 /** Keeps only the names of references to secrets. */
 function namesOnly(object: ServiceAccount): void {
   if (object.secrets !== undefined) {
@@ -257,10 +256,10 @@ function namesOnly(object: ServiceAccount): void {
 }
 
 function mountWarnings(object: ServiceAccount, old?: ServiceAccount): string[] {
-  const value = object.metadata.annotations?.[ENFORCE];
-  if (value === undefined || old?.metadata.annotations?.[ENFORCE] !== undefined) return [];
+  const value = object.metadata.annotations?.[ENFORCE_MOUNTABLE_ANNOTATION];
+  if (value === undefined || old?.metadata.annotations?.[ENFORCE_MOUNTABLE_ANNOTATION] !== undefined) return [];
   return [
-    `metadata.annotations[${ENFORCE}]: deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets`,
+    `metadata.annotations[${ENFORCE_MOUNTABLE_ANNOTATION}]: deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets`,
   ];
 }
 

@@ -17,17 +17,16 @@ import { immutable, IMMUTABLE, invalidFor, maxBytes } from '../field-rules.ts';
 import { ingressErrors, ingressStatusErrors, referenceErrors } from './ingress-validation.ts';
 import { networkPolicyStrategy } from './network-policies.ts';
 import type { Ingress, IngressClass, IpAddress, ServiceCidr } from './networking-types.ts';
+import { INGRESS_CLASS_ANNOTATION } from '../../../../api/meta/well-known-labels.ts';
 
 const GROUP = 'networking.k8s.io';
 
-const CLASS_ANNOTATION = 'kubernetes.io/ingress.class';
-
 function classErrors(object: Ingress): FieldError[] {
-  const annotated = object.metadata.annotations?.[CLASS_ANNOTATION];
+  const annotated = object.metadata.annotations?.[INGRESS_CLASS_ANNOTATION];
   const named = object.spec?.ingressClassName;
   if (annotated === undefined || named === undefined || annotated === named) return [];
   const text = 'must match `ingressClassName` when both are specified';
-  return [invalid(`annotations.${CLASS_ANNOTATION}`, annotated, text)];
+  return [invalid(`annotations.${INGRESS_CLASS_ANNOTATION}`, annotated, text)];
 }
 
 const ingresses: Strategy<Ingress> = {
@@ -35,9 +34,9 @@ const ingresses: Strategy<Ingress> = {
   validateCreate: (object) => [...ingressErrors(object), ...classErrors(object)],
   validateUpdate: ingressErrors,
   warningsOnCreate: (object) =>
-    object.metadata.annotations?.[CLASS_ANNOTATION] === undefined || object.spec?.ingressClassName !== undefined
+    object.metadata.annotations?.[INGRESS_CLASS_ANNOTATION] === undefined || object.spec?.ingressClassName !== undefined
       ? []
-      : [`annotation "${CLASS_ANNOTATION}" is deprecated, please use 'spec.ingressClassName' instead`],
+      : [`annotation "${INGRESS_CLASS_ANNOTATION}" is deprecated, please use 'spec.ingressClassName' instead`],
   columns: ingressColumns,
   status: {
     prepareForUpdate: (object, old) => restore(object, old, 'spec'),

@@ -34,9 +34,9 @@ import type {
 } from './device-types.ts';
 import { checkedInSlices, type ExpressionChecker } from '../admissionregistration/expression-checks.ts';
 import { immutable } from '../field-rules.ts';
+import { ADMIN_ACCESS_LABEL } from '../../../../api/meta/well-known-labels.ts';
 
 const GROUP = 'resource.k8s.io';
-const ADMIN_LABEL = 'resource.kubernetes.io/admin-access';
 const MAX_CONFIGS = 32;
 
 function claimDefaults(spec: ClaimSpec | undefined): void {
@@ -55,8 +55,8 @@ function adminErrors(spec: ClaimSpec | undefined, { namespace }: StrategyContext
   const index = (spec?.devices?.requests ?? []).findIndex(({ exactly }) => exactly?.adminAccess === true);
   if (index < 0) return [];
   const found = options.stores.get('', 'namespaces').cache.get('', namespace)?.object;
-  if (found?.metadata.labels?.[ADMIN_LABEL] === 'true') return [];
-  const text = `admin access to devices requires the \`${ADMIN_LABEL}: true\` label on the containing namespace`;
+  if (found?.metadata.labels?.[ADMIN_ACCESS_LABEL] === 'true') return [];
+  const text = `admin access to devices requires the \`${ADMIN_ACCESS_LABEL}: true\` label on the containing namespace`;
   return [forbidden(`spec.devices.requests[${index}].adminAccess`, text)];
 }
 

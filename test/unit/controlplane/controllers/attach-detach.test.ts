@@ -12,7 +12,7 @@ import {
 } from '../../../../api/client/resources.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { runAttachDetach } from '../../../../controlplane/controllers/storage/attach-detach.ts';
-import { attachmentName } from '../../../../controlplane/controllers/storage/attach-detach-core.ts';
+import { attachmentName } from '../../../../api/kinds/attached-volumes.ts';
 import { controllerTest, type ControllerTest } from '../../../fakes/fake-controllers.ts';
 
 const DRIVER = 'd.example.com';

@@ -3,7 +3,7 @@ import { mkdir, readFile, readlink, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import type { Pod } from '../../../../../agent/model/pod.ts';
-import { attachmentName } from '../../../../../agent/volumes/csi/attachment.ts';
+import { attachmentName } from '../../../../../api/kinds/attached-volumes.ts';
 import type { CsiMountRequest } from '../../../../../agent/volumes/csi/csi-source.ts';
 import { CsiVolumes } from '../../../../../agent/volumes/csi/csi-volumes.ts';
 import { CsiDrivers } from '../../../../../agent/volumes/csi/drivers.ts';
