@@ -132,7 +132,7 @@ describe('the confined units', { skip, timeout: 280_000 }, () => {
     const line =
       done(host.sh(`orchlet token create --print-join-command --data-dir ${DATA}`))
         .split('\n')
-        .at(-1) ?? '';
+        .find((one) => one.startsWith('orchlet join ')) ?? '';
     const joined = host.sh(`${line.replace(/https:\/\/[^ ]+/, `https://${ADDRESS}:6443`)} --node-name n1`, 60_000);
     assert.equal(joined.code, 0, `${line}\n${joined.output}\n${journal('orchlet-agent')}`);
     await until(
