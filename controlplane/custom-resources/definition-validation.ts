@@ -172,8 +172,7 @@ function validateVersions(spec: Spec, inner: readonly Parts[], old: Spec | undef
     errors.push(invalid('spec.versions', shown, 'must contain unique version names'));
   }
   if (versions.filter(({ storage }) => storage).length !== 1) {
-    const given = versions.length === 0 ? null : shown;
-    errors.push(invalid('spec.versions', given, 'must have exactly one version marked as storage version'));
+    errors.push(invalid('spec.versions', shown, 'must have exactly one version marked as storage version'));
   }
   const [first] = versions;
   const texts = first === undefined || first.name === '' ? [] : rfc1035LabelErrors(first.name);

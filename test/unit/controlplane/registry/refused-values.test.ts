@@ -148,11 +148,6 @@ describe('a refused value', () => {
       /\[metadata\.generateName: Invalid value: "a\.b\.": a lowercase RFC.*metadata\.generateName: Invalid value: "a\.b\.": must be spec/,
     ],
     [
-      'apiextensions.k8s.io/v1/customresourcedefinitions',
-      { metadata: { name: 'x' }, spec: {} },
-      /spec\.versions: Invalid value: null: must have exactly one version/,
-    ],
-    [
       'networking.k8s.io/v1/ipaddresses',
       { metadata: { generateName: 'gen-' } },
       /"gen-" is invalid: .*name: Invalid value: "gen-"/,
