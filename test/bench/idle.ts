@@ -1,6 +1,6 @@
 /**
  * Measures the cost of a single idle node: the processor time, written bytes and fsyncs of `orchlet up` and of its container
- * runtime. The numbers come from /proc and from strace, which stops the process only at its fsyncs. `bench.ts` calls it.
+ * runtime, and again with thousands of services, for which the node has rules. The numbers come from /proc and from strace, which stops the process only at its fsyncs. `bench.ts` calls it.
  */
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
@@ -9,10 +9,12 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ensureImages, findRuntime, installPackages } from '../../scripts/container-runtime.ts';
 import type { Print } from './bench.ts';
+import { openHttp } from './load.ts';
 import { startServer } from './server.ts';
 
 const SETTLE_MS = 60_000;
-const WINDOW_MS = 300_000;
+const WINDOW_MS = 180_000;
+const SERVICES = 5000;
 const HOUR_MS = 3_600_000;
 const TICKS_PER_SECOND = 100;
 const SYNCS = 'fsync,fdatasync,sync,syncfs,sync_file_range,msync';
@@ -60,6 +62,56 @@ function total(pids: readonly number[]): Usage {
 /** Counts the lines of strace. It writes one line for each completed call. */
 const syncsIn = (file: string): number => readFileSync(file, 'utf8').match(/\) += 0$/gm)?.length ?? 0;
 
+interface Look {
+  readonly own: Usage;
+  readonly runtime: Usage;
+  readonly syncs: number;
+  readonly atMs: number;
+}
+
+async function measure(what: string, look: () => Look, print: Print): Promise<void> {
+  const before = look();
+  await sleep(WINDOW_MS);
+  const after = look();
+  const tookMs = after.atMs - before.atMs;
+  const share = (of: 'own' | 'runtime'): number => ((after[of].cpuSeconds - before[of].cpuSeconds) * 100_000) / tookMs;
+  const mbPerHour = (of: 'own' | 'runtime'): number =>
+    ((after[of].writtenBytes - before[of].writtenBytes) * HOUR_MS) / tookMs / 1e6;
+  print(`${what}: processor`, share('own'), '% of one');
+  print(`${what}: written to disk`, mbPerHour('own'), 'MB/h');
+  print(`${what}: fsyncs`, ((after.syncs - before.syncs) * HOUR_MS) / tookMs, '1/h');
+  print(`${what}: processor of the container runtime beside it`, share('runtime'), '% of one');
+  print(`${what}: written by the container runtime`, mbPerHour('runtime'), 'MB/h');
+}
+
+const service = (at: number): object => ({
+  metadata: { name: `service-${at}` },
+  spec: { ports: [{ name: 'http', port: 80 }] },
+});
+
+/** Three endpoints, of pods on other nodes. */
+const endpoints = (at: number): object => ({
+  metadata: { name: `service-${at}`, labels: { 'kubernetes.io/service-name': `service-${at}` } },
+  addressType: 'IPv4',
+  ports: [{ name: 'http', port: 8080 }],
+  endpoints: [0, 1, 2].map((part) => ({
+    addresses: [`10.${210 + part}.${at >> 8}.${at & 255}`],
+    conditions: { ready: true },
+  })),
+});
+
+async function createServices(origin: string): Promise<void> {
+  const http = openHttp(origin);
+  try {
+    await http.many(SERVICES, async (at) => {
+      await http.request('POST', '/api/v1/namespaces/default/services', service(at));
+      await http.request('POST', '/apis/discovery.k8s.io/v1/namespaces/default/endpointslices', endpoints(at));
+    });
+  } finally {
+    http.close();
+  }
+}
+
 /** Measures `orchlet up` without pods, with a container runtime of its own. Installs strace if the host has none. */
 export async function idle(print: Print): Promise<void> {
   if (spawnSync('strace', ['-V']).status !== 0) installPackages(['strace'], 'fsyncs are counted by strace');
@@ -87,26 +139,17 @@ export async function idle(print: Print): Promise<void> {
     });
     try {
       const daemon = Number(readFileSync(join(directory, 'docker', 'docker.pid'), 'utf8'));
-      await sleep(SETTLE_MS);
-      const look = (): { own: Usage; runtime: Usage; syncs: number; atMs: number } => ({
+      const look = (): Look => ({
         own: usageOf(server.pid),
         runtime: total(descendantsOf(daemon)),
         syncs: syncsIn(trace),
         atMs: performance.now(),
       });
-      const before = look();
-      await sleep(WINDOW_MS);
-      const after = look();
-      const tookMs = after.atMs - before.atMs;
-      const share = (of: 'own' | 'runtime'): number =>
-        ((after[of].cpuSeconds - before[of].cpuSeconds) * 100_000) / tookMs;
-      const mbPerHour = (of: 'own' | 'runtime'): number =>
-        ((after[of].writtenBytes - before[of].writtenBytes) * HOUR_MS) / tookMs / 1e6;
-      print('idle node: processor', share('own'), '% of one');
-      print('idle node: written to disk', mbPerHour('own'), 'MB/h');
-      print('idle node: fsyncs', ((after.syncs - before.syncs) * HOUR_MS) / tookMs, '1/h');
-      print('idle node: processor of the container runtime beside it', share('runtime'), '% of one');
-      print('idle node: written by the container runtime', mbPerHour('runtime'), 'MB/h');
+      await sleep(SETTLE_MS);
+      await measure('idle node', look, print);
+      await createServices(server.origin);
+      await sleep(SETTLE_MS);
+      await measure(`idle node with ${SERVICES} services`, look, print);
     } finally {
       await server.stop();
     }

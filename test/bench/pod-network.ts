@@ -1,7 +1,7 @@
 /**
  * Compares the pod network between two hosts with a plain veth pair: throughput of one TCP connection, for each second of
- * processor time of both ends as well, and the shortest round trip. Hosts are network namespaces of this machine. iperf3 and
- * the images of `scripts/airgap-images` (ORCHLET_TEST_IMAGES) are needed.
+ * processor time of both ends as well, and the round trip of ICMP echoes. Hosts are network namespaces of this machine. iperf3,
+ * ping (iputils-ping) and the images of `scripts/airgap-images` (ORCHLET_TEST_IMAGES) are needed.
  *
  *     bin/node test/bench/pod-network.ts [seconds] [mode…]     modes: vxlan, routes, wireguard
  */
@@ -24,8 +24,6 @@ function run(place: Place, ...command: readonly string[]): string {
 
 interface Report {
   readonly end: {
-    /** In microseconds. */
-    readonly streams: readonly { readonly sender: { readonly min_rtt: number } }[];
     readonly sum_received: { readonly bits_per_second: number };
     readonly cpu_utilization_percent: { readonly host_total: number; readonly remote_total: number };
   };
@@ -40,10 +38,16 @@ async function measure(title: string, from: Place, to: Place, address: string): 
   server.kill();
   const bits = end.sum_received.bits_per_second;
   const { host_total: sender, remote_total: receiver } = end.cpu_utilization_percent;
-  const [stream] = end.streams;
   console.log(
-    `${title}: ${(bits / 1e9).toFixed(2)} Gbit/s, ${((bits / 1e9 / (sender + receiver)) * 100).toFixed(2)} Gbit for a second of processor time, shortest round trip ${stream?.sender.min_rtt} µs`,
+    `${title}: ${(bits / 1e9).toFixed(2)} Gbit/s, ${((bits / 1e9 / (sender + receiver)) * 100).toFixed(2)} Gbit for a second of processor time, round trip ${roundTrip(from, address)}`,
   );
+}
+
+/** Sends a thousand echo requests. Returns the shortest and the mean time. */
+function roundTrip(from: Place, address: string): string {
+  const [, shortest, mean] =
+    /= ([\d.]+)\/([\d.]+)\//.exec(run(from, 'ping', '-q', '-c', '1000', '-i', '0.002', address)) ?? [];
+  return `${shortest} ms, mean ${mean} ms`;
 }
 
 async function plain(): Promise<void> {
