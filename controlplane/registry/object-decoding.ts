@@ -169,10 +169,14 @@ export function createDecoder(schema: Schema): Decoder {
     *decodePatched(context, patched, expected, validation) {
       const refuse = (why: string): StatusError =>
         newInvalid({ group: '', resource: '' }, '', [invalid('patch', patched.shown(), why)]);
-      let conformed: Conformed;
       try {
         // The result of a strategic merge is of the type of the object, whatever kind it names.
         if (patched.isConversion !== true) checkPatchedKind(schema, patched.value, expected);
+      } catch (error) {
+        throw refuse(messageOf(error));
+      }
+      let conformed: Conformed;
+      try {
         conformed = yield* conform(patched.value, expected, patched);
         if (patched.isConversion !== true && isUnversioned(patched.value))
           conformed = yield* internalForm(patched.value, expected);
