@@ -33,9 +33,14 @@ async function ownEtcdOf(dataDirectory: string): Promise<OwnEtcd | undefined> {
   return { tls, ownUrl: record.clientUrl, members, urls: [...new Set([record.clientUrl, ...all])] };
 }
 
+/** Resolves to `undefined` if the control plane runs no etcd. Rejects with `EtcdError` if its etcd does not answer. */
+export function findOwnEtcd(dataDirectory: string, io: CommandIo): Promise<OwnEtcd | undefined> {
+  return withRightsOfOwner(dataDirectory, io, () => ownEtcdOf(dataDirectory));
+}
+
 /** Throws a `CommandError` if the control plane uses another storage. */
 export async function requireOwnEtcd(dataDirectory: string, io: CommandIo): Promise<OwnEtcd> {
-  const etcd = await withRightsOfOwner(dataDirectory, io, () => ownEtcdOf(dataDirectory));
+  const etcd = await findOwnEtcd(dataDirectory, io);
   if (etcd !== undefined) return etcd;
   throw new CommandError(
     `the control plane of ${dataDirectory} runs no etcd: give the --data-dir of one that runs with --etcd=embedded`,

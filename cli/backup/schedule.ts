@@ -23,6 +23,8 @@ interface BackupScheduleOptions {
   readonly directory: string;
   readonly dataDir: string;
   readonly s3: S3Flags;
+  /** The flags of `orchlet backup` for objects in etcd. None if they are in the database. */
+  readonly etcd?: readonly string[];
 }
 
 /** Takes the options of the schedule from the flags of the control plane. */
@@ -33,13 +35,35 @@ export const backupOptions = (flags: {
   readonly dataDir: string;
   readonly backupS3Endpoint: string;
   readonly backupS3Region: string;
+  readonly etcd?: string;
+  readonly etcdServers?: readonly string[];
+  readonly etcdPrefix?: string;
+  readonly etcdCafile?: string;
+  readonly etcdCertfile?: string;
+  readonly etcdKeyfile?: string;
+  readonly encryptionProviderConfig?: string;
 }): BackupScheduleOptions => ({
   schedule: flags.backupSchedule,
   keep: flags.backupKeep,
   directory: flags.backupDir,
   dataDir: flags.dataDir,
   s3: { endpoint: flags.backupS3Endpoint, region: flags.backupS3Region },
+  etcd: etcdFlagsOf(flags),
 });
+
+/** `orchlet backup` finds an etcd that the control plane runs itself. */
+function etcdFlagsOf({ etcd, etcdServers = [], ...flags }: Parameters<typeof backupOptions>[0]): readonly string[] {
+  if (etcdServers.length === 0 && etcd !== 'embedded') return [];
+  const given = {
+    'etcd-servers': etcdServers.join(),
+    'etcd-prefix': flags.etcdPrefix,
+    'etcd-cafile': flags.etcdCafile,
+    'etcd-certfile': flags.etcdCertfile,
+    'etcd-keyfile': flags.etcdKeyfile,
+    'encryption-provider-config': flags.encryptionProviderConfig,
+  };
+  return Object.entries(given).flatMap(([name, value = '']) => (value === '' ? [] : [`--${name}=${value}`]));
+}
 
 /** A running schedule. */
 export interface ScheduledBackups {
@@ -139,9 +163,18 @@ export async function takeBackup({ place, keep, clock, logger, signal, write }: 
   }
 }
 
-async function spawnBackup(file: string, { dataDir, s3 }: BackupScheduleOptions, signal: AbortSignal): Promise<void> {
+async function spawnBackup(
+  file: string,
+  { dataDir, s3, etcd = [] }: BackupScheduleOptions,
+  signal: AbortSignal,
+): Promise<void> {
   const [program, ...own] = ownProgram();
-  const flags = [`--data-dir=${dataDir}`, `--backup-s3-endpoint=${s3.endpoint}`, `--backup-s3-region=${s3.region}`];
+  const flags = [
+    `--data-dir=${dataDir}`,
+    `--backup-s3-endpoint=${s3.endpoint}`,
+    `--backup-s3-region=${s3.region}`,
+    ...etcd,
+  ];
   const child = spawn(program, [...own, 'backup', file, ...flags], {
     stdio: ['ignore', 'ignore', 'pipe'],
     timeout: LONGEST_MS,

@@ -9,16 +9,20 @@ import { pipeline } from 'node:stream/promises';
 import { type FlagTable, type ParsedFlags, UsageError } from '../../api/component/flags.ts';
 import { silentLogger } from '../../api/component/logger.ts';
 import { moveFile } from '../../api/machinery/replace-file.ts';
-import { copyStorage, leapAhead, STORAGE_FILE } from '../../controlplane/backup/backup.ts';
+import { BACKED_UP, copyStorage, leapAhead, STORAGE_FILE, trialRestore } from '../../controlplane/backup/backup.ts';
 import { BACKUP_PATH } from '../../controlplane/backup/backup-endpoint.ts';
 import { storageFlags } from '../../controlplane/options/storage.ts';
 import { readRole } from '../../controlplane/standby/role.ts';
+import type { EtcdLayout } from '../../controlplane/storage/etcd/transfer.ts';
 import { isStorageError } from '../../controlplane/storage/storage.ts';
 import { readArchive, verifyArchive, writeArchive } from '../backup/file.ts';
 import { makeBackupScratch, removeBackupLeftovers } from '../backup/scratch.ts';
 import { withOwnKubeconfig } from '../cluster-access.ts';
 import { type Command, CommandError } from '../command.ts';
 import { dataDirectoryFlag } from '../data-directory.ts';
+import { countRevisions, etcdFlags, withEtcd } from '../etcd-access.ts';
+import { databaseFromEtcd, databaseToEtcd } from '../etcd-copy.ts';
+import { findOwnEtcd } from '../embedded-etcd.ts';
 import { exchangeData } from '../exchange-data.ts';
 import type { CommandIo } from '../io.ts';
 import { type Rights, withRightsOfOwner } from '../owner-rights.ts';
@@ -28,22 +32,28 @@ import { isS3, parseS3Location, s3Settings } from '../s3/settings.ts';
 
 const dataDir = dataDirectoryFlag('Host');
 const { backupS3Endpoint, backupS3Region } = storageFlags;
-const flags = { dataDir, backupS3Endpoint, backupS3Region };
+/** What every control plane has in its data directory. */
+const KEYS = 'pki';
+const flags = { dataDir, backupS3Endpoint, backupS3Region, ...etcdFlags([]) };
 type Values = ParsedFlags<FlagTable>['values'];
 
 export const backup: Command = {
   arguments: { usage: 'FILE', least: 1, most: 1 },
   description:
-    'Writes a consistent copy of all objects, and the certificates and keys of the control plane, to FILE (a compressed tar archive, readable by its owner alone: it holds every secret of the cluster), and restores it into memory as a test. FILE may be s3://BUCKET/KEY: the archive is then uploaded, and read back to compare. The control plane may run meanwhile. Keys of --encryption-provider-config are not in it: keep that file too.',
+    'Writes a consistent copy of all objects, and the certificates and keys of the control plane, to FILE (a compressed tar archive, readable by its owner alone: it holds every secret of the cluster), and restores it into memory as a test. FILE may be s3://BUCKET/KEY: the archive is then uploaded, and read back to compare. The control plane may run meanwhile. The objects of a control plane on etcd are read from --etcd-servers, or from the etcd that it runs itself, with --encryption-provider-config if they are encrypted. Keys of that file are not in the backup: keep it too.',
   flags,
-  examples: ['orchlet backup /root/cluster.tgz', 'orchlet backup s3://backups/cluster.tgz'],
+  examples: [
+    'orchlet backup /root/cluster.tgz',
+    'orchlet backup s3://backups/cluster.tgz',
+    'orchlet backup /root/cluster.tgz --etcd-servers https://etcd-1:2379 --etcd-cafile ca.crt --etcd-certfile client.crt --etcd-keyfile client.key',
+  ],
   async run(parsed, io) {
     const [place = ''] = parsed.arguments;
     const directory = resolve(String(parsed.values['dataDir']));
     const upload = isS3(place) ? await openObject(place, parsed.values, io) : undefined;
     if (upload === undefined) await checkTarget(resolve(place));
-    const { objects, revision } = await withRightsOfOwner(directory, io, (rights) =>
-      backUp({ directory, place, upload }, rights, io),
+    const { objects, revision } = await withEtcdOf(directory, parsed.values, io, (etcd) =>
+      withRightsOfOwner(directory, io, (rights) => backUp({ directory, place, upload, etcd }, rights, io)),
     );
     const name = upload === undefined ? resolve(place) : place;
     io.stdout.write(`${name} holds the control plane of ${directory}: ${objects} objects at revision ${revision}\n`);
@@ -51,15 +61,39 @@ export const backup: Command = {
   },
 };
 
+/** Runs `work` with the etcd of the flags, and with `undefined` if they name none. */
+function withGivenEtcd<T>(
+  values: Values,
+  io: CommandIo,
+  work: (etcd: EtcdLayout | undefined) => Promise<T>,
+): Promise<T> {
+  return (values['etcdServers'] as readonly string[]).length === 0 ? work(undefined) : withEtcd(values, io, work);
+}
+
+/** If the flags name no etcd, it is the one that the control plane runs itself. */
+async function withEtcdOf<T>(
+  directory: string,
+  values: Values,
+  io: CommandIo,
+  work: (etcd: EtcdLayout | undefined) => Promise<T>,
+): Promise<T> {
+  const isGiven = (values['etcdServers'] as readonly string[]).length > 0;
+  const own = isGiven ? undefined : await findOwnEtcd(directory, io);
+  return own === undefined ? withGivenEtcd(values, io, work) : withEtcd(values, io, work, own);
+}
+
 interface WantedBackup {
   readonly directory: string;
   readonly place: string;
   /** Absent if the place is a file. */
   readonly upload: S3Object | undefined;
+  /** Where the objects are. Absent if they are in the database of the directory. */
+  readonly etcd: EtcdLayout | undefined;
 }
 
-async function backUp({ directory, place, upload }: WantedBackup, rights: Rights, io: CommandIo) {
-  if (!existsSync(join(directory, STORAGE_FILE))) throw new CommandError(missingData(directory));
+async function backUp({ directory, place, upload, etcd }: WantedBackup, rights: Rights, io: CommandIo) {
+  if (!existsSync(join(directory, etcd === undefined ? STORAGE_FILE : KEYS)))
+    throw new CommandError(missingData(directory));
   refuseCopy(directory);
   await removeBackupLeftovers(directory, 0, silentLogger);
   const scratch = await makeBackupScratch(directory);
@@ -67,7 +101,13 @@ async function backUp({ directory, place, upload }: WantedBackup, rights: Rights
   const isBeside = upload === undefined && !rights.isOfOwner;
   const partial = isBeside ? partialOf(file) : join(scratch, 'archive.tgz');
   try {
-    await writeArchive(partial, { directory, storage: await copyOfStorage(directory, scratch, io), scratch });
+    let storage = join(scratch, 'copy.db');
+    if (etcd === undefined) await copyOfStorage(directory, storage, io);
+    else {
+      await databaseFromEtcd(etcd, scratch, io);
+      storage = join(scratch, STORAGE_FILE);
+    }
+    await writeArchive(partial, { directory, storage, scratch });
     const verified = await verifyArchive(partial, scratch);
     if (upload !== undefined) await uploadArchive(partial, upload);
     else if (isBeside) await moveFile(partial, file);
@@ -98,8 +138,8 @@ async function handOver(archive: string, file: string, rights: Rights): Promise<
 
 /** The directory of a control plane on etcd has keys, but no database. */
 function missingData(directory: string): string {
-  if (!existsSync(join(directory, 'pki'))) return `${directory} holds no control plane's data: give its --data-dir`;
-  return `${directory} has no database: a control plane on etcd is saved with etcdctl snapshot save, and this directory beside it`;
+  if (!existsSync(join(directory, KEYS))) return `${directory} holds no control plane's data: give its --data-dir`;
+  return `${directory} has no database: give the --etcd-servers of its control plane`;
 }
 
 /** The copy of a standby may end in the middle of what the first writes together, and only its process can read it. */
@@ -160,27 +200,27 @@ const COPY_NAME = /^[0-9a-f]{16}\.db$/;
  * A running control plane copies its storage itself, because no other process can open the file; a stopped one is copied
  * directly.
  */
-async function copyOfStorage(directory: string, scratch: string, io: CommandIo): Promise<string> {
-  const file = join(scratch, 'copy.db');
-  if ((await runningProcess(join(directory, `${STORAGE_FILE}.pid`))) === undefined) {
-    await copyStorage(directory, file);
-    return file;
-  }
+async function copyOfStorage(directory: string, file: string, io: CommandIo): Promise<void> {
+  if ((await runningProcess(join(directory, `${STORAGE_FILE}.pid`))) === undefined)
+    return await copyStorage(directory, file);
   await withOwnKubeconfig(join(directory, 'admin.kubeconfig'), io, async ({ client }) => {
     const { body } = await client.raw({ method: 'POST', path: BACKUP_PATH });
     const name = basename(((await json(body)) as { file: string }).file);
     if (!COPY_NAME.test(name)) throw new CommandError(`the control plane of ${directory} names no copy of its storage`);
     await rename(join(directory, 'backup', name), file);
   });
-  return file;
 }
 
 export const restore: Command = {
   arguments: { usage: 'FILE', least: 1, most: 1 },
   description:
-    "Replaces the control plane's data by a backup, and keeps the previous data beside it. The control plane must be stopped. After its next start, nodes stop pods that are not in the backup, and recreate missing pods that are. FILE may be s3://BUCKET/KEY.",
-  flags,
-  examples: ['orchlet restore /root/cluster.tgz', 'orchlet restore s3://backups/cluster.tgz'],
+    "Replaces the control plane's data by a backup, and keeps the previous data beside it. The control plane must be stopped. After its next start, nodes stop pods that are not in the backup, and recreate missing pods that are. FILE may be s3://BUCKET/KEY. With --etcd-servers, the objects of any backup are written to that etcd, which must have no key below the prefix, and the certificates and keys to the data directory.",
+  flags: { ...flags, countRevisions },
+  examples: [
+    'orchlet restore /root/cluster.tgz',
+    'orchlet restore s3://backups/cluster.tgz',
+    'orchlet restore /root/cluster.tgz --etcd-servers http://127.0.0.1:2379',
+  ],
   async run(parsed, io) {
     const [place = ''] = parsed.arguments;
     const directory = resolve(String(parsed.values['dataDir']));
@@ -189,9 +229,13 @@ export const restore: Command = {
       throw new CommandError(`${resolve(place)} does not exist`);
     const isNew = (await mkdir(directory, { recursive: true, mode: 0o700 })) !== undefined;
     try {
-      await withRightsOfOwner(directory, io, (rights) =>
-        restoreTo(directory, { file: resolve(place), download }, rights, io),
-      );
+      const countsUp = parsed.values['countRevisions'] === true;
+      await withGivenEtcd(parsed.values, io, (layout) => {
+        const etcd = layout === undefined ? undefined : { layout, countsUp };
+        return withRightsOfOwner(directory, io, (rights) =>
+          restoreTo(directory, { file: resolve(place), download, etcd }, rights, io),
+        );
+      });
     } finally {
       // A directory that was made for a backup that cannot be used is empty.
       if (isNew) await rmdir(directory).catch(() => undefined);
@@ -200,15 +244,17 @@ export const restore: Command = {
   },
 };
 
-interface RestoreSource {
+interface WantedRestore {
   readonly file: string;
   /** The place of the backup, if it is not the file. */
   readonly download: S3Object | undefined;
+  /** Where the objects go. Absent if they go to the database of the directory. */
+  readonly etcd: { readonly layout: EtcdLayout; readonly countsUp: boolean } | undefined;
 }
 
 async function restoreTo(
   directory: string,
-  { file, download }: RestoreSource,
+  { file, download, etcd }: WantedRestore,
   { isOfOwner, asCaller }: Rights,
   io: CommandIo,
 ): Promise<void> {
@@ -231,8 +277,10 @@ async function restoreTo(
       await pipeline(source, createWriteStream(archive, { flags: 'wx', mode: 0o600 }));
     }
     await readArchive(archive, fresh);
-    const revision = checkedStorage(join(fresh, STORAGE_FILE));
-    const old = await exchangeData(directory, fresh);
+    const database = join(fresh, STORAGE_FILE);
+    const revision =
+      etcd === undefined ? await checked(() => leapAhead(database)) : await restoreToEtcd(fresh, etcd, io);
+    const old = await exchangeData(directory, fresh, etcd === undefined ? undefined : BACKED_UP);
     io.stdout.write(
       `${directory} is as it was at revision ${revision}${old === undefined ? '' : `; what was there is in ${old}`}\n`,
     );
@@ -242,15 +290,29 @@ async function restoreTo(
   }
 }
 
+/** Resolves to the revision of the backup. An etcd whose own revision is beyond it has seen what clients know. */
+async function restoreToEtcd(
+  fresh: string,
+  { layout, countsUp }: NonNullable<WantedRestore['etcd']>,
+  io: CommandIo,
+): Promise<number> {
+  const database = join(fresh, STORAGE_FILE);
+  const { revision } = await checked(() => trialRestore(database));
+  if ((await layout.etcd.revision()) < revision) leapAhead(database);
+  const { objects } = await databaseToEtcd(fresh, layout, { countsUp, io });
+  io.stdout.write(`${layout.etcd.endpoint} has the ${objects} objects of the backup below ${layout.prefix}/\n`);
+  return revision;
+}
+
 /** Uses at most half of the free space, because the archive is extracted beside it. */
 async function downloadArchive({ bucket, key }: S3Object, file: string): Promise<void> {
   const { bavail, bsize } = await statfs(dirname(file));
   await bucket.read(key, file, Math.floor((bavail * bsize) / 2));
 }
 
-function checkedStorage(file: string): number {
+async function checked<T>(read: () => T | Promise<T>): Promise<T> {
   try {
-    return leapAhead(file);
+    return await read();
   } catch (error) {
     if (!isStorageError(error)) throw error;
     throw new CommandError(`the backup cannot be used: ${error.message}`, { cause: error });

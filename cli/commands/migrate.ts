@@ -2,67 +2,27 @@
 import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
-import { createProtobufCodec } from '../../api/codec/protobuf.ts';
-import { flag, type FlagTable, type ParsedFlags, UsageError } from '../../api/component/flags.ts';
-import { silentLogger } from '../../api/component/logger.ts';
-import { MetricsRegistry } from '../../api/component/metrics.ts';
-import type { GrpcTls } from '../../api/grpc/grpc-channel.ts';
-import { loadSchema } from '../../api/schema/table.ts';
+import { flag, UsageError } from '../../api/component/flags.ts';
 import { leapAhead, STORAGE_FILE } from '../../controlplane/backup/backup.ts';
-import { buildEncryption } from '../../controlplane/encryption/build.ts';
-import { storageFlags } from '../../controlplane/options/storage.ts';
-import { connectEtcd, type EtcdClient } from '../../controlplane/storage/etcd/etcd-client.ts';
-import { etcdTlsProblem, readEtcdTls } from '../../controlplane/storage/etcd/etcd-tls.ts';
-import { etcdKeys } from '../../controlplane/storage/etcd/keys.ts';
-import {
-  type Contents,
-  contentsInEtcd,
-  contentsOf,
-  copyToEtcd,
-  type EtcdLayout,
-  rowsFromEtcd,
-} from '../../controlplane/storage/etcd/transfer.ts';
-import { etcdValues } from '../../controlplane/storage/etcd/values.ts';
-import { writeSalvaged } from '../../controlplane/storage/sqlite/salvage.ts';
-import { openSqliteStorage } from '../../controlplane/storage/sqlite/sqlite-storage.ts';
-import { isStorageError, type Storage } from '../../controlplane/storage/storage.ts';
-import { plainValues, type ValueTransformer } from '../../controlplane/storage/value-transformer.ts';
+import { contentsInEtcd, type EtcdLayout } from '../../controlplane/storage/etcd/transfer.ts';
 import { type Command, CommandError } from '../command.ts';
 import { dataDirectoryFlag } from '../data-directory.ts';
+import { countRevisions, etcdFlags, withEtcd } from '../etcd-access.ts';
+import { assertSame, databaseFromEtcd, databaseToEtcd } from '../etcd-copy.ts';
 import { exchangeData } from '../exchange-data.ts';
 import type { CommandIo } from '../io.ts';
 import { withRightsOfOwner } from '../owner-rights.ts';
 import { runningProcess } from '../processes.ts';
 
 const STORAGES = ['sqlite', 'etcd'];
-const ETCD = 'Etcd';
 
 const flags = {
   from: flag({ name: 'from', type: 'string', default: '', group: 'Copy', choices: STORAGES, help: 'Storage to read.' }),
   to: flag({ name: 'to', type: 'string', default: '', group: 'Copy', choices: STORAGES, help: 'Storage to write.' }),
   dataDir: dataDirectoryFlag('Copy', 'Data directory of the control plane, which must be stopped.'),
-  countRevisions: flag({
-    name: 'count-revisions',
-    type: 'boolean',
-    default: true,
-    group: 'Copy',
-    help: 'Count the revision of etcd up beyond that of the database by empty writes, some thousand in a second, so that agents and controllers need no restart.',
-  }),
-  encryptionProviderConfig: storageFlags.encryptionProviderConfig,
-  etcdServers: flag({
-    name: 'etcd-servers',
-    type: 'list',
-    default: ['http://127.0.0.1:2379'],
-    group: ETCD,
-    help: 'URLs of the etcd servers. The first one that answers is used.',
-  }),
-  etcdPrefix: { ...storageFlags.etcdPrefix, group: ETCD },
-  etcdCafile: { ...storageFlags.etcdCafile, group: ETCD },
-  etcdCertfile: { ...storageFlags.etcdCertfile, group: ETCD },
-  etcdKeyfile: { ...storageFlags.etcdKeyfile, group: ETCD },
+  countRevisions,
+  ...etcdFlags(['http://127.0.0.1:2379']),
 } as const;
-
-type Values = ParsedFlags<FlagTable>['values'];
 
 export const migrate: Command = {
   description:
@@ -82,105 +42,37 @@ export const migrate: Command = {
       throw new CommandError(
         `the control plane of ${directory} runs (process ${pid}): stop it first, with 'orchlet stop'`,
       );
-    const encryption = await buildEncryption({
-      path: String(values['encryptionProviderConfig']),
-      reloads: false,
-      clock: io.clock,
-      logger: silentLogger,
-      metrics: new MetricsRegistry(),
-    });
-    const etcd = await connectEtcd({
-      servers: values['etcdServers'] as readonly string[],
-      tls: await tlsOf(values),
-    });
-    try {
-      const layout = layoutOf(etcd, String(values['etcdPrefix']), encryption?.values ?? plainValues, io);
-      await withRightsOfOwner(directory, io, () =>
+    await withEtcd(values, io, (layout) =>
+      withRightsOfOwner(directory, io, () =>
         to === 'etcd'
           ? toEtcd(directory, layout, { countsUp: values['countRevisions'] === true, io })
           : toSqlite(directory, layout, io),
-      );
-    } finally {
-      etcd.close();
-      encryption?.close();
-    }
+      ),
+    );
     return 0;
   },
 };
 
-function tlsOf(values: Values): Promise<GrpcTls> {
-  const files = {
-    etcdCafile: String(values['etcdCafile']),
-    etcdCertfile: String(values['etcdCertfile']),
-    etcdKeyfile: String(values['etcdKeyfile']),
-  };
-  const problem = etcdTlsProblem(files);
-  if (problem !== undefined) throw new UsageError(problem);
-  return readEtcdTls(files);
-}
-
-function layoutOf(etcd: EtcdClient, prefix: string, transformer: ValueTransformer, io: CommandIo): EtcdLayout {
-  const schema = loadSchema();
-  return {
-    etcd,
-    prefix,
-    keys: etcdKeys(prefix),
-    values: etcdValues(schema, createProtobufCodec(schema, { writesZeros: true })),
-    transformer,
-    progress: (line) => void io.stderr.write(`${line}\n`),
-  };
-}
-
-async function openStorage(directory: string, transformer: ValueTransformer, { clock }: CommandIo): Promise<Storage> {
-  try {
-    return await openSqliteStorage({ directory, clock, logger: silentLogger, transformer });
-  } catch (error) {
-    if (!isStorageError(error)) throw error;
-    throw new CommandError(`${directory} cannot be read: ${error.message}`, { cause: error });
-  }
-}
-
 async function toEtcd(
   directory: string,
   layout: EtcdLayout,
-  { countsUp, io }: { readonly countsUp: boolean; readonly io: CommandIo },
+  options: { readonly countsUp: boolean; readonly io: CommandIo },
 ): Promise<void> {
   if (!existsSync(join(directory, STORAGE_FILE)))
     throw new CommandError(`${directory} holds no control plane's data: give its --data-dir`);
-  const storage = await openStorage(join(directory, dirname(STORAGE_FILE)), layout.transformer, io);
-  try {
-    const { missingRevisions, ...written } = await copyToEtcd(storage, layout, { countsUp });
-    assertSame(await contentsOf(storage), written);
-    const { endpoint } = layout.etcd;
-    io.stdout.write(`${endpoint} has the ${written.objects} objects of ${directory} below ${layout.prefix}/\n`);
-    if (missingRevisions > 0) io.stderr.write(revisionWarning(missingRevisions));
-  } finally {
-    await storage.close();
-  }
+  const { objects } = await databaseToEtcd(directory, layout, options);
+  options.io.stdout.write(
+    `${layout.etcd.endpoint} has the ${objects} objects of ${directory} below ${layout.prefix}/\n`,
+  );
 }
-
-const revisionWarning = (missing: number): string =>
-  `orchlet: warning: the revisions of etcd are ${missing} below those that clients have seen. Restart agents and controllers, ` +
-  `or raise them: etcdutl snapshot restore --bump-revision ${missing + 1} --mark-compacted\n`;
 
 /** The data is written beside that of the directory, verified, and takes its place at the end. */
 async function toSqlite(directory: string, layout: EtcdLayout, io: CommandIo): Promise<void> {
   await mkdir(directory, { recursive: true, mode: 0o700 });
   const fresh = await mkdtemp(join(directory, 'migrating-'));
-  const folder = join(fresh, dirname(STORAGE_FILE));
   try {
-    await mkdir(folder, { mode: 0o700 });
-    const { rows, contents, lastRevision } = await rowsFromEtcd(layout, layout.transformer, io.clock.now());
-    if (rows.length === 0)
-      throw new CommandError(`${layout.etcd.endpoint} has no objects below ${layout.prefix}/: give its --etcd-prefix`);
-    writeSalvaged(join(fresh, STORAGE_FILE), { rows, lastRevision, damage: [] });
+    const contents = await databaseFromEtcd(layout, fresh, io);
     leapAhead(join(fresh, STORAGE_FILE));
-    const storage = await openStorage(folder, layout.transformer, io);
-    try {
-      assertSame(contents, await contentsOf(storage));
-    } finally {
-      await storage.close();
-    }
     assertSame(contents, await contentsInEtcd(layout));
     const old = await exchangeData(directory, fresh, [dirname(STORAGE_FILE)]);
     const kept = old === undefined ? '' : `; what was there is in ${old}`;
@@ -188,11 +80,4 @@ async function toSqlite(directory: string, layout: EtcdLayout, io: CommandIo): P
   } finally {
     await rm(fresh, { recursive: true, force: true });
   }
-}
-
-function assertSame(read: Contents, written: Contents): void {
-  if (read.objects === written.objects && read.digest === written.digest) return;
-  throw new CommandError(
-    `${read.objects} objects were read and ${written.objects} are there now, or their contents differ: does another program write?`,
-  );
 }

@@ -156,11 +156,11 @@ export const up: Command = {
     const forAgent = passedFlags('agent-arg', agentFlags, values.agentArgs, OWN_AGENT_KEYS);
     const forPlane = passedFlags('controlplane-arg', controlPlaneFlags, values.controlPlaneArgs, OWN_PLANE_KEYS);
     for (const warning of [...forAgent.warnings, ...forPlane.warnings]) logger.warn({}, warning);
-    const backupsWanted = backupOptions({ ...values, ...forPlane.values });
+    const ownFlags = ownPlaneFlags({ ...values, ...forAgent.values }, values, forPlane.values);
+    const backupsWanted = backupOptions({ ...values, ...ownFlags });
     await checkBackupSchedule(backupsWanted);
     const shutdown = onShutdown();
     const failure = onStorageFailure(logger, { closingMs: 5000 });
-    const ownFlags = ownPlaneFlags({ ...values, ...forAgent.values }, values, forPlane.values);
     const planeLogger = logger.child({ part: 'controlplane' });
     const after = await standBy({ flags: ownFlags, logger: planeLogger, shutdown, failure });
     if (after !== 'start') return after;

@@ -169,12 +169,8 @@ export function createDecoder(schema: Schema): Decoder {
     *decodePatched(context, patched, expected, validation) {
       const refuse = (why: string): StatusError =>
         newInvalid({ group: '', resource: '' }, '', [invalid('patch', patched.shown(), why)]);
-      try {
-        // The result of a strategic merge is of the type of the object, whatever kind it names.
-        if (patched.isConversion !== true) checkPatchedKind(schema, patched.value, expected);
-      } catch (error) {
-        throw refuse(messageOf(error));
-      }
+      const fault = patchedKindFault(schema, patched, expected);
+      if (fault !== undefined) throw refuse(fault);
       let conformed: Conformed;
       try {
         conformed = yield* conform(patched.value, expected, patched);
@@ -281,6 +277,20 @@ function checkKind(schema: Schema, value: unknown, expected: ExpectedKind): void
  * than the kind, so that not even the name is left.
  */
 const isUnversioned = (value: unknown): value is JsonObject => claimed(value).apiVersion === '';
+
+/**
+ * Returns why the kind of a patched object cannot be read, or is another one. kube-apiserver reads it before all else. The
+ * result of a strategic merge is of the type of the object, whatever kind it names.
+ */
+function patchedKindFault(schema: Schema, patched: PatchedObject, expected: ExpectedKind): string | undefined {
+  if (patched.isConversion === true) return undefined;
+  try {
+    checkPatchedKind(schema, patched.value, expected);
+    return undefined;
+  } catch (error) {
+    return messageOf(error);
+  }
+}
 
 /** Refuses a kind or version that is not a text. */
 export function requireKindTexts(value: unknown): void {

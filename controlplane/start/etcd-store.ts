@@ -129,7 +129,5 @@ export async function whenAvailable<T>(
 
 function problemOf(flags: Setting['flags']): string | undefined {
   if (flags.etcdServers.length === 0) return '--storage-backend=etcd3 needs --etcd-servers';
-  if (flags.backupSchedule !== '')
-    return '--backup-schedule copies the database of --storage-backend=sqlite: save etcd with etcdctl snapshot save';
   return etcdTlsProblem(flags);
 }

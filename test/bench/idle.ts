@@ -1,6 +1,7 @@
 /**
  * Measures the cost of a single idle node: the processor time, written bytes and fsyncs of `orchlet up` and of its container
- * runtime, and again with thousands of services, for which the node has rules. The numbers come from /proc and from strace, which stops the process only at its fsyncs. `bench.ts` calls it.
+ * runtime, and again with thousands of services, for which the node has rules. The numbers come from /proc and from strace,
+ * which stops the process only at its fsyncs. `bench.ts` calls it.
  */
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';

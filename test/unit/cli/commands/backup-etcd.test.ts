@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import { orchlet } from '../command-run.ts';
 import { temporaryFolder } from '../../../temporary-folder.ts';
 
-test('a backup of a control plane on etcd is refused with what to use instead', async () => {
+test('a backup of a control plane on etcd is refused without the flags of the etcd', async () => {
   const directory = temporaryFolder();
   const file = join(directory, 'backup.tgz');
   const without = await orchlet(['backup', file, '--data-dir', directory]);
@@ -13,5 +13,5 @@ test('a backup of a control plane on etcd is refused with what to use instead', 
   mkdirSync(join(directory, 'pki'));
   const { code, stderr } = await orchlet(['backup', file, '--data-dir', directory]);
   assert.equal(code, 1);
-  assert.match(stderr, /has no database: a control plane on etcd is saved with etcdctl snapshot save/);
+  assert.match(stderr, /has no database: give the --etcd-servers of its control plane/);
 });

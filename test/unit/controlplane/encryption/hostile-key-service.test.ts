@@ -84,7 +84,7 @@ beforeEach(() => {
 });
 
 async function connect(): Promise<EncryptedValues> {
-  const service = await connectKeyService({ name: 'vault', endpoint: `unix://${socket}`, timeoutMs: 300 });
+  const service = await connectKeyService({ name: 'vault', endpoint: `unix://${socket}`, timeoutMs: 1500 });
   const provider = await kmsProvider({ name: 'vault', service, clock: systemClock, logger: silentLogger });
   return encryptedValues([{ resources: ['secrets'], providers: [provider] }]);
 }
