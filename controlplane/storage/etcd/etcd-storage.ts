@@ -324,7 +324,7 @@ class EtcdStorage extends HistoryStorage implements Storage {
   }
 
   copyTo(): Promise<void> {
-    const why = 'the objects are in etcd: save them with etcdctl snapshot save, and the data directory beside it';
+    const why = 'the objects are in etcd, from which orchlet backup reads them';
     return Promise.reject(new StorageError('unusable', why));
   }
 
