@@ -70,15 +70,15 @@ function withGivenEtcd<T>(
   return (values['etcdServers'] as readonly string[]).length === 0 ? work(undefined) : withEtcd(values, io, work);
 }
 
-/** If the flags name no etcd, it is the one that the control plane runs itself. */
+/** If the flags name no etcd and there is no database, it is the etcd that the control plane runs itself. */
 async function withEtcdOf<T>(
   directory: string,
   values: Values,
   io: CommandIo,
   work: (etcd: EtcdLayout | undefined) => Promise<T>,
 ): Promise<T> {
-  const isGiven = (values['etcdServers'] as readonly string[]).length > 0;
-  const own = isGiven ? undefined : await findOwnEtcd(directory, io);
+  const isKnown = (values['etcdServers'] as readonly string[]).length > 0 || existsSync(join(directory, STORAGE_FILE));
+  const own = isKnown ? undefined : await findOwnEtcd(directory, io);
   return own === undefined ? withGivenEtcd(values, io, work) : withEtcd(values, io, work, own);
 }
 
