@@ -12,14 +12,16 @@ const execute = promisify(execFile);
 const WAIT = ['-w', '10'];
 /** Docker calls this chain before its own rules, which it moves to the beginning of FORWARD whenever it creates a network. */
 const DOCKER_USER = 'DOCKER-USER';
+/** A jump to a chain of the pod network or of the service proxy. */
+const OWN_JUMP = / -j (?:ORC|ORCHLET)-\S+$/;
 
 /** The iptables tools of one host. Operations reject with what the tools write to standard error. */
 export interface PodPacketFilter {
   /** Replaces the chains that the text names, atomically for each table. */
   apply(family: 4 | 6, rules: string): Promise<void>;
-  /** Adds the jumps that are missing. */
+  /** Adds the jumps that are missing, and moves those behind which other rules would decide. */
   ensureJumps(family: 4 | 6, jumps: readonly Jump[]): Promise<void>;
-  /** Returns false if another process has removed one of the jumps. */
+  /** Returns false if another process has removed one of the jumps, or put its rules before one. */
   intact(family: 4 | 6, jumps: readonly Jump[]): Promise<boolean>;
   /** Removes the chains and all jumps to them. Does nothing without the tools. */
   remove(family: 4 | 6): Promise<void>;
@@ -40,19 +42,38 @@ export function podPacketFilter(prefix: readonly string[] = []): PodPacketFilter
     const [program, args] = command(family, '-restore', ['--noflush', ...WAIT]);
     assertSucceeded(`${family === 4 ? 'iptables' : 'ip6tables'}-restore`, await runWithInput(program, args, rules));
   };
+  const isThere = (family: 4 | 6, jump: Jump, withDocker: boolean): Promise<boolean> =>
+    succeeds(family, ...ruleOf(jump, '-C', withDocker));
+  /**
+   * In nat and raw, the first rule that matches decides. Docker puts that of a new network, which masquerades what its
+   * containers send, before all others.
+   */
+  const isFirst = async (family: 4 | 6, { table, from, to, isLast }: Jump): Promise<boolean> => {
+    if (isLast || table === 'filter') return true;
+    const { stdout } = await execute(...command(family, '', [...WAIT, '-t', table, '-S', from]));
+    const rules = stdout.split('\n').filter((line) => line.startsWith('-A '));
+    const before = rules.slice(
+      0,
+      rules.findIndex((line) => line.endsWith(`-j ${to}`)),
+    );
+    return before.every((line) => OWN_JUMP.test(line));
+  };
   return {
     apply: restore,
 
     async intact(family, jumps) {
       const withDocker = await succeeds(family, '-t', 'filter', '-S', DOCKER_USER);
-      for (const jump of jumps) if (!(await succeeds(family, ...ruleOf(jump, '-C', withDocker)))) return false;
+      for (const jump of jumps)
+        if (!(await isThere(family, jump, withDocker)) || !(await isFirst(family, jump))) return false;
       return true;
     },
 
     async ensureJumps(family, jumps) {
       const withDocker = await succeeds(family, '-t', 'filter', '-S', DOCKER_USER);
       for (const jump of jumps) {
-        if (await succeeds(family, ...ruleOf(jump, '-C', withDocker))) continue;
+        const isKept = await isThere(family, jump, withDocker);
+        if (isKept && (await isFirst(family, jump))) continue;
+        if (isKept) await run(family, ...ruleOf(jump, '-D', withDocker));
         await run(family, ...ruleOf(jump, jump.isLast ? '-A' : '-I', withDocker));
       }
     },

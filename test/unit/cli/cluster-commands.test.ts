@@ -67,11 +67,12 @@ describe('commands of a cluster', () => {
     const data = info['data'] as Record<string, string>;
     const hostile = (data['kubeconfig'] ?? '').replace(/server: \S+/, 'server: https://10.0.0.1:6443;touch$IFS/tmp/x');
     assert.match(hostile, /touch/);
-    await plane.client.update(configMaps, { ...info, data: { ...data, kubeconfig: hostile } });
+    // A controller signs the kubeconfig for each token meanwhile.
+    const { resourceVersion: _old, ...metadata } = info.metadata;
+    await plane.client.update(configMaps, { ...info, metadata, data: { ...data, kubeconfig: hostile } });
     const { stdout } = await cluster('token', 'create', '--print-join-command', '--description', 'a\u001b[2Jb');
     assert.match(stdout, /^orchlet join https:\/\/[\w.:]+ --token /);
     assert.match((await cluster('token', 'list')).stdout, / a\\x1b\[2Jb /);
-    const { resourceVersion: _old, ...metadata } = info.metadata;
     await plane.client.update(configMaps, { ...info, metadata });
   });
 
