@@ -8,14 +8,9 @@ import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { type Agent, type AgentOptions, startAgent } from '../../agent/main.ts';
 import type { Runtime } from '../../agent/runtime/runtime.ts';
-import { systemClock } from '../../api/machinery/clock.ts';
 import { until } from '../until.ts';
 import { temporaryFolder } from '../temporary-folder.ts';
 import { unmountBelow } from '../mounts.ts';
-
-/** How often a state that lasts for a fraction of a second is looked for, within one check of `until`. */
-const LOOKS = 100;
-const LOOK_MS = 10;
 
 export interface RuntimeForAgent {
   /** Opens a client of the runtime that the agent uses. */
@@ -77,15 +72,10 @@ export async function runStaticPod(on: RuntimeForAgent): Promise<void> {
       | undefined => status()?.status?.containerStatuses?.find((entry) => entry.name === name);
     await writeFile(join(manifests, 'web.yaml'), manifest(image));
     await until('readiness', () => container('httpd')?.ready === true);
-    // As with the kubelet, it is shown from the sync that ends the back-off until the container has started again.
-    const crashed = await until('the back-off', async () => {
-      for (let look = 0; look < LOOKS; look += 1) {
-        const found = container('crash');
-        if (found?.state?.waiting?.reason === 'CrashLoopBackOff') return found;
-        await systemClock.sleep(LOOK_MS);
-      }
-      return undefined;
-    });
+    const crashed = await until(
+      'the back-off',
+      () => container('crash')?.state?.waiting?.reason === 'CrashLoopBackOff' && container('crash'),
+    );
     assert.match(crashed.state?.waiting?.message ?? '', /^back-off \d+s restarting failed container=crash pod=web-/);
     assert.deepEqual([crashed.lastState?.terminated?.exitCode, crashed.lastState?.terminated?.message], [3, 'why\n']);
     const out = new PassThrough();

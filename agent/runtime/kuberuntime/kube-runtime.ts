@@ -60,18 +60,29 @@ const RELIST_MS = 1_000;
 /** What failed starts mean for the next sync. */
 type NextSync = { -readonly [field in 'backOffUntilMs' | 'retryAtMs' | 'settlesAtMs']?: number };
 
+/** What the status showed of a container before its start was tried. */
+interface Before {
+  /** The reason of waiting. */
+  readonly waited: string | undefined;
+  /** Whether the container ended so soon after its start that two relists of the kubelet see both. */
+  readonly wasShort: boolean;
+  readonly nowMs: number;
+}
+
 function scheduleAfter(
   failed: { readonly reason: string; readonly backOffUntilMs: number | undefined },
   next: NextSync,
-  { waited, nowMs }: { readonly waited: string | undefined; readonly nowMs: number },
+  { waited, wasShort, nowMs }: Before,
 ): void {
   const { reason, backOffUntilMs: untilMs } = failed;
   if (untilMs !== undefined) next.backOffUntilMs = Math.min(next.backOffUntilMs ?? untilMs, untilMs);
   // The kubelet sees at its next relist as well that a container was stopped because its hook failed.
   if (reason === 'PostStartHookError') next.settlesAtMs = nowMs + RELIST_MS;
-  // The container was created, and is shown as such until the next sync. One whose hook failed is shown with its back-off.
-  if (reason === 'RunContainerError' || (reason === 'CrashLoopBackOff' && waited === 'PostStartHookError'))
-    next.retryAtMs = nowMs + RELIST_MS;
+  // One whose hook failed is shown with its back-off, and so is one for whose start and end the kubelet syncs its pod twice.
+  const isShownSoon =
+    reason === 'CrashLoopBackOff' && (waited === 'PostStartHookError' || (wasShort && waited !== 'CrashLoopBackOff'));
+  // A container that was created and did not start is shown as such until the next sync.
+  if (reason === 'RunContainerError' || isShownSoon) next.retryAtMs = nowMs + RELIST_MS;
 }
 
 /** Executes syncs of pods. Failures of containers are part of the result; other failures reject. */
@@ -184,7 +195,9 @@ export class KubeRuntime {
       const failed = await this.#starter.start(session, container, kind);
       if (failed === undefined) return true;
       errors.push(failed);
-      scheduleAfter(failed, next, { waited, nowMs: clock.now() });
+      const last = status.containers.find(({ name }) => name === container.name);
+      const wasShort = last !== undefined && last.finishedAtMs - last.startedAtMs < RELIST_MS;
+      scheduleAfter(failed, next, { waited, wasShort, nowMs: clock.now() });
       return false;
     };
     // 5. Start ephemeral containers. 6. Start init containers in order. 7. Resize running containers. 8. Start the others.

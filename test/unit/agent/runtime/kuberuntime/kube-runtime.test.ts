@@ -94,11 +94,9 @@ it('reports that the status of a new sandbox cannot be read', async () => {
   ]);
 });
 
-it('has the next sync wait after a hook failed, and another one show the back-off soon', async () => {
+/** Creates a runtime whose containers start at once, and whose hooks fail. */
+function startingRuntime(clock: FakeClock): { readonly runtime: KubeRuntime; readonly created: () => number } {
   const directory = temporaryFolder();
-  const clock = new FakeClock();
-  const container = { name: 'c', image: 'i', lifecycle: { postStart: { exec: { command: ['hook'] } } } };
-  const hooked = { ...pod, spec: { ...pod.spec, containers: [container] } } as unknown as Pod;
   let created = 0;
   const runtime = new KubeRuntime({
     runtime: {
@@ -136,23 +134,58 @@ it('has the next sync wait after a hook failed, and another one show the back-of
       allocatable: () => ({}),
     },
   } as unknown as ConstructorParameters<typeof KubeRuntime>[0]);
+  return { runtime, created: () => created };
+}
+
+/** The pod's container `c` after an attempt, of which it ran for a time. */
+const exited = (
+  attempt: number,
+  { finishedAtMs, ranMs }: { finishedAtMs: number; ranMs: number },
+): RuntimePodStatus => {
+  const config = { id: 's1', state: 'ready', attempt: 0, ips: ['10.1.0.2'], createdAtMs: 0, runtimeHandler: '' };
+  const times = { startedAtMs: finishedAtMs - ranMs, finishedAtMs };
+  const last = { id: `c${attempt}`, name: 'c', state: 'exited', attempt, exitCode: 1, ...times };
+  return {
+    sandboxes: [{ ...config, pod: { uid: 'u' }, labels: {}, annotations: {} }],
+    containers: [{ ...last, labels: {}, annotations: {} }],
+    ips: config.ips,
+  } as unknown as RuntimePodStatus;
+};
+
+it('has the next sync wait after a hook failed, and another one show the back-off soon', async () => {
+  const clock = new FakeClock();
+  const { runtime, created } = startingRuntime(clock);
+  const container = { name: 'c', image: 'i', lifecycle: { postStart: { exec: { command: ['hook'] } } } };
+  const hooked = { ...pod, spec: { ...pod.spec, containers: [container] } } as unknown as Pod;
   const never = new AbortController().signal;
   const first = await runtime.syncPod(hooked, nothing, never);
   assert.deepEqual([first.settlesAtMs, first.retryAtMs], [clock.now() + 1_000, undefined]);
-  const exited = (attempt: number): RuntimePodStatus => {
-    const config = { id: 's1', state: 'ready', attempt: 0, ips: ['10.1.0.2'], createdAtMs: 0, runtimeHandler: '' };
-    const last = { id: `c${attempt}`, name: 'c', state: 'exited', attempt, exitCode: 1, finishedAtMs: clock.now() };
-    return {
-      sandboxes: [{ ...config, pod: { uid: 'u' }, labels: {}, annotations: {} }],
-      containers: [{ ...last, labels: {}, annotations: {} }],
-      ips: config.ips,
-    } as unknown as RuntimePodStatus;
-  };
-  const second = await runtime.syncPod(hooked, exited(0), never);
+  const times = { finishedAtMs: clock.now(), ranMs: 5_000 };
+  const second = await runtime.syncPod(hooked, exited(0, times), never);
   assert.equal(second.settlesAtMs, clock.now() + 1_000);
-  const third = await runtime.syncPod(hooked, exited(1), never);
-  assert.equal(created, 2, 'the third sync finds the back-off');
+  const third = await runtime.syncPod(hooked, exited(1, times), never);
+  assert.equal(created(), 2, 'the third sync finds the back-off');
   assert.deepEqual([third.settlesAtMs, third.retryAtMs], [undefined, clock.now() + 1_000]);
-  const fourth = await runtime.syncPod(hooked, exited(1), never);
+  const fourth = await runtime.syncPod(hooked, exited(1, times), never);
   assert.equal(fourth.retryAtMs, undefined);
 });
+
+for (const [ranMs, isSoon] of [
+  [300, true],
+  [2_000, false],
+] as const)
+  it(`shows the back-off of a container that ran for ${ranMs} ms ${isSoon ? 'once after a second' : 'when it ends'}`, async () => {
+    const clock = new FakeClock();
+    const { runtime, created } = startingRuntime(clock);
+    const container = { name: 'c', image: 'i', command: ['crash'] };
+    const crashing = { ...pod, spec: { ...pod.spec, containers: [container] } } as unknown as Pod;
+    const never = new AbortController().signal;
+    await runtime.syncPod(crashing, nothing, never);
+    const times = { finishedAtMs: clock.now(), ranMs };
+    const restarted = await runtime.syncPod(crashing, exited(0, times), never);
+    assert.deepEqual([created(), restarted.retryAtMs], [2, undefined]);
+    const backsOff = await runtime.syncPod(crashing, exited(1, times), never);
+    assert.deepEqual([created(), backsOff.retryAtMs], [2, isSoon ? clock.now() + 1_000 : undefined]);
+    const again = await runtime.syncPod(crashing, exited(1, times), never);
+    assert.equal(again.retryAtMs, undefined);
+  });
