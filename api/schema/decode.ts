@@ -14,6 +14,7 @@ import type { JsonObject, JsonValue } from '../meta/object.ts';
 import type { StructType, TypeNode } from './schema.ts';
 import { addPrinted, isZero, zeroValue } from './complete.ts';
 import { jsonKind, goType, goName } from './go-types.ts';
+import { isJsonObject } from '../meta/json-object.ts';
 import { jsonPath } from '../meta/json-path.ts';
 
 /** The error for a value that does not match its type. It has kube-apiserver's message. */
@@ -203,7 +204,7 @@ class Walk {
     const [error, around, unknown] = [this.#firstError, this.#decodesItself, this.unknown.length];
     this.#firstError = undefined;
     this.#decodesItself ??= this.#struct;
-    const isObject = typeof value === 'object' && value !== null && !Array.isArray(value);
+    const isObject = isJsonObject(value);
     if (message === 'schemaOrBool' && !isObject && typeof value !== 'boolean')
       throw new DecodeError('boolean or JSON schema expected');
     if (isObject) this.#node(schema, value);

@@ -79,8 +79,8 @@ export function compareForDeletion(a: Pod, b: Pod, crowding: (pod: Pod) => numbe
 const byUid = (a: Pod, b: Pod): number => ((a.metadata.uid ?? '') < (b.metadata.uid ?? '') ? -1 : 1);
 
 /**
- * Orders pods by age. Any of the pods of about the same age may be deleted; of those of exactly the same age, other things
- * decide.
+ * Orders pods by age, in steps that double. Pods of one step are ordered by their uids, and pods of exactly the same age are
+ * equal.
  */
 function byAge(a: Pod, b: Pod, since: (pod: Pod) => number, nowMs: number): number {
   if (since(a) === since(b)) return 0;

@@ -63,7 +63,7 @@ interface Outcome {
 }
 
 /**
- * Decides which of the wanted names are accepted. A name that is taken keeps its former value. The outcome has the last of
+ * Decides which of the wanted names are accepted. A name that is taken keeps its former value. The result reports the last of
  * several conflicts. Pure.
  */
 export function acceptNames(wanted: DefinitionNames, before: DefinitionNames | undefined, taken: TakenNames): Outcome {

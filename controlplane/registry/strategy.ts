@@ -196,7 +196,10 @@ export interface Strategy<Object extends KubeObject = KubeObject> extends Update
 export interface Conversion {
   toStored(object: KubeObject): KubeObject;
   fromStored(object: KubeObject): KubeObject;
-  /** Whether `fromStored` may make another object of one after `toStored`. Managers own the fields of the latter. */
+  /**
+   * Whether an object may differ from itself after a conversion to the stored version and back. Managers then own the fields
+   * that it has after both.
+   */
   readonly isLossy?: true;
   /** Whether the stored object equals the result of `fromStored`, so that no conversion is needed. By default it does not. */
   isServed?(object: KubeObject): boolean;
@@ -209,7 +212,7 @@ export interface Conversion {
   convertAll?(objects: readonly KubeObject[], to: 'stored' | 'served'): Promise<readonly KubeObject[]>;
   /** Sets defaults of the served version that the schema does not have. Those of the strategy apply after `toStored`. */
   readonly applyDefaults?: (object: KubeObject) => void;
-  /** Keeps, in place, the strategy from setting defaults that do not apply to an object of the served version. */
+  /** Changes the object in place, so that the strategy sets no defaults that the served version does not have. */
   withholdDefaults?(stored: KubeObject): void;
   /** Maps the selectable fields of the served version to those of the stored one. By default, they are the same. */
   readonly fieldNames?: Readonly<Record<string, string>>;

@@ -19,9 +19,9 @@ const OWN_JUMP = / -j (?:ORC|ORCHLET)-\S+$/;
 export interface PodPacketFilter {
   /** Replaces the chains that the text names, atomically for each table. */
   apply(family: 4 | 6, rules: string): Promise<void>;
-  /** Adds the jumps that are missing, and moves those behind which other rules would decide. */
+  /** Adds the jumps that are missing. A jump that must come first is moved to the beginning if rules of others precede it. */
   ensureJumps(family: 4 | 6, jumps: readonly Jump[]): Promise<void>;
-  /** Returns false if another process has removed one of the jumps, or put its rules before one. */
+  /** Returns false if another process has removed a jump, or has put rules before one that must come first. */
   intact(family: 4 | 6, jumps: readonly Jump[]): Promise<boolean>;
   /** Removes the chains and all jumps to them. Does nothing without the tools. */
   remove(family: 4 | 6): Promise<void>;
@@ -45,8 +45,8 @@ export function podPacketFilter(prefix: readonly string[] = []): PodPacketFilter
   const isThere = (family: 4 | 6, jump: Jump, withDocker: boolean): Promise<boolean> =>
     succeeds(family, ...ruleOf(jump, '-C', withDocker));
   /**
-   * In nat and raw, the first rule that matches decides. Docker puts that of a new network, which masquerades what its
-   * containers send, before all others.
+   * Whether no rules of other programs precede the jump. In nat and raw, the first rule that matches decides, and Docker
+   * inserts a rule that masquerades the packets of a new network at the beginning.
    */
   const isFirst = async (family: 4 | 6, { table, from, to, isLast }: Jump): Promise<boolean> => {
     if (isLast || table === 'filter') return true;

@@ -3,7 +3,8 @@
  * agent owns some conditions. All others belong to their writers and stay.
  */
 import { jsonEqual } from '../../../api/meta/json-equality.ts';
-import type { JsonValue } from '../../../api/meta/object.ts';
+import { isJsonObject } from '../../../api/meta/json-object.ts';
+import type { JsonObject, JsonValue } from '../../../api/meta/object.ts';
 import type { Pod, PodCondition, PodStatus } from '../../model/pod.ts';
 
 /** Conditions that only the agent writes. */
@@ -108,18 +109,12 @@ export function statusPatch(pod: Pod, merged: PodStatus): Record<string, JsonVal
     const mergeKey = MERGE_KEYS.get(key);
     const before = remote[key];
     if (value === undefined) changes[key] = null;
-    else if (isObject(before) && isObject(value)) changes[key] = objectChanges(before, value);
+    else if (isJsonObject(before) && isJsonObject(value)) changes[key] = objectChanges(before, value);
     else if (mergeKey === undefined || before === undefined) changes[key] = value;
     else Object.assign(changes, listChanges(key, mergeKey, before as Entry[], value as Entry[]));
   }
   if (Object.keys(changes).length === 0) return undefined;
   return { metadata: { uid: pod.metadata.uid }, status: changes };
-}
-
-type JsonObject = Readonly<Record<string, JsonValue | undefined>>;
-
-function isObject(value: JsonValue | undefined): value is JsonObject & JsonValue {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 /** Returns the changed members. A member that is gone is null: a patch of an object keeps what it does not name. */
@@ -128,7 +123,7 @@ function objectChanges(before: JsonObject, after: JsonObject): Record<string, Js
   for (const key of new Set([...Object.keys(before), ...Object.keys(after)])) {
     const [was, is] = [before[key], after[key]];
     if (jsonEqual(was, is)) continue;
-    changes[key] = isObject(was) && isObject(is) ? objectChanges(was, is) : (is ?? null);
+    changes[key] = isJsonObject(was) && isJsonObject(is) ? objectChanges(was, is) : (is ?? null);
   }
   return changes;
 }

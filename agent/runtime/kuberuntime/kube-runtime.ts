@@ -64,7 +64,7 @@ type NextSync = { -readonly [field in 'backOffUntilMs' | 'retryAtMs' | 'settlesA
 interface Before {
   /** The reason of waiting. */
   readonly waited: string | undefined;
-  /** Whether the container ended so soon after its start that two relists of the kubelet see both. */
+  /** Whether the container ran for less than the period of the kubelet's relists. */
   readonly wasShort: boolean;
   readonly nowMs: number;
 }
@@ -78,7 +78,7 @@ function scheduleAfter(
   if (untilMs !== undefined) next.backOffUntilMs = Math.min(next.backOffUntilMs ?? untilMs, untilMs);
   // The kubelet sees at its next relist as well that a container was stopped because its hook failed.
   if (reason === 'PostStartHookError') next.settlesAtMs = nowMs + RELIST_MS;
-  // One whose hook failed is shown with its back-off, and so is one for whose start and end the kubelet syncs its pod twice.
+  // The kubelet shows the back-off of a container whose hook failed, and mostly of one that ended at once, within seconds.
   const isShownSoon =
     reason === 'CrashLoopBackOff' && (waited === 'PostStartHookError' || (wasShort && waited !== 'CrashLoopBackOff'));
   // A container that was created and did not start is shown as such until the next sync.
