@@ -1,4 +1,4 @@
-/** Metrics of the admission chain and of webhooks, by their names in kube-apiserver. */
+/** Registers the metrics of the admission chain and of webhooks under their names in kube-apiserver. */
 import type { Histogram, MetricsRegistry } from '../../api/component/metrics.ts';
 import type { AdmissionAttributes } from './admission.ts';
 import type { ChainMetrics, Observe } from './chain.ts';

@@ -29,7 +29,7 @@ const isPodRequest = (attributes: AdmissionAttributes, subresource: string): boo
   attributes.resource.resource === 'podcertificaterequests' &&
   attributes.subresource === subresource;
 
-/** The permission is for the signer by its name, or for every signer of its domain. */
+/** Whether the user has the permission for the signer by its name, or for every signer of its domain. */
 async function mayUseSigner(
   authorizer: Authorizer,
   user: UserInfo,

@@ -1,6 +1,6 @@
 /**
- * What quotas need for counting devices of claims as extended resources: the resource that a class backs, and the pod for whose
- * extended resources the scheduler created a claim. That pod is charged for them already. Pure.
+ * Finds what quotas need for counting devices of claims as extended resources: the resource that a class backs, and the pod for
+ * whose extended resources the scheduler created a claim. That pod is charged for them already. Pure.
  */
 import { podOfExtendedClaim } from '../../api/kinds/device-claims.ts';
 import type { DeviceClass, Pod, ResourceClaim } from '../../api/kinds/kinds.ts';

@@ -1,4 +1,4 @@
-/** Plugins for storage: DefaultStorageClass, StorageObjectInUseProtection and PersistentVolumeClaimResize. */
+/** Defines the plugins for storage: DefaultStorageClass, StorageObjectInUseProtection and PersistentVolumeClaimResize. */
 import type { KubeObject } from '../../api/meta/object.ts';
 import { compareQuantities, parseQuantity } from '../../api/meta/quantity.ts';
 import type { PersistentVolumeClaim } from '../../api/kinds/kinds.ts';

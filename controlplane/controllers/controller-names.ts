@@ -1,6 +1,6 @@
 /**
- * The names in `--controllers`, and the selection of controllers by such a list. It has no further imports, because the flag
- * table imports it.
+ * Lists the names in `--controllers`, and selects controllers by such a list. This file has no further imports, because the
+ * flag table imports it.
  */
 import { quoteText } from '../../api/meta/quote.ts';
 

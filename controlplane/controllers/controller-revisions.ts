@@ -1,4 +1,4 @@
-/** The history of pod templates that stateful sets and daemon sets keep as ControllerRevisions. */
+/** Keeps the history of the pod templates of stateful sets and daemon sets as ControllerRevisions. */
 import { escapeMarkup, stringifyJson } from '../../api/codec/json.ts';
 import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { JsonObject, JsonValue, KubeObject } from '../../api/meta/object.ts';

@@ -1,6 +1,6 @@
 /**
- * The table of controllers: the name of each, its service account, how to load the function that runs
- * it, and whether it is on by default. Controllers are loaded after the server listens, since no request needs them.
+ * Lists the controllers in a table: the name of each, its service account, how to load the function that runs it, and whether
+ * it is on by default. Controllers are loaded after the server listens, because no request needs them.
  */
 import { newStatusError } from '../../api/meta/status-error.ts';
 import type { RawGet } from './autoscaler/metrics-client.ts';
@@ -21,9 +21,9 @@ export interface ControllerKeys {
    * it is absent, there are no such metrics.
    */
   readonly getMetrics?: RawGet;
-  /** Local volumes are made and removed by the agents. */
+  /** The agents, which create and remove local volumes. */
   readonly volumeAgents?: VolumeAgents;
-  /** The nodes answer at their addresses for services of type LoadBalancer. */
+  /** The options of load balancers, for which the nodes answer at their own addresses. */
   readonly loadBalancers?: ServiceLoadBalancersOptions;
 }
 
@@ -36,7 +36,7 @@ interface ControllerRow {
   readonly offByDefault?: boolean;
 }
 
-/** Rejects like the API if no metrics are served. */
+/** Rejects as the API does if no metrics are served. */
 const noMetrics: RawGet = () =>
   Promise.reject(newStatusError(404, 'NotFound', 'the server could not find the requested resource'));
 

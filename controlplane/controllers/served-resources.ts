@@ -1,4 +1,4 @@
-/** The resources that the API serves, each in the first version that discovery lists. */
+/** Lists the resources that the API serves, each in the first version that discovery has. */
 import type { Resource } from '../../api/client/client.ts';
 import type { ResourceCatalog } from '../model/rest.ts';
 
@@ -20,7 +20,10 @@ export function servedResources(catalog: Pick<ResourceCatalog, 'resources'>): Se
   return served;
 }
 
-/** Resources that can be listed, watched and deleted: garbage collection and the deletion of namespaces process them. */
+/**
+ * Whether objects of the resource can be listed, watched and deleted, so that garbage collection and the deletion of namespaces
+ * process them.
+ */
 export function isContent({ verbs }: ServedResource): boolean {
   return ['list', 'watch', 'delete'].every((verb) => verbs.includes(verb));
 }

@@ -1,5 +1,5 @@
 /**
- * The parts of a CustomResourceDefinition that the server uses: its type, its conditions, and its versions.
+ * Defines the parts of a CustomResourceDefinition that the server uses: its type, its conditions, and its versions.
  *
  * The schema of the kind decodes definitions before they are used here.
  */

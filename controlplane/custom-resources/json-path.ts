@@ -1,6 +1,6 @@
 /**
- * The subset of kubectl's JSONPath that printer columns and subresources use: members (`.a`, `['a.b']`, `.a\.b`), items (`[0]`,
- * `[-1]`, `[1:3]`, `[*]`), descent (`..a`) and filters (`[?(@.type=="Ready")]`). An invalid path matches nothing.
+ * Implements the subset of kubectl's JSONPath that printer columns and subresources use: members (`.a`, `['a.b']`, `.a\.b`),
+ * items (`[0]`, `[-1]`, `[1:3]`, `[*]`), descent (`..a`) and filters (`[?(@.type=="Ready")]`). An invalid path matches nothing.
  */
 import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { JsonValue } from '../../api/meta/object.ts';

@@ -1,5 +1,6 @@
 /**
- * The schema of a custom resource as in its definition, and the functions on it that pruning, defaulting and validation share.
+ * Defines the schema of a custom resource as it is in its definition, and the functions on it that pruning, defaulting and
+ * validation share.
  */
 import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
 

@@ -153,8 +153,8 @@ function withoutLater(schema: JsonObject): JsonObject {
     delete out['properties'];
   }
   // kubectl requires `items` for lists, and allows no members in objects without `properties`.
-  const untold = out['type'] === 'array' ? out['items'] === undefined : open && out['type'] === 'object';
-  if (untold || isNullable(schema)) delete out['type'];
+  const lacksContent = out['type'] === 'array' ? out['items'] === undefined : open && out['type'] === 'object';
+  if (lacksContent || isNullable(schema)) delete out['type'];
   const required = requiredBesideNulls(out);
   if (required === undefined) delete out['required'];
   else out['required'] = required;

@@ -182,8 +182,8 @@ function partialObject({ object }: Entry, version: MetaVersion): KubeObject {
 }
 
 /**
- * Annotations that only whole objects show, by version and kind. In kube-apiserver, the metadata are those of its internal
- * version, which has a field instead.
+ * Annotations that objects show, but that their metadata alone do not, by version and kind. kube-apiserver takes metadata from
+ * its internal version of an object, which has a field in place of the annotation.
  */
 const HIDDEN_ANNOTATIONS: ReadonlyMap<string, string> = new Map([
   ['apps/v1 DaemonSet', 'deprecated.daemonset.template.generation'],

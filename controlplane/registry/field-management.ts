@@ -31,7 +31,7 @@ export interface ApplyWrite extends ManagedWrite {
 /** Another served version of the kind. If a conversion returns a promise, only the functions that work in turns can use it. */
 export interface OtherVersion {
   readonly struct: StructType;
-  /** Converts from the version of the request. `object` is not modified. */
+  /** The version that conflicts name, for example that of the Scale. The default is the version of the owners. */
   convert(object: KubeObject): KubeObject | Promise<KubeObject>;
   /** Converts to the version of the request. `object` is not modified. */
   restore(object: KubeObject): KubeObject | Promise<KubeObject>;
@@ -40,8 +40,9 @@ export interface OtherVersion {
 }
 
 /**
- * If it returns `undefined`, ownership in that version is compared as if it were in the version of the request. The owners of
- * an `'unknown'` version are dropped. A `'refused'` version has no conversion, so no owned fields can be compared.
+ * Finds the version in which an owner wrote. `undefined` means that its fields are compared as if they were in the version of
+ * the request. The owners of an `'unknown'` version are dropped. A `'refused'` version has no conversion, so no owned fields
+ * can be compared.
  */
 export type VersionLookup = (apiVersion: string) => OtherVersion | 'unknown' | 'refused' | undefined;
 

@@ -8,19 +8,22 @@ import type { KubeObject } from '../../api/meta/object.ts';
 import { newRequestEntityTooLarge } from '../../api/meta/status-error.ts';
 import { encodeObject } from '../storage/object-bytes.ts';
 
-/** Larger writes are split into turns. */
+/** The size in bytes of JSON above which a write runs in several turns. */
 export const LARGE_BYTES = 128 * 1024;
 
 /**
  * Yields to the event loop. State that was read before may be stale afterwards. The first `setImmediate` may still run in the
- * turn of the input that the caller handles, so only the second one lets other requests proceed.
+ * iteration of the event loop that read the request, so only the second one lets other requests proceed.
  */
 export async function nextTurn(): Promise<void> {
   await setImmediate();
   await setImmediate();
 }
 
-/** The limit is that of bodies, because patches could grow an object without limit. */
+/**
+ * The size in bytes up to which objects are stored. It is the limit of bodies; without it, patches could grow an object without
+ * end.
+ */
 const MAX_OBJECT_BYTES = 3 * 1024 * 1024;
 
 /**

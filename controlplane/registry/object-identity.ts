@@ -62,7 +62,7 @@ export function matchNamespace(object: KubeObject, info: ResourceInfo, namespace
   object.metadata.namespace = namespace;
 }
 
-/** The name in a body of PUT or of a patched object must be that of the path. */
+/** Checks that the body of a PUT or a patched object names the object of the path. Throws a 400 otherwise. */
 export function matchName(object: KubeObject, name: string): void {
   const own = object.metadata.name ?? '';
   if (own === '') {

@@ -34,7 +34,7 @@ export const inTurnsIf = <Result>(isLarge: boolean | undefined, work: Pausing<Re
   isLarge === true ? inTurns(work) : atOnce(work);
 
 async function rest<Result>(work: Pausing<Result>, first: Promise<void> | undefined): Promise<Result> {
-  // The first `setImmediate` may still run in the turn of the input that started the work.
+  // The first `setImmediate` may still run in the iteration of the event loop that started the work.
   await setImmediate();
   for (let pause = first; ;) {
     await (pause ?? setImmediate());

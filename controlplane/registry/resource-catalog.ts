@@ -5,7 +5,7 @@
 import type { ResourceInfo } from '../../api/schema/schema.ts';
 import type { ResourceCatalog, Rest } from '../model/rest.ts';
 
-/** The catalog for those who add rows. Listeners are called once for each change. */
+/** The catalog for the parts that add rows. Listeners are called once for each change. */
 export interface MutableCatalog extends ResourceCatalog {
   /** Adds or replaces resources with their subresources, as one change. */
   set(rests: readonly Rest[]): void;
@@ -35,7 +35,10 @@ const NO_ROWS: readonly Row[] = [];
 class Rows {
   /** The rows by `group/version/resource`. */
   readonly #all = new Map<string, Row>();
-  /** The rows by resource alone, which few share: each request is looked up here, without a joined key. */
+  /**
+   * The rows by resource alone. Few rows have the same resource, so that a request finds its row without joining the parts of a
+   * key.
+   */
   readonly #byResource = new Map<string, Row[]>();
   #infos: readonly ResourceInfo[] | undefined;
   #builtIn: ReadonlyMap<string, readonly ResourceInfo[]> | undefined;

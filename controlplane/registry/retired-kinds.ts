@@ -1,6 +1,6 @@
 /**
- * Kinds in versions that no server of release 1.36 serves, but that kube-apiserver still decodes and converts. A body of such a
- * version is therefore refused because of its version, and not because its kind is unknown.
+ * Lists the kinds in versions that no server of release 1.36 serves, but that kube-apiserver still decodes and converts. A body
+ * of such a version is therefore refused because of its version, and not because its kind is unknown.
  */
 
 const RBAC = 'Role RoleBinding ClusterRole ClusterRoleBinding';

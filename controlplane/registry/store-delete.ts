@@ -27,7 +27,10 @@ import { FOREGROUND_FINALIZER, ORPHAN_FINALIZER } from '../../api/meta/well-know
 
 /** The number of parallel deletions of a collection. The storage commits them together, in the order of the calls. */
 const COLLECTION_WORKERS = 16;
-/** On etcd, which orders parallel writes by chance: the default of kube-apiserver's `--delete-collection-workers`. */
+/**
+ * The number of parallel deletions of a collection on etcd, which does not commit parallel writes in the order of the calls. It
+ * is the default of kube-apiserver's `--delete-collection-workers`.
+ */
 const SHARED_COLLECTION_WORKERS = 1;
 
 /** The object that is deleted, through which endpoint, and how. */

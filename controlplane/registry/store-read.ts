@@ -101,7 +101,8 @@ function wanted(options: ListOptions): Wanted {
     if (resourceVersion !== '' && resourceVersion !== '0') {
       throw newBadRequest('specifying resource version is not allowed when using continue');
     }
-    // As for a first page, any version means all that is left: the watch cache of kube-apiserver ignores the limit then.
+    // With resourceVersion=0, a further page contains the whole rest of the list, because the watch cache of kube-apiserver
+    // ignores the limit then.
     const most = resourceVersion === '0' ? 0 : limit;
     return { exact: token.revision < 0 ? undefined : token.revision, notOlderThan: 0, limit: most, token };
   }

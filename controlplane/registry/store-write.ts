@@ -102,7 +102,7 @@ async function createAdmitted(write: Write, object: KubeObject): Promise<Entry> 
     strategy.canonicalise?.(object);
     if (context.isLarge === true) await nextTurn();
     const entry = await writeAdmitted(write, { object, old: undefined }, () => {
-      // kube-apiserver's storage refuses it, which a dry run does not reach.
+      // kube-apiserver's storage refuses a new object with a resourceVersion. A dry run does not reach the storage.
       if ((metadata.resourceVersion ?? '') !== '' && !target.options.dryRun) {
         throw unexplained('resourceVersion should not be set on objects to be created');
       }
@@ -133,7 +133,10 @@ function prepareCreate(store: Store, object: KubeObject, context: StrategyContex
   if (store.strategy.managesGeneration === true) object.metadata.generation = 1;
 }
 
-/** kube-apiserver validates the metadata of some kinds in general only, after all else was valid. */
+/**
+ * Returns all errors of an object. Kinds that do not validate metadata themselves in one of their groups (events) report the
+ * errors of the metadata only if there are no others.
+ */
 function allErrors(strategy: Strategy, ofMetadata: FieldError[], validated: FieldError[]): FieldError[] {
   if (strategy.uncheckedGroup === undefined) return [...ofMetadata, ...validated];
   return validated.length > 0 ? validated : ofMetadata;

@@ -1,9 +1,8 @@
 /**
  * Defines the interfaces of filters and scores. A filter is prepared once for a pod and a state of the cluster, and then called
  * for each node. Trials (nominated pods, preemption) move pods and report each move, so that nothing is prepared twice. All
- * filters and scores are pure. A filter or score that
- * compares all nodes or pods with each term of a pod pauses when its time slice is spent. The cluster does not change
- * meanwhile.
+ * filters and scores are pure. A filter or score that compares all nodes or pods with each term of a pod pauses when its time
+ * slice is spent. The cluster does not change meanwhile.
  */
 import type { TimeSlice } from '../../api/machinery/time-slice.ts';
 import type { Cluster } from './cluster-state.ts';
@@ -54,10 +53,10 @@ export interface PreparedFilter {
   moved?(move: PodMove): void;
 }
 
-/** Is `undefined` if the filter does not concern the pod. A rejection counts for all nodes. */
+/** The result of `prepare`: `undefined` if the filter does not concern the pod, or a rejection that counts for all nodes. */
 type Prepared = PreparedFilter | Rejection | undefined;
 
-/** `prepare` returns undefined if the filter does not concern the pod, and a rejection if the pod fits nowhere. */
+/** A filter with its name, which is that of kube-scheduler's plugin. It is prepared once for each pod. */
 export interface FilterPlugin {
   readonly name: string;
   prepare(pod: PodInfo, cluster: Cluster, slice: TimeSlice): Prepared | Promise<Prepared>;

@@ -28,7 +28,7 @@ interface PreemptionContext {
   readonly slice: TimeSlice;
 }
 
-/** The share of the nodes and the least number that are tried: defaults of kube-scheduler's DefaultPreemptionArgs. */
+/** The share of the nodes that are tried, and the least number of them: defaults of kube-scheduler's DefaultPreemptionArgs. */
 const CANDIDATES_SHARE = 0.1;
 const FEWEST_CANDIDATES = 100;
 

@@ -1,9 +1,9 @@
 /**
- * Buffers that large responses are assembled in, one chunk at a time. They are used again, because fresh memory for each chunk
- * costs the kernel and the garbage collector more than the copy into it. `body-stream.ts` owns them.
+ * Provides the buffers in which large responses are assembled, one chunk at a time. They are used again, because fresh memory
+ * for each chunk costs the kernel and the garbage collector more than the copy into it. `body-stream.ts` owns them.
  */
 
-/** A list waits for its client after each chunk, so that a few buffers serve many lists. */
+/** The number of idle buffers that are kept. A list waits for its client after each chunk, so that a few serve many lists. */
 const KEPT = 8;
 
 /** A pool of buffers, all of the same size in bytes. */
@@ -15,7 +15,7 @@ export class ChunkBuffers {
     this.#bytes = bytes;
   }
 
-  /** The buffer holds what others left in it. */
+  /** Returns a buffer, which still contains what was written to it before. */
   take(): Buffer {
     return this.#free.pop() ?? Buffer.allocUnsafeSlow(this.#bytes);
   }

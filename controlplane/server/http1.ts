@@ -6,7 +6,7 @@ import { IncomingBody, incomingBody } from './incoming-body.ts';
 import type { UnreadBodies } from './unread-bodies.ts';
 import { type Exchange, LITTLE_BYTES, type RequestHeaders, type ResponseHeaders, type Upgrade } from './exchange.ts';
 
-/** A request that is answered without being handled. */
+/** The response to a request that is refused without being handled. */
 export interface Refusal {
   readonly status: 400 | 501 | 505;
   readonly text: string;

@@ -133,7 +133,10 @@ function satisfy(clause: AcceptClause, scope: NegotiationScope): OutputMediaType
   return { format, as: as as OutputMediaType['as'], version, pretty };
 }
 
-/** A log is text whatever is negotiated, but kube-apiserver refuses what it could not send an object in. Throws a 406. */
+/**
+ * Throws a 406 for a log whose client accepts no encoding of objects. A log is always text, but kube-apiserver refuses such
+ * requests.
+ */
 export function checkLogAccept(accept: string | undefined): void {
   checkProduced(accept, ['text/plain', ...PRODUCED]);
   negotiateOutput(accept, { protobuf: true, table: false, watch: 'never', routeCheck: false });

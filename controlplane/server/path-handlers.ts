@@ -1,6 +1,6 @@
 /**
- * Handlers of paths other than resources: exact paths and prefixes, each with its methods. The verbs respond to unknown paths
- * of the API; the response to all others is `404 page not found`.
+ * Finds the handlers of paths other than those of resources: exact paths and prefixes, each with its methods. The verbs respond
+ * to unknown paths of the API; the response to all others is `404 page not found`.
  */
 import type { ApiRequest, MaybePromise } from './request.ts';
 import { methodNotAllowed } from './router.ts';

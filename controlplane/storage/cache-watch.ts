@@ -1,4 +1,4 @@
-/** A watch of a cache, as `WatchCache` offers it and `WatchFanout` runs it. */
+/** Defines a watch of a cache, as `WatchCache` offers it and `WatchFanout` runs it. */
 import type { WatchHandle } from '../model/rest.ts';
 import type { ExistingObjects } from './cache-entry.ts';
 import type { Selection } from './selection.ts';

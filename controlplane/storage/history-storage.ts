@@ -1,6 +1,6 @@
 /**
- * The reads and watches of a storage whose state is a `RevisionHistory`: the revision log over a local backend, and the storage
- * on etcd. The two differ in what fills the history, and in their writes.
+ * Implements the reads and watches of a storage whose state is a `RevisionHistory`: the revision log over a local backend, and
+ * the storage on etcd. The two differ in what fills the history, and in their writes.
  */
 import type { Logger } from '../../api/component/logger.ts';
 import type { Stamp } from './log-backend.ts';

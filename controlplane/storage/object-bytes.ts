@@ -1,11 +1,12 @@
 /**
- * The byte form of stored objects: JSON that begins `{"kind":K,"apiVersion":V,"metadata":{"name":…,"namespace":…,"labels":{…}`
- * so that the revision is spliced in, and labels are read, without parsing. Written by the registry, read by the watch cache.
+ * Encodes and reads the stored form of objects: JSON that begins with
+ * `{"kind":K,"apiVersion":V,"metadata":{"name":…,"namespace":…,"labels":{…}`, so that the revision is inserted, and labels are
+ * read, without parsing. The registry writes this form, and the watch cache reads it.
  */
 import { escapeMarkup, parseExactJson, stringifyJson } from '../../api/codec/json.ts';
 import type { JsonObject, KubeObject } from '../../api/meta/object.ts';
 
-/** Keys of metadata that come first, in this order; the rest follows as it is. */
+/** The keys of metadata that come first, in this order. The others follow as they are. */
 const LEADING_METADATA = ['name', 'generateName', 'namespace', 'labels'] as const;
 
 const LEADING: ReadonlySet<string> = new Set(['kind', 'apiVersion', 'metadata']);
@@ -15,10 +16,10 @@ const CLOSING_BRACE = 0x7d;
 const QUOTE = 0x22;
 const COMMA = 0x2c;
 const BACKSLASH = 0x5c;
-/** Kind and apiVersion stand before metadata; both are short. */
+/** The number of bytes within which the metadata begin, because kind and apiVersion before them are short. */
 const SEARCH_LIMIT = 1024;
 
-/** The bytes to store: without a resourceVersion, kind and apiVersion first. */
+/** Returns the bytes to store: kind and apiVersion come first, and the resourceVersion is left out. */
 export function encodeObject(object: KubeObject): Buffer {
   const { kind, apiVersion, metadata } = object;
   const { name, generateName, namespace, labels, resourceVersion: _dropped, ...others } = metadata;
@@ -43,7 +44,10 @@ function metadataStart(bytes: Buffer): number {
   return at + METADATA.length;
 }
 
-/** Returns a copy with the revision as the first member of its metadata, in place of an earlier one. A `Stamp` of storages. */
+/**
+ * Returns a copy with the revision as the first member of its metadata, in place of an earlier one. Storages use this function
+ * as their `Stamp`.
+ */
 export function stampRevision(bytes: Buffer, revision: number): Buffer {
   const start = metadataStart(bytes);
   let rest = start;

@@ -1,4 +1,4 @@
-/** The errors of the watch cache about resource versions, in the words of kube-apiserver. */
+/** Creates the errors of the watch cache about resource versions, in the words of kube-apiserver. */
 import { StorageError } from './storage.ts';
 
 /** The message about a revision whose history is compacted up to `compacted`. */

@@ -1,4 +1,4 @@
-/** Checks of the baseline level, in the order in which violations are listed. */
+/** Implements the checks of the baseline level, in the order in which violations are listed. */
 import { ownMember } from '../../../api/meta/own-member.ts';
 import { quoteText } from '../../../api/meta/quote.ts';
 import {

@@ -1,4 +1,4 @@
-/** Types that the checks of the Pod Security Standards share: violations, and iteration over containers. */
+/** Defines the types that the checks of the Pod Security Standards share, and finds the containers of a pod. */
 import { quoteText } from '../../../api/meta/quote.ts';
 import type { Pod } from '../../../api/kinds/kinds.ts';
 import type { PodSpec } from '../pod-attributes.ts';

@@ -1,4 +1,4 @@
-/** The Pod Security levels of a namespace, read from its labels. */
+/** Reads the Pod Security levels of a namespace from its labels. */
 import { invalid, type FieldError } from '../../../api/meta/field-error.ts';
 
 /** The levels of the Pod Security Standards, from the least to the most restrictive. */

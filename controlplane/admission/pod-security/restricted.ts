@@ -1,4 +1,4 @@
-/** Checks that the restricted level adds, in the order in which violations are listed. */
+/** Implements the checks that the restricted level adds, in the order in which violations are listed. */
 import { containerList, isWindows, namesOf, plural, quoted, setters, unique, type Check } from './check.ts';
 
 /** Requires `allowPrivilegeEscalation: false` of each container, from v1.8 on. */

@@ -1,4 +1,4 @@
-/** A policy with compiled expressions. Each version of a policy is compiled once. */
+/** Compiles the expressions of policies. Each version of a policy is compiled once. */
 import { quoteText } from '../../../api/meta/quote.ts';
 import { PATCH_DECLARATIONS, struct } from '../../../api/cel/admission-variables.ts';
 import { type CelEnvironment, CelCompileError, compile } from '../../../api/cel/cel.ts';

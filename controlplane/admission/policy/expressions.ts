@@ -1,6 +1,6 @@
 /**
- * The variables of admission expressions (`object`, `request`, `params`, `variables`, `authorizer`, …), and how expressions are
- * compiled and evaluated. Match conditions of webhooks use the same.
+ * Defines the variables of admission expressions (`object`, `request`, `params`, `variables`, `authorizer`, …), and compiles
+ * and evaluates these expressions. Match conditions of webhooks use the same.
  */
 import {
   authorizerType,

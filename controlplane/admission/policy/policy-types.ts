@@ -1,4 +1,4 @@
-/** The parts of admission policies and bindings that are used to evaluate a request. Both kinds of policies share them. */
+/** Defines the types of the parts of admission policies and bindings that are evaluated. Both kinds of policies share them. */
 import type { KubeObject } from '../../../api/meta/object.ts';
 import type { Webhook } from '../webhook/matching.ts';
 import type { NamedCondition } from './expressions.ts';

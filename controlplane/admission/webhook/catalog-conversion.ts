@@ -1,5 +1,5 @@
 /**
- * The resources, versions and conversions that webhook plugins look up, from the built-in table and the catalog of custom
+ * Looks up resources, versions and conversions for the webhook plugins, in the built-in table and the catalog of custom
  * resources.
  */
 import { stringifyJson } from '../../../api/codec/json.ts';

@@ -1,6 +1,6 @@
 /**
  * Calls one webhook and evaluates the result: failure policy, timeout, warnings, audit annotations, metrics. The mutating and
- * the validating plugin use it; they differ in the order of calls and in the use of patches.
+ * the validating plugin use it. They differ in the order of calls and in the use of patches.
  */
 import { quoteText } from '../../../api/meta/quote.ts';
 import { newBadRequest, newForbidden, newInternalError, type StatusError } from '../../../api/meta/status-error.ts';

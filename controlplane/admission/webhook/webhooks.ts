@@ -1,7 +1,7 @@
 /**
- * The common part of the webhook admission plugins: the configurations in the order of their names, the selection of webhooks,
- * and the conversion of the request. ValidatingAdmissionWebhook, which calls its webhooks in parallel, is in this file;
- * `mutating-webhooks.ts` has the other plugin.
+ * Implements what the webhook admission plugins share: the configurations in the order of their names, the selection of
+ * webhooks, and the conversion of the request. ValidatingAdmissionWebhook, which calls its webhooks in parallel, is in this
+ * file; `mutating-webhooks.ts` has the other plugin.
  */
 import type { MutatingWebhookConfiguration, ValidatingWebhookConfiguration } from '../../../api/kinds/kinds.ts';
 import {

@@ -1,6 +1,6 @@
 /**
- * Horizontal pod autoscalers: reads the metrics periodically, computes a number of replicas, and writes it to the target's
- * `scale`. `replica-calculator.ts` computes, and `scaling-rules.ts` stabilizes.
+ * Implements horizontal pod autoscalers: reads the metrics periodically, computes a number of replicas, and writes it to the
+ * target's `scale`. `replica-calculator.ts` computes, and `scaling-rules.ts` stabilizes.
  *
  * Recent recommendations and changes are in memory only: after a start, the current number of replicas is the first
  * recommendation.

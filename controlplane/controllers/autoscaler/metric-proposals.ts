@@ -1,4 +1,4 @@
-/** The number of replicas that each metric of an autoscaler proposes, and the status of the metric. */
+/** Computes the number of replicas that each metric of an autoscaler proposes, and the status of the metric. */
 import type { HorizontalPodAutoscaler, Pod } from '../../../api/kinds/kinds.ts';
 import { parseApiVersion } from '../../../api/meta/object.ts';
 import { formatQuantity, newMilliQuantity } from '../../../api/meta/quantity.ts';

@@ -1,4 +1,4 @@
-/** A client of the metrics APIs: resource metrics, custom metrics of pods and other objects, and external metrics. */
+/** Reads the metrics APIs: resource metrics, custom metrics of pods and other objects, and external metrics. */
 import { parseDuration } from '../../../api/component/duration.ts';
 import { groupVersion } from '../../../api/client/resources.ts';
 import type { TypedClient } from '../../../api/client/typed-client.ts';

@@ -68,7 +68,7 @@ function groupPods(pods: readonly Pod[], metrics: PodMetrics, resource: string, 
   return { ready, ...groups };
 }
 
-/** The CPU usage of a starting pod does not show the load. */
+/** Whether the pod is left out because it is starting, so that its CPU usage does not show the load yet. */
 function isStarting(pod: Pod, metric: PodMetric, options: CalculationOptions): boolean {
   const condition = podCondition(pod, 'Ready');
   const startMs = Date.parse(pod.status?.startTime ?? '');
@@ -83,7 +83,10 @@ const isWithin = (ratio: number, { up, down }: Tolerances): boolean => ratio >= 
 
 const POD_LEVEL = /^(cpu|memory|hugepages-.*)$/;
 
-/** The request of a pod with requests of its own, which count instead of those of its containers, with its overhead. */
+/**
+ * Returns the pod-level request with the overhead in thousandths. A pod without a pod-level request of any resource has none,
+ * and the requests of its containers count. Throws `MetricsError` if neither the pod nor its containers request this resource.
+ */
 function podRequest(pod: Pod, resource: string): number | undefined {
   const own = pod.spec?.resources?.requests ?? {};
   if (!Object.keys(own).some((name) => POD_LEVEL.test(name))) return undefined;
@@ -167,7 +170,7 @@ const sumOf = (values: Iterable<number>): number => {
   return sum;
 };
 
-/** Computes by the utilization of the requests. */
+/** Computes the proposal of a target for the utilization: the usage as a percentage of the requests. */
 export function byUtilization(
   input: {
     readonly pods: readonly Pod[];
@@ -197,7 +200,7 @@ export function byUtilization(
   return propose({ groups, metrics, current: input.current }, options, { ratioOf, fill });
 }
 
-/** Computes by an average value per pod. */
+/** Computes the proposal of a target for the average value per pod. */
 export function byAverage(
   input: {
     readonly pods: readonly Pod[];
@@ -218,7 +221,7 @@ export function byAverage(
   return propose({ groups, metrics, current: input.current }, options, { ratioOf, fill: () => targetMilli });
 }
 
-/** Computes by the value of an object other than the pods. */
+/** Computes the proposal of a target for the value of an object other than the pods. */
 export function byValue(
   input: {
     readonly valueMilli: number;
@@ -236,7 +239,7 @@ export function byValue(
   return { replicas: Math.ceil(ratio * ready), milli: valueMilli };
 }
 
-/** Computes by a value that is divided by the number of replicas. */
+/** Computes the proposal of a target for a value that is divided by the number of replicas. */
 export function byShare(
   input: { readonly valueMilli: number; readonly targetMilli: number; readonly statusReplicas: number },
   { tolerances }: Pick<CalculationOptions, 'tolerances'>,

@@ -158,7 +158,7 @@ function changeIn(events: readonly ScaleEvent[], periodSeconds: number, nowMs: n
   return events.reduce((sum, { change, atMs }) => (atMs > nowMs - periodSeconds * 1000 ? sum + change : sum), 0);
 }
 
-/** The number of replicas at the begin of the period. */
+/** Returns the number of replicas at the beginning of the period. */
 function startOf(current: number, periodSeconds: number, { ups, downs }: ScalingHistory, nowMs: number): number {
   return current - changeIn(ups, periodSeconds, nowMs) + changeIn(downs, periodSeconds, nowMs);
 }

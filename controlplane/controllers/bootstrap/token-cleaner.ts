@@ -10,17 +10,19 @@ export const BOOTSTRAP_TOKENS = {
   fieldSelector: 'type=bootstrap.kubernetes.io/token',
 } as const;
 
-/** The decoded data of a token's Secret. */
+/** Returns a field of a token's Secret, decoded from base64. A missing field is an empty text. */
 export function tokenField(secret: Secret, field: string): string {
   return Buffer.from(secret.data?.[field] ?? '', 'base64').toString('utf8');
 }
 
-/** A token without an expiration never expires. One whose expiration cannot be parsed counts as expired. */
+/**
+ * Whether the token has expired. A token without an expiration never does. One whose expiration cannot be parsed has, because
+ * it would be valid for ever otherwise.
+ */
 export function isExpired(secret: Secret, nowMs: number): boolean {
   const text = tokenField(secret, 'expiration');
   if (text === '') return false;
   const at = Date.parse(text);
-  // A token whose expiry cannot be parsed is deleted, because it would be valid for ever.
   return !Number.isFinite(at) || at <= nowMs;
 }
 

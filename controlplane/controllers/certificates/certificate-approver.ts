@@ -28,9 +28,7 @@ const RECOGNIZERS: readonly Recognizer[] = [
   },
 ];
 
-/**
- * Leaves a request alone if it is none of a node. One whose user lacks the permission is retried, at least once a minute.
- */
+/** Ignores requests that are not for a node. A request whose user lacks the permission is retried, at least once a minute. */
 export const runCertificateApprover: RunController = (environment, signal) => {
   const { client, clock, informers } = environment;
   const requests = informers.for(certificateSigningRequests);

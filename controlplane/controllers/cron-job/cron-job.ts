@@ -1,4 +1,7 @@
-/** Cron jobs: creates a job for each time of the schedule, and for the last missed time, as the concurrency policy allows. */
+/**
+ * Implements cron jobs: creates a job for each time of the schedule, and for the last missed time, as the concurrency policy
+ * allows.
+ */
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { isAlreadyExists, isNotFound, tolerate } from '../../../api/meta/status-error.ts';
 import { formatTime } from '../../../api/machinery/clock.ts';

@@ -1,6 +1,4 @@
-/**
- * The decisions of daemon sets: which nodes get a pod, which pods are created and deleted, and the status. Pure.
- */
+/** Decides which nodes get a pod of a daemon set and which pods are created and deleted, and computes the status. Pure. */
 import type { V1Toleration } from '@kubernetes/client-node';
 import { podSelectsNode, toleratesTaint } from '../../../api/kinds/node-selection.ts';
 import { scaledValue } from '../../../api/meta/intstr.ts';

@@ -1,6 +1,6 @@
 /**
- * A deployment's status: counts, and the Available, Progressing and ReplicaFailure conditions in kube-controller-manager's
- * words. Pure.
+ * Computes a deployment's status: counts, and the conditions Available, Progressing and ReplicaFailure in
+ * kube-controller-manager's words. Pure.
  */
 import type { V1DeploymentCondition, V1DeploymentStatus } from '@kubernetes/client-node';
 import { formatTime } from '../../../api/machinery/clock.ts';

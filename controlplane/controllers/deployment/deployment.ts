@@ -1,6 +1,6 @@
 /**
- * Deployments: which events enqueue which deployment, and which replica sets belong to it. `deployment-sync.ts` reconciles
- * them.
+ * Implements deployments: decides which events enqueue which deployment, and which replica sets belong to it.
+ * `deployment-sync.ts` reconciles them.
  */
 import { fromLabelSelector, type Selector } from '../../../api/meta/selector.ts';
 import { referenceTo } from '../../../api/client/event-recorder.ts';

@@ -1,4 +1,7 @@
-/** The replica sets of a deployment: which one is new, and their revisions and annotations. Pure. */
+/**
+ * Determines which replica set of a deployment is the new one, and the revisions, sizes and annotations of its replica sets.
+ * Pure.
+ */
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { scaledValue } from '../../../api/meta/intstr.ts';
 import type { Deployment, ReplicaSet } from '../../../api/kinds/kinds.ts';

@@ -1,4 +1,4 @@
-/** The status of disruption budgets: how many pods are healthy, how many must be, and how many may be evicted now. */
+/** Keeps the status of disruption budgets: how many pods are healthy, how many must be, and how many may be evicted now. */
 import type { V1PodDisruptionBudgetStatus } from '@kubernetes/client-node';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { ownMember } from '../../../api/meta/own-member.ts';
@@ -184,7 +184,7 @@ const runBudgets: RunController = (environment, signal) => {
       };
       const status = await budgetStatus(environment, budget, members, scale);
       for (const pod of notDeleted(budget, members, clock.now())) {
-        // Like kube-controller-manager, which names the namespace in place of the budget.
+        // As in kube-controller-manager, the message names the namespace in place of the budget.
         const message = `Pod was expected by PDB ${namespace}/${namespace} to be deleted but it wasn't`;
         recorder.event(referenceTo(pod, pods), 'Warning', 'NotDeleted', message);
       }

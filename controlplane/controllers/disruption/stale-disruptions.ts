@@ -9,7 +9,7 @@ import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';
 import { keyOf, ReconcileLoop, splitKey, type RunController } from '../controller.ts';
 import { isPodFinished, isPodTerminating, podCondition } from '../pod-state.ts';
 
-/** As in kube-controller-manager (`stalePodDisruptionTimeout`). */
+/** The time after which a condition is stale, as in kube-controller-manager (`stalePodDisruptionTimeout`). */
 const STALE_AFTER_MS = 120_000;
 
 /** Returns the time at which the condition becomes stale; `undefined` without such a condition. */
@@ -19,7 +19,7 @@ function staleAtMs(pod: Pod): number | undefined {
   return (Date.parse(condition.lastTransitionTime ?? '') || 0) + STALE_AFTER_MS;
 }
 
-/** Waits for each pod by the delay of its key in the queue. */
+/** Takes back stale conditions. The key of a pod with the condition waits in the queue until the condition becomes stale. */
 export const runStaleDisruptions: RunController = (environment, signal) => {
   const { client, clock, informers } = environment;
   const podCache = informers.for(pods);

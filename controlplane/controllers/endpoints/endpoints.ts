@@ -1,4 +1,4 @@
-/** The Endpoints object of each service with a selector, for clients that do not read slices. */
+/** Maintains the Endpoints object of each service with a selector, for clients that do not read slices. */
 import { stringifyJson } from '../../../api/codec/json.ts';
 import type { V1EndpointAddress, V1EndpointSubset } from '@kubernetes/client-node';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';

@@ -1,4 +1,4 @@
-/** The pods of a service, the ports that they expose, and the services that the change of a pod affects. */
+/** Finds the pods of a service, the ports that they expose, and the services that the change of a pod affects. */
 import type { V1ServicePort } from '@kubernetes/client-node';
 import {
   type Ip,
@@ -18,12 +18,12 @@ import { isPodFinished, isPodReady, isPodTerminating } from '../pod-state.ts';
 /** A port as it is stored. */
 type ServicePort = Wire<V1ServicePort>;
 
-/** A service without a selector has endpoints that a user or another controller writes. */
+/** Whether the service has a selector. The endpoints of other services are written by a user or by another controller. */
 export function hasSelector(service: Service): boolean {
   return Object.keys(service.spec?.selector ?? {}).length > 0;
 }
 
-/** Whether the service has names and no address of its own. */
+/** Whether the service has no address of its own, so that its name resolves to the addresses of its pods. */
 export function isHeadless(service: Service): boolean {
   return service.spec?.clusterIP === 'None';
 }
@@ -77,8 +77,9 @@ function namedPorts(pod: Pod): ReadonlyMap<string, number> {
 }
 
 /**
- * The first address of the pod in that family; `undefined` if it has none. The node of the pod writes its addresses: one that
- * no endpoint may have, such as loopback, would keep the endpoints of all other pods of the service from being written.
+ * Returns the first address of the pod in that family, or `undefined` if it has none. Addresses that no endpoint may have, such
+ * as loopback, are left out: the node of the pod writes the addresses, and one of them could keep the endpoints of all other
+ * pods of the service from being written.
  */
 export function addressOf(pod: Pod, family: 'IPv4' | 'IPv6'): string | undefined {
   const all = pod.status?.podIPs?.map(({ ip }) => ip) ?? [];

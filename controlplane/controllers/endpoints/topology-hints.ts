@@ -136,7 +136,7 @@ function keptZones(
   return counts;
 }
 
-/** Pairs of a zone that gives an endpoint and one that receives it. */
+/** Returns pairs of a zone that gives an endpoint and one that receives it. */
 function transfers(
   allocations: ReadonlyMap<string, Allocation>,
   counts: ReadonlyMap<string, number>,

@@ -28,11 +28,11 @@ import { FOREGROUND_FINALIZER, ORPHAN_FINALIZER } from '../../../api/meta/well-k
 export const runGarbageCollector: RunController = (environment, signal) =>
   new GarbageCollector(environment).run(signal);
 
-/** Absent owners are cached, so that thousands of dependents cost one request. */
+/** The number of absent owners that are remembered, so that thousands of dependents of one cost a single request. */
 const MOST_ABSENT = 500;
 const LONGEST_FILLING_MS = 30_000;
 
-/** The dependent is in no namespace and its owner is in one. No retry changes that. */
+/** The error for an object without a namespace whose owner is in one. No retry changes that. */
 class NamespacedOwner extends Error {
   constructor({ kind, name }: OwnerReference) {
     super(`an object in no namespace cannot be owned by the namespaced ${kind} "${name}"`);

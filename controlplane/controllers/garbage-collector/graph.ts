@@ -1,6 +1,6 @@
 /**
- * The graph of owners: a node for each object, linked by the UIDs of owner references. An owner that no watch has shown is
- * `virtual` in the graph until a read of the API decides whether it exists. Pure bookkeeping, no I/O.
+ * Holds the graph of owners: a node for each object, linked by the UIDs of owner references. An owner that no watch has shown
+ * is `virtual` in the graph until a read of the API decides whether it exists. Pure: it does no I/O.
  */
 import type { KubeObject, OwnerReference } from '../../../api/meta/object.ts';
 import type { Resource } from '../../../api/client/client.ts';

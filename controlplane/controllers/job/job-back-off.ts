@@ -1,4 +1,7 @@
-/** Delays the next pod of a job after failures: 10 s after the first, twice as long after each other, at most 10 minutes. */
+/**
+ * Delays the next pod of a job after failures: by 10 s after the first one and twice as long after each further one, to 10
+ * minutes at most.
+ */
 import { backoffDelay } from '../../../api/machinery/backoff.ts';
 import type { Pod } from '../../../api/kinds/kinds.ts';
 import { podCondition } from '../pod-state.ts';

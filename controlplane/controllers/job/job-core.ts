@@ -1,4 +1,4 @@
-/** The decisions of jobs: which pods count, whether and why the job is finished, and how many pods it needs. Pure. */
+/** Decides which pods of a job count, whether and why the job is finished, and how many pods it needs. Pure. */
 import type { V1PodFailurePolicyRule } from '@kubernetes/client-node';
 import type { Job, Pod, Wire } from '../../../api/kinds/kinds.ts';
 import { ownMember } from '../../../api/meta/own-member.ts';
@@ -7,7 +7,7 @@ import { finishTime } from './job-back-off.ts';
 
 /** The annotation and label of a pod with its index. */
 export const COMPLETION_INDEX = 'batch.kubernetes.io/job-completion-index';
-/** Keeps a pod until the job has counted it. */
+/** The finalizer that keeps a pod until its job has counted it. */
 export const TRACKING_FINALIZER = 'batch.kubernetes.io/job-tracking';
 
 /** What a rule of the pod failure policy does. */
@@ -19,9 +19,9 @@ interface PolicyMatch {
   readonly message: string;
 }
 
-/** How often the index of a pod had failed before the pod was created: by failures that count, and by ignored ones. */
+/** The annotation with how many failures of the index were counted before the pod was created. */
 export const INDEX_FAILURES = 'batch.kubernetes.io/job-index-failure-count';
-/** The annotation with how many failures of the index the policy ignored. */
+/** The annotation with how many failures of the index the failure policy had ignored before the pod was created. */
 export const INDEX_IGNORED_FAILURES = 'batch.kubernetes.io/job-index-ignored-failure-count';
 
 /** Whether each pod has an index and each index must succeed once. */
@@ -47,7 +47,10 @@ export function hasValidIndex(pod: Pod, job: Job): boolean {
   return index !== undefined && index < (job.spec?.completions ?? 0);
 }
 
-/** The pod succeeded or failed, or it is terminating and replacements do not wait for that. */
+/**
+ * Returns the state of a pod for its job. A terminating pod counts as failed, unless the job waits for the end of a pod before
+ * it replaces it.
+ */
 export function outcomeOf(pod: Pod, job: Job): 'active' | 'terminating' | 'succeeded' | 'failed' {
   if (pod.status?.phase === 'Succeeded') return 'succeeded';
   if (pod.status?.phase === 'Failed') return 'failed';
@@ -221,7 +224,7 @@ export function wantedActive(
   return Math.max(0, Math.min(parallelism, completions - done));
 }
 
-/** The number of restarts that count against the backoff limit of jobs with restartPolicy OnFailure. */
+/** Whether the containers of a job with restartPolicy OnFailure have restarted more often than its backoff limit allows. */
 export function exceedsRestarts(job: Job, pods: readonly Pod[]): boolean {
   if (job.spec?.template.spec?.restartPolicy !== 'OnFailure') return false;
   let restarts = 0;
@@ -237,7 +240,10 @@ export function exceedsRestarts(job: Job, pods: readonly Pod[]): boolean {
   return limit === 0 ? restarts > 0 : restarts >= limit;
 }
 
-/** The rule of the success policy that matches. */
+/**
+ * Returns the message of the first rule of the success policy that the succeeded indexes fulfil, or `undefined` if there is
+ * none.
+ */
 export function successPolicyMet(job: Job, succeeded: readonly number[]): string | undefined {
   const done = new Set(succeeded);
   for (const [at, rule] of (job.spec?.successPolicy?.rules ?? []).entries()) {

@@ -105,7 +105,7 @@ const complete = (reason: string, message: string): Verdict => ({
   message,
 });
 
-/** A condition that is true never becomes false. */
+/** Returns how the job ends, or `undefined` if it goes on. A job whose status already says how it ends keeps that result. */
 export function computeVerdict(
   job: Job,
   { own, counts, status }: { readonly own: readonly Pod[]; readonly counts: PodCounts; readonly status: JobStatus },

@@ -34,8 +34,8 @@ interface Progress {
 }
 
 /**
- * The pods of which the controller has not decided yet. A pod without the finalizer is counted in the status, or was deleted
- * because its job did not want it. The latter is no failure of its index, after a restart of the controller as well.
+ * Returns the pods with the tracking finalizer, about which the controller has still to decide. A pod without it was either
+ * counted in the status, or deleted because its job did not want it, which is no failure of its index.
  */
 export function countable(own: readonly Pod[]): Pod[] {
   return own.filter(isTracked);
@@ -61,7 +61,7 @@ export class JobTracking {
     });
   }
 
-  /** The pod is gone. */
+  /** Forgets a pod that is gone. */
   forget({ metadata }: Pod): void {
     this.#released.delete(metadata.uid ?? '');
   }

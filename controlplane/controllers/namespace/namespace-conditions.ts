@@ -1,4 +1,4 @@
-/** The conditions of a terminating namespace. Pure; the messages are those of kube-controller-manager. */
+/** Computes the conditions of a terminating namespace. Pure. The messages are those of kube-controller-manager. */
 import type { V1NamespaceCondition } from '@kubernetes/client-node';
 import type { Wire } from '../../../api/kinds/kinds.ts';
 

@@ -20,7 +20,7 @@ export const runNamespaces: RunController = (environment, signal) => new Namespa
 
 const FINALIZER = 'kubernetes';
 
-/** This is not an error: the content is still being deleted. */
+/** Ends a reconciliation while content of the namespace is still being deleted. The namespace is reconciled again. */
 class ContentRemains extends Error {
   readonly waitSeconds: number;
 

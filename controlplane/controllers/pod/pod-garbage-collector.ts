@@ -20,7 +20,7 @@ const FINISHED = 'finished';
 const NODE = 'node/';
 const OUT_OF_SERVICE = 'out-of-service/';
 
-/** An administrator has declared the node out of service with a taint, and it does not respond. */
+/** Whether an administrator has declared the node out of service by a taint, and the node does not respond. */
 const isOutOfService = (node: Node | undefined): boolean =>
   node !== undefined &&
   (node.spec?.taints ?? []).some(({ key }) => key === OUT_OF_SERVICE_TAINT) &&

@@ -1,4 +1,4 @@
-/** The decisions of replica sets and replication controllers: pods to create and delete, and the status. Pure. */
+/** Decides which pods of replica sets and replication controllers are created and deleted, and computes the status. Pure. */
 import type { V1ReplicaSetStatus } from '@kubernetes/client-node';
 import type { Pod, Wire } from '../../../api/kinds/kinds.ts';
 import { ownMember } from '../../../api/meta/own-member.ts';

@@ -1,6 +1,6 @@
 /**
- * Replica sets and replication controllers: keep the desired number of active pods. Both share one loop; they differ in their
- * resource and in the form of their selector.
+ * Implements replica sets and replication controllers: keeps the desired number of active pods. Both share one loop. They
+ * differ in their resource and in the form of their selector.
  */
 import type { KubeObject } from '../../../api/meta/object.ts';
 import { fromLabelSelector, selectorOfLabels, type Selector } from '../../../api/meta/selector.ts';
@@ -69,7 +69,7 @@ export const runReplicationControllers: RunController = (environment, signal) =>
     signal,
   );
 
-/** The delay is 150 ms for 3,000 pods. */
+/** The number of pods of a set for which its changes are collected for one more millisecond: 150 ms for 3,000 pods. */
 const PODS_PER_GATHERING_MS = 20;
 
 class ReplicaController<Owner extends KubeObject> {

@@ -1,6 +1,6 @@
 /**
- * Resource claims: creates the claims of pods from their templates, reserves allocated claims for pods that were scheduled
- * without the scheduler, and takes back reservations and allocations that no pod needs any more.
+ * Implements resource claims: creates the claims of pods from their templates, reserves allocated claims for pods that were
+ * scheduled without the scheduler, and takes back reservations and allocations that no pod needs any more.
  */
 import { CLAIM_FINALIZER } from '../../../api/kinds/device-claims.ts';
 import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';

@@ -1,6 +1,6 @@
 /**
- * The status of quotas: the usage of limited resources, counted from the existing objects. Admission charges new objects; this
- * controller counts when a quota is new or changed, when usage decreased, and periodically.
+ * Keeps the status of quotas: the usage of limited resources, counted from the existing objects. Admission charges new objects.
+ * This controller counts when a quota is new or changed, when usage decreased, and periodically.
  *
  * Only resources that a quota limits are watched.
  */

@@ -34,7 +34,7 @@ export function judge(
   return Math.max(invalidMs, Number.isFinite(usedMs) ? usedMs : 0) + unusedMs > nowMs ? 'keep' : 'delete';
 }
 
-/** The service account lists the secret, so it was generated automatically. */
+/** Whether the secret was generated automatically: the service account lists such secrets. */
 function isAutomatic(secret: Secret, account: ServiceAccount | undefined): boolean {
   return (account?.secrets ?? []).some(({ name }) => name === secret.metadata.name);
 }

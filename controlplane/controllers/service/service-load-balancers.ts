@@ -3,8 +3,8 @@
  * Serves services without a class and those of `LOAD_BALANCER_CLASS`; others belong to other controllers. A port of the nodes
  * belongs to one service, the first that asked for it.
  *
- * Like the controller of clouds, it protects a service by a finalizer. It also marks the service, so that it gives back nothing
- * but its own, also after the part is disabled or the service has another class.
+ * As cloud-controller-manager does, it protects a service by a finalizer. It also marks the service, so that it releases only
+ * what it gave itself, also after the controller is disabled or the service has another class.
  */
 import { isDeepStrictEqual } from 'node:util';
 import type { EndpointSlice, Node, Service } from '../../../api/kinds/kinds.ts';

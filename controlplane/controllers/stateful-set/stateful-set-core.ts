@@ -1,4 +1,6 @@
-/** The decisions of stateful sets: identities, the next step of ordered or parallel management, and counts. Pure. */
+/**
+ * Decides the next steps of a stateful set, ordered or parallel, and computes the identities of its pods and its status. Pure.
+ */
 import type { V1StatefulSetStatus } from '@kubernetes/client-node';
 import { scaledValue } from '../../../api/meta/intstr.ts';
 import { ownMember } from '../../../api/meta/own-member.ts';

@@ -100,8 +100,8 @@ class LocalProvisioner {
   }
 
   /**
-   * Makes the class once a node can make its volumes: without one, claims that name no class would wait for ever. An
-   * administrator may change the class. Where another one is the default, it does not become it.
+   * Creates the storage class once a node can make its volumes: without a default class, claims that name none would wait for
+   * ever. An administrator may change the class. It does not become the default class if there is one.
    */
   async ensureClass(): Promise<void> {
     const classes = this.#caches.classes.list();
@@ -288,7 +288,7 @@ class LocalProvisioner {
   }
 }
 
-/** Returns what a folder on one node cannot be. */
+/** Returns why a folder on one node cannot be the volume of the claim, or `undefined` if it can. */
 function claimFault({ spec = {} }: PersistentVolumeClaim, { volumeBindingMode }: StorageClass): string | undefined {
   const mode = spec.accessModes?.find((one) => !MODES.has(one));
   if (mode !== undefined)

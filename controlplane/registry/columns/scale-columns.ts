@@ -24,7 +24,7 @@ export const customScaleColumns: TableColumns = {
   ],
 };
 
-/** The columns do not depend on the workload. */
+/** The columns of the `scale` subresource of built-in workloads, which are the same for all of them. */
 export const scaleColumns: TableColumns = {
   columns: [
     column('Name', NAME_TEXT),

@@ -82,3 +82,10 @@ export function dnsLabel(field: string, value: string): FieldError[] {
 export function dnsSubdomain(field: string, value: string): FieldError[] {
   return invalidFor(field, value, dnsSubdomainErrors(value));
 }
+
+/** Returns an error if the list has other items beside `*`, which matches everything. `what` names the items in the plural. */
+export function wildcardErrors(field: string, values: readonly string[], what: string): FieldError[] {
+  return values.length > 1 && values.includes('*')
+    ? [invalid(field, values, `if '*' is present, must not specify other ${what}`)]
+    : [];
+}

@@ -32,7 +32,7 @@ export async function createFor(
   }
 }
 
-/** Deletes the claim without waiting for anybody else. A claim that is gone, or was replaced, is no error. */
+/** Removes the finalizer of the claim and deletes it. A claim that is gone, or was replaced, is no error. */
 export async function removeClaim(client: TypedClient, { metadata }: ResourceClaim): Promise<void> {
   const { namespace = '', name = '', uid } = metadata;
   const current = await tolerate(client.get(resourceClaims, namespace, name), isNotFound);

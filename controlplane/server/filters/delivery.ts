@@ -1,6 +1,6 @@
 /**
- * The innermost filter: a request lasts until its client has taken the response. A response that waits for its client takes
- * memory, as a body does that waits for the server. So its request keeps its seats of priority and fairness, as in
+ * Is the innermost filter: it lets a request last until its client has taken the response. A response that waits for its client
+ * takes memory, as a body that waits for the server does. So its request keeps its seats of priority and fairness, as in
  * kube-apiserver, and is ended by the time limit.
  */
 import { isLongRunning } from '../long-running.ts';

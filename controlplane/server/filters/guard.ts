@@ -1,6 +1,6 @@
 /**
- * The outermost filter: converts every error to a response, enforces the time limit of requests that are not long-running, and
- * records metrics of every request.
+ * Is the outermost filter: it converts every error to a response, enforces the time limit of requests that are not
+ * long-running, and records metrics of every request.
  */
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type { Logger } from '../../../api/component/logger.ts';

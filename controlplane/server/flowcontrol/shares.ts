@@ -77,8 +77,10 @@ export class Shares {
     return share;
   }
 
-  /** `newest` is the share that is being opened, if any. */
-  /** Adds to the share. While the budget is exceeded, drops and refuses shares, perhaps this one. */
+  /**
+   * Adds to the share. While the budget is exceeded, drops and refuses shares, perhaps this one. `newest` is the share that is
+   * being opened, if any.
+   */
   grow(share: Share, amount: number, newest?: Share): void {
     share.amount += amount;
     this.#holder(share.user).amount += amount;

@@ -1,5 +1,5 @@
 /**
- * The groups and versions that kube-apiserver knows, served or not. The document of OpenAPI 2 lists them as the groups and
+ * Lists the groups and versions that kube-apiserver knows, served or not. The document of OpenAPI 2 has them as the groups and
  * versions of the options types.
  */
 const VERSIONS: Readonly<Record<string, string>> = {

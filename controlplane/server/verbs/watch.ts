@@ -29,7 +29,8 @@ const LAST_BOOKMARK_MS = 2000;
 export const watch: VerbHandler = async (request, rest, context) => {
   if (rest.watch === undefined)
     throw newMethodNotSupported({ group: rest.info.group, resource: rest.info.resource }, 'watch');
-  // What a list of the resource could not be encoded in is refused before the options, and what a stream could not, after them.
+  // An encoding that lists of the resource do not have is refused before the options are parsed. One that streams do not have
+  // is refused after that.
   outputOf(request, rest, context, 'collection');
   const list = watchRequest(request);
   validateListOptions(list);

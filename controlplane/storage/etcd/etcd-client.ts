@@ -1,6 +1,6 @@
 /**
- * A client of an etcd cluster (API v3 over gRPC) for `orchlet migrate`: pages of a range, creates, leases, compaction.
- * `EtcdError` is also the error of the commands and parts that change the members of etcd.
+ * Implements a client of an etcd cluster (API v3 over gRPC) for `orchlet migrate`: pages of a range, creates, leases,
+ * compaction. `EtcdError` is also the error of the commands and parts that change the members of etcd.
  */
 import { PlainError } from '../../../api/component/plain-error.ts';
 import { grpcClient, type GrpcClient } from '../../../api/grpc/grpc-client.ts';

@@ -13,7 +13,7 @@ import type { EtcdClient, EtcdKeyValue } from './etcd-client.ts';
 import type { EtcdValueLayout } from './etcd-reader.ts';
 import { type EtcdKeys, isServerState } from './keys.ts';
 
-/** The copy cannot be made. The message is for the operator. */
+/** The error of a copy that cannot be made. The message is for the operator. */
 class TransferError extends PlainError {
   override readonly name = 'TransferError';
 }

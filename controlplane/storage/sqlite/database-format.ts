@@ -1,7 +1,7 @@
 /**
- * The format of the SQLite file: its tables, and what a row of them may hold. A file may come from a backup that others could
- * change. SQLite runs the triggers and views of a file, and keeps any type in any column, so that both are compared with the
- * format before they are used. `database.ts` calls it.
+ * Defines the format of the SQLite file: its tables, and what a row of them may hold. A file may come from a backup that others
+ * could change. SQLite runs the triggers and views of a file, and keeps any type in any column, so that both are compared with
+ * the format before they are used. `database.ts` calls it.
  */
 import type Database from 'better-sqlite3';
 import { StorageError } from '../storage.ts';
@@ -20,7 +20,7 @@ const TABLES: ReadonlyMap<string, string> = new Map([
   ['mark', 'CREATE TABLE mark (name TEXT PRIMARY KEY, revision INTEGER NOT NULL) WITHOUT ROWID'],
 ]);
 
-/** Beyond, there is no room for further revisions that a number of JavaScript holds exactly. */
+/** The largest revision: beyond it, there is no room for further ones that a number of JavaScript holds exactly. */
 const MAX_REVISION = 2 ** 52;
 
 /** A row of the log. */

@@ -5,7 +5,7 @@ import { pathSegmentErrors, qualifiedNameErrors } from '../../../../api/meta/nam
 import { validateLabelSelector } from '../../../../api/meta/selector.ts';
 import type { MatchCondition, MatchResources, NamedRule, Rule } from './admission-types.ts';
 import { expressionErrors, type ExpressionChecker } from './expression-checks.ts';
-import { invalidFor, maxItems, optionalOneOf } from '../field-rules.ts';
+import { invalidFor, maxItems, optionalOneOf, wildcardErrors } from '../field-rules.ts';
 
 // The values of the fields of these names, in the order in which errors list them.
 export const FAILURE_POLICIES = ['Fail', 'Ignore'];
@@ -14,13 +14,6 @@ export const REINVOCATION_POLICIES = ['IfNeeded', 'Never'];
 const OPERATIONS = ['*', 'CONNECT', 'CREATE', 'DELETE', 'UPDATE'];
 const SCOPES = ['*', 'Cluster', 'Namespaced'];
 const MAX_CONDITIONS = 64;
-
-/** A wildcard matches everything, so it must be the only item. */
-function aloneErrors(field: string, values: readonly string[], what: string): FieldError[] {
-  return values.length > 1 && values.includes('*')
-    ? [invalid(field, values, `if '*' is present, must not specify other ${what}`)]
-    : [];
-}
 
 /**
  * Returns the errors of a rule. `at` is its path. `*` must stand alone in each list, except that subresources may stand beside
@@ -32,14 +25,14 @@ export function ruleErrors(rule: Rule, at: string): FieldError[] {
     values.length === 0 ? [required(`${at}.${field}`)] : [];
   const errors = [
     ...given('operations', operations),
-    ...aloneErrors(`${at}.operations`, operations, 'operations'),
+    ...wildcardErrors(`${at}.operations`, operations, 'operations'),
     ...operations.flatMap((operation, index) =>
       OPERATIONS.includes(operation) ? [] : [notSupported(`${at}.operations[${index}]`, operation, OPERATIONS)],
     ),
     ...given('apiGroups', apiGroups),
-    ...aloneErrors(`${at}.apiGroups`, apiGroups, 'API groups'),
+    ...wildcardErrors(`${at}.apiGroups`, apiGroups, 'API groups'),
     ...given('apiVersions', apiVersions),
-    ...aloneErrors(`${at}.apiVersions`, apiVersions, 'API versions'),
+    ...wildcardErrors(`${at}.apiVersions`, apiVersions, 'API versions'),
     ...apiVersions.flatMap((version, index) => (version === '' ? [required(`${at}.apiVersions[${index}]`)] : [])),
     ...resourcesErrors(`${at}.resources`, resources),
   ];

@@ -13,7 +13,7 @@ import {
   countErrors,
   countOrPercentErrors,
   isZero,
-  madeErrors,
+  selectedTemplateErrors,
   namedTemplateWarnings,
   notAbove100,
   notMoreThanReady,
@@ -31,7 +31,7 @@ function deploymentErrors(object: Deployment): FieldError[] {
   const spec = object.spec ?? {};
   const errors = nonNegative('spec.replicas', spec.replicas);
   errors.push(...selectorErrors(spec.selector, 'empty selector is invalid for deployment'));
-  errors.push(...madeErrors(spec, 'ReplicaSet'));
+  errors.push(...selectedTemplateErrors(spec, 'ReplicaSet'));
   errors.push(...deploymentStrategyErrors(spec), ...nonNegative('spec.minReadySeconds', spec.minReadySeconds));
   errors.push(...nonNegative('spec.revisionHistoryLimit', spec.revisionHistoryLimit));
   const { progressDeadlineSeconds: deadline } = spec;

@@ -13,7 +13,7 @@ import {
   controllerTemplateErrors,
   countErrors,
   isSameGeneration,
-  madeErrors,
+  selectedTemplateErrors,
   namedTemplateWarnings,
   notMoreThanReady,
   notMoreThanReplicas,
@@ -33,7 +33,9 @@ function replicaSetErrors(object: ReplicaSet): FieldError[] {
     ...nonNegative('spec.replicas', spec.replicas),
     ...nonNegative('spec.minReadySeconds', spec.minReadySeconds),
     ...selectorErrors(spec.selector, 'empty selector is invalid for deployment'),
-    ...(Object.keys(spec.template ?? {}).length === 0 ? [required('spec.template')] : madeErrors(spec, 'ReplicaSet')),
+    ...(Object.keys(spec.template ?? {}).length === 0
+      ? [required('spec.template')]
+      : selectedTemplateErrors(spec, 'ReplicaSet')),
   ];
 }
 

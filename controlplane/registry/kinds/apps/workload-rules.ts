@@ -98,7 +98,7 @@ export function templateMatchErrors(
  * Validates the selector and the pod template of a controller, whose labels the selector must match. The template is not
  * validated if the selector is invalid.
  */
-export function madeErrors(
+export function selectedTemplateErrors(
   spec: { selector?: Wire<V1LabelSelector> | undefined; template?: PodTemplate },
   kind: string,
 ): FieldError[] {

@@ -29,8 +29,8 @@ interface AgentTls {
 
 /**
  * Returns the TLS settings of a connection to an agent. With CAs, the certificate must be of one of them and have the address.
- * Without, it must have a key that the agent published in its Node object, which only the node itself can write; agents that
- * publish none, such as the kubelet, are accepted with any certificate, as by kube-apiserver.
+ * Without CAs, its key must be one that the agent published in its Node object, which only the node itself can write. Agents
+ * that publish none, such as the kubelet, are accepted with any certificate, as by kube-apiserver.
  */
 export function agentTls(
   { cert, key, ca }: AgentCredentials,

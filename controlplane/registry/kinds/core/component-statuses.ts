@@ -30,7 +30,7 @@ export const componentStatusColumns: TableColumns = {
   cells: (object) => [nameOf(object), 'Healthy', 'ok', ''],
 };
 
-/** The row has get and list alone. */
+/** Serves get and list of component statuses. */
 export function createComponentStatusRest(info: ResourceInfo): Rest {
   return {
     info,

@@ -30,7 +30,10 @@ interface ConnectStores {
   readonly addressTypes: readonly string[];
 }
 
-/** kube-apiserver prefers host names, which the host of a control plane can rarely resolve. */
+/**
+ * The default order of address types. kube-apiserver begins with host names, which the host of a control plane can rarely
+ * resolve.
+ */
 export const DEFAULT_ADDRESS_TYPES = ['InternalIP', 'Hostname', 'InternalDNS', 'ExternalDNS', 'ExternalIP'] as const;
 const AGENT_PORT = 10250;
 

@@ -117,7 +117,7 @@ export class NodePortRange {
 
 interface RangeAllocation {
   readonly range?: string;
-  /** In base64: a number whose lowest bit is the first port. */
+  /** A number in base64, whose lowest bit stands for the first port of the range. */
   readonly data?: string;
 }
 

@@ -12,7 +12,7 @@ interface ServiceStores {
   get(group: string, resource: string): StoredResource;
 }
 
-/** Counts and not sets, since two stored services may have the same address. */
+/** Counts how many stored services have each address and each port, because two of them may have the same. */
 export class ServiceClaims {
   readonly #stores: ServiceStores;
   readonly #addresses = new Map<string, number>();

@@ -41,7 +41,7 @@ interface Range {
   readonly cidr: Cidr;
 }
 
-/** What running writes of this server take counts as allocated. */
+/** Allocates cluster addresses. An address that a running write of this server takes counts as allocated. */
 export class ServiceRanges {
   readonly #options: ServiceRangesOptions;
   readonly #configured: readonly Range[];
@@ -67,7 +67,7 @@ export class ServiceRanges {
     const ip = parseIp(address);
     const fits = ({ cidr }: Range): boolean =>
       ip !== undefined && cidrContains(cidr, ip) && isAssignable(cidr, ip.value);
-    // The first and the last address of a range belong to none.
+    // Neither the network address can be assigned nor, with IPv4, the broadcast address.
     if (!this.#usable(family).some(fits)) return 'the provided network does not match the current range';
     if (this.#isTaken(canonical(address))) return 'provided IP is already allocated';
     this.#held.add(canonical(address));

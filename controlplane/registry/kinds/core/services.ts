@@ -70,7 +70,7 @@ function dropTypeDependent(service: Service, old: Service): void {
     delete spec.externalTrafficPolicy;
 }
 
-/** The row shares one allocator between all writes. */
+/** Returns the row of services, whose writes share one allocator. */
 export function serviceKinds(options: KindOptions): KindRow[] {
   const allocator = new ServiceAllocator({
     serviceClusterCidrs: options.serviceClusterCidrs,

@@ -1,7 +1,7 @@
 /** Validates flow schemas: the subjects and the requests that they match. */
 import { type FieldError, forbidden, invalid, notSupported, required } from '../../../../api/meta/field-error.ts';
 import { dnsLabelErrors, dnsSubdomainErrors } from '../../../../api/meta/names.ts';
-import { invalidFor } from '../field-rules.ts';
+import { invalidFor, wildcardErrors } from '../field-rules.ts';
 import type { FlowSchemaSpec } from './flowcontrol-types.ts';
 
 type Rule = NonNullable<FlowSchemaSpec['rules']>[number];
@@ -82,15 +82,8 @@ function memberErrors(subject: Subject, kind: SubjectKind, at: string): FieldErr
 function verbErrors(verbs: readonly string[], at: string): FieldError[] {
   const field = `${at}.verbs`;
   if (verbs.length === 0) return [required(field, 'verbs must contain at least one value')];
-  if (verbs.includes(ALL)) return aloneErrors(field, verbs, 'verbs');
+  if (verbs.includes(ALL)) return wildcardErrors(field, verbs, 'verbs');
   return verbs.every((verb) => VERBS.includes(verb)) ? [] : [notSupported(field, verbs, VERBS)];
-}
-
-/** A wildcard matches everything, so it must be the only item. */
-function aloneErrors(field: string, values: readonly string[], what: string): FieldError[] {
-  return values.length > 1 && values.includes(ALL)
-    ? [invalid(field, values, `if '*' is present, must not specify other ${what}`)]
-    : [];
 }
 
 function resourceRuleErrors(rule: ResourceRule, at: string): FieldError[] {
@@ -98,14 +91,14 @@ function resourceRuleErrors(rule: ResourceRule, at: string): FieldError[] {
   const errors = verbErrors(verbs, at);
   if (apiGroups.length === 0)
     errors.push(required(`${at}.apiGroups`, 'resource rules must supply at least one api group'));
-  else errors.push(...aloneErrors(`${at}.apiGroups`, apiGroups, 'api groups'));
+  else errors.push(...wildcardErrors(`${at}.apiGroups`, apiGroups, 'api groups'));
   if (resources.length === 0)
     errors.push(required(`${at}.resources`, 'resource rules must supply at least one resource'));
-  else errors.push(...aloneErrors(`${at}.resources`, resources, 'resources'));
+  else errors.push(...wildcardErrors(`${at}.resources`, resources, 'resources'));
   const field = `${at}.namespaces`;
   if (namespaces.length === 0 && !clusterScope)
     errors.push(required(field, 'resource rules that are not cluster scoped must supply at least one namespace'));
-  else if (namespaces.includes(ALL)) errors.push(...aloneErrors(field, namespaces, 'namespaces'));
+  else if (namespaces.includes(ALL)) errors.push(...wildcardErrors(field, namespaces, 'namespaces'));
   else
     for (const [index, namespace] of namespaces.entries())
       for (const text of dnsLabelErrors(namespace))
@@ -120,7 +113,7 @@ function nonResourceRuleErrors(rule: NonResourceRule, at: string): FieldError[] 
   const field = `${at}.nonResourceURLs`;
   const errors = verbErrors(verbs, at);
   if (urls.length === 0) errors.push(required(field, 'nonResourceURLs must contain at least one value'));
-  else if (urls.includes(ALL)) errors.push(...aloneErrors(field, urls, 'non-resource URLs'));
+  else if (urls.includes(ALL)) errors.push(...wildcardErrors(field, urls, 'non-resource URLs'));
   else for (const [index, url] of urls.entries()) errors.push(...urlErrors(`${field}[${index}]`, url));
   return errors;
 }

@@ -1,4 +1,4 @@
-/** Defines the strategy of network policies. The agents enforce them, or a network plugin. */
+/** Defines the strategy of network policies, which the agents or a network plugin enforce. */
 import type { V1LabelSelector } from '@kubernetes/client-node';
 import { forbidden, invalid, required, unsupportedValue, type FieldError } from '../../../../api/meta/field-error.ts';
 import { cidrContains, cidrErrors, parseCidr } from '../../../../api/meta/ip-addresses.ts';

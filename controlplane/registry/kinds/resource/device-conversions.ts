@@ -80,7 +80,7 @@ const slices: Conversion = {
   },
 };
 
-/** By the resource that is converted. */
+/** The conversions of each resource of the group, by served version. */
 export const DEVICE_CONVERSIONS = {
   claims: { v1beta1: requests('spec', 'devices') },
   templates: { v1beta1: requests('spec', 'spec', 'devices') },

@@ -44,7 +44,10 @@ type StorageClass = Kind<
   Pick<V1StorageClass, 'provisioner' | 'parameters' | 'reclaimPolicy' | 'volumeBindingMode' | 'allowedTopologies'>
 >;
 
-/** Beyond so many errors, a repeated term is reported once, so that their number grows with that of the terms only. */
+/**
+ * The number of errors from which on a repeated term is reported once only. Otherwise the number of errors would grow with the
+ * square of the number of terms.
+ */
 const MOST_REPEATED = 1000;
 
 function topologyErrors(topologies: StorageClass['allowedTopologies']): FieldError[] {
