@@ -5,14 +5,17 @@ import { readOwnedFile } from '../agent/files/regular-file.ts';
 import { replaceFile } from '../api/machinery/replace-file.ts';
 
 /**
- * Returns the process id in the file, if that process is alive and an orchlet: process ids are reused. It must belong to the
- * owner of the file, so that nobody makes root signal a process of another user.
+ * Returns the process id in the file, if that process is alive and, because process ids are reused, `isExpected`: an orchlet by
+ * default. It must belong to the owner of the file, so that nobody makes root signal a process of another user.
  */
-export async function runningProcess(pidFile: string): Promise<number | undefined> {
+export async function runningProcess(
+  pidFile: string,
+  isExpected: (pid: number) => Promise<boolean> = isOrchlet,
+): Promise<number | undefined> {
   const { text, uid } = await readOwnedFile(pidFile).catch(() => ({ text: '', uid: -1 }));
   const pid = Number(text.trim());
   if (!Number.isInteger(pid) || pid <= 0 || pid === process.pid) return undefined;
-  return (await isOrchlet(pid)) && (await userOf(pid)) === uid ? pid : undefined;
+  return (await isExpected(pid)) && (await userOf(pid)) === uid ? pid : undefined;
 }
 
 /** Returns the effective user id of a process. */

@@ -2,11 +2,11 @@
 import { join } from 'node:path';
 import { SHUTDOWN_STATE_FILE } from '../agent/assembly/node-shutdown.ts';
 import { readOwnFile } from '../agent/files/regular-file.ts';
+import { systemdHost, unitOf } from '../api/component/systemd.ts';
 import { systemClock } from '../api/machinery/clock.ts';
 import { CommandError } from './command.ts';
 import { isOrchlet } from './processes.ts';
 import { KEEP_PODS_SIGNAL } from './shutdown.ts';
-import { systemdHost, unitOf } from './systemd-units.ts';
 
 /** Makes the agent terminate its pods by priority, as at a shutdown of the host. Rejects if they are not terminated in time. */
 export async function endPods(pid: number, rootDirectory: string, timeoutMs: number): Promise<void> {

@@ -7,6 +7,7 @@ import { type Command, CommandError } from '../command.ts';
 import { dataDirectoryFlag, rootDirectoryFlag } from '../data-directory.ts';
 import type { CommandIo } from '../io.ts';
 import { cgroups } from '../reset/cgroups.ts';
+import { etcd } from '../reset/etcd.ts';
 import { data, hostFiles, logs } from '../reset/files.ts';
 import { mounts } from '../reset/mounts.ts';
 import { boundAddresses, kernelParameters, links, podNetwork, policyRules, serviceRules } from '../reset/network.ts';
@@ -81,7 +82,7 @@ export const reset: Command = {
     if (!isDry && process.getuid?.() !== 0) throw new CommandError("run as root: rules, mounts and cgroups are root's");
     const isPurge = parsed.values['purge'] === true;
     // The units start orchlet with its usual directories, so they stay if another directory is given.
-    const steps = [processes, ...(isNamed ? [] : [units]), ...STEPS, ...(isPurge ? [data] : [])];
+    const steps = [processes, ...(isNamed ? [] : [units]), etcd, ...STEPS, ...(isPurge ? [data] : [])];
     if (!isDry && parsed.values['force'] !== true) await confirm(io, isPurge ? dataDirectory : undefined);
     let removed = 0;
     let failed = 0;

@@ -1,13 +1,16 @@
 /** `orchlet stop`: stops the control plane and the agent of this host, and with `--pods` their pods first, in order. */
 import { join, resolve } from 'node:path';
 import { flag } from '../../api/component/flags.ts';
+import { systemdHost } from '../../api/component/systemd.ts';
 import { STORAGE_FILE } from '../../controlplane/backup/backup.ts';
+import { etcdPaths } from '../../controlplane/etcd/etcd-files.ts';
+import { dataDirectoryOfUnit, ETCD_UNIT, hostUnits } from '../../controlplane/etcd/etcd-unit.ts';
 import { AGENT_PID_FILE, chosenAgentDirectory } from '../agent-process.ts';
 import { type Command, CommandError } from '../command.ts';
 import { dataDirectoryFlag, rootDirectoryFlag } from '../data-directory.ts';
 import { runningProcess } from '../processes.ts';
 import { endPods, endProcess, stopUnit } from '../stop-processes.ts';
-import { restartingUnits, systemdHost } from '../systemd-units.ts';
+import { restartingUnits } from '../systemd-units.ts';
 
 const flags = {
   pods: flag({
@@ -57,6 +60,8 @@ export const stop: Command = {
       io.stdout.write(`${unit}, which systemd was about to start again, is stopped\n`);
     }
     if (running.length === 0 && restarting.length === 0) io.stdout.write('nothing runs\n');
+    if ((await dataDirectoryOfUnit(hostUnits)) === etcdPaths(dataDirectory).data)
+      io.stdout.write(`etcd remains a member of its cluster: 'systemctl stop ${ETCD_UNIT}' stops it as well\n`);
     return 0;
   },
 };

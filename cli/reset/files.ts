@@ -9,9 +9,9 @@ import { HOST_RECORD_FILE } from '../../agent/host/host-record.ts';
 import { LOGIND_FILE, LOGIND_FIRST_LINE } from '../../agent/node/shutdown/logind.ts';
 import type { Leftover } from '../../agent/runtime/leftovers.ts';
 import { hostMounter } from '../../agent/volumes/mounter.ts';
+import { systemdHost } from '../../api/component/systemd.ts';
 import { STORAGE_FILE } from '../../controlplane/backup/backup.ts';
 import { AGENT_PID_FILE, RECORD_DIRECTORY } from '../agent-process.ts';
-import { systemdHost } from '../systemd-units.ts';
 import { namesIn, type ResetStep, type ResetTarget } from './target.ts';
 
 const POD_LOGS = '/var/log/pods';

@@ -2,11 +2,12 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Leftover } from '../../agent/runtime/leftovers.ts';
+import { systemdHost } from '../../api/component/systemd.ts';
 import { STORAGE_FILE } from '../../controlplane/backup/backup.ts';
 import { AGENT_PID_FILE } from '../agent-process.ts';
 import { isOrchlet, runningProcess } from '../processes.ts';
 import { endPods, endProcess } from '../stop-processes.ts';
-import { systemdHost, UNITS } from '../systemd-units.ts';
+import { UNITS } from '../systemd-units.ts';
 import type { ResetStep, ResetTarget } from './target.ts';
 
 /** Finds processes by their files, and units of systemd that would start them again. */

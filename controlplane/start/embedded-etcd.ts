@@ -10,6 +10,7 @@ import { isIPv6 } from 'node:net';
 import { hostname } from 'node:os';
 import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
+import { systemdHost, unitOf } from '../../api/component/systemd.ts';
 import type { GrpcTls } from '../../api/grpc/grpc-channel.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
 import {
@@ -25,7 +26,9 @@ import {
 } from '../etcd/etcd-files.ts';
 import { memberServers } from '../etcd/etcd-followed-members.ts';
 import { addMember, promoteMember } from '../etcd/etcd-membership.ts';
+import type { EtcdRunner, EtcdRunnerOptions } from '../etcd/etcd-runner.ts';
 import { EtcdSupervisor } from '../etcd/etcd-supervisor.ts';
+import { dataDirectoryOfUnit, EtcdUnit, hostUnits } from '../etcd/etcd-unit.ts';
 import { StartError } from '../model/start-error.ts';
 import type { ControlPlaneFlags } from '../options/controlplane-options.ts';
 import { storageBackendOf } from '../options/storage.ts';
@@ -57,7 +60,7 @@ export async function startEmbeddedEtcd(setting: Setting): Promise<ControlPlaneF
   const tls = await ensureEtcdCertificates(paths, address, clock.now());
   try {
     const member = known ?? (await setUp(flags, paths, { address, tls }));
-    const supervisor = new EtcdSupervisor({
+    const runner = await chooseRunner({
       binary: flags.etcdBinary,
       arguments: argumentsOf(member, paths, localUrl(flags)),
       dataDirectory: paths.data,
@@ -70,11 +73,11 @@ export async function startEmbeddedEtcd(setting: Setting): Promise<ControlPlaneF
         onFatal?.(error);
       },
     });
-    await supervisor.start();
-    onClose(() => supervisor.close());
+    await runner.start();
+    onClose(() => runner.close());
     if (member.isJoined) await becomeVoter(setting, { member, tls });
     const servers = [localUrl(flags)];
-    await waitForQuorum(setting, { servers, tls, supervisor });
+    await waitForQuorum(setting, { servers, tls, runner });
     return {
       ...flags,
       ...connectionFlags(paths, await memberServers(localUrl(flags), { asked: [localUrl(flags)], member, tls })),
@@ -83,6 +86,18 @@ export async function startEmbeddedEtcd(setting: Setting): Promise<ControlPlaneF
     if (error instanceof EtcdError) throw new StartError(error.message, { cause: error });
     throw error;
   }
+}
+
+/**
+ * A control plane that root runs as a service of systemd gets a unit for etcd. Once there is a unit for a data directory, it
+ * runs the etcd of this directory, however the control plane is started.
+ */
+async function chooseRunner(options: EtcdRunnerOptions): Promise<EtcdRunner> {
+  if (!systemdHost.isRunning || process.geteuid?.() !== 0) return new EtcdSupervisor(options);
+  const present = await dataDirectoryOfUnit(hostUnits);
+  const isService = unitOf(process.pid, systemdHost) !== undefined;
+  const isUnit = present === options.dataDirectory || (present === undefined && isService);
+  return isUnit ? new EtcdUnit(options, hostUnits) : new EtcdSupervisor(options);
 }
 
 function problemOf(flags: ControlPlaneFlags): string | undefined {
@@ -165,11 +180,11 @@ async function becomeVoter(
 interface Waiting {
   readonly servers: readonly string[];
   readonly tls: GrpcTls;
-  readonly supervisor: EtcdSupervisor;
+  readonly runner: EtcdRunner;
 }
 
 /** Resolves when this member reads from a majority. */
-async function waitForQuorum({ clock, logger }: Setting, { servers, tls, supervisor }: Waiting): Promise<void> {
+async function waitForQuorum({ clock, logger }: Setting, { servers, tls, runner }: Waiting): Promise<void> {
   const etcd = await EtcdServers.open({ servers, tls, clock });
   const startedMs = clock.monotonic();
   let reportedMs = startedMs;
@@ -182,15 +197,12 @@ async function waitForQuorum({ clock, logger }: Setting, { servers, tls, supervi
         if (!isStorageError(error, 'unavailable')) throw error;
         const nowMs = clock.monotonic();
         if (nowMs - startedMs > QUORUM_MS)
-          throw new StartError(
-            `etcd has no majority: ${error.message}; its last line: ${await supervisor.lastLine()}`,
-            {
-              cause: error,
-            },
-          );
+          throw new StartError(`etcd has no majority: ${error.message}; its last line: ${await runner.lastLine()}`, {
+            cause: error,
+          });
         if (nowMs - reportedMs > REPORT_EVERY_MS) {
           reportedMs = nowMs;
-          logger.warn({ err: error, lastLine: await supervisor.lastLine() }, 'Waiting for a majority of etcd');
+          logger.warn({ err: error, lastLine: await runner.lastLine() }, 'Waiting for a majority of etcd');
         }
         await clock.sleep(200);
       }

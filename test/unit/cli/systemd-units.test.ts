@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { restartingUnits, unitOf, type SystemdHost } from '../../../cli/systemd-units.ts';
+import { type SystemdHost, unitOf } from '../../../api/component/systemd.ts';
+import { restartingUnits } from '../../../cli/systemd-units.ts';
 
 interface Fake {
   readonly cgroup?: string;

@@ -1,0 +1,62 @@
+/** The log file of an etcd that orchlet runs: its end, for errors, and the limit of its size. */
+import { copyFile, open, stat, truncate } from 'node:fs/promises';
+import { type Clock, pause } from '../../api/machinery/clock.ts';
+
+const LIMIT_BYTES = 8 * 1024 * 1024;
+const CHECK_MS = 60_000;
+const TAIL_BYTES = 16 * 1024;
+/** What etcd logs when it learns that its member was removed from the cluster. */
+const REMOVED = /the member has been permanently removed from the cluster/;
+
+/** The text for people, when `wasRemoved` resolves to true. */
+export const REMOVED_MESSAGE = 'this member was removed from the etcd cluster: remove its data to join again';
+
+/** Reads the file anew at each call; no file is an empty log. */
+export class EtcdLog {
+  readonly #path: string;
+
+  constructor(path: string) {
+    this.#path = path;
+  }
+
+  async lastLine(): Promise<string> {
+    return (await this.#tail()).trim().split('\n').at(-1) ?? '';
+  }
+
+  /** Whether the member was removed from its cluster, so that it cannot start again. */
+  async wasRemoved(): Promise<boolean> {
+    return REMOVED.test(await this.#tail());
+  }
+
+  /** Resolves to 0 if there is no file. */
+  async size(): Promise<number> {
+    return (await stat(this.#path).catch(() => undefined))?.size ?? 0;
+  }
+
+  /**
+   * Keeps the file below 8 MiB, with one older part, until the signal aborts. etcd opens the file to append, so that it writes
+   * on after the file was shortened.
+   */
+  async limitSize(clock: Clock, signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      if ((await this.size()) > LIMIT_BYTES) {
+        await copyFile(this.#path, `${this.#path}.old`);
+        await truncate(this.#path);
+      }
+      await pause(clock, CHECK_MS, signal);
+    }
+  }
+
+  async #tail(): Promise<string> {
+    const file = await open(this.#path).catch(() => undefined);
+    if (file === undefined) return '';
+    try {
+      const { size } = await file.stat();
+      const start = Math.max(0, size - TAIL_BYTES);
+      const { buffer, bytesRead } = await file.read(Buffer.alloc(TAIL_BYTES), 0, TAIL_BYTES, start);
+      return buffer.toString('utf8', 0, bytesRead);
+    } finally {
+      await file.close();
+    }
+  }
+}
