@@ -1,4 +1,4 @@
-/** The CEL functions of lists, sets and optionals. */
+/** Implements the CEL functions of lists, sets and optionals. */
 import { fn, type FunctionRow, method, type Spending } from './functions.ts';
 import {
   bool,

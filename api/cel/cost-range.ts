@@ -1,5 +1,5 @@
 /**
- * Ranges of sizes and costs, with the additions and multiplications of the static cost estimate. Values saturate at
+ * Defines ranges of sizes and costs, with the additions and multiplications of the static cost estimate. Values saturate at
  * `UNBOUNDED`, which means that no limit is known.
  */
 

@@ -1,4 +1,4 @@
-/** The operators and conversions of CEL's standard library: arithmetic, comparison and conversion. */
+/** Implements the operators and conversions of CEL's standard library: arithmetic, comparison and conversion. */
 import { doubleText } from './double-text.ts';
 import { type RE2JS, RE2JSException } from 're2js';
 import { compilePattern, PatternCache, patternSize } from '../meta/pattern.ts';

@@ -1,4 +1,4 @@
-/** The CEL string extension functions, including `format`. */
+/** Implements the CEL string extension functions, including `format`. */
 import { ESCAPES } from '../meta/quote.ts';
 import { fn, type FunctionRow, method, type Spending } from './functions.ts';
 import { MATCHING_STEPS, matchCost, patternOf, textCost } from './operators.ts';

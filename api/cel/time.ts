@@ -1,6 +1,6 @@
 /**
- * The timestamps and durations of CEL: RFC 3339 and Go's `1h2m3s`, with nanosecond precision, and the parts of a date
- * in a time zone.
+ * Implements the timestamps and durations of CEL: RFC 3339 and Go's `1h2m3s`, with nanosecond precision, and the parts of a
+ * date in a time zone.
  */
 import { trimEnd } from '../component/trim.ts';
 import { type FunctionRow, method } from './functions.ts';

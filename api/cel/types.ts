@@ -1,4 +1,4 @@
-/** The static types of CEL and their compatibility. `dyn` is compatible with every type and is resolved at run time. */
+/** Defines the static types of CEL and their compatibility. `dyn` is compatible with every type and is resolved at run time. */
 
 type SimpleKind =
   | 'dyn'

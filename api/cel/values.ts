@@ -1,8 +1,8 @@
 /**
- * The values of CEL at run time.
+ * Defines the values of CEL at run time.
  *
- * JSON is not converted: objects and lists of a request are read in place. `adapt` turns a JavaScript number into an
- * int or a double when it is read. Ints are `bigint`.
+ * JSON is not converted: objects and lists of a request are read in place. `adapt` turns a JavaScript number into an int or a
+ * double when it is read. Ints are `bigint`.
  */
 import type { CelType } from './types.ts';
 

@@ -1,5 +1,5 @@
 /**
- * The common parts of both event recorders: a bounded queue of writes, which are sent one after another, the names of events,
+ * Provides what both event recorders share: a bounded queue of writes, which are sent one after another, the names of events,
  * and a map that drops the least recently used entries.
  */
 import type { Clock } from '../machinery/clock.ts';

@@ -1,6 +1,6 @@
 /**
- * A client that writes only while a condition holds, for the work of a leader: what still runs after the end of its term can
- * no longer change the cluster. It may read.
+ * Wraps a client, so that it writes only while a condition holds, for the work of a leader: what still runs after the end of
+ * its term can no longer change the cluster. It may read.
  */
 import { newServiceUnavailable } from '../meta/status-error.ts';
 import type { Client } from './client.ts';

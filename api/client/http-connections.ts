@@ -1,6 +1,6 @@
 /**
- * The connections of a transport to one server: one HTTP/2 session, or a pool of HTTP/1.1. A peer that is silent while requests
- * are open is pinged. `http-transport.ts` opens them and decides which one is used.
+ * Implements the connections of a transport to one server: one HTTP/2 session, or a pool of HTTP/1.1. A peer that is silent
+ * while requests are open is pinged. `http-transport.ts` opens them and decides which one is used.
  */
 import type { ClientRequest, IncomingHttpHeaders } from 'node:http';
 import { request as httpsRequest, Agent as HttpsAgent } from 'node:https';

@@ -1,4 +1,4 @@
-/** Receives what clients report about their requests to other servers. `client-metrics.ts` counts it. */
+/** Defines the receiver of what clients report about their requests to other servers. `client-metrics.ts` counts it. */
 
 /** A request to another server, as metrics label it. */
 export interface ObservedRequest {

@@ -1,6 +1,7 @@
 /**
- * The API servers of one cluster, of which a client uses one at a time. All clients of a program share the list: when one of
- * them finds the server dead, all of them move on to the next. There is no way back to a preferred server, since all are equal.
+ * Lists the API servers of one cluster, of which a client uses one at a time. All clients of a program share the list: when one
+ * of them finds the server dead, all of them move on to the next. There is no way back to a preferred server, since all are
+ * equal.
  */
 import type { Clock } from '../machinery/clock.ts';
 

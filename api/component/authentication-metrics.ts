@@ -1,4 +1,7 @@
-/** Metrics of authentication that the API server and the agent share, with the names of Kubernetes' API server library. */
+/**
+ * Registers the metrics of authentication that the API server and the agent share, with the names of Kubernetes' API server
+ * library.
+ */
 import type { Histogram, MetricsRegistry } from './metrics.ts';
 
 const HOUR = 3600;

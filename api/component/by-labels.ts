@@ -1,6 +1,6 @@
 /**
- * A map whose keys are lists of texts: the values of a metric's labels. It looks them up one after another, so that a lookup
- * neither joins nor hashes the texts. Each request updates a dozen metrics, so lookups must be cheap.
+ * Implements a map whose keys are lists of texts: the values of a metric's labels. It looks them up one after another, so that
+ * a lookup neither joins nor hashes the texts. Each request updates a dozen metrics, so lookups must be cheap.
  */
 type Branch<T extends object> = Map<string, Branch<T> | T>;
 

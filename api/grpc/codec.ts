@@ -1,6 +1,6 @@
 /**
- * The wire codec of message tables (`messages.ts`), over the writer and the reader of the API's protobuf. It follows proto3: a
- * field with the default of its type is not written, and a message that was read has every scalar, list and map.
+ * Implements the wire codec of message tables (`messages.ts`), over the writer and the reader of the API's protobuf. It follows
+ * proto3: a field with the default of its type is not written, and a message that was read has every scalar, list and map.
  */
 import { BYTES, malformed, ProtobufReader, ProtobufWriter, tagOf, VARINT } from '../codec/protobuf-wire.ts';
 import type { MessageTables } from './messages.ts';

@@ -1,4 +1,4 @@
-/** The error of a gRPC call, with the name of its status and the message of the server. */
+/** Defines the error of a gRPC call, with the name of its status and the message of the server. */
 
 /** The status names by their numbers. They are the names of gRPC's Go client. */
 const STATUS_NAMES = [

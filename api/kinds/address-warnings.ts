@@ -1,4 +1,4 @@
-/** Warnings for IP addresses and CIDRs that are valid but not in their canonical form. */
+/** Warns about IP addresses and CIDRs that are valid but not in their canonical form. */
 import { quote } from '../meta/field-error.ts';
 import { canonicalIp, cidrErrors, formatCidr, formatIp, ipErrors, parseCidr, parseIp } from '../meta/ip-addresses.ts';
 

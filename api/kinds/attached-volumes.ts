@@ -1,4 +1,4 @@
-/** The names under which agents and the attach/detach controller refer to an attached volume of a CSI driver. */
+/** Builds the names under which agents and the attach/detach controller refer to an attached volume of a CSI driver. */
 import { createHash } from 'node:crypto';
 
 /** The name of the VolumeAttachment, by which a volume is attached at most once to a node. */

@@ -1,4 +1,4 @@
-/** The context in which a container is validated: the parts of its pod that containers refer to. */
+/** Defines the context in which a container is validated: the parts of its pod that containers refer to. */
 import type { PodSpec } from './pod-types.ts';
 
 /** The volume source of each volume with a valid name. */

@@ -1,6 +1,6 @@
 /**
- * What scheduler, controllers and admission have in common about claims for devices: the key of a device, and the claims that
- * the scheduler creates for the extended resources of a pod. Pure.
+ * Holds what scheduler, controllers and admission have in common about claims for devices: the key of a device, and the claims
+ * that the scheduler creates for the extended resources of a pod. Pure.
  */
 import type { ResourceClaim } from './kinds.ts';
 

@@ -1,4 +1,4 @@
-/** The types of pods and their parts in the wire format. Every field may be absent. */
+/** Defines the types of pods and their parts in the wire format. Every field may be absent. */
 import type {
   V1Affinity,
   V1Container,

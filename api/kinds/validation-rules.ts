@@ -1,4 +1,4 @@
-/** Small validation rules that several kinds share. Each returns the errors of one field. */
+/** Holds small validation rules that several kinds share. Each returns the errors of one field. */
 import { invalid, type FieldError } from '../meta/field-error.ts';
 import { rangeError, portNameErrors } from '../meta/names.ts';
 

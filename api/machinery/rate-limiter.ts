@@ -1,4 +1,7 @@
-/** A token bucket: `qps` tokens are added per second, up to `burst`. Callers wait in order. `qps <= 0` means no limit. */
+/**
+ * Implements a token bucket: `qps` tokens are added per second, up to `burst`. Callers wait in order. `qps <= 0` means no
+ * limit.
+ */
 import type { Clock } from './clock.ts';
 
 /** Owns one bucket. */

@@ -1,6 +1,6 @@
 /**
- * A queue of keys for level-triggered loops. A key is in the queue once, however often it is added. One worker at a time
- * handles it. A key that is added meanwhile is handled again afterwards. Failed keys return with a backoff of their own.
+ * Implements a queue of keys for level-triggered loops. A key is in the queue once, however often it is added. One worker at a
+ * time handles it. A key that is added meanwhile is handled again afterwards. Failed keys return with a backoff of their own.
  *
  * The queue is bounded by the number of distinct keys. `maxLength` refuses further ones, which the caller's next full sync adds
  * again.

@@ -1,4 +1,6 @@
-/** Reads numbers of JSON as Go's decoder does, and formats them as Go's `%v` does. */
+/** Classifies numbers of JSON as Go's decoder does, and formats them as Go's `%v` does. */
+
+/** Formats a float64 as Go's `%v` does: `0.5`, `1e+06`, `NaN`, `+Inf`. */
 export function goNumber(value: number): string {
   const size = Math.abs(value);
   if (size === 0 || (size >= 1e-4 && size < 1e6)) return String(value);
@@ -13,6 +15,6 @@ export function isInt64(value: number | bigint): boolean {
   return BigInt.asIntN(64, exact) === exact;
 }
 
-/** Formats a number of JSON as Go's `%v` prints what its decoder made of it. */
+/** Formats a number of JSON as Go's `%v` does after its decoder has read it, as an int64 if possible and else as a float64. */
 export const numberText = (value: number | bigint): string =>
   isInt64(value) ? String(value) : goNumber(Number(value));

@@ -1,4 +1,4 @@
-/** Values that are a number or a string (`IntOrString`): ports by number or name, counts by number or percentage. */
+/** Reads values that are a number or a string (`IntOrString`): ports by number or name, counts by number or percentage. */
 import { percentErrors } from './names.ts';
 
 type IntOrString = number | string;

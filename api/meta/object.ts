@@ -1,8 +1,8 @@
 /**
- * The fields that all API objects share, and the JSON values of which objects consist.
+ * Defines the fields that all API objects share, and the JSON values of which objects consist.
  *
- * Objects are plain JSON values in their wire format (times and quantities are strings). Objects from a cache are
- * shared and must never be mutated: copy them with `structuredClone` first.
+ * Objects are plain JSON values in their wire format (times and quantities are strings). Objects from a cache are shared and
+ * must never be mutated: copy them with `structuredClone` first.
  */
 
 type JsonPrimitive = string | number | bigint | boolean | null;

@@ -1,8 +1,8 @@
 /**
- * The error type of the API: an error that carries the `Status` object that the client receives.
+ * Defines the error type of the API, which carries the `Status` object that the client receives.
  *
- * Named constructors build it with kube-apiserver's messages, and predicates recognize it by its `reason`. Any code can
- * throw it. The server's error handler alone turns it into a response, and the client rebuilds it from a response.
+ * Named constructors build it with kube-apiserver's messages, and predicates recognize it by its `reason`. Any code can throw
+ * it. The server's error handler alone turns it into a response, and the client rebuilds it from a response.
  */
 import type { FieldError } from './field-error.ts';
 import { groupResourceName } from './group-resource.ts';
@@ -231,7 +231,6 @@ export const isAlreadyExists = (error: unknown): boolean => isStatusError(error,
 export const isConflict = (error: unknown): boolean => isStatusError(error, 'Conflict');
 export const isForbidden = (error: unknown): boolean => isStatusError(error, 'Forbidden');
 export const isInvalid = (error: unknown): boolean => isStatusError(error, 'Invalid');
-/** The requested history is no longer available, and the client must list again. */
 /** Whether a request waited in vain for a resource version that the server has not reached. */
 export const isResourceVersionTooLarge = (error: unknown): boolean =>
   isStatusError(error, 'Timeout') &&

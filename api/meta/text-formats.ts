@@ -1,4 +1,4 @@
-/** Formats of text that both schemas and CEL check, as the `strfmt` library of kube-openapi does. */
+/** Checks the formats of text that both schemas and CEL have, as the `strfmt` library of kube-openapi does. */
 
 const TIME = /^(\d\d):(\d\d):(\d\d)(?:.\d+)?(?:z|[+-]\d\d:\d\d)$/;
 

@@ -1,8 +1,7 @@
 /**
- * A self-authenticating CA bundle: the certificates that a cluster trusts, signed with the key of one of its CAs (a
- * compact JWS, RFC 7515). It is published where other clients can write, so a bundle counts only if a CA that the
- * reader already trusts signed it. `orchlet certs rotate-ca` signs a bundle at each stage. Agents and `orchlet join`
- * verify it.
+ * Signs and verifies CA bundles: the certificates that a cluster trusts, signed with the key of one of its CAs (a compact JWS,
+ * RFC 7515). A bundle is published where other clients can write, so it counts only if a CA that the reader already trusts
+ * signed it. `orchlet certs rotate-ca` signs a bundle at each stage. Agents and `orchlet join` verify it.
  */
 import { createPublicKey, type KeyObject, sign, verify } from 'node:crypto';
 import { parseJson, stringifyJson } from '../codec/json.ts';

@@ -1,4 +1,6 @@
-/** The hash by which others recognize the public key of a certificate, as `kubeadm join` and `orchlet join` write it. */
+/**
+ * Computes the hash by which others recognize the public key of a certificate, as `kubeadm join` and `orchlet join` write it.
+ */
 import { createHash, X509Certificate, type KeyObject } from 'node:crypto';
 
 /** Returns `sha256:` and the hash of the key's SPKI in hexadecimal digits. */

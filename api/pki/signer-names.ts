@@ -1,4 +1,4 @@
-/** The names of the signers of Kubernetes that sign certificates of clients and of nodes. */
+/** Names the signers of Kubernetes that sign certificates of clients and of nodes. */
 
 /** Signs certificates of clients of the API server. */
 export const CLIENT_SIGNER = 'kubernetes.io/kube-apiserver-client';

@@ -1,4 +1,4 @@
-/** The signature algorithms of certificates and requests, with keys of node:crypto. Also generates keys. */
+/** Implements the signature algorithms of certificates and requests, with keys of node:crypto, and generates keys. */
 import { constants, generateKeyPair, sign, verify, type KeyObject } from 'node:crypto';
 import * as der from './der.ts';
 

@@ -276,7 +276,7 @@ class Walk {
     return null;
   }
 
-  /** Throws the error of a type that decodes itself. `found`: what stands in its place, in Go's words. */
+  /** Throws the error of a type that decodes itself. `found` says in Go's words what stands in its place. */
   #foreign(found: string, wanted: string): never {
     const into = this.#isConversion ? 'into Go value' : this.#into();
     throw new DecodeError(`json: cannot unmarshal ${found} ${into} of type ${wanted}`);

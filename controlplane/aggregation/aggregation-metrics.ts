@@ -1,4 +1,4 @@
-/** The availability of APIServices as metrics, with kube-apiserver's names. */
+/** Registers the availability of APIServices as metrics, with kube-apiserver's names. */
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 
 /** Receives whether each APIService is available, by its name. One that this server serves always is. */

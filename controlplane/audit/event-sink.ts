@@ -1,4 +1,4 @@
-/** The destination of audit events: a file or a webhook. The blocking and batching backends write to it. */
+/** Defines the destination of audit events: a file or a webhook. The blocking and batching backends write to it. */
 import type { AuditEvent } from './event.ts';
 
 /** Writes events somewhere else than in this process. */

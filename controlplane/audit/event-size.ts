@@ -1,10 +1,10 @@
-/** How much memory an audit event takes while it waits, and what is left of it where there is little. Pure. */
+/** Estimates how much memory an audit event takes while it waits, and shortens events where there is little. Pure. */
 import type { AuditEvent } from './event.ts';
 
-/** Of V8 with pointer compression off: an object or array with its header and its elements' header. */
+/** The memory in bytes of an object or array in V8 without pointer compression: its header and the header of its elements. */
 const OBJECT_BYTES = 64;
 const SLOT_BYTES = 16;
-/** What a client writes freely into its request and into a header. */
+/** The length up to which texts are kept that a client writes freely into its request or into a header. */
 const LONGEST_TEXT = 4096;
 const MOST_ADDRESSES = 16;
 

@@ -1,6 +1,6 @@
 /**
- * Metrics of authentication, with kube-apiserver's names. Each part receives the functions that it needs; all are optional in
- * tests.
+ * Registers the metrics of authentication, with kube-apiserver's names. Each part receives the functions that it needs; all are
+ * optional in tests.
  */
 import {
   certificateExpirations,

@@ -1,6 +1,6 @@
 /**
- * A file of CA certificates that is reloaded when it changes. If the new content is invalid, the previous certificates stay in
- * use.
+ * Reads a file of CA certificates, and reads it again when it changes. If the new content is invalid, the previous certificates
+ * stay in use.
  */
 import { statSync } from 'node:fs';
 import type { Clock } from '../../api/machinery/clock.ts';

@@ -1,8 +1,8 @@
 /**
- * Client certificates: the subject's common name is the user, its organizations are the groups.
+ * Authenticates clients by their certificates: the subject's common name is the user, and its organizations are the groups.
  *
- * The handshake only proves that the peer holds the key; this module verifies the issuer and the usages of the certificate.
- * A result is cached by the certificate's fingerprint for as long as the bundle stays the same.
+ * The handshake only proves that the peer holds the key; this module verifies the issuer and the usages of the certificate. A
+ * result is cached by the certificate's fingerprint for as long as the bundle stays the same.
  */
 import { createHash, type X509Certificate } from 'node:crypto';
 import type { Clock } from '../../api/machinery/clock.ts';

@@ -1,6 +1,6 @@
 /**
- * A client certificate and its key in files, which are read again when they change. If the new files do not fit each other,
- * for example while they are replaced one after the other, the previous pair stays in use.
+ * Reads a client certificate and its key from files, and reads them again when they change. If the new files do not fit each
+ * other, for example while they are replaced one after the other, the previous pair stays in use.
  */
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import type { Logger } from '../../api/component/logger.ts';

@@ -1,6 +1,6 @@
 /**
- * The authenticating proxy: reads the identity from headers, but only from a peer with a certificate of the front-proxy CA and
- * an allowed common name. Header names are compared exactly: `_` never matches `-`.
+ * Implements the authenticating proxy: it reads the identity from headers, but only from a peer with a certificate of the
+ * front-proxy CA and an allowed common name. Header names are compared exactly: `_` never matches `-`.
  */
 import { headerValues } from './header-values.ts';
 import { AuthenticationError } from './union.ts';

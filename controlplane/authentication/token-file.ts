@@ -1,4 +1,4 @@
-/** The static token file: CSV of token, user, uid and optional groups, read once. */
+/** Authenticates by the static token file: CSV of token, user, uid and optional groups, which is read once. */
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Authenticated, TokenAuthenticator } from './authentication.ts';

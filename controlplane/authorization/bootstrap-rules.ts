@@ -1,4 +1,6 @@
-/** The shapes of bootstrap roles and bindings, and the short notation in which the bootstrap policy writes their rules. */
+/**
+ * Defines the shapes of bootstrap roles and bindings, and the short notation in which the bootstrap policy writes their rules.
+ */
 import type { PolicyRule } from './rbac-rules.ts';
 
 /** A Role or ClusterRole that every cluster has. */

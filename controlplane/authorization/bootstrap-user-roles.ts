@@ -1,11 +1,11 @@
-/** The rules of the roles for people that every cluster has: view, edit and admin, as in Kubernetes 1.36. */
+/** Defines the rules of the roles for people that every cluster has: view, edit and admin, as in Kubernetes 1.36. */
 import { READ, READ_WRITE, rule, WRITE } from './bootstrap-rules.ts';
 import type { PolicyRule } from './rbac-rules.ts';
 
 const WORKLOADS =
   'daemonsets deployments deployments/scale replicasets replicasets/scale statefulsets statefulsets/scale';
 
-/** Reading most objects of a namespace, without secrets. */
+/** Allows reading most objects of a namespace, without secrets. */
 export const VIEW: readonly PolicyRule[] = [
   rule(
     READ,
@@ -41,8 +41,8 @@ export const VIEW: readonly PolicyRule[] = [
 ];
 
 /**
- * What `edit` has beyond `view`: changing most objects, reading secrets, running commands in pods, and acting as the service
- * accounts of the namespace.
+ * Allows what `edit` has beyond `view`: changing most objects, reading secrets, running commands in pods, and acting as the
+ * service accounts of the namespace.
  */
 export const EDIT: readonly PolicyRule[] = [
   rule(READ, '', 'pods/attach pods/exec pods/portforward pods/proxy secrets services/proxy'),
@@ -72,7 +72,7 @@ export const EDIT: readonly PolicyRule[] = [
   rule(WRITE, 'resource.k8s.io', 'resourceclaims resourceclaimtemplates'),
 ];
 
-/** What `admin` has beyond `edit`: the roles and bindings of a namespace, and access reviews in it. */
+/** Allows what `admin` has beyond `edit`: the roles and bindings of a namespace, and access reviews in it. */
 export const ADMIN: readonly PolicyRule[] = [
   rule('create', 'authorization.k8s.io', 'localsubjectaccessreviews'),
   rule(READ_WRITE, 'rbac.authorization.k8s.io', 'rolebindings roles'),

@@ -1,6 +1,6 @@
 /**
- * The decisions of the Node authorizer that depend on the name of the requested object alone: a node has the objects with its
- * own name.
+ * Makes those decisions of the Node authorizer that depend on the name of the requested object alone: a node has the objects
+ * with its own name.
  */
 import { quote } from '../../api/meta/field-error.ts';
 import type { AuthorizationAttributes, Decision } from './authorization.ts';
@@ -10,43 +10,43 @@ const LEASES_NAMESPACE = 'kube-node-lease';
 export const ALLOW: Decision = { decision: 'allow', reason: '' };
 
 /** Leaves the decision to the other authorizers. */
-export const no = (reason: string): Decision => ({ decision: 'no-opinion', reason });
+export const noOpinion = (reason: string): Decision => ({ decision: 'no-opinion', reason });
 
-/** The lease of the node itself, in the namespace of node leases. */
+/** Decides about leases: a node may use its own one in the namespace of node leases. */
 export function lease(node: string, attributes: AuthorizationAttributes): Decision {
   if (!['get', 'create', 'update', 'patch', 'delete'].includes(attributes.verb)) {
-    return no('can only get, create, update, patch, or delete a node lease');
+    return noOpinion('can only get, create, update, patch, or delete a node lease');
   }
   if (attributes.namespace !== LEASES_NAMESPACE)
-    return no(`can only access leases in the ${quote(LEASES_NAMESPACE)} system namespace`);
+    return noOpinion(`can only access leases in the ${quote(LEASES_NAMESPACE)} system namespace`);
   // The name of a new object is not known at authorization. The NodeRestriction admission plugin checks it.
   if (attributes.verb !== 'create' && attributes.name !== node) {
-    return no('can only access node lease with the same name as the requesting node');
+    return noOpinion('can only access node lease with the same name as the requesting node');
   }
   return ALLOW;
 }
 
-/** The CSINode of the node itself. */
+/** Decides about CSINodes: a node may use the one with its own name. */
 export function csiNode(node: string, attributes: AuthorizationAttributes): Decision {
   if (!['get', 'create', 'update', 'patch', 'delete'].includes(attributes.verb)) {
-    return no('can only get, create, update, patch, or delete a CSINode');
+    return noOpinion('can only get, create, update, patch, or delete a CSINode');
   }
-  if (attributes.subresource !== '') return no('cannot authorize CSINode subresources');
+  if (attributes.subresource !== '') return noOpinion('cannot authorize CSINode subresources');
   if (attributes.verb !== 'create' && attributes.name !== node) {
-    return no('can only access CSINode with the same name as the requesting node');
+    return noOpinion('can only access CSINode with the same name as the requesting node');
   }
   return ALLOW;
 }
 
-/** The Node itself. The NodeRestriction admission plugin checks which one is written. */
+/** Decides about Nodes. The NodeRestriction admission plugin checks which one is written. */
 export function nodeObject(node: string, attributes: AuthorizationAttributes): Decision {
   const { verb, subresource, name } = attributes;
-  if (subresource === 'status') return verb === 'update' || verb === 'patch' ? ALLOW : no('');
-  if (subresource !== '') return no('');
+  if (subresource === 'status') return verb === 'update' || verb === 'patch' ? ALLOW : noOpinion('');
+  if (subresource !== '') return noOpinion('');
   if (verb === 'create' || verb === 'update' || verb === 'patch') return ALLOW;
-  if (verb !== 'get' && verb !== 'list' && verb !== 'watch') return no('');
+  if (verb !== 'get' && verb !== 'list' && verb !== 'watch') return noOpinion('');
   if (name === node) return ALLOW;
-  return no(`node '${node}' cannot read ${name === '' ? 'all nodes' : `'${name}'`}, only its own Node object`);
+  return noOpinion(`node '${node}' cannot read ${name === '' ? 'all nodes' : `'${name}'`}, only its own Node object`);
 }
 
 /** Whether the request selects objects whose field has this value. */

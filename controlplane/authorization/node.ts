@@ -1,8 +1,8 @@
 /**
- * The Node authorizer: a kubelet can only read objects that pods bound to its node refer to.
+ * Implements the Node authorizer: a kubelet can only read objects that pods bound to its node refer to.
  *
- * It counts the references from each node to each object and updates the counts when pods change, so that a decision is
- * a lookup. The secrets of a PersistentVolume are reachable through the claim that is bound to it.
+ * It counts the references from each node to each object and updates the counts when pods change, so that a decision is a
+ * lookup. The secrets of a PersistentVolume are reachable through the claim that is bound to it.
  */
 import type {
   PersistentVolume,
@@ -23,7 +23,7 @@ import { quote } from '../../api/meta/field-error.ts';
 import type { SourceChange, Sources } from '../readers/sources.ts';
 import type { UserInfo } from '../model/user-info.ts';
 import { rule } from './bootstrap-rules.ts';
-import { ALLOW, csiNode, lease, no, nodeObject, selects } from './node-objects.ts';
+import { ALLOW, csiNode, lease, noOpinion, nodeObject, selects } from './node-objects.ts';
 import { podReferences } from './pod-references.ts';
 import { ruleAllows, ruleQuery, type PolicyRule } from './rbac-rules.ts';
 import type { AuthorizationAttributes, Authorizer, Decision, RuleResolver } from './authorization.ts';
@@ -156,14 +156,14 @@ export class NodeAuthorizer implements Authorizer, RuleResolver {
 
   authorize(attributes: AuthorizationAttributes): Decision {
     const node = nodeNameOf(attributes.user);
-    if (node === undefined) return no('');
-    if (node === '') return no(`unknown node for user ${quote(attributes.user.name)}`);
+    if (node === undefined) return noOpinion('');
+    if (node === '') return noOpinion(`unknown node for user ${quote(attributes.user.name)}`);
     if (attributes.isResourceRequest) {
       const decision = this.#subdivided(node, attributes);
       if (decision !== undefined) return decision;
     }
     const query = ruleQuery(attributes);
-    return RULES.some((one) => ruleAllows(one, query)) ? ALLOW : no('');
+    return RULES.some((one) => ruleAllows(one, query)) ? ALLOW : noOpinion('');
   }
 
   /** Returns `undefined` if the decision does not depend on the object. */
@@ -198,40 +198,41 @@ export class NodeAuthorizer implements Authorizer, RuleResolver {
   }
 
   #related(node: string, { resource, namespace, name }: AuthorizationAttributes): Decision {
-    if (name === '') return no('No Object name found');
+    if (name === '') return noOpinion('No Object name found');
     return this.reaches(node, resource, namespace, name)
       ? ALLOW
-      : no(`no relationship found between node '${node}' and this object`);
+      : noOpinion(`no relationship found between node '${node}' and this object`);
   }
 
   #read(node: string, attributes: AuthorizationAttributes): Decision {
-    if (!['get', 'list', 'watch'].includes(attributes.verb)) return no('can only read resources of this type');
-    if (attributes.subresource !== '') return no('cannot read subresource');
-    if (attributes.namespace === '') return no('can only read namespaced object of this type');
+    if (!['get', 'list', 'watch'].includes(attributes.verb)) return noOpinion('can only read resources of this type');
+    if (attributes.subresource !== '') return noOpinion('cannot read subresource');
+    if (attributes.namespace === '') return noOpinion('can only read namespaced object of this type');
     return this.#related(node, attributes);
   }
 
   #get(node: string, attributes: AuthorizationAttributes): Decision {
-    if (attributes.verb !== 'get') return no('can only get individual resources of this type');
-    if (attributes.subresource !== '') return no('cannot get subresource');
+    if (attributes.verb !== 'get') return noOpinion('can only get individual resources of this type');
+    if (attributes.subresource !== '') return noOpinion('cannot get subresource');
     return this.#related(node, attributes);
   }
 
   #updateStatus(node: string, attributes: AuthorizationAttributes): Decision {
-    if (attributes.verb !== 'update' && attributes.verb !== 'patch') return no('can only get/update/patch this type');
+    if (attributes.verb !== 'update' && attributes.verb !== 'patch')
+      return noOpinion('can only get/update/patch this type');
     return this.#related(node, attributes);
   }
 
   #serviceAccount(node: string, attributes: AuthorizationAttributes): Decision {
     if (attributes.verb === 'get' && attributes.subresource === '') return this.#related(node, attributes);
     if (attributes.verb !== 'create' || attributes.name === '')
-      return no('can only create tokens for individual service accounts');
-    if (attributes.subresource !== 'token') return no('can only create token subresource of service account');
+      return noOpinion('can only create tokens for individual service accounts');
+    if (attributes.subresource !== 'token') return noOpinion('can only create token subresource of service account');
     return this.#related(node, attributes);
   }
 
   #slice(node: string, attributes: AuthorizationAttributes): Decision {
-    if (attributes.subresource !== '') return no('cannot authorize ResourceSlice subresources');
+    if (attributes.subresource !== '') return noOpinion('cannot authorize ResourceSlice subresources');
     switch (attributes.verb) {
       case 'create':
         return ALLOW;
@@ -245,9 +246,9 @@ export class NodeAuthorizer implements Authorizer, RuleResolver {
       case 'deletecollection':
         return selects(attributes, 'spec.nodeName', node)
           ? ALLOW
-          : no('can only list/watch/deletecollection resourceslices with nodeName field selector');
+          : noOpinion('can only list/watch/deletecollection resourceslices with nodeName field selector');
       default:
-        return no(
+        return noOpinion(
           'only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, delete, deletecollection',
         );
     }
@@ -255,27 +256,27 @@ export class NodeAuthorizer implements Authorizer, RuleResolver {
 
   #podCertificate(node: string, attributes: AuthorizationAttributes): Decision {
     const { verb, subresource } = attributes;
-    if (subresource !== '') return no('nodes may not access the status subresource of PodCertificateRequests');
+    if (subresource !== '') return noOpinion('nodes may not access the status subresource of PodCertificateRequests');
     // The NodeRestriction admission plugin checks what a node creates.
     if (verb === 'create') return ALLOW;
     if (verb === 'get') return this.#related(node, attributes);
-    if (verb !== 'list' && verb !== 'watch') return no(`nodes may not ${verb} podcertificaterequests`);
+    if (verb !== 'list' && verb !== 'watch') return noOpinion(`nodes may not ${verb} podcertificaterequests`);
     return selects(attributes, 'spec.nodeName', node)
       ? ALLOW
-      : no('can only list/watch podcertificaterequests with nodeName field selector');
+      : noOpinion('can only list/watch podcertificaterequests with nodeName field selector');
   }
 
   #pod(node: string, attributes: AuthorizationAttributes): Decision {
     const { verb, subresource } = attributes;
-    if (subresource === 'status') return verb === 'update' || verb === 'patch' ? ALLOW : no('');
-    if (subresource === 'eviction') return verb === 'create' ? ALLOW : no('');
-    if (subresource !== '') return no('');
+    if (subresource === 'status') return verb === 'update' || verb === 'patch' ? ALLOW : noOpinion('');
+    if (subresource === 'eviction') return verb === 'create' ? ALLOW : noOpinion('');
+    if (subresource !== '') return noOpinion('');
     if (verb === 'create' || verb === 'delete') return ALLOW;
     if (verb === 'get') return this.#related(node, attributes);
-    if (verb !== 'list' && verb !== 'watch') return no('');
+    if (verb !== 'list' && verb !== 'watch') return noOpinion('');
     if (selects(attributes, 'spec.nodeName', node)) return ALLOW;
     if (attributes.name !== '' && attributes.namespace !== '') return this.#related(node, attributes);
-    return no('can only list/watch pods with spec.nodeName field selector');
+    return noOpinion('can only list/watch pods with spec.nodeName field selector');
   }
 
   rulesFor(user: UserInfo): ReturnType<RuleResolver['rulesFor']> {

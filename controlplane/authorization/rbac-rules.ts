@@ -1,5 +1,6 @@
 /**
- * Operations on RBAC rules: matching of requests, comparison for escalation checks, and the format of error messages.
+ * Implements operations on RBAC rules: matching of requests, comparison for escalation checks, and the format of error
+ * messages.
  */
 import { stringifyJson } from '../../api/codec/json.ts';
 import { quote } from '../../api/meta/field-error.ts';

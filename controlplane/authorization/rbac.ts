@@ -1,9 +1,9 @@
 /**
- * The RBAC authorizer: an index of roles and bindings by subject, which informer events keep current.
+ * Implements the RBAC authorizer: an index of roles and bindings by subject, which informer events keep current.
  *
- * A decision only visits the bindings of the caller's name and groups, in the request's namespace and cluster-wide. It
- * never scans all bindings and never waits. It reads the rules from roles at decision time, so that a changed role
- * takes effect with its event.
+ * A decision only visits the bindings of the caller's name and groups, in the request's namespace and cluster-wide. It never
+ * scans all bindings and never waits. It reads the rules from roles at decision time, so that a changed role takes effect with
+ * its event.
  */
 import type { ClusterRole, ClusterRoleBinding, Role, RoleBinding } from '../../api/kinds/kinds.ts';
 import { clusterRoleBindings, clusterRoles, roleBindings, roles, RBAC_GROUP } from '../../api/client/resources.ts';

@@ -1,6 +1,6 @@
 /**
- * The webhook authorizer: it sends a SubjectAccessReview to a remote service. Allowed and denied responses are cached
- * for separate times.
+ * Implements the webhook authorizer: it sends a SubjectAccessReview to a remote service. Allowed and denied responses are
+ * cached for separate times.
  */
 import { isJsonObject } from '../../api/meta/json-object.ts';
 import { stringifyJson } from '../../api/codec/json.ts';

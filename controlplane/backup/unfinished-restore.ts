@@ -1,6 +1,7 @@
 /**
- * A restore replaces several files, and a kill or a power failure may come between two of them. A file marks the data directory
- * meanwhile. The control plane does not start with such a mixture: it would take missing data for a new cluster.
+ * Keeps a control plane from starting on a data directory in which a restore was interrupted. A restore replaces several files,
+ * and a kill or a power failure may come between two of them, so a file marks the directory meanwhile. The control plane would
+ * take missing data for a new cluster.
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,8 +1,8 @@
 /**
- * Objects that every cluster has from the start beside its roles: flow schemas and priority levels, priority classes, the
- * range of service addresses, and one APIService for each group version that this server serves itself.
+ * Creates the objects that every cluster has from the start beside its roles: flow schemas and priority levels, priority
+ * classes, the range of service addresses, and one APIService for each group version that this server serves itself.
  *
- * Called once at the start, when the API accepts writes. Missing objects are created. Changes of an administrator stay, except
+ * The start calls it once, when the API accepts writes. Missing objects are created. Changes of an administrator stay, except
  * for those of flow control objects. It is safe to call it again, and beside another server that does the same.
  */
 import type { Client } from '../../api/client/client.ts';
@@ -25,8 +25,8 @@ interface DefaultObjectsOptions {
 }
 
 /**
- * Resolves when the objects of all served kinds exist. Rejects with the first error of the API; races with other servers
- * are none.
+ * Resolves when the objects of all served kinds exist. Rejects with the first error of the API. Conflicts with other servers
+ * that write the same are no errors.
  */
 export async function ensureDefaultObjects(client: Client, options: DefaultObjectsOptions): Promise<void> {
   await Promise.all([

@@ -1,6 +1,7 @@
 /**
- * The ServiceCIDR `kubernetes` represents `--service-cluster-ip-range`. It is created if it is missing, gets a second address
- * family if the flag has one, and is reported as ready. Other differences stay: the object decides, not the flag.
+ * Maintains the ServiceCIDR `kubernetes`, which represents `--service-cluster-ip-range`. It is created if it is missing, gets a
+ * second address family if the flag has one, and is reported as ready. Other differences stay: the object decides, not the
+ * flag.
  */
 import type { Client } from '../../api/client/client.ts';
 import type { ServiceCIDR } from '../../api/kinds/kinds.ts';

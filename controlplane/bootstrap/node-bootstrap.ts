@@ -1,6 +1,6 @@
 /**
- * Roles and bindings between nodes and the control plane: the bearer of a bootstrap token may request a certificate, such
- * requests are approved, a node renews its own certificate, and the API server may call the node agents.
+ * Creates the roles and bindings between nodes and the control plane: the bearer of a bootstrap token may request a
+ * certificate, such requests are approved, a node renews its own certificate, and the API server may call the node agents.
  */
 import { stringifyYaml } from '../../api/codec/yaml.ts';
 import type { Client } from '../../api/client/client.ts';
@@ -82,14 +82,14 @@ interface ClusterInfo {
   readonly signedBundle: string | undefined;
 }
 
-/** The CA (PEM) that `cluster-info` names. */
+/** Resolves to the CA (PEM) that `cluster-info` names, or to `undefined` if it names none. */
 export async function publishedCa(client: Client): Promise<string | undefined> {
   const { data } = (await findObject(client, configMaps, NAMESPACE, CLUSTER_INFO)) ?? {};
   const encoded = /^ *certificate-authority-data: ["']?([A-Za-z0-9+/=]+)/m.exec(data?.['kubeconfig'] ?? '')?.[1];
   return encoded === undefined ? undefined : Buffer.from(encoded, 'base64').toString();
 }
 
-/** The host of the API server that `cluster-info` names. `undefined` if it names none. */
+/** Resolves to the host of the API server that `cluster-info` names, or to `undefined` if it names none. */
 export async function publishedHost(client: Client): Promise<string | undefined> {
   const { data } = (await findObject(client, configMaps, NAMESPACE, CLUSTER_INFO)) ?? {};
   // A server wrote it with `ensureClusterInfo`, or kubeadm did.

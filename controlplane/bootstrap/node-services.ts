@@ -1,8 +1,8 @@
 /**
- * Agents that program service addresses, enforce network policies and serve cluster names need two things: the right to read
- * endpoints and policies, and the service `kube-dns`, whose address belongs to the name server that runs on
- * each node. Called once at the start. Changes of an administrator stay, and so does what other running servers serve: options
- * of this server that differ from theirs are logged.
+ * Creates what agents need that program service addresses, enforce network policies and serve cluster names: the right to read
+ * endpoints and policies, and the service `kube-dns`, whose address belongs to the name server that runs on each node. It is
+ * called once at the start. Changes of an administrator stay, and so does what other running servers serve: options of this
+ * server that differ from theirs are logged.
  */
 import type { Logger } from '../../api/component/logger.ts';
 import type { Client } from '../../api/client/client.ts';
@@ -106,7 +106,7 @@ async function ensureDns(client: Client, serviceClusterCidrs: readonly string[],
 }
 
 /**
- * Agents read it from the service `kube-dns`, which each of them may. It follows the flags of a server that starts while no
+ * Writes the pod network into the service `kube-dns`, from which each agent reads it. A server writes it that starts while no
  * other one runs: a further server with the default flags must not end the encryption between nodes.
  */
 async function publishPodNetwork(

@@ -1,11 +1,11 @@
-/** A key management service (KMS v2) as a client sees it: over gRPC on a unix socket, with answers that may be hostile. */
+/** Implements a client of a key management service (KMS v2): over gRPC on a unix socket, with answers that may be hostile. */
 import { randomUUID } from 'node:crypto';
 import { PlainError } from '../../api/component/plain-error.ts';
 import { openChannel } from '../../api/grpc/grpc-channel.ts';
 import type { KmsOptions } from './encryption-config.ts';
 import { bytesField, bytesOf, mapField, mapOf, readFields, textOf, type Fields } from './protobuf-fields.ts';
 
-/** The service cannot be reached, or its answer cannot be used. */
+/** The error for a service that cannot be reached, or whose answer cannot be used. */
 export class KeyServiceError extends PlainError {
   override readonly name = 'KeyServiceError';
 

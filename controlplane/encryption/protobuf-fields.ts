@@ -1,5 +1,6 @@
 /**
- * Reads and writes the few protobuf field types that key management needs: bytes, strings and maps. It skips others.
+ * Reads and writes the few protobuf field types that key management needs: bytes, strings and maps. It skips others when it
+ * reads.
  */
 
 /** The encoded values by field number, in the order of the message. */

@@ -1,5 +1,5 @@
 /**
- * The providers that encrypt values with keys from the configuration (AES-GCM, AES-CBC, secretbox), and the identity
+ * Implements the providers that encrypt values with keys from the configuration (AES-GCM, AES-CBC, secretbox), and the identity
  * provider. Pure.
  */
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';

@@ -1,6 +1,6 @@
 /**
- * The files of a member of etcd that this control plane runs, below `<data-dir>/etcd`: certificates, the record of the member,
- * and the data of etcd. Only the owner can read keys and data.
+ * Owns the files of a member of etcd that this control plane runs, below `<data-dir>/etcd`: certificates, the record of the
+ * member, and the data of etcd. Only the owner can read keys and data.
  *
  * etcd has a CA of its own, because every client with a certificate of that CA may read and write everything. Certificates are
  * valid as long as the CA, because its key is in the same directory.

@@ -1,7 +1,7 @@
 /**
- * The inventory: for each file of the manifests folders, a ConfigMap in kube-system with the objects that the file applied. It
- * is written before an object is, so that a killed process leaves no object without an entry. Events about a file are events
- * of its ConfigMap.
+ * Keeps the inventory: for each file of the manifests folders, a ConfigMap in kube-system with the objects that the file
+ * applied. It is written before an object is, so that a killed process leaves no object without an entry. Events about a file
+ * are events of its ConfigMap.
  *
  * An inventory of another installation, which comes with a restored backup, says nothing about the folders of this host:
  * nothing of it is deleted before its file is seen here.
@@ -126,7 +126,7 @@ export async function readInventories(client: Client, installation: string): Pro
   return new Map(found.map((inventory) => [inventory.path, inventory]));
 }
 
-/** A name for people, and unique by a part of a hash. It is also the value of a label. */
+/** Returns a name that people can read, and that a part of a hash makes unique. It is also the value of a label. */
 export function inventoryName(path: string): string {
   const slug = basename(path)
     .toLowerCase()

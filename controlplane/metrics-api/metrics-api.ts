@@ -1,6 +1,6 @@
 /**
- * `metrics.k8s.io/v1beta1`: the resource usage of nodes and pods, for `kubectl top` and autoscalers. Nothing is stored: names
- * and labels are those of the nodes and pods, usage is that of the agents.
+ * Serves `metrics.k8s.io/v1beta1`: the resource usage of nodes and pods, for `kubectl top` and autoscalers. Nothing is stored:
+ * names and labels are those of the nodes and pods, and usage is that of the agents.
  */
 import type { KubeObject } from '../../api/meta/object.ts';
 import { isStatusError, newNotFound } from '../../api/meta/status-error.ts';

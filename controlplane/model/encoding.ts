@@ -1,5 +1,5 @@
 /**
- * The interface between the server and the encodings other than JSON. `registry/encodings.ts` implements it and caches
+ * Defines the interface between the server and the encodings other than JSON. `registry/encodings.ts` implements it and caches
  * encodings with the entry, so that nothing is encoded twice.
  */
 import type { Entry } from './rest.ts';

@@ -1,6 +1,6 @@
 /**
- * The interface between `server/` (HTTP, negotiation, streams) and `registry/` (objects): the verbs of a resource. Each side
- * knows the other by this file only.
+ * Defines the interface between `server/` (HTTP, negotiation, streams) and `registry/` (objects): the verbs of a resource. Each
+ * side knows the other by this file only.
  *
  * A result is an `Entry`: the object and its JSON bytes, encoded once and shared. The server writes the bytes unchanged for
  * JSON clients; for Table, metadata-only, YAML and protobuf it calls `registry/encodings.ts`, which caches by entry.

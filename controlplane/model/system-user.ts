@@ -1,4 +1,4 @@
-/** The identity under which the API server itself reads and writes: the one of kube-apiserver's loopback client. */
+/** Defines the identity under which the API server itself reads and writes: the one of kube-apiserver's loopback client. */
 import { AUTHENTICATED_GROUP, MASTERS_GROUP } from '../../api/meta/system-users.ts';
 
 /** It may do everything, by its group `system:masters`, whatever the configured authorizers decide. */

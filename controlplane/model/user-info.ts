@@ -1,4 +1,4 @@
-/** The user of a request, and how reviews, webhooks and audit events show it. */
+/** Defines the user of a request, and how reviews, webhooks and audit events show it. */
 
 /** An authenticated user. Absent and empty members mean the same. */
 export interface UserInfo {

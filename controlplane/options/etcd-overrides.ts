@@ -10,7 +10,10 @@ interface EtcdOverride {
   readonly resources: ReadonlySet<string>;
 }
 
-/** A service is written in one transaction with its addresses, and custom resources are served as definitions say. */
+/**
+ * The resources that must be in the main etcd: a service is written in one transaction with its addresses, and custom resources
+ * are served as definitions say.
+ */
 const MAIN_ONLY: ReadonlySet<string> = new Set([
   '/core/services/',
   '/networking.k8s.io/ipaddresses/',
@@ -42,7 +45,7 @@ export function parseEtcdOverrides(values: readonly string[]): readonly EtcdOver
   return [...overrides.values()];
 }
 
-/** The check of the flag: the fault as text, or undefined. */
+/** Checks the flag. Returns the fault as text, or `undefined`. */
 export function checkEtcdOverrides(values: readonly string[]): string | undefined {
   try {
     parseEtcdOverrides(values);

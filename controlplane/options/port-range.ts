@@ -15,7 +15,7 @@ export function parsePortRange(text: string): PortRange | undefined {
   return from >= 1 && to <= 65_535 && from <= to ? { from, to } : undefined;
 }
 
-/** The check of a flag: the fault as text, or undefined. */
+/** Checks a flag. Returns the fault as text, or `undefined`. */
 export function checkPortRange(text: string): string | undefined {
   return parsePortRange(text) === undefined ? 'must be a range of ports such as 30000-32767' : undefined;
 }

@@ -1,6 +1,7 @@
 /**
- * The objects that admission plugins, authenticators and authorizers read. `Sources` has an informer for each requested
- * resource, on a watch of the catalog; a `Source` is its lister. The objects are shared with the watch cache and never copied.
+ * Provides the objects that admission plugins, authenticators and authorizers read. `Sources` has an informer for each
+ * requested resource, on a watch of the catalog; a `Source` is its lister. The objects are shared with the watch cache and
+ * never copied.
  *
  * An informer lags behind writes a little. Where the newest state decides, `live` reads from the registry.
  */
@@ -15,7 +16,7 @@ import { isNotFound } from '../../api/meta/status-error.ts';
 import { SYSTEM_FIELD_MANAGER, SYSTEM_USER } from '../model/system-user.ts';
 import type { RequestContext, Rest, ResourceCatalog, WatchEvent, WatchHandle } from '../model/rest.ts';
 
-/** `current` is absent after a deletion, and `previous` is absent for a new object. */
+/** A change of an object. `current` is absent after a deletion, and `previous` is absent for a new object. */
 export interface SourceChange<T> {
   readonly current: T | undefined;
   readonly previous: T | undefined;

@@ -1,6 +1,6 @@
 /**
- * What the first control plane does for its standby: it sends its log, and takes no more writes once the standby takes its
- * place.
+ * Implements what the first control plane does for its standby: it sends its log, and takes no more writes once the standby
+ * takes its place.
  */
 import type { Logger } from '../../api/component/logger.ts';
 import type { MetricsRegistry } from '../../api/component/metrics.ts';

@@ -1,7 +1,7 @@
 /**
- * The format of the stream by which a standby follows a control plane: frames of a header in JSON and bytes. Eight bytes before
- * each of them are the lengths of both, as unsigned integers, the high byte first. The standby bounds and checks what it
- * receives.
+ * Defines the format of the stream by which a standby follows a control plane: frames of a header in JSON and bytes. Eight
+ * bytes before each of them are the lengths of both, as unsigned integers, the high byte first. The standby bounds and checks
+ * what it receives.
  */
 import type { RecordColumns } from '../storage/stored-log.ts';
 import { encodeJson, parseJson } from '../../api/codec/json.ts';

@@ -1,7 +1,7 @@
 /**
- * The identity by which control planes of one cluster recognize each other: a client certificate of the front-proxy CA, whose
- * key only control planes have. No token, no certificate request and no impersonation gives it to a user of the API, not even
- * to an administrator.
+ * Implements the identity by which control planes of one cluster recognize each other: a client certificate of the front-proxy
+ * CA, whose key only control planes have. No token, no certificate request and no impersonation gives it to a user of the API,
+ * not even to an administrator.
  */
 import { join } from 'node:path';
 import type { ClientCredentials } from '../../api/client/client-credentials.ts';

@@ -1,4 +1,4 @@
-/** The fourth phase of the start: the admission plugins and their chain. */
+/** Runs the fourth phase of the start: the admission plugins and their chain. */
 import { networkInterfaces } from 'node:os';
 import { clientMetrics } from '../../api/client/client-metrics.ts';
 import { namespaces, resourceQuotas } from '../../api/client/resources.ts';

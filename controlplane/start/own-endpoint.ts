@@ -1,4 +1,4 @@
-/** The addresses of this API server, so that connections to addresses that others choose cannot lead back to it. */
+/** Knows the addresses of this API server, so that connections to addresses that others choose cannot lead back to it. */
 import { addressClasses, addressKey } from '../../api/http/address-class.ts';
 import { hostAddresses } from './host-address.ts';
 

@@ -1,6 +1,6 @@
 /**
- * The address under which other hosts and pods reach this server. It may come after the start and change while the server runs.
- * Like kube-apiserver, the server publishes the address of the interface with the default route.
+ * Finds the address under which other hosts and pods reach this server. It may come after the start and change while the server
+ * runs. Like kube-apiserver, the server publishes the address of the interface with the default route.
  */
 import { readFileSync } from 'node:fs';
 import { type NetworkInterfaceInfo, networkInterfaces } from 'node:os';

@@ -1,4 +1,4 @@
-/** The second phase of the start: readers of the stored objects, for the security parts and admission. */
+/** Runs the second phase of the start: readers of the stored objects, for the security parts and admission. */
 import { ServedDefinitions } from '../custom-resources/served-definitions.ts';
 import { type Sources, sourcesFromCatalog } from '../readers/sources.ts';
 import type { Setting } from './setting.ts';

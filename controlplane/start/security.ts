@@ -1,4 +1,4 @@
-/** The third phase of the start: certificates, authorization, clients of this process, and authentication. */
+/** Runs the third phase of the start: certificates, authorization, clients of this process, and authentication. */
 import { clientMetrics } from '../../api/client/client-metrics.ts';
 import { readPem } from '../../api/pki/pem.ts';
 import { createPublicKey } from 'node:crypto';

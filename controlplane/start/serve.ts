@@ -1,6 +1,6 @@
 /**
- * The last phase of the start: the registry serves writes, custom resources are served, the objects that every cluster has are
- * created, the server listens, and the loops run.
+ * Runs the last phase of the start: the registry serves writes, custom resources are served, the objects that every cluster has
+ * are created, the server listens, and the loops run.
  */
 import { join } from 'node:path';
 import { customResourceDefinitions } from '../../api/client/resources.ts';

@@ -1,4 +1,6 @@
-/** The first phase of the start: the data directory, encryption at rest, the storage, and the registry, which serves reads. */
+/**
+ * Runs the first phase of the start: the data directory, encryption at rest, the storage, and the registry, which serves reads.
+ */
 import { access, constants, mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';

@@ -1,4 +1,4 @@
-/** Asks the agents of nodes: with which certificate, and for local volumes. */
+/** Calls the agents of nodes for local volumes, and says with which certificate the control plane calls agents. */
 import { join, isAbsolute, normalize } from 'node:path';
 import type { Node } from '../../api/kinds/kinds.ts';
 import type { VolumeAgents } from '../controllers/storage/local-volumes.ts';
@@ -10,7 +10,7 @@ const TIMEOUT_MS = 10_000;
 const LARGEST_BYTES = 64 << 10;
 const LONGEST_REASON = 300;
 
-/** Agents know the API server by its client certificate. */
+/** Returns how the control plane calls agents. They know the API server by its client certificate. */
 export function agentConnection({ dialer, security }: Pick<Parts, 'dialer' | 'security'>): AgentConnection {
   return { dialer, credentials: security.agentCredentials };
 }

@@ -1,6 +1,6 @@
 /**
- * Writes of the start that the next start would repeat: objects that every cluster has, and what the server publishes about
- * itself. A full disk does not prevent the start, because what is stored can be read and deleted without them.
+ * Runs writes of the start that the next start would repeat: objects that every cluster has, and what the server publishes
+ * about itself. A full disk does not prevent the start, because what is stored can be read and deleted without them.
  */
 import { background, untilDone } from '../../api/machinery/background.ts';
 import { Backoff } from '../../api/machinery/backoff.ts';

@@ -1,4 +1,4 @@
-/** The CEL libraries of IP addresses and CIDRs: `cidr('10.0.0.0/8').containsIP('10.1.2.3')`. */
+/** Implements the CEL libraries of IP addresses and CIDRs: `cidr('10.0.0.0/8').containsIP('10.1.2.3')`. */
 import {
   type Cidr as CidrBlock,
   cidrContains,

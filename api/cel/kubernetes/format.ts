@@ -1,5 +1,6 @@
 /**
- * The CEL library of named formats: `format.dns1123Label().validate(text)` returns the errors, or no value if there are none.
+ * Implements the CEL library of named formats: `format.dns1123Label().validate(text)` returns the errors, or no value if there
+ * are none.
  */
 import { checkRequestUri, GoUrlError } from '../../meta/go-url.ts';
 import {

@@ -1,4 +1,4 @@
-/** The CEL library of quantities: `quantity('1Gi').isLessThan(quantity('2Gi'))`. */
+/** Implements the CEL library of quantities: `quantity('1Gi').isLessThan(quantity('2Gi'))`. */
 import {
   addQuantities,
   approximate,

@@ -1,4 +1,4 @@
-/** The CEL library of semantic versions (semver.org, version 2): `semver('1.2.3').isLessThan(semver('1.10.0'))`. */
+/** Implements the CEL library of semantic versions (semver.org, version 2): `semver('1.2.3').isLessThan(semver('1.10.0'))`. */
 import { quoteText } from '../../meta/quote.ts';
 import { fn, type FunctionRow, method } from '../functions.ts';
 import { bool, int, opaque, string } from '../types.ts';

@@ -1,4 +1,4 @@
-/** The CEL library of URLs: `url('https://example.com:80/a').getHost()`. */
+/** Implements the CEL library of URLs: `url('https://example.com:80/a').getHost()`. */
 import { checkRequestUri, type GoUrl, GoUrlError, isRequestUri, parseGoUrl, queryOf } from '../../meta/go-url.ts';
 import { fn, type FunctionRow, method } from '../functions.ts';
 import { bool, list, map, opaque, string } from '../types.ts';

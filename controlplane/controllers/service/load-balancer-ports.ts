@@ -2,6 +2,7 @@
  * Decides which service has a port of the nodes: the first that asked for it, until it no longer needs it. A service gets all
  * its ports or none.
  */
+
 /** Keeps the ports in memory. After a start, the controller takes them again for each service. */
 export class LoadBalancerPorts {
   readonly #holders = new Map<string, string>();

@@ -2,7 +2,8 @@
  * Measures the seats that a priority level requested over time: average, standard deviation and maximum between two resets,
  * weighted by the duration of each value. The periodic adjustment of limits reads it.
  */
-/** Numbers of seats. */
+
+/** The statistics of one period, in seats. */
 export interface DemandStatistics {
   readonly average: number;
   readonly deviation: number;
