@@ -1,8 +1,10 @@
 /**
  * Collects unused images. When the usage of the image filesystem exceeds the high threshold, it removes the least recently used
- * images down to the low threshold. It removes images that are unused for longer than the maximum age at any time. Images in
- * use, the pause image, and preloaded and pinned images are never removed.
+ * images down to the low threshold. It removes images that are unused for longer than the maximum age at any time, but not
+ * before the agent runs for that long. Images in use, the pause image, and preloaded and pinned images are never removed.
+ * Conditions and messages are the kubelet's.
  */
+import { formatDuration } from '../../../api/component/duration.ts';
 import type { Logger } from '../../../api/component/logger.ts';
 import { type Clock, pause } from '../../../api/machinery/clock.ts';
 import { SerialQueue } from '../../../api/machinery/serial-queue.ts';
@@ -10,7 +12,7 @@ import type { ContainerStatus, ImageInfo, Runtime } from '../runtime.ts';
 
 /** The limits of `--image-gc-*` and `imageMaximumGCAge`. */
 export interface ImageGcPolicy {
-  /** 100 disables the collection by disk usage. */
+  /** 100 without a maximum age disables the collection. */
   readonly highThresholdPercent: number;
   readonly lowThresholdPercent: number;
   readonly minAgeMs: number;
@@ -41,11 +43,18 @@ interface ImageGcOptions {
 interface ImageRecord {
   readonly image: ImageInfo;
   readonly firstSeenMs: number;
-  /** The last use of the image. If it was not used since the agent started, the time at which the agent first saw it. */
+  /** The last use of the image; `NEVER` if it was not used since the agent started. */
   readonly lastUsedMs: number;
 }
 
+/** What a removal of images achieved. */
+interface Removals {
+  readonly freedBytes: number;
+  readonly errors: readonly Error[];
+}
+
 const PERIOD_MS = 300_000;
+const NEVER = Number.NEGATIVE_INFINITY;
 
 /** Returns the images that may be removed, the least recently used first. Pure. */
 function collectable(
@@ -59,14 +68,31 @@ function collectable(
     .toSorted((a, b) => a.lastUsedMs - b.lastUsedMs || a.firstSeenMs - b.firstSeenMs);
 }
 
-/** Returns the number of bytes to free; 0 below the high threshold. Pure. */
+/** Returns the number of bytes to free, or `undefined` below the high threshold. Pure. */
 export function bytesToFree(
   { capacityBytes, availableBytes }: ImageSpace,
   { highThresholdPercent, lowThresholdPercent }: ImageGcPolicy,
-): number {
-  const usedPercent = 100 - Math.floor((availableBytes * 100) / capacityBytes);
-  if (highThresholdPercent >= 100 || usedPercent < highThresholdPercent) return 0;
-  return Math.max(0, Math.floor((capacityBytes * (100 - lowThresholdPercent)) / 100) - availableBytes);
+): number | undefined {
+  if (usedPercent({ capacityBytes, availableBytes }) < highThresholdPercent) return undefined;
+  return Math.floor((capacityBytes * (100 - lowThresholdPercent)) / 100) - Math.min(availableBytes, capacityBytes);
+}
+
+function usedPercent({ capacityBytes, availableBytes }: ImageSpace): number {
+  return 100 - Math.floor((Math.min(availableBytes, capacityBytes) * 100) / capacityBytes);
+}
+
+/** Formats a size for people, for example `1.5 GiB`. */
+function formatSize(bytes: number): string {
+  const units = ['KiB', 'MiB', 'GiB', 'TiB'];
+  if (bytes < 1024) return `${bytes} B`;
+  const power = Math.min(units.length, Math.floor(Math.log2(bytes) / 10));
+  return `${(bytes / 1024 ** power).toFixed(1)} ${units[power - 1] ?? ''}`;
+}
+
+/** Joins errors as the kubelet does: several distinct ones in brackets. */
+function joined(errors: readonly Error[]): string {
+  const messages = [...new Set(errors.map(({ message }) => message))];
+  return messages.length === 1 ? (messages[0] ?? '') : `[${messages.join(', ')}]`;
 }
 
 function namesOf(image: ImageInfo): readonly string[] {
@@ -80,9 +106,11 @@ export class ImageGc {
   #records = new Map<string, { firstSeenMs: number; lastUsedMs: number }>();
   /** Collections must not overlap. The eviction manager starts them too. */
   readonly #collections = new SerialQueue();
+  readonly #startedAtMs: number;
 
   constructor(options: ImageGcOptions) {
     this.#options = options;
+    this.#startedAtMs = options.clock.monotonic();
   }
 
   /** Marks an image as used, because a pod is about to use it. */
@@ -114,7 +142,9 @@ export class ImageGc {
   collect(): Promise<void> {
     return this.#collections.run(async () => {
       const { policy, space, aboutNode } = this.#options;
-      const images = await this.#freeOld(await this.#candidates());
+      const candidates = await this.#candidates();
+      if (policy.highThresholdPercent === 100 && policy.maxAgeMs === 0) return;
+      const images = await this.#freeOld(candidates);
       const found = await space();
       if (found === undefined) return;
       if (found.capacityBytes === 0) {
@@ -123,11 +153,14 @@ export class ImageGc {
         throw new Error(message);
       }
       const wanted = bytesToFree(found, policy);
-      if (wanted === 0) return;
+      if (wanted === undefined) return;
       this.#options.logger.info({ bytes: wanted }, 'The image file system is nearly full; removing unused images');
       const freed = await this.#free(images, wanted);
       if (freed >= wanted) return;
-      const message = `Failed to garbage collect required amount of images. Attempted to free ${wanted} bytes, but only found ${freed} bytes eligible to free.`;
+      const message =
+        `Insufficient free disk space on the node's image filesystem (${usedPercent(found)}% of ${formatSize(found.capacityBytes)} used). ` +
+        `Failed to free sufficient space by deleting unused images (freed ${freed} bytes). ` +
+        'Investigate disk usage, as it could be used by active images, logs, volumes, or other data.';
       aboutNode('FreeDiskSpaceFailed', message);
       throw new Error(message);
     });
@@ -136,7 +169,7 @@ export class ImageGc {
   /** Removes all images that nothing uses, because the node lacks disk. */
   deleteUnused(): Promise<void> {
     return this.#collections.run(async () => {
-      await this.#free(await this.#candidates(), Number.POSITIVE_INFINITY);
+      await this.#free(await this.#candidates(), Number.MAX_SAFE_INTEGER);
     });
   }
 
@@ -149,53 +182,77 @@ export class ImageGc {
     const inUse = new Set(containers.flatMap(({ imageId, image, imageRef }) => [imageId, image, imageRef]));
     const next = new Map<string, { firstSeenMs: number; lastUsedMs: number }>();
     for (const image of images) {
-      const record = this.#records.get(image.id) ?? { firstSeenMs: nowMs, lastUsedMs: nowMs };
+      const record = this.#records.get(image.id) ?? { firstSeenMs: nowMs, lastUsedMs: NEVER };
       if (namesOf(image).some((name) => inUse.has(name))) record.lastUsedMs = nowMs;
       next.set(image.id, record);
     }
     this.#records = next;
     return collectable(
-      images.map((image) => ({ image, ...(next.get(image.id) ?? { firstSeenMs: nowMs, lastUsedMs: nowMs }) })),
+      images.map((image) => ({ image, ...(next.get(image.id) ?? { firstSeenMs: nowMs, lastUsedMs: NEVER }) })),
       containers,
       await kept(),
     );
   }
 
+  /** Returns the images that are not too old. Throws if one of the others could not be removed. */
   async #freeOld(images: readonly ImageRecord[]): Promise<readonly ImageRecord[]> {
     const { policy, clock } = this.#options;
-    if (policy.maxAgeMs === 0) return images;
-    const left: ImageRecord[] = [];
-    for (const record of images) {
-      if (clock.monotonic() - record.lastUsedMs <= policy.maxAgeMs || !(await this.#remove(record.image, 'age')))
-        left.push(record);
+    const nowMs = clock.monotonic();
+    // The agent does not know about the use of images before its start.
+    if (policy.maxAgeMs === 0 || nowMs - this.#startedAtMs <= policy.maxAgeMs) return images;
+    const isOld = ({ lastUsedMs }: ImageRecord): boolean => nowMs - lastUsedMs > policy.maxAgeMs;
+    const { errors } = await this.#removeAll(images.filter(isOld), { reason: 'age' });
+    if (errors.length > 0) {
+      const age = formatDuration(policy.maxAgeMs);
+      throw new Error(
+        `wanted to free images older than ${age}, encountered errors in image deletion: ${joined(errors)}`,
+      );
     }
-    return left;
+    return images.filter((record) => !isOld(record));
   }
 
+  /** Returns the number of bytes that were freed. Throws if an image could not be removed. */
   async #free(images: readonly ImageRecord[], wanted: number): Promise<number> {
     const { policy, clock } = this.#options;
-    let freed = 0;
-    for (const { image, firstSeenMs } of images) {
-      if (freed >= wanted) break;
-      // A fresh image was pulled for a pod that has not started yet.
-      if (clock.monotonic() - firstSeenMs < policy.minAgeMs) continue;
-      if (await this.#remove(image, 'space')) freed += image.sizeBytes;
-    }
-    return freed;
+    const nowMs = clock.monotonic();
+    // A fresh image was pulled for a pod that has not started yet.
+    const old = images.filter(({ firstSeenMs }) => nowMs - firstSeenMs >= policy.minAgeMs);
+    const { freedBytes, errors } = await this.#removeAll(old, { reason: 'space', wanted });
+    if (errors.length > 0)
+      throw new Error(
+        `wanted to free ${wanted} bytes, but freed ${freedBytes} bytes space with errors in image deletion: ${joined(errors)}`,
+      );
+    return freedBytes;
   }
 
-  async #remove(image: ImageInfo, reason: 'space' | 'age'): Promise<boolean> {
-    const { runtime, logger, onRemoved } = this.#options;
-    try {
-      // An image with several names is removed with its last name.
-      for (const name of image.repoTags.length > 1 ? image.repoTags : [image.id]) await runtime.removeImage(name);
-      this.#records.delete(image.id);
-      logger.info({ image: image.repoTags[0] ?? image.id, bytes: image.sizeBytes, reason }, 'Removed an unused image');
-      onRemoved?.(reason);
-      return true;
-    } catch (error) {
-      logger.debug({ err: error, image: image.id }, 'Cannot remove an unused image');
-      return false;
+  /** Removes images until enough bytes are freed. An image that cannot be removed does not stop the others. */
+  async #removeAll(
+    images: readonly ImageRecord[],
+    { reason, wanted = Number.POSITIVE_INFINITY }: { readonly reason: 'space' | 'age'; readonly wanted?: number },
+  ): Promise<Removals> {
+    const { logger } = this.#options;
+    let freedBytes = 0;
+    const errors: Error[] = [];
+    for (const { image } of images) {
+      try {
+        await this.#remove(image, reason);
+      } catch (error) {
+        logger.debug({ err: error, image: image.id }, 'Cannot remove an unused image');
+        errors.push(error instanceof Error ? error : new Error(String(error)));
+        continue;
+      }
+      freedBytes += image.sizeBytes;
+      if (freedBytes >= wanted) break;
     }
+    return { freedBytes, errors };
+  }
+
+  async #remove(image: ImageInfo, reason: 'space' | 'age'): Promise<void> {
+    const { runtime, logger, onRemoved } = this.#options;
+    // An image with several names is removed with its last name.
+    for (const name of image.repoTags.length > 1 ? image.repoTags : [image.id]) await runtime.removeImage(name);
+    this.#records.delete(image.id);
+    logger.info({ image: image.repoTags[0] ?? image.id, bytes: image.sizeBytes, reason }, 'Removed an unused image');
+    onRemoved?.(reason);
   }
 }

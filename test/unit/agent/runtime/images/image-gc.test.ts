@@ -26,6 +26,8 @@ function setUp(given: {
   readonly kept?: readonly string[];
   readonly space?: ImageSpace;
   readonly policy?: Partial<ImageGcPolicy>;
+  /** The ids of images that cannot be removed. */
+  readonly stuck?: readonly string[];
 }) {
   const clock = new FakeClock();
   const removed: string[] = [];
@@ -44,6 +46,7 @@ function setUp(given: {
           ),
         ),
       removeImage(id) {
+        if (given.stuck?.includes(id) === true) return Promise.reject(new Error(`${id} is stuck`));
         removed.push(id);
         return Promise.resolve();
       },
@@ -58,8 +61,10 @@ function setUp(given: {
 describe('image collection', () => {
   it('frees down to the low threshold from the high one on', () => {
     assert.equal(bytesToFree({ capacityBytes: 1000, availableBytes: 100 }, policy), 100);
-    assert.equal(bytesToFree({ capacityBytes: 1000, availableBytes: 160 }, policy), 0);
-    assert.equal(bytesToFree({ capacityBytes: 1000, availableBytes: 0 }, { ...policy, highThresholdPercent: 100 }), 0);
+    assert.equal(bytesToFree({ capacityBytes: 1000, availableBytes: 160 }, policy), undefined);
+    const full = { ...policy, highThresholdPercent: 100 };
+    assert.equal(bytesToFree({ capacityBytes: 1000, availableBytes: 1 }, full), 199);
+    assert.equal(bytesToFree({ capacityBytes: 1000, availableBytes: 11 }, full), undefined);
   });
 
   it('removes the least recently used images, and no more than necessary', async () => {
@@ -88,11 +93,13 @@ describe('image collection', () => {
     });
     await gc.collect().catch(() => undefined);
     await clock.advance(200_000);
-    await assert.rejects(gc.collect(), /only found 10 bytes eligible to free/);
+    await assert.rejects(gc.collect(), /\(freed 10 bytes\)/);
     assert.deepEqual(removed, ['sha256:free']);
-    assert.match(
-      told.at(-1) ?? '',
-      /^FreeDiskSpaceFailed: Failed to garbage collect required amount of images\. Attempted to free 100 bytes, but only found 10 bytes eligible to free\.$/,
+    assert.equal(
+      told.at(-1),
+      "FreeDiskSpaceFailed: Insufficient free disk space on the node's image filesystem (90% of 1000 B used). " +
+        'Failed to free sufficient space by deleting unused images (freed 10 bytes). ' +
+        'Investigate disk usage, as it could be used by active images, logs, volumes, or other data.',
     );
   });
 
@@ -121,6 +128,64 @@ describe('image collection', () => {
     await clock.advance(700_000);
     await gc.collect();
     assert.deepEqual(removed, ['sha256:stale']);
+  });
+
+  it('removes images that were never used before those that were', async () => {
+    const { clock, gc, removed, used } = setUp({
+      images: [image('was-used', 500), image('never', 500)],
+      used: ['was-used'],
+    });
+    await gc.collect().catch(() => undefined);
+    used.delete('was-used');
+    await clock.advance(200_000);
+    await gc.collect();
+    assert.deepEqual(removed, ['sha256:never']);
+  });
+
+  it('removes an image that was never used as soon as the agent runs for the maximum age', async () => {
+    const images = [image('early', 1)];
+    const { clock, gc, removed } = setUp({
+      images,
+      space: { capacityBytes: 1000, availableBytes: 900 },
+      policy: { maxAgeMs: 3_600_000 },
+    });
+    await gc.collect();
+    await clock.advance(3_500_000);
+    images.push(image('late', 1));
+    await gc.collect();
+    await clock.advance(200_000);
+    await gc.collect();
+    assert.deepEqual(removed, ['sha256:early', 'sha256:late']);
+  });
+
+  it('reports images that cannot be removed, and goes on with the others', async () => {
+    const images = [image('a', 40), image('b', 40), image('c', 60)];
+    const { clock, gc, removed, told } = setUp({ images, stuck: ['sha256:a', 'sha256:b'] });
+    await gc.collect().catch(() => undefined);
+    told.length = 0;
+    await clock.advance(200_000);
+    await assert.rejects(gc.collect(), {
+      message:
+        'wanted to free 100 bytes, but freed 60 bytes space with errors in image deletion: [sha256:a is stuck, sha256:b is stuck]',
+    });
+    assert.deepEqual(removed, ['sha256:c']);
+    assert.deepEqual(told, []);
+    const old = setUp({ images: [image('a', 1)], stuck: ['sha256:a'], policy: { maxAgeMs: 3_600_000 } });
+    await old.clock.advance(3_700_000);
+    await assert.rejects(old.gc.collect(), {
+      message: 'wanted to free images older than 1h0m0s, encountered errors in image deletion: sha256:a is stuck',
+    });
+  });
+
+  it('leaves all images alone if neither usage nor age limits them', async () => {
+    const { clock, gc, removed, told } = setUp({
+      images: [image('a', 1)],
+      space: { capacityBytes: 0, availableBytes: 0 },
+      policy: { highThresholdPercent: 100 },
+    });
+    await clock.advance(200_000);
+    await gc.collect();
+    assert.deepEqual([removed, told], [[], []]);
   });
 
   it('reports an error if the filesystem has no size', async () => {
