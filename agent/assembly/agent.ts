@@ -14,6 +14,7 @@ import type { NodeManager, NodeStatusSource } from '../node/status/node-manager.
 import { configz } from '../options/config/configz.ts';
 import { flagz } from '../options/config/flagz.ts';
 import type { PodTable } from '../pods/pod-table.ts';
+import { createPodKiller } from '../pods/workers/kill-pod.ts';
 import type { EvictionSettings } from '../resources/eviction/thresholds.ts';
 import { NodePressure } from '../resources/eviction/node-pressure.ts';
 import { csiCallMetrics, pluginMetrics } from '../resources/statistics/driver-metrics.ts';
@@ -323,10 +324,11 @@ async function createPodParts(
     }),
   );
   const pressure = new NodePressure();
+  const killer = createPodKiller({ workers, events, clock });
   const shutdown = lifecycle.add(
     createNodeShutdown(base, {
       registry: registries.own,
-      workers,
+      killer,
       activePods: () => table.active(),
       aboutNode: (reason, message) => events.aboutNode(node.node(), reason, message, 'Normal'),
       nodeChanged: () => node.changed(),
@@ -335,13 +337,13 @@ async function createPodParts(
   const pods = lifecycle.add(
     await createPods(base, {
       ...parts,
-      ...{ runtime, client, registries, services, network, pressure, shutdown },
+      ...{ runtime, client, registries, services, network, pressure, killer, shutdown },
       metrics: parts.podMetrics,
     }),
   );
   const eviction = lifecycle.add(
     createEviction(base, {
-      ...{ settings, pressure, metrics: registries.own, usage, table, desired, workers, events, node },
+      ...{ settings, pressure, metrics: registries.own, usage, table, desired, workers, killer, events, node },
       housekeeping: pods.housekeeping,
       imageGc: images.gc,
     }),

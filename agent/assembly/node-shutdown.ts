@@ -5,7 +5,7 @@ import type { Pod } from '../model/pod.ts';
 import { systemLogind } from '../node/shutdown/logind.ts';
 import { NodeShutdown } from '../node/shutdown/node-shutdown.ts';
 import { shutdownPeriods } from '../node/shutdown/shutdown-order.ts';
-import type { PodWorkers } from '../pods/workers/pod-workers.ts';
+import type { PodKiller } from '../pods/workers/kill-pod.ts';
 import type { Base } from './base.ts';
 
 /**
@@ -15,7 +15,7 @@ export const SHUTDOWN_STATE_FILE = 'graceful_node_shutdown_state';
 
 interface ShutdownParts {
   readonly registry: MetricsRegistry;
-  readonly workers: PodWorkers;
+  readonly killer: PodKiller;
   readonly activePods: () => readonly Pod[];
   readonly aboutNode: (reason: string, message: string) => void;
   readonly nodeChanged: () => void;
@@ -51,7 +51,7 @@ export function createNodeShutdown(base: Base, parts: ShutdownParts): NodeShutdo
     clock,
     logger,
     activePods: parts.activePods,
-    kill: (pod, ending) => parts.workers.kill(pod, ending),
+    killer: parts.killer,
     aboutNode: parts.aboutNode,
     nodeChanged: parts.nodeChanged,
     stateFile: join(rootDirectory, SHUTDOWN_STATE_FILE),

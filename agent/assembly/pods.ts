@@ -12,6 +12,7 @@ import { Housekeeping } from '../pods/housekeeping.ts';
 import { type ProbeManager, createProbeManager } from '../pods/prober/probe-manager.ts';
 import { createPreemption } from '../pods/preemption.ts';
 import { SyncLoop } from '../pods/sync-loop.ts';
+import type { PodKiller } from '../pods/workers/kill-pod.ts';
 import { createPodAdmission } from '../pods/workers/pod-admission.ts';
 import { PodAllocations } from '../pods/workers/pod-allocation.ts';
 import { PodSync } from '../pods/workers/pod-sync.ts';
@@ -63,6 +64,7 @@ interface PodsDeps {
   readonly services: ClusterServices;
   readonly network: NetworkPolicies;
   readonly pressure: NodePressure;
+  readonly killer: PodKiller;
   readonly shutdown: Pick<NodeShutdown, 'refusal'>;
 }
 
@@ -226,11 +228,12 @@ function createAllocations(
 }
 
 function createSyncLoop(
-  { flags, clock, logger }: Base,
+  { flags, logger }: Base,
   {
     state: { table, desired, workers, statuses },
     node,
     pressure,
+    killer,
     shutdown,
     resources,
     events,
@@ -252,7 +255,7 @@ function createSyncLoop(
     ...steps,
     startups: metrics.startups,
     resources: resources.managers,
-    preemption: createPreemption({ workers, events, clock, logger, onPreempted: preemptionMetrics(registries.own) }),
+    preemption: createPreemption({ workers, killer, events, logger, onPreempted: preemptionMetrics(registries.own) }),
     admission: createPodAdmission({
       node: () => node.node(),
       allowedUnsafeSysctls: flags.allowedUnsafeSysctls,

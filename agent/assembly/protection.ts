@@ -11,6 +11,7 @@ import type { VolumeManager } from '../volumes/pod-volumes.ts';
 import type { NodeManager } from '../node/status/node-manager.ts';
 import type { Housekeeping } from '../pods/housekeeping.ts';
 import type { PodTable } from '../pods/pod-table.ts';
+import type { PodKiller } from '../pods/workers/kill-pod.ts';
 import type { PodManager } from '../pods/workers/pod-manager.ts';
 import type { PodWorkers } from '../pods/workers/pod-workers.ts';
 import { EvictionManager } from '../resources/eviction/eviction-manager.ts';
@@ -116,6 +117,7 @@ interface EvictionDeps {
   readonly table: PodTable;
   readonly desired: PodManager;
   readonly workers: PodWorkers;
+  readonly killer: PodKiller;
   readonly housekeeping: Housekeeping;
   readonly imageGc: ImageGc;
   readonly events: AgentEvents;
@@ -132,7 +134,7 @@ export interface Eviction extends Part {
  * `pressure`.
  */
 export function createEviction({ nodeName, clock, logger }: Base, deps: EvictionDeps): Eviction {
-  const { settings, pressure, metrics, usage, table, workers, housekeeping, imageGc, events, node } = deps;
+  const { settings, pressure, metrics, usage, table, workers, killer, housekeeping, imageGc, events, node } = deps;
   const evictions = metrics.counter({
     name: 'kubelet_evictions',
     help: 'Cumulative number of pod evictions by eviction signal',
@@ -158,12 +160,11 @@ export function createEviction({ nodeName, clock, logger }: Base, deps: Eviction
     usage: (maxAgeMs) => usage.collector.snapshot(maxAgeMs),
     storage: (maxAgeMs) => usage.storage.pods(maxAgeMs),
     activePods: () => table.active(),
-    evict: async (pod, { gracePeriodSeconds, message, isDisruption }) => {
+    evict: (pod, { gracePeriodSeconds, message, isDisruption }) => {
       const status = { reason: 'Evicted', message, ...(isDisruption ? { disruption: message } : {}) };
-      await workers.kill(pod, { gracePeriodSeconds, status });
-      // The data of the pod, also in memory, is freed when its volumes are removed.
-      await workers.finished(pod.metadata.uid);
+      return killer.kill(pod, { gracePeriodSeconds, status });
     },
+    cleanedUp: (pod, limits) => killer.cleanedUp(pod, limits),
     events,
     aboutNode: (reason, message) => events.aboutNode(node.node(), reason, message),
     deleteDeadContainers: () => housekeeping.collectContainers({ terminatedPods: true }),

@@ -13,9 +13,15 @@ import { makeFolder, replaceFile } from '../../../api/machinery/replace-file.ts'
 import type { Pod } from '../../model/pod.ts';
 import { formatPod } from '../../runtime/kuberuntime/pod-containers.ts';
 import type { Refusal } from '../../pods/workers/pod-admission.ts';
-import type { Ending } from '../../pods/workers/pod-workers.ts';
+import type { PodKiller } from '../../pods/workers/kill-pod.ts';
 import type { InhibitorLock, Logind } from './logind.ts';
-import { graceSeconds, groupByPriority, type ShutdownPeriod, totalSeconds } from './shutdown-order.ts';
+import {
+  graceSeconds,
+  groupByPriority,
+  type ShutdownGroup,
+  type ShutdownPeriod,
+  totalSeconds,
+} from './shutdown-order.ts';
 
 /** What the shutdown reads and does. Periods are those of the configuration, the lowest priority first. */
 export interface NodeShutdownOptions {
@@ -25,8 +31,7 @@ export interface NodeShutdownOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly activePods: () => readonly Pod[];
-  /** Resolves when nothing of the pod runs. */
-  readonly kill: (pod: Pod, ending: Ending) => Promise<void>;
+  readonly killer: PodKiller;
   readonly aboutNode: (reason: string, message: string) => void;
   readonly nodeChanged: () => void;
   /** The file with the times of the last shutdown, for the next start and for `orchlet stop`. */
@@ -167,7 +172,7 @@ export class NodeShutdown {
     await this.#keepTimes({ startTime });
     for (const group of groupByPriority(periods, activePods())) {
       logger.info({ priority: group.priority, pods: group.pods.length, seconds: group.seconds }, 'Terminating pods');
-      const ended = Promise.all(group.pods.map((pod) => this.#end(pod, graceSeconds(pod, group))));
+      const ended = Promise.all(group.pods.map((pod) => this.#end(pod, group)));
       const late = Promise.withResolvers<'late'>();
       const timer = clock.after(group.seconds * 1000, () => late.resolve('late'));
       const how = await Promise.race([ended, late.promise]);
@@ -177,12 +182,15 @@ export class NodeShutdown {
     await this.#keepTimes({ startTime, endTime: new Date(clock.now()).toISOString() });
   }
 
-  async #end(pod: Pod, gracePeriodSeconds: number): Promise<void> {
+  /** The volumes are unmounted before the next group terminates, because that may have the drivers which unmount them. */
+  async #end(pod: Pod, group: ShutdownGroup): Promise<void> {
+    const { killer } = this.#options;
     try {
-      await this.#options.kill(pod, {
-        gracePeriodSeconds,
+      await killer.kill(pod, {
+        gracePeriodSeconds: graceSeconds(pod, group),
         status: { reason: REASON, message: MESSAGE, disruption: MESSAGE },
       });
+      await killer.cleanedUp(pod, { withinMs: group.seconds * 1000 });
     } catch (error) {
       this.#options.logger.warn({ err: error, pod: formatPod(pod) }, 'A pod did not terminate before the shutdown');
     }

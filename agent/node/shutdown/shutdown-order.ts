@@ -10,7 +10,7 @@ export interface ShutdownPeriod {
   readonly seconds: number;
 }
 
-interface ShutdownGroup extends ShutdownPeriod {
+export interface ShutdownGroup extends ShutdownPeriod {
   readonly pods: readonly Pod[];
 }
 

@@ -2,14 +2,15 @@
 import type { Pod } from '../../model/pod.ts';
 import type { PodStorage } from '../statistics/storage-usage.ts';
 import type { UsageSnapshot } from '../statistics/usage.ts';
-import type { ContainerConsumption } from './messages.ts';
+import type { MeasuredUsage } from './messages.ts';
 import type { PodConsumption } from './ranking.ts';
 import type { StorageLayout } from './signals.ts';
 import type { Signal } from './thresholds.ts';
 
 interface Consumption {
   readonly of: (pod: Pod) => PodConsumption | undefined;
-  readonly containers: (pod: Pod) => readonly ContainerConsumption[];
+  /** What the message of an eviction shows; `undefined` for a pod without any measurement. */
+  readonly measured: (pod: Pod) => MeasuredUsage | undefined;
 }
 
 type Part = 'layers' | 'logs' | 'volumes';
@@ -49,9 +50,11 @@ export function consumptionFrom(
         inodes: disk.inodesUsed,
       };
     },
-    containers(pod) {
+    measured(pod) {
+      const used = byUid.get(pod.metadata.uid);
       const written = storage.get(pod.metadata.uid);
-      return (byUid.get(pod.metadata.uid)?.containers ?? []).map((container) => {
+      if (used === undefined) return undefined;
+      const containers = used.containers.map((container) => {
         const disk = written?.containers.get(container.name);
         return {
           name: container.name,
@@ -59,6 +62,7 @@ export function consumptionFrom(
           diskBytes: disk === undefined ? 0 : disk.layer.usedBytes + disk.logs.usedBytes,
         };
       });
+      return { memoryBytes: used.usage.memory.workingSetBytes, containers };
     },
   };
 }

@@ -7,7 +7,7 @@
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
-import { type Clock, pause } from '../../../api/machinery/clock.ts';
+import { type Clock, pause, untilAborted } from '../../../api/machinery/clock.ts';
 import type { PodEventRecorder } from '../../model/pod-events.ts';
 import type { Pod } from '../../model/pod.ts';
 import { isCriticalPod } from '../../model/pod-kinds.ts';
@@ -16,12 +16,13 @@ import type { PodStorage } from '../statistics/storage-usage.ts';
 import type { UsageSnapshot } from '../statistics/usage.ts';
 import { consumptionFrom, partsOn } from './consumption.ts';
 import { explainEviction, type EvictionReport, type SupposedPressure } from './explain.ts';
+import { withContainerThresholds } from './container-filesystem.ts';
 import { exceededStorage, type ExceededLimit, hasStorageLimits } from './local-storage.ts';
 import { evictionMessage } from './messages.ts';
 import type { NodePressure } from './node-pressure.ts';
 import { advance, CALM, type PressureState } from './pressure-state.ts';
 import { rankPods } from './ranking.ts';
-import { type HostObservations, layoutOf, reclaimSteps } from './signals.ts';
+import { type HostObservations, layoutOf, reclaimSteps, type StorageLayout } from './signals.ts';
 import {
   byUrgency,
   type EvictionSettings,
@@ -41,11 +42,13 @@ interface EvictionDeps {
   readonly usage: (maxAgeMs: number) => Promise<UsageSnapshot>;
   readonly storage: (maxAgeMs: number) => Promise<ReadonlyMap<string, PodStorage>>;
   readonly activePods: () => readonly Pod[];
-  /** Resolves when the pod has released its resources: nothing of it runs, and its volumes are removed. */
+  /** Resolves when none of the pod's containers is running. Rejects if that takes too long. */
   readonly evict: (
     pod: Pod,
     ending: { readonly gracePeriodSeconds: number; readonly message: string; readonly isDisruption: boolean },
   ) => Promise<void>;
+  /** Resolves when the pod's volumes are removed, which frees its data, also in memory; or after the time. */
+  readonly cleanedUp: (pod: Pod, limits: { readonly withinMs: number; readonly signal: AbortSignal }) => Promise<void>;
   readonly events: PodEventRecorder;
   readonly aboutNode: (reason: string, message: string) => void;
   /** Removes every dead container. */
@@ -65,10 +68,8 @@ const PRESSED_POLL_MS = 1_000;
 const STORAGE_AGE_MS = 10_000;
 /** How long an evicted pod may take to free its resources before the signals are read again, as in the kubelet. */
 const CLEANUP_WAIT_MS = 30_000;
-/** The grace period of an eviction by a hard threshold or by a limit of the pod, as in the kubelet. */
-const IMMEDIATE_GRACE_SECONDS = 1;
-/** The default of `terminationGracePeriodSeconds`. */
-const DEFAULT_GRACE_SECONDS = 30;
+/** The grace period of an eviction by a hard threshold or by a limit of the pod, and the least of the others. */
+const SHORTEST_GRACE_SECONDS = 1;
 
 /** Owns the state of the thresholds. It evicts at most one pod between two readings of the signals. */
 export class EvictionManager {
@@ -76,6 +77,7 @@ export class EvictionManager {
   /** The signal of the current run. */
   #stop = new AbortController().signal;
   readonly #reportedAtMs = new Map<Signal, number>();
+  readonly #thresholds = new Map<string, readonly Threshold[]>();
   #state: PressureState = CALM;
   /** Everything possible was reclaimed, and it was not enough: polling more often does not help. */
   #exhausted = false;
@@ -106,14 +108,15 @@ export class EvictionManager {
     this.#exhausted = false;
     const observedAtMs = clock.monotonic();
     const host = await observe();
-    const { state, due } = advance(this.#state, {
-      thresholds: settings.thresholds,
+    const thresholds = this.#thresholdsOf(layoutOf(host.storage));
+    this.#state = advance(this.#state, {
+      thresholds,
       observations: host.observations,
       nowMs: clock.monotonic(),
       transitionPeriodMs: settings.transitionPeriodMs,
     });
-    this.#state = state;
-    if (this.#deps.pressure.set(state.conditions)) this.#deps.onConditionsChange();
+    const { conditions, due } = this.#state;
+    if (this.#deps.pressure.set(conditions)) this.#deps.onConditionsChange();
     if (settings.localStorage && (await this.#enforceStorageLimits(host))) return true;
     const [urgent] = byUrgency(due);
     if (urgent === undefined) return false;
@@ -169,15 +172,14 @@ export class EvictionManager {
       }
       const { message, annotations } = evictionMessage(pod, {
         resource,
-        containers: consumption.containers(pod),
+        usage: consumption.measured(pod),
         thresholds: due,
         observations: host.observations,
       });
-      const own = pod.spec.terminationGracePeriodSeconds;
       const most = settings.maxPodGracePeriodSeconds;
-      const soft = most < 0 ? (own ?? DEFAULT_GRACE_SECONDS) : Math.min(most, own ?? most);
+      const soft = Math.max(SHORTEST_GRACE_SECONDS, Math.min(most, pod.spec.terminationGracePeriodSeconds ?? most));
       this.#deps.onEviction?.(urgent.signal);
-      await this.#evict(pod, urgent.gracePeriodMs > 0 ? soft : IMMEDIATE_GRACE_SECONDS, message, annotations);
+      await this.#evict(pod, urgent.gracePeriodMs > 0 ? soft : SHORTEST_GRACE_SECONDS, message, annotations);
       return true;
     }
     logger.debug({ resource }, 'The node is short of a resource, and no pod may be evicted');
@@ -206,8 +208,9 @@ export class EvictionManager {
         logger.warn({ err: error }, 'Cannot reclaim a resource of the node');
       }
     }
-    const { observations } = await observe();
-    return thresholdsMet(this.#state.met, observations, { withReclaim: false }).length === 0;
+    const { observations, storage } = await observe();
+    // As in the kubelet, soft thresholds count from now on, and each of them with its minimum reclaim.
+    return thresholdsMet(this.#thresholdsOf(layoutOf(storage)), observations, { withReclaim: true }).length === 0;
   }
 
   async #enforceStorageLimits(host: HostObservations): Promise<boolean> {
@@ -222,7 +225,7 @@ export class EvictionManager {
         measured === undefined || isCriticalPod(pod) ? undefined : exceededStorage(pod, measured, { dedicatedImages });
       if (exceeded === undefined) continue;
       this.#deps.onEviction?.(exceeded.signal);
-      await this.#evict(pod, IMMEDIATE_GRACE_SECONDS, exceeded.message, undefined);
+      await this.#evict(pod, SHORTEST_GRACE_SECONDS, exceeded.message, undefined);
       evicted = true;
     }
     return evicted;
@@ -238,17 +241,24 @@ export class EvictionManager {
     message: string,
     annotations: Readonly<Record<string, string>> | undefined,
   ): Promise<void> {
-    const { clock, events, evict, logger } = this.#deps;
+    const { cleanedUp, events, evict, logger } = this.#deps;
     logger.info({ pod: formatPod(pod), reason: message.trim() }, 'Evicting a pod');
     events.event(pod, 'Warning', 'Evicted', message, annotations === undefined ? {} : { annotations });
     const ended = evict(pod, { gracePeriodSeconds, message, isDisruption: annotations !== undefined });
     background(ended, { logger, what: 'Terminating an evicted pod', fields: { pod: formatPod(pod) } });
+    // `background` logs the failure.
+    await untilAborted(ended, this.#stop).catch(() => undefined);
     // The next reading of the signals makes sense only after the pod has released its resources.
-    const limit = new AbortController();
-    const signal = AbortSignal.any([this.#stop, limit.signal]);
-    const waited = pause(clock, CLEANUP_WAIT_MS, signal);
-    // `background` above logs the failure.
-    await Promise.race([ended.catch(() => undefined), waited]);
-    limit.abort();
+    await cleanedUp(pod, { withinMs: CLEANUP_WAIT_MS, signal: this.#stop });
+  }
+
+  /** The thresholds on a node with these filesystems, the same objects each time, because the state refers to them. */
+  #thresholdsOf(layout: StorageLayout): readonly Threshold[] {
+    const key = JSON.stringify(layout);
+    const known = this.#thresholds.get(key);
+    if (known !== undefined) return known;
+    const thresholds = withContainerThresholds(this.#deps.settings.thresholds, layout);
+    this.#thresholds.set(key, thresholds);
+    return thresholds;
   }
 }

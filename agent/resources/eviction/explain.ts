@@ -151,7 +151,7 @@ function rankingOf(input: ExplainInput, signal: Signal): EvictionReport['ranking
         ? {
             message: evictionMessage(ranked.pod, {
               resource,
-              containers: consumption.containers(ranked.pod),
+              usage: consumption.measured(ranked.pod),
               thresholds: crossed,
               observations: input.host.observations,
             }).message,

@@ -1,18 +1,24 @@
 /** Builds the messages of an evicted pod's status and event. The texts are the kubelet's, because tools match them. Pure. */
 import { formatQuantity, parseQuantity } from '../../../api/meta/quantity.ts';
 import type { Pod } from '../../model/pod.ts';
-import { bytesOf } from '../../runtime/kuberuntime/resources.ts';
+import { bytesOf, podLevel } from '../../runtime/kuberuntime/resources.ts';
 import {
   type Observations,
   type StarvedResource,
   type Threshold,
-  amountOf,
   formatAmount,
+  formatThreshold,
   resourceOf,
 } from './thresholds.ts';
 
+/** What a pod has used when it was evicted. */
+export interface MeasuredUsage {
+  readonly memoryBytes: number;
+  readonly containers: readonly ContainerConsumption[];
+}
+
 /** What one container has used when its pod was evicted. */
-export interface ContainerConsumption {
+interface ContainerConsumption {
   readonly name: string;
   readonly memoryBytes: number;
   readonly diskBytes: number;
@@ -33,32 +39,41 @@ export const evictionWords = {
     `Container ${container} exceeded its local ephemeral storage limit "${limit}". `,
 };
 
-/** The resource that is short, what the pod's containers use of it, and the thresholds that may be crossed. */
+/** The resource that is short, what the pod uses (`undefined` if unknown), and the thresholds that may be crossed. */
 interface Shortage {
   readonly resource: StarvedResource;
-  readonly containers: readonly ContainerConsumption[];
+  readonly usage: MeasuredUsage | undefined;
   readonly thresholds: readonly Threshold[];
   readonly observations: Observations;
 }
 
-/** Returns the message and the annotations of the event for a pod that is evicted because of a scarce resource. */
-export function evictionMessage(
-  pod: Pod,
-  { resource, containers, thresholds, observations }: Shortage,
-): EvictionMessage {
+/**
+ * Returns the message and the annotations of the event for a pod that is evicted because of a scarce resource. A pod that
+ * was not measured has no annotations.
+ */
+export function evictionMessage(pod: Pod, { resource, usage, thresholds, observations }: Shortage): EvictionMessage {
   let message = `The node was low on resource: ${resource}. `;
   const crossed = thresholds.find(
     (threshold) => resourceOf(threshold.signal) === resource && observations.has(threshold.signal),
   );
   const observed = crossed === undefined ? undefined : observations.get(crossed.signal);
   if (crossed !== undefined && observed !== undefined) {
-    const quantity = formatAmount(resource, amountOf(crossed.value, observed.capacity));
+    const quantity = formatThreshold(crossed.value, observed.capacity);
     message += `Threshold quantity: ${quantity}, available: ${formatAmount(resource, observed.available)}. `;
+  }
+  if (usage === undefined) return { message, annotations: {} };
+  const annotations: Record<string, string> = {};
+  const wholeRequest = resource === 'memory' ? podLevel(pod, 'requests')[resource] : undefined;
+  if (wholeRequest !== undefined) {
+    const used = formatAmount(resource, usage.memoryBytes);
+    message += overuse(`Pod ${pod.metadata.name}`, used, { resource, request: wholeRequest });
+    annotations['offending_pod'] = pod.metadata.name;
+    annotations['offending_pod_usage'] = used;
   }
   const offenders: string[] = [];
   const usages: string[] = [];
   if (resource === 'memory' || resource === 'ephemeral-storage') {
-    for (const consumption of containers) {
+    for (const consumption of usage.containers) {
       const container = [...pod.spec.containers, ...(pod.spec.initContainers ?? [])].find(
         (entry) => entry.name === consumption.name,
       );
@@ -66,18 +81,28 @@ export function evictionMessage(
       const written = (container.resources?.requests as Record<string, string> | undefined)?.[resource];
       const used = resource === 'memory' ? consumption.memoryBytes : consumption.diskBytes;
       if (used <= bytesOf(written)) continue;
-      const usage = formatAmount(resource, used);
-      message += `Container ${container.name} was using ${usage}, request is ${written === undefined ? '0' : formatQuantity(parseQuantity(written))}, has larger consumption of ${resource}. `;
+      const amount = formatAmount(resource, used);
+      message += overuse(`Container ${container.name}`, amount, { resource, request: written ?? '0' });
       offenders.push(container.name);
-      usages.push(usage);
+      usages.push(amount);
     }
   }
   return {
     message,
     annotations: {
+      ...annotations,
       offending_containers: offenders.join(','),
       offending_containers_usage: usages.join(','),
       starved_resource: resource,
     },
   };
+}
+
+function overuse(
+  who: string,
+  usage: string,
+  of: { readonly resource: StarvedResource; readonly request: string },
+): string {
+  const request = formatQuantity(parseQuantity(of.request));
+  return `${who} was using ${usage}, request is ${request}, has larger consumption of ${of.resource}. `;
 }

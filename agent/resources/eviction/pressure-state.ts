@@ -6,8 +6,10 @@ import { type Condition, conditionOf, type Observations, type Threshold, thresho
 
 /** The state after one observation. It is replaced and never changed. */
 export interface PressureState {
-  /** The thresholds that are crossed, or were crossed and have not recovered by the minimum reclaim. */
+  /** The thresholds that are crossed, and those of `due` that have not recovered by the minimum reclaim. */
   readonly met: readonly Threshold[];
+  /** The thresholds of `met` whose grace period is over, on which the manager acts. */
+  readonly due: readonly Threshold[];
   readonly firstMetAtMs: ReadonlyMap<Threshold, number>;
   /** The time at which each condition was last observed. */
   readonly seenAtMs: ReadonlyMap<Condition, number>;
@@ -16,7 +18,13 @@ export interface PressureState {
 }
 
 /** The state before the first observation. */
-export const CALM: PressureState = { met: [], firstMetAtMs: new Map(), seenAtMs: new Map(), conditions: new Set() };
+export const CALM: PressureState = {
+  met: [],
+  due: [],
+  firstMetAtMs: new Map(),
+  seenAtMs: new Map(),
+  conditions: new Set(),
+};
 
 interface PressureStep {
   readonly thresholds: readonly Threshold[];
@@ -25,14 +33,11 @@ interface PressureStep {
   readonly transitionPeriodMs: number;
 }
 
-/** Returns the next state, and the thresholds whose grace period is over, on which the manager acts. */
-export function advance(
-  state: PressureState,
-  step: PressureStep,
-): { readonly state: PressureState; readonly due: readonly Threshold[] } {
+/** Returns the next state. */
+export function advance(state: PressureState, step: PressureStep): PressureState {
   const { observations, nowMs } = step;
   const crossed = thresholdsMet(step.thresholds, observations, { withReclaim: false });
-  const unresolved = thresholdsMet(state.met, observations, { withReclaim: true });
+  const unresolved = thresholdsMet(state.due, observations, { withReclaim: true });
   const met = [...crossed, ...unresolved.filter((threshold) => !crossed.includes(threshold))];
   const firstMetAtMs = new Map(met.map((threshold) => [threshold, state.firstMetAtMs.get(threshold) ?? nowMs]));
   const seenAtMs = new Map(state.seenAtMs);
@@ -43,5 +48,5 @@ export function advance(
       .map(([condition]) => condition),
   );
   const due = met.filter((threshold) => nowMs - (firstMetAtMs.get(threshold) ?? nowMs) >= threshold.gracePeriodMs);
-  return { state: { met, firstMetAtMs, seenAtMs, conditions }, due };
+  return { met, due, firstMetAtMs, seenAtMs, conditions };
 }

@@ -20,6 +20,8 @@ export interface RankedPod {
   readonly pod: Pod;
   readonly usage: number | undefined;
   readonly request: number;
+  /** The usage beyond the request, by which pods of the same priority are ranked; infinite if the usage is unknown. */
+  readonly excess: number;
   readonly exceedsRequest: boolean;
   readonly priority: number;
   /** Whether the pod is never evicted for a scarce resource. */
@@ -28,8 +30,9 @@ export interface RankedPod {
 
 /**
  * Returns the pods in the order of their eviction. For memory and disk: pods above their request first (pods with unknown usage
- * count as above), then by lower priority, then by the excess over the request. For inodes the same with a request of 0. For
- * processes: by lower priority, then by their number.
+ * count as above), then by lower priority, then by the excess over the request. For inodes the same with a request of 0, but as
+ * in the kubelet the excess is the number of inodes minus the requested bytes of ephemeral storage. For processes: by lower
+ * priority, then by their number.
  */
 export function rankPods(
   pods: readonly Pod[],
@@ -39,12 +42,14 @@ export function rankPods(
   const ranked = pods.map((pod): RankedPod => {
     const used = consumption(pod);
     const usage = used === undefined ? undefined : usageOf(used, resource);
-    const request =
-      resource === 'memory' || resource === 'ephemeral-storage' ? bytesOf(podResources(pod, requestsOf)[resource]) : 0;
+    const requests = podResources(pod, requestsOf);
+    const request = resource === 'memory' || resource === 'ephemeral-storage' ? bytesOf(requests[resource]) : 0;
+    const deducted = resource === 'inodes' ? bytesOf(requests['ephemeral-storage']) : request;
     return {
       pod,
       usage,
       request,
+      excess: usage === undefined ? Number.POSITIVE_INFINITY : usage - deducted,
       exceedsRequest: usage === undefined || usage > request,
       priority: pod.spec.priority ?? 0,
       spared: isCriticalPod(pod),
@@ -56,12 +61,13 @@ export function rankPods(
       resource === 'pids'
         ? 0
         : first(a.usage === undefined, b.usage === undefined) || first(a.exceedsRequest, b.exceedsRequest);
-    return byRequest || a.priority - b.priority || excess(b) - excess(a) || (b.usage ?? 0) - (a.usage ?? 0);
+    return (
+      byRequest ||
+      a.priority - b.priority ||
+      (a.excess === b.excess ? 0 : b.excess - a.excess) ||
+      (b.usage ?? 0) - (a.usage ?? 0)
+    );
   });
-}
-
-function excess(pod: RankedPod): number {
-  return pod.usage === undefined ? Number.POSITIVE_INFINITY : pod.usage - pod.request;
 }
 
 function usageOf(consumption: PodConsumption, resource: StarvedResource): number {

@@ -113,13 +113,13 @@ export class ThresholdError extends Error {
 export function parseThresholds(flags: ThresholdFlags): readonly Threshold[] {
   const reclaim = new Map<Signal, ThresholdValue>();
   for (const [name, text] of Object.entries(flags.minimumReclaim))
-    reclaim.set(signalOf(name), parseValue(text, signalOf(name), 'reclaim'));
+    reclaim.set(signalOf(name), parseReclaim(text, signalOf(name)));
   const grace = new Map<Signal, number>();
   for (const [name, text] of Object.entries(flags.softGracePeriod)) grace.set(signalOf(name), parseGrace(text));
   const parse = (list: Readonly<Record<string, string>>, graceOf: (signal: Signal) => number): Threshold[] =>
     Object.entries(list).flatMap(([name, text]) => {
       const signal = signalOf(name);
-      const value = parseValue(text, signal, 'threshold');
+      const value = parseValue(text, signal);
       if ('percent' in value && (value.percent === 0 || value.percent === 1)) return [];
       return [{ signal, value, gracePeriodMs: graceOf(signal), minimumReclaim: reclaim.get(signal) }];
     });
@@ -144,31 +144,42 @@ function signalOf(name: string): Signal {
   return found;
 }
 
-function parseValue(written: string, signal: Signal, what: 'threshold' | 'reclaim'): ThresholdValue {
+function parseValue(written: string, signal: Signal): ThresholdValue {
   const text = written.replace(/^</, '');
+  const value = parseAmount(text);
+  if ('quantity' in value) {
+    if (wholeUnits(value.quantity) <= 0n)
+      throw new ThresholdError(`eviction threshold ${signal} must be positive: ${formatQuantity(value.quantity)}`);
+  } else if (value.percent < 0)
+    throw new ThresholdError(`eviction percentage threshold ${signal} must be >= 0%: ${text}`);
+  else if (value.percent > 1)
+    throw new ThresholdError(`eviction percentage threshold ${signal} must be <= 100%: ${text}`);
+  return value;
+}
+
+function parseReclaim(text: string, signal: Signal): ThresholdValue {
+  const value = parseAmount(text);
+  if ('percent' in value && value.percent <= 0)
+    throw new ThresholdError(`eviction percentage minimum reclaim ${signal} must be positive: ${text}`);
+  if ('quantity' in value && wholeUnits(value.quantity) < 0n)
+    throw new ThresholdError(`negative eviction minimum reclaim specified for ${signal}`);
+  return value;
+}
+
+function parseAmount(text: string): ThresholdValue {
   if (text.endsWith('%')) {
     // The kubelet computes in single precision, and the allocatable resources show it.
     const percent = Math.fround(Number(text.slice(0, -1)) / 100);
     if (Number.isNaN(percent))
       throw new ThresholdError(`strconv.ParseFloat: parsing "${text.slice(0, -1)}": invalid syntax`);
-    if (percent < 0)
-      throw refuseNegative(signal, what, `eviction percentage threshold ${signal} must be >= 0%: ${text}`);
-    if (percent > 1) throw new ThresholdError(`eviction percentage threshold ${signal} must be <= 100%: ${text}`);
     return { percent };
   }
   try {
-    const quantity = parseQuantity(text);
-    if (wholeUnits(quantity) < 0n)
-      throw refuseNegative(signal, what, `eviction threshold ${signal} must be positive: ${text}`);
-    return { quantity };
+    return { quantity: parseQuantity(text) };
   } catch (error) {
     if (!(error instanceof QuantityError)) throw error;
     throw new ThresholdError(error.message, { cause: error });
   }
-}
-
-function refuseNegative(signal: Signal, what: 'threshold' | 'reclaim', words: string): ThresholdError {
-  return new ThresholdError(what === 'threshold' ? words : `negative eviction minimum reclaim specified for ${signal}`);
 }
 
 function parseGrace(text: string): number {
@@ -241,4 +252,9 @@ export function formatAmount(resource: StarvedResource, amount: number): string 
       resource === 'memory' || resource === 'ephemeral-storage' ? 'BinarySI' : 'DecimalSI',
     ),
   );
+}
+
+/** Formats the amount of a threshold as in messages of evictions: a share of the capacity is in binary units. */
+export function formatThreshold(value: ThresholdValue, capacity: number): string {
+  return formatQuantity('quantity' in value ? value.quantity : newQuantity(amountOf(value, capacity), 'BinarySI'));
 }

@@ -5,10 +5,12 @@ import { whenAborted } from '../../../../api/machinery/clock.ts';
 import type { Pod } from '../../../../agent/model/pod.ts';
 import type { PodConfig, PodUpdate } from '../../../../agent/sources/pod-config.ts';
 import { PodTable } from '../../../../agent/pods/pod-table.ts';
+import type { PodEventRecorder } from '../../../../agent/model/pod-events.ts';
 import { createPreemption } from '../../../../agent/pods/preemption.ts';
 import { SyncLoop } from '../../../../agent/pods/sync-loop.ts';
 import { createPodAdmission } from '../../../../agent/pods/workers/pod-admission.ts';
 import { PodManager } from '../../../../agent/pods/workers/pod-manager.ts';
+import { createPodKiller } from '../../../../agent/pods/workers/kill-pod.ts';
 import { type Ending, PodWorkers } from '../../../../agent/pods/workers/pod-workers.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 
@@ -42,6 +44,9 @@ function setUp() {
       await whenAborted(signal);
     },
   } as unknown as PodConfig;
+  const events: PodEventRecorder = {
+    event: (of, type, reason) => void log.push(`event ${of.metadata.name} ${type} ${reason}`),
+  };
   const syncLoop = new SyncLoop({
     logger: silentLogger,
     table,
@@ -77,8 +82,8 @@ function setUp() {
     }),
     preemption: createPreemption({
       workers,
-      events: { event: (of, type, reason) => void log.push(`event ${of.metadata.name} ${type} ${reason}`) },
-      clock,
+      killer: createPodKiller({ workers, events, clock }),
+      events,
       logger: silentLogger,
       onPreempted: (resource) => void log.push(`preempted for ${resource}`),
     }),

@@ -117,6 +117,8 @@ async function setUp(
   const clock = new FakeClock();
   const killed: string[] = [];
   const ends = new Map(pods.map((pod) => [pod.metadata.name, Promise.withResolvers<void>()]));
+  /** The pods whose volumes are not unmounted yet. */
+  const unmounts = new Map<string, PromiseWithResolvers<void>>();
   const said: string[] = [];
   const times: { startSeconds: number; endSeconds: number }[] = [];
   const stateFile = join(directory, 'graceful_node_shutdown_state');
@@ -129,11 +131,14 @@ async function setUp(
     clock,
     logger: silentLogger,
     activePods: () => pods,
-    kill(pod, ending) {
-      assert.equal(ending.status?.reason, 'Terminated');
-      assert.equal(ending.status?.message, 'Pod was terminated in response to imminent node shutdown.');
-      killed.push(`${pod.metadata.name} ${ending.gracePeriodSeconds}`);
-      return ends.get(pod.metadata.name)?.promise ?? Promise.resolve();
+    killer: {
+      kill(pod, ending) {
+        assert.equal(ending.status?.reason, 'Terminated');
+        assert.equal(ending.status?.message, 'Pod was terminated in response to imminent node shutdown.');
+        killed.push(`${pod.metadata.name} ${ending.gracePeriodSeconds}`);
+        return ends.get(pod.metadata.name)?.promise ?? Promise.resolve();
+      },
+      cleanedUp: (pod) => unmounts.get(pod.metadata.name)?.promise ?? Promise.resolve(),
     },
     aboutNode: (reason, message) => void said.push(`${reason}: ${message}`),
     nodeChanged: () => undefined,
@@ -154,7 +159,7 @@ async function setUp(
     assert.ok(isMet(), what);
   };
   await until('a lock', () => shutdown.isShuttingDown() || logind.held > 0 || more.periods?.length === 0);
-  return { clock, logind, killed, ends, said, times, shutdown, stateFile, until, stop, running };
+  return { clock, logind, killed, ends, unmounts, said, times, shutdown, stateFile, until, stop, running };
 }
 
 describe('a node whose host shuts down', () => {
@@ -192,6 +197,22 @@ describe('a node whose host shuts down', () => {
       times.map(({ endSeconds }) => endSeconds > 0),
       [false, true],
     );
+  });
+
+  it('terminates the next group when the volumes of the former are unmounted', async (t) => {
+    const pods = [podOf('critical', CRITICAL), podOf('plain')];
+    const { clock, ends, killed, logind, unmounts, until } = await setUp(t, pods);
+    const unmount = Promise.withResolvers<void>();
+    unmounts.set('plain', unmount);
+    logind.say(true);
+    await until('the first group', () => killed.length === 1);
+    ends.get('plain')?.resolve();
+    await clock.settle();
+    assert.deepEqual(killed, ['plain 20']);
+    unmount.resolve();
+    await until('the second group', () => killed.length === 2);
+    ends.get('critical')?.resolve();
+    await until('the release', () => logind.held === 0);
   });
 
   it('acquires the lock again when the shutdown is cancelled', async (t) => {

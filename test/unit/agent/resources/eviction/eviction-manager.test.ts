@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import type { Pod } from '../../../../../agent/model/pod.ts';
+import { pause } from '../../../../../api/machinery/clock.ts';
 import { NodePressure } from '../../../../../agent/resources/eviction/node-pressure.ts';
 import { EvictionManager } from '../../../../../agent/resources/eviction/eviction-manager.ts';
 import { type Observation, parseThresholds, type Signal } from '../../../../../agent/resources/eviction/thresholds.ts';
@@ -42,7 +43,16 @@ interface World {
   isQuick: boolean;
 }
 
-function world(hard: Record<string, string>, soft: Record<string, string> = {}): World {
+interface Given {
+  readonly soft?: Record<string, string>;
+  readonly minimumReclaim?: Record<string, string>;
+  readonly maxPodGracePeriodSeconds?: number;
+}
+
+function world(
+  hard: Record<string, string>,
+  { soft = {}, minimumReclaim = {}, maxPodGracePeriodSeconds = 20 }: Given = {},
+): World {
   const clock = new FakeClock();
   const made: Omit<World, 'manager' | 'pressure'> = {
     pods: [],
@@ -92,11 +102,11 @@ function world(hard: Record<string, string>, soft: Record<string, string> = {}):
         hard,
         soft,
         softGracePeriod: Object.fromEntries(Object.keys(soft).map((name) => [name, '30s'])),
-        minimumReclaim: {},
+        minimumReclaim,
         enforcePods: false,
       }),
       transitionPeriodMs: 60_000,
-      maxPodGracePeriodSeconds: 20,
+      maxPodGracePeriodSeconds,
       localStorage: true,
     },
     clock,
@@ -120,6 +130,9 @@ function world(hard: Record<string, string>, soft: Record<string, string> = {}):
       made.disruptions.push(isDisruption);
       made.pods.splice(made.pods.indexOf(one), 1);
       return made.isQuick ? Promise.resolve() : new Promise(() => undefined);
+    },
+    async cleanedUp(_one, { withinMs, signal }) {
+      if (!made.isQuick) await pause(clock, withinMs, signal);
     },
     events: { event: (one, type, reason) => void made.done.push(`${type} ${reason} ${one.metadata.name}`) },
     onRanked: (signal, ageMs) => void made.ranked.push(`${signal} ${ageMs}`),
@@ -187,13 +200,21 @@ describe('the eviction manager', () => {
   });
 
   it('gives pods of a soft threshold their own grace period up to the maximum', async () => {
-    const it_ = world({}, { 'memory.available': '100Mi' });
-    it_.observations.set('memory.available', { available: 50 * MI, capacity: 1000 * MI });
-    it_.pods.push(pod({ name: 'a', graceSeconds: 5 }));
-    await it_.manager.synchronize();
-    await it_.clock.advance(30_000);
-    await it_.manager.synchronize();
-    assert.match(it_.done.at(-1) ?? '', /^evict a within 5s/);
+    for (const [most, own, granted] of [
+      [20, 5, 5],
+      [3, 5, 3],
+      // The kubelet means to take the pod's own, and takes the shortest.
+      [-1, 5, 1],
+      [0, 5, 1],
+    ] as const) {
+      const it_ = world({}, { soft: { 'memory.available': '100Mi' }, maxPodGracePeriodSeconds: most });
+      it_.observations.set('memory.available', { available: 50 * MI, capacity: 1000 * MI });
+      it_.pods.push(pod({ name: 'a', graceSeconds: own }));
+      await it_.manager.synchronize();
+      await it_.clock.advance(30_000);
+      await it_.manager.synchronize();
+      assert.match(it_.done.at(-1) ?? '', new RegExp(`^evict a within ${granted}s`));
+    }
   });
 
   it('does not evict static and critical pods even if there are no others', async () => {
@@ -212,6 +233,27 @@ describe('the eviction manager', () => {
     assert.equal(await it_.manager.synchronize(), false);
     assert.deepEqual(it_.done.slice(2), ['delete dead containers', 'delete unused images']);
     assert.equal(it_.pods.length, 1);
+  });
+
+  it('evicts a pod although the node is above the threshold again, until the minimum is reclaimed', async () => {
+    const it_ = world({ 'nodefs.available': '10%' }, { minimumReclaim: { 'nodefs.available': '10%' } });
+    it_.observations.set('nodefs.available', { available: 50, capacity: 1000 });
+    it_.onImagesDeleted = () => it_.observations.set('nodefs.available', { available: 150, capacity: 1000 });
+    it_.pods.push(pod({ name: 'a' }));
+    assert.equal(await it_.manager.synchronize(), true);
+    assert.match(it_.done.at(-1) ?? '', /^evict a within 1s/);
+  });
+
+  it('takes the thresholds of writable layers from the filesystem that holds them', async () => {
+    const it_ = world({ 'nodefs.available': '10%', 'containerfs.available': '90%' });
+    it_.observations.set('nodefs.available', { available: 500, capacity: 1000 });
+    it_.observations.set('containerfs.available', { available: 500, capacity: 1000 });
+    it_.pods.push(pod({ name: 'a' }));
+    assert.equal(await it_.manager.synchronize(), false);
+    assert.deepEqual(it_.done, []);
+    it_.observations.set('containerfs.available', { available: 50, capacity: 1000 });
+    assert.equal(await it_.manager.synchronize(), true);
+    assert.deepEqual(it_.signals, ['containerfs.available']);
   });
 
   it("evicts for disk when the node's own means are not enough", async () => {

@@ -64,7 +64,10 @@ describe('a pod is ranked by', () => {
     const snapshot = { ...emptySnapshot, pods: [{ ...own, containers: [{ name: 'main', ...container }] }] };
     const consumption = consumptionFrom(snapshot, storage, ['layers']);
     assert.equal(consumption.of(web)?.memoryBytes, 5 * MIB);
-    assert.deepEqual(consumption.containers(web), [{ name: 'main', memoryBytes: 5 * MIB, diskBytes: 3 * MIB }]);
+    assert.deepEqual(consumption.measured(web), {
+      memoryBytes: 5 * MIB,
+      containers: [{ name: 'main', memoryBytes: 5 * MIB, diskBytes: 3 * MIB }],
+    });
   });
 });
 

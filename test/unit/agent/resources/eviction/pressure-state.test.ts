@@ -22,14 +22,13 @@ function walk(
 ): { readonly due: number; readonly conditions: string[] }[] {
   let state: PressureState = CALM;
   return steps.map(([atSeconds, available]) => {
-    const next = advance(state, {
+    state = advance(state, {
       thresholds,
       observations: new Map([['memory.available', { available, capacity: 1000 }]]),
       nowMs: atSeconds * 1000,
       transitionPeriodMs: 60_000,
     });
-    state = next.state;
-    return { due: next.due.length, conditions: [...state.conditions] };
+    return { due: state.due.length, conditions: [...state.conditions] };
   });
 }
 
@@ -78,6 +77,21 @@ describe('the state of pressure', () => {
         [3, 250],
       ]).map(({ due }) => due),
       [0, 1, 1, 0],
+    );
+  });
+
+  it('asks for no minimum while the grace period of a soft threshold is not over', () => {
+    const soft = parse({}, { 'memory.available': '100' }, { 'memory.available': '100' });
+    assert.deepEqual(
+      walk(soft, [
+        [0, 50],
+        [20, 150],
+        [31, 150],
+        [32, 50],
+        [62, 50],
+        [63, 150],
+      ]).map(({ due }) => due),
+      [0, 0, 0, 0, 1, 1],
     );
   });
 });

@@ -88,6 +88,16 @@ describe('the ranking of pods', () => {
     );
   });
 
+  it('for inodes deducts the request of ephemeral storage, as the kubelet does', () => {
+    assert.deepEqual(
+      order('inodes', [
+        [{ name: 'many', storage: '1Gi' }, used({ inodes: 300 })],
+        [{ name: 'few' }, used({ inodes: 3 })],
+      ]),
+      ['few', 'many'],
+    );
+  });
+
   it('spares static pods and those of the system', () => {
     const ranked = rankPods(
       [

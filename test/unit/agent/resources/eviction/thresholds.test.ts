@@ -82,6 +82,26 @@ describe('eviction thresholds', () => {
       'eviction threshold memory.available must be positive: -1Gi',
     ],
     [
+      'an amount of zero',
+      { hard: { 'memory.available': '0' } },
+      'eviction threshold memory.available must be positive: 0',
+    ],
+    [
+      'a negative amount in other units',
+      { hard: { 'memory.available': '-1024Mi' } },
+      'eviction threshold memory.available must be positive: -1Gi',
+    ],
+    [
+      'a minimum reclaim of no share',
+      { minimumReclaim: { 'nodefs.available': '0%' } },
+      'eviction percentage minimum reclaim nodefs.available must be positive: 0%',
+    ],
+    [
+      'a negative minimum reclaim',
+      { minimumReclaim: { 'nodefs.available': '-1Gi' } },
+      'negative eviction minimum reclaim specified for nodefs.available',
+    ],
+    [
       'a negative grace period',
       { soft: { 'memory.available': '1Gi' }, softGracePeriod: { 'memory.available': '-1m' } },
       'invalid eviction grace period specified: -1m, must be a positive value',
