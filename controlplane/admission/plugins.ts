@@ -196,9 +196,10 @@ export const PLUGINS: readonly PluginRow[] = [
   on(
     'MutatingAdmissionPolicy',
     'evaluates CEL policies that change objects',
-    ({ sources, authorizer, webhooks, policies }, earlier) =>
+    ({ sources, clock, authorizer, webhooks, policies }, earlier) =>
       mutatingAdmissionPolicy({
         sources,
+        clock,
         authorizer,
         conversion: webhooks.conversion,
         ...policies,
@@ -220,8 +221,8 @@ export const PLUGINS: readonly PluginRow[] = [
   on(
     'ValidatingAdmissionPolicy',
     'evaluates CEL policies that validate objects',
-    ({ sources, authorizer, webhooks, policies }) =>
-      validatingAdmissionPolicy({ sources, authorizer, conversion: webhooks.conversion, ...policies }),
+    ({ sources, clock, authorizer, webhooks, policies }) =>
+      validatingAdmissionPolicy({ sources, clock, authorizer, conversion: webhooks.conversion, ...policies }),
   ),
   on(
     'ValidatingAdmissionWebhook',

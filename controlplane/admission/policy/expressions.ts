@@ -20,6 +20,7 @@ import { CostSlice } from '../../../api/cel/cost-slice.ts';
 import { namespaceType, requestType } from '../../../api/cel/admission-variables.ts';
 import { type CelType, dyn } from '../../../api/cel/types.ts';
 import { CelError, type CelValue, CostExceeded, OpaqueValue } from '../../../api/cel/values.ts';
+import type { TimeSlice } from '../../../api/machinery/time-slice.ts';
 import type { GroupVersionKind, GroupVersionResource, KubeObject } from '../../../api/meta/object.ts';
 import type { UserInfo } from '../../model/user-info.ts';
 import type { Authorizer } from '../../authorization/authorization.ts';
@@ -28,7 +29,7 @@ import { namespaceOf } from '../pod-attributes.ts';
 import { AUTHENTICATED_GROUP } from '../../../api/meta/system-users.ts';
 
 /** The cost limit of all expressions of one request together. */
-export const REQUEST_BUDGET = 10_000_000;
+const REQUEST_BUDGET = 10_000_000;
 
 /** The request in the version that the policy or webhook registered for. */
 export interface RequestView {
@@ -104,9 +105,13 @@ const EVALUATION_COST = 500;
 /** All requests share the slice, because they share the event loop. */
 const slice = new CostSlice();
 
-/** Evaluates an expression after giving the event loop to others where the expressions before it have cost much. */
+/**
+ * Evaluates an expression after giving the event loop to others where the expressions before it have cost much, or where the
+ * request has taken long since: an object of thousands of members is copied and converted for each expression.
+ */
 export async function runInTurns(program: Program, bindings: Bindings): Promise<CelValue> {
   if (slice.isSpent) await slice.pause();
+  if (bindings.slice?.isSpent === true) await bindings.slice.pause();
   const before = bindings.budget.left;
   try {
     return await runWaiting(program, (name) => bindings.read(name), bindings.budget);
@@ -117,13 +122,15 @@ export async function runInTurns(program: Program, bindings: Bindings): Promise<
 
 /** The variables of one request, each of which is computed on first use. */
 export class Bindings {
-  readonly budget: Budget;
+  readonly budget: Budget = { left: REQUEST_BUDGET };
+  /** The slice of the request, which all its expressions share. */
+  readonly slice: TimeSlice | undefined;
   readonly #values: ReadonlyMap<string, () => unknown>;
   readonly #made = new Map<string, unknown>();
 
-  constructor(values: Readonly<Record<string, () => unknown>>, budget: Budget = { left: REQUEST_BUDGET }) {
+  constructor(values: Readonly<Record<string, () => unknown>>, slice?: TimeSlice) {
     this.#values = new Map(Object.entries(values));
-    this.budget = budget;
+    this.slice = slice;
   }
 
   /** Returns the value of a variable, which is made on its first read; null for an unknown name. */

@@ -13,6 +13,7 @@ import {
 } from '../../../api/client/resources.ts';
 import { cloneJson, jsonEqual } from '../../../api/meta/json-equality.ts';
 import { type GroupVersionKind, type JsonValue, type KubeObject, parseApiVersion } from '../../../api/meta/object.ts';
+import { TimeSlice } from '../../../api/machinery/time-slice.ts';
 import { newStatusError, type StatusError } from '../../../api/meta/status-error.ts';
 import type { StructType } from '../../../api/schema/schema.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from '../admission.ts';
@@ -52,15 +53,16 @@ export function mutatingAdmissionPolicy(options: MutatingPolicyOptions): Admissi
       /** Policies to reinvoke if the object changes after them. */
       const again = new Set<PolicyInvocation>();
       const later = new Set<PolicyInvocation>();
+      const one = { source, attributes, namespace, options, slice: new TimeSlice(options.clock), signal };
       let changed = false;
       for (const invocation of invocations) {
-        if (await applied(invocation, { source, attributes, namespace, options })) {
+        if (await applied(invocation, one)) {
           changed = true;
           for (const earlier of again) later.add(earlier);
         }
         if (isReinvocable(invocation)) again.add(invocation);
       }
-      for (const invocation of later) await applied(invocation, { source, attributes, namespace, options });
+      for (const invocation of later) await applied(invocation, one);
       if (changed) await options.reinvoke(attributes, signal);
     },
   };
@@ -73,6 +75,8 @@ interface Case {
   readonly attributes: AdmissionAttributes;
   readonly namespace: KubeObject | undefined;
   readonly options: MutatingPolicyOptions;
+  readonly slice: TimeSlice;
+  readonly signal: AbortSignal;
 }
 
 /** Resolves to whether the policy changed the object. */
@@ -82,6 +86,7 @@ async function applied(invocation: PolicyInvocation, one: Case): Promise<boolean
   let changed = false;
   try {
     for (const param of await one.source.params(invocation, namespaceOf(attributes))) {
+      one.signal.throwIfAborted();
       for (const [index, mutation] of policy.mutations.entries()) {
         const view = await viewOf(attributes, invocation.as, options.conversion);
         const bindings = policyBindings(policy, { ...one, view, param });
@@ -124,7 +129,7 @@ function mutate(
     const operations = Array.isArray(made) ? made.map((one: unknown) => toJson(adapt(one))) : [];
     let patched: KubeObject;
     try {
-      patched = applyJsonPatch(cloneJson(current), operations) as unknown as KubeObject;
+      patched = applyJsonPatch(current, operations) as unknown as KubeObject;
     } catch (error) {
       // A patch whose test fails is not applied, and that is no failure of the policy.
       if (isTestFailure(error)) return object;

@@ -10,6 +10,8 @@ import {
 } from '../../../api/client/resources.ts';
 import { newForbidden, newStatusError, type StatusError } from '../../../api/meta/status-error.ts';
 import type { KubeObject } from '../../../api/meta/object.ts';
+import type { Clock } from '../../../api/machinery/clock.ts';
+import { TimeSlice } from '../../../api/machinery/time-slice.ts';
 import { typeNameOf } from '../../../api/cel/values.ts';
 import type { Authorizer } from '../../authorization/authorization.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from '../admission.ts';
@@ -20,7 +22,6 @@ import {
   Bindings,
   conditionsMatch,
   ExpressionError,
-  REQUEST_BUDGET,
   requestValue,
   type RequestView,
 } from './expressions.ts';
@@ -31,6 +32,7 @@ import { viewOf } from './request-view.ts';
 /** What both kinds of policies need. The authorizer answers the CEL variable `authorizer`. */
 export interface PolicyPluginOptions extends Omit<PolicySourceOptions, 'policies' | 'bindings'> {
   readonly authorizer: Authorizer;
+  readonly clock: Pick<Clock, 'monotonic'>;
 }
 
 interface Refusal {
@@ -64,16 +66,18 @@ export function validatingAdmissionPolicy(options: PolicyPluginOptions): Admissi
   return {
     name: 'ValidatingAdmissionPolicy',
     handles: () => true,
-    async validate(attributes) {
+    async validate(attributes, signal) {
       const invocations = await source.invocations(attributes);
       if (invocations.length === 0) return;
       const namespace = await source.namespace(attributes.namespace);
       const denied: Refusal[] = [];
       const audited: object[] = [];
       const annotations = new AuditAnnotations();
+      const slice = new TimeSlice(options.clock);
+      const one = { source, attributes, namespace, options, annotations, slice, signal };
       for (const invocation of invocations) {
         const actions = invocation.binding.spec?.validationActions ?? [];
-        for (const refusal of await refusalsOf(invocation, { source, attributes, namespace, options, annotations })) {
+        for (const refusal of await refusalsOf(invocation, one)) {
           if (refusal.always || actions.includes('Deny')) denied.push(refusal);
           if (refusal.always) continue;
           if (actions.includes('Warn')) attributes.warn(warning(refusal));
@@ -95,6 +99,8 @@ interface Case {
   readonly namespace: KubeObject | undefined;
   readonly options: PolicyPluginOptions;
   readonly annotations: AuditAnnotations;
+  readonly slice: TimeSlice;
+  readonly signal: AbortSignal;
 }
 
 async function refusalsOf(invocation: PolicyInvocation, one: Case): Promise<Refusal[]> {
@@ -104,6 +110,7 @@ async function refusalsOf(invocation: PolicyInvocation, one: Case): Promise<Refu
     const params = await one.source.params(invocation, namespaceOf(one.attributes));
     const refusals: Refusal[] = [];
     for (const param of params) {
+      one.signal.throwIfAborted();
       for (const { message, validation, always = false } of await evaluated(policy, invocation, param, one)) {
         const { index, reason } = validation ?? base;
         refusals.push({ ...base, message, index, reason, always });
@@ -213,9 +220,10 @@ export function policyBindings(
     readonly view: RequestView;
     readonly param: KubeObject | undefined;
     readonly options: Pick<PolicyPluginOptions, 'authorizer'>;
+    readonly slice: TimeSlice;
   },
 ): Bindings {
-  const { attributes, namespace, view, param, options } = parts;
+  const { attributes, namespace, view, param, options, slice } = parts;
   const bindings: Bindings = new Bindings(
     {
       object: () => view.object,
@@ -226,7 +234,7 @@ export function policyBindings(
       authorizer: () => authorizerFor(options.authorizer, attributes),
       variables: () => variablesOf(policy, () => bindings),
     },
-    { left: REQUEST_BUDGET },
+    slice,
   );
   return bindings;
 }

@@ -10,6 +10,7 @@ import {
   validatingAdmissionPolicies,
   validatingAdmissionPolicyBindings,
 } from '../../../../../api/client/resources.ts';
+import { systemClock } from '../../../../../api/machinery/clock.ts';
 import type { KubeObject } from '../../../../../api/meta/object.ts';
 import type { ResourceInfo } from '../../../../../api/schema/schema.ts';
 import type { AdmissionAttributes } from '../../../../../controlplane/admission/admission.ts';
@@ -18,6 +19,7 @@ import { validatingAdmissionPolicy } from '../../../../../controlplane/admission
 import type { Authorizer } from '../../../../../controlplane/authorization/authorization.ts';
 import type { Source } from '../../../../../controlplane/readers/sources.ts';
 import { fixedSources } from '../../../../fakes/fixed-sources.ts';
+import { turnsOf } from '../../../../fakes/ticking-clock.ts';
 
 const MOST = 2000;
 const RULES = [{ apiGroups: [''], apiVersions: ['v1'], operations: ['CREATE'], resources: ['secrets'] }];
@@ -77,31 +79,30 @@ function optionsOf(
     ...params.map((object) => ({ resource: configMaps, object })),
   ]);
   const info = { ...configMaps, kind: 'ConfigMap' } as unknown as ResourceInfo;
-  return { sources, authorizer, conversion, resources: () => [info] };
+  return { sources, clock: systemClock, authorizer, conversion, resources: () => [info] };
 }
 
-const validating = (spec: object) =>
-  validatingAdmissionPolicy(
-    optionsOf(
+const validating = (spec: object, more: object = {}) =>
+  validatingAdmissionPolicy({
+    ...optionsOf(
       validatingAdmissionPolicies as ResourceOf<KubeObject>,
       validatingAdmissionPolicyBindings as ResourceOf<KubeObject>,
       spec,
     ),
-  );
+    ...more,
+  });
 
-/** Returns how often others got the event loop. */
-async function turnsOf(work: Promise<void> | undefined): Promise<number> {
-  let turns = 0;
-  let isDone = false;
-  const count = (): void => {
-    if (isDone) return;
-    turns += 1;
-    setImmediate(count);
-  };
-  setImmediate(count);
-  await work?.finally(() => (isDone = true));
-  return turns;
-}
+const mutating = (more: object = {}) =>
+  mutatingAdmissionPolicy({
+    ...optionsOf(
+      mutatingAdmissionPolicies as ResourceOf<KubeObject>,
+      mutatingAdmissionPolicyBindings as ResourceOf<KubeObject>,
+      { mutations: [{ patchType: 'JSONPatch', jsonPatch: { expression: '[]' } }] },
+    ),
+    structOf: () => undefined,
+    reinvoke: () => Promise.resolve(),
+    ...more,
+  });
 
 const signal = new AbortController().signal;
 
@@ -109,19 +110,42 @@ describe('a binding with thousands of parameters', () => {
   test('lets others have the event loop, however little each evaluation costs', async () => {
     const { attributes } = attributesOf();
     const plugin = validating({ validations: [{ expression: 'true' }] });
-    const turns = await turnsOf(plugin.validate?.(attributes, signal) as Promise<void>);
+    const { turns } = await turnsOf(() => plugin.validate?.(attributes, signal));
     assert.ok(turns >= 5, `${turns} turns`);
-    const mutating = mutatingAdmissionPolicy({
-      ...optionsOf(
-        mutatingAdmissionPolicies as ResourceOf<KubeObject>,
-        mutatingAdmissionPolicyBindings as ResourceOf<KubeObject>,
-        { mutations: [{ patchType: 'JSONPatch', jsonPatch: { expression: '[]' } }] },
-      ),
-      structOf: () => undefined,
-      reinvoke: () => Promise.resolve(),
-    });
-    const mutatingTurns = await turnsOf(mutating.admit?.(attributes, signal) as Promise<void>);
+    const { turns: mutatingTurns } = await turnsOf(() => mutating().admit?.(attributes, signal));
     assert.ok(mutatingTurns >= 5, `${mutatingTurns} turns`);
+  });
+
+  test('lets others have the event loop where each evaluation copies an object that takes long to copy', async () => {
+    let nowMs = 0;
+    const serialized = (object: KubeObject): KubeObject => {
+      nowMs += 6;
+      return object;
+    };
+    const slow = { clock: { monotonic: () => nowMs }, conversion: { ...conversion, serialized } };
+    const { attributes } = attributesOf();
+    const plugin = validating({ validations: [{ expression: 'true' }] }, slow);
+    const { turns } = await turnsOf(() => plugin.validate?.(attributes, signal));
+    assert.ok(turns >= MOST / 2, `${turns} turns`);
+    const { turns: mutatingTurns } = await turnsOf(() => mutating(slow).admit?.(attributes, signal));
+    assert.ok(mutatingTurns >= MOST / 2, `${mutatingTurns} turns`);
+  });
+
+  test('is evaluated no further once the request has ended', async () => {
+    const ended = new AbortController();
+    let copies = 0;
+    const serialized = (object: KubeObject): KubeObject => {
+      copies += 1;
+      if (copies === 10) ended.abort(new Error('the request has ended'));
+      return object;
+    };
+    const counting = { conversion: { ...conversion, serialized } };
+    const { attributes } = attributesOf();
+    const plugin = validating({ validations: [{ expression: 'true' }] }, counting);
+    await assert.rejects(async () => plugin.validate?.(attributes, ended.signal), /the request has ended/);
+    assert.equal(copies, 10);
+    await assert.rejects(async () => mutating(counting).admit?.(attributes, ended.signal), /the request has ended/);
+    assert.equal(copies, 10);
   });
 
   test('makes audit annotations that are bounded together', async () => {

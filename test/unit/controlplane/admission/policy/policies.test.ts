@@ -7,6 +7,7 @@ import {
   validatingAdmissionPolicies,
   validatingAdmissionPolicyBindings,
 } from '../../../../../api/client/resources.ts';
+import { systemClock } from '../../../../../api/machinery/clock.ts';
 import type { KubeObject } from '../../../../../api/meta/object.ts';
 import { isStatusError } from '../../../../../api/meta/status-error.ts';
 import { loadSchema } from '../../../../../api/schema/table.ts';
@@ -81,7 +82,7 @@ function validating(spec: object, binding: object = { validationActions: ['Deny'
       object: { metadata: { name: 'b' }, spec: { policyName: 'p', ...binding } },
     },
   ]);
-  return validatingAdmissionPolicy({ sources, authorizer, conversion, resources: () => [] });
+  return validatingAdmissionPolicy({ sources, clock: systemClock, authorizer, conversion, resources: () => [] });
 }
 
 const signal = new AbortController().signal;
@@ -250,6 +251,7 @@ describe('a mutating policy', () => {
     ]);
     const plugin = mutatingAdmissionPolicy({
       sources,
+      clock: systemClock,
       authorizer,
       conversion: converted,
       resources: () => [],
