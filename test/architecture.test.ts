@@ -1,6 +1,6 @@
 /**
- * The rules of the architecture as data, with a reason for each exception: imports and exports, time, connections, files, JSON,
- * comments, names of files, and the size of files and functions.
+ * Checks the rules of the architecture as data, with a reason for each exception: imports and exports, time, connections,
+ * files, JSON, comments, names of files, and the size of files and functions.
  */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';

@@ -1,4 +1,4 @@
-/** Clients that send headers of HTTP/1.1 without their end, to use up the memory of a server. */
+/** Opens connections that send headers of HTTP/1.1 without their end, to use up the memory of a server. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect, type TLSSocket } from 'node:tls';

@@ -1,4 +1,4 @@
-/** A TCP proxy on loopback that tests cut and heal, as a network between a client and a server. */
+/** Runs a TCP proxy on loopback, which stands for the network between a client and a server. Tests cut and heal it. */
 import { once } from 'node:events';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { systemClock } from '../api/machinery/clock.ts';

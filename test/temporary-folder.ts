@@ -1,7 +1,7 @@
 /**
- * Temporary folders of tests. All of them are removed when the process of the test file exits, also after a failure, which is
- * after the hooks that close what still writes to them. Their names contain the id of the process, so that the next test
- * removes the folders of processes that were killed. So tests leave nothing in the temporary directory.
+ * Creates temporary folders of tests. All of them are removed when the process of the test file exits, also after a failure,
+ * which is after the hooks that close what still writes to them. Their names contain the id of the process, so that the next
+ * test removes the folders of processes that were killed. So tests leave nothing in the temporary directory.
  */
 import { mkdtempSync, readdirSync, realpathSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

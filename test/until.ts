@@ -1,6 +1,6 @@
 /**
- * The only way in which tests wait in real time: they check a condition repeatedly. The time limit ends a wait that would never
- * succeed, also on a busy machine. No test may depend on how soon a condition holds.
+ * Checks a condition repeatedly until it holds, which is the only way in which tests wait in real time. The time limit ends a
+ * wait that would never succeed, also on a busy machine. No test may depend on how soon a condition holds.
  */
 import { systemClock } from '../api/machinery/clock.ts';
 

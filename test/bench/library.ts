@@ -1,4 +1,4 @@
-/** `library.ts PATH`: a process that uses the npm package at PATH as a test does, and prints a `LibraryReport` as JSON. */
+/** `library.ts PATH` uses the npm package at PATH as a test does, and prints a `LibraryReport` as JSON. */
 import type { startControlPlane } from '../../controlplane/main.ts';
 
 export interface LibraryReport {

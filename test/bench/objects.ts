@@ -1,4 +1,4 @@
-/** The objects and paths that the benchmarks use. */
+/** Provides the objects and paths that the benchmarks use. */
 import type { Http } from './load.ts';
 
 export const MAPS = '/api/v1/namespaces/default/configmaps';

@@ -1,6 +1,6 @@
 /**
- * Loaded into the measured server (`node --import`). On SIGUSR2 it writes the event-loop delay since the last signal and the
- * memory after a garbage collection to the file that ORCHLET_BENCH_FACTS names.
+ * The benchmark loads this file into the measured server (`node --import`). On SIGUSR2 it writes the event-loop delay since the
+ * last signal and the memory after a garbage collection to the file that ORCHLET_BENCH_FACTS names.
  */
 import { renameSync, writeFileSync } from 'node:fs';
 import { createHistogram, monitorEventLoopDelay, performance } from 'node:perf_hooks';

@@ -1,7 +1,7 @@
 /**
- * Loaded into the server that `npm run profile` measures (`node --import`). The first SIGUSR2 starts the CPU profiler and the
- * allocation profiler of V8 on the main thread; the second stops them and writes `server.cpuprofile` and `server.heapprofile`
- * to the directory that ORCHLET_PROFILE_DIR names. A file appears under its name only when it is complete.
+ * `npm run profile` loads this file into the server that it measures (`node --import`). The first SIGUSR2 starts the CPU
+ * profiler and the allocation profiler of V8 on the main thread; the second stops them and writes `server.cpuprofile` and
+ * `server.heapprofile` to the directory that ORCHLET_PROFILE_DIR names. A file appears under its name only when it is complete.
  */
 import { renameSync, writeFileSync } from 'node:fs';
 import { Session } from 'node:inspector/promises';

@@ -1,6 +1,6 @@
 /**
- * A process with many watches of one collection that counts the received events. Its first watch reads the time in each object.
- * It notifies its parent when all watches are open, and when all have received everything. `bench.ts` starts it.
+ * Opens many watches of one collection and counts the received events. The first watch reads the time in each object. The
+ * process notifies its parent when all watches are open, and when all have received everything. `bench.ts` starts it.
  */
 import { connect, type ClientHttp2Session } from 'node:http2';
 import { TOKEN } from './server.ts';

@@ -1,4 +1,4 @@
-/** The layout of etcd in tests whose keys and values are not those of objects. */
+/** Defines the layout of etcd in tests whose keys and values are not those of objects. */
 import type { EtcdValueLayout } from '../../controlplane/storage/etcd/etcd-reader.ts';
 import { plainValues } from '../../controlplane/storage/value-transformer.ts';
 

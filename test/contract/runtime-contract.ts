@@ -1,6 +1,7 @@
 /**
- * The contract of container runtimes. Every implementation of the agent's runtime interface must pass it: the fake, Docker and
- * CRI. It needs an image with a shell and coreutils. It only waits for conditions, so the speed of the runtime does not matter.
+ * Tests the contract of container runtimes. Every implementation of the agent's runtime interface must pass it: the fake,
+ * Docker and CRI. It needs an image with a shell and coreutils. It only waits for conditions, so the speed of the runtime does
+ * not matter.
  */
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';

@@ -1,4 +1,4 @@
-/** The contract of storage backends. `storage-*.test.ts` runs it for each of them. */
+/** Tests the contract of storage backends. `storage-*.test.ts` runs it for each of them. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { isStorageError, type Storage, type StorageErrorCode } from '../../controlplane/storage/storage.ts';

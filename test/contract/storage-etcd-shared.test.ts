@@ -1,4 +1,6 @@
-/** What several servers on one etcd see of each other, and what happens when etcd does not answer, restarts or is full. */
+/**
+ * Tests what several servers on one etcd see of each other, and what happens when etcd does not answer, restarts or is full.
+ */
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { silentLogger } from '../../api/component/logger.ts';

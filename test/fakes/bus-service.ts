@@ -1,5 +1,5 @@
 /**
- * A service on a D-Bus that implements as much of the protocol as tests need to replace systemd on a private bus. It responds
+ * Implements a service on a D-Bus, with as much of the protocol as tests need to replace systemd on a private bus. It responds
  * with a string, an object path or nothing.
  */
 import { connect, type Socket } from 'node:net';

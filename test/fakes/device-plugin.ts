@@ -1,4 +1,4 @@
-/** A device plugin: a real gRPC server on a real socket, with the devices that a test sets. */
+/** Implements a device plugin: a real gRPC server on a real socket, with the devices that a test sets. */
 import { join } from 'node:path';
 import { connectGrpc } from '../../api/grpc/grpc-client.ts';
 import { serveGrpc } from '../../agent/protocols/grpc/grpc-server.ts';

@@ -1,4 +1,4 @@
-/** A catalog of a few resources in memory, for tests of the server. It supports every verb. */
+/** Implements a catalog of a few resources in memory, for tests of the server. It supports every verb. */
 import { everything } from '../../api/meta/selector.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { newAlreadyExists, newConflict, newExpired, newNotFound } from '../../api/meta/status-error.ts';

@@ -1,4 +1,6 @@
-/** The selectors and patches of the fake client, limited to the simple forms that the informers and controllers use. */
+/**
+ * Implements the selectors and patches of the fake client, limited to the simple forms that the informers and controllers use.
+ */
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { PatchType } from '../../api/client/client.ts';
 

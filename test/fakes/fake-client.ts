@@ -1,6 +1,7 @@
 /**
- * An API in memory behind the `Client` interface, for tests of its clients. It has increasing versions, conflicts, finalizers,
- * graceful deletion of pods, and watches with history. It has no defaulting, validation or authorization.
+ * Implements an API in memory behind the `Client` interface, for tests of the clients of the API. It has increasing versions,
+ * conflicts, finalizers, graceful deletion of pods, and watches with history. It has no defaulting, validation or
+ * authorization.
  *
  * `calls` records every write. `intercept` makes a call fail or responds to it.
  */

@@ -1,6 +1,6 @@
 /**
- * Virtual time: nothing happens until a test calls `advance`. It fires due timers in order, and lets the promises and ticks
- * that each timer starts settle before the next one fires.
+ * Implements a clock with virtual time: nothing happens until a test calls `advance`. It fires due timers in order, and lets
+ * the promises and ticks that each timer starts settle before the next one fires.
  */
 import { sleepOn, type Clock, type Timer } from '../../api/machinery/clock.ts';
 

@@ -1,4 +1,4 @@
-/** Controllers with the fake API in virtual time, and what tests need around them. */
+/** Runs controllers on the fake API in virtual time, and provides the functions that their tests share. */
 import { parseFlags } from '../../api/component/flags.ts';
 import { silentLogger } from '../../api/component/logger.ts';
 import { CoreEventRecorder } from '../../api/client/event-recorder.ts';

@@ -1,4 +1,4 @@
-/** The exchange of a GET without a response, for parts that only pass requests on. */
+/** Provides the exchange of a GET without a response, for parts that only pass requests on. */
 import type { Exchange } from '../../controlplane/server/exchange.ts';
 
 /** Returns an exchange without a body, whose response goes nowhere. */

@@ -1,4 +1,4 @@
-/** API priority and fairness with the default objects, for servers in tests. */
+/** Provides API priority and fairness with the default objects, for servers in tests. */
 import { MetricsRegistry } from '../../api/component/metrics.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import {

@@ -1,4 +1,4 @@
-/** Listers of objects that never change, for the parts of the control plane that read the objects of others. */
+/** Implements listers of objects that never change, for the parts of the control plane that read objects through listers. */
 import type { Resource } from '../../api/client/client.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { ResourceOf } from '../../api/client/resources.ts';

@@ -1,6 +1,6 @@
 /**
- * gRPC's health service (`grpc.health.v1`). Its messages are so short that they are encoded by hand: field 1 of the request is
- * the name of a service.
+ * Implements gRPC's health service (`grpc.health.v1`). Its messages are so short that they are encoded by hand: field 1 of the
+ * request is the name of a service.
  */
 import { Server, ServerCredentials } from '@grpc/grpc-js';
 

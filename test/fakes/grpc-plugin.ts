@@ -1,5 +1,5 @@
 /**
- * A gRPC server for plugins on a unix socket. It uses the same message tables as the agent's client, and real bytes on the
+ * Runs a gRPC server for plugins on a unix socket. It uses the same message tables as the agent's client, and real bytes on the
  * socket.
  */
 import { rm } from 'node:fs/promises';

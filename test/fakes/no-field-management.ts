@@ -1,4 +1,4 @@
-/** Field management for tests of the registry alone: it tracks no ownership, and refuses apply. */
+/** Implements the field management of tests of the registry alone: it tracks no ownership, and refuses apply. */
 import { newUnsupportedMediaType } from '../../api/meta/status-error.ts';
 import type { FieldManagement } from '../../controlplane/registry/field-management.ts';
 

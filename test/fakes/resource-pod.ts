@@ -1,4 +1,4 @@
-/** Pods that request resources, for tests of the resource managers. */
+/** Builds pods that request resources, for tests of the resource managers. */
 import type { Pod } from '../../agent/model/pod.ts';
 
 type Amounts = Readonly<Record<string, string>>;

@@ -1,4 +1,7 @@
-/** Complete configurations of sandboxes and containers for the runtime boundary. Tests name the fields that they are about. */
+/**
+ * Builds complete configurations of sandboxes and containers for the runtime interface. A test states only the fields that it
+ * is about.
+ */
 import type { ContainerConfig, LinuxResources, SandboxConfig } from '../../agent/runtime/runtime.ts';
 import type { ContainerSecurity, NamespaceOptions } from '../../agent/runtime/runtime-security.ts';
 

@@ -1,4 +1,4 @@
-/** A cluster in memory for tests of filters, scores and preemption, with a short notation for nodes and pods. */
+/** Implements a cluster in memory for tests of filters, scores and preemption, with a short notation for nodes and pods. */
 import type { Node, Pod, PodDisruptionBudget } from '../../api/kinds/kinds.ts';
 import { TimeSlice } from '../../api/machinery/time-slice.ts';
 import { ClusterState, type Cluster } from '../../controlplane/scheduler/cluster-state.ts';

@@ -1,4 +1,4 @@
-/** A clock each reading of which takes a millisecond, so that time slices end after some units of work. */
+/** Implements a clock that advances by a millisecond whenever it is read, so that time slices end after some units of work. */
 import { FakeClock } from './fake-clock.ts';
 
 export class TickingClock extends FakeClock {

@@ -1,4 +1,4 @@
-/** Keeps inputs with a new outcome in `corpus/<target>/<digest>`. The corpus is small. */
+/** Keeps inputs with a new outcome in `corpus/<target>/<digest>`. The corpus is in the repository and must stay small. */
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

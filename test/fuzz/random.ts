@@ -1,4 +1,4 @@
-/** Pseudo-random numbers for fuzzing. The same seed generates the same inputs. */
+/** Generates pseudo-random numbers for fuzzing. The same seed generates the same inputs. */
 
 export class Random {
   #state: number;

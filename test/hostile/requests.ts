@@ -1,5 +1,5 @@
 /**
- * Malicious requests with their expected responses. None may crash the server or block it for long.
+ * Lists malicious requests with their expected responses. None may crash the server or block it for long.
  * `test/integration/bad-input.test.ts` sends each of them and checks the response. `npm run bench -- --only hostile` measures
  * for how long each of them blocks the event loop.
  */

@@ -1,4 +1,4 @@
-/** Combinations of the authentication flags, on a running server with a certificate of the administrator. */
+/** Tests combinations of the authentication flags, on a running server with a certificate of the administrator. */
 import assert from 'node:assert/strict';
 import { createPrivateKey } from 'node:crypto';
 import { rmSync, writeFileSync } from 'node:fs';

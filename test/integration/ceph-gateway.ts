@@ -1,4 +1,4 @@
-/** An S3 server by other authors: Ceph's object gateway from Debian's packages, in memory and on loopback. */
+/** Runs an S3 server by other authors: Ceph's object gateway from Debian's packages, in memory and on loopback. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';

@@ -1,7 +1,7 @@
 /**
- * The runtimes and images that `scripts/test` started. Each of its lanes has runtimes and a network of its own, and runs one
- * test file at a time. Files in several lanes share the host's processors, memory, disk and cgroups, so the names of what they
- * create there differ.
+ * Provides the runtimes and images that `scripts/test` started. Each of its lanes has runtimes and a network of its own, and
+ * runs one test file at a time. Files in several lanes share the host's processors, memory, disk and cgroups, so the names of
+ * what they create there differ.
  */
 
 /** The socket of a Docker that this lane alone uses. */

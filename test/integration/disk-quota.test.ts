@@ -1,4 +1,6 @@
-/** A disk quota that is exhausted: the control plane refuses writes and answers reads until there is room, in one process. */
+/**
+ * Tests a disk quota that is exhausted: the control plane refuses writes and answers reads until there is room, in one process.
+ */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { after, before, describe, it } from 'node:test';

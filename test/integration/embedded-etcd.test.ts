@@ -1,5 +1,5 @@
 /**
- * Control planes that run their own etcd: further ones join, members die and leave, and what a cluster needs cannot be
+ * Tests control planes that run their own etcd: further ones join, members die and leave, and what a cluster needs cannot be
  * removed.
  */
 import assert from 'node:assert/strict';

@@ -1,6 +1,6 @@
 /**
- * Backups of a control plane on etcd: one archive of a running cluster, restored to another etcd, to the same one after its
- * keys were lost, and to a database; scheduled backups, and an etcd that the control plane runs itself.
+ * Tests backups of a control plane on etcd: one archive of a running cluster, restored to another etcd, to the same one after
+ * its keys were lost, and to a database; scheduled backups, and an etcd that the control plane runs itself.
  */
 import assert from 'node:assert/strict';
 import { mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';

@@ -1,4 +1,7 @@
-/** Several control planes on one etcd: what their clients see, what they give out, and an etcd that a kube-apiserver filled. */
+/**
+ * Tests several control planes on one etcd: what their clients see, what they give out, and an etcd that a kube-apiserver
+ * filled.
+ */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';

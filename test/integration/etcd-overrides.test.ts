@@ -1,4 +1,4 @@
-/** A control plane whose events are in an etcd of their own (`--etcd-servers-overrides`). */
+/** Tests a control plane whose events are in an etcd of their own (`--etcd-servers-overrides`). */
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { etcdMissing, EtcdProcess } from '../etcd-process.ts';

@@ -1,4 +1,4 @@
-/** The systemd unit that a control plane writes for its etcd, with a real systemd. */
+/** Tests the systemd unit that a control plane writes for its etcd, with a real systemd. */
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';

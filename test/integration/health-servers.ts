@@ -1,6 +1,6 @@
 /**
- * Servers for probes and hooks of pods on the node's network: HTTP, HTTPS and gRPC. They record the requests. They run in their
- * own thread, because the thread of the tests is blocked while kubectl runs, and probes must not wait.
+ * Runs the servers that probes and hooks of pods on the node's network reach: HTTP, HTTPS and gRPC. They record the requests.
+ * They run in their own thread, because the thread of the tests is blocked while kubectl runs, and probes must not wait.
  */
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';

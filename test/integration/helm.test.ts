@@ -1,6 +1,6 @@
 /**
- * Charts with an unmodified Helm 4: install, test, upgrade, rollback and uninstall, with hooks, a definition and `--wait`, by
- * server-side and client-side apply. ORCHLET_TEST_HELM names the program, if it is not on PATH.
+ * Tests charts with an unmodified Helm 4: install, test, upgrade, rollback and uninstall, with hooks, a definition and
+ * `--wait`, by server-side and client-side apply. ORCHLET_TEST_HELM names the program, if it is not on PATH.
  */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';

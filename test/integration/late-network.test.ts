@@ -1,4 +1,4 @@
-/** A control plane that starts on a host without any network, to which addresses come later and change. */
+/** Tests a control plane that starts on a host without any network, to which addresses come later and change. */
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { existsSync, readlinkSync, rmSync } from 'node:fs';

@@ -1,4 +1,6 @@
-/** The folder of manifests of a control plane that is a process of its own: restarts, kills, kustomizations, broken files. */
+/**
+ * Tests the folder of manifests of a control plane that is a process of its own: restarts, kills, kustomizations, broken files.
+ */
 import assert from 'node:assert/strict';
 import { mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

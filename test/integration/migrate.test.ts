@@ -1,6 +1,6 @@
 /**
- * `orchlet migrate` with a real etcd, which holds what a kube-apiserver 1.36.2 has written there: to the database and back,
- * over TLS, encrypted, and what is refused.
+ * Tests `orchlet migrate` with a real etcd, which holds what a kube-apiserver 1.36.2 has written there: to the database and
+ * back, over TLS, encrypted, and what is refused.
  */
 import assert from 'node:assert/strict';
 import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';

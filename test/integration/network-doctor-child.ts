@@ -1,6 +1,7 @@
 /**
- * Checks the network of a cluster as `orchlet doctor` does, in the network namespace in which it runs. Arguments: a kubeconfig,
- * the root directory of the agent, the process of a pod, because hosts in namespaces share /proc. Prints the findings as JSON.
+ * Checks the network of a cluster as `orchlet doctor` does, in the network namespace in which it runs. The arguments are a
+ * kubeconfig, the root directory of the agent, and the process id of a pod, because hosts in namespaces share /proc. Prints the
+ * findings as JSON.
  */
 import { processIo } from '../../cli/io.ts';
 import { withKubeconfig } from '../../cli/cluster-access.ts';

@@ -1,4 +1,4 @@
-/** The types that tests use of the package, which has none. */
+/** Declares the types that tests use of the npm package `oidc-provider`, which has none. */
 declare module 'oidc-provider' {
   import type { IncomingMessage, ServerResponse } from 'node:http';
 

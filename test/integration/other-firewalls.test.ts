@@ -1,5 +1,5 @@
 /**
- * The network of pods and services on hosts with a firewall of their own: ufw and firewalld, with the commands of
+ * Tests the network of pods and services on hosts with a firewall of their own: ufw and firewalld, with the commands of
  * `docs/install.md`. Each host is a network namespace, in which the firewall has its own copy of its configuration.
  */
 import assert from 'node:assert/strict';

@@ -1,4 +1,4 @@
-/** A process in the network namespace of a pod that serves and probes (`policy-pod.ts`), and its requests. */
+/** Runs `policy-pod.ts` in the network namespace of a pod, and sends requests to it: it serves, and probes other pods. */
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';

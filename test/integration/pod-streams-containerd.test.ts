@@ -1,4 +1,4 @@
-/** Streams and logs of pods, on containerd. */
+/** Tests streams and logs of pods, on containerd. */
 import { podStreams } from './pod-streams.ts';
 import { skipWithoutContainerd } from './container-runtimes.ts';
 

@@ -1,4 +1,4 @@
-/** Streams and logs of pods, on Docker. */
+/** Tests streams and logs of pods, on Docker. */
 import { podStreams } from './pod-streams.ts';
 import { skipWithoutDocker } from './container-runtimes.ts';
 

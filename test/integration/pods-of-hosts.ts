@@ -1,6 +1,6 @@
 /**
- * A cluster of hosts in network namespaces whose pods probe each other: three namespaces x, y and z with pods a, b and c, as in
- * the tests of Kubernetes for network policies, spread over the hosts.
+ * Runs a cluster of hosts in network namespaces whose pods probe each other: three namespaces x, y and z with pods a, b and c,
+ * as in the tests of Kubernetes for network policies, spread over the hosts.
  */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';

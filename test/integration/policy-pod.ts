@@ -1,6 +1,6 @@
 /**
- * A process in the network namespace of a pod: serves TCP and UDP on ports 80 and 81 of both families, and probes others. Reads
- * one JSON request for each line of its standard input and writes one JSON response for each.
+ * Runs in the network namespace of a pod: serves TCP and UDP on ports 80 and 81 of both families, and probes others. Reads one
+ * JSON request for each line of its standard input and writes one JSON response for each.
  *
  * `hold` opens a TCP connection that stays, and `use` sends over it and reports whether an echo came. Port 82 answers with the
  * address of the client, which `source` returns; empty if nothing came.

@@ -1,6 +1,6 @@
 /**
- * A process in a network namespace that serves and uses services. It answers TCP and UDP on port 8080 of both families, and UDP
- * on port 5300, with its name and the address of the client. Reads one JSON request for each line of its standard input, and
+ * Runs in a network namespace, and serves and uses services. It answers TCP and UDP on port 8080 of both families, and UDP on
+ * port 5300, with its name and the address of the client. Reads one JSON request for each line of its standard input, and
  * writes one JSON response for each: the answer, `refused`, or `none` if nothing came in time.
  */
 import { createSocket } from 'node:dgram';

@@ -1,6 +1,6 @@
 /**
- * Three etcd, three control planes and three agents: servers are killed, and the cluster goes on without starting a pod twice
- * or giving an address twice. The second and third control plane join the first.
+ * Tests a cluster of three members of etcd, three control planes and three agents: servers are killed, and the cluster goes on
+ * without starting a pod twice or giving an address twice. The second and third control plane join the first.
  *
  * Everything runs in a network namespace of its own, since each server needs an address with the same port.
  */

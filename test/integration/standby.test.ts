@@ -1,6 +1,6 @@
 /**
- * Two control planes on SQLite, of which one is the warm standby of the other: the first is killed under load, the standby
- * takes its place, and the former first comes back as a standby. Each write that was acknowledged is judged.
+ * Tests two control planes on SQLite, of which one is the warm standby of the other: the first is killed under load, the
+ * standby takes its place, and the former first comes back as a standby. Each write that was acknowledged is judged.
  */
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';

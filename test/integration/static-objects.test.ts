@@ -1,4 +1,4 @@
-/** Static pods with ConfigMaps and Secrets that lie beside them, on an agent without an API server. */
+/** Tests static pods with ConfigMaps and Secrets that lie beside them, on an agent without an API server. */
 import assert from 'node:assert/strict';
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,6 +1,7 @@
 /**
- * A host with its own systemd, in namespaces. It has its own processes, mounts, cgroups and network. Its file system is the
- * real one, with all changes in memory. A boot does not change kernel settings that are shared with the real host.
+ * Boots a host with its own systemd, in namespaces. The host has its own processes, mounts, cgroups and network. Its file
+ * system is the real one, with all changes in memory. A boot does not change kernel settings that are shared with the real
+ * host.
  */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';

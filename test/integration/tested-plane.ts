@@ -1,4 +1,6 @@
-/** A control plane in memory, without controllers and scheduler, and an administrator who sends requests of any form to it. */
+/**
+ * Runs a control plane in memory, without controllers and scheduler, and sends requests of any form to it as an administrator.
+ */
 import assert from 'node:assert/strict';
 import { rmSync, writeFileSync } from 'node:fs';
 import { Agent } from 'node:https';

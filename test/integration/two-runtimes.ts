@@ -1,7 +1,7 @@
 /**
- * A control plane with a node for each container runtime, for tests that must pass on both. All pods of a file are created when
- * it starts, because starting takes the longest. They are bound by the test, so that the agents decide about them without a
- * scheduler.
+ * Runs a control plane with a node for each container runtime, for tests that must pass on both. All pods of a file are created
+ * when it starts, because starting takes the longest. They are bound by the test, so that the agents decide about them without
+ * a scheduler.
  */
 import assert from 'node:assert/strict';
 import { AgentProcess, type RuntimeName } from './agent-process.ts';

@@ -1,4 +1,4 @@
-/** The webhooks that scenarios register. They respond by rules, and record the requests. */
+/** Serves the webhooks that scenarios register. They respond by rules, and record the requests. */
 import { createServer, type Server } from 'node:https';
 import { randomBytes } from 'node:crypto';
 import { text } from 'node:stream/consumers';

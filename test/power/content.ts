@@ -1,4 +1,4 @@
-/** The content of a file: what a power failure cannot take, and the changes since. */
+/** Models the content of a file: the bytes that a power failure cannot take, and the changes since the last sync. */
 import type { Random } from '../soak/random.ts';
 
 /** A disk writes a sector as a whole or not at all. */

@@ -1,6 +1,6 @@
 /**
- * A whole control plane on the embedded storage: objects of the API, custom resources, and what its controllers write.
- * `power-failures.ts` records it.
+ * Runs a whole control plane on the embedded storage: it writes objects of the API, custom resources, and what its controllers
+ * write. `power-failures.ts` records it.
  */
 import assert from 'node:assert/strict';
 import { join } from 'node:path';

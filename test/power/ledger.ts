@@ -1,6 +1,6 @@
 /**
- * What a recorded program has announced and what was acknowledged to it. The program notes it in lines, in a file that is
- * recorded as well, so that the notes at each moment of the recording are known:
+ * Keeps what a recorded program has announced and what was acknowledged to it. The program writes it as lines, in a file that
+ * is recorded as well, so that the notes at each moment of the recording are known:
  *
  * - `+ KEY VALUE`: a write of the value begins; the value `-` is a deletion, and `*` any value.
  * - `= KEY VALUE`: the last write of the key that began is acknowledged.

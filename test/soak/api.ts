@@ -1,4 +1,4 @@
-/** The requests of the soak test. None is retried, because a retry would hide the result of the first attempt. */
+/** Sends the requests of the soak test. None is retried, because a retry would hide the result of the first attempt. */
 import { Agent, request } from 'node:https';
 import type { ClientRequest, IncomingMessage } from 'node:http';
 

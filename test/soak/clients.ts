@@ -1,4 +1,4 @@
-/** The clients of a soak test: random writers and readers, and watches that are continuous, slow, or reopened. */
+/** Implements the clients of a soak test: random writers and readers, and watches that are continuous, slow, or reopened. */
 import { systemClock } from '../../api/machinery/clock.ts';
 import type { Answer, Api, ApiObject, OpenWatch } from './api.ts';
 import type { Operation, SeenVersion, WatchSegment } from './history.ts';

@@ -1,6 +1,6 @@
 /**
- * The tested control plane: a process with preloaded faults that is restarted whenever it exits, like by systemd. Its data
- * directory is on a small tmpfs if the user may mount one.
+ * Runs the tested control plane: a process with preloaded faults, which is restarted whenever it exits, as systemd does. Its
+ * data directory is on a small tmpfs if the user may mount one.
  */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';

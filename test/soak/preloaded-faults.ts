@@ -1,4 +1,7 @@
-/** Faults of the disk and of the wall clock (`faults.c`) of a process that preloads them. Building them takes a C compiler. */
+/**
+ * Builds the library that causes faults of the disk and of the wall clock in a process that preloads it (`faults.c`), and
+ * switches the faults. Building takes a C compiler.
+ */
 import { spawnSync } from 'node:child_process';
 import { closeSync, openSync, writeFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** Pseudo-random numbers from a seed (mulberry32). */
+/** Generates pseudo-random numbers from a seed (mulberry32). */
 export class Random {
   #state: number;
 

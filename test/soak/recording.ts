@@ -1,4 +1,7 @@
-/** Files of what the clients of a soak test saw, in V8's serialization, which keeps maps and absent values as they are. */
+/**
+ * Writes and reads files of what the clients of a soak test saw, in V8's serialization, which keeps maps and absent values as
+ * they are.
+ */
 import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,4 +1,6 @@
-/** Preloaded into the tested control plane. SIGUSR2 ends the thread of the storage like a crash. */
+/**
+ * The soak test preloads this file into the tested control plane, where SIGUSR2 ends the thread of the storage like a crash.
+ */
 import { syncBuiltinESMExports } from 'node:module';
 import threads, { isMainThread, type WorkerOptions } from 'node:worker_threads';
 

@@ -1,6 +1,6 @@
 /**
- * Preloaded into the tested agent. It records each step (runtime calls with side effects, file changes, programs, writes to the
- * API server), and kills the process at the step in SOAK_DEATH.
+ * The soak test preloads this file into the tested agent. It records each step (runtime calls with side effects, file changes,
+ * programs, writes to the API server), and kills the process at the step in SOAK_DEATH.
  *
  * A step has three moments: `before`, `during` (the request is sent or the program runs, and the response will not be read),
  * and `after`. SOAK_DEATH is `<moment> <step>`, and SOAK_DEATH_TURN is the number of the occurrence.

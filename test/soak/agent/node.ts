@@ -1,4 +1,4 @@
-/** The tested agent: a process that is killed and restarted with the same directories on a private runtime. */
+/** Runs the tested agent: a process that is killed and restarted with the same directories on a private runtime. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { copyFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { get } from 'node:http';

@@ -1,4 +1,7 @@
-/** The pods of an agent's soak. Each container appends a line to a file of the host when it starts, exits or is stopped. */
+/**
+ * Builds the pods of the soak test of an agent. Each container appends a line to a file of the host when it starts, exits or is
+ * stopped.
+ */
 import type { Role } from './records.ts';
 import { DEMO_IMAGE } from '../../../scripts/images/demo-image.ts';
 

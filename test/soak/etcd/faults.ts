@@ -1,4 +1,4 @@
-/** The faults of a soak test of several control planes on one etcd. A fault ends before the servers are ready again. */
+/** Causes the faults of a soak test of several control planes on one etcd. A fault ends before the servers are ready again. */
 import { systemClock } from '../../../api/machinery/clock.ts';
 import { compactThrough } from '../../../controlplane/storage/etcd/etcd-compactor.ts';
 import type { EtcdProcess } from '../../etcd-process.ts';

@@ -1,4 +1,4 @@
-/** The nodes of the tested cluster: agents on runtimes in memory, which change to another server when theirs fails. */
+/** Runs the nodes of the tested cluster: agents on runtimes in memory, which change to another server when theirs fails. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,6 +1,6 @@
 /**
- * The tested servers: control planes on one etcd cluster, each behind a proxy that cuts it off from one member, and restarted
- * whenever they exit. Requests go to a server that is drawn for each of them.
+ * Runs the tested servers: control planes on one etcd cluster, each behind a proxy that cuts it off from one member, and
+ * restarted whenever they exit. Requests go to a server that is drawn for each of them.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';

@@ -1,6 +1,6 @@
 /**
- * What users of the tested cluster run: pods that are scheduled to its nodes, a deployment that is scaled, and services with
- * addresses. All of it is created and deleted at servers that are drawn for each request.
+ * Creates and deletes what users of the tested cluster run: pods that are scheduled to its nodes, a deployment that is scaled,
+ * and services with addresses. Each request goes to a server that is drawn for it.
  */
 import { systemClock } from '../../../api/machinery/clock.ts';
 import { until } from '../../until.ts';

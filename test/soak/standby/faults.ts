@@ -1,4 +1,6 @@
-/** The faults of a soak test of a pair. The pair is settled after each of them. */
+/**
+ * Causes the faults of a soak test of a first control plane and its standby, the pair. The pair is settled after each of them.
+ */
 import { systemClock } from '../../../api/machinery/clock.ts';
 import { count, type Recording } from '../clients.ts';
 import type { Random } from '../random.ts';

@@ -1,5 +1,5 @@
 /**
- * One host of the pair: a control plane in a network namespace, with a disk and faults of its own, which is started again
+ * Runs one host of the pair: a control plane in a network namespace, with a disk and faults of its own, which is started again
  * whenever it exits, as by systemd.
  */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';

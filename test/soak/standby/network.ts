@@ -1,6 +1,6 @@
 /**
- * Two hosts as network namespaces: a link between them, which is cut and healed, and a link from each of them to the clients on
- * this host. Needs root.
+ * Creates two hosts as network namespaces: a link between them, which is cut and healed, and a link from each of them to the
+ * clients on this host. Needs root.
  */
 import { spawnSync } from 'node:child_process';
 

@@ -1,4 +1,7 @@
-/** The pair: which host is the first, how its operator promotes the other one, and the requests of clients to either. */
+/**
+ * Knows which host of the pair is the first, promotes the other one as an operator does, and sends the requests of clients to
+ * either.
+ */
 import { type Answer, Api, type OpenWatch, type WatchFrame } from '../api.ts';
 import { marksAfterLeap } from '../../../controlplane/storage/log-backend.ts';
 import { until } from '../../until.ts';

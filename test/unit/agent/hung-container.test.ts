@@ -1,5 +1,6 @@
 /**
- * The whole agent on a runtime in memory whose calls for one pod never return. Only that pod waits, and the node stays ready.
+ * Tests the whole agent on a runtime in memory whose calls for one pod never return. Only that pod waits, and the node stays
+ * ready.
  */
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';

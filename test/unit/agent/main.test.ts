@@ -1,4 +1,4 @@
-/** The whole agent on a runtime in memory, with options that enable and disable its parts. */
+/** Tests the whole agent on a runtime in memory, with options that enable and disable its parts. */
 import assert from 'node:assert/strict';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { request } from 'node:https';

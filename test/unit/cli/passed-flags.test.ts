@@ -1,4 +1,4 @@
-/** Flags that a command passes on to a part: which are accepted, and the message for the others. */
+/** Tests flags that a command passes on to a part: which are accepted, and the message for the others. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { flag } from '../../../api/component/flags.ts';

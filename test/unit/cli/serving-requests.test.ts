@@ -1,4 +1,4 @@
-/** Which serving certificates of nodes are approved without being named. */
+/** Tests which serving certificates of nodes are approved without being named. */
 import assert from 'node:assert/strict';
 import { before, describe, it } from 'node:test';
 import type { CertificateSigningRequest, Endpoints, Node } from '../../../api/kinds/kinds.ts';

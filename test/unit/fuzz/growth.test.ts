@@ -1,4 +1,4 @@
-/** Time as a function of size: the measurement itself, every regular expression of the program, and the parsers. */
+/** Tests time as a function of size: the measurement itself, every regular expression of the program, and the parsers. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { MAX_EXPONENT, measureGrowth, type Stopwatch } from '../../fuzz/growth.ts';

@@ -1,4 +1,4 @@
-/** The options of `scripts/test`. */
+/** Tests the options of `scripts/test`. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';

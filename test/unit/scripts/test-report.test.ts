@@ -1,4 +1,4 @@
-/** What `scripts/test` knows of a run, and what it says at its end. */
+/** Tests what `scripts/test` knows of a run, and what it says at its end. */
 import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';

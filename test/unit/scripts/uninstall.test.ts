@@ -1,4 +1,4 @@
-/** What scripts/uninstall removes below a directory, and what it keeps. */
+/** Tests what scripts/uninstall removes below a directory, and what it keeps. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { existsSync, lstatSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';

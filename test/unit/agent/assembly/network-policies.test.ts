@@ -1,4 +1,4 @@
-/** Which agents enforce network policies: those of a cluster that lets nodes read them, for as long as it does. */
+/** Tests which agents enforce network policies: those of a cluster that lets nodes read them, for as long as it does. */
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { decide } from '../../../../agent/assembly/network-policies.ts';

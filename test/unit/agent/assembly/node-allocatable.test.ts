@@ -1,4 +1,4 @@
-/** The events of a node whose cgroups for reserved resources are limited, or are missing. */
+/** Tests the events of a node whose cgroups for reserved resources are limited, or are missing. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { enforceAllocatable } from '../../../../agent/assembly/node-allocatable.ts';

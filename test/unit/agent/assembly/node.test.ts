@@ -1,4 +1,4 @@
-/** The features that a node declares. */
+/** Tests the features that a node declares. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { DECLARED_FEATURES } from '../../../../agent/assembly/node.ts';

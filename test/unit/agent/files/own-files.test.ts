@@ -1,4 +1,4 @@
-/** What comes of FIFOs and other files in the place of those that the agent has written for itself. */
+/** Tests how the agent treats FIFOs and other files in the place of those that it has written for itself. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { closeSync, constants, mkdirSync, openSync, writeFileSync } from 'node:fs';

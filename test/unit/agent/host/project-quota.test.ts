@@ -1,4 +1,7 @@
-/** What the tools of project quotas and the kernel print. The limits themselves: test/integration/volume-limits.test.ts. */
+/**
+ * Tests how the output of the tools of project quotas and of the kernel is read. test/integration/volume-limits.test.ts tests
+ * the limits themselves.
+ */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { oldestMountOf, projectsIn } from '../../../../agent/host/project-quota.ts';

@@ -1,4 +1,4 @@
-/** The locks of a network namespace. */
+/** Tests the locks of a network namespace. */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';

@@ -1,4 +1,4 @@
-/** Tools that read their commands from the standard input: how their exit is reported. */
+/** Tests tools that read their commands from the standard input: how their exit is reported. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { assertSucceeded, runWithInput } from '../../../../agent/network/run-with-input.ts';

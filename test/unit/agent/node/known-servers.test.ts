@@ -1,4 +1,4 @@
-/** The API servers that the agent knows: from its kubeconfig, from its state file, and from the cluster. */
+/** Tests the API servers that the agent knows: from its kubeconfig, from its state file, and from the cluster. */
 import assert from 'node:assert/strict';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';

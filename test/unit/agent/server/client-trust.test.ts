@@ -1,4 +1,4 @@
-/** The CAs of an agent's clients: files without certificates, and connections that outlive the CA of their client. */
+/** Tests the CAs of an agent's clients: files without certificates, and connections that outlive the CA of their client. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';

@@ -1,6 +1,6 @@
 /**
- * The server's pages for administrators: running components (`/statusz`, `/flagz`, `/metrics/slis`), checkpoints, service logs,
- * and verbosity.
+ * Tests the server's pages for administrators: running components (`/statusz`, `/flagz`, `/metrics/slis`), checkpoints, service
+ * logs, and verbosity.
  */
 import assert from 'node:assert/strict';
 import { chmod, mkdir, readdir, symlink, writeFile } from 'node:fs/promises';

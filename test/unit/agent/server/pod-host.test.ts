@@ -1,4 +1,4 @@
-/** The logs of containers that the runtime has removed. */
+/** Tests the logs of containers that the runtime has removed. */
 import assert from 'node:assert/strict';
 import { Writable } from 'node:stream';
 import { it } from 'node:test';

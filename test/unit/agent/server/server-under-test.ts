@@ -1,4 +1,4 @@
-/** The agent's server with a fake host, for tests of its routes and streams. */
+/** Starts the agent's server with a fake host, for tests of its routes and streams. */
 import { request as httpsRequest } from 'node:https';
 import type { PodHost } from '../../../../agent/server/pod-host.ts';
 import { type AgentServer, type AgentServerOptions, startAgentServer } from '../../../../agent/server/server.ts';

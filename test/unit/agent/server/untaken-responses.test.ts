@@ -1,4 +1,4 @@
-/** Responses of the agent that their clients do not take. */
+/** Tests responses of the agent that their clients do not take. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect, type TLSSocket } from 'node:tls';

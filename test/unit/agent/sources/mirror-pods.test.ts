@@ -1,4 +1,4 @@
-/** Mirror pods: which object represents a static pod at the API server, and which objects stay unchanged. */
+/** Tests mirror pods: which object represents a static pod at the API server, and which objects stay unchanged. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { NodeObject } from '../../../../agent/model/node.ts';

@@ -1,4 +1,6 @@
-/** ConfigMaps and Secrets beside static pods: what is read, what is refused, who gets them, and how changes reach pods. */
+/**
+ * Tests ConfigMaps and Secrets beside static pods: what is read, what is refused, who gets them, and how changes reach pods.
+ */
 import assert from 'node:assert/strict';
 import { chmod, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** Credentials from files that are replaced while a client uses them. */
+/** Tests credentials from files that are replaced while a client uses them. */
 import assert from 'node:assert/strict';
 import { renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

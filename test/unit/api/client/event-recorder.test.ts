@@ -1,4 +1,4 @@
-/** Core events: counts of repeated events, combined events, and the limit for each object. */
+/** Tests core events: counts of repeated events, combined events, and the limit for each object. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';

@@ -1,4 +1,7 @@
-/** Which events become series: those with the same object, action and reason, until the object changes or six minutes pass. */
+/**
+ * Tests which events become series: those with the same object, action and reason, until the object changes or six minutes
+ * pass.
+ */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';

@@ -1,4 +1,4 @@
-/** Commands that return credentials: their input, when they run, and which parts of their output are used. */
+/** Tests commands that return credentials: their input, when they run, and which parts of their output are used. */
 import assert from 'node:assert/strict';
 import { chmodSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

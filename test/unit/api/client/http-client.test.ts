@@ -1,4 +1,4 @@
-/** The client over HTTP: objects, Status errors, repeated requests and watches. */
+/** Tests the client over HTTP: objects, Status errors, repeated requests and watches. */
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';

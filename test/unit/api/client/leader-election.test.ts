@@ -1,4 +1,4 @@
-/** Leader election by Leases, in virtual time. */
+/** Tests leader election by Leases, in virtual time. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';

@@ -1,4 +1,4 @@
-/** Informers of a server that sends malformed objects, of each kind that agents read. */
+/** Tests informers of a server that sends malformed objects, of each kind that agents read. */
 import assert from 'node:assert/strict';
 import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** Clients of several API servers: they change over when one dies, with requests repeated and watches resumed. */
+/** Tests clients of several API servers: they change over when one dies, with requests repeated and watches resumed. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createSecureServer, type Http2Session, type ServerHttp2Stream } from 'node:http2';

@@ -1,4 +1,4 @@
-/** The parser of YAML that hands large texts to a thread. */
+/** Tests the parser of YAML that hands large texts to a thread. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { setImmediate } from 'node:timers/promises';

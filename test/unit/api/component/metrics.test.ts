@@ -1,4 +1,4 @@
-/** The text in which metrics are exposed. */
+/** Tests the text in which metrics are exposed. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { MetricsRegistry } from '../../../../api/component/metrics.ts';

@@ -1,4 +1,4 @@
-/** Updates of pods: the cost of their validation, and immutable fields. */
+/** Tests updates of pods: the cost of their validation, and immutable fields. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import {

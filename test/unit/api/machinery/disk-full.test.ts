@@ -1,4 +1,4 @@
-/** Which errors mean that the disk is full. */
+/** Tests which errors mean that the disk is full. */
 import assert from 'node:assert/strict';
 import { constants } from 'node:os';
 import { it } from 'node:test';

@@ -1,4 +1,4 @@
-/** Computations of one process that share the event loop. */
+/** Tests how computations of one process share the event loop. */
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { inSlices, TimeSlice } from '../../../../api/machinery/time-slice.ts';

@@ -1,4 +1,4 @@
-/** The queue of keys: one worker for a key, backoff, and delays. */
+/** Tests the queue of keys: one worker for a key, backoff, and delays. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { runWorkers, WorkQueue } from '../../../../api/machinery/work-queue.ts';

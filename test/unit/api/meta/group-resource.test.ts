@@ -1,4 +1,4 @@
-/** Resources by group and plural. */
+/** Tests resources by group and plural. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { deployments, pods } from '../../../../api/client/resources.ts';

@@ -1,4 +1,4 @@
-/** Which decoded JSON values are objects. */
+/** Tests which decoded JSON values are objects. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { isJsonObject } from '../../../../api/meta/json-object.ts';

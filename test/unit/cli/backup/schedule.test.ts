@@ -1,4 +1,4 @@
-/** Scheduled backups: which ones are kept, what remains after a failure, and that none outlives the command. */
+/** Tests scheduled backups: which ones are kept, what remains after a failure, and that none outlives the command. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, readFileSync, utimesSync, writeFileSync } from 'node:fs';

@@ -1,4 +1,4 @@
-/** `orchlet backup` and `restore` with a bucket, and the schedule that keeps only the newest backups there. */
+/** Tests `orchlet backup` and `restore` with a bucket, and the schedule that keeps only the newest backups there. */
 import assert from 'node:assert/strict';
 import { existsSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';

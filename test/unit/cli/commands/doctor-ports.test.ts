@@ -1,4 +1,4 @@
-/** `orchlet doctor` and the ports that orchlet itself uses. */
+/** Tests `orchlet doctor` and the ports that orchlet itself uses. */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';

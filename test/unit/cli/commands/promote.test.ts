@@ -1,4 +1,4 @@
-/** `orchlet promote`, `orchlet demote`, and the commands that can be a standby. */
+/** Tests `orchlet promote`, `orchlet demote`, and the commands that can be a standby. */
 import assert from 'node:assert/strict';
 import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';

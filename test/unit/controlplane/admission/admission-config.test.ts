@@ -1,4 +1,4 @@
-/** The admission configuration: both API versions, credentials of webhooks by host, and the defaults of Pod Security. */
+/** Tests the admission configuration: both API versions, credentials of webhooks by host, and the defaults of Pod Security. */
 import assert from 'node:assert/strict';
 import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** The attributes of a create of a `g/v1` Thing by a user, for the tests of admission plugins. */
+/** Builds the attributes of a create of a `g/v1` Thing by a user, for the tests of admission plugins. */
 import assert from 'node:assert/strict';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import type { AdmissionAttributes } from '../../../../controlplane/admission/admission.ts';

@@ -1,4 +1,7 @@
-/** Who may write the status of a ResourceClaim. The rules are those of pkg/registry/resource/utils.go of Kubernetes 1.36.2. */
+/**
+ * Tests who may write the status of a ResourceClaim. The rules are those of pkg/registry/resource/utils.go of Kubernetes
+ * 1.36.2.
+ */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { KubeObject } from '../../../../api/meta/object.ts';

@@ -1,4 +1,6 @@
-/** The order of mutating webhooks: which ones see earlier changes, which ones are reinvoked, and the audit annotations. */
+/**
+ * Tests the order of mutating webhooks: which ones see earlier changes, which ones are reinvoked, and the audit annotations.
+ */
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';

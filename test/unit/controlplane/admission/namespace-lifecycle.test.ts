@@ -1,4 +1,4 @@
-/** Admission of objects by the state of their namespace, including recently deleted namespaces. */
+/** Tests admission of objects by the state of their namespace, including recently deleted namespaces. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { KubeObject } from '../../../../api/meta/object.ts';

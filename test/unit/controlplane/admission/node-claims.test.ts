@@ -1,4 +1,7 @@
-/** What the control plane records of the claims of nodes, by which agents decide whom they believe. */
+/**
+ * Tests how the control plane records since when a node claims its addresses and keys. Of two nodes with the same claim, agents
+ * believe the earlier one.
+ */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { nodes } from '../../../../api/client/resources.ts';

@@ -1,4 +1,4 @@
-/** Plugins that are off by default, and the one for trust bundles: what each changes and refuses. */
+/** Tests plugins that are off by default, and the one for trust bundles: what each changes and refuses. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { namespaces } from '../../../../api/client/resources.ts';

@@ -1,4 +1,4 @@
-/** The Pod Security levels: one row for each control, with the message of the violation. */
+/** Tests the Pod Security levels: one row for each control, with the message of the violation. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { MetricsRegistry } from '../../../../api/component/metrics.ts';

@@ -1,4 +1,4 @@
-/** The usage of objects for quotas, and which quotas match them: one row for each rule. */
+/** Tests the usage of objects for quotas, and which quotas match them: one row for each rule. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { ResourceQuota } from '../../../../api/kinds/kinds.ts';

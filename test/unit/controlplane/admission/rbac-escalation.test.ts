@@ -1,4 +1,4 @@
-/** The check of bindings against privilege escalation. */
+/** Tests the check of bindings against privilege escalation. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { clusterRoles } from '../../../../api/client/resources.ts';

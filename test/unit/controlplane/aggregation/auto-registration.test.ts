@@ -1,4 +1,4 @@
-/** The APIServices of definitions that are created and deleted. */
+/** Tests the APIServices of definitions that are created and deleted. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';

@@ -1,4 +1,4 @@
-/** The schemas of servers behind APIServices: which parts of their documents are used, and how they are merged. */
+/** Tests the schemas of servers behind APIServices: which parts of their documents are used, and how they are merged. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { JsonObject, JsonValue } from '../../../../api/meta/object.ts';

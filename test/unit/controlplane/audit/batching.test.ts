@@ -1,4 +1,4 @@
-/** Audit events in batches. */
+/** Tests audit events in batches. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';

@@ -1,4 +1,4 @@
-/** The structured authentication configuration: issuers, mappings and rules in CEL, anonymous paths. */
+/** Tests the structured authentication configuration: issuers, mappings and rules in CEL, anonymous paths. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { loadAuthenticationConfig } from '../../../../controlplane/authentication/authentication-config.ts';

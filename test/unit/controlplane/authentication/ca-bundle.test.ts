@@ -1,4 +1,4 @@
-/** A file of CA certificates that changes, vanishes and breaks while the server runs. */
+/** Tests a file of CA certificates that changes, vanishes and breaks while the server runs. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { rmSync, truncateSync, writeFileSync } from 'node:fs';

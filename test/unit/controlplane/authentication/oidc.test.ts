@@ -1,4 +1,4 @@
-/** The keys of an issuer of OpenID Connect. */
+/** Tests the keys of an issuer of OpenID Connect. */
 import assert from 'node:assert/strict';
 import { generateKeyPairSync } from 'node:crypto';
 import { test } from 'node:test';

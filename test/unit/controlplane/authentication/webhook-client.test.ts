@@ -1,4 +1,4 @@
-/** Misbehaving webhooks, and webhooks that authenticate and authorize. */
+/** Tests misbehaving webhooks, and webhooks that authenticate and authorize. */
 import assert from 'node:assert/strict';
 import { type EventEmitter, once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';

@@ -1,4 +1,7 @@
-/** The file of `--authorization-config`: what it configures, and that a fault in it names the field and leaves nothing out. */
+/**
+ * Tests the file of `--authorization-config`: what it configures, and that a fault in it names the field and leaves nothing
+ * out.
+ */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { stringifyJson } from '../../../../api/codec/json.ts';

@@ -1,4 +1,4 @@
-/** The endpoints of the service `kubernetes` with one server and with several servers on one storage. */
+/** Tests the endpoints of the service `kubernetes` with one server and with several servers on one storage. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';

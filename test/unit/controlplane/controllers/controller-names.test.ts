@@ -1,4 +1,4 @@
-/** Flags of the controllers: invalid values are refused before anything starts. */
+/** Tests flags of the controllers: invalid values are refused before anything starts. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { parseFlags } from '../../../../api/component/flags.ts';

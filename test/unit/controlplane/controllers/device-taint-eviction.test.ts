@@ -1,4 +1,4 @@
-/** Evictions from devices with `NoExecute` taints, against the rules of kube-controller-manager 1.36. */
+/** Tests evictions from devices with `NoExecute` taints, against the rules of kube-controller-manager 1.36. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { Pod, ResourceClaim, ResourceSlice } from '../../../../api/kinds/kinds.ts';

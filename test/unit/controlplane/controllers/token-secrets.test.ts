@@ -1,4 +1,4 @@
-/** Secrets of type service-account-token: what they get, what is repaired, and when they are deleted. */
+/** Tests Secrets of type service-account-token: what they get, what is repaired, and when they are deleted. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { Secret } from '../../../../api/kinds/kinds.ts';

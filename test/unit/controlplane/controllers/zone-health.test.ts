@@ -1,4 +1,4 @@
-/** The state of zones, and that the loss of many nodes costs the same time for each of them. */
+/** Tests the state of zones, and that the loss of many nodes costs the same time for each of them. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { nodes } from '../../../../api/client/resources.ts';

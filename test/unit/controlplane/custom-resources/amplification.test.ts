@@ -1,4 +1,4 @@
-/** Definitions with which a small object would become large, or a write would take long. */
+/** Tests definitions with which a small object would become large, or a write would take long. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { JsonObject, JsonValue } from '../../../../api/meta/object.ts';

@@ -1,4 +1,4 @@
-/** Server-side apply of custom resources: fields that are set and empty, nulls, lists, and values without a schema. */
+/** Tests server-side apply of custom resources: fields that are set and empty, nulls, lists, and values without a schema. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { systemClock } from '../../../../api/machinery/clock.ts';

@@ -1,6 +1,6 @@
 /**
- * Definitions with the names of built-in resources: the permission to write definitions must not include that of authentication
- * and authorization.
+ * Tests definitions with the names of built-in resources: the permission to write definitions must not include that of
+ * authentication and authorization.
  */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';

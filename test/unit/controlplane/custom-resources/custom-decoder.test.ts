@@ -1,4 +1,4 @@
-/** The kind in bodies of custom resources. */
+/** Tests the kind in bodies of custom resources. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { KubeObject } from '../../../../api/meta/object.ts';

@@ -1,4 +1,4 @@
-/** Defaults of a schema that do not conform to it. */
+/** Tests defaults of a schema that do not conform to it. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { schemaDefaultErrors } from '../../../../controlplane/custom-resources/default-validation.ts';

@@ -1,4 +1,6 @@
-/** Names of definitions: who gets one that becomes free, and what thousands of definitions that want the same name cost. */
+/**
+ * Tests names of definitions: who gets one that becomes free, and what thousands of definitions that want the same name cost.
+ */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { acceptNames, takenBy } from '../../../../controlplane/custom-resources/accepted-names.ts';

@@ -1,4 +1,7 @@
-/** Regular expressions that take long to compile, because there are many large ones, or to match, because the text is long. */
+/**
+ * Tests regular expressions that take long to compile, because there are many large ones, or to match, because the text is
+ * long.
+ */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { compile } from '../../../../api/cel/cel.ts';

@@ -1,4 +1,4 @@
-/** The schema of a custom resource in OpenAPI documents, with which kubectl validates objects before it sends them. */
+/** Tests the schema of a custom resource in OpenAPI documents, with which kubectl validates objects before it sends them. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { JsonObject } from '../../../../api/meta/object.ts';

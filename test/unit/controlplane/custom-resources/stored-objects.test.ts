@@ -1,4 +1,7 @@
-/** The pure functions by which stored custom resources are compared with their schema, with each other and with CEL's names. */
+/**
+ * Tests the pure functions by which stored custom resources are compared with their schema, with each other and with CEL's
+ * names.
+ */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { JsonObject } from '../../../../api/meta/object.ts';

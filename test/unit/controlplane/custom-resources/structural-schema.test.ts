@@ -1,4 +1,4 @@
-/** Which schemas are structural: every value has one type, and `allOf` and similar keywords can only restrict it. */
+/** Tests which schemas are structural: every value has one type, and `allOf` and similar keywords can only restrict it. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { JsonSchema } from '../../../../controlplane/custom-resources/json-schema.ts';

@@ -1,4 +1,4 @@
-/** Names, paths and conversions of custom resources. */
+/** Tests names, paths and conversions of custom resources. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { KubeObject } from '../../../../api/meta/object.ts';

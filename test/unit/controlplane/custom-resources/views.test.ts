@@ -1,4 +1,4 @@
-/** The Scale and the Table cells of custom resources. */
+/** Tests the Scale and the Table cells of custom resources. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { KubeObject } from '../../../../api/meta/object.ts';

@@ -1,4 +1,4 @@
-/** Writes of a custom resource in a version that has other members than the stored version or the version of an owner. */
+/** Tests writes of a custom resource in a version that has other members than the stored version or the version of an owner. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { systemClock } from '../../../../api/machinery/clock.ts';

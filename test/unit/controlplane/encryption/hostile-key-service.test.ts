@@ -1,6 +1,6 @@
 /**
- * A key management service with wrong responses: at the start, when its key changes, and when an older value is decrypted. It
- * uses gRPC on a unix socket, like real services.
+ * Tests a key management service with wrong responses: at the start, when its key changes, and when an older value is
+ * decrypted. It uses gRPC on a unix socket, like real services.
  */
 import assert from 'node:assert/strict';
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';

@@ -1,4 +1,6 @@
-/** Values of a configuration that is replaced: what is authenticated with them, and how long the previous one decrypts. */
+/**
+ * Tests values of a configuration that is replaced: what is authenticated with them, and how long the previous one decrypts.
+ */
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { test } from 'node:test';

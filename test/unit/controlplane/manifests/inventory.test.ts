@@ -1,4 +1,4 @@
-/** Inventories of manifests: what a ConfigMap must have to be one, and when it is written. */
+/** Tests inventories of manifests: what a ConfigMap must have to be one, and when it is written. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { KubeObject } from '../../../../api/meta/object.ts';

@@ -1,4 +1,4 @@
-/** Manifests of a folder on a control plane in this process, with real files and real time. */
+/** Tests manifests of a folder on a control plane in this process, with real files and real time. */
 import assert from 'node:assert/strict';
 import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

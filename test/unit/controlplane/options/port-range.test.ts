@@ -1,4 +1,4 @@
-/** Ranges of ports in flags. */
+/** Tests ranges of ports in flags. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { checkPortRange, parsePortRange } from '../../../../controlplane/options/port-range.ts';

@@ -1,4 +1,4 @@
-/** Certificates that must be issued while the disk is full. */
+/** Tests certificates that must be issued while the disk is full. */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';

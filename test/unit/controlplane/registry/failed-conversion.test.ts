@@ -1,4 +1,4 @@
-/** Lists in a version whose conversion webhook fails. */
+/** Tests lists in a version whose conversion webhook fails. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { newFieldSelector } from '../../../../api/meta/field-selector.ts';

@@ -1,4 +1,4 @@
-/** Duplicate owner references in one object. */
+/** Tests duplicate owner references in one object. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { KubeObject, OwnerReference } from '../../../../api/meta/object.ts';

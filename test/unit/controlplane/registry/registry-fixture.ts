@@ -1,4 +1,4 @@
-/** A registry with memory storage and without admission, with a short notation for requests. */
+/** Builds a registry with memory storage and without admission, with a short notation for requests. */
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { systemClock } from '../../../../api/machinery/clock.ts';
 import { everyField, parseFieldSelector } from '../../../../api/meta/field-selector.ts';

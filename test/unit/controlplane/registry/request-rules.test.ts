@@ -1,4 +1,4 @@
-/** Responses to requests apart from validation: warnings, selectors, and patches without a kind. */
+/** Tests responses to requests apart from validation: warnings, selectors, and patches without a kind. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { isStatusError } from '../../../../api/meta/status-error.ts';

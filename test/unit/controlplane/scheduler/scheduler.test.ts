@@ -1,4 +1,4 @@
-/** The scheduler in virtual time with an API in memory: where it binds pods, and what it reports if they do not fit. */
+/** Tests the scheduler in virtual time with an API in memory: where it binds pods, and what it reports if they do not fit. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';

@@ -1,10 +1,10 @@
 /**
- * Answers that were compared with those of kube-apiserver 1.36.2, over HTTP. They come from 'controlplane/server/body.ts',
- * 'controlplane/server/response.ts', 'controlplane/server/verbs/create.ts', 'controlplane/server/verbs/patch.ts',
- * 'controlplane/server/verbs/update.ts', 'controlplane/registry/resource-rest.ts', 'controlplane/registry/scale-rest.ts',
- * 'controlplane/registry/managed-fields-conflicts.ts', 'controlplane/registry/generic-strategy.ts',
- * 'controlplane/registry/kinds/core/pod-actions.ts', 'controlplane/registry/columns/scale-columns.ts',
- * 'controlplane/start/api-server.ts' and 'api/schema/go-types.ts'.
+ * Tests answers that were compared with those of kube-apiserver 1.36.2, over HTTP. They come from
+ * 'controlplane/server/body.ts', 'controlplane/server/response.ts', 'controlplane/server/verbs/create.ts',
+ * 'controlplane/server/verbs/patch.ts', 'controlplane/server/verbs/update.ts', 'controlplane/registry/resource-rest.ts',
+ * 'controlplane/registry/scale-rest.ts', 'controlplane/registry/managed-fields-conflicts.ts',
+ * 'controlplane/registry/generic-strategy.ts', 'controlplane/registry/kinds/core/pod-actions.ts',
+ * 'controlplane/registry/columns/scale-columns.ts', 'controlplane/start/api-server.ts' and 'api/schema/go-types.ts'.
  */
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';

@@ -1,5 +1,5 @@
 /**
- * Further answers that were compared with those of kube-apiserver 1.36.2, over HTTP: paths, reads, reviews, evictions,
+ * Tests further answers that were compared with those of kube-apiserver 1.36.2, over HTTP: paths, reads, reviews, evictions,
  * preconditions and the managers of objects that the server creates. They come from
  * 'controlplane/server/filters/request-info.ts', 'controlplane/server/issuer-paths.ts', 'controlplane/server/index-page.ts',
  * 'controlplane/server/openapi/openapi.ts', 'controlplane/server/response.ts', 'controlplane/registry/store-read.ts',

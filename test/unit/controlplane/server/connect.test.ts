@@ -1,4 +1,4 @@
-/** Tunnels, logs and proxies to a target, through the port of the server. */
+/** Tests tunnels, logs and proxies to a target, through the port of the server. */
 import assert from 'node:assert/strict';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { request as httpsRequest } from 'node:https';

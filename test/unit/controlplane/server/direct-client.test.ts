@@ -1,4 +1,4 @@
-/** The client within the process: verbs, managed fields, authorization, and watches. */
+/** Tests the client within the process: verbs, managed fields, authorization, and watches. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { systemClock } from '../../../../api/machinery/clock.ts';

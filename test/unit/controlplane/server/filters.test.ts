@@ -1,4 +1,4 @@
-/** The filters of the handler chain, through the port of the server. */
+/** Tests the filters of the handler chain, through the port of the server. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Authenticator } from '../../../../controlplane/authentication/authentication.ts';

@@ -1,4 +1,4 @@
-/** Lists as indented JSON and as YAML, made item by item. */
+/** Tests lists as indented JSON and as YAML, written item by item. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { stringifyJson } from '../../../../api/codec/json.ts';

@@ -1,4 +1,4 @@
-/** The texts of the health paths. */
+/** Tests the texts of the health paths. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';

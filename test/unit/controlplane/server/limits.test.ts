@@ -1,4 +1,4 @@
-/** Limits for one client: concurrent requests, and requests that never end. */
+/** Tests limits for one client: concurrent requests, and requests that never end. */
 import { systemClock } from '../../../../api/machinery/clock.ts';
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

@@ -1,4 +1,4 @@
-/** The media types that clients can request, and the response to others. */
+/** Tests the media types that clients can request, and the response to others. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { isStatusError } from '../../../../api/meta/status-error.ts';

@@ -1,4 +1,4 @@
-/** Options from queries and bodies, with kube-apiserver's errors. */
+/** Tests options from queries and bodies, with kube-apiserver's errors. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { isStatusError } from '../../../../api/meta/status-error.ts';

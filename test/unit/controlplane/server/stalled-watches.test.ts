@@ -1,4 +1,4 @@
-/** Watches whose clients read nothing, over the port of the server. */
+/** Tests watches whose clients read nothing, over the port of the server. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { type ClientHttp2Session, connect } from 'node:http2';

@@ -1,4 +1,4 @@
-/** Large lists, watches in every encoding, WebSocket, certificates and the end of the server. */
+/** Tests large lists, watches in every encoding, WebSocket, certificates and the shutdown of the server. */
 import assert from 'node:assert/strict';
 import { connect } from 'node:http2';
 import { gunzipSync } from 'node:zlib';

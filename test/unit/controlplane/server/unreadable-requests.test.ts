@@ -1,4 +1,4 @@
-/** What a client gets for bytes that are no request. */
+/** Tests the response to bytes that are not a valid request. */
 import assert from 'node:assert/strict';
 import { text } from 'node:stream/consumers';
 import { after, before, test } from 'node:test';

@@ -1,4 +1,4 @@
-/** Short responses over HTTP/2 whose clients do not take them. */
+/** Tests short responses over HTTP/2 whose clients do not take them. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { type ClientHttp2Session, connect } from 'node:http2';

@@ -1,4 +1,4 @@
-/** How long the encoded events of watches are kept, and what of them is copied. */
+/** Tests how long the encoded events of watches are kept, and what of them is copied. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Entry, WatchEvent } from '../../../../controlplane/model/rest.ts';

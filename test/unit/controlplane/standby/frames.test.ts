@@ -1,4 +1,4 @@
-/** The frames of the stream to a standby. */
+/** Tests the frames of the stream to a standby. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';

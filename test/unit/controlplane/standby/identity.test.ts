@@ -1,4 +1,4 @@
-/** By which certificate control planes of a cluster recognize each other. */
+/** Tests by which certificate control planes of a cluster recognize each other. */
 import assert from 'node:assert/strict';
 import { X509Certificate } from 'node:crypto';
 import { rm } from 'node:fs/promises';

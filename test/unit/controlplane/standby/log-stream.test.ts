@@ -1,4 +1,4 @@
-/** The stream of the log to a standby, and the copy that the standby makes of it. */
+/** Tests the stream of the log to a standby, and the copy that the standby makes of it. */
 import assert from 'node:assert/strict';
 import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -1,4 +1,7 @@
-/** A first control plane and its standby in one process: what they answer to each other, and how the one follows the other. */
+/**
+ * Tests a first control plane and its standby in one process: what they answer to each other, and how the one follows the
+ * other.
+ */
 import assert from 'node:assert/strict';
 import { cp, mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';

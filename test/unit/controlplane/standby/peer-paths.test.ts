@@ -1,4 +1,4 @@
-/** The paths that control planes use among themselves, as clients see them that are none. */
+/** Tests how the paths that control planes use among themselves respond to clients that are no control planes. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';

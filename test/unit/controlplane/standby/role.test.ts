@@ -1,4 +1,4 @@
-/** What the database of a data directory is. */
+/** Tests the role of a data directory, which decides what may start on its database. */
 import assert from 'node:assert/strict';
 import { rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** Closing of the control plane's parts. */
+/** Tests how the parts of the control plane are closed. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';

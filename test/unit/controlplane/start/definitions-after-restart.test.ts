@@ -1,4 +1,4 @@
-/** The names of custom resources after a restart. */
+/** Tests the names of custom resources after a restart. */
 import assert from 'node:assert/strict';
 import { rm } from 'node:fs/promises';
 import { test } from 'node:test';

@@ -1,4 +1,4 @@
-/** Parts of a cluster that `--disable` leaves to others. */
+/** Tests parts of a cluster that `--disable` leaves to others. */
 import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
 import { test } from 'node:test';

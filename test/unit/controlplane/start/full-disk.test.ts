@@ -1,4 +1,4 @@
-/** A control plane that starts on a full disk. Its clock stands still, so that nothing can wait for a timer. */
+/** Tests a control plane that starts on a full disk. Its clock stands still, so that nothing can wait for a timer. */
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { it } from 'node:test';

@@ -1,4 +1,4 @@
-/** How the start of a control plane and its role depend on each other. */
+/** Tests how the start of a control plane and its role depend on each other. */
 import assert from 'node:assert/strict';
 import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** Terms of leadership: what runs in a term, and what is left of it. */
+/** Tests terms of leadership: what runs in a term, and what is left of it. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { parseFlags } from '../../../../api/component/flags.ts';

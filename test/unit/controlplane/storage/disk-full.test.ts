@@ -1,4 +1,4 @@
-/** The embedded storage on a small tmpfs that fills up and is emptied again. */
+/** Tests the embedded storage on a small tmpfs that fills up and is emptied again. */
 import assert from 'node:assert/strict';
 import { rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';

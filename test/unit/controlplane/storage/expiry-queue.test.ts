@@ -1,4 +1,4 @@
-/** Keys that expire. */
+/** Tests keys that expire. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { ExpiryQueue, type Expiry } from '../../../../controlplane/storage/expiry-queue.ts';

@@ -1,4 +1,4 @@
-/** Values that are read from the bytes of an object without parsing it. */
+/** Tests values that are read from the bytes of an object without parsing it. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { encodeObject, labelsText, stampRevision } from '../../../../controlplane/storage/object-bytes.ts';

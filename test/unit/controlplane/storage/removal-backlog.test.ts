@@ -1,4 +1,4 @@
-/** Records that wait for their removal from the backend. */
+/** Tests records that wait for their removal from the backend. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { RemovalBacklog } from '../../../../controlplane/storage/removal-backlog.ts';

@@ -1,4 +1,4 @@
-/** The revision log with a failing backend and with failing watches. */
+/** Tests the revision log with a failing backend and with failing watches. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';

@@ -1,4 +1,4 @@
-/** The results of SQLite's errors. */
+/** Tests which outcome of a write each error of SQLite means. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { outcomeOf } from '../../../../controlplane/storage/sqlite/sqlite-errors.ts';

@@ -1,4 +1,4 @@
-/** The embedded storage with faults of its directory, its file or the disk. */
+/** Tests the embedded storage with faults of its directory, its file or the disk. */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';

@@ -1,4 +1,4 @@
-/** The thread that owns the file of the database, and what it reads of it. */
+/** Tests the thread that owns the file of the database, and what it reads of it. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { rm, writeFile } from 'node:fs/promises';

@@ -1,4 +1,4 @@
-/** The stored log of the storage in SQLite, as a standby reads it, and the copy that it makes of it. */
+/** Tests the stored log of the storage in SQLite, as a standby reads it, and the copy that it makes of it. */
 import type { StoredLog } from '../../../../controlplane/storage/stored-log.ts';
 import assert from 'node:assert/strict';
 import { rm } from 'node:fs/promises';

@@ -1,4 +1,4 @@
-/** A write-ahead log after power failures, each of which left an arbitrary part of the last transaction on the disk. */
+/** Tests a write-ahead log after power failures, each of which left an arbitrary part of the last transaction on the disk. */
 import assert from 'node:assert/strict';
 import { readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';

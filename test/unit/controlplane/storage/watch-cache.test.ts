@@ -1,4 +1,4 @@
-/** The watch cache: reads of the current and of earlier states, indexes, and watch events. */
+/** Tests the watch cache: reads of the current and of earlier states, indexes, and watch events. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';

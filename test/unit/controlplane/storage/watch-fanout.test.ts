@@ -1,4 +1,4 @@
-/** What the delivery to watches does with changes that only a storage of several servers makes. */
+/** Tests how changes that occur only in a storage of several servers are delivered to watches. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { WatchEvent } from '../../../../controlplane/model/rest.ts';

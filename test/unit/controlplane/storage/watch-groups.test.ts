@@ -1,4 +1,4 @@
-/** Which groups of watches a change concerns, found by a route, and when a group goes. */
+/** Tests which groups of watches a change concerns, found by a route, and when a group goes. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { parseFieldSelector } from '../../../../api/meta/field-selector.ts';

@@ -1,4 +1,4 @@
-/** The write-ahead log of a control plane that is killed repeatedly after a few writes. */
+/** Tests the write-ahead log of a control plane that is killed repeatedly after a few writes. */
 import assert from 'node:assert/strict';
 import { cpSync, mkdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** The limits of all pods together, of the agent and of the system, on cgroup hierarchies that are plain files. */
+/** Tests the limits of all pods together, of the agent and of the system, on cgroup hierarchies that are plain files. */
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';

@@ -1,4 +1,4 @@
-/** The exact `busctl` calls for pods, QoS classes and reserved resources. */
+/** Tests the exact `busctl` calls for pods, QoS classes and reserved resources. */
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';

@@ -1,4 +1,4 @@
-/** The agent's requirements on its host, its process settings, the lock file, and `--runonce`. */
+/** Tests the agent's requirements on its host, its process settings, the lock file, and `--runonce`. */
 import assert from 'node:assert/strict';
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';

@@ -1,4 +1,4 @@
-/** The rules of the pod network in the iptables of a network namespace, beside those of Docker. */
+/** Tests the rules of the pod network in the iptables of a network namespace, beside those of Docker. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { after, before, test } from 'node:test';

@@ -1,6 +1,6 @@
 /**
- * A small cluster, policies for it, and an evaluator of the semantics of NetworkPolicy that shares no code with the compiler.
- * The unit test compares the rules with the evaluator, the integration test real packets.
+ * Provides a small cluster, policies for it, and an evaluator of the semantics of NetworkPolicy that shares no code with the
+ * compiler. The unit test compares the rules with the evaluator, the integration test real packets.
  */
 import { BlockList } from 'node:net';
 import type { PolicyInputs, PolicyPod, PolicySpec } from '../../../../../agent/network/policy/policy-inputs.ts';

@@ -1,4 +1,4 @@
-/** Health check node ports: the responses to load balancers, and that ports open and close with their services. */
+/** Tests health check node ports: the responses to load balancers, and that ports open and close with their services. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect, createServer } from 'node:net';

@@ -1,4 +1,4 @@
-/** A service port with three endpoints, and settings of rules, for the tests of the rule writers. */
+/** Provides a service port with three endpoints, and settings of rules, for the tests of the rule writers. */
 import type { RuleSettings } from '../../../../../agent/network/serviceproxy/rule-writer.ts';
 import type { ServicePort } from '../../../../../agent/network/serviceproxy/service-ports.ts';
 

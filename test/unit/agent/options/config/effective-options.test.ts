@@ -1,4 +1,4 @@
-/** Configuration files: precedence, rejected files with their positions, feature gates, and `/configz`. */
+/** Tests configuration files: precedence, rejected files with their positions, feature gates, and `/configz`. */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';

@@ -1,4 +1,4 @@
-/** The last known pods and the objects that they refer to, while the API server is unreachable. */
+/** Tests the last known pods and the objects that they refer to, while the API server is unreachable. */
 import assert from 'node:assert/strict';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';

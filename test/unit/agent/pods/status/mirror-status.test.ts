@@ -1,4 +1,4 @@
-/** The status of a static pod at its mirror pod, which others change, delete and recreate. */
+/** Tests the status of a static pod at its mirror pod, which others change, delete and recreate. */
 import assert from 'node:assert/strict';
 import { describe, it, type TestContext } from 'node:test';
 import type { Pod } from '../../../../../agent/model/pod.ts';

@@ -1,4 +1,4 @@
-/** The first sync of a restarted agent, with its own allocation and cgroups. */
+/** Tests the first sync of a restarted agent, with its own allocation and cgroups. */
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import type { CgroupManager, CgroupResources } from '../../../../../agent/host/cgroups/cgroup-resources.ts';

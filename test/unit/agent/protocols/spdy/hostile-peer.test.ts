@@ -1,4 +1,4 @@
-/** Malicious peers that try to block the connection or exhaust its memory. */
+/** Tests malicious peers that try to block the connection or exhaust its memory. */
 import assert from 'node:assert/strict';
 import { Duplex, duplexPair } from 'node:stream';
 import { test } from 'node:test';

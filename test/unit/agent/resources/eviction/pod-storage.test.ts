@@ -1,4 +1,4 @@
-/** The disk usage of pods: the amounts by which pods are ranked, and the limits that they can exceed. */
+/** Tests the disk usage of pods: the amounts by which pods are ranked, and the limits that they can exceed. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Pod } from '../../../../../agent/model/pod.ts';

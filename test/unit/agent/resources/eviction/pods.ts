@@ -1,4 +1,4 @@
-/** Pods for the eviction manager's tests. */
+/** Builds pods for the tests of the eviction manager. */
 import type { Pod } from '../../../../../agent/model/pod.ts';
 
 export interface PodShape {

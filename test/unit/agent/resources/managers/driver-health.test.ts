@@ -1,4 +1,4 @@
-/** The health of devices that a DRA driver reports over a real socket. */
+/** Tests the health of devices that a DRA driver reports over a real socket. */
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';

@@ -1,4 +1,4 @@
-/** Device plugins, and files in their directory, that try to harm the agent or the API server. */
+/** Tests device plugins, and files in their directory, that try to harm the agent or the API server. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { mkdir, symlink, writeFile } from 'node:fs/promises';

@@ -1,4 +1,4 @@
-/** Concurrent writes of a state file. */
+/** Tests concurrent writes of a state file. */
 import assert from 'node:assert/strict';
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** Cgroup trees as the kernel shows them, written into a directory. */
+/** Writes cgroup trees as the kernel shows them into a directory. */
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { temporaryFolder } from '../../../../temporary-folder.ts';

@@ -1,4 +1,4 @@
-/** How long pods take to start, by the rules of the kubelet. */
+/** Tests how the time that pods take to start is measured, by the rules of the kubelet. */
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import type { Pod } from '../../../../../agent/model/pod.ts';

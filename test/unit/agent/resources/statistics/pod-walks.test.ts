@@ -1,4 +1,4 @@
-/** Measurements of pods that take long, or do not end. */
+/** Tests measurements of pods that take long, or do not end. */
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import type { Pod } from '../../../../../agent/model/pod.ts';

@@ -1,4 +1,7 @@
-/** The CRI runtime against a gRPC server that answers as containerd does. Requests and responses are real bytes on a socket. */
+/**
+ * Tests the CRI runtime against a gRPC server that answers as containerd does. Requests and responses are real bytes on a
+ * socket.
+ */
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';

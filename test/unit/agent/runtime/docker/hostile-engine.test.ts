@@ -1,4 +1,4 @@
-/** Tests the client of an engine that answers without an end, not at all, or with times that are none. */
+/** Tests the client of an engine that answers without an end, not at all, or with invalid times. */
 import assert from 'node:assert/strict';
 import { createServer, type RequestListener } from 'node:http';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** Docker's multiplexed streams: frames in arbitrary chunks, and an exec whose client is slow or disconnected. */
+/** Tests Docker's multiplexed streams: frames in arbitrary chunks, and an exec whose client is slow or disconnected. */
 import assert from 'node:assert/strict';
 import { Duplex, PassThrough, Readable, Writable } from 'node:stream';
 import { setImmediate } from 'node:timers/promises';

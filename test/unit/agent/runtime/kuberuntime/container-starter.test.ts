@@ -1,4 +1,4 @@
-/** The postStart hook of a container that the starter has started, and what a failed start reports. */
+/** Tests the postStart hook of a container that the starter has started, and what a failed start reports. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Container, Pod } from '../../../../../agent/model/pod.ts';

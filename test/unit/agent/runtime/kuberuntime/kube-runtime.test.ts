@@ -1,4 +1,4 @@
-/** What a sync reports of the starts of pods and containers. */
+/** Tests what a sync reports of the starts of pods and containers. */
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import type { Pod } from '../../../../../agent/model/pod.ts';

@@ -1,4 +1,4 @@
-/** The messages of failed hooks, which the status of a container shows, and what metrics count. */
+/** Tests the messages of failed hooks, which the status of a container shows, and what metrics count. */
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import type { Container } from '../../../../../agent/model/pod.ts';

@@ -1,6 +1,6 @@
 /**
  * Clients of every protocol version open streams: directly to the agent, through the API server's exec, and through
- * `nodes/proxy`. The test plays the container.
+ * `nodes/proxy`. The test takes the place of the container.
  */
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';

@@ -1,4 +1,4 @@
-/** Admission policies whose binding selects thousands of parameters. */
+/** Tests admission policies whose binding selects thousands of parameters. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import {

@@ -1,4 +1,4 @@
-/** Who may write admission policies and bindings with parameters: only users that may read the parameters. */
+/** Tests who may write admission policies and bindings with parameters: only users that may read the parameters. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Resource } from '../../../../../api/client/client.ts';

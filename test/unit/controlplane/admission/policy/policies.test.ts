@@ -1,4 +1,4 @@
-/** Admission policies in CEL over fixed objects. */
+/** Tests admission policies in CEL over fixed objects. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import {

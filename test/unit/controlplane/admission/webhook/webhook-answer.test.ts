@@ -1,4 +1,4 @@
-/** What a webhook answers is hostile until it is read: each answer without a review has one reason, in client-go's words. */
+/** Tests that every answer of a webhook that contains no review is refused with one reason, in client-go's words. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import {

@@ -1,4 +1,4 @@
-/** Which pods of a daemon set are created and deleted when pods fail, nodes change and updates surge. */
+/** Tests which pods of a daemon set are created and deleted when pods fail, nodes change and updates surge. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { formatTime } from '../../../../../api/machinery/clock.ts';

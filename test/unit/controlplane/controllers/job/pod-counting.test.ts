@@ -1,4 +1,4 @@
-/** Which pods of a job count as failed when the job ends, and which pods an indexed job keeps. */
+/** Tests which pods of a job count as failed when the job ends, and which pods an indexed job keeps. */
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { formatTime } from '../../../../../api/machinery/clock.ts';

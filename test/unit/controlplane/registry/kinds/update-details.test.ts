@@ -1,4 +1,7 @@
-/** Details of updates that kube-apiserver 1.36 has, by kind: what is compared, what is validated again and what errors show. */
+/**
+ * Tests details of updates that kube-apiserver 1.36 has, by kind: what is compared, what is validated again and what errors
+ * show.
+ */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { admissionRegistrationKinds } from '../../../../../controlplane/registry/kinds/admissionregistration/admissionregistration.ts';

@@ -1,4 +1,4 @@
-/** Details of validation that kube-apiserver 1.36 has and that are easily missed, by kind. */
+/** Tests details of validation that kube-apiserver 1.36 has and that are easily missed, by kind. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { batchKinds } from '../../../../../controlplane/registry/kinds/batch/batch.ts';

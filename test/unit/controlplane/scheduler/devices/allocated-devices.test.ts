@@ -1,4 +1,4 @@
-/** Which allocations use a device that one node, or several nodes, can use. */
+/** Tests which allocations use a device that one node, or several nodes, can use. */
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import type { ResourceClaim, ResourceSlice } from '../../../../../api/kinds/kinds.ts';

@@ -1,4 +1,4 @@
-/** Which slices make the pool of a node, as GatherPools of kube-scheduler 1.36 decides it. */
+/** Tests which slices make the pool of a node, as GatherPools of kube-scheduler 1.36 decides it. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { ResourceSlice } from '../../../../../api/kinds/kinds.ts';

@@ -1,4 +1,4 @@
-/** The devices that are allocated, as the scheduler counts them from the changes of claims. */
+/** Tests the devices that are allocated, as the scheduler counts them from the changes of claims. */
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import fc from 'fast-check';

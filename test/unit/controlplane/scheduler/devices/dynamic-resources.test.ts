@@ -1,4 +1,4 @@
-/** The scheduler and the controller of resource claims in virtual time with an API in memory. */
+/** Tests the scheduler and the controller of resource claims in virtual time with an API in memory. */
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { silentLogger } from '../../../../../api/component/logger.ts';

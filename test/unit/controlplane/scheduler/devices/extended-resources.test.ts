@@ -1,4 +1,4 @@
-/** The requests for devices that extended resources of a pod become. */
+/** Tests the requests for devices that extended resources of a pod become. */
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import type { DeviceClass, Pod } from '../../../../../api/kinds/kinds.ts';

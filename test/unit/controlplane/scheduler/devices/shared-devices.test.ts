@@ -1,4 +1,4 @@
-/** Devices whose capacity several claims consume (`allowMultipleAllocations`). */
+/** Tests devices whose capacity several claims consume (`allowMultipleAllocations`). */
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import type { ResourceClaim, ResourceSlice } from '../../../../../api/kinds/kinds.ts';

@@ -1,4 +1,4 @@
-/** Which servers the control plane takes for the agent of a node: for logs, for streams and for its own requests. */
+/** Tests which servers the control plane takes for the agent of a node: for logs, for streams and for its own requests. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:https';

@@ -1,4 +1,4 @@
-/** The limit of connections to other servers, with a target that takes connections and never answers. */
+/** Tests the limit of connections to other servers, with a target that takes connections and never answers. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { type AddressInfo, createServer, type Socket } from 'node:net';

@@ -1,4 +1,6 @@
-/** The exact bytes of a request that the target of a proxy, a tunnel or an APIService receives, and malicious responses. */
+/**
+ * Tests the exact bytes of a request that the target of a proxy, a tunnel or an APIService receives, and malicious responses.
+ */
 import assert from 'node:assert/strict';
 import { createServer as createTcpServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import { connect as connectTls, createServer as createTlsServer, type TLSSocket } from 'node:tls';

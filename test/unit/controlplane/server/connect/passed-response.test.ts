@@ -1,4 +1,6 @@
-/** Requests to targets, and the bodies of their responses: targets and clients that are slow, gone, or send single bytes. */
+/**
+ * Tests requests to targets, and the bodies of their responses: targets and clients that are slow, gone, or send single bytes.
+ */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer, request as httpRequest } from 'node:http';

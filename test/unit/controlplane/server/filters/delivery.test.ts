@@ -1,4 +1,4 @@
-/** Responses that clients do not take, over the port of the server. */
+/** Tests responses that clients do not take, over the port of the server. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { type ClientHttp2Session, type ClientHttp2Stream, connect } from 'node:http2';

@@ -1,5 +1,6 @@
 /**
- * API priority and fairness through the port of the server: how much one user can take from others, and the response headers.
+ * Tests API priority and fairness through the port of the server: how much one user can take from others, and the response
+ * headers.
  */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';

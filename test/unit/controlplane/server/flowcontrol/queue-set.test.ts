@@ -1,4 +1,4 @@
-/** Fair queuing of one priority level in virtual time. */
+/** Tests fair queuing of one priority level in virtual time. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';

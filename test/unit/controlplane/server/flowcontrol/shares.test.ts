@@ -1,4 +1,4 @@
-/** Shares of a budget that is used up. */
+/** Tests shares of a budget that is used up. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Shares } from '../../../../../controlplane/server/flowcontrol/shares.ts';

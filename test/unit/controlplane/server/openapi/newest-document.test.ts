@@ -1,4 +1,4 @@
-/** Documents whose inputs change faster than they can be assembled. */
+/** Tests documents whose inputs change faster than they can be assembled. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';

@@ -1,9 +1,10 @@
 /**
- * The documents of OpenAPI, from 'controlplane/server/openapi/document-v2.ts', 'controlplane/server/openapi/document-v3.ts',
- * 'controlplane/server/openapi/operations.ts', 'controlplane/server/openapi/parameters.ts',
- * 'controlplane/server/openapi/schemas.ts', 'controlplane/server/openapi/source.ts',
- * 'controlplane/server/openapi/registered-versions.ts', 'controlplane/server/openapi/shared-parameters.ts',
- * 'controlplane/server/openapi/group-names.ts' and 'controlplane/server/openapi/discovery-paths.ts'.
+ * Tests the documents of OpenAPI, from 'controlplane/server/openapi/document-v2.ts',
+ * 'controlplane/server/openapi/document-v3.ts', 'controlplane/server/openapi/operations.ts',
+ * 'controlplane/server/openapi/parameters.ts', 'controlplane/server/openapi/schemas.ts',
+ * 'controlplane/server/openapi/source.ts', 'controlplane/server/openapi/registered-versions.ts',
+ * 'controlplane/server/openapi/shared-parameters.ts', 'controlplane/server/openapi/group-names.ts' and
+ * 'controlplane/server/openapi/discovery-paths.ts'.
  */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';

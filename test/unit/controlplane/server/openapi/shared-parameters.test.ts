@@ -1,5 +1,5 @@
 /**
- * The shared parameters of OpenAPI 2, from 'controlplane/server/openapi/document-v2.ts',
+ * Tests the shared parameters of OpenAPI 2, from 'controlplane/server/openapi/document-v2.ts',
  * 'controlplane/server/openapi/parameters.ts' and 'api/schema/parameter-texts.ts'. Their names contain a hash of the whole
  * definition, so that equal names mean equal texts.
  */

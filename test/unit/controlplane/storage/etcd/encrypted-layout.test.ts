@@ -1,5 +1,5 @@
 /**
- * Encrypted values of etcd, against what a kube-apiserver 1.36.2 has written with the configuration below
+ * Tests encrypted values of etcd, against what a kube-apiserver 1.36.2 has written with the configuration below
  * (`recorded/encrypted.jsonl`), and what it answered for the same objects (`recorded/encrypted-answers.jsonl`).
  */
 import assert from 'node:assert/strict';

@@ -1,6 +1,6 @@
 /**
- * Keys and values of etcd, against what a kube-apiserver 1.36.2 with etcd 3.5 has written (`recorded/keys.jsonl`) and what it
- * answered to lists at the same time (`recorded/lists.jsonl`).
+ * Tests keys and values of etcd, against what a kube-apiserver 1.36.2 with etcd 3.5 has written (`recorded/keys.jsonl`) and
+ * what it answered to lists at the same time (`recorded/lists.jsonl`).
  */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';

@@ -1,4 +1,4 @@
-/** The members of etcd that a control plane uses, while none of them answers. */
+/** Tests the members of etcd that a control plane uses, while none of them answers. */
 import assert from 'node:assert/strict';
 import { mkdir, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';

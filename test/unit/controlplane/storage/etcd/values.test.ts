@@ -1,4 +1,4 @@
-/** Which versions of a kind in etcd can be read, where this project stores another version of the kind. */
+/** Tests which versions of a kind in etcd can be read, where this project stores another version of the kind. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { createProtobufCodec } from '../../../../../api/codec/protobuf.ts';

@@ -1,4 +1,4 @@
-/** The variables, result types and costs of expressions in policies and webhooks. */
+/** Tests the variables, result types and costs of expressions in policies and webhooks. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import {

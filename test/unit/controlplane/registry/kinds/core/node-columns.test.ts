@@ -1,4 +1,4 @@
-/** The columns of `kubectl get nodes -o wide`. */
+/** Tests the columns of `kubectl get nodes -o wide`. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { KubeObject } from '../../../../../../api/meta/object.ts';

@@ -1,4 +1,4 @@
-/** The eviction of pods that a budget guards. */
+/** Tests the eviction of pods that a budget guards. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { systemClock } from '../../../../../../api/machinery/clock.ts';

@@ -1,4 +1,4 @@
-/** Resizes of pods: which changes of a container and of the whole pod are allowed. */
+/** Tests resizes of pods: which changes of a container and of the whole pod are allowed. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { podKinds } from '../../../../../../controlplane/registry/kinds/core/pods.ts';

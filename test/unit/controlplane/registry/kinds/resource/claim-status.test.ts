@@ -1,4 +1,4 @@
-/** Which status of a resource claim the scheduler and DRA drivers may write. */
+/** Tests which status of a resource claim the scheduler and DRA drivers may write. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { claimStatusErrors } from '../../../../../../controlplane/registry/kinds/resource/device-claim-validation.ts';
