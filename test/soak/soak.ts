@@ -27,6 +27,7 @@ both meet faults while nodes run pods; what the clients of all servers saw, the 
 services are judged. With --standby, a first control plane and its standby meet
 faults, the network between them is cut, and the standby is promoted. Exits with 1 where a promise was broken. Needs a C compiler, or root.
 What the clients saw is kept in a file where a promise was broken; --judge judges such a file again.
+--only etcd, --only standby and --only power are the same as --etcd, --standby and --power.
 
   --agent RUNTIME  soak the agent on a private Docker or containerd
   --etcd           soak several control planes on one etcd, with the faults
@@ -63,6 +64,9 @@ const { values } = parseArgs({
   },
 });
 const { agent } = values;
+const PROGRAMS = ['etcd', 'standby', 'power'] as const;
+const named = PROGRAMS.find((program) => program === values.only);
+const isProgram = (program: (typeof PROGRAMS)[number]): boolean => values[program] || named === program;
 
 function refuse(problem: string): never {
   process.stderr.write(`${problem}\n${USAGE}`);
@@ -119,12 +123,12 @@ else if (values.judge !== undefined) {
   if (agent !== undefined && agent !== 'docker' && agent !== 'containerd')
     refuse(`--agent is docker or containerd, not ${agent}`);
   process.stdout.write(`seed ${seed}\n`);
-  const only = values.only === '' ? [] : values.only.split(',');
+  const only = values.only === '' || named !== undefined ? [] : values.only.split(',');
   const run = (): Promise<SoakReport> => {
     if (agent !== undefined) return soakOn(agent);
-    if (values.power) return soakPower({ seconds, seed, only, onProgress });
-    if (values.standby) return soakPair({ seconds, seed, only, onProgress });
-    if (!values.etcd) return soak({ seconds, seed, only, diskMib: Number(values.disk), onProgress });
+    if (isProgram('power')) return soakPower({ seconds, seed, only, onProgress });
+    if (isProgram('standby')) return soakPair({ seconds, seed, only, onProgress });
+    if (!isProgram('etcd')) return soak({ seconds, seed, only, diskMib: Number(values.disk), onProgress });
     const sizes = { servers: Number(values.servers), members: Number(values.members) };
     return soakEtcd({ seconds, seed, only, ...sizes, other: values.other, onProgress });
   };
