@@ -49,6 +49,7 @@ const CONTROLLER_NAMES = [
   'certificatesigningrequest-approving-controller',
   'certificatesigningrequest-signing-controller',
   'certificatesigningrequest-cleaner-controller',
+  'validatingadmissionpolicy-status-controller',
 ] as const;
 
 /** A name in `--controllers`. */
@@ -107,7 +108,6 @@ const ABSENT: ReadonlySet<string> = new Set([
   'service-lb-controller',
   'storage-version-migrator-controller',
   'storageversion-garbage-collector-controller',
-  'validatingadmissionpolicy-status-controller',
   // Their names before 1.28.
   'cloud-node-lifecycle',
   'route',

@@ -3,6 +3,7 @@
  * it is on by default. Controllers are loaded after the server listens, because no request needs them.
  */
 import { newStatusError } from '../../api/meta/status-error.ts';
+import type { KindTypes } from './admission-policy/type-checking.ts';
 import type { RawGet } from './autoscaler/metrics-client.ts';
 import type { CertificateSigner } from './certificates/certificate-signer.ts';
 import type { RunController } from './controller.ts';
@@ -25,6 +26,8 @@ export interface ControllerKeys {
   readonly volumeAgents?: VolumeAgents;
   /** The options of load balancers, for which the nodes answer at their own addresses. */
   readonly loadBalancers?: ServiceLoadBalancersOptions;
+  /** The kinds for which expressions of policies are checked. */
+  readonly kindTypes?: KindTypes;
 }
 
 interface ControllerRow {
@@ -40,7 +43,8 @@ interface ControllerRow {
 const noMetrics: RawGet = () =>
   Promise.reject(newStatusError(404, 'NotFound', 'the server could not find the requested resource'));
 
-const present = (row: ControllerRow | undefined): readonly ControllerRow[] => (row === undefined ? [] : [row]);
+const withPart = <T>(part: T | undefined, rowOf: (part: T) => ControllerRow): readonly ControllerRow[] =>
+  part === undefined ? [] : [rowOf(part)];
 
 /** The controllers that need nothing but the API. */
 const CONTROLLERS: readonly ControllerRow[] = [
@@ -235,59 +239,45 @@ export function controllerTable({
   getMetrics = noMetrics,
   volumeAgents,
   loadBalancers,
+  kindTypes,
 }: ControllerKeys): ControllerRow[] {
+  const token = tokenSigner && rootCaPem !== undefined ? { signer: tokenSigner, rootCaPem } : undefined;
   return [
     ...CONTROLLERS,
-    ...present(
-      tokenSigner === undefined || rootCaPem === undefined
-        ? undefined
-        : {
-            name: 'serviceaccount-token-controller',
-            account: '',
-            load: async () =>
-              (await import('./service-account/token-secrets.ts')).tokenSecrets({ signer: tokenSigner, rootCaPem }),
-          },
-    ),
-    ...present(
-      rootCaPem === undefined
-        ? undefined
-        : {
-            name: 'root-ca-certificate-publisher-controller',
-            account: 'root-ca-cert-publisher',
-            load: async () => (await import('./service-account/root-ca.ts')).rootCaPublisher(rootCaPem),
-          },
-    ),
-    ...present(
-      volumeAgents === undefined
-        ? undefined
-        : {
-            name: 'local-volume-controller',
-            account: 'local-volume-provisioner',
-            load: async () => (await import('./storage/local-volumes.ts')).localVolumes(volumeAgents),
-          },
-    ),
-    ...present(
-      loadBalancers === undefined
-        ? undefined
-        : {
-            name: 'service-load-balancer-controller',
-            account: 'service-controller',
-            load: async () => (await import('./service/service-load-balancers.ts')).serviceLoadBalancers(loadBalancers),
-          },
-    ),
+    ...withPart(token, (part) => ({
+      name: 'serviceaccount-token-controller',
+      account: '',
+      load: async () => (await import('./service-account/token-secrets.ts')).tokenSecrets(part),
+    })),
+    ...withPart(rootCaPem, (part) => ({
+      name: 'root-ca-certificate-publisher-controller',
+      account: 'root-ca-cert-publisher',
+      load: async () => (await import('./service-account/root-ca.ts')).rootCaPublisher(part),
+    })),
+    ...withPart(volumeAgents, (part) => ({
+      name: 'local-volume-controller',
+      account: 'local-volume-provisioner',
+      load: async () => (await import('./storage/local-volumes.ts')).localVolumes(part),
+    })),
+    ...withPart(loadBalancers, (part) => ({
+      name: 'service-load-balancer-controller',
+      account: 'service-controller',
+      load: async () => (await import('./service/service-load-balancers.ts')).serviceLoadBalancers(part),
+    })),
+    ...withPart(kindTypes, (part) => ({
+      name: 'validatingadmissionpolicy-status-controller',
+      account: 'validatingadmissionpolicy-status-controller',
+      load: async () => (await import('./admission-policy/policy-status.ts')).policyStatuses(part),
+    })),
     {
       name: 'horizontal-pod-autoscaler-controller',
       account: 'horizontal-pod-autoscaler',
       load: async () => (await import('./autoscaler/horizontal-autoscaler.ts')).horizontalAutoscaler(getMetrics),
     },
-    ...present(
-      signer === undefined
-        ? undefined
-        : {
-            name: 'certificatesigningrequest-signing-controller',
-            account: 'certificate-controller',
-            load: async () => (await import('./certificates/certificate-signer.ts')).certificateSigner(signer),
-          },
-    ),
+    ...withPart(signer, (part) => ({
+      name: 'certificatesigningrequest-signing-controller',
+      account: 'certificate-controller',
+      load: async () => (await import('./certificates/certificate-signer.ts')).certificateSigner(part),
+    })),
   ];
 }

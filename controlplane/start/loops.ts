@@ -5,10 +5,12 @@ import { typedClient } from '../../api/client/typed-client.ts';
 import type { Aggregator } from '../aggregation/aggregator.ts';
 import type { Parts } from './parts.ts';
 import { keepAuthenticationInfo } from '../authentication/authentication-info.ts';
+import type { KindTypes } from '../controllers/admission-policy/type-checking.ts';
 import { SigningRefused } from '../controllers/certificates/certificate-signer.ts';
 import { enablesAny } from '../controllers/controller-names.ts';
 import type { Audit } from '../audit/audit.ts';
 import type { ControllerKeys } from '../controllers/controller-table.ts';
+import { celTypeOf } from '../custom-resources/rule-types.ts';
 import { loadControllers, startControllers } from '../controllers/start.ts';
 import type { Scheduler } from '../scheduler/scheduler.ts';
 import { background } from '../../api/machinery/background.ts';
@@ -205,6 +207,21 @@ function controllerKeys(parts: Parts, aggregator: Aggregator): ControllerKeys {
       isEnabled: flags.nodeServices && isPartEnabled(flags, 'service-lb'),
       apiServerPort: flags.securePort,
       reservedPorts: flags.serviceLbReservedPorts.flatMap((text) => portSpan(text) ?? []),
+    },
+    kindTypes: kindTypes(parts),
+  };
+}
+
+function kindTypes({ registry, schema, definitions }: Parts): KindTypes {
+  return {
+    resources: () => registry.catalog.resources(),
+    structOf: ({ group, version, kind }) => schema.kind(group, version, kind),
+    definedTypeOf({ group, version, kind }) {
+      const info = registry.catalog
+        .resources()
+        .find((one) => one.group === group && one.version === version && one.kind === kind);
+      const own = info === undefined ? undefined : definitions.schemaOf(info);
+      return own === undefined ? undefined : celTypeOf(own, { isResource: true });
     },
   };
 }

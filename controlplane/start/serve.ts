@@ -5,7 +5,6 @@
 import { join } from 'node:path';
 import { customResourceDefinitions } from '../../api/client/resources.ts';
 import { builtinResources } from '../../api/schema/resources.ts';
-import { startTypeChecking, typeOfStruct } from '../admission/policy/type-checking.ts';
 import { buildAudit } from '../audit/build.ts';
 import { reconcileBootstrapPolicy } from '../authorization/bootstrap-reconcile.ts';
 import { ensureDefaultObjects } from '../bootstrap/default-objects.ts';
@@ -16,7 +15,6 @@ import { isPartEnabled } from '../options/parts.ts';
 import { agentConnection } from './volume-agents.ts';
 import { ensureNodeServices } from '../bootstrap/node-services.ts';
 import { CustomResources } from '../custom-resources/custom-resources.ts';
-import { celTypeOf } from '../custom-resources/rule-types.ts';
 import { createAgentSummaries } from '../metrics-api/agent-summaries.ts';
 import { METRICS_API, metricsRests } from '../metrics-api/metrics-api.ts';
 import type { Rest } from '../model/rest.ts';
@@ -33,7 +31,6 @@ import type { Parts } from './parts.ts';
 import { stopFormerFirst } from './peers.ts';
 import { otherServers, refuseOtherCa } from './published-cluster.ts';
 import { whenRoom } from './when-room.ts';
-import { MASTERS_GROUP } from '../../api/meta/system-users.ts';
 
 const CLOSE_GRACE_MS = 3000;
 
@@ -70,7 +67,6 @@ export async function serve(parts: Parts): Promise<Serving> {
   await parts.sources.synced();
   await customResources.start();
   startHooks.done('definitions');
-  checkPolicies(parts);
   await refuseOtherCa(parts);
   await whenRoom(parts, 'Objects that every cluster has', () => bootstrap(parts));
   startHooks.done('bootstrap');
@@ -146,30 +142,6 @@ function customResourcesOf(parts: Parts, fieldManagement: ServeOptions['fieldMan
     fieldManagement,
     metadata,
     callConversion: conversionCalls(parts),
-  });
-}
-
-/** Writes to the status of policies which of their expressions cannot be valid for the kinds that they match. */
-function checkPolicies({ sources, clients, logger, clock, registry, schema, definitions, signal }: Parts): void {
-  startTypeChecking({
-    sources,
-    client: clients.as('system:serviceaccount:kube-system:validatingadmissionpolicy-status-controller', {
-      groups: [MASTERS_GROUP],
-      fieldManager: 'kube-controller-manager',
-    }),
-    logger,
-    clock,
-    signal,
-    resources: () => registry.catalog.resources(),
-    typeOfKind({ group, version, kind }) {
-      const struct = schema.kind(group, version, kind);
-      if (struct !== undefined) return typeOfStruct(struct);
-      const info = registry.catalog
-        .resources()
-        .find((one) => one.group === group && one.version === version && one.kind === kind);
-      const own = info === undefined ? undefined : definitions.schemaOf(info);
-      return own === undefined ? undefined : celTypeOf(own, { isResource: true });
-    },
   });
 }
 

@@ -19,8 +19,6 @@ import { catalogConversion } from '../../../../../controlplane/admission/webhook
 import { createCatalog } from '../../../../../controlplane/registry/resource-catalog.ts';
 import { CelError } from '../../../../../api/cel/values.ts';
 import { mutatingAdmissionPolicy } from '../../../../../controlplane/admission/policy/mutating-policy.ts';
-import type { Policy } from '../../../../../controlplane/admission/policy/policy-types.ts';
-import { typeOfStruct, warningsOf } from '../../../../../controlplane/admission/policy/type-checking.ts';
 import { validatingAdmissionPolicy } from '../../../../../controlplane/admission/policy/validating-policy.ts';
 import { fixedSources } from '../../../../fakes/fixed-sources.ts';
 import type { Authorizer } from '../../../../../controlplane/authorization/authorization.ts';
@@ -440,84 +438,4 @@ describe('expressions that cost much', () => {
     const turns = await turnsOf(webhookConditions(() => authorizer)(conditions, attributes, view));
     assert.ok(turns >= 10, `${turns} turns`);
   });
-});
-
-/** The type errors of a policy for deployments, and how often their computation yielded. */
-function typeErrors(spec: Pick<NonNullable<Policy['spec']>, 'validations' | 'variables'>) {
-  const schema = loadSchema();
-  const struct = schema.kind('apps', 'v1', 'Deployment');
-  assert.ok(struct !== undefined);
-  const work = warningsOf(
-    {
-      metadata: { name: 'p' },
-      spec: {
-        matchConstraints: {
-          resourceRules: [
-            { apiGroups: ['apps'], apiVersions: ['v1'], operations: ['CREATE'], resources: ['deployments'] },
-          ],
-        },
-        ...spec,
-      },
-    },
-    {
-      resources: () => [
-        {
-          group: 'apps',
-          version: 'v1',
-          resource: 'deployments',
-          kind: 'Deployment',
-          singular: 'deployment',
-          shortNames: [],
-          categories: [],
-          namespaced: true,
-          verbs: [],
-          subresources: [],
-        },
-      ],
-      typeOfKind: () => typeOfStruct(struct),
-    },
-  );
-  let pauses = 0;
-  for (;;) {
-    const { done, value } = work.next();
-    if (done === true) return { warnings: value, pauses };
-    pauses += 1;
-  }
-}
-
-test('expressions that cannot fit the kind are reported', () => {
-  const { warnings } = typeErrors({
-    validations: [{ expression: 'object.spec.replicas > 1' }, { expression: 'object.spec.replicaz > 1' }],
-  });
-  assert.deepEqual(
-    warnings.map(({ fieldRef }) => fieldRef),
-    ['spec.validations[1].expression'],
-  );
-  assert.match(
-    warnings[0]?.warning ?? '',
-    /apps\/v1, Kind=Deployment: ERROR: <input>:1:12: undefined field 'replicaz'/,
-  );
-});
-
-test('a variable that does not compile is reported for each expression of the policy', () => {
-  const { warnings } = typeErrors({
-    variables: [{ name: 'v', expression: 'object.spec.replicaz' }],
-    validations: [{ expression: 'variables.v > 1' }, { expression: 'true', messageExpression: "'m'" }],
-  });
-  const paths = ['[0].expression', '[1].expression', '[1].messageExpression'];
-  assert.deepEqual(
-    warnings.map(({ fieldRef }) => fieldRef),
-    paths.map((path) => `spec.validations${path}`),
-  );
-});
-
-test('type errors of a thousand expressions are found one after the other, with each variable compiled once', () => {
-  const variables = Array.from({ length: 1000 }, (_variable, at) => ({
-    name: `v${at}`,
-    expression: at === 0 ? 'object.spec.replicas' : `variables.v${at - 1}`,
-  }));
-  const validations = Array.from({ length: 1000 }, () => ({ expression: 'variables.v999 > 1' }));
-  const { warnings, pauses } = typeErrors({ variables, validations });
-  assert.deepEqual(warnings, []);
-  assert.ok(pauses >= 2000 && pauses < 2100, `${pauses} pauses`);
 });

@@ -1,93 +1,43 @@
 /**
- * Checks the expressions of validating policies against the kinds that they match, and writes type errors into the status of
- * the policy. Each generation of a policy is checked once.
+ * Finds the expressions of validating policies that cannot be valid for the kinds that the policies match, as
+ * kube-controller-manager does. `policy-status.ts` writes the result.
  */
 import { struct } from '../../../api/cel/admission-variables.ts';
 import { CelCompileError, type CelEnvironment, compile } from '../../../api/cel/cel.ts';
 import { bytes, bool, type CelType, double, dyn, int, list, map, string, timestamp } from '../../../api/cel/types.ts';
-import type { Logger } from '../../../api/component/logger.ts';
-import type { Client } from '../../../api/client/client.ts';
-import type { Clock } from '../../../api/machinery/clock.ts';
-import { validatingAdmissionPolicies, type ResourceOf } from '../../../api/client/resources.ts';
-import { inSlices, TimeSlice } from '../../../api/machinery/time-slice.ts';
 import { type GroupVersionKind, parseApiVersion } from '../../../api/meta/object.ts';
-import { isConflict, isNotFound } from '../../../api/meta/status-error.ts';
 import type { ResourceInfo, Scalar, StructType, TypeNode } from '../../../api/schema/schema.ts';
-import type { Sources } from '../../readers/sources.ts';
-import { ADMISSION_VARIABLES } from './expressions.ts';
-import type { Policy } from './policy-types.ts';
+import { ADMISSION_VARIABLES } from '../../admission/policy/expressions.ts';
+import type { Policy } from '../../admission/policy/policy-types.ts';
 
-interface TypeCheckingOptions {
-  readonly sources: Sources;
-  readonly client: Client;
-  readonly logger: Logger;
-  readonly signal: AbortSignal;
-  readonly clock: Pick<Clock, 'monotonic'>;
+/** The kinds that the API serves, and the types of their objects in CEL. */
+export interface KindTypes {
   readonly resources: () => readonly ResourceInfo[];
-  /** The type of a kind's objects; `undefined` if it is not known. */
-  readonly typeOfKind: (kind: GroupVersionKind) => CelType | undefined;
+  /** Returns the fields of a built-in kind. */
+  readonly structOf: (kind: GroupVersionKind) => StructType | undefined;
+  /** Returns the type that a definition declares for a custom kind. */
+  readonly definedTypeOf: (kind: GroupVersionKind) => CelType | undefined;
 }
 
-interface ExpressionWarning {
+export interface ExpressionWarning {
+  /** `spec.validations[0].expression`. */
   readonly fieldRef: string;
   readonly warning: string;
-}
-
-interface CheckedPolicy extends Policy {
-  status?: {
-    observedGeneration?: number;
-    typeChecking?: { expressionWarnings?: ExpressionWarning[] };
-  };
 }
 
 /** The maximum number of kinds that a policy is checked against. */
 const MAX_KINDS = 10;
 
 /**
- * Follows the policies until the signal of the options aborts. Conflicts are ignored, because an event brings the newer policy.
- */
-export function startTypeChecking(options: TypeCheckingOptions): void {
-  const policies = options.sources.of<CheckedPolicy>(validatingAdmissionPolicies as ResourceOf<CheckedPolicy>);
-  policies.subscribe(({ current }) => {
-    if (current === undefined || options.signal.aborted) return;
-    const generation = Number(current.metadata.generation ?? 0);
-    if (current.status?.observedGeneration === generation && current.status.typeChecking !== undefined) return;
-    write(current, generation, options).catch((error: unknown) => {
-      // An event will bring the newer state of the policy.
-      if (options.signal.aborted || isConflict(error) || isNotFound(error)) return;
-      options.logger.warn({ err: error, policy: current.metadata.name }, 'The status of a policy could not be written');
-    });
-  });
-}
-
-async function write(policy: CheckedPolicy, generation: number, options: TypeCheckingOptions): Promise<void> {
-  const { clock, signal } = options;
-  const expressionWarnings = await inSlices(warningsOf(policy, options), new TimeSlice(clock), signal);
-  const status = {
-    ...policy.status,
-    observedGeneration: generation,
-    typeChecking: expressionWarnings.length === 0 ? {} : { expressionWarnings },
-  };
-  await options.client.update(
-    validatingAdmissionPolicies,
-    { ...structuredClone(policy), status },
-    { subresource: 'status', signal },
-  );
-}
-
-/**
  * Returns the type errors of the policy's expressions for the kinds that it matches. Policies may have thousands of
  * expressions, so this yields after each, and compiles the variables once for each kind.
  */
-export function* warningsOf(
-  policy: Policy,
-  options: Pick<TypeCheckingOptions, 'resources' | 'typeOfKind'>,
-): Generator<void, ExpressionWarning[], undefined> {
+export function* warningsOf(policy: Policy, options: KindTypes): Generator<void, ExpressionWarning[], undefined> {
   const { spec = {} } = policy;
   const params = paramsType(policy, options);
   const environments: KindEnvironment[] = [];
   for (const kind of yield* kindsOf(policy, options.resources())) {
-    const type = options.typeOfKind(kind);
+    const type = typeOfKind(kind, options);
     if (type !== undefined) environments.push(yield* environmentOf(policy, kind, { object: type, params }));
   }
   const warnings: ExpressionWarning[] = [];
@@ -132,11 +82,17 @@ function* kindsOf(
   return [...found.values()];
 }
 
+/** Returns `undefined` if the kind is not known. */
+function typeOfKind(kind: GroupVersionKind, { structOf, definedTypeOf }: KindTypes): CelType | undefined {
+  const struct = structOf(kind);
+  return struct === undefined ? definedTypeOf(kind) : typeOfStruct(struct);
+}
+
 /** Returns the type of `params`. Parameters of an unknown kind have the dynamic type. */
-function paramsType({ spec = {} }: Policy, { typeOfKind }: Pick<TypeCheckingOptions, 'typeOfKind'>): CelType {
+function paramsType({ spec = {} }: Policy, kinds: KindTypes): CelType {
   const { apiVersion = '', kind = '' } = spec.paramKind ?? {};
   const gv = parseApiVersion(apiVersion);
-  return (gv === undefined ? undefined : typeOfKind({ ...gv, kind })) ?? dyn;
+  return (gv === undefined ? undefined : typeOfKind({ ...gv, kind }, kinds)) ?? dyn;
 }
 
 /** What the expressions of a policy may use for objects of one kind. */
@@ -192,7 +148,7 @@ const SCALARS: Readonly<Partial<Record<Scalar, CelType>>> = {
 const structTypes = new WeakMap<StructType, CelType>();
 
 /** The type of a struct of the schema. */
-export function typeOfStruct(of: StructType): CelType {
+function typeOfStruct(of: StructType): CelType {
   let type = structTypes.get(of);
   if (type === undefined) {
     type = {
