@@ -46,6 +46,7 @@ export class Lifecycle {
     for (const entry of this.#parts) entry.running = entry.part.run?.(this.signal).catch((error) => this.#broke(error));
   }
 
+  /** Aborts the signal of every part, and then waits for each part and closes it, in the reverse order of their start. */
   async close(how: Closing = { hostCleared: false }): Promise<void> {
     this.#abort.abort(new Error('the agent is stopping'));
     for (const { part, running } of this.#parts.toReversed()) {

@@ -99,10 +99,12 @@ export class Directory {
     return this.#handle.stat();
   }
 
+  /** Changes the mode of the directory itself. */
   async chmod(mode: number): Promise<void> {
     await chmod(this.#self(), mode);
   }
 
+  /** Changes the owner of the directory itself. */
   async chown(uid: number, gid: number): Promise<void> {
     await chown(this.#self(), uid, gid);
   }

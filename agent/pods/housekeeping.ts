@@ -67,6 +67,7 @@ export class Housekeeping {
     this.#options = options;
   }
 
+  /** Repeats the work at its period until the signal aborts. */
   async run(signal: AbortSignal): Promise<void> {
     const { clock, logger, table } = this.#options;
     const loop = new WakeableLoop({

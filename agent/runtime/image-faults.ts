@@ -7,6 +7,7 @@ import { RuntimeError } from './runtime.ts';
 
 /** The largest configurations in use, those of buildpacks, have some hundred kilobytes. */
 const MOST_CONFIG_BYTES = 1 << 20;
+/** The maximum number of characters of the user that an image names. */
 const LONGEST_USER = 4096;
 /** Docker creates a volume of its own for each, also for a container that it cannot create in the end. */
 const MOST_VOLUMES = 128;

@@ -43,6 +43,7 @@ export class RuntimeState {
     return this.#networkMessage;
   }
 
+  /** Checks the runtime periodically until the signal aborts. */
   async run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       await this.check();

@@ -12,6 +12,7 @@ import { readRegularFile } from '../files/regular-file.ts';
 
 /** The bundles of operating systems have some hundred kilobytes. */
 const MOST_BYTES = 16 << 20;
+/** The certificates between that of a client and the CA that are tried. */
 const MOST_INTERMEDIATES = 8;
 
 /**

@@ -14,6 +14,10 @@ export interface LogQuery {
   readonly hasOptions: boolean;
 }
 
+/**
+ * The limits of the kubelet: services of one query, lines of its response, and characters of a name, for which its error says
+ * 100.
+ */
 const MOST_SERVICES = 4;
 const MOST_LINES = 100_000;
 const LONGEST_NAME = 256;

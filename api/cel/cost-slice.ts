@@ -16,6 +16,7 @@ export class CostSlice {
     this.#spent += cost;
   }
 
+  /** Whether the cost of the slice is used up, so that the caller must pause. */
   get isSpent(): boolean {
     return this.#spent >= SLICE_COST;
   }

@@ -18,6 +18,10 @@ const device = struct('kubernetes.DRADevice', {
   allowMultipleAllocations: bool,
 });
 
+/**
+ * The limits of `resource.k8s.io`: characters of a driver, of a domain and of an id; attributes of a device; characters of a
+ * value.
+ */
 const MAX_DRIVER = 63;
 const MAX_DOMAIN = 63;
 const MAX_ID = 32;

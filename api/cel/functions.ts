@@ -60,6 +60,7 @@ export class FunctionTable {
     }
   }
 
+  /** Returns the overloads of a function or of a method. */
   find(name: string, { isMethod }: { readonly isMethod: boolean }): readonly Overload[] | undefined {
     return this.#rows.get(isMethod ? `.${name}` : name);
   }

@@ -41,8 +41,12 @@ export interface EventRecorderOptions {
   readonly qps?: number;
 }
 
+/**
+ * From this number of similar events on, within this time, one combined event is written. The values of Kubernetes' Go client.
+ */
 const MOST_SIMILAR = 10;
 const SIMILAR_WITHIN_MS = 600_000;
+/** How often an event is sent to a server that does not respond, and the time between two attempts. */
 const WRITE_ATTEMPTS = 4;
 const RETRY_AFTER_MS = 10_000;
 

@@ -5,6 +5,7 @@
 import type { Clock } from '../machinery/clock.ts';
 import type { EventOptions, EventRecorder, EventType, ObjectReference } from './event-report.ts';
 
+/** The numbers of events that wait at most, and of written events that are remembered for their counts. */
 const LONGEST_QUEUE = 1000;
 const MOST_REMEMBERED = 4096;
 

@@ -66,6 +66,7 @@ const PATCH_CONTENT_TYPES: Readonly<Record<PatchType, string>> = {
   apply: 'application/apply-patch+yaml',
 };
 
+/** How often a request is repeated if the server asks for it (`Retry-After`), as in Kubernetes' Go client. */
 const MOST_RETRIES = 10;
 
 /** The codes of a server that cannot serve, for example because it does not reach its storage. */

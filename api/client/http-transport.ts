@@ -64,6 +64,7 @@ export class HttpTransport {
     this.#unfollow = this.#servers.onMove(() => this.closeConnections());
   }
 
+  /** The origin of the server that gets the next request, such as `https://10.0.0.1:6443`. */
   get server(): string {
     return this.#url.origin;
   }

@@ -104,6 +104,7 @@ export class Informers {
     await Promise.all([...this.#informers.values()].map(({ informer }) => informer.synced(signal)));
   }
 
+  /** Stops all informers. Resolves when none of them runs. */
   async close(): Promise<void> {
     this.#abort.abort(new Error('the informers were closed'));
     await Promise.all([...this.#informers.values()].map(({ run }) => run));

@@ -25,6 +25,7 @@ export class ServerList {
     this.#current = first;
   }
 
+  /** The server that gets the next request. */
   get current(): string {
     return this.#current;
   }

@@ -8,6 +8,7 @@ import { cloneJson, defineMember, jsonEqual } from '../meta/json-equality.ts';
 import type { JsonObject, JsonValue } from '../meta/object.ts';
 import { newBadRequest, newRequestEntityTooLarge, newStatusError, type StatusError } from '../meta/status-error.ts';
 
+/** The maximum number of operations of a patch, as in kube-apiserver. */
 const MAX_OPERATIONS = 10_000;
 /** The maximum size, as JSON, that all `copy` operations of a patch may add to a document, because copies of copies double. */
 const MAX_COPIED_BYTES = 3 * 1024 * 1024;

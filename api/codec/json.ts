@@ -33,6 +33,7 @@ export class JsonSyntaxError extends Error {
 /** The error for a number that no double holds. The text around it may be valid. */
 export class JsonNumberError extends JsonSyntaxError {}
 
+/** The maximum nesting, and the maximum numbers of duplicate keys and of integers with a decimal point that are reported. */
 const MAX_DEPTH = 2000;
 const MAX_DUPLICATES = 100;
 const MAX_DECIMALS = 1000;

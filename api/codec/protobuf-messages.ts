@@ -79,6 +79,7 @@ export class MessageTypes {
     this.#writesZeros = writesZeros;
   }
 
+  /** Returns the type of a message. The functions that write and read it are compiled on first use. */
   of(struct: StructType): MessageType {
     let type = this.#types.get(struct);
     if (type === undefined) {

@@ -212,6 +212,7 @@ export class ProtobufReader {
     return Number(BigInt.asIntN(32, this.#uint64()));
   }
 
+  /** Reads an int64: a number if it is a safe integer, else a bigint. */
   int64(): number | bigint {
     this.#count();
     const value = BigInt.asIntN(64, this.#uint64());
@@ -273,6 +274,7 @@ export class ProtobufReader {
     return around;
   }
 
+  /** Ends a message that `enter` began: the reader goes on in the message around it, which ends at `around`. */
   leave(around: number): void {
     if (this.#at !== this.#end) throw malformed('wrong length');
     this.#end = around;
@@ -294,6 +296,7 @@ export class ProtobufReader {
     return this.#at < end;
   }
 
+  /** Goes on behind the map entry that ends at `end`. */
   leaveEntry(end: number): void {
     this.#at = end;
   }

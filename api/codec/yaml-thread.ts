@@ -32,6 +32,7 @@ const LARGE_BYTES = 64 * 1024;
 /** Many times what the largest text takes. */
 const LIMIT_MS = 20_000;
 const IDLE_MS = 30_000;
+/** The memory of the thread. A text that needs more ends the thread, and not the process. */
 const MAX_HEAP_MB = 512;
 /** The maximum number of texts that wait for the thread. Further ones are refused. */
 const MAX_WAITING = 100;

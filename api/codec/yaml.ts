@@ -41,6 +41,7 @@ export class YamlSyntaxError extends Error {
   override readonly name = 'YamlSyntaxError';
 }
 
+/** The maximum number of duplicate keys that are reported. */
 const MAX_DUPLICATES = 100;
 /** From this length on, go-yaml writes `?` before a key. */
 const MAX_SIMPLE_KEY_BYTES = 128;

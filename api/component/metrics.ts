@@ -56,14 +56,20 @@ export class MetricsRegistry {
   readonly #names = new Map<string, MetricFamily<Series>>();
   readonly #collectors = new Set<() => void>();
 
+  /** Registers a counter, or returns the one of this name. Throws if the name is that of another kind of metric. */
   counter(options: MetricOptions): Family<Counter> {
     return this.#add('counter', options, () => new Value());
   }
 
+  /** Registers a gauge, or returns the one of this name. Throws if the name is that of another kind of metric. */
   gauge(options: MetricOptions): Family<Gauge> {
     return this.#add('gauge', options, () => new Value());
   }
 
+  /**
+   * Registers a histogram, or returns the one of this name. The default buckets are for durations in seconds. Throws if the
+   * name is that of another kind of metric.
+   */
   histogram(options: MetricOptions & { readonly buckets?: readonly number[] }): Family<Histogram> {
     const buckets = options.buckets ?? DURATION_BUCKETS;
     return this.#add('histogram', options, () => new Buckets(buckets));

@@ -123,12 +123,12 @@ function defaultHttpGet(action: { path?: string | undefined; scheme?: string | u
   if ((action.scheme ?? '') === '') action.scheme = 'HTTP';
 }
 
+/** The mode of files in volumes. */
 const MODE = 0o644;
-const SOURCES = 1;
 
 function defaultVolume(volume: Volume): void {
-  const sources = Object.keys(volume).filter((key) => key !== 'name').length;
-  if (sources < SOURCES) volume.emptyDir = {};
+  const hasSource = Object.keys(volume).some((key) => key !== 'name');
+  if (!hasSource) volume.emptyDir = {};
   if (volume.secret !== undefined) volume.secret.defaultMode ??= MODE;
   if (volume.configMap !== undefined) volume.configMap.defaultMode ??= MODE;
   if (volume.hostPath !== undefined) volume.hostPath.type ??= '';
@@ -229,6 +229,7 @@ function summedRequests(spec: PodSpec, name: string): string | undefined {
   return formatQuantity(sum);
 }
 
+/** A thousandth, in billionths, which are the unit of quantities. */
 const MILLI = 1_000_000n;
 
 /** Rounds requests and limits up to thousandths. */

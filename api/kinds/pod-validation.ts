@@ -264,6 +264,7 @@ function hostNetworkErrors(spec: PodSpec, path: string, isPod: boolean): FieldEr
   return errors;
 }
 
+/** The limits of `dnsConfig`, as for the node's `resolv.conf`. */
 const MAX_NAMESERVERS = 3;
 const MAX_SEARCHES = 32;
 const MAX_SEARCH_CHARACTERS = 2048;

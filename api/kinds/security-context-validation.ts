@@ -186,6 +186,7 @@ function windowsOptionErrors(options: SecurityContext['windowsOptions'], path: s
 const NETBIOS = /^[^\\/:*?"<>|.][^\\/:*?"<>|]{0,14}$/;
 const DOMAIN_LABEL = '[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?';
 const DOMAIN = new RegExp(`^${DOMAIN_LABEL}(?:\\.${DOMAIN_LABEL})*$`);
+/** The maximum numbers of characters of the two parts of a Windows user name. */
 const MAX_DOMAIN = 256;
 const MAX_USER = 104;
 

@@ -5,6 +5,7 @@
  */
 import type { Clock } from './clock.ts';
 
+/** The time that the work of one turn may take. */
 const SHARE_MS = 10;
 /**
  * The number of units that one turn may begin. The cost of a unit is only known afterwards, so the limit adapts to the duration

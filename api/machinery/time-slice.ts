@@ -38,6 +38,7 @@ export class TimeSlice {
     this.#endsAtMs = clock.monotonic() + lengthMs;
   }
 
+  /** Whether the slice has ended, so that the caller must pause. */
   get isSpent(): boolean {
     return this.#clock.monotonic() >= this.#endsAtMs;
   }

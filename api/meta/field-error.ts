@@ -59,6 +59,7 @@ export class FieldError {
     this.#detail = detail;
   }
 
+  /** The explanation. It may be computed on the first read. */
   get detail(): string {
     return typeof this.#detail === 'string' ? this.#detail : this.#detail();
   }

@@ -56,6 +56,7 @@ const INT32_MAX = 2 ** 31 - 1;
 const INT32_MIN = -(2 ** 31);
 const INT64_MAX = 2n ** 63n - 1n;
 const INT64_MIN = -(2n ** 63n);
+/** The maximum number of unknown fields that are reported. */
 const MAX_UNKNOWN = 100;
 
 type ScalarNode = Extract<TypeNode, { readonly kind: 'scalar' }>;

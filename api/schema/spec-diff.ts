@@ -7,6 +7,7 @@ import { escapedJson } from '../meta/field-error.ts';
 import { internalForm } from './internal-form.ts';
 import { matchingBlocks } from './matching-blocks.ts';
 
+/** The number of equal lines that are shown before and after each difference. */
 const CONTEXT = 3;
 /** The maximum number of values of both specs together. The internal form may have thirty times as many lines. */
 const MAX_VALUES = 20_000;

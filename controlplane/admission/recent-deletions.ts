@@ -26,6 +26,7 @@ export class RecentDeletions {
     this.#untilMs.set(name, this.#clock.monotonic() + JUST_DELETED_MS);
   }
 
+  /** Whether the namespace was deleted a moment ago. */
   has(name: string): boolean {
     if (this.#untilMs.size === 0) return false;
     this.#drop();

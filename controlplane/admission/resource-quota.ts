@@ -55,6 +55,7 @@ interface Queue {
   refunds: Refund[];
 }
 
+/** The attempts to write the status of quotas that other servers change as well. */
 const ATTEMPTS = 10;
 const ZERO = newQuantity(0);
 /** Builds the plugin. A charge whose write fails later is refunded by the next batch of its namespace. */

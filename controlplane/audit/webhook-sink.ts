@@ -16,6 +16,7 @@ interface WebhookSinkOptions {
   readonly initialBackoffMs: number;
 }
 
+/** How often a batch is sent before its events are lost. */
 const ATTEMPTS = 5;
 const CALL_TIMEOUT_MS = 30_000;
 

@@ -38,6 +38,7 @@ interface AuthenticationInfoOptions {
 const NAMESPACE = 'kube-system';
 const NAME = 'extension-apiserver-authentication';
 const CHECK_MS = 10_000;
+/** The attempts to write the ConfigMap that other servers write as well. */
 const ATTEMPTS = 10;
 
 function authenticationData(info: AuthenticationInfo): Record<string, string> {

@@ -46,6 +46,7 @@ export class ExpiringCache<T> {
     return undefined;
   }
 
+  /** Keeps a value for `ttlMs`. If the cache is full, the oldest entry is dropped. */
   set(key: string, value: T, ttlMs: number): void {
     if (ttlMs <= 0) return;
     this.#entries.delete(key);

@@ -13,7 +13,9 @@ import type { CaBundle } from './ca-bundle.ts';
 import type { Authenticated, Authenticator, Credentials } from './authentication.ts';
 import { CREDENTIAL_ID_EXTRA } from '../../api/meta/system-users.ts';
 
+/** The certificates between that of a client and the CA that are tried. */
 const MAX_INTERMEDIATES = 8;
+/** The number of client certificates whose verification is remembered. */
 const MAX_REMEMBERED = 2048;
 
 interface VerifiedPeer {

@@ -10,6 +10,7 @@ import type { JsonSchema } from './json-schema.ts';
 /** The limits of kube-apiserver: `StaticEstimatedCostLimit` and `StaticEstimatedCRDCostLimit`. */
 const RULE_LIMIT = 10_000_000;
 const TOTAL_LIMIT = 100_000_000;
+/** How many of the most expensive rules the error names. */
 const SHOWN = 4;
 
 /** The maximum number of such values in an object, or `undefined` if it is unbounded. */

@@ -27,6 +27,7 @@ export class ServedDefinitions {
     this.#caches.set(name, cache);
   }
 
+  /** Removes the definition of this name, `<plural>.<group>`. */
   delete(name: string): void {
     this.#byName.delete(name);
     this.#caches.delete(name);
@@ -36,6 +37,7 @@ export class ServedDefinitions {
     return this.#caches.get(`${resource}.${group}`);
   }
 
+  /** Returns what is served of one version of a resource. */
   servedSet(info: ResourceInfo): ServedSet | undefined {
     return this.#byInfo.get(info);
   }

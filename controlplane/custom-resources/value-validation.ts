@@ -243,6 +243,7 @@ function checkCombinations(value: JsonValue, schema: JsonSchema, at: Place, erro
   return matches;
 }
 
+/** The compiled patterns that are kept, measured in instructions of all of them together. */
 const MAX_KEPT_INSTRUCTIONS = 200_000;
 const patterns = new PatternCache<RE2JS>(MAX_KEPT_INSTRUCTIONS);
 

@@ -9,6 +9,7 @@ import type { EncryptedValues } from './encrypted-values.ts';
 export const REENCRYPT_PATH = '/orchlet/reencrypt';
 
 const PAGE = 500;
+/** The number of objects that are written at the same time. */
 const WRITERS = 16;
 
 /** Serves `POST` of `REENCRYPT_PATH`: writes all objects again that are to be encrypted, and answers with their number. */

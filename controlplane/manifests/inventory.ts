@@ -109,6 +109,7 @@ export class FileInventory {
     this.#written = objects;
   }
 
+  /** Deletes the stored ConfigMap, if there is one. */
   async remove(client: Client): Promise<void> {
     if (this.#uid !== '') await tolerateRaces(client.delete(configMaps, NAMESPACE, this.name));
   }

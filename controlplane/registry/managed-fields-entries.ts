@@ -99,6 +99,7 @@ export function sameOwnership(a: Owners, b: Owners): boolean {
   return true;
 }
 
+/** The limit of Kubernetes (`DefaultMaxUpdateManagers`). */
 const MAX_UPDATERS = 10;
 const OLD_UPDATES = 'ancient-changes';
 

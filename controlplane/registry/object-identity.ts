@@ -12,6 +12,7 @@ import type { ResourceInfo } from '../../api/schema/schema.ts';
 import type { RequestContext } from '../model/rest.ts';
 import { unexplained } from './store.ts';
 
+/** The number of random bytes that are generated at a time: 16 for each of 256 uids. */
 const POOL_SIZE = 16 * 256;
 const pool = Buffer.alloc(POOL_SIZE);
 let poolAt = POOL_SIZE;

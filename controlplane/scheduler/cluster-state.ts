@@ -73,6 +73,7 @@ export class ClusterState {
     return { nodes: this.#nodes.size, pods: this.#nodeOfPod.size, assumed: this.#assumed.size };
   }
 
+  /** All nodes, taken from the zones in turn. */
   get nodes(): readonly NodeInfo[] {
     this.#list ??= byTurnsOfZones([...this.#nodes.values()]);
     return this.#list;
@@ -82,6 +83,7 @@ export class ClusterState {
     return this.#nodes.get(name);
   }
 
+  /** Adds or replaces a node. It gets the pods that were bound to it before it was known. */
   setNode(node: Node): void {
     const name = node.metadata.name ?? '';
     const info = new NodeInfo(node, this.#nodes.get(name));
@@ -91,6 +93,7 @@ export class ClusterState {
     this.#list = undefined;
   }
 
+  /** Removes a node. Its pods are kept for the case that it is added again. */
   removeNode(name: string): void {
     const pods = this.#nodes.get(name)?.pods;
     if (pods !== undefined && pods.size > 0) this.#podsWithoutNode.set(name, new Map(pods));

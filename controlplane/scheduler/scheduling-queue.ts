@@ -116,6 +116,7 @@ export class SchedulingQueue {
     return this.#pods.size;
   }
 
+  /** Returns the numbers of pods by queue, and of waiting pods by the plugin that rejected them. */
   counts(): QueueCounts {
     const counts = { active: 0, backoff: 0, unschedulable: 0 };
     for (const { place } of this.#pods.values())
@@ -236,6 +237,7 @@ export class SchedulingQueue {
     if (queued?.place === 'unschedulable') this.#retry(queued);
   }
 
+  /** Forgets all pods and stops the timer. */
   close(): void {
     this.#timer?.cancel();
     this.#pods.clear();

@@ -12,6 +12,7 @@ import type { ScorePlugin } from './plugin.ts';
 import { spreadsOf } from './filters/topology-spread.ts';
 import { ZONE_LABEL } from '../../api/meta/well-known-labels.ts';
 
+/** The highest score of a node, as in kube-scheduler (`MaxNodeScore`). */
 const MAX = 100;
 const BALANCED = ['cpu', 'memory'] as const;
 
@@ -62,6 +63,7 @@ const balancedAllocation: ScorePlugin = {
 };
 
 const MIB = 1024 * 1024;
+/** The sizes below and above which images do not change the score; the latter is for each container. As in kube-scheduler. */
 const LEAST_IMAGE = 23 * MIB;
 const MOST_IMAGE = 1000 * MIB;
 

@@ -27,6 +27,7 @@ export class PathHandlers {
     this.#trees.sort((a, b) => b.prefix.length - a.prefix.length);
   }
 
+  /** Returns the exact paths in order, without the prefixes. */
   paths(): string[] {
     return [...this.#exact.keys()].sort();
   }

@@ -21,6 +21,7 @@ export class UnreadBodies {
     this.#intake = new Shares(budgetBytes);
   }
 
+  /** The bytes that all open bodies have received. */
   get bytes(): number {
     return this.#intake.amount;
   }

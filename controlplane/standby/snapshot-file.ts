@@ -32,6 +32,7 @@ export class SnapshotFile {
     return new SnapshotFile(directory, await open(path, 'wx', 0o600), sizeBytes);
   }
 
+  /** Whether all bytes of the announced size have arrived. */
   get isComplete(): boolean {
     return this.#received === this.#sizeBytes;
   }

@@ -8,6 +8,7 @@ import { agentOrigin } from '../registry/kinds/core/connections.ts';
 
 const TIMEOUT_MS = 10_000;
 const LARGEST_BYTES = 64 << 10;
+/** The maximum number of characters that are used of an agent's text, which comes from a node. */
 const LONGEST_REASON = 300;
 
 /** Returns how the control plane calls agents. They know the API server by its client certificate. */

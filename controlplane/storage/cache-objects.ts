@@ -45,6 +45,7 @@ export class CacheObjects {
     return this.#objects(this.#versions.values());
   }
 
+  /** Returns the storage key of an object. */
   keyOf(namespace: string, name: string): string {
     return this.#context.resource.namespaced ? `${this.prefix}${namespace}/${name}` : this.prefix + name;
   }

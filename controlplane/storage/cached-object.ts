@@ -11,6 +11,7 @@ import type { CachedResource, CacheEntry } from './cache-entry.ts';
 type Labels = Readonly<Record<string, string>>;
 
 const NO_LABELS: Labels = Object.freeze({});
+/** The number of distinct label sets that are shared. */
 const LABEL_SETS_KEPT = 20_000;
 
 /** Shares one map between equal label sets, such as those of the pods of a replica set. */

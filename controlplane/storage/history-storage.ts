@@ -47,15 +47,18 @@ export abstract class HistoryStorage {
     return this.history.oldestState;
   }
 
+  /** Returns the number of stored objects of each resource. */
   counts(): Iterable<readonly [resource: string, count: number]> {
     return this.history.counts();
   }
 
+  /** Returns the versions of the objects of a resource. */
   async open(resource: string): Promise<ResourceVersions> {
     this.assertOpen();
     return this.history.of(resource);
   }
 
+  /** Returns the value at the revision, by default the newest. Throws if the revision cannot be read. */
   async get(key: string, options?: { readonly revision?: number }): Promise<StoredValue | undefined> {
     this.assertOpen();
     return this.history.get(key, options);

@@ -18,6 +18,7 @@ interface RemovalBacklogOptions {
   readonly onFailure: (error: unknown) => boolean;
 }
 
+/** The number of records that one transaction removes. */
 const STEP_RECORDS = 1000;
 const RETRY_MS = 15_000;
 

@@ -83,6 +83,7 @@ export class ResourceVersions {
     return this.#current.values();
   }
 
+  /** Returns the number of keys with the prefix that are greater than `startAfter`. */
   count(prefix: string, startAfter = ''): number {
     return this.#keys.count(prefix, startAfter);
   }

@@ -48,6 +48,7 @@ export class RevisionHistory {
     return this.#revision;
   }
 
+  /** Changes up to this revision are no longer kept. A watch can begin after it. */
   get compactedRevision(): number {
     return this.#compacted;
   }
@@ -65,14 +66,17 @@ export class RevisionHistory {
     return this.#versions.historyBytes;
   }
 
+  /** Whether a compaction is removing old versions. */
   get isForgetting(): boolean {
     return this.#isForgetting;
   }
 
+  /** Returns the number of stored objects of each resource. */
   counts(): Iterable<readonly [resource: string, count: number]> {
     return this.#versions.counts();
   }
 
+  /** Returns the versions of the objects of a resource. */
   of(resource: string): ResourceVersions {
     return this.#versions.of(resource);
   }
@@ -82,6 +86,7 @@ export class RevisionHistory {
     return this.#versions.get(key);
   }
 
+  /** Returns the value at the revision, by default the newest. Throws if the revision cannot be read. */
   get(
     key: string,
     { revision = this.#revision }: { readonly revision?: number | undefined } = {},
@@ -90,6 +95,7 @@ export class RevisionHistory {
     return revision === this.#revision ? this.#versions.get(key) : this.#versions.getAt(revision, key);
   }
 
+  /** Returns the values with the prefix at the revision, by default the newest, in the order of their keys. */
   list(
     prefix: string,
     options: { readonly revision?: number; readonly limit?: number; readonly startAfter?: string } = {},
@@ -109,6 +115,7 @@ export class RevisionHistory {
     return { items, revision, remaining: this.#versions.count(prefix, startAfter) - items.length };
   }
 
+  /** Delivers the changes after the revision. Throws if they were compacted. */
   watch(options: { readonly prefix: string; readonly afterRevision: number }, observer: WatchObserver): StorageWatch {
     const { prefix, afterRevision } = options;
     if (afterRevision < this.#compacted) throw compactedError(afterRevision, this.#compacted);

@@ -3,6 +3,7 @@
  * only its own keys. `resource-versions.ts` has one for each resource.
  */
 
+/** The maximum number of keys of a chunk. Inserting a key moves the others of its chunk only. */
 const CHUNK_LIMIT = 512;
 
 /** A set of strings in the order of their UTF-16 code units. */
@@ -35,6 +36,7 @@ export class SortedKeys {
     return true;
   }
 
+  /** Returns whether the key was there. */
   delete(key: string): boolean {
     if (this.#chunks.length === 0) return false;
     const at = this.#chunkOf(key);

@@ -121,6 +121,7 @@ export class StorageHealth {
     await this.#answers();
   }
 
+  /** Stops the periodic probe. */
   close(): void {
     this.#isClosed = true;
     this.#probe?.cancel();

@@ -77,6 +77,7 @@ export class WatchFanout {
     return { resume, close: () => this.#remove(member), bookmark: () => this.#bookmark(member) };
   }
 
+  /** Queues events, which are in the order of their revisions, for the watches that select them. */
   deliver(events: readonly CacheEvent[]): void {
     const [first = 0, revision = 0] = [events[0]?.revision, events.at(-1)?.revision];
     let left = TURN_WATCHES;

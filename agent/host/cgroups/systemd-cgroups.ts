@@ -22,9 +22,11 @@ export type Busctl = (args: readonly string[]) => Promise<void>;
 type Property = readonly [name: string, signature: 'b' | 's' | 't', value: string];
 
 const MANAGER = ['org.freedesktop.systemd1', '/org/freedesktop/systemd1', 'org.freedesktop.systemd1.Manager'];
+/** The maximum time of one call of `busctl`. */
 const TIMEOUT_MS = 10_000;
 /** The value for no limit, whatever the unit of the property. */
 const INFINITY = '18446744073709551615';
+/** The kernel's default period of a CPU quota, in microseconds. */
 const DEFAULT_PERIOD_US = 100_000;
 /** The granularity of systemd's CPU quota: one percent of a CPU, in microseconds. */
 const QUOTA_STEP_US = 10_000;

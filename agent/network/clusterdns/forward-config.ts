@@ -20,6 +20,7 @@ export interface ForwardConfig {
 /** The configuration of a cluster without the ConfigMap: all queries go to the servers of the host. */
 export const NO_FORWARD_CONFIG: ForwardConfig = { stubDomains: new Map(), upstreams: [], problems: [] };
 
+/** The maximum number of stub domains that are used. */
 const MOST_DOMAINS = 1000;
 /** As in kube-dns. */
 const MOST_SERVERS = 3;

@@ -46,6 +46,7 @@ export class ResponseCache {
     this.#options = options;
   }
 
+  /** The number of cached responses. */
   get size(): number {
     return this.#entries.size;
   }

@@ -42,6 +42,7 @@ export class NodeRules {
     this.#options = options;
   }
 
+  /** Whether the host certainly has no rules of the pod network. */
   get hasCleared(): boolean {
     return this.#hasCleared;
   }

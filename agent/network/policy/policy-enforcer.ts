@@ -144,6 +144,7 @@ export class PolicyEnforcer {
     this.#changed();
   }
 
+  /** Stops enforcing. Without `remove` the rules stay in the kernel, so that policies hold until the next start. */
   async close({ remove }: { readonly remove: boolean }): Promise<void> {
     this.#closing.abort();
     await this.#running;

@@ -179,6 +179,7 @@ export class ServiceProxy {
       : Math.max(this.#changedMs + GATHER_MS, this.#lastApplyMs + (this.#writer?.leastIntervalMs ?? 0));
   }
 
+  /** Stops the proxy. Without `remove` the rules stay in the kernel, so that services work until the next start. */
   async close({ remove }: { readonly remove: boolean }): Promise<void> {
     this.#closing.abort();
     await this.#running;

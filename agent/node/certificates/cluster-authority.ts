@@ -61,6 +61,7 @@ export class ClusterAuthority {
     this.#ca = options.ca;
   }
 
+  /** The CAs of the cluster that are known now, as PEM. */
   get ca(): string {
     return this.#ca;
   }

@@ -66,6 +66,7 @@ export class NodeShutdown {
     this.#options = options;
   }
 
+  /** Returns whether the host is shutting down, so that no pod may start. */
   isShuttingDown(): boolean {
     return this.#isShuttingDown;
   }

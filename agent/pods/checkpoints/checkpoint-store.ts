@@ -56,6 +56,7 @@ export class CheckpointStore {
     this.#schedule();
   }
 
+  /** Deletes the file of the key, with the next writes. */
   delete(key: string): void {
     this.put(key, () => undefined);
   }
@@ -96,6 +97,7 @@ export class CheckpointStore {
     if (this.#dirty.size > 0) await this.#batch();
   }
 
+  /** Writes what is pending. Nothing is written later. */
   async close(): Promise<void> {
     this.#closed = true;
     await this.flush();

@@ -85,12 +85,14 @@ export class PodCheckpoints {
     }
   }
 
+  /** Saves the Node of this agent without its status. */
   saveNode(node: NodeObject): void {
     // The heartbeats and images change all the time, and a restarted agent finds them again.
     const { status: _status, ...rest } = node;
     this.#store.put('node', () => rest);
   }
 
+  /** Returns the saved Node, which has no status. */
   async node(): Promise<NodeObject | undefined> {
     return (await this.#store.get('node')) as NodeObject | undefined;
   }

@@ -4,6 +4,7 @@ import { expand, expandAll } from '../../runtime/kuberuntime/environment.ts';
 import type { ContainerId } from '../../runtime/runtime-identity.ts';
 import { probeExec, probeGrpc, probeHttp, probeTcp, type ProbeOutcome } from './probes.ts';
 
+/** How often a probe is run until it has a result, as in the kubelet. */
 const ATTEMPTS = 3;
 
 /** A probe as the container specifies it, with defaults. */

@@ -81,6 +81,7 @@ export class ProbeWorker {
     this.#schedule(started ? this.#options.random() * this.#periodMs() : 0);
   }
 
+  /** Stops probing and forgets the result. */
   stop(): void {
     this.#stopped = true;
     this.#timer?.cancel();

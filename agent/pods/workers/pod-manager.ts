@@ -13,6 +13,7 @@ export class PodManager {
   readonly #byName = new Map<string, Pod>();
   readonly #mirrorsByName = new Map<string, Pod>();
 
+  /** Adds or replaces a pod, or the mirror pod of a static pod. */
   set(pod: Pod): void {
     const name = fullName(pod.metadata.namespace, pod.metadata.name);
     if (isMirrorPod(pod)) {
@@ -24,6 +25,7 @@ export class PodManager {
     }
   }
 
+  /** Removes a pod, or the mirror pod of a static pod. */
   remove(pod: Pod): void {
     const name = fullName(pod.metadata.namespace, pod.metadata.name);
     const { uid } = pod.metadata;

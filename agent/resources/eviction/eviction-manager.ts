@@ -86,6 +86,7 @@ export class EvictionManager {
     this.#deps = deps;
   }
 
+  /** Compares the usage with the thresholds periodically, and evicts pods, until the signal aborts. */
   async run(signal: AbortSignal): Promise<void> {
     const { clock, logger } = this.#deps;
     this.#stop = signal;

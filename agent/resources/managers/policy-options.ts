@@ -50,6 +50,7 @@ export class PolicyOptionError extends Error {
   override readonly name = 'PolicyOptionError';
 }
 
+/** The kubelet's default of `max-allowable-numa-nodes`. */
 const DEFAULT_MAX_NUMA_NODES = 8;
 
 function check(

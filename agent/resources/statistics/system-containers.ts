@@ -33,6 +33,9 @@ export class SystemContainers {
     this.#options = options;
   }
 
+  /**
+   * Returns the usage of the agent (`kubelet`) and of the container runtime (`runtime`), each if it has a cgroup of its own.
+   */
   async usage(): Promise<readonly SystemContainer[]> {
     const { reader, clock, runtimeCgroup, ownCgroupFile = '/proc/self/cgroup' } = this.#options;
     // A host without cgroups has no such file.

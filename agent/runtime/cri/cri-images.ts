@@ -32,6 +32,7 @@ export class CriImages {
     return images.map(imageOf);
   }
 
+  /** Returns the image, or `undefined` if the runtime does not have it. */
   async status(reference: string): Promise<ImageInfo | undefined> {
     const { image } = await this.#options.client.call('imageStatus', { image: { image: reference } });
     return image === null || image.id === '' ? undefined : imageOf(image);
@@ -63,6 +64,7 @@ export class CriImages {
     return imageRef;
   }
 
+  /** Removes the image. Resolves also if the runtime does not have it. */
   async remove(reference: string): Promise<void> {
     await unlessGone(this.#options.client.call('removeImage', { image: { image: reference } }));
   }
@@ -80,6 +82,10 @@ export class CriImages {
     return references;
   }
 
+  /**
+   * Returns the file systems of images and of writable layers. A runtime that does not report the latter has both on the
+   * former.
+   */
   async filesystems(): Promise<{ images: readonly FilesystemUsage[]; containers: readonly FilesystemUsage[] }> {
     const { imageFilesystems, containerFilesystems } = await this.#options.client.call('imageFsInfo', {});
     const images = imageFilesystems.map(filesystemOf);

@@ -36,6 +36,7 @@ export class DockerImages {
     }));
   }
 
+  /** Returns the image, or `undefined` if Docker does not have it. */
   async status(reference: string): Promise<ImageInfo | undefined> {
     const image = await this.#inspect(reference);
     return image === undefined ? undefined : imageOf(image);

@@ -230,6 +230,7 @@ export class EntryParser {
     this.#last = from;
   }
 
+  /** The position after the last complete entry. */
   get position(): Position {
     return this.#last;
   }

@@ -54,6 +54,7 @@ export class PullProgress {
     this.#timer = this.#start();
   }
 
+  /** Stops the timer of a pull that is complete or has failed. */
   end(): void {
     this.#timer.cancel();
   }

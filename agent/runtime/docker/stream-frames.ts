@@ -80,6 +80,7 @@ export class OutputBuffer {
     this.#left = maxBytes;
   }
 
+  /** Keeps a copy of the part of the chunk that is within the limit. */
   add(chunk: Buffer): void {
     if (this.#left <= 0) return;
     const kept = chunk.subarray(0, this.#left);

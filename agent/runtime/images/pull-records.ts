@@ -67,6 +67,7 @@ export class PullRecords {
     this.#logger = logger;
   }
 
+  /** Reads the records from the disk. */
   async load(): Promise<void> {
     await this.#read('pulling', 'ImagePullIntent', ({ image }) => {
       if (typeof image !== 'string') return false;
@@ -81,10 +82,12 @@ export class PullRecords {
     });
   }
 
+  /** The images whose pull has begun and has not ended, by the references in pods. */
   get intents(): ReadonlySet<string> {
     return this.#intents;
   }
 
+  /** The records of pulled images by `imageRef`. */
   get pulled(): ReadonlyMap<string, PulledRecord> {
     return this.#pulled;
   }

@@ -109,6 +109,7 @@ export class ContainerStarter {
     for (const key of this.#waiting.keys()) if (key.startsWith(`${podUid}_`)) this.#waiting.delete(key);
   }
 
+  /** Forgets the delays that have expired. */
   collect(): void {
     this.#backOff.collect();
   }

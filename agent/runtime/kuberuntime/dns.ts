@@ -22,6 +22,7 @@ export interface DnsSettings {
   readonly resolvConf: string;
 }
 
+/** The limits of a resolver file, as in the kubelet. What is beyond them is left out. */
 const MAX_SERVERS = 3;
 const MAX_SEARCHES = 32;
 const MAX_SEARCH_CHARACTERS = 2048;

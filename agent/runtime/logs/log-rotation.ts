@@ -41,6 +41,7 @@ export class LogRotation {
     this.#options = options;
   }
 
+  /** Rotates logs periodically until the signal aborts. Does nothing without a maximum size. */
   async run(signal: AbortSignal): Promise<void> {
     const { clock, checkMs, maxSizeBytes } = this.#options;
     if (maxSizeBytes <= 0) return;

@@ -94,6 +94,7 @@ export class Pleg {
       : '';
   }
 
+  /** Lists and reads the containers until the signal aborts. */
   async run(signal: AbortSignal): Promise<void> {
     const { runtime, relistMs = 60_000, blindRelistMs = 1_000 } = this.#options;
     const stop = (): void => this.#queue.shutDown();

@@ -24,6 +24,7 @@ export interface DriverOnNode {
 }
 
 const ANNOTATION_NODE_IDS = 'csi.volume.kubernetes.io/nodeid';
+/** The attempts to write the CSINode while others write it as well. */
 const ATTEMPTS = 5;
 const FIRST_TRY_MS = 200;
 const LONGEST_TRY_MS = 30_000;

@@ -73,10 +73,12 @@ export class CsiLayout {
     };
   }
 
+  /** The directory with the mounted volumes of a pod. */
   podVolumes(podUid: string): string {
     return join(this.root, 'pods', podUid, 'volumes/kubernetes.io~csi');
   }
 
+  /** The directory with the block devices of a pod. */
   podDevices(podUid: string): string {
     return join(this.root, 'pods', podUid, 'volumeDevices/kubernetes.io~csi');
   }

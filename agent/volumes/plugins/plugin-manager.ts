@@ -90,6 +90,7 @@ export class PluginManager {
     }));
   }
 
+  /** Scans the directory, and watches it for changes, until the signal aborts. */
   async run(signal: AbortSignal): Promise<void> {
     await mkdir(this.#directory, { recursive: true, mode: 0o750 });
     await this.#loop.run(signal, async () => {

@@ -112,6 +112,7 @@ export class PolicySource {
       : ((await this.namespace(attributes.namespace))?.metadata.labels ?? {});
   }
 
+  /** Returns a namespace from the cache, or from the storage if the cache does not have it yet. */
   async namespace(name: string): Promise<KubeObject | undefined> {
     if (name === '') return undefined;
     return this.#namespaces.get('', name) ?? (await this.#namespaces.live('', name));

@@ -160,6 +160,7 @@ async function evaluated(
   return findings;
 }
 
+/** The maximum number of characters of one audit annotation, as in kube-apiserver. */
 const MAX_ANNOTATION = 10 * 1024;
 /** The maximum of all audit annotations of a request together: a binding may select thousands of parameters. */
 const MAX_ANNOTATIONS = 256 * 1024;

@@ -30,6 +30,7 @@ const CLASS = 'local';
 const CLASS_KEY = '/class';
 const VOLUME_KEY = '/volume/';
 const RETRY = { baseDelayMs: 1_000, maxDelayMs: 60_000 };
+/** The number of claims and volumes that are processed at the same time, since each may wait for an agent. */
 const WORKERS = 4;
 const MODES: ReadonlySet<string> = new Set(['ReadWriteOnce', 'ReadWriteOncePod']);
 

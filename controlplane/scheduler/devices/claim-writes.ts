@@ -8,6 +8,7 @@ import { createFor, removeClaim } from './extended-claim-writes.ts';
 import { CLAIM_FINALIZER, podOfExtendedClaim } from '../../../api/kinds/device-claims.ts';
 import type { ReservedClaim } from './pod-devices.ts';
 
+/** How often a write is tried while others change the claim. */
 const ATTEMPTS = 5;
 
 /**

@@ -13,6 +13,7 @@ export class SelectorError extends Error {}
 
 /** The number of programs that are kept with their results. Users write the expressions. */
 const MOST_PROGRAMS = 1_000;
+/** The number of results of all programs that are kept. */
 const MOST_RESULTS = 1_000_000;
 /** The CEL cost that takes as long as one unit of a search. */
 const CEL_COST_A_UNIT = 4;

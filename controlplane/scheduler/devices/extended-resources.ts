@@ -33,6 +33,7 @@ export class ExtendedResources {
     }
   }
 
+  /** Returns the class whose devices satisfy a request for the extended resource. */
   classOf(resource: string): DeviceClass | undefined {
     return this.#classes.get(resource);
   }

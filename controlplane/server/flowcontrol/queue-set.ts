@@ -113,10 +113,12 @@ export class QueueSet {
     this.demand = new SeatDemand(this.#lastMs);
   }
 
+  /** The number of running requests. */
   get executing(): number {
     return this.running.size;
   }
 
+  /** The number of seats that requests may occupy together. */
   get limit(): number {
     return this.#limit;
   }
@@ -134,6 +136,7 @@ export class QueueSet {
     return queue.seatsWaiting * ESTIMATED_MS;
   }
 
+  /** Applies new settings. Superfluous queues are removed when they are empty. */
   configure(config: QueuingConfig): void {
     this.#advance();
     this.#config = config;

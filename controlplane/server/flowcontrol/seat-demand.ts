@@ -23,6 +23,7 @@ export class SeatDemand {
     this.#lastMs = nowMs;
   }
 
+  /** The current demand, in seats. */
   get value(): number {
     return this.#value;
   }

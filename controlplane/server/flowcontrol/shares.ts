@@ -65,6 +65,7 @@ export class Shares {
     this.#least = least;
   }
 
+  /** The sum of all shares, in the unit of the budget. */
   get amount(): number {
     return this.#amount;
   }

@@ -24,9 +24,11 @@ export interface StoredObjects {
   readonly objectBytes: ObjectBytes;
 }
 
+/** One seat is taken for each of these many bytes of a list or of a written object. */
 const BYTES_PER_SEAT = 100_000;
 /** The maximum size that counts for a list, because a list is streamed from the cache and never wholly in memory. */
 const MAX_STREAMED_BYTES = 1_000_000;
+/** The maximum number of seats of one request. */
 const MAX_SEATS = 100;
 /** The share of a level's nominal seats that one request may take. */
 const MAX_SHARE = 0.15;

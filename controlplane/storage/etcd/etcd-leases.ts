@@ -18,6 +18,7 @@ interface EtcdLeasesOptions {
   readonly metrics?: EtcdMetrics | undefined;
 }
 
+/** The share of its lifetime by which a key may live longer, so that it can share a lease. As in kube-apiserver. */
 const REUSE_SHARE = 0.05;
 
 interface Lease {

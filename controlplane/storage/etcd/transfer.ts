@@ -33,13 +33,16 @@ export interface Contents {
 }
 
 const LIST_PAGE = 500;
+/** The number of objects that are written at the same time. */
 const WRITERS = 64;
 /** How long kube-apiserver keeps events by default (`--event-ttl`). */
 const EVENT_SECONDS = 3600;
 const EVENTS = '/core/events/';
+/** The progress is reported after each of these many objects. */
 const PROGRESS_EVERY = 1000;
 /** Each of these many empty writes, the history of etcd is compacted, so that it does not grow. */
 const COUNTED_AT_A_TIME = 50_000;
+/** The number of empty writes at the same time. */
 const COUNTERS = 256;
 
 /** Returns the digest of the objects of the storage. */

@@ -21,6 +21,7 @@ const CHECKPOINT_PAGES = 2000;
 const MOST_PAGES = 4_294_967_294;
 /** Free pages beyond this number (16 MB) and beyond a quarter of the file are returned to the disk. */
 const FREE_PAGES_KEPT = 4096;
+/** The number of pages (2 MB) that are returned to the disk at a time, because writes wait meanwhile. */
 const VACUUM_STEP_PAGES = 512;
 /**
  * A database that must not grow takes no writes if its free pages are less than this fraction of the reserve (1 MB of 16 MB).

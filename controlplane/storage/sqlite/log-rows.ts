@@ -64,6 +64,7 @@ export class LogRows {
     return this.#checksum.get(revision) === checksum;
   }
 
+  /** Returns the revision and the checksum of the newest record. */
   newest(): RecordMark | undefined {
     return this.#database
       .prepare<[], RecordMark>('SELECT revision, checksum FROM log ORDER BY revision DESC LIMIT 1')

@@ -7,6 +7,9 @@ import { checksumOf } from './row-checksum.ts';
 
 /** The page size with which this project creates its databases. */
 export const PAGE_BYTES = 4096;
+/**
+ * The largest and the smallest number of bytes of a row in its page, if it has more than fit; the rest is in overflow pages.
+ */
 const MAX_LOCAL = PAGE_BYTES - 35;
 const MIN_LOCAL = Math.floor(((PAGE_BYTES - 12) * 32) / 255) - 23;
 const OVERFLOW_BYTES = PAGE_BYTES - 4;

@@ -44,6 +44,7 @@ export class StorageThread {
     this.opened = new Promise((resolve, reject) => this.#listen(resolve, reject));
   }
 
+  /** Calls the listener when the storage can no longer be used, or at once if that has happened. */
   onLost(listener: (error: Error) => void): void {
     if (this.#lost === undefined) this.#lostListener = listener;
     else listener(this.#lost);
@@ -54,6 +55,7 @@ export class StorageThread {
     this.#troubleListener = listener;
   }
 
+  /** Closes the database and ends the thread. */
   async close(): Promise<void> {
     if (this.#lost !== undefined) return;
     this.#lostListener = () => undefined;

@@ -38,6 +38,7 @@ export class CpuState {
     return state;
   }
 
+  /** Returns the CPUs that the container has exclusively. */
   exclusive(podUid: string, container: string): CpuSet | undefined {
     return this.#assigned.get(podUid, container);
   }
@@ -46,6 +47,7 @@ export class CpuState {
     this.#assigned.set(podUid, container, cpus);
   }
 
+  /** Forgets the exclusive CPUs of a pod. `save` writes the change. */
   delete(podUid: string): void {
     this.#assigned.delete(podUid);
   }
@@ -55,6 +57,7 @@ export class CpuState {
     return this.#assigned.ofPod(podUid);
   }
 
+  /** Returns the uids of the pods that have exclusive CPUs. */
   pods(): readonly string[] {
     return this.#assigned.pods();
   }
@@ -66,6 +69,7 @@ export class CpuState {
     return all;
   }
 
+  /** Writes the state file. Resolves when it is on disk, or the attempt has failed. */
   save(): Promise<void> {
     return this.#writer.write(() => this.#json());
   }

@@ -189,6 +189,9 @@ export class StaticCpuPolicy {
     return true;
   }
 
+  /**
+   * Returns the sets of NUMA nodes from which the exclusive CPUs of the container can come; `{}` if it needs none.
+   */
   containerHints(pod: Pod, container: Container): ProviderHints {
     const count = this.exclusiveCount(pod, container);
     if (count === 0) return {};
@@ -197,6 +200,7 @@ export class StaticCpuPolicy {
     return { cpu: this.#hints(this.available(), this.#reusableOf(pod.metadata.uid), count) };
   }
 
+  /** Returns the sets of NUMA nodes from which the exclusive CPUs of the whole pod can come. */
   podHints(pod: Pod): ProviderHints {
     const count = podAmount(pod, (container) => this.exclusiveCount(pod, container));
     if (count === 0) return {};

@@ -157,6 +157,7 @@ export class PluginResources {
     return { capacity, allocatable };
   }
 
+  /** Returns the ids of all devices of a resource, whether they are healthy or not. */
   ids(name: string): readonly string[] {
     return [...(this.#resources.get(name)?.devices.keys() ?? [])];
   }

@@ -26,6 +26,7 @@ export class PodDevices {
     return this.#pods.get(podUid)?.get(container) ?? new Map();
   }
 
+  /** Replaces the allocation of one resource of a container. */
   insert(podUid: string, container: string, allocation: DeviceAllocation): void {
     const containers = this.#pods.get(podUid) ?? new Map<string, Map<string, DeviceAllocation>>();
     const resources = containers.get(container) ?? new Map<string, DeviceAllocation>();
@@ -34,6 +35,7 @@ export class PodDevices {
     this.#pods.set(podUid, containers);
   }
 
+  /** Returns whether the pod had devices. */
   delete(podUid: string): boolean {
     return this.#pods.delete(podUid);
   }

@@ -121,6 +121,7 @@ export class ClaimManager {
     return this.#drivers.handler();
   }
 
+  /** Returns the uids of the pods whose claims are prepared. A pod with several claims occurs repeatedly. */
   pods(): readonly string[] {
     return [...this.#claims.values()].flatMap(({ PodUIDs }) => Object.keys(PodUIDs));
   }
@@ -153,6 +154,7 @@ export class ClaimManager {
     }
   }
 
+  /** The number of claims that are prepared or being prepared. */
   get count(): number {
     return this.#claims.size;
   }

@@ -11,8 +11,10 @@ import type { IncomingOf } from '../../../../api/grpc/messages.ts';
 import { HEALTH_MESSAGES, HEALTH_METHODS, HEALTH_SERVICE } from './schema.ts';
 
 const RETRY_MS = 5_000;
+/** How long a report counts if the driver sends no further one and names no time itself. */
 const DEFAULT_TIMEOUT_MS = 30_000;
 const REPORTS = { qps: 10, burst: 10 };
+/** The maximum number of characters of a message that the status of a pod shows. */
 const LONGEST_MESSAGE = 1024;
 /** The devices of one driver whose reports are kept. */
 const MOST_DEVICES = 10_000;
@@ -78,6 +80,7 @@ export class DriverHealth {
     this.#watches.delete(socket);
   }
 
+  /** Returns what the driver reported last, or `Unknown` if the report has expired. */
   healthOf(driver: string, device: string): DeviceHealth {
     const known = this.#drivers.get(driver)?.get(device);
     if (known === undefined || this.#options.clock.monotonic() > known.untilMs) return UNKNOWN;

@@ -72,6 +72,7 @@ export class MemoryState {
     return state;
   }
 
+  /** Returns the memory and huge pages that are reserved for the container. */
   blocks(podUid: string, container: string): readonly MemoryBlock[] | undefined {
     return this.#blocks.get(podUid, container);
   }
@@ -84,6 +85,7 @@ export class MemoryState {
     this.#blocks.set(podUid, container, blocks);
   }
 
+  /** Forgets the blocks of a pod. `save` writes the change. */
   delete(podUid: string): void {
     this.#blocks.delete(podUid);
   }
@@ -92,6 +94,7 @@ export class MemoryState {
     return this.#blocks.pods();
   }
 
+  /** Writes the state file. Resolves when it is on disk, or the attempt has failed. */
   save(): Promise<void> {
     return this.#writer.write(() => this.#json());
   }

@@ -201,12 +201,14 @@ export class StaticMemoryPolicy {
     return masks.map((affinity) => ({ affinity, preferred: countNodes(affinity) === fewest }));
   }
 
+  /** Returns the sets of NUMA nodes from which the memory of the container can come, for each resource. */
   containerHints(pod: Pod, container: Container): ProviderHints {
     const wanted = this.wanted(pod, container);
     const known = this.#state.blocks(pod.metadata.uid, container.name);
     return known === undefined ? this.#perResource(pod, wanted) : regenerated(known, wanted);
   }
 
+  /** Returns the sets of NUMA nodes from which the memory of the whole pod can come, for each resource. */
   podHints(pod: Pod): ProviderHints {
     const containers = resourceContainers(pod);
     const types = new Set(containers.flatMap((container) => Object.keys(this.wanted(pod, container))));
@@ -227,6 +229,7 @@ export class StaticMemoryPolicy {
     return Object.fromEntries(types.map((type) => [type, hints]));
   }
 
+  /** Returns the memory of a pod to its NUMA nodes. Returns whether the pod had any. */
   release(podUid: string): boolean {
     const containers = this.#state.ofPod(podUid);
     if (containers.size === 0) return false;

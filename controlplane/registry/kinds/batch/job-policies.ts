@@ -103,6 +103,7 @@ function exitCodeErrors(
   return errors;
 }
 
+/** The maximum number of characters of `succeededIndexes`. */
 const MAX_INDEX_TEXT = 64 * 1024;
 
 /** Returns the errors of a success policy, which only indexed jobs may have. `path` is the path of the job's spec. */

@@ -35,6 +35,7 @@ export class ServiceClaims {
     return this.#ports.get(port) ?? 0;
   }
 
+  /** Returns the node ports that services have. */
   ports(): Iterable<number> {
     this.#follow();
     return this.#ports.keys();

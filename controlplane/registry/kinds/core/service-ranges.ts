@@ -89,6 +89,7 @@ export class ServiceRanges {
     return undefined;
   }
 
+  /** Ends the reservation of an address by a write that has ended. */
   free(address: string): void {
     this.#held.delete(canonical(address));
   }

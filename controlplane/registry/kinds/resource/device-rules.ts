@@ -83,6 +83,7 @@ export function listErrors<Item>(
   return items.flatMap((item, index) => itemErrors(item, `${field}[${index}]`));
 }
 
+/** The number of characters that the path of an error shows at least of a key. */
 const MIN_SHOWN_KEY = 16;
 
 /** Returns the path of a map's entry. It shows the two ends of a key that is longer than `max`. */
