@@ -35,7 +35,7 @@ export async function runProbe(
   isStopped: () => boolean,
 ): Promise<ProbeOutcome> {
   let outcome = await runSafely(options, containerId, podIp);
-  for (let attempt = 1; attempt < ATTEMPTS && outcome.result === 'unknown' && !isStopped(); attempt++)
+  for (let attempt = 1; attempt < ATTEMPTS && outcome.result === 'errored' && !isStopped(); attempt++)
     outcome = await runSafely(options, containerId, podIp);
   return outcome;
 }
@@ -45,7 +45,7 @@ async function runSafely(options: RunOptions, containerId: string, podIp: string
   try {
     return await run(options, containerId, podIp);
   } catch (error) {
-    return { result: 'unknown', output: error instanceof Error ? error.message : String(error) };
+    return { result: 'errored', state: 'unknown', output: error instanceof Error ? error.message : String(error) };
   }
 }
 
@@ -81,11 +81,15 @@ async function run(
     return probeTcp(probe.tcpSocket.host || podIp, port, timeoutMs);
   }
   if (probe.grpc !== undefined) return probeGrpc(podIp, probe.grpc.port, probe.grpc.service ?? '', timeoutMs);
-  return { result: 'unknown', output: `missing probe handler for ${container.name}` };
+  return { result: 'errored', state: 'unknown', output: `missing probe handler for ${container.name}` };
 }
 
 function noSuchPort(port: string | number): ProbeOutcome {
-  return { result: 'unknown', output: `strconv.Atoi: parsing ${JSON.stringify(String(port))}: invalid syntax` };
+  return {
+    result: 'errored',
+    state: 'unknown',
+    output: `strconv.Atoi: parsing ${JSON.stringify(String(port))}: invalid syntax`,
+  };
 }
 
 /** Expands `$(NAME)` with the variables that the container's specification gives as values. */

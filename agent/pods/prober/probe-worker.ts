@@ -20,12 +20,12 @@ export interface ProbeChange {
   readonly result: ProbeResult;
 }
 
-/** A run of a probe, as metrics count it. `result` is `successful`, `failed` or `unknown`. */
+/** A run of a probe, as metrics count it. They do not count probes that could not be executed. */
 export interface FinishedProbe {
   readonly pod: Pod;
   readonly container: string;
   readonly kind: ProbeKind;
-  readonly result: string;
+  readonly result: 'successful' | 'failed';
   readonly tookMs: number;
 }
 
@@ -147,13 +147,11 @@ export class ProbeWorker {
     const fromMs = clock.monotonic();
     const outcome = await runProbe(this.#options, this.#containerId, status.podIP ?? '', () => this.#stopped);
     if (this.#stopped || this.#containerId !== id) return !this.#stopped;
-    this.#options.observe?.({
-      pod,
-      container: container.name,
-      kind,
-      result: outcome.result === 'success' ? 'successful' : outcome.result === 'failure' ? 'failed' : outcome.result,
-      tookMs: clock.monotonic() - fromMs,
-    });
+    if (outcome.result !== 'errored') {
+      const result = outcome.result === 'failure' ? 'failed' : 'successful';
+      const tookMs = clock.monotonic() - fromMs;
+      this.#options.observe?.({ pod, container: container.name, kind, result, tookMs });
+    }
     this.#count(outcome);
     return true;
   }
@@ -176,13 +174,13 @@ export class ProbeWorker {
 
   #count(outcome: ProbeOutcome): void {
     const { probe, kind, events, pod, container } = this.#options;
-    if (outcome.result === 'unknown') {
+    if (outcome.result === 'errored') {
       const title = kind.charAt(0).toUpperCase() + kind.slice(1);
       events.event(
         pod,
         'Warning',
         'Unhealthy',
-        `${title} probe errored and resulted in unknown state: ${outcome.output}`,
+        `${title} probe errored and resulted in ${outcome.state} state: ${outcome.output}`,
         {
           fieldPath: fieldPath(pod, container),
         },

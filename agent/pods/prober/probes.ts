@@ -6,13 +6,15 @@ import { buildCodecs } from '../../../api/grpc/codec.ts';
 import { openChannel } from '../../../api/grpc/grpc-channel.ts';
 import { GrpcError } from '../../../api/grpc/grpc-error.ts';
 import { createDialer } from '../../../api/http/dialer.ts';
-import { dialMessage, hostPort, type HttpGet, httpGet } from '../../runtime/kuberuntime/http-get.ts';
+import { BrokenBodyError, dialMessage, hostPort, type HttpGet, httpGet } from '../../runtime/kuberuntime/http-get.ts';
 
-/** The outcome of one execution. `unknown` changes no result, and `warning` counts as success. */
-export interface ProbeOutcome {
-  readonly result: 'success' | 'failure' | 'unknown' | 'warning';
-  readonly output: string;
-}
+/**
+ * The outcome of one execution. `warning` counts as success. A probe that could not be executed to its end (`errored`) changes
+ * no result; `state` is what its event shows.
+ */
+export type ProbeOutcome =
+  | { readonly result: 'success' | 'failure' | 'warning'; readonly output: string }
+  | { readonly result: 'errored'; readonly state: 'failure' | 'unknown'; readonly output: string };
 
 const dialer = createDialer();
 
@@ -33,7 +35,10 @@ export async function probeHttp(target: HttpTarget): Promise<ProbeOutcome> {
     if (status >= 200 && status < 300) return { result: 'success', output: clip(body) };
     return { result: 'failure', output: `HTTP probe failed with statuscode: ${status}` };
   } catch (error) {
-    return { result: 'failure', output: (error as Error).message };
+    const output = (error as Error).message;
+    return error instanceof BrokenBodyError
+      ? { result: 'errored', state: 'failure', output }
+      : { result: 'failure', output };
   }
 }
 
@@ -140,7 +145,7 @@ export async function probeExec(
       const output = `command timed out: ${JSON.stringify(command.join(' '))} timed out after ${timeoutMs / 1000}s`;
       return { result: 'failure', output };
     }
-    return { result: 'unknown', output: error instanceof Error ? error.message : String(error) };
+    return { result: 'errored', state: 'unknown', output: error instanceof Error ? error.message : String(error) };
   }
 }
 

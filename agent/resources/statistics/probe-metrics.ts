@@ -42,7 +42,8 @@ export function createProbeMetrics(startedAtMs: number): ProbeMetrics {
       const { name, namespace, uid } = pod.metadata;
       const type = `${kind.charAt(0).toUpperCase()}${kind.slice(1)}`;
       total.with(container, namespace, name, uid, type, result).inc();
-      durations.with(container, namespace, name, type).observe(tookMs / 1000);
+      // As in the kubelet.
+      if (result === 'successful') durations.with(container, namespace, name, type).observe(tookMs / 1000);
       const series = counted.get(uid) ?? new Map<string, readonly string[]>();
       counted.set(uid, series.set(`${container}/${type}/${result}`, [container, namespace, name, uid, type, result]));
     },

@@ -3,7 +3,7 @@
  * on the same host. Throws `Get "URL": reason` without a response.
  */
 import type { IncomingMessage } from 'node:http';
-import { isIP } from 'node:net';
+import { isIP, type Socket } from 'node:net';
 import { createDialer, redirectTarget } from '../../../api/http/dialer.ts';
 
 /** The Kubernetes release in the user agent that servers see. */
@@ -32,6 +32,9 @@ interface HttpAnswer {
   readonly leadsAway: boolean;
 }
 
+/** The response began and did not come to its end. */
+export class BrokenBodyError extends Error {}
+
 /** The server responds with plain HTTP to a TLS handshake. */
 export class PlainHttpError extends Error {}
 
@@ -47,6 +50,7 @@ export async function httpGet(target: HttpGet, signal: AbortSignal, redirects = 
   } catch (error) {
     if (isPlainHttp(error))
       throw new PlainHttpError(`Get "${shown}": http: server gave HTTP response to HTTPS client`, { cause: error });
+    if (error instanceof BrokenBodyError) throw error;
     const why = signal.aborted
       ? 'context deadline exceeded (Client.Timeout exceeded while awaiting headers)'
       : dialMessage(error, target.host, target.port);
@@ -93,36 +97,65 @@ function fetchOnce(
       setHost: false,
       ...(given === undefined ? {} : { servername: serverName(given) }),
     };
-    const onResponse = (response: IncomingMessage): void => {
-      const chunks: Buffer[] = [];
-      let size = 0;
-      const done = (): void =>
-        resolve({
-          status: response.statusCode ?? 0,
-          body: Buffer.concat(chunks).toString(),
-          location: response.headers.location,
-        });
-      response.on('data', (chunk: Buffer) => {
-        chunks.push(chunk);
-        size += chunk.length;
-        if (size >= MAX_BODY_BYTES) {
-          done();
-          response.destroy();
-        }
-      });
-      response.on('end', done);
-      response.on('error', reject);
+    let ends = '';
+    let isBody = false;
+    const fail = (error: Error): void => {
+      const cause = isReset(error) && ends !== '' ? new Error(resetMessage(ends), { cause: error }) : error;
+      reject(isBody ? new BrokenBodyError(bodyMessage(cause, signal), { cause }) : cause);
     };
-    const request = dialer.request(options, onResponse);
-    request.on('error', reject);
+    const request = dialer.request(options, (response) => {
+      isBody = true;
+      response.on('error', fail);
+      readBody(response, (body) =>
+        resolve({ status: response.statusCode ?? 0, body, location: response.headers.location }),
+      );
+    });
+    request.on('socket', (socket) => socket.once('connect', () => (ends = endsOf(socket))));
+    request.on('error', fail);
     request.end();
   });
+}
+
+/** Reads the body, or as much of it as a probe needs. */
+function readBody(response: IncomingMessage, onBody: (body: string) => void): void {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  const done = (): void => onBody(Buffer.concat(chunks).toString());
+  response.on('data', (chunk: Buffer) => {
+    chunks.push(chunk);
+    size += chunk.length;
+    if (size >= MAX_BODY_BYTES) {
+      done();
+      response.destroy();
+    }
+  });
+  response.on('end', done);
+}
+
+/** The message of Go's HTTP client for a body that breaks off. */
+function bodyMessage(error: Error, signal: AbortSignal): string {
+  if (signal.aborted) return 'context deadline exceeded (Client.Timeout or context cancellation while reading body)';
+  return (error as NodeJS.ErrnoException).code === 'ECONNRESET' ? 'unexpected EOF' : error.message;
 }
 
 /** The name in a Host header, for SNI; none for an address. */
 function serverName(host: string): string {
   const name = host.startsWith('[') ? '' : (host.split(':')[0] ?? '');
   return isIP(name) === 0 ? name : '';
+}
+
+/** Whether the peer broke the connection off, and did not only close it. */
+function isReset(error: Error): boolean {
+  return (error as NodeJS.ErrnoException).code === 'ECONNRESET' && (error as NodeJS.ErrnoException).syscall === 'read';
+}
+
+/** The two ends of a connection, as Go's net package shows them. */
+function endsOf({ localAddress = '', localPort = 0, remoteAddress = '', remotePort = 0 }: Socket): string {
+  return `${hostPort(localAddress, localPort)}->${hostPort(remoteAddress, remotePort)}`;
+}
+
+function resetMessage(ends: string): string {
+  return `read tcp ${ends}: read: connection reset by peer`;
 }
 
 /** Whether the error is that of TLS for the first bytes of an HTTP response. */

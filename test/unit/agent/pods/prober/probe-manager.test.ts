@@ -42,10 +42,14 @@ function setUp(t: TestContext, container: Partial<Container>, podMore: Partial<P
   const answer: { value: number | Error; output: string; takesMs: number } = { value: 0, output: '', takesMs: 0 };
   const failures: object[] = [];
   const observed: { next?: () => void } = {};
+  const results: string[] = [];
   const manager = createProbeManager({
     clock,
     logger: { error: (fields) => void failures.push(fields) },
-    observe: () => observed.next?.(),
+    observe: ({ result }) => {
+      results.push(result);
+      observed.next?.();
+    },
     random: () => 0,
     status: () => status,
     isTimeout: (error) => error instanceof TimedOut,
@@ -72,7 +76,7 @@ function setUp(t: TestContext, container: Partial<Container>, podMore: Partial<P
     const [first] = status.containerStatuses ?? [];
     return { ready: first?.ready, started: first?.started };
   };
-  return { clock, pod, status, run, events, commands, changes, answer, manager, update, failures, observed };
+  return { clock, pod, status, run, events, commands, changes, answer, manager, update, failures, observed, results };
 }
 
 describe('the prober', () => {
@@ -100,7 +104,7 @@ describe('the prober', () => {
   });
 
   it('records an unknown result when the probe cannot be executed, and continues', async (t) => {
-    const { clock, pod, manager, update, events } = setUp(t, {
+    const { clock, pod, manager, update, events, results } = setUp(t, {
       livenessProbe: { tcpSocket: { port: 70_000, host: '127.0.0.1' }, periodSeconds: 10 },
     });
     update();
@@ -108,6 +112,8 @@ describe('the prober', () => {
     await clock.advance(11_000);
     assert.equal(events.length, 2);
     assert.match(events[0] ?? '', /^Warning Unhealthy Liveness probe errored and resulted in unknown state: /);
+    // The metrics count no such probe.
+    assert.deepEqual(results, []);
   });
 
   it('logs an unexpected failure and continues', async (t) => {

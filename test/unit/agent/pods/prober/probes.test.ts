@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { createServer, type IncomingMessage, type RequestListener } from 'node:http';
+import { createServer, type IncomingMessage, type RequestListener, type ServerResponse } from 'node:http';
 import { type AddressInfo, createServer as createTcpServer } from 'node:net';
 import { describe, it, type TestContext } from 'node:test';
 import { status as grpcStatus } from '@grpc/grpc-js';
@@ -98,6 +98,40 @@ describe('an HTTP probe', () => {
     });
     const rude = await serve(t, (request) => request.socket.destroy());
     assert.deepEqual(await ask(rude), { result: 'failure', output: `Get "http://127.0.0.1:${rude}/": EOF` });
+  });
+
+  it('shows both ends of a connection that the server resets', async (t) => {
+    const server = createTcpServer((socket) => socket.once('data', () => socket.resetAndDestroy())).listen(
+      0,
+      '127.0.0.1',
+    );
+    t.after(() => server.close());
+    await new Promise((resolve) => server.once('listening', resolve));
+    const { port } = server.address() as AddressInfo;
+    const { result, output } = await ask(port);
+    assert.equal(result, 'failure');
+    assert.match(
+      output,
+      new RegExp(
+        `^Get "http://127\\.0\\.0\\.1:${port}/": read tcp 127\\.0\\.0\\.1:\\d+->127\\.0\\.0\\.1:${port}: read: connection reset by peer$`,
+      ),
+    );
+  });
+
+  it('errors if a response does not come to its end, so that it does not count', async (t) => {
+    const begin = (response: ServerResponse): void =>
+      void response.writeHead(200, { 'Content-Length': 10 }).write('begin');
+    const slow = await serve(t, (_request, response) => begin(response));
+    assert.deepEqual(await ask(slow, '/', [], 200), {
+      result: 'errored',
+      state: 'failure',
+      output: 'context deadline exceeded (Client.Timeout or context cancellation while reading body)',
+    });
+    const short = await serve(t, (request, response) => {
+      begin(response);
+      setTimeout(() => request.socket.end(), 20);
+    });
+    assert.deepEqual(await ask(short), { result: 'errored', state: 'failure', output: 'unexpected EOF' });
   });
 
   it('reads no more of a long answer than it needs', async (t) => {
