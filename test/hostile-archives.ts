@@ -26,12 +26,32 @@ export async function tarOf(parts: readonly ArchivePart[]): Promise<Buffer> {
   return Buffer.concat(chunks);
 }
 
+/** Returns a record of a pax header, which begins with its own length. */
+function paxRecord(key: string, value: string): string {
+  const rest = ` ${key}=${value}\n`;
+  const digits = [1, 2, 3, 4, 5, 6, 7, 8, 9].find((count) => String(rest.length + count).length === count) ?? 0;
+  return `${rest.length + digits}${rest}`;
+}
+
 /** Returns the header of a file of 2^63 bytes without its content. */
 async function headerOfHugeFile(name: string): Promise<Buffer> {
   const header = Buffer.from((await tarOf([{ header: { name } }])).subarray(0, 512));
   header.fill(0, 124, 136);
   header[124] = 0x80;
   header[128] = 0x80;
+  return withChecksum(header);
+}
+
+/** Returns a header for the entry after it, with its records. */
+async function paxHeader(name: string, records: string): Promise<Buffer> {
+  const file = Buffer.from(await tarOf([{ header: { name }, content: records }]));
+  file.write('x', 156);
+  withChecksum(file.subarray(0, 512));
+  return file;
+}
+
+/** Computes the checksum of a changed header, and returns the header. */
+function withChecksum(header: Buffer): Buffer {
   header.fill(' ', 148, 156);
   const sum = header.reduce((total, byte) => total + byte, 0);
   header.write(`${sum.toString(8).padStart(6, '0')}\0 `, 148);
@@ -108,6 +128,27 @@ export function hostileArchives(whole: readonly ArchivePart[], name: string): re
       /is a fifo$/,
       entry(() => ({ name, type: 'fifo' })),
     ),
+    ...[
+      {
+        what: 'a header of a megabyte, as each of thousands of entries can have',
+        refusal: /has a header of more than 65536 bytes$/,
+        records: paxRecord('comment', 'x'.repeat(1 << 20)),
+      },
+      {
+        what: 'a sparse file, whose name readers of sparse files take from elsewhere',
+        refusal: /has a sparse file$/,
+        records: paxRecord('GNU.sparse.name', '../planted'),
+      },
+      {
+        what: 'malformed records in a header',
+        refusal: /its pax records are malformed\.$/,
+        records: '99 path=../planted\n',
+      },
+    ].map(({ what, refusal, records }) => ({
+      what,
+      refusal,
+      make: async () => Buffer.concat([await paxHeader(name, records), await tarOf(whole)]),
+    })),
     {
       what: 'an entry of eight exabytes',
       refusal: /Unexpected end of data$|has more than \d+ bytes$|has room for \d+$/,

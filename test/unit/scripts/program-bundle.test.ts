@@ -1,13 +1,13 @@
 /** The bundle behaves like the sources: packages that are loaded on first use have the same exports as in Node.js. */
 import assert from 'node:assert/strict';
-import { readdirSync, readFileSync } from 'node:fs';
+import { createReadStream, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { Readable } from 'node:stream';
 import { before, describe, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
-import { pack } from 'tar-stream';
-import type { tarEntries } from '../../../api/codec/tar-entries.ts';
+import { createGunzip } from 'node:zlib';
+import { tarEntries } from '../../../api/codec/tar-entries.ts';
 import type { loadSchema } from '../../../api/schema/table.ts';
+import type { writeBackupArchive } from '../../../cli/backup/archive.ts';
 import { bundleProgram } from '../../../scripts/program-bundle.ts';
 import { temporaryFolder } from '../../temporary-folder.ts';
 
@@ -17,18 +17,21 @@ describe('a bundle', () => {
 
   before(async () => {
     folder = temporaryFolder();
-    const entries = { archive: 'api/codec/tar-entries.ts', schema: 'api/schema/table.ts' };
+    const entries = { archive: 'cli/backup/archive.ts', schema: 'api/schema/table.ts' };
     await bundleProgram(folder, { entries, addons: [`linux-${process.arch}`], node: 'node24' });
   });
 
   test('a CommonJS package that is loaded on first use has its named exports', async () => {
-    const archive = pack();
-    archive.entry({ name: 'a/b' }, 'text');
-    archive.finalize();
-    const { tarEntries: entriesOf } = (await load('archive')) as { readonly tarEntries: typeof tarEntries };
+    const directory = temporaryFolder();
+    const file = join(directory, 'archive.tgz');
+    writeFileSync(join(directory, 'a'), 'text');
+    const { writeBackupArchive: write } = (await load('archive')) as {
+      readonly writeBackupArchive: typeof writeBackupArchive;
+    };
+    await write(file, [{ directory, path: 'a' }]);
     const names: string[] = [];
-    for await (const { parts } of entriesOf(Readable.from(archive))) names.push(parts.join('/'));
-    assert.deepEqual(names, ['a/b']);
+    for await (const { parts } of tarEntries(createReadStream(file), createGunzip())) names.push(parts.join('/'));
+    assert.deepEqual(names, ['a']);
   });
 
   test('the schema and the texts of the types stand beside the program', async () => {
