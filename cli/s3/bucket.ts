@@ -32,9 +32,7 @@ export interface S3Bucket {
 export function s3Bucket(settings: S3Settings, clock: Clock, times?: S3Times): S3Bucket {
   const exchange = new S3Exchange(settings, clock, times);
   const download = (key: string, limitBytes: number, sink: () => Promise<Writable>): Promise<void> =>
-    exchange.request({ method: 'GET', key }, async (response) =>
-      pipeline(response, boundedBy(limitBytes, key), await sink()),
-    );
+    exchange.request({ method: 'GET', key }, async (body) => pipeline(body, boundedBy(limitBytes, key), await sink()));
   return {
     async write(key, file) {
       const handle = await open(file);

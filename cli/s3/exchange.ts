@@ -4,7 +4,7 @@
  */
 import { request as requestHttps } from 'node:https';
 import type { IncomingMessage } from 'node:http';
-import type { Clock } from '../../api/machinery/clock.ts';
+import type { Clock, Timer } from '../../api/machinery/clock.ts';
 import { GatheredBytes } from '../../api/machinery/gathered-bytes.ts';
 import { request as requestHttp } from '../../api/http/node-http.ts';
 import { CommandError } from '../command.ts';
@@ -13,8 +13,12 @@ import { encodePath, encodeQuery, signedHeaders } from './signature.ts';
 
 /** The time limit without a byte in either direction. */
 const IDLE_MS = 30_000;
-/** The time limit from the start of a request to the start of its response. A part of 8 MiB then needs 14 KiB/s. */
+/**
+ * The time limit from the start of a request to the start of its response, and for each 8 MiB of a long response. A part of
+ * 8 MiB then needs 14 KiB/s.
+ */
 const ANSWER_MS = 10 * 60_000;
+const PIECE_BYTES = 8 << 20;
 const MAX_ANSWER_BYTES = 1 << 20;
 const RETRY_DELAYS_MS = [1000, 4000, 10_000];
 const PASSING = new Set([408, 429, 500, 502, 503, 504]);
@@ -65,17 +69,22 @@ export class S3Exchange {
 
   /** Sends a request with a short response. Rejects with a one-line `CommandError`. */
   ask(asked: S3Request): Promise<S3Answer> {
-    return this.request(asked, async (response) => ({
+    return this.#tried(asked, async (response) => ({
       headers: response.headers,
       text: await this.#shortBody(response),
     }));
   }
 
   /**
-   * Sends a request, and resolves to what `read` makes of the body of a successful response. If the request or `read` fails
-   * transiently, both are repeated, and `read` starts from the beginning. Rejects with a one-line `CommandError`.
+   * Sends a request, and resolves to what `read` makes of the body of a successful response, which ends in bounded time. If the
+   * request or `read` fails transiently, both are repeated, and `read` starts from the beginning. Rejects with a one-line
+   * `CommandError`.
    */
-  async request<T>(asked: S3Request, read: (response: IncomingMessage) => Promise<T>): Promise<T> {
+  async request<T>(asked: S3Request, read: (body: AsyncIterable<Buffer>) => Promise<T>): Promise<T> {
+    return this.#tried(asked, (response) => read(this.#bodyOf(response)));
+  }
+
+  async #tried<T>(asked: S3Request, read: (response: IncomingMessage) => Promise<T>): Promise<T> {
     for (let attempt = 0; ; attempt += 1) {
       const delayMs = this.#times.retryDelaysMs[attempt];
       try {
@@ -133,19 +142,35 @@ export class S3Exchange {
     return answered.promise.finally(() => late.cancel());
   }
 
-  async #shortBody(response: IncomingMessage): Promise<string> {
+  /** Yields the body of a response, and throws if it comes byte by byte, which no limit of idle time ends. */
+  async *#bodyOf(response: IncomingMessage): AsyncGenerator<Buffer, void, undefined> {
     const { answerMs } = this.#times;
-    const late = this.#clock.after(answerMs, () => response.destroy(new Error(`no end within ${answerMs / 1000} s`)));
-    const gathered = new GatheredBytes();
+    const begin = (): Timer =>
+      this.#clock.after(answerMs, () => response.destroy(new Error(`no end within ${answerMs / 1000} s`)));
+    let late = begin();
+    let left = PIECE_BYTES;
     try {
       for await (const chunk of response as AsyncIterable<Buffer>) {
-        gathered.push(chunk);
-        // Leaving the loop destroys the connection.
-        if (gathered.size > MAX_ANSWER_BYTES)
-          throw new S3Error(`the S3 server answered with more than ${MAX_ANSWER_BYTES} bytes`, 0);
+        left -= chunk.length;
+        if (left <= 0) {
+          left = PIECE_BYTES;
+          late.cancel();
+          late = begin();
+        }
+        yield chunk;
       }
     } finally {
       late.cancel();
+    }
+  }
+
+  async #shortBody(response: IncomingMessage): Promise<string> {
+    const gathered = new GatheredBytes();
+    for await (const chunk of this.#bodyOf(response)) {
+      gathered.push(chunk);
+      // Leaving the loop destroys the connection.
+      if (gathered.size > MAX_ANSWER_BYTES)
+        throw new S3Error(`the S3 server answered with more than ${MAX_ANSWER_BYTES} bytes`, 0);
     }
     return gathered.take().toString('utf8');
   }

@@ -178,6 +178,9 @@ describe('of a server that', () => {
       return true;
     };
     await promptly(bucketOf().list(''), /no end within 1\.5 s/);
+    const once = (): S3Bucket => bucketOf(FAKE_S3_KEYS.secret, { ...TIMES, retryDelaysMs: [] });
+    await promptly(once().sha256('key', 100_000), /no end within 1\.5 s/);
+    await promptly(once().read('key', join(directory, 'back'), 100_000), /no end within 1\.5 s/);
   });
 
   it('redirects, the redirect is not followed', async () => {
