@@ -1,22 +1,21 @@
 /** Tests the systemd unit that a control plane writes for its etcd, with a real systemd. */
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { etcdMissing } from '../etcd-process.ts';
 import { until } from '../until.ts';
 import { type Done, SystemdHost, whyNoSystemd } from './systemd-host.ts';
 
-const ORCHLET = join(import.meta.dirname, '../../bin/orchlet');
+const ROOT = join(import.meta.dirname, '../..');
+const ORCHLET = join(ROOT, 'bin/orchlet');
 const DATA = '/var/lib/plane';
 const UNIT = '/etc/systemd/system/orchlet-etcd.service';
-const PLANE = `[Service]
-Type=notify
-NotifyAccess=all
-ExecStart=${ORCHLET} controlplane --etcd=embedded --data-dir ${DATA} --bind-address 127.0.0.1 --advertise-address 127.0.0.1 --scheduler=false --manifests-dir= --leader-elect-lease-duration=4s --leader-elect-renew-deadline=3s --leader-elect-retry-period=500ms
-Restart=always
-RestartSec=200ms
-KillMode=process
-`;
+const COMMAND = `${ORCHLET} controlplane --etcd=embedded --data-dir ${DATA} --bind-address 127.0.0.1 --advertise-address 127.0.0.1 --scheduler=false --manifests-dir= --leader-elect-lease-duration=4s --leader-elect-renew-deadline=3s --leader-elect-retry-period=500ms`;
+/** The confinement of `orchlet up`, which writes the unit of etcd as well, with a control plane alone. */
+const PLANE = readFileSync(join(ROOT, 'systemd/orchlet.service'), 'utf8')
+  .replace(/^ExecStart=.*$/m, `ExecStart=${COMMAND}`)
+  .replace(/^(Wants|After)=modprobe.*\n/gm, '');
 
 const skip = etcdMissing !== false ? etcdMissing : await whyNoSystemd();
 if (skip !== false) console.log(`# skipped: ${skip}`);
