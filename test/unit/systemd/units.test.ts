@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { ETCD_UNIT, etcdUnitText } from '../../../controlplane/etcd/etcd-unit.ts';
+import { temporaryFolder } from '../../temporary-folder.ts';
 
 const UNITS = join(import.meta.dirname, '../../../systemd');
 const AGENTS = ['orchlet.service', 'orchlet-agent.service'] as const;
@@ -71,11 +73,29 @@ for (const [unit, tenths] of [
   ['orchlet-agent.service', 62],
 ] as const) {
   test(`systemd rates the exposure of ${unit} ${tenths / 10} at most`, { skip: !hasAnalyzer }, () => {
-    const done = spawnSync(
-      'systemd-analyze',
-      ['security', '--offline=true', `--threshold=${tenths}`, '--no-pager', join(UNITS, unit)],
-      { encoding: 'utf8' },
-    );
-    assert.equal(done.status, 0, `${done.stdout}${done.stderr}`.split('\n').slice(-3).join('\n'));
+    assertExposure(join(UNITS, unit), tenths);
   });
+}
+
+test(
+  'systemd rates the exposure of the unit that a control plane writes for etcd 2.1 at most',
+  { skip: !hasAnalyzer },
+  () => {
+    const path = join(temporaryFolder(), ETCD_UNIT);
+    const dataDirectory = '/var/lib/orchlet/etcd/data';
+    writeFileSync(
+      path,
+      etcdUnitText({ binary: '/usr/bin/etcd', arguments: ['--data-dir', dataDirectory], dataDirectory }),
+    );
+    assertExposure(path, 21);
+  },
+);
+
+function assertExposure(path: string, tenths: number): void {
+  const done = spawnSync(
+    'systemd-analyze',
+    ['security', '--offline=true', `--threshold=${tenths}`, '--no-pager', path],
+    { encoding: 'utf8' },
+  );
+  assert.equal(done.status, 0, `${done.stdout}${done.stderr}`.split('\n').slice(-3).join('\n'));
 }
