@@ -43,6 +43,7 @@ export class EtcdProcess {
     ];
   }
 
+  /** Starts a cluster of one member. `more` are further flags of etcd. */
   static async start(more: readonly string[] = []): Promise<EtcdProcess> {
     const [etcd] = await EtcdProcess.cluster(1, more);
     if (etcd === undefined) throw new Error('no member was started');
@@ -83,10 +84,12 @@ export class EtcdProcess {
     }
   }
 
+  /** Returns a client of this member alone. */
   connect(): Promise<EtcdServers> {
     return EtcdServers.open({ servers: [this.url], tls: {}, clock: systemClock });
   }
 
+  /** The process id of the member; 0 while it is stopped. */
   get pid(): number {
     return this.#child?.pid ?? 0;
   }
@@ -120,10 +123,12 @@ export class EtcdProcess {
     await until('etcd to stop', () => / T /.test(readFileSync(`/proc/${pid}/stat`, 'utf8')));
   }
 
+  /** Continues a process that `pause` has stopped. */
   resume(): void {
     this.#child?.kill('SIGCONT');
   }
 
+  /** Kills the process and waits for its end. `launch` starts it again with the same data. */
   async stop(signal: NodeJS.Signals = 'SIGKILL'): Promise<void> {
     const child = this.#child;
     this.#child = undefined;

@@ -14,6 +14,7 @@ export class HeldProxy {
     this.#server = server;
   }
 
+  /** Starts a proxy on a free port to the port of the URL on this host. */
   static async to(url: string): Promise<HeldProxy> {
     const target = new URL(url);
     const server = createServer();
@@ -46,6 +47,7 @@ export class HeldProxy {
     this.#delayMs = roundTripMs / 2;
   }
 
+  /** Ends every cut, hold and delay. */
   heal(): void {
     this.#isCut = false;
     this.#isHeld = false;

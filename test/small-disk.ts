@@ -16,6 +16,7 @@ export class SmallDisk {
     this.isMounted = mount('-t', 'tmpfs', '-o', `size=${size}`, 'tmpfs', this.directory);
   }
 
+  /** Changes the size of the mounted disk. `size` has the form of tmpfs options, such as `8m`. */
   resize(size: string): void {
     assert.ok(mount('-o', `remount,size=${size}`, this.directory));
   }
@@ -24,6 +25,7 @@ export class SmallDisk {
     return join(this.directory, 'filler');
   }
 
+  /** Fills the disk up to its last byte. */
   fill(): void {
     for (const size of [65_536, 4096, 1]) {
       for (;;) {
@@ -42,6 +44,7 @@ export class SmallDisk {
     writeFileSync(this.#filler, Buffer.alloc(bytes));
   }
 
+  /** Removes what `fill` has written. */
   empty(): void {
     rmSync(this.#filler, { force: true });
   }

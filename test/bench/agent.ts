@@ -64,12 +64,12 @@ export async function agent(print: Print): Promise<void> {
 
 async function measure(name: string, runtime: FoundRuntime, archive: string, print: Print): Promise<void> {
   const directory = mkdtempSync(join(tmpdir(), 'orchlet-bench-'));
-  const [manifests, witness, images] = ['manifests', 'witness', 'images'].map((part) => join(directory, part)) as [
+  const [manifests, starts, images] = ['manifests', 'starts', 'images'].map((part) => join(directory, part)) as [
     string,
     string,
     string,
   ];
-  for (const part of [manifests, witness, images]) mkdirSync(part);
+  for (const part of [manifests, starts, images]) mkdirSync(part);
   copyFileSync(archive, join(images, 'images.tar'));
   const log = openSync(join(directory, 'log'), 'w');
   const flags = (root: string): readonly string[] => [
@@ -93,10 +93,10 @@ async function measure(name: string, runtime: FoundRuntime, archive: string, pri
   const pid = child.pid ?? 0;
   const running = async (count: number): Promise<void> => {
     const end = performance.now() + LIMIT_MS;
-    while (readdirSync(witness).length < count) {
+    while (readdirSync(starts).length < count) {
       if (child.exitCode !== null || performance.now() > end)
         throw new Error(
-          `${readdirSync(witness).length} of ${count} pods run:\n${readFileSync(join(directory, 'log'), 'utf8')}`,
+          `${readdirSync(starts).length} of ${count} pods run:\n${readFileSync(join(directory, 'log'), 'utf8')}`,
         );
       await sleep(LOOK_MS);
     }
@@ -106,7 +106,7 @@ async function measure(name: string, runtime: FoundRuntime, archive: string, pri
   const add = async (count: number): Promise<number> => {
     const started = performance.now();
     for (const last = pods + count; pods < last; pods += 1)
-      writeFileSync(join(manifests, `p${pods}.json`), JSON.stringify(pod(`p${pods}`, witness)));
+      writeFileSync(join(manifests, `p${pods}.json`), JSON.stringify(pod(`p${pods}`, starts)));
     await running(pods);
     return (performance.now() - started) / 1000;
   };
@@ -132,7 +132,7 @@ async function end(child: ChildProcess): Promise<void> {
   await ended;
 }
 
-function pod(name: string, witness: string): object {
+function pod(name: string, starts: string): object {
   return {
     apiVersion: 'v1',
     kind: 'Pod',
@@ -143,11 +143,11 @@ function pod(name: string, witness: string): object {
         {
           name: 'main',
           image: DEMO_IMAGE,
-          command: ['sh', '-c', `echo > /witness/${name}; exec sleep 1000000`],
-          volumeMounts: [{ name: 'witness', mountPath: '/witness' }],
+          command: ['sh', '-c', `echo > /starts/${name}; exec sleep 1000000`],
+          volumeMounts: [{ name: 'starts', mountPath: '/starts' }],
         },
       ],
-      volumes: [{ name: 'witness', hostPath: { path: witness } }],
+      volumes: [{ name: 'starts', hostPath: { path: starts } }],
     },
   };
 }

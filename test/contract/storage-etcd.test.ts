@@ -1,3 +1,4 @@
+/** Tests the contract of storage backends with a storage on etcd. */
 import { after, before, describe } from 'node:test';
 import { silentLogger } from '../../api/component/logger.ts';
 import { openEtcdStorage } from '../../controlplane/storage/etcd/etcd-storage.ts';

@@ -1,3 +1,4 @@
+/** Tests the contract of storage backends with the storage in memory. */
 import { openMemoryStorage } from '../../controlplane/storage/memory.ts';
 import { FakeClock } from '../fakes/fake-clock.ts';
 import { storageContract } from './storage-contract.ts';

@@ -1,3 +1,4 @@
+/** Tests the contract of storage backends with the embedded storage in SQLite. */
 import { rm } from 'node:fs/promises';
 import { silentLogger } from '../../api/component/logger.ts';
 import { openSqliteStorage } from '../../controlplane/storage/sqlite/sqlite-storage.ts';

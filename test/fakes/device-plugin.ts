@@ -38,6 +38,7 @@ export class FakeDevicePlugin {
     this.socket = join(options.directory, options.socket ?? 'fake-plugin.sock');
   }
 
+  /** Serves the plugin's socket, without registering with the agent. */
   async serve(): Promise<void> {
     const { options = {}, allocate, prefer } = this.#options;
     this.#close = await serveGrpc({
@@ -93,6 +94,7 @@ export class FakeDevicePlugin {
     }
   }
 
+  /** Reports other devices to all watches. */
   change(devices: readonly FakeDevice[]): void {
     this.#devices = devices;
     for (const tell of this.#watchers) tell();

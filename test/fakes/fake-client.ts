@@ -81,6 +81,7 @@ export class FakeClient implements Client {
     return this.#table(resource).get(`${namespace}/${name}`) as T | undefined;
   }
 
+  /** Returns all objects of a resource, without recording a call. */
   peekAll<T = KubeObject>(resource: Resource & { readonly objectType?: T }): T[] {
     return [...this.#table(resource).values()] as T[];
   }
@@ -101,6 +102,7 @@ export class FakeClient implements Client {
     for (const listener of this.#listeners) listener();
   }
 
+  /** Returns the recorded calls of a verb, by default those of all writing verbs. */
   writes(verb?: FakeCall['verb']): FakeCall[] {
     const reads = ['get', 'list', 'watch'];
     return this.calls.filter((call) => (verb === undefined ? !reads.includes(call.verb) : call.verb === verb));

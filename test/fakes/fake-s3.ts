@@ -35,6 +35,7 @@ export class FakeS3 {
     return fake;
   }
 
+  /** The URL of the server. */
   get endpoint(): string {
     return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
   }

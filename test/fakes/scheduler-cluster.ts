@@ -43,6 +43,7 @@ export class SchedulerCluster {
     this.#clock = clock;
   }
 
+  /** Adds a node with 8 GiB of memory and room for 110 pods. `node` replaces whole fields of the object. */
   node(name: string, words: { readonly cpu?: string; readonly labels?: object; readonly node?: object } = {}): this {
     const { cpu = '4', labels = {}, node = {} } = words;
     this.state.setNode({
@@ -53,11 +54,13 @@ export class SchedulerCluster {
     return this;
   }
 
+  /** Adds a pod that runs on the node. */
   pod(name: string, node: string, words: PodWords = {}): this {
     this.state.setPod(podOf(name, { ...words, node }));
     return this;
   }
 
+  /** Adds a disruption budget in the namespace `default`. */
   budget(name: string, matchLabels: object, disruptionsAllowed: number): this {
     this.budgets.push({
       metadata: { name, namespace: 'default' },
@@ -67,6 +70,7 @@ export class SchedulerCluster {
     return this;
   }
 
+  /** The cluster as plugins of the scheduler see it. */
   get cluster(): Cluster {
     const { state, namespaces } = this;
     return {
@@ -92,6 +96,7 @@ export class SchedulerCluster {
     };
   }
 
+  /** Runs the filters for the pod. */
   fit(pod: Pod, nominated: Nominated = () => []): Promise<Fit> {
     const slice = new TimeSlice(this.#clock);
     const preferred = pod.status?.nominatedNodeName ?? '';
@@ -103,6 +108,7 @@ export class SchedulerCluster {
     return (await this.fit(pod, nominated)).nodes.map(({ name }) => name).sort();
   }
 
+  /** Returns which pods are evicted for the pod, or why none are. */
   async preempt(pod: Pod, nominated?: Nominated): Promise<Preemption | string> {
     const slice = new TimeSlice(this.#clock);
     const fit = await this.fit(pod, nominated);

@@ -15,6 +15,7 @@ export class Random {
     return ((mixed ^ (mixed >>> 14)) >>> 0) % Math.max(1, limit);
   }
 
+  /** Returns true once in `oneIn` calls on average. */
   chance(oneIn: number): boolean {
     return this.below(oneIn) === 0;
   }

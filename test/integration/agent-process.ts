@@ -68,6 +68,7 @@ export class AgentProcess {
     return new AgentProcess(on, directory, [await freePort(), await freePort()], flags);
   }
 
+  /** Starts the agent. The state of an earlier run is still in its directories. */
   launch(): void {
     const runtime =
       this.#on === 'docker'

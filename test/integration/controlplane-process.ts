@@ -64,6 +64,7 @@ export class ControlPlaneProcess {
     return { code: done.status, stdout: done.stdout ?? '', stderr: done.stderr ?? '' };
   }
 
+  /** Starts kubectl as the administrator and returns its process, for tests of streams. */
   spawn(args: readonly string[], path = 'kubectl'): ChildProcess {
     return spawn(path, args, { env: { ...process.env, KUBECONFIG: this.kubeconfig }, stdio: ['pipe', 'pipe', 'pipe'] });
   }

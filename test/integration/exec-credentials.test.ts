@@ -65,7 +65,9 @@ interface Plugin {
   /** The number of runs of the command. */
   runs(): number;
   /** The last input of the command. */
-  told(): { readonly spec: { readonly cluster?: Readonly<Record<string, unknown>>; readonly interactive: boolean } };
+  received(): {
+    readonly spec: { readonly cluster?: Readonly<Record<string, unknown>>; readonly interactive: boolean };
+  };
   passTime(ms: number): void;
 }
 
@@ -117,7 +119,7 @@ cat "$BASE-$n.json"
   return {
     client: new HttpClient({ ...access, clock }),
     runs: () => Number(readFileSync(path('runs'), 'utf8')),
-    told: () => JSON.parse(readFileSync(path('info'), 'utf8')) as ReturnType<Plugin['told']>,
+    received: () => JSON.parse(readFileSync(path('info'), 'utf8')) as ReturnType<Plugin['received']>,
     passTime: (ms) => (passedMs += ms),
   };
 }
@@ -140,7 +142,7 @@ test('a token is cached until it expires, and the command gets the cluster', asy
     assert.equal(await whoAmI(made.client), 'ann');
     assert.equal(await whoAmI(made.client), 'ann');
     assert.equal(made.runs(), 1);
-    const { spec } = made.told();
+    const { spec } = made.received();
     assert.equal(spec.interactive, false);
     assert.equal(spec.cluster?.['server'], plane.url);
     assert.deepEqual(spec.cluster['config'], { audience: 'a' });

@@ -1,3 +1,4 @@
+/** Finds free ports for tests. */
 import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer } from 'node:net';

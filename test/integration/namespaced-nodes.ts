@@ -158,6 +158,7 @@ export class NamespacedNode {
     closeSync(log);
   }
 
+  /** The socket of the container runtime. */
   get socket(): string {
     return join(this.directory, 'd', `${this.#settings.runtime}.sock`);
   }
@@ -181,7 +182,8 @@ export class NamespacedNode {
     return run(command, all);
   }
 
-  lastWords(): string {
+  /** Returns the last 15 lines of the agent's log. */
+  logTail(): string {
     try {
       return readFileSync(join(this.directory, 'agent.log'), 'utf8').split('\n').slice(-15).join('\n');
     } catch {

@@ -113,7 +113,7 @@ describe('three nodes', { skip: skipWithoutNamespaces, timeout: 280_000 }, () =>
       const found = list('nodes');
       return found.length === 3 && found.every((item) => isTrue(item, 'Ready')) ? true : undefined;
     }).catch((error: unknown) => {
-      throw new Error(host.nodes.map((each) => `${each.name}:\n${each.lastWords()}`).join('\n'), { cause: error });
+      throw new Error(host.nodes.map((each) => `${each.name}:\n${each.logTail()}`).join('\n'), { cause: error });
     });
     const facts = kubectl([
       'get',

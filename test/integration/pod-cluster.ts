@@ -40,15 +40,15 @@ export class PodCluster {
   readonly plane: ControlPlaneProcess;
   readonly agent: AgentProcess;
   /** A directory of this host that pods write to. */
-  readonly witness: string;
+  readonly shared: string;
   readonly #configuration: string;
 
   private constructor(plane: ControlPlaneProcess, agent: AgentProcess, configuration: string) {
     this.plane = plane;
     this.agent = agent;
     this.#configuration = configuration;
-    this.witness = join(agent.directory, 'witness');
-    mkdirSync(this.witness, { mode: 0o777 });
+    this.shared = join(agent.directory, 'shared');
+    mkdirSync(this.shared, { mode: 0o777 });
   }
 
   /** Resolves when the node is Ready and pods can be created. */
@@ -82,6 +82,7 @@ export class PodCluster {
     rmSync(dirname(this.#configuration), { recursive: true, force: true });
   }
 
+  /** Resolves when the node is Ready. */
   async nodeReady(): Promise<void> {
     await until('a Ready node', () => {
       this.agent.assertAlive();
@@ -97,6 +98,7 @@ export class PodCluster {
     return done.stdout;
   }
 
+  /** Runs kubectl and returns its outcome, also if it fails. `input` is sent as JSON to its standard input. */
   try(args: readonly string[], input?: object): KubectlResult {
     return this.plane.kubectl(args, input === undefined ? {} : { input: JSON.stringify(input) });
   }
@@ -105,6 +107,7 @@ export class PodCluster {
     return this.plane.spawn(args, path);
   }
 
+  /** Returns a value of a pod by its JSONPath. */
   field(name: string, path: string): string {
     return this.run(['get', 'pod', name, '-o', `jsonpath={${path}}`]);
   }
@@ -114,10 +117,12 @@ export class PodCluster {
     return this.field(pod, `.status.containerStatuses[?(@.name=="${name}")]${path}`);
   }
 
+  /** Runs a shell command in a container and returns its output. */
   shell(pod: string, command: string, container = 'main'): string {
     return this.run(['exec', pod, '-c', container, '--', 'sh', '-c', command]);
   }
 
+  /** Returns a pod that is bound to the node and sleeps, changed by the options. */
   manifest(name: string, { metadata, spec, container, containers }: PodOptions = {}): object {
     const main = { name: 'main', image: DEMO_IMAGE, command: ['sleep', '100000'], ...container };
     return {
@@ -142,10 +147,12 @@ export class PodCluster {
     this.run(['apply', '-f', '-'], { apiVersion: 'v1', kind: 'List', items: manifests });
   }
 
+  /** Waits until the pod is Ready. */
   ready(name: string): void {
     this.run(['wait', '--for=condition=Ready', `pod/${name}`, '--timeout=90s']);
   }
 
+  /** Waits until the condition holds. Fails at once if the agent exits. */
   async eventually(what: string, look: () => boolean): Promise<void> {
     await until(what, () => {
       this.agent.assertAlive();
@@ -158,14 +165,15 @@ export class PodCluster {
     return (JSON.parse(text) as { readonly items: readonly EventSeen[] }).items;
   }
 
-  told(pod: string, reason: string, message: RegExp): boolean {
+  /** Whether the pod has an event with the reason and such a message. */
+  hasEvent(pod: string, reason: string, message: RegExp): boolean {
     return this.events(pod).some((event) => event.reason === reason && message.test(event.message));
   }
 
   /** Returns the content of a file that pods wrote, or ''. */
-  said(name: string): string {
+  written(name: string): string {
     try {
-      return readFileSync(join(this.witness, name), 'utf8');
+      return readFileSync(join(this.shared, name), 'utf8');
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
       return '';
@@ -173,10 +181,10 @@ export class PodCluster {
   }
 
   /** The mounts and volumes with which a pod can write to the directory of this host. */
-  get witnessed(): { readonly mount: object; readonly volumes: object } {
+  get sharedMount(): { readonly mount: object; readonly volumes: object } {
     return {
-      mount: { volumeMounts: [{ name: 'witness', mountPath: '/witness' }] },
-      volumes: { volumes: [{ name: 'witness', hostPath: { path: this.witness } }] },
+      mount: { volumeMounts: [{ name: 'shared', mountPath: '/shared' }] },
+      volumes: { volumes: [{ name: 'shared', hostPath: { path: this.shared } }] },
     };
   }
 }

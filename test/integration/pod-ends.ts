@@ -25,7 +25,7 @@ export function podEnds(on: RuntimeName, skip: string | false): void {
     let silent: Server;
 
     /** A shell command that appends a word to a file of this host from inside a container. */
-    const say = (word: string, file: string): string => `echo ${word} >> /witness/${file}`;
+    const say = (word: string, file: string): string => `echo ${word} >> /shared/${file}`;
     const restarts = (pod: string, name = 'main'): number => watch.container(pod, name)?.restartCount ?? 0;
     const isReady = (pod: string): boolean => watch.container(pod)?.ready === true;
     const remove = async (pod: string): Promise<void> => {
@@ -55,7 +55,7 @@ export function podEnds(on: RuntimeName, skip: string | false): void {
     });
 
     function manifests(): object[] {
-      const { mount, volumes } = cluster.witnessed;
+      const { mount, volumes } = cluster.sharedMount;
       const onHost = { hostNetwork: true, dnsPolicy: 'Default' };
       const local = { host: '127.0.0.1' };
       const { http, https, grpc } = health.ports;
@@ -131,7 +131,7 @@ export function podEnds(on: RuntimeName, skip: string | false): void {
         cluster.manifest('sleepy', { container: { lifecycle: { preStop: { sleep: { seconds: 0 } } } } }),
         cluster.manifest('crashing', {
           container: {
-            command: ['sh', '-c', `${say('x', 'runs')}; echo run $(($(wc -l < /witness/runs) - 1)); exit 1`],
+            command: ['sh', '-c', `${say('x', 'runs')}; echo run $(($(wc -l < /shared/runs) - 1)); exit 1`],
             ...mount,
           },
           spec: volumes,
@@ -154,7 +154,7 @@ export function podEnds(on: RuntimeName, skip: string | false): void {
         }),
         cluster.manifest('stubborn', {
           container: {
-            command: ['sh', '-c', `trap "" TERM; while :; do date +%s > /witness/beat; sleep 0.2; done`],
+            command: ['sh', '-c', `trap "" TERM; while :; do date +%s > /shared/beat; sleep 0.2; done`],
             ...mount,
           },
           spec: { ...volumes, terminationGracePeriodSeconds: 3_000 },
@@ -178,9 +178,9 @@ export function podEnds(on: RuntimeName, skip: string | false): void {
       assert.equal(isReady('asked'), false);
       health.answer('/ready', 200);
       await cluster.eventually('readiness', () => isReady('asked'));
-      await cluster.eventually('what was told of them', () =>
+      await cluster.eventually('the events about the probes', () =>
         ['Startup', 'Readiness'].every((kind) =>
-          watch.told(
+          watch.hasEvent(
             'asked',
             'Unhealthy',
             new RegExp(`^${kind} probe failed: HTTP probe failed with statuscode: 503$`),
@@ -198,8 +198,8 @@ export function podEnds(on: RuntimeName, skip: string | false): void {
       await cluster.eventually(
         'its events',
         () =>
-          watch.told('asked', 'Killing', /^Container main failed liveness probe, will be restarted$/) &&
-          watch.told(
+          watch.hasEvent('asked', 'Killing', /^Container main failed liveness probe, will be restarted$/) &&
+          watch.hasEvent(
             'asked',
             'Unhealthy',
             /^Liveness probe failed: service unhealthy \(responded with "NOT_SERVING"\)$/,
@@ -219,13 +219,13 @@ export function podEnds(on: RuntimeName, skip: string | false): void {
       await cluster.eventually('readiness of hooked', () => isReady('hooked'));
       assert.deepEqual(askedFor('http GET /begun'), ['http GET /begun x-why=hook']);
       await remove('hooked');
-      assert.equal(cluster.said('hooked'), 'hook\nterm\n');
+      assert.equal(cluster.written('hooked'), 'hook\nterm\n');
       await cluster.eventually('the failed hook', () => watch.phase('by-tcp') === 'Failed');
       await cluster.eventually('its event', () =>
-        watch.told('by-tcp', 'FailedPostStartHook', /^PostStartHook failed$/),
+        watch.hasEvent('by-tcp', 'FailedPostStartHook', /^PostStartHook failed$/),
       );
       await remove('sleepy');
-      assert.equal(watch.told('sleepy', 'FailedPreStopHook', /./), false);
+      assert.equal(watch.hasEvent('sleepy', 'FailedPreStopHook', /./), false);
     });
 
     test('a container that crashes waits no longer than the configuration says, and its log is shown', async () => {
@@ -235,7 +235,7 @@ export function podEnds(on: RuntimeName, skip: string | false): void {
         (watch.container('crashing')?.state.waiting?.message ?? '').startsWith(wait),
       );
       await cluster.eventually('its event', () =>
-        watch.told('crashing', 'BackOff', /^Back-off restarting failed container main in pod crashing_default/),
+        watch.hasEvent('crashing', 'BackOff', /^Back-off restarting failed container main in pod crashing_default/),
       );
       // Between its runs, the log is that of the last terminated run.
       await cluster.eventually('the log', () => {
@@ -248,7 +248,7 @@ export function podEnds(on: RuntimeName, skip: string | false): void {
 
     test('a sidecar terminates after the other containers, restarts independently, and does not delay the end of its pod', async () => {
       await cluster.eventually('the end', () => watch.phase('job') === 'Succeeded');
-      assert.equal(cluster.said('job'), 'ended\n');
+      assert.equal(cluster.written('job'), 'ended\n');
       assert.equal(watch.container('job', 'side')?.state.terminated?.exitCode, 0);
       await cluster.eventually('restarts of the sidecar', () => restarts('helped', 'side') >= 2);
       assert.equal(restarts('helped'), 0);
@@ -256,7 +256,7 @@ export function podEnds(on: RuntimeName, skip: string | false): void {
     });
 
     test('a pod that is deleted by force is removed at once, and its containers are stopped', async () => {
-      await cluster.eventually('its life', () => cluster.said('beat') !== '');
+      await cluster.eventually('its life', () => cluster.written('beat') !== '');
       cluster.run(['delete', 'pod', 'stubborn', '--force', '--grace-period=0']);
       assert.notEqual(cluster.try(['get', 'pod', 'stubborn']).code, 0);
       const runtime = await cluster.agent.openRuntime();
@@ -272,7 +272,7 @@ export function podEnds(on: RuntimeName, skip: string | false): void {
     });
 
     test('a pod can be deleted while its image is being pulled', async () => {
-      await cluster.eventually('the pull', () => watch.told('pulling', 'Pulling', /^Pulling image "127\.0\.0\.1:/));
+      await cluster.eventually('the pull', () => watch.hasEvent('pulling', 'Pulling', /^Pulling image "127\.0\.0\.1:/));
       await remove('pulling');
     });
 
@@ -301,7 +301,7 @@ export function podEnds(on: RuntimeName, skip: string | false): void {
       cluster.run(['delete', 'pod', 'left', '--wait=false', '--grace-period=20']);
       cluster.agent.launch();
       await cluster.eventually('the end of left', () => watch.isGone('left'));
-      assert.equal(cluster.said('left'), 'ended\n');
+      assert.equal(cluster.written('left'), 'ended\n');
       await cluster.nodeReady();
     });
 

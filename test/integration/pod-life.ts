@@ -26,9 +26,9 @@ export function podLife(on: RuntimeName, skip: string | false): void {
     const create = (name: string, options: PodOptions): void => cluster.create(name, options);
     const ready = (name: string): void => cluster.ready(name);
     const eventually = (what: string, look: () => boolean): Promise<void> => cluster.eventually(what, look);
-    const said = (name: string): string => cluster.said(name);
-    const witnessed = { volumeMounts: [{ name: 'witness', mountPath: '/witness' }] };
-    const witnessing = (): object => cluster.witnessed.volumes;
+    const written = (name: string): string => cluster.written(name);
+    const sharedMount = { volumeMounts: [{ name: 'shared', mountPath: '/shared' }] };
+    const sharedVolumes = (): object => cluster.sharedMount.volumes;
 
     before(async () => {
       cluster = await PodCluster.start({
@@ -92,12 +92,12 @@ export function podLife(on: RuntimeName, skip: string | false): void {
         const reasons = (
           JSON.parse(events) as { readonly items: readonly { readonly reason: string; readonly message: string }[] }
         ).items;
-        const told = (reason: string, text: RegExp): boolean =>
+        const hasEvent = (reason: string, text: RegExp): boolean =>
           reasons.some((event) => event.reason === reason && text.test(event.message));
         return (
-          told('ResizeStarted', /^Pod resize started: \{"containers":/) &&
-          told('ResizeCompleted', /"generation":3/) &&
-          told('Killing', /^Container main resize requires restart$/)
+          hasEvent('ResizeStarted', /^Pod resize started: \{"containers":/) &&
+          hasEvent('ResizeCompleted', /"generation":3/) &&
+          hasEvent('Killing', /^Container main resize requires restart$/)
         );
       });
       await eventually('no condition of it', () => !field('sized', '.status.conditions[*].type').includes('Resize'));
@@ -107,25 +107,25 @@ export function podLife(on: RuntimeName, skip: string | false): void {
       const script = (name: string): readonly string[] => [
         'sh',
         '-c',
-        `echo start ${name} >> /witness/order; trap "echo end ${name} >> /witness/order; exit 0" TERM; while true; do sleep 0.1; done`,
+        `echo start ${name} >> /shared/order; trap "echo end ${name} >> /shared/order; exit 0" TERM; while true; do sleep 0.1; done`,
       ];
-      const part = (name: string): object => ({ name, image: DEMO_IMAGE, command: script(name), ...witnessed });
+      const part = (name: string): object => ({ name, image: DEMO_IMAGE, command: script(name), ...sharedMount });
       const sidecar = (name: string): object => ({ ...part(name), restartPolicy: 'Always' });
       create('ordered', {
         containers: [part('main')],
         spec: {
-          ...witnessing(),
+          ...sharedVolumes(),
           terminationGracePeriodSeconds: 30,
           initContainers: [
             sidecar('one'),
-            { ...part('setup'), command: ['sh', '-c', 'echo setup >> /witness/order'] },
+            { ...part('setup'), command: ['sh', '-c', 'echo setup >> /shared/order'] },
             sidecar('two'),
           ],
         },
       });
       ready('ordered');
       run(['delete', 'pod', 'ordered', '--timeout=60s']);
-      assert.deepEqual(said('order').trim().split('\n'), [
+      assert.deepEqual(written('order').trim().split('\n'), [
         'start one',
         'setup',
         'start two',
@@ -184,22 +184,18 @@ export function podLife(on: RuntimeName, skip: string | false): void {
           {
             name: 'main',
             image: DEMO_IMAGE,
-            command: [
-              'sh',
-              '-c',
-              'test -e /witness/again && exec sleep 100000; touch /witness/again; sleep 1; exit 42',
-            ],
+            command: ['sh', '-c', 'test -e /shared/again && exec sleep 100000; touch /shared/again; sleep 1; exit 42'],
             restartPolicy: 'Never',
             restartPolicyRules: [rule],
-            ...witnessed,
+            ...sharedMount,
           },
           { name: 'other', image: DEMO_IMAGE, command: ['sleep', '100000'] },
         ],
         spec: {
-          ...witnessing(),
+          ...sharedVolumes(),
           restartPolicy: 'Never',
           initContainers: [
-            { name: 'setup', image: DEMO_IMAGE, command: ['sh', '-c', 'echo x >> /witness/setups'], ...witnessed },
+            { name: 'setup', image: DEMO_IMAGE, command: ['sh', '-c', 'echo x >> /shared/setups'], ...sharedMount },
           ],
         },
       });
@@ -207,7 +203,7 @@ export function podLife(on: RuntimeName, skip: string | false): void {
         const counts = field('restarted', '.status.containerStatuses[*].restartCount');
         return counts === '1 1' && field('restarted', '.status.containerStatuses[*].ready') === 'true true';
       });
-      assert.equal(said('setups'), 'x\nx\n');
+      assert.equal(written('setups'), 'x\nx\n');
       // Like the kubelet, the agent shows how the containers were removed, and no longer how the first one ended.
       const last = '.status.containerStatuses[*].lastState.terminated';
       assert.equal(field('restarted', `${last}.reason`), 'RestartingAllContainers RestartingAllContainers');
@@ -312,11 +308,11 @@ export function podLife(on: RuntimeName, skip: string | false): void {
           command: [
             'sh',
             '-c',
-            `echo line 0; until [ -e /witness/go ]; do sleep 0.1; done; i=1; while [ $i -lt ${lines} ]; do echo line $i; i=$((i+1)); [ $((i % 20)) = 0 ] && sleep 0.1; done; exec sleep 100000`,
+            `echo line 0; until [ -e /shared/go ]; do sleep 0.1; done; i=1; while [ $i -lt ${lines} ]; do echo line $i; i=$((i+1)); [ $((i % 20)) = 0 ] && sleep 0.1; done; exec sleep 100000`,
           ],
-          ...witnessed,
+          ...sharedMount,
         },
-        spec: witnessing(),
+        spec: sharedVolumes(),
       });
       ready('talking');
       const follower = cluster.spawn(['logs', '-f', 'talking']);
@@ -325,7 +321,7 @@ export function podLife(on: RuntimeName, skip: string | false): void {
       try {
         await eventually('the first line', () => seen.startsWith('line 0\n'));
         // The container waits for the follower, because rotated lines are no longer shown.
-        writeFileSync(join(cluster.witness, 'go'), '');
+        writeFileSync(join(cluster.shared, 'go'), '');
         await eventually('the last line', () => seen.includes(`line ${lines - 1}\n`));
       } finally {
         follower.kill();

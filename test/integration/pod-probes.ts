@@ -27,6 +27,7 @@ export class PodProbes {
     this.#child.stdin.on('error', () => undefined);
   }
 
+  /** Returns whether the request succeeded. */
   async ask(request: Omit<PodRequest, 'id'>): Promise<boolean> {
     return (await this.#send(request)) === true;
   }

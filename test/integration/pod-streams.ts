@@ -45,7 +45,7 @@ export function podStreams(on: RuntimeName, skip: string | false): void {
     before(async () => {
       cluster = await PodCluster.start({ on, cidr: on === 'docker' ? '10.107.0.0/16' : '10.108.0.0/16' });
       watch = new PodWatch(cluster);
-      const { mount, volumes } = cluster.witnessed;
+      const { mount, volumes } = cluster.sharedMount;
       cluster.createAll([
         cluster.manifest('talker', {
           container: { command: ['sh', '-c', TALKER], stdin: true, ...mount },
@@ -72,8 +72,8 @@ export function podStreams(on: RuntimeName, skip: string | false): void {
 
       test(`kubectl ${version}: a terminal has its size, and gets a new one; the exit code comes back`, () => {
         const wait = (size: string): string => `until [ "$(stty size)" = "${size}" ]; do sleep 0.1; done`;
-        const inside = `${wait('33 77')}; echo first > /witness/sized-${version}; ${wait('44 88')}; exit 7`;
-        const file = join(cluster.witness, `sized-${version}`);
+        const inside = `${wait('33 77')}; echo first > /shared/sized-${version}; ${wait('44 88')}; exit 7`;
+        const file = join(cluster.shared, `sized-${version}`);
         // script(1) gives kubectl a terminal. Its size changes once the command has printed the first size.
         const session = [
           'stty rows 33 cols 77',
@@ -150,7 +150,7 @@ export function podStreams(on: RuntimeName, skip: string | false): void {
     }
 
     test('a slow reader blocks the command, and the buffered output is bounded', async () => {
-      const count = `i=0; while echo "$block"; do i=$((i+1)); echo $i > /witness/blocks; done`;
+      const count = `i=0; while echo "$block"; do i=$((i+1)); echo $i > /shared/blocks; done`;
       const command = `block=$(head -c ${BLOCK_BYTES} /dev/zero | tr '\\0' x); ${count}`;
       const child = cluster.spawn(['exec', 'talker', '--', 'sh', '-c', command]);
       child.stdout?.pause();
@@ -158,7 +158,7 @@ export function podStreams(on: RuntimeName, skip: string | false): void {
         let before = '';
         let same = 0;
         await until('the end of the writing', () => {
-          const now = cluster.said('blocks');
+          const now = cluster.written('blocks');
           same = now !== '' && now === before ? same + 1 : 0;
           before = now;
           // The interval is at most 100 ms, so by now the writer is blocked.

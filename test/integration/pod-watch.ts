@@ -77,11 +77,13 @@ export class PodWatch {
     return object === undefined ? undefined : containersOf(object).find((container) => container.name === name);
   }
 
+  /** Whether the newest pod of this name was deleted. */
   isGone(name: string): boolean {
     return this.#pods.findLast(({ object }) => object.metadata.name === name)?.type === 'DELETED';
   }
 
-  told(pod: string, reason: string, message: RegExp): boolean {
+  /** Whether an event with the reason and such a message about the pod was seen. */
+  hasEvent(pod: string, reason: string, message: RegExp): boolean {
     return this.#events.some(
       ({ object }) => object.involvedObject.name === pod && object.reason === reason && message.test(object.message),
     );

@@ -77,6 +77,7 @@ export class PodsOfHosts {
     this.host = host;
   }
 
+  /** Starts a control plane and a node for each name, and waits for the nodes. */
   static async start(names: readonly string[], settings: NodeSettings): Promise<PodsOfHosts> {
     const cluster = new PodsOfHosts(await NodesOfOneHost.start(names, ['--node-services'], settings));
     try {
@@ -88,12 +89,14 @@ export class PodsOfHosts {
     }
   }
 
+  /** Returns the output of kubectl. Throws if it fails. */
   kubectl(args: readonly string[], input?: string): string {
     const done = this.host.plane.kubectl(args, input === undefined ? {} : { input });
     if (done.code !== 0) throw new Error(`kubectl ${args.join(' ')}: ${done.stderr}`);
     return done.stdout;
   }
 
+  /** Applies the objects with kubectl. */
   apply(items: readonly object[]): void {
     this.kubectl(['apply', '-f', '-'], JSON.stringify({ apiVersion: 'v1', kind: 'List', items }));
   }
@@ -189,12 +192,14 @@ export class PodsOfHosts {
     }
   }
 
+  /** Returns a pod of the node. */
   podOn(node: string): PolicyPod {
     const item = this.list('pods').find(({ spec }) => spec.nodeName === node);
     assert.ok(item, node);
     return this.pod(keyOf(item.metadata));
   }
 
+  /** Returns the pod of the key `namespace/name`. */
   pod(key: string): PolicyPod {
     const found = this.pods.find((pod) => keyOf(pod) === key);
     assert.ok(found, key);
@@ -236,9 +241,10 @@ export class PodsOfHosts {
     });
   }
 
+  /** Waits like `until`, and reports the ends of all agents' logs if that fails. */
   async withLogs<T>(what: string, attempt: () => Promise<T | undefined | false> | T | undefined | false): Promise<T> {
     return until(what, attempt).catch((error: unknown) => {
-      const logs = this.host.nodes.map((node) => `${node.name}:\n${node.lastWords()}`);
+      const logs = this.host.nodes.map((node) => `${node.name}:\n${node.logTail()}`);
       throw new Error(logs.join('\n'), { cause: error });
     });
   }

@@ -40,6 +40,7 @@ export class SystemdHost {
     this.#pid = pid;
   }
 
+  /** Starts systemd in new namespaces, and resolves when it runs. */
   static async boot(): Promise<SystemdHost> {
     const directory = temporaryFolder();
     const group = `orcsd${process.pid}`;
@@ -85,12 +86,14 @@ export class SystemdHost {
     return { code: done.status, output: `${done.stdout}${done.stderr}`.trim() };
   }
 
+  /** Returns the output of a shell command on the host. Throws if it fails. */
   must(command: string, timeoutMs?: number): string {
     const { code, output } = this.sh(command, timeoutMs);
     if (code !== 0) throw new Error(`${command} ended with ${code}: ${output}`);
     return output;
   }
 
+  /** Writes a file of the host. */
   write(path: string, content: Buffer): void {
     const done = spawnSync('nsenter', [...inside(this.#pid), 'sh', '-c', `cat >${path}`], { input: content });
     if (done.status !== 0) throw new Error(`${path} could not be written: ${done.stderr.toString()}`);

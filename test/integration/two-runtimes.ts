@@ -35,10 +35,12 @@ export class TwoRuntimes {
     );
   }
 
+  /** Adds objects that `start` creates when the nodes are Ready. */
   prepareObjects(objects: () => object[]): void {
     this.#preparations.push(objects);
   }
 
+  /** Starts the control plane and both agents, and creates what was prepared. */
   async start(clusterCidr: string, flags: readonly string[] = []): Promise<void> {
     const plane = await ControlPlaneProcess.start(['--cluster-cidr', clusterCidr]);
     this.#plane = plane;
@@ -85,6 +87,7 @@ export class TwoRuntimes {
     return done.stdout;
   }
 
+  /** Runs kubectl and returns its outcome, also if it fails. `input` is sent as JSON to its standard input. */
   try(args: readonly string[], input?: object): KubectlResult {
     if (this.#plane === undefined) throw new Error('the control plane does not run yet');
     return this.#plane.kubectl(args, input === undefined ? {} : { input: JSON.stringify(input) });
@@ -99,6 +102,7 @@ export class TwoRuntimes {
     return this.run(['get', 'pod', name, '-o', `jsonpath={${path}}`]);
   }
 
+  /** Runs a shell command in a container and returns its output without surrounding white space. */
   shell(name: string, command: string, container = 'main'): string {
     return this.run(['exec', name, '-c', container, '--', 'sh', '-c', command]).trim();
   }

@@ -57,6 +57,7 @@ export class WebhookServer {
     return started;
   }
 
+  /** Serves the webhooks of one scenario below a path of their own. */
   add(rules: NonNullable<Scenario['webhooks']>): Webhooks {
     const key = randomBytes(6).toString('hex');
     const calls: WebhookCall[] = [];

@@ -22,10 +22,12 @@ export class Content {
     return content;
   }
 
+  /** Adds an edit, which is lost in a power failure before the next sync. */
   edit(edit: Edit): void {
     this.#edits.push(edit);
   }
 
+  /** Makes all edits durable. */
   sync(): void {
     for (const edit of this.#edits) this.#apply(edit);
     this.#edits = [];
@@ -36,6 +38,7 @@ export class Content {
     return this.#with(this.#edits);
   }
 
+  /** Returns the bytes that the disk has after a power failure. */
   afterPowerFailure(leaves: Leaves, random: Random): Buffer {
     switch (leaves) {
       case 'nothing':

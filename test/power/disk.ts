@@ -64,6 +64,7 @@ export class Disk {
     return folder;
   }
 
+  /** Applies a recorded change to what the process sees, or makes changes durable if it is an fsync. */
   apply(change: Change): void {
     switch (change.kind) {
       case 'create':

@@ -44,6 +44,7 @@ export class Ledger {
     for (const line of notes.split('\n').slice(0, -1)) this.#take(line.split(' '));
   }
 
+  /** The number of acknowledged writes. */
   get acknowledged(): number {
     return this.#acknowledged;
   }

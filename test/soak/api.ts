@@ -62,6 +62,7 @@ export class Api {
     });
   }
 
+  /** Sends a request. The status is 0 if no complete response came within the time. */
   call(method: string, path: string, body?: unknown, timeoutMs = 30_000): Promise<Answer> {
     const { promise, resolve } = Promise.withResolvers<Answer>();
     const sent = body === undefined ? undefined : JSON.stringify(body);

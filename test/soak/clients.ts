@@ -191,6 +191,7 @@ export class Watcher {
     this.#recording = recording;
   }
 
+  /** Whether the running watch has received an event of the key. */
   hasSeen(key: string): boolean {
     return this.#segment?.events.some((event) => event.key === key) === true;
   }

@@ -48,6 +48,7 @@ export class SoakPlane {
     this.api = new Api(port, TOKEN);
   }
 
+  /** Starts a control plane with a disk of this size, and waits until it is ready. */
   static async start(diskMib = DISK_MIB): Promise<SoakPlane> {
     const scratch = mkdtempSync(join(tmpdir(), 'orchlet-soak-'));
     const plane = new SoakPlane(scratch, await freePort(), diskMib);
@@ -74,6 +75,7 @@ export class SoakPlane {
     await until('a ready control plane', ok, timeoutMs);
   }
 
+  /** Causes a fault of the disk; `none` ends it. */
   fault(fault: keyof typeof DISK_FAULTS): void {
     this.#faults.disk(fault);
   }
@@ -89,6 +91,7 @@ export class SoakPlane {
     return child !== undefined && child.exitCode === null && child.signalCode === null && child.kill('SIGKILL');
   }
 
+  /** Ends the thread of the storage like a crash. */
   killStorageThread(): void {
     this.#child?.kill('SIGUSR2');
   }
@@ -116,6 +119,7 @@ export class SoakPlane {
     }
   }
 
+  /** Removes what `fillDisk` has written. */
   emptyDisk(): void {
     rmSync(join(this.#disk, 'filler'), { force: true });
   }

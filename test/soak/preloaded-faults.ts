@@ -37,6 +37,7 @@ export class PreloadedFaults {
     this.environment = { LD_PRELOAD: library, SOAK_FAULTS: this.#control };
   }
 
+  /** Causes a fault of the disk; `none` ends it. */
   disk(fault: keyof typeof DISK_FAULTS): void {
     this.#write(Buffer.from([DISK_FAULTS[fault]]), DISK_AT);
   }

@@ -90,6 +90,7 @@ export class SoakNode {
     return child !== undefined && child.exitCode === null && child.signalCode === null;
   }
 
+  /** Starts the agent, which kills itself at the given step. */
   launch(death: Death | undefined): void {
     const { on, socket, directory, kubeconfig } = this.#options;
     const runtime =

@@ -51,6 +51,7 @@ export class PodProgram {
     else await this.#replace();
   }
 
+  /** Returns the name of the pod in the API: that of the mirror pod for a static pod. */
   mirrorName(pod: WantedPod): string {
     return pod.kind === 'static' ? `${pod.name}-${this.#node.name}` : pod.name;
   }

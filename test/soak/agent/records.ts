@@ -101,6 +101,7 @@ export class PodHistory {
   readonly #deleted = new Set<string>();
   readonly violations: string[] = [];
 
+  /** Compares a state of a pod with the earlier ones, and adds what violates the rules to `violations`. */
   see(pod: SeenPod): void {
     const name = `pod ${pod.name} (${pod.uid})`;
     if (this.#deleted.has(pod.uid)) this.violations.push(`${name} was deleted and came back`);

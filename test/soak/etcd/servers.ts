@@ -64,6 +64,7 @@ export class SoakServer {
     ];
   }
 
+  /** Starts a server behind its own proxies to etcd. `like` is the server whose keys it shares. */
   static async start(options: ServersOptions): Promise<SoakServer> {
     const { etcd, like } = options;
     const proxies = await Promise.all(etcd.map((url) => HeldProxy.to(url)));

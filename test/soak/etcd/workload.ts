@@ -51,6 +51,7 @@ export class Workload {
     await this.#untilRunning(1);
   }
 
+  /** Creates, deletes and scales objects at random until the signal aborts. */
   async run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       const choice = this.#random.next();

@@ -86,10 +86,12 @@ export class PairHost {
     return this.#log;
   }
 
+  /** The role in the host's data directory. */
   get role(): Role {
     return readRole(this.dataDirectory);
   }
 
+  /** Whether the process is stopped, and is not started again. */
   get isDown(): boolean {
     return this.#isDown;
   }
@@ -99,6 +101,7 @@ export class PairHost {
     return this.#standbyOf;
   }
 
+  /** Copies the keys and certificates of the other host, as an operator does before a start as standby. */
   takeKeysOf(other: PairHost): void {
     cpSync(join(other.dataDirectory, 'pki'), join(this.dataDirectory, 'pki'), { recursive: true });
   }
@@ -126,10 +129,12 @@ export class PairHost {
     await exited;
   }
 
+  /** Stops the process with SIGSTOP, so that its connections stay open. */
   freeze(): void {
     this.#child?.kill('SIGSTOP');
   }
 
+  /** Continues a frozen process. */
   thaw(): void {
     this.#child?.kill('SIGCONT');
   }
@@ -158,6 +163,7 @@ export class PairHost {
     rmSync(join(this.dataDirectory, 'storage'), { recursive: true, force: true });
   }
 
+  /** Resolves when `/readyz` is ok. */
   async ready(timeoutMs = 120_000): Promise<void> {
     const ok = async (): Promise<boolean> => (await this.api.call('GET', '/readyz', undefined, 5000)).status === 200;
     await this.#until('a ready control plane', ok, timeoutMs);

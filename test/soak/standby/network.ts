@@ -55,6 +55,7 @@ export class PairNetwork {
     ip('-n', namespaceOf(host), 'link', 'set', PAIR_DEVICE, 'down');
   }
 
+  /** Connects the hosts again. */
   heal(): void {
     for (const host of [0, 1]) ip('-n', namespaceOf(host), 'link', 'set', PAIR_DEVICE, 'up');
   }

@@ -28,6 +28,7 @@ export class Pair {
     return term;
   }
 
+  /** The host that is the first control plane of the current term. */
   get first(): PairHost {
     return this.hosts[this.#term.server === 0 ? 0 : 1];
   }

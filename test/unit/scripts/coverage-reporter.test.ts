@@ -1,3 +1,4 @@
+/** Tests how the coverage of several test runs is merged, and which files count as types alone. */
 import assert from 'node:assert/strict';
 import { globSync } from 'node:fs';
 import { test } from 'node:test';

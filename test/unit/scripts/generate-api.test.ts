@@ -1,3 +1,4 @@
+/** Tests that the generated tables of the API equal what `scripts/generate-api` writes, and agree with the client package. */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';

@@ -1,3 +1,4 @@
+/** Tests that a recording of a soak test is read as it was written. */
 import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
 import { dirname } from 'node:path';

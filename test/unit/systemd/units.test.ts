@@ -1,3 +1,4 @@
+/** Tests what the units in `systemd/` allow and restrict, as far as their text shows it. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';

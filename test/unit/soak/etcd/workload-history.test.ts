@@ -1,3 +1,4 @@
+/** Tests the checks of pods and services that a soak test has seen. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { repeatedStarts, sharedAddresses, type Tenure } from '../../../soak/etcd/workload-history.ts';
