@@ -4,7 +4,7 @@
  */
 import { ownMember } from '../meta/own-member.ts';
 import { isImageReference } from './image-reference.ts';
-import { compareQuantities, formatQuantity, parseQuantity, addQuantities } from '../meta/quantity.ts';
+import { compareQuantities, formatQuantity, parseQuantity, addQuantities, roundedToMilli } from '../meta/quantity.ts';
 import type {
   Container,
   EphemeralContainer,
@@ -229,19 +229,11 @@ function summedRequests(spec: PodSpec, name: string): string | undefined {
   return formatQuantity(sum);
 }
 
-/** A thousandth, in billionths, which are the unit of quantities. */
-const MILLI = 1_000_000n;
-
 /** Rounds requests and limits up to thousandths. */
 function roundFractions(list: Record<string, string | undefined> | undefined): void {
   if (list === undefined) return;
   for (const [name, value] of Object.entries(list)) {
-    if (typeof value !== 'string') continue;
-    const quantity = parseQuantity(value);
-    const rest = quantity.nano % MILLI;
-    if (rest === 0n) continue;
-    const up = quantity.nano > 0n ? MILLI - rest : 0n - rest;
-    list[name] = formatQuantity({ nano: quantity.nano + up, format: quantity.format });
+    if (typeof value === 'string') list[name] = roundedToMilli(value);
   }
 }
 

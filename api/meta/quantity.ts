@@ -25,6 +25,8 @@ const NUMERIC_TEXT = 'unable to parse numeric part of quantity';
 const SUFFIX_TEXT = "unable to parse quantity's suffix";
 
 const NANO = 1_000_000_000n;
+/** A thousandth, in billionths, which are the unit of quantities. */
+const MILLI = 1_000_000n;
 const LARGEST_BINARY = (2n ** 63n - 1n) * NANO;
 /** Larger exponents have no practical meaning and would only use memory. */
 const LARGEST_EXPONENT = 200;
@@ -234,7 +236,16 @@ export function wholeUnits(quantity: Quantity): bigint {
 
 /** Returns thousandths (such as milli-CPUs), rounded away from zero. */
 export function milliUnits(quantity: Quantity): bigint {
-  return roundAway(quantity.nano, 1_000_000n);
+  return roundAway(quantity.nano, MILLI);
+}
+
+/** Returns the text of a quantity without parts below a thousandth: it is rounded up. */
+export function roundedToMilli(text: string): string {
+  const quantity = parseQuantity(text);
+  const rest = quantity.nano % MILLI;
+  if (rest === 0n) return text;
+  const up = quantity.nano > 0n ? MILLI - rest : 0n - rest;
+  return formatQuantity({ nano: quantity.nano + up, format: quantity.format });
 }
 
 /** Returns the nearest double. Only for ratios. */

@@ -1,17 +1,21 @@
 /**
- * Applies the defaults in the schema itself (OpenAPI's `default`). The code of each kind applies the others
- * (`controlplane/registry/kinds`).
+ * Applies the defaults in the schema itself (OpenAPI's `default`), and rounds quantities of resources. The code of each kind
+ * applies the others (`controlplane/registry/kinds`).
  */
 import { cloneJson } from '../meta/json-equality.ts';
 import type { JsonObject, JsonValue } from '../meta/object.ts';
+import { roundedToMilli } from '../meta/quantity.ts';
 import type { Field, StructType, TypeNode } from './schema.ts';
 
-/** The fields of a type that have a default, and those that lead to one. They are found once. */
+/** The fields of a type that have a default or are rounded, and those that lead to such fields. They are found once. */
 interface Plan {
+  readonly rounded: readonly string[];
   readonly defaults: readonly { readonly name: string; readonly value: JsonValue }[];
   readonly inner: readonly { readonly name: string; readonly type: TypeNode }[];
 }
 
+const CORE = 'io.k8s.api.core.v1.';
+const REPORTED: ReadonlySet<string> = new Set(['ContainerStatus', 'PodStatus']);
 const plans = new WeakMap<StructType, Plan>();
 const leads = new WeakMap<StructType, boolean>();
 
@@ -21,6 +25,7 @@ export function applyTableDefaults(struct: StructType, value: JsonObject): void 
   for (const { name, value: preset } of plan.defaults) {
     if (value[name] === undefined || value[name] === null) value[name] = cloneJson(preset);
   }
+  for (const name of plan.rounded) roundQuantities(value[name]);
   for (const { name, type } of plan.inner) {
     const member = value[name];
     if (member !== undefined && member !== null) descend(type, member);
@@ -43,6 +48,7 @@ function planOf(struct: StructType): Plan {
   if (plan === undefined) {
     const fields = [...struct.fields.values()];
     plan = {
+      rounded: fields.filter((field) => isRounded(struct, field)).map(({ name }) => name),
       defaults: fields.flatMap((field) =>
         field.default === undefined || isImplied(field, field.default)
           ? []
@@ -53,6 +59,20 @@ function planOf(struct: StructType): Plan {
     plans.set(struct, plan);
   }
   return plan;
+}
+
+/** kube-apiserver rounds the resource lists of the core types, except for those that agents report in the status of pods. */
+function isRounded(struct: StructType, { type }: Field): boolean {
+  const ofCore = struct.name.startsWith(CORE) && !REPORTED.has(struct.name.slice(CORE.length));
+  return ofCore && type.kind === 'map' && type.goName === 'v1.ResourceList';
+}
+
+/** Rounds the quantities of a resource list up to thousandths, in place. */
+function roundQuantities(list: JsonValue | undefined): void {
+  if (typeof list !== 'object' || list === null || Array.isArray(list)) return;
+  for (const [name, quantity] of Object.entries(list)) {
+    if (typeof quantity === 'string') list[name] = roundedToMilli(quantity);
+  }
 }
 
 /** Whether the value is a zero value that the type adds or drops anyway. References keep it. */
@@ -69,7 +89,10 @@ function hasDefaults(type: TypeNode, open: Set<StructType>): boolean {
   if (open.has(type.struct)) return false;
   open.add(type.struct);
   const found = [...type.struct.fields.values()].some(
-    (field) => (field.default !== undefined && !isImplied(field, field.default)) || hasDefaults(field.type, open),
+    (field) =>
+      (field.default !== undefined && !isImplied(field, field.default)) ||
+      isRounded(type.struct, field) ||
+      hasDefaults(field.type, open),
   );
   open.delete(type.struct);
   // A negative result inside a cycle may be incomplete, so only results outside of one are kept.

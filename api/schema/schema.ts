@@ -129,6 +129,8 @@ export interface ResourceInfo {
     readonly listKind: string;
     /** The warning for a deprecated version. It is empty for other versions. */
     readonly deprecation: string;
+    /** The version in which the objects are stored. Absent for resources of aggregated servers. */
+    readonly storedVersion?: string;
   };
 }
 

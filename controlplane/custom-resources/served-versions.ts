@@ -212,7 +212,11 @@ function infoOf(definition: Definition, version: DefinitionVersion): ResourceInf
     namespaced: spec.scope === 'Namespaced',
     verbs: VERBS,
     subresources,
-    custom: { listKind: names.listKind ?? `${spec.names.kind}List`, deprecation: deprecationOf(definition, version) },
+    custom: {
+      listKind: names.listKind ?? `${spec.names.kind}List`,
+      deprecation: deprecationOf(definition, version),
+      storedVersion: spec.versions.find(({ storage }) => storage)?.name ?? version.name,
+    },
   };
 }
 

@@ -4,7 +4,6 @@
  */
 import { stringifyJson } from '../../api/codec/json.ts';
 import { pointerNames } from '../../api/codec/json-patch.ts';
-import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
 import { fieldsInOrder } from '../../api/schema/internal-form.ts';
 import type { StructType, TypeNode } from '../../api/schema/schema.ts';
@@ -12,9 +11,9 @@ import type { StructType, TypeNode } from '../../api/schema/schema.ts';
 /** The members that a patch visits. `true` stands for a value that it sets. */
 type Visited = true | ReadonlyMap<string, Visited>;
 
-/** Returns the paths of a merge patch. */
+/** Returns the paths of a merge patch, those into its lists included. */
 export function visitedByMerge(patch: JsonValue | undefined): Visited {
-  if (!isJsonObject(patch)) return true;
+  if (typeof patch !== 'object' || patch === null) return true;
   return new Map(Object.entries(patch).map(([name, value]) => [name, visitedByMerge(value)]));
 }
 

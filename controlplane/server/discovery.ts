@@ -316,8 +316,12 @@ function groupDocument({ name, versions }: Group): object {
   return { name, versions: all, preferredVersion: all[0] };
 }
 
-/** Returns the version in which the objects are stored: the preferred version of the group that has the resource. */
+/**
+ * Returns the version in which the objects are stored: that of the definition, or the preferred version of the group that has
+ * the resource.
+ */
 function storageVersion(group: Group, row: ResourceInfo): string {
+  if (row.custom?.storedVersion !== undefined) return row.custom.storedVersion;
   for (const [version, rows] of group.versions) {
     if (rows.some(({ resource }) => resource === row.resource)) return version;
   }

@@ -1,6 +1,7 @@
 /** Builds what the columns of many kinds share: definitions, ages, and lists in one cell. */
 import type { KubeObject } from '../../../api/meta/object.ts';
 import type { Cell, TableColumn } from '../strategy.ts';
+import { FIELD_TEXTS } from './field-texts.ts';
 
 interface Options {
   readonly type?: TableColumn['type'];
@@ -22,7 +23,7 @@ export function column(name: string, description: TableColumn['description'], op
 
 /** Describes the column by the documentation of a field. */
 export function field(struct: string, name: string): TableColumn['description'] {
-  return { struct: `io.k8s.api.${struct}`, field: name };
+  return FIELD_TEXTS[`${struct}.${name}`] ?? { struct: `io.k8s.api.${struct}`, field: name };
 }
 
 const META = 'io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta';

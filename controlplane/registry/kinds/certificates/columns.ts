@@ -7,7 +7,8 @@ import { humanDuration } from '../../columns/human-duration.ts';
 
 type Request = Kind<{ spec: V1CertificateSigningRequestSpec; status: V1CertificateSigningRequestStatus }>;
 
-const SPEC = 'certificates.v1.CertificateSigningRequestSpec';
+/** kube-apiserver describes the other columns by the fields of the version v1beta1. */
+const SPEC = 'certificates.v1beta1.CertificateSigningRequestSpec';
 
 export const certificateRequestColumns: TableColumns = {
   columns: [
@@ -15,8 +16,8 @@ export const certificateRequestColumns: TableColumns = {
     ageColumn,
     column('SignerName', field(SPEC, 'signerName')),
     column('Requestor', field(SPEC, 'request')),
-    column('RequestedDuration', field(SPEC, 'expirationSeconds')),
-    column('Condition', field('certificates.v1.CertificateSigningRequestStatus', 'conditions')),
+    column('RequestedDuration', field('certificates.v1.CertificateSigningRequestSpec', 'expirationSeconds')),
+    column('Condition', field('certificates.v1beta1.CertificateSigningRequestStatus', 'conditions')),
   ],
   cells(object) {
     const { spec, status } = object as Request;

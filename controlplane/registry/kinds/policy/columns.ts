@@ -14,9 +14,6 @@ import { ownMember } from '../../../../api/meta/own-member.ts';
 import type { TableColumns } from '../../strategy.ts';
 import { age, ageColumn, column, field, nameColumn, nameOf } from '../../columns/column.ts';
 
-/** kube-apiserver's description of `scaleTargetRef`. The schema has no descriptions of references. */
-const TARGET_TEXT =
-  'scaleTargetRef points to the target resource to scale, and is used to the pods for which metrics should be collected, as well as to actually change the replica count.';
 const integer = { type: 'integer' } as const;
 
 type Metric = Wire<V2MetricSpec>;
@@ -74,7 +71,7 @@ function metricTexts(metrics: readonly Metric[], current: readonly Current[]): s
 export const autoscalerColumns: TableColumns = {
   columns: [
     nameColumn,
-    column('Reference', TARGET_TEXT),
+    column('Reference', field('autoscaling.v2.HorizontalPodAutoscalerSpec', 'scaleTargetRef')),
     column('Targets', field('autoscaling.v2.HorizontalPodAutoscalerSpec', 'metrics')),
     column('MinPods', field('autoscaling.v2.HorizontalPodAutoscalerSpec', 'minReplicas')),
     column('MaxPods', field('autoscaling.v2.HorizontalPodAutoscalerSpec', 'maxReplicas')),

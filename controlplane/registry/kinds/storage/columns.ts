@@ -16,9 +16,6 @@ import type { TableColumns } from '../../strategy.ts';
 import { age, ageColumn, column, field, nameColumn, nameOf } from '../../columns/column.ts';
 import { BETA_STORAGE_CLASS_ANNOTATION, DEFAULT_CLASS_ANNOTATIONS } from '../../../../api/meta/well-known-labels.ts';
 
-/** kube-apiserver's description of the field. The schema has no descriptions of references. */
-const CLAIM_TEXT =
-  'claimRef is part of a bi-directional binding between PersistentVolume and PersistentVolumeClaim. Expected to be non-nil when bound. claim.VolumeName is the authoritative bind between PV and PVC. More info: https://kubernetes.io/docs/concepts/storage/persistent-volumes#binding';
 const UNSET = '<unset>';
 const SHORT_MODES: readonly (readonly [string, string])[] = [
   ['ReadWriteOnce', 'RWO'],
@@ -48,7 +45,7 @@ export const volumeColumns: TableColumns = {
     column('Access Modes', field('core.v1.PersistentVolumeSpec', 'accessModes')),
     column('Reclaim Policy', field('core.v1.PersistentVolumeSpec', 'persistentVolumeReclaimPolicy')),
     column('Status', field('core.v1.PersistentVolumeStatus', 'phase')),
-    column('Claim', CLAIM_TEXT),
+    column('Claim', field('core.v1.PersistentVolumeSpec', 'claimRef')),
     column('StorageClass', 'StorageClass of the pv'),
     column('VolumeAttributesClass', 'VolumeAttributesClass of the pv'),
     column('Reason', field('core.v1.PersistentVolumeStatus', 'reason')),

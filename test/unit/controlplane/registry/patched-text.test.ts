@@ -35,6 +35,14 @@ describe('the result of a patch', () => {
       '{"spec":{"clusterIP":"","clusterIPs":[],"type":"ClusterIP","ipFamilies":["IPv4"],"ipFamilyPolicy":"SingleStack"}}',
     );
   });
+  it('is sorted in the lists of a merge patch', () => {
+    const containers = [{ name: 'c', image: 'i', env: [{ value: 'v', name: 'n' }] }];
+    const spec = { template: { spec: { containers } } };
+    assert.equal(
+      patchedText({ spec }, struct, visitedByMerge({ spec })),
+      '{"spec":{"template":{"spec":{"containers":[{"env":[{"name":"n","value":"v"}],"image":"i","name":"c"}]}}}}',
+    );
+  });
   it('is sorted on the paths of operations', () => {
     const visited = visitedByOperations([{ op: 'add', path: '/metadata/managedFields/0/manager', value: 'x' }]);
     assert.match(

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
 import { after, before, test } from 'node:test';
 import { createProtobufCodec } from '../../../../api/codec/protobuf.ts';
 import { builtinResources } from '../../../../api/schema/resources.ts';
@@ -96,6 +97,21 @@ test('the resources of a version have their subresources beside them', async () 
     kind: 'Eviction',
     verbs: ['create'],
   });
+});
+
+test('every version of a custom resource has the hash of the version in which its objects are stored', async () => {
+  const before = rows;
+  const of = (version: string): ResourceInfo =>
+    fakeInfo('things', 'Thing', { group: 'example.com', version, custom: { ...custom, storedVersion: 'v1beta1' } });
+  rows = [of('v1'), of('v1beta1')];
+  for (const listener of listeners) listener();
+  const hashes = await Promise.all(
+    ['v1', 'v1beta1'].map(async (version) => (await read(`/apis/example.com/${version}`)).body['resources']),
+  );
+  const expected = createHash('sha256').update('example.com/v1beta1/Thing').digest().subarray(0, 8).toString('base64');
+  for (const [thing] of hashes as { storageVersionHash: string }[][]) assert.equal(thing?.storageVersionHash, expected);
+  rows = before;
+  for (const listener of listeners) listener();
 });
 
 test('what is not served is missing in the words of the API, or of the server', async () => {
