@@ -316,10 +316,7 @@ function groupDocument({ name, versions }: Group): object {
   return { name, versions: all, preferredVersion: all[0] };
 }
 
-/**
- * Returns the version in which the objects are stored: that of the definition, or the preferred version of the group that has
- * the resource.
- */
+/** Returns the version in which the objects are stored. For built-in kinds it is the first of the group with the resource. */
 function storageVersion(group: Group, row: ResourceInfo): string {
   if (row.custom?.storedVersion !== undefined) return row.custom.storedVersion;
   for (const [version, rows] of group.versions) {
