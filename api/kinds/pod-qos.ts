@@ -18,17 +18,15 @@ function compute(list: unknown): Map<string, bigint> {
   return found;
 }
 
-/** Whether the pod has pod-level resources of a supported kind. */
-function hasPodLevelResources({ resources }: PodSpec): boolean {
-  const names = [...Object.keys(resources?.requests ?? {}), ...Object.keys(resources?.limits ?? {})];
-  return names.some((name) => name === 'cpu' || name === 'memory' || name.startsWith('hugepages-'));
-}
-
-/** Returns the QoS class. Only CPU and memory count. Resources of the pod as a whole replace those of its containers. */
+/**
+ * Returns the QoS class. Only CPU and memory count. Resources of the pod as a whole replace those of its containers, also if
+ * they are empty.
+ */
 export function qosClassOf(spec: PodSpec): QosClass {
-  const parts = hasPodLevelResources(spec)
-    ? [spec.resources]
-    : [...(spec.containers ?? []), ...(spec.initContainers ?? [])].map(({ resources }) => resources);
+  const parts =
+    (spec.resources ?? undefined) === undefined
+      ? [...(spec.containers ?? []), ...(spec.initContainers ?? [])].map(({ resources }) => resources)
+      : [spec.resources];
   const requests = new Map<string, bigint>();
   const limits = new Map<string, bigint>();
   let guaranteed = true;

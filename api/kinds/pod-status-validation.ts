@@ -98,29 +98,16 @@ function addressErrors(list: 'podIPs' | 'hostIPs', addresses: Addresses, old: Ad
   const errors = addresses.flatMap(({ ip = '' }, index) => (known.has(ip) ? [] : ipErrors(`${field}[${index}]`, ip)));
   if (addresses.length < 2) return errors;
   const families = addresses.map(({ ip = '' }) => parseIp(ip)?.family);
-  const unreadable = families.includes(undefined);
-  if (unreadable) {
-    const text = `failed to check for dual stack with error:invalid IP: ${addresses[families.indexOf(undefined)]?.ip ?? ''}`;
-    errors.push(internal(field, text));
+  const unreadable = families.indexOf(undefined);
+  if (unreadable >= 0) {
+    const text = `invalid IP[${unreadable}]: ${addresses[unreadable]?.ip ?? ''}`;
+    errors.push(internal(field, `failed to check for dual stack with error:${text}`));
   }
-  const seen = new Set<string>();
-  const repeated = addresses.flatMap((address, index) => {
-    const { ip = '' } = address;
-    const found = seen.has(ip) ? [duplicate(`${field}[${index}]`, { IP: ip })] : [];
-    seen.add(ip);
-    return found;
-  });
-  const mixed =
-    addresses.length > 2 || unreadable || new Set(families).size < 2
-      ? [
-          invalid(
-            field,
-            addresses.map(({ ip = '' }) => ({ IP: ip })),
-            'may specify no more than one IP for each IP family',
-          ),
-        ]
-      : [];
-  return [...errors, ...(list === 'podIPs' ? [...mixed, ...repeated] : [...repeated, ...mixed])];
+  if (addresses.length > 2 || unreadable >= 0 || new Set(families).size < 2) {
+    const shown = addresses.map(({ ip = '' }) => ({ IP: ip }));
+    errors.push(invalid(field, shown, 'may specify no more than one IP for each IP family'));
+  }
+  return errors;
 }
 
 type Statuses = NonNullable<PodStatus['containerStatuses']>;

@@ -3,7 +3,14 @@ import { quoteText } from '../meta/quote.ts';
 import { duplicate, FieldError, forbidden, invalid, notFound, required } from '../meta/field-error.ts';
 import { dnsLabelErrors, qualifiedNameErrors } from '../meta/names.ts';
 import { ownMember } from '../meta/own-member.ts';
-import { compareQuantities, parseQuantity, QuantityError, wholeUnits, type Quantity } from '../meta/quantity.ts';
+import {
+  compareQuantities,
+  parseQuantity,
+  QuantityError,
+  wholeUnits,
+  type Quantity,
+  isWhole,
+} from '../meta/quantity.ts';
 import type { Quantities, ResourceRequirements } from './pod-types.ts';
 import { each, isBlank } from './validation-rules.ts';
 
@@ -81,8 +88,7 @@ function nonNegativeQuantity(field: string, text: string): FieldError[] {
 /** Amounts must not be negative, and countable resources must be whole numbers. */
 export function resourceValueErrors(field: string, name: string, text: string): FieldError[] {
   const errors = nonNegativeQuantity(field, text);
-  if (isIntegerResource(name) && parseQuantity(text).nano % WHOLE !== 0n)
-    errors.push(invalid(field, text, 'must be an integer'));
+  if (isIntegerResource(name) && !isWhole(parseQuantity(text))) errors.push(invalid(field, text, 'must be an integer'));
   return errors;
 }
 

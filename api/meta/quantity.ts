@@ -27,7 +27,8 @@ const SUFFIX_TEXT = "unable to parse quantity's suffix";
 const NANO = 1_000_000_000n;
 /** A thousandth, in billionths, which are the unit of quantities. */
 const MILLI = 1_000_000n;
-const LARGEST_BINARY = (2n ** 63n - 1n) * NANO;
+const MAX_INT64 = 2n ** 63n - 1n;
+const LARGEST_BINARY = MAX_INT64 * NANO;
 /** Larger exponents have no practical meaning and would only use memory. */
 const LARGEST_EXPONENT = 200;
 const MAX_LENGTH = 1000;
@@ -243,9 +244,21 @@ export function milliUnits(quantity: Quantity): bigint {
 export function roundedToMilli(text: string): string {
   const quantity = parseQuantity(text);
   const rest = quantity.nano % MILLI;
-  if (rest === 0n) return text;
-  const up = quantity.nano > 0n ? MILLI - rest : 0n - rest;
+  const up = rest > 0n ? MILLI - rest : 0n - rest;
   return formatQuantity({ nano: quantity.nano + up, format: quantity.format });
+}
+
+/** Returns the quotient in the precision of kube-apiserver: of thousandths, or of whole units if one has too many thousandths. */
+export function quotient(a: Quantity, b: Quantity, third: Quantity): { readonly of: number; readonly third: number } {
+  const wide = [a, b, third].some((one) => wholeUnits(one) >= MAX_INT64 / 1000n);
+  const units = wide ? wholeUnits : milliUnits;
+  return { of: Number(units(a)) / Number(units(b)), third: Number(units(third)) / (wide ? 1 : 1000) };
+}
+
+/** Whether the quantity has no fraction, as kube-apiserver computes it: in thousandths of 64 bits, which larger ones exceed. */
+export function isWhole(quantity: Quantity): boolean {
+  const milli = milliUnits(quantity);
+  return (milli > MAX_INT64 ? MAX_INT64 : milli) % 1000n === 0n;
 }
 
 /** Returns the nearest double. Only for ratios. */

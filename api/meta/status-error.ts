@@ -4,7 +4,7 @@
  * Named constructors build it with kube-apiserver's messages, and predicates recognize it by its `reason`. Any code can throw
  * it. The server's error handler alone turns it into a response, and the client rebuilds it from a response.
  */
-import type { FieldError } from './field-error.ts';
+import { quote, type FieldError } from './field-error.ts';
 import { groupResourceName } from './group-resource.ts';
 
 interface StatusCause {
@@ -90,14 +90,14 @@ function details(subject: Subject, name: string): StatusDetails {
 
 /** 404: there is no such object. */
 export function newNotFound(subject: Subject, name: string): StatusError {
-  return newStatusError(404, 'NotFound', `${groupResourceName(subject)} "${name}" not found`, {
+  return newStatusError(404, 'NotFound', `${groupResourceName(subject)} ${quote(name)} not found`, {
     details: details(subject, name),
   });
 }
 
 /** 409: an object with this name exists. */
 export function newAlreadyExists(subject: Subject, name: string): StatusError {
-  return newStatusError(409, 'AlreadyExists', `${groupResourceName(subject)} "${name}" already exists`, {
+  return newStatusError(409, 'AlreadyExists', `${groupResourceName(subject)} ${quote(name)} already exists`, {
     details: details(subject, name),
   });
 }
@@ -107,7 +107,7 @@ export function newConflict(subject: Subject, name: string, why: string): Status
   return newStatusError(
     409,
     'Conflict',
-    `Operation cannot be fulfilled on ${groupResourceName(subject)} "${name}": ${why}`,
+    `Operation cannot be fulfilled on ${groupResourceName(subject)} ${quote(name)}: ${why}`,
     {
       details: details(subject, name),
     },
@@ -119,7 +119,7 @@ export function newForbidden(subject: Subject, name: string, why: string): Statu
   let message: string;
   if (groupResourceName(subject) === '') message = `forbidden: ${why}`;
   else if (name === '') message = `${groupResourceName(subject)} is forbidden: ${why}`;
-  else message = `${groupResourceName(subject)} "${name}" is forbidden: ${why}`;
+  else message = `${groupResourceName(subject)} ${quote(name)} is forbidden: ${why}`;
   return newStatusError(403, 'Forbidden', message, { details: details(subject, name) });
 }
 
@@ -143,7 +143,7 @@ export function newMethodNotSupported(subject: Subject, action: string): StatusE
   return newStatusError(
     405,
     'MethodNotAllowed',
-    `${action} is not supported on resources of kind "${groupResourceName(subject)}"`,
+    `${action} is not supported on resources of kind ${quote(groupResourceName(subject))}`,
     {
       details: details(subject, ''),
     },
@@ -213,7 +213,7 @@ export function newInvalid(kind: Subject, name: string, errors: readonly FieldEr
   if (causes.length < errors.length) seen.add(`and ${errors.length - causes.length} more`);
   const texts = [...seen];
   const list = texts.length === 1 ? texts[0] : `[${texts.join(', ')}]`;
-  const message = `${groupResourceName(kind)} "${name}" is invalid${texts.length === 0 ? '' : `: ${list}`}`;
+  const message = `${groupResourceName(kind)} ${quote(name)} is invalid${texts.length === 0 ? '' : `: ${list}`}`;
   return newStatusError(422, 'Invalid', message, {
     details: { ...details(kind, name), ...(causes.length === 0 ? {} : { causes }) },
   });

@@ -42,9 +42,13 @@ export function currentEntry(store: StoredResource, namespace: string, name: str
 
 /** Returns the error for an object that does not exist: a 400 for a name that no object can have, else a 404. */
 export function missing(store: StoredResource, name: string): StatusError {
+  return nameFault(name) ?? notFoundIn(store, name);
+}
+
+/** Returns the 400 for a name that cannot be part of a key of the storage. */
+export function nameFault(name: string): StatusError | undefined {
   const [error] = pathSegmentErrors(name);
-  if (error !== undefined) return newBadRequest(`Name parameter invalid: ${quoteText(name)}: ${error}`);
-  return notFoundIn(store, name);
+  return error === undefined ? undefined : newBadRequest(`Name parameter invalid: ${quoteText(name)}: ${error}`);
 }
 
 const MAX_VERSION = 2n ** 64n - 1n;

@@ -31,7 +31,7 @@ import {
 } from './store.ts';
 import type { Reservation, Strategy, StrategyContext } from './strategy.ts';
 import { finishDeletion } from './store-delete.ts';
-import { missing } from './store-read.ts';
+import { missing, nameFault } from './store-read.ts';
 import { changedMetadataErrors, checksFinalizerNames, nameRuleOf } from './changed-metadata.ts';
 import { admitChange, admitCreate, writeAdmitted, type Write, type WriteTarget } from './write-admission.ts';
 import { alreadyExists, uidConflict, uidWithoutObject } from './write-conflicts.ts';
@@ -154,6 +154,8 @@ function metadataErrors(store: Store, object: KubeObject, group: string): FieldE
 async function putNew(store: Store, target: WriteTarget, written: KubeObject): Promise<Entry> {
   const object = await storageFormOf(store, written);
   const name = object.metadata.name ?? '';
+  const fault = nameFault(name);
+  if (fault !== undefined) throw fault;
   const key = store.cache.keyOf(target.namespace, name);
   if (target.options.dryRun) {
     if (store.cache.get(target.namespace, name) !== undefined) throw alreadyExists(store, target.namespace, object);
@@ -230,6 +232,8 @@ function newest(store: Store, target: WriteTarget, current: StoredValue | undefi
 async function createInstead({ store, context, target }: Write, change: Change): Promise<Written> {
   if (change.uid !== undefined && change.creates) throw uidConflict(store, target, { wanted: change.uid, found: '' });
   if (!change.creates) throw missing(store, target.name);
+  const fault = nameFault(target.name);
+  if (fault !== undefined) throw fault;
   const object = await change.compute(undefined, { isLarge: context.isLarge === true });
   const uid = object.metadata.uid ?? '';
   if (uid !== '') throw uidWithoutObject(store, target.name, uid);

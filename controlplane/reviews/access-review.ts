@@ -208,14 +208,12 @@ async function decide(
 ): Promise<KubeObject> {
   const { attributes, errors } = attributesOf(spec, user);
   const decision = await authorizer.authorize(attributes);
-  const evaluation = [...errors, ...(decision.evaluationError === undefined ? [] : [decision.evaluationError])];
+  const evaluation = [...(decision.evaluationError === undefined ? [] : [decision.evaluationError]), ...errors];
   object['status'] = {
     allowed: decision.decision === 'allow',
     ...(decision.decision === 'deny' ? { denied: true } : {}),
     ...(decision.reason === '' ? {} : { reason: decision.reason }),
-    ...(evaluation.length === 0
-      ? {}
-      : { evaluationError: evaluation.length === 1 ? evaluation[0] : `[${evaluation.join(', ')}]` }),
+    ...(evaluation.length === 0 ? {} : { evaluationError: evaluation.join('; ') }),
   };
   return object;
 }
@@ -255,7 +253,9 @@ function attributesOf(
   };
 }
 
-const ignored = (selector: string): string => `spec.resourceAttributes.${selector} ignored due to parse error`;
+function ignored(selector: string, { partially = false } = {}): string {
+  return `spec.resourceAttributes.${selector} ${partially ? 'partially ' : ''}ignored due to parse error`;
+}
 
 function askedFields(selector: SelectorAttributes | undefined, errors: string[]): SelectorRequirement[] {
   if (selector === undefined) return [];
@@ -265,8 +265,10 @@ function askedFields(selector: SelectorAttributes | undefined, errors: string[])
   for (const one of selector.requirements ?? []) {
     if ((one.operator === 'In' || one.operator === 'NotIn') && one.values?.length === 1) {
       known.push({ key: one.key, operator: one.operator, values: one.values });
-    } else if (errors.length === 0) errors.push(ignored('fieldSelector'));
+    }
   }
+  if (known.length < (selector.requirements ?? []).length)
+    errors.push(ignored('fieldSelector', { partially: known.length > 0 }));
   return known;
 }
 
@@ -278,7 +280,8 @@ function askedLabels(selector: SelectorAttributes | undefined, errors: string[])
   const raw = selector.rawSelector ?? '';
   if (raw !== '') return parsed(() => labelRequirements(raw), 'labelSelector', errors);
   const known = (selector.requirements ?? []).filter(({ operator }) => LABEL_OPERATORS.has(operator));
-  if (known.length < (selector.requirements ?? []).length) errors.push(ignored('labelSelector'));
+  if (known.length < (selector.requirements ?? []).length)
+    errors.push(ignored('labelSelector', { partially: known.length > 0 }));
   return known.map(({ key, operator, values }) => ({ key, operator, values: values ?? [] }));
 }
 

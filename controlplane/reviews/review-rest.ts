@@ -6,7 +6,8 @@
  * validates), validating admission. The registry's `extend` hook adds the endpoints.
  */
 import type { Clock } from '../../api/machinery/clock.ts';
-import { apiVersionOf, type KubeObject } from '../../api/meta/object.ts';
+import { apiVersionOf, type JsonObject, type KubeObject } from '../../api/meta/object.ts';
+import { withoutEmpties } from '../../api/schema/empty-values.ts';
 import { builtinResources } from '../../api/schema/resources.ts';
 import type { ResourceInfo, Schema, SubresourceInfo } from '../../api/schema/schema.ts';
 import type { AdmissionChain } from '../admission/admission.ts';
@@ -113,7 +114,7 @@ function reviewRest(
       const reviewed = attributes.object ?? object;
       const result = await endpoint.review({ user: context.user, namespace, name, object: reviewed, dryRun, context });
       await options.admission.validate(attributes, context.signal);
-      return unstoredEntry(result);
+      return unstoredEntry(withoutEmpties(struct, result as unknown as JsonObject) as unknown as KubeObject);
     },
   };
 }

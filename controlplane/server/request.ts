@@ -53,6 +53,13 @@ interface RequestFlow {
 }
 
 const NO_QUERY = new URLSearchParams();
+
+/** Leaves out the pairs that Go's net/url cannot read: those with semicolons or broken escapes. */
+function readablePairs(rawQuery: string): string {
+  const pairs = rawQuery.split('&');
+  return pairs.filter((pair) => !pair.includes(';') && !/%(?![\da-f]{2})/i.test(pair)).join('&');
+}
+
 const NOBODY: UserInfo = { name: '', groups: [] };
 const NOT_READ = nonResource('', '');
 
@@ -133,7 +140,7 @@ export class ApiRequest implements RequestContext {
   }
 
   get query(): URLSearchParams {
-    this.#query ??= this.rawQuery === '' ? NO_QUERY : new URLSearchParams(this.rawQuery);
+    this.#query ??= this.rawQuery === '' ? NO_QUERY : new URLSearchParams(readablePairs(this.rawQuery));
     return this.#query;
   }
 

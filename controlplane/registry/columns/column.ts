@@ -23,7 +23,7 @@ export function column(name: string, description: TableColumn['description'], op
 
 /** Describes the column by the documentation of a field. */
 export function field(struct: string, name: string): TableColumn['description'] {
-  return FIELD_TEXTS[`${struct}.${name}`] ?? { struct: `io.k8s.api.${struct}`, field: name };
+  return FIELD_TEXTS.get(`${struct}.${name}`) ?? { struct: `io.k8s.api.${struct}`, field: name };
 }
 
 const META = 'io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta';

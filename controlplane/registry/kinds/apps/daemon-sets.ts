@@ -100,12 +100,13 @@ export const daemonSets: Strategy<DaemonSet> = {
     const spec = (object.spec ??= {});
     spec.updateStrategy ??= {};
     if ((spec.updateStrategy.type ?? '') === '') spec.updateStrategy.type = 'RollingUpdate';
-    if (spec.updateStrategy.type === 'RollingUpdate') {
-      const rolling = (spec.updateStrategy.rollingUpdate ??= {}) as {
-        maxSurge?: string | number;
-        maxUnavailable?: string | number;
-      };
-      rolling.maxUnavailable ??= 1;
+    const rolls = spec.updateStrategy.type === 'RollingUpdate';
+    if (rolls) spec.updateStrategy.rollingUpdate ??= {};
+    const rolling = spec.updateStrategy.rollingUpdate as
+      | { maxSurge?: string | number; maxUnavailable?: string | number }
+      | undefined;
+    if (rolling !== undefined) {
+      rolling.maxUnavailable ??= rolls ? 1 : 0;
       rolling.maxSurge ??= 0;
     }
     spec.revisionHistoryLimit ??= 10;
@@ -131,6 +132,10 @@ export const daemonSets: Strategy<DaemonSet> = {
   columns: daemonSetColumns,
   status: {
     ...(statusOnly as UpdateStrategy<DaemonSet>),
+    prepareForUpdate(object, old, context) {
+      (statusOnly as UpdateStrategy<DaemonSet>).prepareForUpdate?.(object, old, context);
+      setTemplateGeneration(object, templateGeneration(old));
+    },
     validateUpdate: (object, old) => [
       ...countErrors(object.status, [
         'currentNumberScheduled',

@@ -3,7 +3,6 @@
  * `status` write the decision and the certificate.
  */
 import { formatTime } from '../../../../api/machinery/clock.ts';
-import { nameIsPathSegment } from '../../../../api/meta/names.ts';
 import { certificateRequestColumns } from './columns.ts';
 import { restore } from '../../generic-strategy.ts';
 import { type StrategyContext, kindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
@@ -83,7 +82,8 @@ const status: UpdateStrategy<SigningRequest> = {
 };
 
 const request: Strategy<SigningRequest> = {
-  nameRule: nameIsPathSegment,
+  // Kubernetes leaves the name to the storage, which refuses one that cannot be part of a key.
+  nameRule: () => [],
   status,
   subresources: { approval },
   prepareForCreate,

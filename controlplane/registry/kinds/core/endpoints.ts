@@ -102,13 +102,14 @@ function sliceErrors(object: Slice, old?: Slice): FieldError[] {
   const errors = requiredText('addressType', addressType);
   if (addressType !== '' && !ADDRESS_TYPES.includes(addressType))
     errors.push(notSupported('addressType', addressType, ADDRESS_TYPES));
+  if ((ports ?? []).length > MAX_PORTS) errors.push(...maxItems('ports', ports ?? [], MAX_PORTS));
+  else errors.push(...portErrors(ports ?? []));
   const known = new Set((old?.endpoints ?? []).flatMap(({ addresses }) => addresses ?? []));
   if ((found ?? []).length > MAX_ENDPOINTS) errors.push(...maxItems('endpoints', found ?? [], MAX_ENDPOINTS));
   else
     for (const [index, endpoint] of (found ?? []).entries())
       errors.push(...endpointErrors(endpoint, `endpoints[${index}]`, addressType, known));
-  if ((ports ?? []).length > MAX_PORTS) return [...errors, ...maxItems('ports', ports ?? [], MAX_PORTS)];
-  return [...errors, ...portErrors(ports ?? [])];
+  return errors;
 }
 
 function endpointErrors(endpoint: Endpoint, at: string, type: string, known: ReadonlySet<string>): FieldError[] {

@@ -15,7 +15,7 @@ import {
 import type { Kind, Wire } from '../../../../api/kinds/wire.ts';
 import { duplicate, type FieldError, forbidden, invalid, required } from '../../../../api/meta/field-error.ts';
 import { qualifiedNameErrors } from '../../../../api/meta/names.ts';
-import { approximate, compareQuantities, parseQuantity } from '../../../../api/meta/quantity.ts';
+import { compareQuantities, parseQuantity, quotient } from '../../../../api/meta/quantity.ts';
 import { internalForm } from '../../../../api/schema/internal-form.ts';
 import { quotaColumns } from '../policy/columns.ts';
 import { specAndStatus, statusOnly } from '../../generic-strategy.ts';
@@ -131,9 +131,8 @@ function boundErrors(limit: Limit, name: string, at: string): FieldError[] {
   if (ratio !== undefined && above('1', ratio))
     errors.push(invalid(`${at}.maxLimitRequestRatio[${name}]`, ratio, `ratio ${ratio} is less than 1`));
   if (ratio !== undefined && min !== undefined && max !== undefined) {
-    const low = approximate(parseQuantity(min));
-    const most = low === 0 ? Infinity : approximate(parseQuantity(max)) / low;
-    if (approximate(parseQuantity(ratio)) > most) {
+    const { of: most, third: asked } = quotient(parseQuantity(max), parseQuantity(min), parseQuantity(ratio));
+    if (asked > most) {
       errors.push(
         invalid(
           `${at}.maxLimitRequestRatio[${name}]`,

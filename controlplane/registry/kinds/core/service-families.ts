@@ -5,7 +5,7 @@
  */
 import { ipErrors, parseIp } from '../../../../api/meta/ip-addresses.ts';
 import { duplicate, invalid, notSupported, required, type FieldError } from '../../../../api/meta/field-error.ts';
-import { isHeadless, needsClusterIp, needsHealthPort, hasNodePorts, type ServiceSpec } from './service-types.ts';
+import { isHeadless, needsClusterIp, needsHealthPort, needsNodePort, type ServiceSpec } from './service-types.ts';
 
 /** A family of `spec.ipFamilies`. */
 export type Family = 'IPv4' | 'IPv6';
@@ -29,11 +29,11 @@ export const sameFamilies = (a: ServiceSpec, b: ServiceSpec): boolean => sameLis
 
 /** Keeps allocated values that the client leaves out. Ports are matched by name. */
 export function keepAllocated(spec: ServiceSpec, old: ServiceSpec): void {
-  if (needsClusterIp(spec) && needsClusterIp(old)) {
+  if (spec.type !== 'ExternalName' && old.type !== 'ExternalName') {
     if ((spec.clusterIP ?? '') === '') spec.clusterIP = old.clusterIP;
     if ((spec.clusterIPs ?? []).length === 0) spec.clusterIPs = [...(old.clusterIPs ?? [])];
   }
-  if (hasNodePorts(spec) && hasNodePorts(old)) {
+  if (needsNodePort(spec) && needsNodePort(old)) {
     const before = new Set((old.ports ?? []).map(({ nodePort }) => nodePort ?? 0));
     const used = new Set((spec.ports ?? []).flatMap(({ nodePort = 0 }) => (before.has(nodePort) ? [nodePort] : [])));
     const byName = new Map((old.ports ?? []).map(({ name = '', nodePort }) => [name, nodePort ?? 0]));
