@@ -248,7 +248,10 @@ export function roundedToMilli(text: string): string {
   return formatQuantity({ nano: quantity.nano + up, format: quantity.format });
 }
 
-/** Returns the quotient in the precision of kube-apiserver: of thousandths, or of whole units if one has too many thousandths. */
+/**
+ * Returns `a` divided by `b`, and `third` as a number, in the precision of kube-apiserver: of thousandths, or of whole units if
+ * one of the three has too many thousandths.
+ */
 export function quotient(a: Quantity, b: Quantity, third: Quantity): { readonly of: number; readonly third: number } {
   const wide = [a, b, third].some((one) => wholeUnits(one) >= MAX_INT64 / 1000n);
   const units = wide ? wholeUnits : milliUnits;
