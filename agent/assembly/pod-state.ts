@@ -35,7 +35,6 @@ export function createPodState(
     logger,
     safety: {
       podCouldHaveRunningContainers: ({ metadata: { uid } }) => workers.couldHaveRunningContainers(uid),
-      podIsCleaningUp: ({ metadata: { uid } }) => workers.isCleaningUp(uid),
       podIsFinished: ({ metadata: { uid } }) => workers.state(uid) === undefined || workers.isFinished(uid),
     },
     mirrorOf: (pod) => desired.mirrorOf(pod),

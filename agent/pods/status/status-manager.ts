@@ -62,8 +62,6 @@ export interface StatusManager {
 /** The state of pod workers that the status manager checks before it deletes a pod from the API server. */
 interface PodDeletionSafety {
   podCouldHaveRunningContainers(pod: Pod): boolean;
-  /** Whether the pod's volumes are being unmounted, and have not failed to. */
-  podIsCleaningUp(pod: Pod): boolean;
   podIsFinished(pod: Pod): boolean;
 }
 
@@ -237,12 +235,9 @@ class PodStatusManager implements StatusManager {
     await Promise.allSettled(running);
   }
 
-  /** A final phase waits for the end of the containers; that of a deleted pod also for its volumes, as in the kubelet. */
+  /** A final phase waits for the end of the containers, and not for the volumes, as in the kubelet. */
   #mayNotBeOver({ pod, terminated }: Kept): boolean {
-    const { safety } = this.#options;
-    if (terminated) return false;
-    if (safety.podCouldHaveRunningContainers(pod)) return true;
-    return pod.metadata.deletionTimestamp !== undefined && safety.podIsCleaningUp(pod);
+    return !terminated && this.#options.safety.podCouldHaveRunningContainers(pod);
   }
 
   /** The resync retries after errors, with the newest status. */

@@ -20,6 +20,7 @@ import type { PodEnd } from '../../runtime/kuberuntime/api-conditions.ts';
 import { apiPodStatus } from '../../runtime/kuberuntime/api-status.ts';
 import type { KubeRuntime } from '../../runtime/kuberuntime/kube-runtime.ts';
 import { formatPod } from '../../runtime/kuberuntime/pod-containers.ts';
+import { memoryProblem } from '../../runtime/kuberuntime/resize.ts';
 import { qosClass } from '../../runtime/kuberuntime/resources.ts';
 import { readRuntimeStatus, type RuntimePodStatus } from '../../runtime/kuberuntime/runtime-status.ts';
 import { terminationMessage } from '../../runtime/kuberuntime/termination-message.ts';
@@ -111,9 +112,9 @@ export class PodSync implements PodSyncer {
     }
     // 4. Watch the objects that the pod refers to, and ensure its cgroup and mirror pod.
     objects.registerPod(pod);
-    const podResizeError = containersLeft === 0 ? await this.#memoryInTheWay(pod) : undefined;
+    const refusedResize = left > 0 ? await this.#memoryInTheWay(pod, runtime) : undefined;
     const ensuringFromMs = clock.monotonic();
-    await cgroups.ensure(pod, { keepRoom: containersLeft > 0 || podResizeError !== undefined });
+    await cgroups.ensure(pod, { keepRoom: containersLeft > 0 || refusedResize !== undefined });
     const ensureMs = clock.monotonic() - ensuringFromMs;
     const mirrorAtMs = await this.#ensureMirror(pod);
     // 5. Mount the volumes.
@@ -136,8 +137,8 @@ export class PodSync implements PodSyncer {
     await this.#reportMissingSecrets(pod);
     // 8. Start the probes, then sync the containers.
     probes.addPod(pod);
-    const result = await kubeRuntime.syncPod(pod, runtime, signal);
-    const resizeError = result.resizeError ?? podResizeError;
+    const result = await kubeRuntime.syncPod(pod, runtime, signal, { refusedResize });
+    const { resizeError } = result;
     if (resizeError !== undefined) allocations.actuated(desired, { left, error: resizeError });
     if (left > 0)
       allocations.attempted({ tookMs: ensureMs + (result.resizeMs ?? 0), isDone: resizeError === undefined });
@@ -241,13 +242,11 @@ export class PodSync implements PodSyncer {
   }
 
   /** Refuses a limit of the pod's cgroup below its usage, which would end containers. A later sync retries it. */
-  async #memoryInTheWay(pod: Pod): Promise<string | undefined> {
-    const limit = this.#options.cgroups.loweredMemory(pod);
-    if (limit === undefined) return undefined;
-    const stats = await this.#options.runtime.containerStats({ podUid: pod.metadata.uid });
-    const usage = stats.reduce((sum, { memoryWorkingSetBytes = 0 }) => sum + memoryWorkingSetBytes, 0);
-    if (usage < limit) return undefined;
-    return `cannot decrease memory limits: attempting to set pod memory limit (${limit}) below current usage (${usage})`;
+  async #memoryInTheWay(pod: Pod, status: RuntimePodStatus): Promise<string | undefined> {
+    const { cgroups, kubeRuntime, runtime } = this.#options;
+    const lowered = { podBytes: cgroups.loweredMemory(pod), containers: kubeRuntime.lowered(pod, status) };
+    if (lowered.podBytes === undefined && lowered.containers.length === 0) return undefined;
+    return memoryProblem(lowered, await runtime.containerStats({ podUid: pod.metadata.uid }));
   }
 
   /** Returns the last status of a pod: after a restart, that of the API server. */

@@ -73,8 +73,6 @@ interface Worker {
   abort: AbortController;
   /** Delays retries of the steps that terminate the pod and clean up after it. */
   readonly backoff: Backoff;
-  /** The volumes or the cgroup of the pod could not be removed so far. */
-  hasRemains: boolean;
   /** The pod was removed and is desired again: it starts again after it has finished. */
   isWantedAgain: boolean;
   readonly whenTerminated: (() => void)[];
@@ -186,12 +184,6 @@ export class PodWorkers {
     return false;
   }
 
-  /** Whether the pod's volumes and cgroup are being removed for the first time. */
-  isCleaningUp(uid: string): boolean {
-    const worker = this.#workers.get(uid);
-    return worker?.state.kind === 'terminated' && !worker.hasRemains;
-  }
-
   /** Whether the worker of the pod has terminated it and cleaned up. */
   isFinished(uid: string): boolean {
     return this.#workers.get(uid)?.state.kind === 'finished';
@@ -234,7 +226,6 @@ export class PodWorkers {
       settlesAtMs: 0,
       abort: new AbortController(),
       backoff: new Backoff(RETRY_AFTER_FAILURE),
-      hasRemains: false,
       isWantedAgain: false,
       whenTerminated: [],
       whenFinished: [],
@@ -349,7 +340,6 @@ export class PodWorkers {
       }
     } catch (error) {
       if (this.#syncer === undefined) return undefined;
-      if (state.kind === 'terminated') worker.hasRemains = true;
       // The step was aborted in favor of another one, which is due now.
       if (signal.aborted) return 0;
       logger.warn({ err: error, pod: formatPod(pod), state: state.kind }, 'A step of a pod failed and is retried');

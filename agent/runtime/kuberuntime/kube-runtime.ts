@@ -17,7 +17,7 @@ import type { DnsWarning } from './dns.ts';
 import { killContainer, type KillDeps, killPodContainers } from './kill-containers.ts';
 import { computePodActions, type ContainerToKill, type PodActions, type ProbeLookup } from './pod-actions.ts';
 import { allContainers, type ContainerKind, findKinded, podFullName } from './pod-containers.ts';
-import { memoryProblem, resizeOf } from './resize.ts';
+import { type LoweredContainer, loweredMemory, resizeOf } from './resize.ts';
 import { findContainer, type RuntimePodStatus } from './runtime-status.ts';
 import { linuxResources } from './resources.ts';
 
@@ -52,6 +52,11 @@ interface SyncResult {
   readonly resizeError?: string | undefined;
   /** How long the containers took to get their resources. */
   readonly resizeMs?: number;
+}
+
+/** Why no container may be resized. */
+interface RefusedResize {
+  readonly refusedResize?: string | undefined;
 }
 
 /** The kubelet sees at its next relist, and runtimes send no event of it, that a container did not start. */
@@ -110,13 +115,22 @@ export class KubeRuntime {
     this.#options.images.collect();
   }
 
-  /** Takes the steps that bring the runtime to the pod, as the kubelet's SyncPod does, and returns the result of each. */
-  async syncPod(pod: Pod, status: RuntimePodStatus, signal: AbortSignal): Promise<SyncResult> {
+  /**
+   * Takes the steps that bring the runtime to the pod, as the kubelet's SyncPod does, and returns the result of each.
+   * `refusedResize` is why no container is resized.
+   */
+  async syncPod(
+    pod: Pod,
+    status: RuntimePodStatus,
+    signal: AbortSignal,
+    { refusedResize }: RefusedResize = {},
+  ): Promise<SyncResult> {
     const { events } = this.#options;
     // 1. Compute the actions.
-    const actions = computePodActions(pod, status, this.#options.probes, (container, last) =>
+    const computed = computePodActions(pod, status, this.#options.probes, (container, last) =>
       resizeOf(pod, container, last, this.#options.config.settings.resources()),
     );
+    const actions = { ...computed, refusedResize };
     if (actions.restartAllFor !== undefined) return this.#restartAll(pod, status, actions.restartAllFor, signal);
     // 2. Kill the whole pod, sandbox included.
     if (actions.killPod) {
@@ -146,7 +160,7 @@ export class KubeRuntime {
   async #ensureContainers(
     pod: Pod,
     status: RuntimePodStatus,
-    actions: PodActions,
+    actions: PodActions & RefusedResize,
     signal: AbortSignal,
   ): Promise<SyncResult> {
     const { clock, events, starts } = this.#options;
@@ -205,7 +219,7 @@ export class KubeRuntime {
     for (const container of actions.initToStart) if (!(await start(container, 'init'))) break;
     const killed = new Set(actions.containersToKill.map(({ id }) => id));
     const resizedFromMs = clock.monotonic();
-    const resizeError = actions.killPod ? undefined : await this.#resize(pod, status, killed, errors);
+    const resizeError = actions.killPod ? undefined : await this.#resize(pod, status, { killed, ...actions }, errors);
     const resizeMs = clock.monotonic() - resizedFromMs;
     for (const container of actions.containersToStart) await start(container, 'regular');
     return { errors, ...next, resizeError, resizeMs };
@@ -316,13 +330,28 @@ export class KubeRuntime {
       .map(({ container }) => container.name);
   }
 
+  /** Returns the running containers whose memory limits a resize lowers in place. */
+  lowered(pod: Pod, status: RuntimePodStatus): readonly LoweredContainer[] {
+    const facts = this.#options.config.settings.resources();
+    return allContainers(pod).flatMap(({ container }) => {
+      const running = findContainer(status, container.name);
+      if (running === undefined || resizeOf(pod, container, running, facts) !== 'in-place') return [];
+      const limitBytes = loweredMemory(linuxResources(pod, container, facts), running);
+      return limitBytes === undefined ? [] : [{ id: running.id, name: container.name, limitBytes }];
+    });
+  }
+
   /** Resizes running containers in place. A container that was restarted has its new resources already. */
   async #resize(
     pod: Pod,
     status: RuntimePodStatus,
-    killed: ReadonlySet<string>,
+    { killed, refusedResize }: RefusedResize & { readonly killed: ReadonlySet<string> },
     errors: Error[],
   ): Promise<string | undefined> {
+    if (refusedResize !== undefined) {
+      errors.push(new Error(refusedResize));
+      return refusedResize;
+    }
     const { runtime, config } = this.#options;
     const facts = config.settings.resources();
     let problem: string | undefined;
@@ -332,10 +361,6 @@ export class KubeRuntime {
       if (resizeOf(pod, container, running, facts) !== 'in-place') continue;
       const wanted = linuxResources(pod, container, facts);
       try {
-        const stats = await runtime.containerStats({ podUid: pod.metadata.uid });
-        const used = stats.find(({ id }) => id === running.id)?.memoryWorkingSetBytes;
-        const refused = memoryProblem(wanted, running, used);
-        if (refused !== undefined) throw new Error(refused);
         await runtime.updateResources(running.id, wanted);
       } catch (error) {
         problem = (error as Error).message;

@@ -5,6 +5,7 @@
 import { milliUnits, parseQuantity } from '../../../api/meta/quantity.ts';
 import type { Container, Pod } from '../../model/pod.ts';
 import type { ContainerStatus, LinuxResources } from '../runtime.ts';
+import type { ContainerStats } from '../runtime-stats.ts';
 import { linuxResources, requestsOf, type ResourceFacts } from './resources.ts';
 
 /**
@@ -58,18 +59,42 @@ function needsRestart(container: Container, resource: string): boolean {
   return policy?.restartPolicy === 'RestartContainer';
 }
 
-/**
- * Returns why a memory limit cannot be applied, or `undefined`. A limit below the usage would make the kernel kill the
- * container, so it is refused and retried.
- */
-export function memoryProblem(
-  wanted: LinuxResources,
-  status: ContainerStatus,
-  usedBytes: number | undefined,
-): string | undefined {
+/** A running container whose memory limit a resize lowers in place. */
+export interface LoweredContainer {
+  readonly id: string;
+  readonly name: string;
+  readonly limitBytes: number;
+}
+
+/** Returns the memory limit to which a resize lowers that of the container, or `undefined` if it does not. */
+export function loweredMemory(wanted: LinuxResources, status: ContainerStatus): number | undefined {
   const limit = wanted.memoryLimitBytes;
   const before = status.resources?.memoryLimitBytes ?? 0;
-  const shrinks = limit > 0 && (before === 0 || limit < before);
-  if (!shrinks || usedBytes === undefined || usedBytes < limit) return undefined;
-  return `cannot decrease memory limits: attempting to set container "${status.name}" memory limit (${limit}) below current usage (${usedBytes})`;
+  return limit > 0 && (before === 0 || limit < before) ? limit : undefined;
+}
+
+/**
+ * Returns why memory limits cannot be lowered, or `undefined`. A limit below the usage would make the kernel kill containers,
+ * so the whole resize is refused and retried. As in the kubelet, the message shows the pod's usage for its containers too.
+ */
+export function memoryProblem(
+  lowered: { readonly podBytes: number | undefined; readonly containers: readonly LoweredContainer[] },
+  stats: readonly Pick<ContainerStats, 'id' | 'memoryUsageBytes' | 'memoryWorkingSetBytes'>[],
+): string | undefined {
+  // Not every runtime reports the whole usage.
+  const usages = new Map<string, number>(
+    stats.map((each) => [each.id, Math.max(each.memoryUsageBytes, each.memoryWorkingSetBytes)]),
+  );
+  const ofPod = [...usages.values()].reduce((sum, usage) => sum + usage, 0);
+  const below = (what: string, limit: number): string =>
+    `attempting to set ${what} memory limit (${limit}) below current usage (${ofPod})`;
+  const { podBytes, containers } = lowered;
+  const problems = [
+    ...(podBytes !== undefined && ofPod >= podBytes ? [below('pod', podBytes)] : []),
+    ...containers
+      .filter(({ id, limitBytes }) => (usages.get(id) ?? 0) >= limitBytes)
+      .map(({ name, limitBytes }) => below(`container "${name}"`, limitBytes)),
+  ];
+  if (problems.length === 0) return undefined;
+  return `cannot decrease memory limits: ${problems.length === 1 ? problems.join() : `[${problems.join(', ')}]`}`;
 }

@@ -31,7 +31,7 @@ export function podResourcesStatus({
   const limits = ofPod === undefined ? podResources(pod, limitsOf) : (ofPod.limits ?? {});
   const hasRequests = Object.keys(requests).length > 0;
   const hasEnded = previous?.phase === 'Succeeded' || previous?.phase === 'Failed';
-  const current = previous?.phase === 'Running' ? cgroupResources(pod) : shown(requests, limits);
+  const current = previous?.phase === 'Running' ? cgroupResources(pod, previous) : shown(requests, limits);
   return {
     resources: (hasEnded || resize.inProgress !== undefined ? previous?.resources : undefined) ?? current,
     ...(hasRequests ? { allocatedResources: requests } : {}),
@@ -45,13 +45,17 @@ function shown(requests: Quantities, limits: Quantities): NonNullable<PodStatus[
   } as NonNullable<PodStatus['resources']>;
 }
 
-/** What the cgroup of the pod was given, on top of the pod-level resources. */
-function cgroupResources(pod: Pod): NonNullable<PodStatus['resources']> {
+/**
+ * What the cgroup of the pod was given, on top of the pod-level resources. A cgroup has no request of memory: as in the
+ * kubelet, a running pod keeps the one that it was shown with.
+ */
+function cgroupResources(pod: Pod, previous: PodStatus): NonNullable<PodStatus['resources']> {
   const sums = { requests: podResources(pod, requestsOf), limits: podResources(pod, limitsOf) };
   const requests: Record<string, string | undefined> = { ...pod.spec.resources?.requests };
   const limits: Record<string, string | undefined> = { ...pod.spec.resources?.limits };
   if (milliOf(sums.requests['cpu']) > LEAST_MILLI_CPU.requests) requests['cpu'] = sums.requests['cpu'];
-  if (sums.requests['memory'] !== undefined) requests['memory'] ??= sums.requests['memory'];
+  const memory = (previous.resources?.requests as Quantities | undefined)?.['memory'] ?? sums.requests['memory'];
+  if (memory !== undefined) requests['memory'] = memory;
   if (areAllLimited(pod, 'cpu') && milliOf(sums.limits['cpu']) > LEAST_MILLI_CPU.limits)
     limits['cpu'] = sums.limits['cpu'];
   if (areAllLimited(pod, 'memory')) limits['memory'] = wholePages(bytesOf(sums.limits['memory']));

@@ -1,4 +1,4 @@
-/** A deleted pod is removed from the API server only after its volumes are unmounted on the node, as by the kubelet. */
+/** A deleted pod is over when its containers are, and is removed from the API server after its volumes, as on the kubelet. */
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { mkdir, rm, writeFile } from 'node:fs/promises';
@@ -18,7 +18,7 @@ after(() => alive.cancel());
 const FINALIZER = 'example.com/hold';
 const phaseOf = (pod: KubeObject): string => (pod['status'] as { phase?: string } | undefined)?.phase ?? '';
 
-test('the final phase of a deleted pod is sent when its volumes are unmounted', async () => {
+test('the final phase of a deleted pod is sent before its volumes are removed, and its deletion afterwards', async () => {
   const directory = temporaryFolder();
   const plane = await startControlPlane({ memory: true });
   const kubeconfig = join(directory, 'kubeconfig');
@@ -52,20 +52,24 @@ test('the final phase of a deleted pod is sent when its volumes are unmounted', 
     const volume = join(directory, 'root/pods', created.metadata.uid ?? '', 'volumes/kubernetes.io~empty-dir/data');
     assert.ok(existsSync(volume));
     // Removing many files takes longer than a request.
-    for (let folder = 0; folder < 40; folder++) {
+    for (let folder = 0; folder < 100; folder++) {
       await mkdir(join(volume, String(folder)));
       await Promise.all(
         Array.from({ length: 100 }, (_none, file) => writeFile(join(volume, String(folder), String(file)), 'x')),
       );
     }
     await client.delete(pods, 'default', 'a', { gracePeriodSeconds: 1 });
-    let isThere: boolean | undefined;
+    const seen: (readonly [string, boolean])[] = [];
     for await (const { object } of client.watch(pods, { namespace: 'default', signal: stop.signal })) {
       if (phaseOf(object) !== 'Failed') continue;
-      isThere = existsSync(volume);
-      break;
+      const isDeleted = object.metadata.deletionGracePeriodSeconds === 0;
+      seen.push([isDeleted ? 'deleted' : 'failed', existsSync(volume)]);
+      if (isDeleted) break;
     }
-    assert.equal(isThere, false);
+    assert.deepEqual(seen, [
+      ['failed', true],
+      ['deleted', false],
+    ]);
     await client.patch(pods, 'default', 'a', { type: 'merge', body: { metadata: { finalizers: null } } });
     await until('its deletion', () =>
       get().then(

@@ -39,7 +39,6 @@ function setUp(t: TestContext) {
     mirrorOf: () => shown.mirror,
     safety: {
       podCouldHaveRunningContainers: () => true,
-      podIsCleaningUp: () => false,
       podIsFinished: () => false,
     },
   });

@@ -27,7 +27,7 @@ function setUp(t: TestContext, pod = podOf('u'), logger: Logger = silentLogger) 
   const clock = new FakeClock();
   const client = new FakeClient(clock);
   client.seed(pods, structuredClone(pod) as unknown as KubeObject);
-  const safety = { mayRun: false, cleaning: false, finished: false };
+  const safety = { mayRun: false, finished: false };
   const mirrors: { current: Pod | undefined } = { current: undefined };
   const manager = createStatusManager({
     client,
@@ -36,7 +36,6 @@ function setUp(t: TestContext, pod = podOf('u'), logger: Logger = silentLogger) 
     mirrorOf: () => mirrors.current,
     safety: {
       podCouldHaveRunningContainers: () => safety.mayRun,
-      podIsCleaningUp: () => safety.cleaning,
       podIsFinished: () => safety.finished,
     },
   });
@@ -273,11 +272,10 @@ describe('the status manager', () => {
     const { clock, client, manager, safety, stored } = setUp(t, marked);
     manager.set(marked, { phase: 'Running' });
     await clock.settle();
-    safety.cleaning = true;
     const phases: unknown[] = [];
     client.intercept(({ verb }) => {
       // The cleanup is done while the patch is under way.
-      if (verb === 'patch') Object.assign(safety, { cleaning: false, finished: true });
+      if (verb === 'patch') safety.finished = true;
       if (verb === 'delete') phases.push(stored()?.status?.phase);
       return undefined;
     });

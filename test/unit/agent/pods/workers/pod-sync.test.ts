@@ -33,6 +33,7 @@ function syncOf(options: object): PodSync {
     runtimeName: 'fake',
     kubeRuntime: {
       resizing: () => [],
+      lowered: () => [],
       waitingReason: () => undefined,
       syncPod: () => Promise.resolve({ errors: [], retryAtMs: undefined }),
     },
@@ -77,6 +78,7 @@ it('reports missing image pull secrets, and continues without them', async () =>
   const sync = syncOf({
     kubeRuntime: {
       resizing: () => [],
+      lowered: () => [],
       waitingReason: () => undefined,
       syncPod: () => {
         synced += 1;
@@ -172,7 +174,7 @@ it('the limits of a pod whose resize was lowered while the agent was down shrink
   const cgroups = createPodCgroups({ manager, perQos: true, podPidsLimit: 0, cpuQuota: true, cpuPeriodUs: 100_000 });
   let changesLeft: readonly string[] = ['c'];
   const sync = syncOf({
-    kubeRuntime: { resizing: () => changesLeft, waitingReason: () => undefined },
+    kubeRuntime: { resizing: () => changesLeft, lowered: () => [], waitingReason: () => undefined },
     volumes: { recursiveReadOnly: () => undefined, mount: () => Promise.reject(new VolumeError('the test ends here')) },
     cgroups,
   });
@@ -193,6 +195,7 @@ it('shows why a container waits at the next sync, and syncs again when its back-
     clock,
     kubeRuntime: {
       resizing: () => [],
+      lowered: () => [],
       waitingReason: () => waiting,
       syncPod: () => {
         waiting = { reason: 'CrashLoopBackOff', message: 'back-off 20s' };
@@ -221,6 +224,7 @@ it('measures how long a resize takes in the cgroup of the pod and in its contain
     clock,
     kubeRuntime: {
       resizing: () => ['c'],
+      lowered: () => [],
       waitingReason: () => undefined,
       syncPod: () => Promise.resolve({ errors: [], retryAtMs: undefined, resizeMs: 30, ...outcomes.shift() }),
     },

@@ -221,22 +221,6 @@ describe('pod workers', () => {
     await clock.advance(1);
     assert.deepEqual(syncer.calls, ['sync old', 'terminate old', 'clean old', 'sync new']);
   });
-  it('report that a pod is being cleaned up, until that fails or is over', async () => {
-    const { clock, syncer, workers, stop } = setUp();
-    const seen: boolean[] = [];
-    let attempts = 0;
-    syncer.cleanUp = () => {
-      seen.push(workers.isCleaningUp('u'));
-      attempts += 1;
-      return attempts === 1 ? Promise.reject(new Error('busy')) : Promise.resolve();
-    };
-    workers.update(pod('u', { deletionTimestamp: 'now' }));
-    await clock.settle();
-    assert.deepEqual([seen, workers.isCleaningUp('u')], [[true], false]);
-    await clock.advance(20_000);
-    assert.deepEqual([seen, workers.isCleaningUp('u'), workers.isFinished('u')], [[true, false], false, true]);
-    await stop();
-  });
 
   it('sync again after 10 s when something failed, and at the end of the back-off when something waits', async () => {
     const { clock, syncer, workers } = setUp();

@@ -384,6 +384,13 @@ describe('the status of a pod that runs shows the resources of its cgroup', () =
     });
     assert.deepEqual(allocatedResources, { cpu: '37m', memory: '20M', 'ephemeral-storage': '1Mi' });
   });
+  it('the request of memory that it was shown with, also after a resize', () => {
+    const before = { phase: 'Running', resources: { requests: { cpu: '37m', memory: '20Mi' } } } as PodStatus;
+    const spec = { containers: [resources({ cpu: '50m', memory: '30Mi' }, {})] };
+    const { resources: shown, allocatedResources } = statusOf(spec, { recursiveReadOnly: false, previous: before });
+    assert.deepEqual(shown, { requests: { cpu: '50m', memory: '20Mi' } });
+    assert.deepEqual(allocatedResources, { cpu: '50m', memory: '30Mi' });
+  });
   it('also when it has ended', () => {
     const containers = [resources({ cpu: '37m', 'ephemeral-storage': '1Mi' }, {})];
     const previous = { ...running({ containers }), phase: 'Succeeded' };

@@ -3,9 +3,15 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Container, Pod } from '../../../../../agent/model/pod.ts';
 import { containerAnnotations } from '../../../../../agent/runtime/kuberuntime/container-config.ts';
-import { memoryProblem, REQUESTS_ANNOTATION, resizeOf } from '../../../../../agent/runtime/kuberuntime/resize.ts';
+import {
+  loweredMemory,
+  memoryProblem,
+  REQUESTS_ANNOTATION,
+  resizeOf,
+} from '../../../../../agent/runtime/kuberuntime/resize.ts';
 import { linuxResources } from '../../../../../agent/runtime/kuberuntime/resources.ts';
 import type { ContainerStatus } from '../../../../../agent/runtime/runtime.ts';
+import type { ContainerId } from '../../../../../agent/runtime/runtime-identity.ts';
 
 const facts = { memoryCapacityBytes: 2 ** 34, cpuQuota: true, cpuPeriodUs: 100_000 };
 const limits = { cpu: '30m', memory: '45Mi' };
@@ -52,17 +58,32 @@ describe('a resize', () => {
     assert.equal(resizeOf(resized.pod, resized.container, { ...status, annotations: others }, facts), 'none');
   });
 
-  it('that lowers a memory limit below the usage is refused with the message of the kubelet', () => {
+  it('that lowers a memory limit is found', () => {
     const { pod, container } = podOf(before);
     const wanted = linuxResources(pod, container, facts);
     const running = (memoryLimitBytes: number): ContainerStatus =>
       ({ name: 'c', state: 'running', resources: { ...wanted, memoryLimitBytes } }) as ContainerStatus;
     const limit = wanted.memoryLimitBytes;
+    assert.equal(loweredMemory(wanted, running(limit * 2)), limit);
+    assert.equal(loweredMemory(wanted, running(0)), limit);
+    assert.equal(loweredMemory(wanted, running(limit)), undefined);
+  });
+
+  it('that lowers memory limits below the usage is refused with the message of the kubelet', () => {
+    const stats = (id: string, memoryUsageBytes: number) => ({
+      id: id as ContainerId,
+      memoryUsageBytes,
+      memoryWorkingSetBytes: 1,
+    });
+    const containers = [{ id: 'a', name: 'main', limitBytes: 40 }];
     assert.equal(
-      memoryProblem(wanted, running(limit * 2), limit),
-      `cannot decrease memory limits: attempting to set container "c" memory limit (${limit}) below current usage (${limit})`,
+      memoryProblem({ podBytes: 50, containers }, [stats('a', 40), stats('b', 30)]),
+      'cannot decrease memory limits: [attempting to set pod memory limit (50) below current usage (70), attempting to set container "main" memory limit (40) below current usage (70)]',
     );
-    assert.equal(memoryProblem(wanted, running(limit * 2), limit - 1), undefined);
-    assert.equal(memoryProblem(wanted, running(limit), limit), undefined);
+    assert.equal(
+      memoryProblem({ podBytes: undefined, containers }, [stats('a', 40)]),
+      'cannot decrease memory limits: attempting to set container "main" memory limit (40) below current usage (40)',
+    );
+    assert.equal(memoryProblem({ podBytes: 40, containers }, [stats('a', 39)]), undefined);
   });
 });
