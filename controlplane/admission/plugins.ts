@@ -273,7 +273,7 @@ export function buildPlugins(options: PluginsOptions): AdmissionPlugin[] {
   const { sources, authorizer, policies, storedNamespace } = options;
   return [
     ...plugins,
-    rbacEscalation(options.rbac, authorizer),
+    rbacEscalation(options.rbac, authorizer, options.clock),
     claimStatusAuthorization({ authorizer, storedNamespace }),
     paramsAuthorization({ sources, authorizer, resources: policies.resources }),
   ];

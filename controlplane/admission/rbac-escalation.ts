@@ -5,6 +5,8 @@
  */
 import { jsonEqual } from '../../api/meta/json-equality.ts';
 import { quote } from '../../api/meta/field-error.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import { inSlices, TimeSlice } from '../../api/machinery/time-slice.ts';
 import { pathSegmentErrors } from '../../api/meta/names.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { newBadRequest, newNotFound, newStatusError } from '../../api/meta/status-error.ts';
@@ -14,7 +16,7 @@ import { aggregate, type RbacAuthorizer } from '../authorization/rbac.ts';
 import {
   compact,
   formatRule,
-  missingRules,
+  missingInSlices,
   TooManyCombinations,
   type PolicyRule,
 } from '../authorization/rbac-rules.ts';
@@ -51,7 +53,11 @@ function checkReference({ kind, name }: RoleRef, namespace: string): void {
 }
 
 /** Builds the plugin. `rbac` resolves the rules that the client holds; `authorizer` answers for `escalate` and `bind`. */
-export function rbacEscalation(rbac: RbacAuthorizer, authorizer: Authorizer): AdmissionPlugin {
+export function rbacEscalation(
+  rbac: RbacAuthorizer,
+  authorizer: Authorizer,
+  clock: Pick<Clock, 'monotonic'>,
+): AdmissionPlugin {
   const mayBe = async (
     attributes: AdmissionAttributes,
     verb: 'escalate' | 'bind',
@@ -83,7 +89,7 @@ export function rbacEscalation(rbac: RbacAuthorizer, authorizer: Authorizer): Ad
         // The path of a create request has no name, so a permission for a single name does not match it.
         const name = attributes.operation === 'CREATE' ? '' : attributes.name;
         if (await mayBe(attributes, 'escalate', { resource, name })) return;
-        checkRole(attributes, object, rbac);
+        await checkRole(attributes, object, { rbac, clock });
       } else if (resource === 'rolebindings' || resource === 'clusterrolebindings') {
         const { kind = '', name = '' } = (object['roleRef'] ?? {}) as Partial<RoleRef>;
         const ref: RoleRef = { kind, name };
@@ -92,28 +98,34 @@ export function rbacEscalation(rbac: RbacAuthorizer, authorizer: Authorizer): Ad
         checkReference(ref, attributes.namespace);
         const rules = rbac.roleRules(ref, attributes.namespace);
         if (typeof rules === 'string') throw newNotFound({ group, resource }, ref.name);
-        confirm(attributes, rules, rbac);
+        await confirm(attributes, rules, { rbac, clock });
       }
     },
   };
 }
 
-function checkRole(attributes: AdmissionAttributes, object: KubeObject, rbac: RbacAuthorizer): void {
-  confirm(attributes, (object['rules'] ?? []) as readonly PolicyRule[], rbac);
+/** What the checks read. */
+interface Checks {
+  readonly rbac: RbacAuthorizer;
+  readonly clock: Pick<Clock, 'monotonic'>;
+}
+
+async function checkRole(attributes: AdmissionAttributes, object: KubeObject, checks: Checks): Promise<void> {
+  await confirm(attributes, (object['rules'] ?? []) as readonly PolicyRule[], checks);
   const aggregates = (one: KubeObject | undefined): boolean => {
     const rule = one?.['aggregationRule'] as { clusterRoleSelectors?: readonly unknown[] } | undefined | null;
     return (rule?.clusterRoleSelectors?.length ?? 0) > 0;
   };
   if (attributes.resource.resource !== 'clusterroles' || (!aggregates(object) && !aggregates(attributes.oldObject)))
     return;
-  const held = rbac.resolve(attributes.user, attributes.namespace).rules;
-  if (missingRules(held, EVERYTHING).length > 0)
+  const held = checks.rbac.resolve(attributes.user, attributes.namespace).rules;
+  if ((await missingIn(attributes, held, EVERYTHING, checks)).length > 0)
     throw refusal(attributes, 'must have cluster-admin privileges to use the aggregationRule');
 }
 
-function confirm(attributes: AdmissionAttributes, rules: readonly PolicyRule[], rbac: RbacAuthorizer): void {
-  const held = rbac.resolve(attributes.user, attributes.namespace);
-  const missing = missingIn(attributes, held.rules, compact(rules));
+async function confirm(attributes: AdmissionAttributes, rules: readonly PolicyRule[], checks: Checks): Promise<void> {
+  const held = checks.rbac.resolve(attributes.user, attributes.namespace);
+  const missing = await missingIn(attributes, held.rules, compact(rules), checks);
   if (missing.length === 0) return;
   const lines = [...new Set(missing.map(formatRule))].sort().join('\n');
   const errors = held.errors.length === 0 ? '' : `; resolution errors: ${aggregate(held.errors)}`;
@@ -123,13 +135,15 @@ function confirm(attributes: AdmissionAttributes, rules: readonly PolicyRule[], 
   );
 }
 
-function missingIn(
+async function missingIn(
   attributes: AdmissionAttributes,
   held: readonly PolicyRule[],
   wanted: readonly PolicyRule[],
-): readonly PolicyRule[] {
+  { clock }: Checks,
+): Promise<readonly PolicyRule[]> {
+  const slice = new TimeSlice(clock);
   try {
-    return missingRules(held, wanted);
+    return await inSlices(missingInSlices(held, wanted, slice), slice);
   } catch (error) {
     if (error instanceof TooManyCombinations) throw refusal(attributes, error.message);
     throw error;

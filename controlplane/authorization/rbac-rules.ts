@@ -3,6 +3,7 @@
  * messages.
  */
 import { stringifyJson } from '../../api/codec/json.ts';
+import { inOneSlice, type Slice } from '../../api/machinery/time-slice.ts';
 import { quote } from '../../api/meta/field-error.ts';
 import type { AuthorizationAttributes } from './authorization.ts';
 
@@ -68,37 +69,69 @@ function urlMatches(pattern: string, path: string): boolean {
   return pattern.endsWith('*') && path.startsWith(pattern.slice(0, -1));
 }
 
-const has = (list: readonly string[] | undefined, item: string): boolean => list?.includes(item) ?? false;
-function hasAll(list: readonly string[] | undefined, items: readonly string[]): boolean {
-  if (list === undefined || items.length <= 4) return items.every((item) => has(list, item));
-  const all = new Set(list);
-  return items.every((item) => all.has(item));
-}
-
 /**
  * The combinations of group, resource, verb and name that one comparison takes apart. A rule of three lists has the product
  * of their lengths: 3 KB of text are millions of combinations.
  */
 const MAX_COMBINATIONS = 20_000;
 
-/** The rules have more combinations than are compared one by one. */
+/** The steps of one comparison. A client may hold as many rules as fit into the roles of its namespace. */
+const MAX_STEPS = 20_000_000;
+
+/** The rules have more combinations than are compared one by one, or the client holds too many rules for that. */
 export class TooManyCombinations extends Error {
   override readonly name = 'TooManyCombinations';
+}
 
-  constructor() {
-    super(`the rules have more than ${MAX_COMBINATIONS} combinations of groups, resources, verbs and names`);
+/** Counts the steps of one comparison, and throws `TooManyCombinations` beyond their maximum. */
+class Steps {
+  #left = MAX_STEPS;
+
+  spend(count: number): void {
+    this.#left -= count;
+    if (this.#left < 0)
+      throw new TooManyCombinations(`comparing the rules with those of the user takes more than ${MAX_STEPS} steps`);
   }
 }
+
+/** Computes what `missingInSlices` does, without pauses. */
+export const missingRules = (held: readonly PolicyRule[], wanted: readonly PolicyRule[]): PolicyRule[] =>
+  inOneSlice(missingInSlices(held, wanted));
 
 /**
  * Returns the parts of `wanted` that no rule of `held` covers, split by verb and then compacted by resource. Empty if
  * everything is covered. Throws `TooManyCombinations`; a rule that one rule of `held` covers as a whole is not taken apart.
  */
-export function missingRules(held: readonly PolicyRule[], wanted: readonly PolicyRule[]): PolicyRule[] {
-  const apart = wanted.filter((rule) => !held.some((owner) => coversWhole(owner, rule)));
+export function* missingInSlices(
+  held: readonly PolicyRule[],
+  wanted: readonly PolicyRule[],
+  slice?: Slice,
+): Generator<void, PolicyRule[], undefined> {
+  const steps = new Steps();
+  const owners: HeldRule[] = [];
+  for (const rule of held) {
+    owners.push(heldRule(rule));
+    if (slice?.isSpent === true) yield;
+  }
+  const isCovered = function* (rule: PolicyRule): Generator<void, boolean, undefined> {
+    for (const owner of owners) {
+      if (covers(owner, rule, steps)) return true;
+      if (slice?.isSpent === true) yield;
+    }
+    return false;
+  };
+  const apart: PolicyRule[] = [];
+  for (const rule of wanted) {
+    const whole = wholeOf(rule);
+    if (whole === undefined || !(yield* isCovered(whole))) apart.push(rule);
+  }
   const combinations = apart.reduce((sum, rule) => sum + combinationsOf(rule), 0);
-  if (combinations > MAX_COMBINATIONS) throw new TooManyCombinations();
-  const missing = apart.flatMap(breakDown).filter((single) => !held.some((rule) => covers(rule, single)));
+  if (combinations > MAX_COMBINATIONS)
+    throw new TooManyCombinations(
+      `the rules have more than ${MAX_COMBINATIONS} combinations of groups, resources, verbs and names`,
+    );
+  const missing: PolicyRule[] = [];
+  for (const single of apart.flatMap(breakDown)) if (!(yield* isCovered(single))) missing.push(single);
   return compact(missing);
 }
 
@@ -107,12 +140,12 @@ function combinationsOf({ apiGroups, resources, resourceNames, nonResourceURLs, 
   return (targets + (nonResourceURLs?.length ?? 0)) * verbs.length;
 }
 
-/** A rule about both resources and URLs is never covered by one rule. */
-function coversWhole(owner: PolicyRule, { nonResourceURLs, ...rule }: PolicyRule): boolean {
+/** Returns the rule if one rule may cover it. A rule about both resources and URLs is never covered by one rule. */
+function wholeOf({ nonResourceURLs, ...rule }: PolicyRule): PolicyRule | undefined {
   const hasUrls = (nonResourceURLs?.length ?? 0) > 0;
   const hasResources = (rule.apiGroups?.length ?? 0) > 0 && (rule.resources?.length ?? 0) > 0;
-  if (hasUrls === hasResources) return false;
-  return covers(owner, hasUrls && nonResourceURLs !== undefined ? { verbs: rule.verbs, nonResourceURLs } : rule);
+  if (hasUrls === hasResources) return undefined;
+  return hasUrls && nonResourceURLs !== undefined ? { verbs: rule.verbs, nonResourceURLs } : rule;
 }
 
 function breakDown(rule: PolicyRule): PolicyRule[] {
@@ -133,32 +166,67 @@ function breakDown(rule: PolicyRule): PolicyRule[] {
   return singles;
 }
 
-function covers(owner: PolicyRule, single: PolicyRule): boolean {
-  if (!has(owner.verbs, ALL) && !hasAll(owner.verbs, single.verbs)) return false;
+/** A rule that a client holds. Its lists are sets, because each may have thousands of items. */
+interface HeldRule {
+  readonly verbs: ReadonlySet<string>;
+  readonly groups: ReadonlySet<string>;
+  readonly resources: ReadonlySet<string>;
+  readonly names: ReadonlySet<string>;
+  readonly urls: ReadonlySet<string>;
+  readonly urlPatterns: readonly string[];
+}
+
+function heldRule({ verbs, apiGroups, resources, resourceNames, nonResourceURLs }: PolicyRule): HeldRule {
+  return {
+    verbs: setOf(verbs),
+    groups: setOf(apiGroups),
+    resources: setOf(resources),
+    names: setOf(resourceNames),
+    urls: setOf(nonResourceURLs),
+    urlPatterns: nonResourceURLs?.filter((url) => url.endsWith(ALL)) ?? NONE,
+  };
+}
+
+const NONE: readonly string[] = [];
+const EMPTY: ReadonlySet<string> = new Set();
+
+function setOf(items: readonly string[] = NONE): ReadonlySet<string> {
+  return items.length === 0 ? EMPTY : new Set(items);
+}
+
+function covers(owner: HeldRule, single: PolicyRule, steps: Steps): boolean {
+  const hasAll = (own: ReadonlySet<string>, items: readonly string[] = []): boolean => {
+    steps.spend(1 + (own.has(ALL) ? 0 : items.length));
+    return own.has(ALL) || items.every((item) => own.has(item));
+  };
+  if (!hasAll(owner.verbs, single.verbs)) return false;
   if (single.nonResourceURLs !== undefined) {
-    return single.nonResourceURLs.every(
-      (url) => owner.nonResourceURLs?.some((pattern) => urlMatches(pattern, url)) ?? false,
-    );
+    return single.nonResourceURLs.every((url) => {
+      steps.spend(1 + owner.urlPatterns.length);
+      return owner.urls.has(url) || owner.urlPatterns.some((pattern) => urlMatches(pattern, url));
+    });
   }
-  if (!has(owner.apiGroups, ALL) && !hasAll(owner.apiGroups, single.apiGroups ?? [])) return false;
+  if (!hasAll(owner.groups, single.apiGroups)) return false;
   const resourcesCovered = (single.resources ?? []).every((resource) => {
+    steps.spend(1);
     const slash = resource.indexOf('/');
     return (
-      has(owner.resources, ALL) ||
-      has(owner.resources, resource) ||
-      (slash >= 0 && has(owner.resources, `*/${resource.slice(slash + 1)}`))
+      owner.resources.has(ALL) ||
+      owner.resources.has(resource) ||
+      (slash >= 0 && owner.resources.has(`*/${resource.slice(slash + 1)}`))
     );
   });
   if (!resourcesCovered) return false;
-  const ownerNames = owner.resourceNames ?? [];
-  if (ownerNames.length === 0) return true;
+  if (owner.names.size === 0) return true;
   const names = single.resourceNames ?? [];
-  return names.length > 0 && hasAll(ownerNames, names);
+  // `*` is no pattern among the names of objects.
+  steps.spend(1 + names.length);
+  return names.length > 0 && names.every((name) => owner.names.has(name));
 }
 
 /** Merges the rules of one group, resource and name into one rule with all their verbs. */
 export function compact(rules: readonly PolicyRule[]): PolicyRule[] {
-  const simple = new Map<string, PolicyRule & { verbs: string[] }>();
+  const simple = new Map<string, { readonly rule: PolicyRule; readonly verbs: Set<string> }>();
   const others: PolicyRule[] = [];
   for (const rule of rules) {
     const isSimple =
@@ -172,10 +240,10 @@ export function compact(rules: readonly PolicyRule[]): PolicyRule[] {
     }
     const key = stringifyJson([rule.apiGroups, rule.resources, rule.resourceNames]);
     const found = simple.get(key);
-    if (found === undefined) simple.set(key, { ...rule, verbs: [...rule.verbs] });
-    else found.verbs.push(...rule.verbs.filter((verb) => !found.verbs.includes(verb)));
+    if (found === undefined) simple.set(key, { rule, verbs: new Set(rule.verbs) });
+    else for (const verb of rule.verbs) found.verbs.add(verb);
   }
-  return [...others, ...simple.values()];
+  return [...others, ...[...simple.values()].map(({ rule, verbs }) => ({ ...rule, verbs: [...verbs] }))];
 }
 
 /** Formats a rule like `{APIGroups:[""], Resources:["pods"], Verbs:["get"]}`. */

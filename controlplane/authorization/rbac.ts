@@ -31,6 +31,8 @@ interface Grant {
   readonly namespace: string;
   readonly bindingName: string;
   readonly roleRef: RoleRef;
+  /** Equal for grants of the same rules. */
+  readonly roleKey: string;
   readonly subject: string;
 }
 
@@ -76,6 +78,7 @@ export class RbacAuthorizer implements Authorizer, RuleResolver {
           namespace,
           bindingName,
           roleRef: binding.roleRef,
+          roleKey: `${namespace}/${binding.roleRef.kind}/${binding.roleRef.name}`,
           subject: describe(subject, namespace),
         });
       }
@@ -96,8 +99,12 @@ export class RbacAuthorizer implements Authorizer, RuleResolver {
     if (bySubject.size === 0) this.#grants.delete(namespace);
   }
 
-  /** Visits each grant of the user, cluster-wide grants first. Stops when `visit` returns true. */
-  #visit(user: UserInfo, namespace: string, visit: (grant: Grant) => boolean): void {
+  /**
+   * Visits the grants of the user, cluster-wide grants first. Stops when `visit` returns true. After the first `few` grants,
+   * each role is visited once: thousands of bindings may name the same large role.
+   */
+  #visit(user: UserInfo, namespace: string, every: (grant: Grant) => boolean, few = FEW_GRANTS): void {
+    const visit = eachRoleOnce(every, few);
     for (const scope of namespace === '' ? [''] : ['', namespace]) {
       const bySubject = this.#grants.get(scope);
       if (bySubject === undefined) continue;
@@ -143,13 +150,14 @@ export class RbacAuthorizer implements Authorizer, RuleResolver {
   resolve(user: UserInfo, namespace: string): ResolvedRules {
     const rules: PolicyRule[] = [];
     const errors: string[] = [];
-    this.#visit(user, namespace, (grant) => {
+    const take = (grant: Grant): boolean => {
       const found = this.roleRules(grant.roleRef, grant.namespace);
       if (typeof found === 'string') errors.push(found);
       // Non-resource rules only take effect through a ClusterRoleBinding.
       else rules.push(...found.filter((rule) => grant.namespace === '' || (rule.nonResourceURLs?.length ?? 0) === 0));
       return false;
-    });
+    };
+    this.#visit(user, namespace, take, 0);
     return { rules, errors };
   }
 
@@ -157,7 +165,10 @@ export class RbacAuthorizer implements Authorizer, RuleResolver {
     const { rules, errors } = this.resolve(user, namespace);
     const resourceRules: ResourceRule[] = [];
     const nonResourceRules: NonResourceRule[] = [];
+    let left = MAX_SHOWN;
     for (const rule of rules) {
+      left -= itemsOf(rule);
+      if (left < 0) break;
       if ((rule.resources?.length ?? 0) > 0) {
         resourceRules.push({
           verbs: rule.verbs,
@@ -170,9 +181,40 @@ export class RbacAuthorizer implements Authorizer, RuleResolver {
         nonResourceRules.push({ verbs: rule.verbs, nonResourceURLs: rule.nonResourceURLs ?? [] });
       }
     }
-    const evaluationError = errors.length === 0 ? {} : { evaluationError: aggregate(errors) };
-    return { resourceRules, nonResourceRules, incomplete: false, ...evaluationError };
+    const incomplete = left < 0;
+    const all = incomplete
+      ? [...errors, `the rules have more than ${MAX_SHOWN} items, and the rest is left out`]
+      : errors;
+    const evaluationError = all.length === 0 ? {} : { evaluationError: aggregate(all) };
+    return { resourceRules, nonResourceRules, incomplete, ...evaluationError };
   }
+}
+
+/** The items of all lists in the rules that a review shows. The roles of one namespace may have hundreds of megabytes. */
+const MAX_SHOWN = 100_000;
+
+function itemsOf({ verbs, apiGroups, resources, resourceNames, nonResourceURLs }: PolicyRule): number {
+  return [verbs, apiGroups, resources, resourceNames, nonResourceURLs].reduce(
+    (sum, list) => sum + (list?.length ?? 0),
+    0,
+  );
+}
+
+/** A decision visits so few grants without looking for equal ones among them. */
+const FEW_GRANTS = 16;
+
+function eachRoleOnce(visit: (grant: Grant) => boolean, few: number): (grant: Grant) => boolean {
+  let count = 0;
+  let visited: Set<string> | undefined;
+  return (grant) => {
+    count += 1;
+    if (count > few) {
+      visited ??= new Set();
+      if (visited.has(grant.roleKey)) return false;
+      visited.add(grant.roleKey);
+    }
+    return visit(grant);
+  };
 }
 
 /** Formats several errors as a list in brackets, without duplicates. */

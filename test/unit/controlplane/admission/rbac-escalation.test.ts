@@ -1,11 +1,13 @@
 /** Tests the check of bindings against privilege escalation. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { clusterRoles } from '../../../../api/client/resources.ts';
+import { clusterRoles, roleBindings, roles } from '../../../../api/client/resources.ts';
+import { systemClock } from '../../../../api/machinery/clock.ts';
 import { StatusError } from '../../../../api/meta/status-error.ts';
 import { rbacEscalation } from '../../../../controlplane/admission/rbac-escalation.ts';
 import { RbacAuthorizer } from '../../../../controlplane/authorization/rbac.ts';
 import { fixedSources } from '../../../fakes/fixed-sources.ts';
+import { TickingClock, turnsOf } from '../../../fakes/ticking-clock.ts';
 import { attributesOf } from './attributes.ts';
 
 const GROUP = 'rbac.authorization.k8s.io';
@@ -15,9 +17,8 @@ const rbac = new RbacAuthorizer(
 
 /** Returns the error for a binding to that role by a client that may bind roles of every known kind if `mayBind` is set. */
 async function refusal(roleRef: object, namespace: string, { mayBind = false } = {}): Promise<unknown> {
-  const plugin = rbacEscalation(rbac, {
-    authorize: () => Promise.resolve({ decision: mayBind ? 'allow' : 'no-opinion', reason: '' }),
-  });
+  const authorize = () => Promise.resolve({ decision: mayBind ? 'allow' : 'no-opinion', reason: '' } as const);
+  const plugin = rbacEscalation(rbac, { authorize }, systemClock);
   const resource = namespace === '' ? 'clusterrolebindings' : 'rolebindings';
   const attributes = attributesOf(
     { metadata: { name: 'b' }, roleRef: { apiGroup: GROUP, ...roleRef } },
@@ -51,4 +52,38 @@ test('a client that may bind the role skips the lookup, except for kinds that no
   assert.equal(await refusal({ kind: 'Role', name: 'none' }, '', { mayBind: true }), undefined);
   assert.match(String(await refusal({ kind: 'Group', name: 'a' }, 'n', { mayBind: true })), /^500 unsupported/);
   assert.equal(await refusal({ kind: 'ClusterRole', name: 'empty' }, 'n'), undefined);
+});
+
+test('a large role is compared with the many rules of its author in turns of the event loop', async () => {
+  const rulesOf = (verb: string) =>
+    Array.from({ length: 300 }, (_, at) => ({ verbs: [verb], apiGroups: [''], resources: [`r${at}`] }));
+  const own = new RbacAuthorizer(
+    fixedSources([
+      { resource: roles, object: { metadata: { name: 'r', namespace: 'n' }, rules: rulesOf('get') } },
+      {
+        resource: roleBindings,
+        object: {
+          metadata: { name: 'b', namespace: 'n' },
+          roleRef: { apiGroup: GROUP, kind: 'Role', name: 'r' },
+          subjects: [{ kind: 'User', name: 'ann' }],
+        },
+      },
+    ]),
+  );
+  const authorize = () => ({ decision: 'no-opinion', reason: '' }) as const;
+  const plugin = rbacEscalation(own, { authorize }, new TickingClock());
+  const write = (verb: string): Promise<void> => {
+    const attributes = attributesOf(
+      { metadata: { name: 'w' }, rules: rulesOf(verb) },
+      {
+        namespace: 'n',
+        resource: { group: GROUP, version: 'v1', resource: 'roles' },
+        user: { name: 'ann', groups: [] },
+      },
+    );
+    return Promise.resolve(plugin.admit?.(attributes, new AbortController().signal));
+  };
+  const { turns } = await turnsOf(() => write('get'));
+  assert.ok(turns > 1000, `${turns} turns`);
+  await assert.rejects(write('list'), /attempting to grant RBAC permissions not currently held/);
 });

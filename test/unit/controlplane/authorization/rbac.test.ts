@@ -2,10 +2,16 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { clusterRoleBindings, clusterRoles, pods, roleBindings, roles } from '../../../../api/client/resources.ts';
 import { fixedSources } from '../../../fakes/fixed-sources.ts';
+import { assertLinearTime } from '../../../fuzz/growth.ts';
 import type { AuthorizationAttributes } from '../../../../controlplane/authorization/authorization.ts';
 import { NodeAuthorizer } from '../../../../controlplane/authorization/node.ts';
 import { RbacAuthorizer } from '../../../../controlplane/authorization/rbac.ts';
-import { formatRule, missingRules, TooManyCombinations } from '../../../../controlplane/authorization/rbac-rules.ts';
+import {
+  compact,
+  formatRule,
+  missingRules,
+  TooManyCombinations,
+} from '../../../../controlplane/authorization/rbac-rules.ts';
 import { forbiddenMessage } from '../../../../controlplane/authorization/union.ts';
 
 function ask(more: Partial<AuthorizationAttributes>): AuthorizationAttributes {
@@ -117,6 +123,76 @@ test('an escalation error lists the missing rules, one resource in a line', () =
     '{APIGroups:[""], Resources:["pods"], Verbs:["get" "delete"]}',
   ]);
   assert.deepEqual(missingRules([{ verbs: ['*'], apiGroups: ['*'], resources: ['*'] }], wanted), []);
+});
+
+test('rules by the thousands are compared in time that grows with their number', async () => {
+  const names = (prefix: string, count: number) => Array.from({ length: count }, (_, at) => `${prefix}${at}`);
+  const rule = { verbs: ['get'], apiGroups: [''], resources: ['pods'] };
+  const mergedVerbs = (count: number): unknown =>
+    compact(names('v', count).map((verb) => ({ ...rule, verbs: [verb] })));
+  const longLists = (count: number): unknown => {
+    const resources = names('r', count);
+    return missingRules([{ ...rule, resources }], [{ ...rule, resources: resources.toReversed() }]);
+  };
+  for (const work of [mergedVerbs, longLists]) await assertLinearTime(work, { maxBytes: 1 << 15, noticeableMs: 100 });
+});
+
+test('more rules of a client than can be compared with those of a role are refused', () => {
+  const names = (prefix: string) => Array.from({ length: 10_000 }, (_, at) => `${prefix}${at}`);
+  const held = names('a').map((name) => ({
+    verbs: ['get'],
+    apiGroups: [''],
+    resources: ['pods'],
+    resourceNames: [name],
+  }));
+  const wanted = [{ verbs: ['get'], apiGroups: [''], resources: ['pods'], resourceNames: names('b') }];
+  assert.throws(() => missingRules(held, wanted), TooManyCombinations);
+});
+
+test('a large role that a client has by thousands of bindings counts once, for decisions and for reviews', () => {
+  let reads = 0;
+  const role = {
+    metadata: { name: 'r', namespace: 'ns' },
+    get rules() {
+      reads += 1;
+      return [{ verbs: ['get'], apiGroups: [''], resources: ['pods'], resourceNames: ['a'] }];
+    },
+  };
+  const bindings = Array.from({ length: 3000 }, (_, at) => ({
+    resource: roleBindings,
+    object: {
+      metadata: { name: `b${at}`, namespace: 'ns' },
+      roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'Role', name: 'r' },
+      subjects: [{ kind: 'User', name: 'mallory' }],
+    },
+  }));
+  const many = new RbacAuthorizer(fixedSources([{ resource: roles, object: role }, ...bindings]));
+  const mallory = { name: 'mallory', groups: [] };
+  reads = 0;
+  assert.equal(many.authorize(ask({ user: mallory, resource: 'nodes' })).decision, 'no-opinion');
+  assert.ok(reads <= 20, `${reads} reads`);
+  reads = 0;
+  assert.equal(many.rulesFor(mallory, 'ns').resourceRules.length, 1);
+  assert.ok(reads <= 3, `${reads} reads`);
+});
+
+test('a review shows as many rules as fit into a response, and says that it is incomplete', () => {
+  const rules = Array.from({ length: 60_000 }, () => ({ verbs: ['get'], apiGroups: [''], resources: ['pods'] }));
+  const binding = {
+    metadata: { name: 'b', namespace: 'ns' },
+    roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'Role', name: 'r' },
+    subjects: [{ kind: 'User', name: 'mallory' }],
+  };
+  const large = new RbacAuthorizer(
+    fixedSources([
+      { resource: roles, object: { metadata: { name: 'r', namespace: 'ns' }, rules } },
+      { resource: roleBindings, object: binding },
+    ]),
+  );
+  const { resourceRules, incomplete, evaluationError } = large.rulesFor({ name: 'mallory', groups: [] }, 'ns');
+  assert.equal(resourceRules.length, 33_333);
+  assert.equal(incomplete, true);
+  assert.match(evaluationError ?? '', /more than 100000 items/);
 });
 
 test('a rule of three long lists is not multiplied out', () => {
