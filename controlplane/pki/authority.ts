@@ -15,11 +15,10 @@ import {
 } from '../../api/pki/certificate.ts';
 import { type AlternativeNames, type DistinguishedName, ipBytes } from '../../api/pki/names.ts';
 import { generateKey, privateKeyPem, verifySigned } from '../../api/pki/signing.ts';
+import { BACKDATE_MS, lifeBegins } from '../../api/pki/validity.ts';
 import { readIfThere, writeFileAtomic, writeFileIfRoom } from './files.ts';
 
 const DAY_MS = 86_400_000;
-/** Certificates are backdated, because the clocks of a cluster differ. */
-const BACKDATE_MS = 5 * 60_000;
 
 /** A CA that can sign. */
 export interface Authority {
@@ -60,7 +59,7 @@ export async function ensureAuthority(
       subject: { commonName },
       publicKey: keys.publicKey,
       notBeforeMs: nowMs - BACKDATE_MS,
-      notAfterMs: nowMs + 3650 * DAY_MS,
+      notAfterMs: lifeBegins(nowMs) + 3650 * DAY_MS,
       keyUsages: ['digital signature', 'key encipherment', 'cert sign'],
       basicConstraints: { isCa: true },
       names: { dns: [commonName] },
@@ -159,7 +158,7 @@ export async function issue(wanted: Wanted, authority: Authority, nowMs: number)
       subject: wanted.subject,
       publicKey: keys.publicKey,
       notBeforeMs: nowMs - BACKDATE_MS,
-      notAfterMs: Math.min(nowMs + wanted.lifetimeMs, authority.certificate.notAfterMs),
+      notAfterMs: Math.min(lifeBegins(nowMs) + wanted.lifetimeMs, authority.certificate.notAfterMs),
       keyUsages: ['digital signature', 'key encipherment'],
       extendedKeyUsages: wanted.usages,
       basicConstraints: { isCa: false },

@@ -9,7 +9,8 @@
  */
 import { createPrivateKey, createPublicKey } from 'node:crypto';
 import { join } from 'node:path';
-import type { Clock, Timer } from '../../api/machinery/clock.ts';
+import { background } from '../../api/machinery/background.ts';
+import { type Clock, pause } from '../../api/machinery/clock.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import { generateKey, privateKeyPem } from '../../api/pki/signing.ts';
 import { ensureAdminKubeconfig } from './admin-kubeconfig.ts';
@@ -29,6 +30,9 @@ export const FRONT_PROXY_CLIENT = 'front-proxy-client';
 
 const YEAR_MS = 365 * 86_400_000;
 const CHECK_EVERY_MS = 60 * 60_000;
+/** How often the clock is read, and by how much it must have been set for a check at once. */
+const CLOCK_EVERY_MS = 60_000;
+const JUMP_MS = 60_000;
 /** The running process has the new certificate. Each check, and each start, tries again. */
 const NOT_WRITTEN = 'The disk is full: a certificate could not be written';
 
@@ -71,13 +75,13 @@ export interface Pki {
    * was issued.
    */
   check(): Promise<boolean>;
-  /** Checks once an hour until the signal aborts. */
+  /** Checks once an hour, and within a minute after the clock of the host was set, until the signal aborts. */
   watch(signal: AbortSignal): void;
 }
 
 /** Creates what is missing in the directory, and renews what is stale, before it resolves. */
 export async function ensurePki(options: PkiOptions): Promise<Pki> {
-  const { directory, clock } = options;
+  const { directory, clock, logger } = options;
   const [ca, frontProxyCa, serviceAccountKey] = await Promise.all([
     ensureAuthority(directory, 'ca', 'kubernetes', clock.now()),
     ensureAuthority(directory, 'front-proxy-ca', 'front-proxy-ca', clock.now()),
@@ -100,20 +104,40 @@ export async function ensurePki(options: PkiOptions): Promise<Pki> {
     paths: { caCertificate: join(directory, 'ca.crt'), frontProxyCa: join(directory, 'front-proxy-ca.crt') },
     onChange: (listener) => void listeners.push(listener),
     check,
-    watch(signal) {
-      let timer: Timer | undefined;
-      const arm = (): void => {
-        if (signal.aborted) return;
-        timer = clock.after(CHECK_EVERY_MS, () => {
-          check()
-            .catch((error: unknown) => options.logger.error({ err: error }, 'Cannot check the certificates'))
-            .finally(arm);
-        });
-      };
-      arm();
-      signal.addEventListener('abort', () => timer?.cancel(), { once: true });
-    },
+    watch: (signal) =>
+      background(checkInTurns(options, check, signal), { logger, what: 'Checking certificates', signal }),
   };
+}
+
+async function checkInTurns(
+  { clock, logger }: Pick<PkiOptions, 'clock' | 'logger'>,
+  check: () => Promise<boolean>,
+  signal: AbortSignal,
+): Promise<void> {
+  // The wall clock at the start of the monotonic one, which no step of the wall clock changes.
+  const originMs = (): number => clock.now() - clock.monotonic();
+  let checked = { atMs: clock.monotonic(), originMs: originMs() };
+  for (;;) {
+    await pause(clock, CLOCK_EVERY_MS, signal);
+    if (signal.aborted) return;
+    const isDue = clock.monotonic() - checked.atMs >= CHECK_EVERY_MS;
+    if (!isDue && Math.abs(originMs() - checked.originMs) < JUMP_MS) continue;
+    checked = { atMs: clock.monotonic(), originMs: originMs() };
+    await check().catch((error: unknown) => logger.error({ err: error }, 'Cannot check the certificates'));
+  }
+}
+
+/** No certificate of such a CA is accepted, so the API cannot be used. */
+function reportUnusable({ certificate }: Authority, { logger }: Pick<PkiOptions, 'logger'>, nowMs: number): void {
+  const [notBefore, notAfter] = [new Date(certificate.notBeforeMs), new Date(certificate.notAfterMs)];
+  const authority = certificate.subject.commonName;
+  if (nowMs > certificate.notAfterMs)
+    logger.error(
+      { authority, notAfter },
+      "A CA has expired: set the clock of the host if it is wrong, or replace the CA with 'orchlet certs rotate-ca'",
+    );
+  else if (nowMs < certificate.notBeforeMs)
+    logger.error({ authority, notBefore }, 'A CA is not valid yet: the clock of the host is wrong');
 }
 
 async function ensureLeaves(
@@ -122,6 +146,7 @@ async function ensureLeaves(
 ): Promise<{ readonly material: PkiMaterial; readonly changed: boolean }> {
   const { ca, frontProxyCa } = authorities;
   const nowMs = options.clock.now();
+  for (const authority of [ca, frontProxyCa]) reportUnusable(authority, options, nowMs);
   const ensure = (name: string, wanted: Wanted, authority: Authority) =>
     ensureCertificate({ directory: options.directory, name }, wanted, authority, nowMs);
   // Client certificates have no organization, so that a stolen key belongs to no privileged group.

@@ -6,6 +6,7 @@ import { createCertificate, certificatePem } from '../../api/pki/certificate.ts'
 import type { CertificateRequest } from '../../api/pki/certificate-request.ts';
 import { EXTENDED_KEY_USAGES, isKeyUsage, type KeyUsage } from '../../api/pki/extensions.ts';
 import { COMMON_NAME, type AlternativeNames } from '../../api/pki/names.ts';
+import { BACKDATE_MS, lifeBegins } from '../../api/pki/validity.ts';
 import type { Authority } from './authority.ts';
 import { NODES_GROUP, NODE_USER_PREFIX } from '../../api/meta/system-users.ts';
 import { CLIENT_SIGNER, NODE_CLIENT_SIGNER, NODE_SERVING_SIGNER } from '../../api/pki/signer-names.ts';
@@ -99,8 +100,7 @@ export const SIGNER_NAMES: readonly string[] = [...SIGNERS.keys()];
 type SigningResult = { readonly certificate: string } | { readonly refused: string };
 
 const HOUR_MS = 3_600_000;
-/** Certificates are backdated. The lifetime of a short certificate is extended by the same amount. */
-const BACKDATE_MS = 5 * 60_000;
+/** The lifetime of a shorter certificate is extended by the time by which it is backdated. */
 const SHORT_MS = 8 * HOUR_MS;
 
 /** The lifetime is the smaller of the requested one and `maxLifetimeMs`, and never exceeds the CA's. */
@@ -125,14 +125,13 @@ export function signRequest(
   }
   const asked = input.expirationSeconds === undefined ? maxLifetimeMs : input.expirationSeconds * 1000;
   const lifetimeMs = Math.min(asked, maxLifetimeMs);
-  const notBeforeMs = nowMs - BACKDATE_MS;
-  const endMs = lifetimeMs < SHORT_MS ? nowMs + lifetimeMs : notBeforeMs + lifetimeMs;
+  const endMs = lifeBegins(nowMs) + lifetimeMs - (lifetimeMs < SHORT_MS ? 0 : BACKDATE_MS);
   const names = signer.names(input.request);
   const raw = createCertificate(
     {
       subject: input.request.subject.raw,
       publicKey: input.request.publicKey,
-      notBeforeMs,
+      notBeforeMs: nowMs - BACKDATE_MS,
       notAfterMs: Math.min(endMs, authority.certificate.notAfterMs),
       keyUsages,
       extendedKeyUsages,

@@ -13,6 +13,8 @@ interface Pending {
 export class FakeClock implements Clock {
   #now: number;
   readonly #start: number;
+  /** By how much the wall clock was set since the start. */
+  #setByMs = 0;
   #order = 0;
   readonly #timers = new Set<Pending>();
 
@@ -22,7 +24,12 @@ export class FakeClock implements Clock {
   }
 
   now(): number {
-    return this.#now;
+    return this.#now + this.#setByMs;
+  }
+
+  /** Sets the wall clock forward, or back. Timers and the monotonic time do not notice. */
+  set(byMs: number): void {
+    this.#setByMs += byMs;
   }
 
   monotonic(): number {

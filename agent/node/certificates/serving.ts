@@ -5,6 +5,7 @@ import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { certificatePem, createCertificate } from '../../../api/pki/certificate.ts';
 import { generateKey, type KeyPair, privateKeyPem } from '../../../api/pki/signing.ts';
+import { lifeBegins } from '../../../api/pki/validity.ts';
 import type { CertificateObserver } from './certificate-metrics.ts';
 import { readPair, type StoredPair, writePair } from './certificate-store.ts';
 import { CERTIFICATE_WAIT_MS, requestCertificate, type SigningClient } from './request-certificate.ts';
@@ -59,7 +60,7 @@ async function selfSigned(options: ServingOptions, keys: KeyPair): Promise<Servi
       subject: { commonName: `${options.hostname}@${Math.floor(now / 1000)}` },
       publicKey: keys.publicKey,
       notBeforeMs: now - 60 * 60_000,
-      notAfterMs: now + YEAR_MS,
+      notAfterMs: lifeBegins(now) + YEAR_MS,
       names: { dns: [options.hostname], ip: [...options.addresses()] },
       keyUsages: ['digital signature', 'key encipherment'],
       extendedKeyUsages: ['server auth'],

@@ -1,7 +1,7 @@
 /** Tests the rules of the built-in signers: what they reject, and what a certificate contains. */
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { parseCertificate, createCertificate } from '../../../../api/pki/certificate.ts';
+import { createCertificate, parseCertificate, parseCertificates } from '../../../../api/pki/certificate.ts';
 import { createCsr, parseCsr, type CertificateRequestTemplate } from '../../../../api/pki/certificate-request.ts';
 import * as der from '../../../../api/pki/der.ts';
 import { generateKey, type KeyPair } from '../../../../api/pki/signing.ts';
@@ -167,4 +167,13 @@ test("a certificate has the requested lifetime, limited by the cluster's maximum
   assert.equal(hour.notAfterMs, NOW + 3_600_000);
   const long = certificateOf(sign(CLIENT, { subject: JANE }, CLIENT_USAGES, 20 * 365 * 86_400));
   assert.ok(long.notAfterMs <= NOW + YEAR);
+});
+
+test('a certificate that is signed before the clock of the host was set is valid afterwards', () => {
+  const request = parseCsr(createCsr({ subject: NODE }, keys));
+  const input = { signerName: NODE_CLIENT, request, usages: CLIENT_USAGES, expirationSeconds: undefined };
+  const signed = signRequest(input, authority, Date.UTC(2023, 1, 1), YEAR);
+  const [certificate] = parseCertificates('certificate' in signed ? signed.certificate : '');
+  assert.ok(certificate !== undefined && certificate.notBeforeMs < Date.UTC(2023, 1, 1));
+  assert.ok(certificate.notAfterMs > Date.UTC(2026, 11, 1));
 });
