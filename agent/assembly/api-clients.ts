@@ -10,7 +10,7 @@ import type { Clock } from '../../api/machinery/clock.ts';
 import { HttpClient } from '../../api/client/http-client.ts';
 import type { RequestObserver } from '../../api/client/request-observer.ts';
 import { loadKubeconfig, type LoadedKubeconfig, serverAccess } from '../../api/client/kubeconfig.ts';
-import { jsonFormat, protobufFormat, PROTOBUF_TYPE } from '../../api/client/object-format.ts';
+import { jsonFormat, protobufFormat } from '../../api/client/object-format.ts';
 import { ServerList } from '../../api/client/server-list.ts';
 import { loadSchema } from '../../api/schema/table.ts';
 import { currentPath, readPair } from '../node/certificates/certificate-store.ts';
@@ -26,6 +26,7 @@ import { CERTIFICATE_WAIT_MS, requestCertificate } from '../node/certificates/re
 import type { CertificateObserver } from '../node/certificates/certificate-metrics.ts';
 import { keepCertificate } from '../node/certificates/rotation.ts';
 import type { AgentFlags } from '../options/agent-options.ts';
+import { PROTOBUF_TYPE } from '../../api/http/media-types.ts';
 
 /** The clients of one API server. They share the credentials, which a rotation replaces in all of them. */
 export interface ApiClients {

@@ -15,10 +15,10 @@ import {
 import { ResponseCache, type CacheObserver } from '../network/clusterdns/response-cache.ts';
 import { hostDns } from '../runtime/kuberuntime/dns.ts';
 import type { Base } from './base.ts';
+import { SYSTEM_NAMESPACE } from '../../api/meta/system-namespaces.ts';
 
 /** The domain of a cluster whose nodes serve `kube-dns`, unless `--cluster-domain` sets another one. */
 export const DEFAULT_DOMAIN = 'cluster.local';
-const CONFIG_NAMESPACE = 'kube-system';
 const CONFIG_NAME = 'kube-dns';
 
 interface ClusterNamesOptions {
@@ -96,14 +96,14 @@ function followConfig(
 ): void {
   const changed = (data: Readonly<Record<string, string>> | undefined): void => {
     const { problems } = apply(data);
-    const configMap = `${CONFIG_NAMESPACE}/${CONFIG_NAME}`;
+    const configMap = `${SYSTEM_NAMESPACE}/${CONFIG_NAME}`;
     if (problems.length > 0)
       logger.warn(
         { configMap, problems: problems.slice(0, 10) },
         'Parts of the configuration of the name server are invalid',
       );
   };
-  informers.for(configMaps, { namespace: CONFIG_NAMESPACE, fieldSelector: `metadata.name=${CONFIG_NAME}` }).addHandler({
+  informers.for(configMaps, { namespace: SYSTEM_NAMESPACE, fieldSelector: `metadata.name=${CONFIG_NAME}` }).addHandler({
     add: ({ data }) => changed(data),
     update: (_, { data }) => changed(data),
     delete: () => changed(undefined),

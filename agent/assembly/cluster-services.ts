@@ -32,6 +32,7 @@ import { clusterNames, DEFAULT_DOMAIN } from './cluster-names.ts';
 import { modeOfCluster, podNetworkPort } from './pod-network.ts';
 import { LISTENING_PORTS, POD_NETWORK, SERVED_BY } from '../../api/meta/orchlet-annotations.ts';
 import { ZONE_LABEL } from '../../api/meta/well-known-labels.ts';
+import { SYSTEM_NAMESPACE } from '../../api/meta/system-namespaces.ts';
 
 /** What the other parts read of the services of the cluster. Without an API server there are none. */
 export interface ClusterServices {
@@ -58,7 +59,6 @@ interface NodeFacts {
   podCidrs(): readonly string[];
 }
 
-const DNS_NAMESPACE = 'kube-system';
 const DNS_SERVICE = 'kube-dns';
 
 interface ClusterServicesDeps {
@@ -136,7 +136,7 @@ export function clusterDomainOf(
 }
 
 const isNameServer = ({ metadata }: KubeObject): boolean =>
-  metadata.namespace === DNS_NAMESPACE && metadata.name === DNS_SERVICE;
+  metadata.namespace === SYSTEM_NAMESPACE && metadata.name === DNS_SERVICE;
 
 /** Whether the service `kube-dns` states that each node serves it. */
 const isServedByNodes = ({ metadata }: KubeObject): boolean => metadata.annotations?.[SERVED_BY] === 'nodes';
@@ -160,7 +160,7 @@ async function startNetwork(
   if (flags.serviceProxy === 'none') return undefined;
   const known = informers.for(services);
   if (flags.serviceProxy === 'auto') await known.synced(signal);
-  const dns = known.get(DNS_NAMESPACE, DNS_SERVICE);
+  const dns = known.get(SYSTEM_NAMESPACE, DNS_SERVICE);
   if (flags.serviceProxy === 'auto' && (dns === undefined || !isServedByNodes(dns))) return undefined;
   return serviceNetwork(base, informers, { withNames: servesNames(flags, dns), nameServers, metrics }, facts);
 }
@@ -193,7 +193,7 @@ async function serviceNetwork(
     clock,
     logger: logger.child({ part: 'service-proxy' }),
     masqueradeBit: flags.iptablesMasqueradeBit,
-    place: () => placeOf(nodeName, facts.node(), flags, known.get(DNS_NAMESPACE, DNS_SERVICE)),
+    place: () => placeOf(nodeName, facts.node(), flags, known.get(SYSTEM_NAMESPACE, DNS_SERVICE)),
     podCidrs: () => facts.podCidrs(),
     nodePortRanges: () => nodePortRanges(flags.nodeportAddresses, facts.node()),
     localhostNodePorts: flags.iptablesLocalhostNodeports && flags.nodeportAddresses.length === 0,

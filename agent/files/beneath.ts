@@ -26,7 +26,8 @@ import {
 } from 'node:fs/promises';
 import { basename, dirname } from 'node:path';
 
-const O_PATH = 0o10000000;
+/** Opens a path without its content. Node.js has no name for this flag of Linux. */
+export const O_PATH = 0o10000000;
 /** The maximum number of directory entries in memory. */
 const SCAN_ENTRIES = 1024;
 const { O_CREAT, O_DIRECTORY, O_EXCL, O_NOCTTY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = constants;

@@ -5,9 +5,7 @@
  */
 import { type FileHandle, open } from 'node:fs/promises';
 import { constants } from 'node:fs';
-import { descriptorPath, IrregularFileError, readBounded } from './beneath.ts';
-
-const O_PATH = 0o10000000;
+import { descriptorPath, IrregularFileError, readBounded, O_PATH } from './beneath.ts';
 
 /** Rejects with `IrregularFileError` for anything but a regular file, and if the file is larger. Never blocks. */
 export async function readRegularFile(path: string, maxBytes: number): Promise<Buffer> {

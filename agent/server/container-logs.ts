@@ -5,8 +5,7 @@ import { newBadRequest, newStatusError, type StatusError } from '../../api/meta/
 import { canonicalTime } from '../../api/schema/time.ts';
 import type { LogOptions } from '../runtime/logs/log-reader.ts';
 import type { PodHost } from './pod-host.ts';
-
-const TEXT_TYPE = 'text/plain; charset=utf-8';
+import { TEXT_TYPE } from '../../api/http/media-types.ts';
 
 interface ContainerLogsOptions {
   readonly host: PodHost;

@@ -7,8 +7,7 @@ import type { HealthResults } from '../../api/component/health-results.ts';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { newStatusError } from '../../api/meta/status-error.ts';
 import type { PodHost } from './pod-host.ts';
-
-const TEXT_TYPE = 'text/plain; charset=utf-8';
+import { TEXT_TYPE } from '../../api/http/media-types.ts';
 
 /** Serves the results of the health checks: the last one and the counts. DELETE resets them. */
 export function installHealthResults(app: FastifyInstance, results: HealthResults): void {

@@ -19,6 +19,7 @@ import { installLocalVolumes } from './local-volumes.ts';
 import { commandContainer, wantedStreams } from './streaming/upgrade.ts';
 import { installSystemLogs, type SystemLogsOptions } from './system-logs.ts';
 import { installZpages, type Zpages } from './zpages.ts';
+import { TEXT_TYPE } from '../../api/http/media-types.ts';
 
 /** The data that the routes show, and the flags that disable some of them. */
 export interface RoutesOptions {
@@ -40,8 +41,6 @@ export interface RoutesOptions {
   /** The feature gate ContainerCheckpoint. */
   readonly checkpoint: CheckpointOptions | undefined;
 }
-
-const TEXT_TYPE = 'text/plain; charset=utf-8';
 
 /** Installs the routes that all clients may read on port 10255, and authorized clients on port 10250. */
 export function installReading(app: FastifyInstance, options: RoutesOptions): void {

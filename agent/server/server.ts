@@ -30,6 +30,7 @@ import {
 import { parseTarget } from './request-target.ts';
 import { createUpgrades, refuseUpgrade, sniffingHeader, streamTarget } from './streaming/upgrade.ts';
 import { ANONYMOUS_USER } from '../../api/meta/system-users.ts';
+import { TEXT_TYPE } from '../../api/http/media-types.ts';
 
 /** The addresses, certificates and limits of the servers. A port of 0 is disabled. */
 export interface AgentServerOptions extends RoutesOptions {
@@ -276,14 +277,14 @@ function createApp(
     if (error instanceof StatusError)
       return reply
         .code(error.code)
-        .headers({ 'content-type': 'text/plain; charset=utf-8', ...sniffingHeader(error.message) })
+        .headers({ 'content-type': TEXT_TYPE, ...sniffingHeader(error.message) })
         .send(error.message);
     const { statusCode, message } = error as { statusCode?: number; message: string };
     if (statusCode === undefined || statusCode >= 500)
       options.logger.error({ err: error }, 'A request to the agent failed');
     return reply
       .code(statusCode ?? 500)
-      .type('text/plain; charset=utf-8')
+      .type(TEXT_TYPE)
       .send(message);
   });
   return app;

@@ -15,6 +15,7 @@ import { newStatusError } from '../../api/meta/status-error.ts';
 import { Directory, ifMissing, inDirectory, IrregularFileError } from '../files/beneath.ts';
 import { type LogQuery, parseLogQuery, validateLogQuery } from './log-query.ts';
 import { parseTarget } from './request-target.ts';
+import { TEXT_TYPE } from '../../api/http/media-types.ts';
 
 /** Where the logs of the host are. Without `queries`, only files are served. */
 export interface SystemLogsOptions {
@@ -25,7 +26,6 @@ export interface SystemLogsOptions {
   readonly journalctl?: string;
 }
 
-const TEXT_TYPE = 'text/plain; charset=utf-8';
 const QUERY_TIMEOUT_MS = 30_000;
 
 /** Adds the routes. Paths that leave the directory, or lead through links out of it, are not found. */

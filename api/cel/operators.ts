@@ -36,18 +36,15 @@ import {
   typeNameOf,
   Uint,
 } from './values.ts';
-
-const MIN_INT = -(2n ** 63n);
-const MAX_INT = 2n ** 63n - 1n;
-const MAX_UINT = 2n ** 64n - 1n;
+import { INT64_MAX, INT64_MIN, UINT64_MAX } from '../meta/integers.ts';
 
 function checkedInt(value: bigint): bigint {
-  if (value < MIN_INT || value > MAX_INT) throw new CelError('integer overflow');
+  if (value < INT64_MIN || value > INT64_MAX) throw new CelError('integer overflow');
   return value;
 }
 
 function checkedUint(value: bigint): Uint {
-  if (value < 0n || value > MAX_UINT) throw new CelError('unsigned integer overflow');
+  if (value < 0n || value > UINT64_MAX) throw new CelError('unsigned integer overflow');
   return new Uint(value);
 }
 

@@ -4,6 +4,7 @@
  */
 import { CelSyntaxError, type Token, tokenize } from './lexer.ts';
 import { type CelValue, Double, Uint } from './values.ts';
+import { INT64_MAX, UINT64_MAX } from '../meta/integers.ts';
 
 /** A node of the tree. `at` is its offset in the source. */
 export type Expr = { readonly at: number } & (
@@ -61,8 +62,6 @@ const RESERVED: ReadonlySet<string> = new Set(
 /** Keywords of the grammar, which cannot be identifiers. */
 const WORDS: ReadonlySet<string> = new Set(['true', 'false', 'null', 'in']);
 const RELATIONS: ReadonlySet<string> = new Set(['==', '!=', '<', '<=', '>', '>=', 'in']);
-const MAX_INT = 9_223_372_036_854_775_807n;
-const MAX_UINT = 18_446_744_073_709_551_615n;
 
 /** Throws `CelSyntaxError`. */
 export function parse(source: string): Expr {
@@ -379,9 +378,9 @@ function number({ text, kind }: Token, { negative, at }: { readonly negative: bo
     return { kind: 'literal', value: new Double(negative ? -value : value), at };
   }
   const magnitude = BigInt(text.replace(/[uU]$/, ''));
-  if (kind === 'uint' && magnitude > MAX_UINT) throw syntaxError('invalid uint literal', at);
+  if (kind === 'uint' && magnitude > UINT64_MAX) throw syntaxError('invalid uint literal', at);
   if (kind === 'uint') return { kind: 'literal', value: new Uint(magnitude), at };
-  if (magnitude > MAX_INT + (negative ? 1n : 0n)) throw syntaxError('invalid int literal', at);
+  if (magnitude > INT64_MAX + (negative ? 1n : 0n)) throw syntaxError('invalid int literal', at);
   return { kind: 'literal', value: negative ? -magnitude : magnitude, at };
 }
 

@@ -5,6 +5,7 @@
  * double when it is read. Ints are `bigint`.
  */
 import type { CelType } from './types.ts';
+import { INT64_MAX } from '../meta/integers.ts';
 
 /** The error of a failed evaluation. */
 export class CelError extends Error {}
@@ -28,7 +29,7 @@ export class Uint {
 /** The bounds of a timestamp: the years 1 to 9999, in nanoseconds since 1970. */
 const MIN_TIME = -62_135_596_800_000_000_000n;
 const MAX_TIME = 253_402_300_799_999_999_999n;
-const MAX_DURATION = 2n ** 63n - 1n;
+const MAX_DURATION = INT64_MAX;
 
 /** Nanoseconds since 1970. */
 export class Timestamp {

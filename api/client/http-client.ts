@@ -22,11 +22,12 @@ import { type ClientCredentials, noCredentials } from './client-credentials.ts';
 import type { Clock } from '../machinery/clock.ts';
 import { NotSentError, type TransportResponse } from './http-connections.ts';
 import { HttpTransport, type TransportOptions } from './http-transport.ts';
-import { JSON_TYPE, jsonFormat, type ObjectFormat } from './object-format.ts';
+import { jsonFormat, type ObjectFormat } from './object-format.ts';
 import { RateLimiter } from '../machinery/rate-limiter.ts';
 import type { ObservedRequest, RequestObserver } from './request-observer.ts';
 import { framesOf, isEndOfStream, linesOf, mapped, readAll } from './response-body.ts';
 import { retryAfter, statusOf } from './response-status.ts';
+import { JSON_TYPE } from '../http/media-types.ts';
 
 interface HttpClientOptions extends TransportOptions {
   readonly credentials?: ClientCredentials;

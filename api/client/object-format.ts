@@ -4,11 +4,7 @@
  * a response says which format it has.
  */
 import type { ProtobufCodec } from '../codec/protobuf.ts';
-
-/** The content type of JSON. */
-export const JSON_TYPE = 'application/json';
-/** The content type of the protobuf of built-in types. */
-export const PROTOBUF_TYPE = 'application/vnd.kubernetes.protobuf';
+import { JSON_TYPE, PROTOBUF_TYPE } from '../http/media-types.ts';
 
 /** How a client encodes requests, and what it accepts. */
 export interface ObjectFormat {

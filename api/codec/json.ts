@@ -10,6 +10,7 @@ import { quote } from '../meta/field-error.ts';
 import { setMember } from '../meta/own-member.ts';
 import { MAX_VALUES, tooManyValues } from './limits.ts';
 import { jsonPath } from '../meta/json-path.ts';
+import { INT64_MAX, INT64_MIN } from '../meta/integers.ts';
 
 interface ParsedJson {
   readonly value: JsonValue;
@@ -37,8 +38,6 @@ export class JsonNumberError extends JsonSyntaxError {}
 const MAX_DEPTH = 2000;
 const MAX_DUPLICATES = 100;
 const MAX_DECIMALS = 1000;
-const INT64_MAX = 2n ** 63n - 1n;
-const INT64_MIN = -(2n ** 63n);
 
 /** Throws `JsonSyntaxError`, also for text with more than `maxValues` values. */
 export function parseJson(text: string | Uint8Array, { maxValues = MAX_VALUES } = {}): ParsedJson {

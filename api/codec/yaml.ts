@@ -28,6 +28,7 @@ import { MAX_VALUES, TOO_MANY_VALUES } from './limits.ts';
 import { folded } from './yaml-fold.ts';
 import { yamlErrorText } from './yaml-errors.ts';
 import { MAX_DEPTH, eventsOf, firstDocument, keepMissingLineEnd } from './yaml-events.ts';
+import { INT64_MAX, INT64_MIN } from '../meta/integers.ts';
 
 /** The first document of a text. */
 export interface ParsedYaml {
@@ -45,8 +46,6 @@ export class YamlSyntaxError extends Error {
 const MAX_DUPLICATES = 100;
 /** From this length on, go-yaml writes `?` before a key. */
 const MAX_SIMPLE_KEY_BYTES = 128;
-const INT64_MAX = 2n ** 63n - 1n;
-const INT64_MIN = -(2n ** 63n);
 
 const BOOLEANS: ReadonlyMap<string, boolean> = new Map(
   (

@@ -6,6 +6,7 @@
 import { stringifyJson } from '../codec/json.ts';
 import { stringifyYaml } from '../codec/yaml.ts';
 import { formatTime } from '../machinery/clock.ts';
+import { TEXT_TYPE } from './media-types.ts';
 
 /** What `/statusz` shows. */
 export interface Statusz {
@@ -41,7 +42,6 @@ interface Page {
 const GROUP = 'config.k8s.io';
 const VERSIONS = ['v1beta1', 'v1alpha1'];
 const DEPRECATED = 'v1alpha1';
-const TEXT_TYPE = 'text/plain; charset=utf-8';
 const WARNING =
   'Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for debugging purposes only.';
 

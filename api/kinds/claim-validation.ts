@@ -6,7 +6,7 @@ import { forbidden, invalid, required, unsupportedValue, type FieldError } from 
 import { dnsLabelErrors, dnsSubdomainErrors } from '../meta/names.ts';
 import { parseQuantity } from '../meta/quantity.ts';
 import { validateLabelSelector } from '../meta/selector.ts';
-import { each, isBlank } from './validation-rules.ts';
+import { invalidFor, isBlank } from './validation-rules.ts';
 
 const ACCESS_MODES = ['ReadOnlyMany', 'ReadWriteMany', 'ReadWriteOnce', 'ReadWriteOncePod'];
 /** The modes of claims and volumes. */
@@ -51,12 +51,12 @@ export function claimSpecErrors(spec: ClaimSpec, at: string): FieldError[] {
   else errors.push(...positiveQuantityErrors(`${at}.resources[storage]`, size));
   const { storageClassName, volumeMode, volumeAttributesClassName: attributesClass } = spec;
   if (!isBlank(storageClassName))
-    errors.push(...each(`${at}.storageClassName`, storageClassName, dnsSubdomainErrors(storageClassName)));
+    errors.push(...invalidFor(`${at}.storageClassName`, storageClassName, dnsSubdomainErrors(storageClassName)));
   if (volumeMode !== undefined && !VOLUME_MODES.includes(volumeMode))
     errors.push(unsupportedValue(`${at}.volumeMode`, volumeMode, VOLUME_MODES));
   errors.push(...sourceErrors(spec, at));
   if (!isBlank(attributesClass))
-    errors.push(...each(`${at}.volumeAttributesClassName`, attributesClass, dnsSubdomainErrors(attributesClass)));
+    errors.push(...invalidFor(`${at}.volumeAttributesClassName`, attributesClass, dnsSubdomainErrors(attributesClass)));
   return errors;
 }
 
@@ -101,7 +101,7 @@ function oneSourceErrors(source: DataSource, at: string): FieldError[] {
   if (isBlank(apiGroup)) {
     if (kind !== 'PersistentVolumeClaim')
       errors.push(invalid(at, kind ?? '', "must be 'PersistentVolumeClaim' when referencing the default apiGroup"));
-  } else errors.push(...each(`${at}.apiGroup`, apiGroup, dnsSubdomainErrors(apiGroup)));
-  if (!isBlank(namespace)) errors.push(...each(`${at}.namespace`, namespace, dnsLabelErrors(namespace)));
+  } else errors.push(...invalidFor(`${at}.apiGroup`, apiGroup, dnsSubdomainErrors(apiGroup)));
+  if (!isBlank(namespace)) errors.push(...invalidFor(`${at}.namespace`, namespace, dnsLabelErrors(namespace)));
   return errors;
 }

@@ -17,7 +17,7 @@ import type { Container, ContainerPort, EphemeralContainer } from './pod-types.t
 import { lifecycleErrors, livenessErrors, readinessErrors } from './probe-validation.ts';
 import { resourceRequirementErrors } from './resource-validation.ts';
 import { containerSecurityErrors } from './security-context-validation.ts';
-import { each, inRange, isBlank } from './validation-rules.ts';
+import { invalidFor, inRange, isBlank } from './validation-rules.ts';
 
 const PULL_POLICIES = ['Always', 'IfNotPresent', 'Never'];
 const MESSAGE_POLICIES = ['File', 'FallbackToLogsOnError'];
@@ -30,7 +30,7 @@ function commonErrors(
 ): FieldError[] {
   const errors: FieldError[] = [];
   if (isBlank(container.name)) errors.push(required(`${path}.name`));
-  else errors.push(...each(`${path}.name`, container.name, dnsLabelErrors(container.name)));
+  else errors.push(...invalidFor(`${path}.name`, container.name, dnsLabelErrors(container.name)));
   // White space around an image is only invalid in pods. Templates may have it.
   if (isBlank(container.image)) errors.push(required(`${path}.image`));
   const { terminationMessagePolicy: messages, imagePullPolicy: pull } = container;
@@ -91,7 +91,7 @@ function portErrors(ports: readonly ContainerPort[], path: string): FieldError[]
     const at = `${path}[${index}]`;
     if (!isBlank(port.name)) {
       const texts = portNameErrors(port.name);
-      if (texts.length > 0) errors.push(...each(`${at}.name`, port.name, texts));
+      if (texts.length > 0) errors.push(...invalidFor(`${at}.name`, port.name, texts));
       else if (names.has(port.name)) errors.push(duplicate(`${at}.name`, port.name));
       else names.add(port.name);
     }

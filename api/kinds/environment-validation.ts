@@ -14,7 +14,7 @@ import {
 import { localPathErrors } from './mount-validation.ts';
 import { containersOf } from './pod-annotation-validation.ts';
 import type { Container, EnvironmentVariable, PodSpec } from './pod-types.ts';
-import { each, isBlank } from './validation-rules.ts';
+import { invalidFor, isBlank } from './validation-rules.ts';
 
 const FIELD_PATHS = [
   'metadata.name',
@@ -42,7 +42,7 @@ export function environmentErrors(variables: readonly EnvironmentVariable[], pat
   for (const [index, variable] of variables.entries()) {
     const at = `${path}[${index}]`;
     if (isBlank(variable.name)) errors.push(required(`${at}.name`));
-    else errors.push(...each(`${at}.name`, variable.name, relaxedEnvironmentNameErrors(variable.name)));
+    else errors.push(...invalidFor(`${at}.name`, variable.name, relaxedEnvironmentNameErrors(variable.name)));
     errors.push(...valueFromErrors(variable, `${at}.valueFrom`));
   }
   return errors;
@@ -93,9 +93,9 @@ function fileKeyErrors(
 ): FieldError[] {
   const errors: FieldError[] = [];
   if (isBlank(reference.key)) errors.push(required(`${path}.key`));
-  else errors.push(...each(`${path}.key`, reference.key, relaxedEnvironmentNameErrors(reference.key)));
+  else errors.push(...invalidFor(`${path}.key`, reference.key, relaxedEnvironmentNameErrors(reference.key)));
   if (isBlank(reference.volumeName)) errors.push(required(`${path}.volumeName`));
-  else errors.push(...each(`${path}.volumeName`, reference.volumeName, dnsLabelErrors(reference.volumeName)));
+  else errors.push(...invalidFor(`${path}.volumeName`, reference.volumeName, dnsLabelErrors(reference.volumeName)));
   if (isBlank(reference.path)) errors.push(required(`${path}.path`));
   else errors.push(...localPathErrors(reference.path, `${path}.path`));
   return errors;
@@ -123,9 +123,9 @@ function keyReferenceErrors(
   path: string,
 ): FieldError[] {
   const { name = '' } = reference;
-  const errors: FieldError[] = each(`${path}.name`, name, dnsSubdomainErrors(name));
+  const errors: FieldError[] = invalidFor(`${path}.name`, name, dnsSubdomainErrors(name));
   if (isBlank(reference.key)) errors.push(required(`${path}.key`));
-  else errors.push(...each(`${path}.key`, reference.key, configKeyErrors(reference.key)));
+  else errors.push(...invalidFor(`${path}.key`, reference.key, configKeyErrors(reference.key)));
   return errors;
 }
 
@@ -150,8 +150,9 @@ export function fieldRefErrors(
   if (bracket > 0 && reference.fieldPath.endsWith("']") && reference.fieldPath.length >= bracket + 4) {
     const base = reference.fieldPath.slice(0, bracket);
     const key = reference.fieldPath.slice(bracket + 2, -2);
-    if (base === 'metadata.annotations') return each(path, key.toLowerCase(), qualifiedNameErrors(key.toLowerCase()));
-    if (base === 'metadata.labels') return each(path, key, qualifiedNameErrors(key));
+    if (base === 'metadata.annotations')
+      return invalidFor(path, key.toLowerCase(), qualifiedNameErrors(key.toLowerCase()));
+    if (base === 'metadata.labels') return invalidFor(path, key, qualifiedNameErrors(key));
     const text = `error converting fieldPath: field label does not support subscript: ${reference.fieldPath}`;
     return [invalid(field, reference.fieldPath, text)];
   }
@@ -217,7 +218,7 @@ export function environmentSourceErrors(
   for (const [index, source] of sources.entries()) {
     const at = `${path}[${index}]`;
     if (!isBlank(source.prefix))
-      errors.push(...each(`${at}.prefix`, source.prefix, relaxedEnvironmentNameErrors(source.prefix)));
+      errors.push(...invalidFor(`${at}.prefix`, source.prefix, relaxedEnvironmentNameErrors(source.prefix)));
     let count = 0;
     for (const name of ['configMapRef', 'secretRef'] as const) {
       const reference = source[name];
@@ -226,7 +227,9 @@ export function environmentSourceErrors(
       if (isBlank(reference.name)) errors.push(required(`${at}.${name}.name`));
       // A trailing dash is accepted, as in the prefix of generated names.
       else
-        errors.push(...each(`${at}.${name}.name`, reference.name, nameIsSubdomain(reference.name, { asPrefix: true })));
+        errors.push(
+          ...invalidFor(`${at}.${name}.name`, reference.name, nameIsSubdomain(reference.name, { asPrefix: true })),
+        );
     }
     if (count === 0) errors.push(invalid(path, '', 'must specify one of: `configMapRef` or `secretRef`'));
     if (count > 1) errors.push(invalid(path, '', 'may not have more than one field specified at a time'));

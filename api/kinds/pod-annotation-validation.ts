@@ -13,9 +13,9 @@ import {
   SECCOMP_CONTAINER_PREFIX,
   SECCOMP_POD_ANNOTATION,
 } from './pod-annotations.ts';
+import { INT32_MAX } from '../meta/integers.ts';
 
 const DELETION_COST = 'controller.kubernetes.io/pod-deletion-cost';
-const INT32_MAX = 2147483647;
 
 /** Validates the annotations of a new pod or template. */
 export function podAnnotationErrors(

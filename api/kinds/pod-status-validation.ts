@@ -10,7 +10,7 @@ import {
 } from '../meta/field-error.ts';
 import { ipErrors, parseIp } from '../meta/ip-addresses.ts';
 import { dnsLabelErrors, dnsSubdomainErrors } from '../meta/names.ts';
-import { each } from './validation-rules.ts';
+import { invalidFor } from './validation-rules.ts';
 import type { Pod, PodStatus } from './pod-types.ts';
 import { idErrors } from './security-context-validation.ts';
 
@@ -47,7 +47,7 @@ function claimStatusErrors(pod: Pod): FieldError[] {
       errors.push(invalid(`${at}.name`, name, 'must match the name of an entry in `spec.resourceClaims`'));
     if (seen.has(name)) errors.push(duplicate(`${at}.name`, name));
     seen.add(name);
-    if (made !== undefined) errors.push(...each(`${at}.resourceClaimName`, made, dnsSubdomainErrors(made)));
+    if (made !== undefined) errors.push(...invalidFor(`${at}.resourceClaimName`, made, dnsSubdomainErrors(made)));
     return errors;
   });
 }
@@ -70,7 +70,7 @@ function extendedClaimErrors({ spec, status }: Pod): FieldError[] {
     if (container === undefined) errors.push(invalid(`${own}.containerName`, containerName, NO_CONTAINER));
     else if ((container.resources?.requests as Record<string, unknown> | undefined)?.[resourceName] === undefined)
       errors.push(invalid(`${own}.resourceName`, resourceName, NO_REQUEST));
-    errors.push(...each(`${at}.requestName`, requestName, dnsLabelErrors(requestName)));
+    errors.push(...invalidFor(`${at}.requestName`, requestName, dnsLabelErrors(requestName)));
     const key = [containerName, resourceName, requestName].join('\n');
     if (seen.has(key))
       errors.push(
@@ -81,7 +81,7 @@ function extendedClaimErrors({ spec, status }: Pod): FieldError[] {
     seen.add(key);
   }
   if (made === '') errors.push(required(`${at}.resourceClaimName`));
-  else errors.push(...each(`${at}.resourceClaimName`, made, dnsSubdomainErrors(made)));
+  else errors.push(...invalidFor(`${at}.resourceClaimName`, made, dnsSubdomainErrors(made)));
   return errors;
 }
 

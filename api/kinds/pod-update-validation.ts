@@ -15,15 +15,15 @@ import { podReportErrors } from './pod-status-validation.ts';
 import { podOnlyErrors, podSpecErrors } from './pod-validation.ts';
 import type { Container, EphemeralContainer, Pod, PodSpec, Toleration } from './pod-types.ts';
 import { tolerationErrors } from './scheduling-validation.ts';
-import { each } from './validation-rules.ts';
+import { invalidFor } from './validation-rules.ts';
 import { MIRROR_ANNOTATION } from './pod-annotations.ts';
+import { INT32_MAX } from '../meta/integers.ts';
 
 const MUTABLE =
   'pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,' +
   '`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),' +
   '`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)';
 const NOT_NEGATIVE = 'must be a non-negative integer';
-const MAX_DEADLINE = 2147483647;
 
 /** Validates an update of the pod itself. `old` is the stored pod. */
 export function podUpdateErrors(pod: Pod, old: Pod): FieldError[] {
@@ -81,8 +81,8 @@ function deadlineErrors(spec: PodSpec, old: PodSpec): { errors: FieldError[]; st
     if (old.activeDeadlineSeconds === undefined) return { errors: [], stop: false };
     return { errors: [invalid(field, null, 'must not update from a positive integer to nil value')], stop: false };
   }
-  if (seconds < 0 || seconds > MAX_DEADLINE)
-    return { errors: [invalid(field, seconds, rangeError(0, MAX_DEADLINE))], stop: true };
+  if (seconds < 0 || seconds > INT32_MAX)
+    return { errors: [invalid(field, seconds, rangeError(0, INT32_MAX))], stop: true };
   if (old.activeDeadlineSeconds !== undefined && old.activeDeadlineSeconds < seconds) {
     return { errors: [invalid(field, seconds, 'must be less than or equal to previous value')], stop: true };
   }
@@ -202,12 +202,12 @@ export function podStatusUpdateErrors(pod: Pod, old: Pod): FieldError[] {
   for (const [index, { type = '', observedGeneration: observed = 0 }] of (status.conditions ?? []).entries()) {
     const at = `status.conditions[${index}]`;
     if (observed < 0) errors.push(invalid(`${at}.observedGeneration`, observed, NOT_NEGATIVE));
-    errors.push(...each(`${at}.Type`, type, qualifiedNameErrors(type)));
+    errors.push(...invalidFor(`${at}.Type`, type, qualifiedNameErrors(type)));
   }
   const { nominatedNodeName = '', observedGeneration = 0 } = status;
   if (observedGeneration < 0) errors.push(invalid('status.observedGeneration', observedGeneration, NOT_NEGATIVE));
   if (nominatedNodeName !== '')
-    errors.push(...each('status.nominatedNodeName', nominatedNodeName, dnsSubdomainErrors(nominatedNodeName)));
+    errors.push(...invalidFor('status.nominatedNodeName', nominatedNodeName, dnsSubdomainErrors(nominatedNodeName)));
   const moved = nominatedNodeName !== '' && nominatedNodeName !== (old.status?.nominatedNodeName ?? '');
   if (moved && (pod.spec?.nodeName ?? '') !== '')
     errors.push(forbidden('status.nominatedNodeName', 'may not be set on pods that are already bound to a node'));

@@ -43,8 +43,9 @@ import type { Pod, PodSpec, PodTemplate, Quantities } from './pod-types.ts';
 import { resourceRequirementErrors } from './resource-validation.ts';
 import { affinityErrors, spreadErrors, tolerationErrors } from './scheduling-validation.ts';
 import { podSecurityErrors } from './security-context-validation.ts';
-import { each, inRange, isBlank } from './validation-rules.ts';
+import { invalidFor, inRange, isBlank } from './validation-rules.ts';
 import { checkVolumes } from './volume-validation.ts';
+import { INT32_MAX } from '../meta/integers.ts';
 
 /** Validates a new pod. The caller validates the metadata, except the annotations that concern the spec. */
 export function validatePod(pod: Pod): FieldError[] {
@@ -165,7 +166,7 @@ function resourceClaimErrors(spec: PodSpec, path: string): FieldError[] {
     if (name === '') errors.push(required(`${at}.name`));
     else if (names.has(name)) errors.push(duplicate(`${at}.name`, name));
     else {
-      errors.push(...each(`${at}.name`, name, dnsLabelErrors(name)));
+      errors.push(...invalidFor(`${at}.name`, name, dnsLabelErrors(name)));
       names.add(name);
     }
     if (resourceClaimName !== undefined && resourceClaimTemplateName !== undefined) {
@@ -177,10 +178,10 @@ function resourceClaimErrors(spec: PodSpec, path: string): FieldError[] {
       errors.push(invalid(at, shown, 'must specify one of: `resourceClaimName`, `resourceClaimTemplateName`'));
     }
     if (resourceClaimName !== undefined)
-      errors.push(...each(`${at}.resourceClaimName`, resourceClaimName, dnsSubdomainErrors(resourceClaimName)));
+      errors.push(...invalidFor(`${at}.resourceClaimName`, resourceClaimName, dnsSubdomainErrors(resourceClaimName)));
     if (resourceClaimTemplateName !== undefined) {
       errors.push(
-        ...each(
+        ...invalidFor(
           `${at}.resourceClaimTemplateName`,
           resourceClaimTemplateName,
           dnsSubdomainErrors(resourceClaimTemplateName),
@@ -299,7 +300,7 @@ function dnsConfigErrors(spec: PodSpec, path: string): FieldError[] {
   for (const [index, search] of searches.entries()) {
     if (search === '.') continue;
     const bare = search.endsWith('.') ? search.slice(0, -1) : search;
-    errors.push(...each(`${path}.searches[${index}]`, bare, dnsSubdomainWithUnderscoreErrors(bare)));
+    errors.push(...invalidFor(`${path}.searches[${index}]`, bare, dnsSubdomainWithUnderscoreErrors(bare)));
   }
   for (const [index, { name = '' }] of options.entries())
     if (name === '') errors.push(required(`${path}.options[${index}]`, 'must not be empty'));
@@ -310,13 +311,17 @@ function gateErrors(spec: PodSpec, path: string): FieldError[] {
   const errors: FieldError[] = [];
   for (const [index, { conditionType = '' }] of (spec.readinessGates ?? []).entries()) {
     errors.push(
-      ...each(`${path}.readinessGates[${index}].conditionType`, conditionType, qualifiedNameErrors(conditionType)),
+      ...invalidFor(
+        `${path}.readinessGates[${index}].conditionType`,
+        conditionType,
+        qualifiedNameErrors(conditionType),
+      ),
     );
   }
   const seen = new Set<string>();
   for (const [index, { name = '' }] of (spec.schedulingGates ?? []).entries()) {
     const at = `${path}.schedulingGates[${index}]`;
-    errors.push(...each(at, name, qualifiedNameErrors(name)));
+    errors.push(...invalidFor(at, name, qualifiedNameErrors(name)));
     if (seen.has(name)) errors.push(duplicate(at, name));
     seen.add(name);
   }
@@ -337,20 +342,18 @@ function hostUserErrors(spec: PodSpec, path: string): FieldError[] {
   return errors;
 }
 
-const MAX_DEADLINE = 2147483647;
-
 function nameErrors(spec: PodSpec, path: string): FieldError[] {
   const errors: FieldError[] = [];
   const subdomain = (field: string, value: string | undefined): void => {
-    if (!isBlank(value)) errors.push(...each(`${path}.${field}`, value, dnsSubdomainErrors(value)));
+    if (!isBlank(value)) errors.push(...invalidFor(`${path}.${field}`, value, dnsSubdomainErrors(value)));
   };
   const label = (field: string, value: string | undefined): void => {
-    if (!isBlank(value)) errors.push(...each(`${path}.${field}`, value, dnsLabelErrors(value)));
+    if (!isBlank(value)) errors.push(...invalidFor(`${path}.${field}`, value, dnsLabelErrors(value)));
   };
   subdomain('serviceAccountName', spec.serviceAccountName);
   subdomain('nodeName', spec.nodeName);
   if (spec.activeDeadlineSeconds !== undefined)
-    errors.push(...inRange(`${path}.activeDeadlineSeconds`, spec.activeDeadlineSeconds, 1, MAX_DEADLINE));
+    errors.push(...inRange(`${path}.activeDeadlineSeconds`, spec.activeDeadlineSeconds, 1, INT32_MAX));
   label('hostname', spec.hostname);
   label('subdomain', spec.subdomain);
   errors.push(...hostnameOverrideErrors(spec, path));
@@ -366,7 +369,7 @@ function hostnameOverrideErrors(spec: PodSpec, path: string): FieldError[] {
   if (spec.setHostnameAsFQDN === true)
     errors.push(forbidden(field, 'may not be specified when setHostnameAsFQDN is true'));
   if (spec.hostNetwork === true) errors.push(forbidden(field, 'may not be specified when hostNetwork is true'));
-  errors.push(...each(field, hostnameOverride, dnsSubdomainErrors(hostnameOverride)));
+  errors.push(...invalidFor(field, hostnameOverride, dnsSubdomainErrors(hostnameOverride)));
   return errors;
 }
 
@@ -375,7 +378,7 @@ function hostAliasErrors(spec: PodSpec, path: string): FieldError[] {
   for (const [index, { ip = '', hostnames = [] }] of (spec.hostAliases ?? []).entries()) {
     errors.push(...ipErrors(`${path}[${index}].ip`, ip));
     for (const [at, name] of hostnames.entries())
-      errors.push(...each(`${path}[${index}].hostnames[${at}]`, name, dnsSubdomainErrors(name)));
+      errors.push(...invalidFor(`${path}[${index}].hostnames[${at}]`, name, dnsSubdomainErrors(name)));
   }
   return errors;
 }
@@ -386,9 +389,9 @@ function classErrors(spec: PodSpec, path: string): FieldError[] {
   const errors: FieldError[] = [];
   const { priorityClassName, runtimeClassName, preemptionPolicy, overhead } = spec;
   if (!isBlank(priorityClassName))
-    errors.push(...each(`${path}.priorityClassName`, priorityClassName, dnsSubdomainErrors(priorityClassName)));
+    errors.push(...invalidFor(`${path}.priorityClassName`, priorityClassName, dnsSubdomainErrors(priorityClassName)));
   if (runtimeClassName !== undefined)
-    errors.push(...each(`${path}.runtimeClassName`, runtimeClassName, dnsSubdomainErrors(runtimeClassName)));
+    errors.push(...invalidFor(`${path}.runtimeClassName`, runtimeClassName, dnsSubdomainErrors(runtimeClassName)));
   if (preemptionPolicy !== undefined) errors.push(...choice(`${path}.preemptionPolicy`, preemptionPolicy, PREEMPTION));
   if (overhead !== undefined)
     errors.push(...resourceRequirementErrors({ limits: overhead }, `${path}.overhead`, { claims: new Set() }));

@@ -2,7 +2,7 @@
 import { forbidden, invalid, required, unsupportedValue, type FieldError } from '../meta/field-error.ts';
 import { httpHeaderNameErrors } from '../meta/names.ts';
 import type { Lifecycle, LifecycleHandler, Probe } from './pod-types.ts';
-import { each, inRange, isBlank, nonNegative, portReference } from './validation-rules.ts';
+import { invalidFor, inRange, isBlank, nonNegative, portReference } from './validation-rules.ts';
 
 type HttpGet = NonNullable<LifecycleHandler['httpGet']>;
 type Handler = Pick<Probe, 'exec' | 'httpGet' | 'tcpSocket' | 'grpc'> & Pick<LifecycleHandler, 'sleep'>;
@@ -16,7 +16,7 @@ function httpGetErrors(action: HttpGet, path: string): FieldError[] {
   if (!SCHEMES.includes(action.scheme ?? ''))
     errors.push(unsupportedValue(`${path}.scheme`, action.scheme ?? '', SCHEMES));
   for (const { name = '' } of action.httpHeaders ?? [])
-    errors.push(...each(`${path}.httpHeaders`, name, httpHeaderNameErrors(name)));
+    errors.push(...invalidFor(`${path}.httpHeaders`, name, httpHeaderNameErrors(name)));
   return errors;
 }
 

@@ -12,7 +12,7 @@ import {
   isWhole,
 } from '../meta/quantity.ts';
 import type { Quantities, ResourceRequirements } from './pod-types.ts';
-import { each, isBlank } from './validation-rules.ts';
+import { invalidFor, isBlank } from './validation-rules.ts';
 
 const COMPUTE = ['cpu', 'memory', 'ephemeral-storage'];
 const STANDARD_CONTAINER: ReadonlySet<string> = new Set(COMPUTE);
@@ -61,7 +61,7 @@ export const isOvercommitAllowed = (name: string): boolean => isNativeResource(n
 
 /** Validates the name of a resource for any use. */
 export function resourceNameErrors(field: string, name: string): FieldError[] {
-  const errors = each(field, name, qualifiedNameErrors(name));
+  const errors = invalidFor(field, name, qualifiedNameErrors(name));
   if (errors.length > 0) return errors;
   if (!name.includes('/') && !isStandardResource(name)) {
     return [invalid(field, name, 'must be a standard resource type or fully qualified')];
@@ -211,7 +211,7 @@ function claimErrors(requirements: ResourceRequirements, path: string, options: 
 function repeatedClaimErrors(field: string, name: string, request: string, seen: Set<string>): FieldError[] {
   if (seen.has(name)) return [duplicate(field, name)];
   const key = request === '' ? name : `${name}/${request}`;
-  const errors = request === '' ? [] : each(`${field}.request`, request, dnsLabelErrors(request));
+  const errors = request === '' ? [] : invalidFor(`${field}.request`, request, dnsLabelErrors(request));
   if (seen.has(key)) errors.push(duplicate(field, key));
   else if (request === '' && [...seen].some((one) => one.startsWith(`${name}/`))) errors.push(duplicate(field, name));
   seen.add(key);

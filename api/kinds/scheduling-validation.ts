@@ -3,7 +3,7 @@ import { duplicate, type FieldError, forbidden, invalid, required, unsupportedVa
 import { dnsLabelErrors, dnsSubdomainErrors, labelValueErrors } from '../meta/names.ts';
 import { validateLabelSelector, validateLabelName } from '../meta/selector.ts';
 import type { Affinity, PodSpec, Toleration } from './pod-types.ts';
-import { each, isBlank } from './validation-rules.ts';
+import { invalidFor, isBlank } from './validation-rules.ts';
 
 interface NodeRequirement {
   key?: string | undefined;
@@ -45,7 +45,7 @@ function expressionErrors(
   errors.push(...validateLabelName(key, `${at}.key`));
   if (strict) {
     for (const [index, value] of values.entries())
-      errors.push(...each(`${at}.values[${index}]`, value, labelValueErrors(value)));
+      errors.push(...invalidFor(`${at}.values[${index}]`, value, labelValueErrors(value)));
   }
   return errors;
 }
@@ -61,7 +61,7 @@ function fieldErrors(requirement: NodeRequirement, at: string): FieldError[] {
   } else errors.push(invalid(`${at}.operator`, operator, 'not a valid selector operator'));
   if (key === 'metadata.name') {
     for (const [index, value] of values.entries())
-      errors.push(...each(`${at}.values[${index}]`, value, dnsSubdomainErrors(value)));
+      errors.push(...invalidFor(`${at}.values[${index}]`, value, dnsSubdomainErrors(value)));
   } else errors.push(invalid(`${at}.key`, key, 'not a valid field selector key'));
   return errors;
 }
@@ -137,7 +137,7 @@ function podTermErrors(term: PodTerm, at: string): FieldError[] {
       allowInvalidValues: false,
     } as never),
   );
-  for (const name of term.namespaces ?? []) errors.push(...each(`${at}.namespace`, name, dnsLabelErrors(name)));
+  for (const name of term.namespaces ?? []) errors.push(...invalidFor(`${at}.namespace`, name, dnsLabelErrors(name)));
   errors.push(...labelKeyErrors(term, at));
   if (isBlank(term.topologyKey)) errors.push(required(`${at}.topologyKey`, 'can not be empty'));
   errors.push(...validateLabelName(term.topologyKey ?? '', `${at}.topologyKey`));

@@ -6,15 +6,15 @@ import { dnsSubdomainErrors } from '../meta/names.ts';
 import type { PodSecurityContext, PodSpec, SecurityContext } from './pod-types.ts';
 import { internalForm } from '../schema/internal-form.ts';
 import { localPathErrors } from './mount-validation.ts';
-import { each, isBlank } from './validation-rules.ts';
+import { invalidFor, isBlank } from './validation-rules.ts';
+import { INT32_MAX } from '../meta/integers.ts';
 
-const MAX_ID = 2147483647;
 const PROFILE_TYPES = ['Localhost', 'RuntimeDefault', 'Unconfined'];
 
 /** Validates a user or group id; an absent one is valid. */
 export function idErrors(field: string, value: number | undefined): FieldError[] {
-  return value !== undefined && (value < 0 || value > MAX_ID)
-    ? [invalid(field, value, `must be between 0 and ${MAX_ID}, inclusive`)]
+  return value !== undefined && (value < 0 || value > INT32_MAX)
+    ? [invalid(field, value, `must be between 0 and ${INT32_MAX}, inclusive`)]
     : [];
 }
 
@@ -173,7 +173,7 @@ function windowsOptionErrors(options: SecurityContext['windowsOptions'], path: s
   if (options === undefined) return [];
   const { gmsaCredentialSpecName: name, gmsaCredentialSpec: credential, runAsUserName: user } = options;
   const errors: FieldError[] = [];
-  if (name !== undefined) errors.push(...each(`${path}.gmsaCredentialSpecName`, name, dnsSubdomainErrors(name)));
+  if (name !== undefined) errors.push(...invalidFor(`${path}.gmsaCredentialSpecName`, name, dnsSubdomainErrors(name)));
   const field = `${path}.gmsaCredentialSpec`;
   if (credential === '') errors.push(invalid(field, '', 'gmsaCredentialSpec cannot be an empty string'));
   else if (credential !== undefined && Buffer.byteLength(credential) > MAX_CREDENTIAL_KIB * 1024)

@@ -2,8 +2,8 @@
 import { invalid, type FieldError } from '../meta/field-error.ts';
 import { rangeError, portNameErrors } from '../meta/names.ts';
 
-/** Turns texts into errors of one field. */
-export function each(field: string, value: unknown, texts: readonly string[]): FieldError[] {
+/** Returns an error for each message about one value. */
+export function invalidFor(field: string, value: unknown, texts: readonly string[]): FieldError[] {
   return texts.map((text) => invalid(field, value, text));
 }
 
@@ -20,7 +20,7 @@ export function inRange(field: string, value: number | null | undefined, low: nu
 
 /** Validates a port number or a port name. */
 export function portReference(field: string, port: unknown): FieldError[] {
-  if (typeof port === 'string') return each(field, port, portNameErrors(port));
+  if (typeof port === 'string') return invalidFor(field, port, portNameErrors(port));
   return inRange(field, typeof port === 'number' ? port : 0, 1, 65535);
 }
 

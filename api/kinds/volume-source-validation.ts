@@ -4,7 +4,7 @@
  */
 import { invalid, required, unsupportedValue, type FieldError } from '../meta/field-error.ts';
 import { dnsLabelErrors } from '../meta/names.ts';
-import { each, isBlank } from './validation-rules.ts';
+import { invalidFor, isBlank } from './validation-rules.ts';
 
 type Text = string | undefined;
 
@@ -167,9 +167,9 @@ export function storageOsErrors(
   const errors =
     volumeName === ''
       ? [required(`${at}.volumeName`)]
-      : each(`${at}.volumeName`, volumeName, dnsLabelErrors(volumeName));
+      : invalidFor(`${at}.volumeName`, volumeName, dnsLabelErrors(volumeName));
   if (volumeNamespace !== '')
-    errors.push(...each(`${at}.volumeNamespace`, volumeNamespace, dnsLabelErrors(volumeNamespace)));
+    errors.push(...invalidFor(`${at}.volumeNamespace`, volumeNamespace, dnsLabelErrors(volumeNamespace)));
   if (secretRef !== undefined) errors.push(...secretErrors(secretRef, `${at}.secretRef`, withNamespace));
   return errors;
 }

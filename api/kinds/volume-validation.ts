@@ -16,7 +16,7 @@ import type { VolumeKinds } from './container-context.ts';
 import { fieldRefErrors, resourceFieldErrors } from './environment-validation.ts';
 import { localPathErrors } from './mount-validation.ts';
 import type { PodSpec, Volume } from './pod-types.ts';
-import { each, isBlank } from './validation-rules.ts';
+import { invalidFor, isBlank } from './validation-rules.ts';
 import {
   azureDiskErrors,
   cinderErrors,
@@ -58,7 +58,7 @@ export function checkVolumes(
     const own = sourceErrors(volume, at, podName);
     const { name = '' } = volume;
     if (name === '') own.push(required(`${at}.name`));
-    else own.push(...each(`${at}.name`, name, dnsLabelErrors(name)));
+    else own.push(...invalidFor(`${at}.name`, name, dnsLabelErrors(name)));
     if (kinds.has(name)) own.push(duplicate(`${at}.name`, name));
     if (own.length === 0) kinds.set(name, Object.keys(volume).find((key) => key !== 'name') ?? '');
     errors.push(...own);
@@ -331,7 +331,7 @@ export function driverNameErrors(field: string, name = ''): FieldError[] {
   if (name === '') return [required(field)];
   return [
     ...(name.length > 63 ? [tooLong(field, 63)] : []),
-    ...each(field, name, dnsSubdomainErrors(name.toLowerCase())),
+    ...invalidFor(field, name, dnsSubdomainErrors(name.toLowerCase())),
   ];
 }
 
@@ -340,7 +340,7 @@ function csiErrors({ driver, nodePublishSecretRef: secret }: NonNullable<Volume[
   if (secret === undefined) return errors;
   const { name = '' } = secret;
   if (name === '') errors.push(required(`${at}.nodePublishSecretRef.name`));
-  else errors.push(...each(`${at}.name`, name, dnsSubdomainErrors(name)));
+  else errors.push(...invalidFor(`${at}.name`, name, dnsSubdomainErrors(name)));
   return errors;
 }
 

@@ -5,6 +5,7 @@
 import { milliUnits, parseQuantity } from '../meta/quantity.ts';
 import { quoteText } from '../meta/quote.ts';
 import type { PodSpec, Volume } from './pod-types.ts';
+import { INT64_MAX } from '../meta/integers.ts';
 
 const DEPRECATED: readonly (readonly [keyof Volume, string])[] = [
   ['photonPersistentDisk', 'deprecated in v1.11, non-functional in v1.16+'],
@@ -49,7 +50,7 @@ export function claimWarnings(spec: SizedClaim | undefined, at: string): string[
 }
 
 /** Thousandths are 64-bit numbers in Kubernetes. A larger amount saturates, so it counts as fractional. */
-const MOST_THOUSANDTHS = 2n ** 63n - 1n;
+const MOST_THOUSANDTHS = INT64_MAX;
 
 /** Warns about an amount of bytes that is not whole. */
 export function fractionWarning(value: string, field: string): string[] {

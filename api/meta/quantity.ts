@@ -5,6 +5,7 @@
  * zero. The canonical text has no fraction, the minimum number of digits, and the largest suffix that keeps it exact. Codecs,
  * validation, quota, the scheduler and the agent use it.
  */
+import { INT64_MAX } from './integers.ts';
 
 type QuantityFormat = 'DecimalSI' | 'BinarySI' | 'DecimalExponent';
 
@@ -27,8 +28,7 @@ const SUFFIX_TEXT = "unable to parse quantity's suffix";
 const NANO = 1_000_000_000n;
 /** A thousandth, in billionths, which are the unit of quantities. */
 const MILLI = 1_000_000n;
-const MAX_INT64 = 2n ** 63n - 1n;
-const LARGEST_BINARY = MAX_INT64 * NANO;
+const LARGEST_BINARY = INT64_MAX * NANO;
 /** Larger exponents have no practical meaning and would only use memory. */
 const LARGEST_EXPONENT = 200;
 const MAX_LENGTH = 1000;
@@ -253,7 +253,7 @@ export function roundedToMilli(text: string): string {
  * one of the three has too many thousandths.
  */
 export function quotient(a: Quantity, b: Quantity, third: Quantity): { readonly of: number; readonly third: number } {
-  const wide = [a, b, third].some((one) => wholeUnits(one) >= MAX_INT64 / 1000n);
+  const wide = [a, b, third].some((one) => wholeUnits(one) >= INT64_MAX / 1000n);
   const units = wide ? wholeUnits : milliUnits;
   return { of: Number(units(a)) / Number(units(b)), third: Number(units(third)) / (wide ? 1 : 1000) };
 }
@@ -261,7 +261,7 @@ export function quotient(a: Quantity, b: Quantity, third: Quantity): { readonly 
 /** Whether the quantity has no fraction, as kube-apiserver computes it: in thousandths of 64 bits, which larger ones exceed. */
 export function isWhole(quantity: Quantity): boolean {
   const milli = milliUnits(quantity);
-  return (milli > MAX_INT64 ? MAX_INT64 : milli) % 1000n === 0n;
+  return (milli > INT64_MAX ? INT64_MAX : milli) % 1000n === 0n;
 }
 
 /** Returns the nearest double. Only for ratios. */

@@ -16,6 +16,7 @@ import { addPrinted, isZero, zeroValue } from './complete.ts';
 import { jsonKind, goType, goName } from './go-types.ts';
 import { isJsonObject } from '../meta/json-object.ts';
 import { jsonPath } from '../meta/json-path.ts';
+import { INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN } from '../meta/integers.ts';
 
 /** The error for a value that does not match its type. It has kube-apiserver's message. */
 export class DecodeError extends Error {
@@ -52,10 +53,6 @@ export function unknownFieldErrors(unknown: readonly string[]): string[] {
   return unknown.map((path) => `unknown field "${path}"`);
 }
 
-const INT32_MAX = 2 ** 31 - 1;
-const INT32_MIN = -(2 ** 31);
-const INT64_MAX = 2n ** 63n - 1n;
-const INT64_MIN = -(2n ** 63n);
 /** The maximum number of unknown fields that are reported. */
 const MAX_UNKNOWN = 100;
 

@@ -5,9 +5,9 @@
 import type { JsonValue } from '../meta/object.ts';
 import { goType, plainGoType } from './go-types.ts';
 import type { TypeNode } from './schema.ts';
+import { INT64_MIN } from '../meta/integers.ts';
 
 const BITS = { int32: 32, int64: 64 } as const;
-const INT64_MIN = -(2n ** 63n);
 
 /** Returns `undefined` for a number with a fraction. A float beyond 64 bits becomes the smallest integer, as on amd64. */
 export function convertedInteger(scalar: 'int32' | 'int64', value: number | bigint): number | bigint | undefined {

@@ -24,6 +24,7 @@ import { checkBundle, isBundleKey, writeBundle } from '../control-plane-bundle.t
 import { type BundlePlace, fetchBundle } from '../published-bundle.ts';
 import type { CommandIo } from '../io.ts';
 import { withRightsOfOwner } from '../owner-rights.ts';
+import { CLUSTER_INFO, PUBLIC_NAMESPACE } from '../../api/meta/system-namespaces.ts';
 
 const UNIT = 'orchlet-agent.service';
 
@@ -156,7 +157,7 @@ async function discover(
 ): Promise<Discovered> {
   const client = new HttpClient({ server: url, clock, ...DISCOVERY });
   try {
-    const found = await client.get(configMaps, 'kube-public', 'cluster-info').catch((error: unknown) => {
+    const found = await client.get(configMaps, PUBLIC_NAMESPACE, CLUSTER_INFO).catch((error: unknown) => {
       throw new UnreachableError(
         `the cluster's description could not be read from ${url}: ${error instanceof Error ? error.message : String(error)}`,
         { cause: error },
@@ -216,7 +217,7 @@ async function discoverFirst(
 async function confirm(url: string, ca: string): Promise<void> {
   const client = new HttpClient({ server: url, ca, clock: systemClock });
   try {
-    await client.get(configMaps, 'kube-public', 'cluster-info');
+    await client.get(configMaps, PUBLIC_NAMESPACE, CLUSTER_INFO);
   } catch (error) {
     throw new CommandError(
       `${url} has no certificate of the cluster's CA: ${error instanceof Error ? error.message : String(error)}`,

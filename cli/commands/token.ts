@@ -24,6 +24,7 @@ import { type Command, CommandError } from '../command.ts';
 import { withRightsOfOwner } from '../owner-rights.ts';
 import { formatTable } from '../table.ts';
 import { BOOTSTRAP_TOKEN_TYPE } from '../../controlplane/authentication/bootstrap-token.ts';
+import { CLUSTER_INFO, PUBLIC_NAMESPACE } from '../../api/meta/system-namespaces.ts';
 
 const decode = (text: unknown): string => (typeof text === 'string' ? Buffer.from(text, 'base64').toString() : '');
 
@@ -133,7 +134,7 @@ const PLAIN_URL = /^https:\/\/[A-Za-z0-9.:[\]-]+$/;
  * ConfigMaps of kube-public writes it.
  */
 async function announcedServer(client: HttpClient, otherwise: string): Promise<string> {
-  const info = await client.get(configMaps, 'kube-public', 'cluster-info').catch((error: unknown) => {
+  const info = await client.get(configMaps, PUBLIC_NAMESPACE, CLUSTER_INFO).catch((error: unknown) => {
     if (isNotFound(error)) return undefined;
     throw error;
   });

@@ -10,6 +10,7 @@ import { type Cluster, withKubeconfig, withOwnKubeconfig } from '../cluster-acce
 import type { CommandIo } from '../io.ts';
 import { refuseForeign } from '../owner-rights.ts';
 import type { ClusterFacts, ClusterNodeFacts } from './network-checks.ts';
+import { SYSTEM_NAMESPACE } from '../../api/meta/system-namespaces.ts';
 
 const JOINED = '/etc/orchlet/agent.kubeconfig';
 const TIMEOUT_MS = 5000;
@@ -47,7 +48,7 @@ export async function readClusterFacts({ client, server }: Cluster, rootDirector
   const kubernetes = (await tolerate(client.get(services, 'default', 'kubernetes', { signal }), isMissing)) as
     | Service
     | undefined;
-  const dns = (await tolerate(client.get(services, 'kube-system', 'kube-dns', { signal }), isMissing)) as
+  const dns = (await tolerate(client.get(services, SYSTEM_NAMESPACE, 'kube-dns', { signal }), isMissing)) as
     | Service
     | undefined;
   const all = await tolerate(client.list(nodes, { limit: MOST_OBJECTS, signal }), isForbidden);

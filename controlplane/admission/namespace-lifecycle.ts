@@ -10,8 +10,9 @@ import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
 import { RecentDeletions } from './recent-deletions.ts';
 import type { Sources } from '../readers/sources.ts';
 import { isResource } from '../../api/meta/group-resource.ts';
+import { PUBLIC_NAMESPACE, SYSTEM_NAMESPACE } from '../../api/meta/system-namespaces.ts';
 
-const IMMORTAL = new Set(['default', 'kube-system', 'kube-public']);
+const IMMORTAL = new Set(['default', SYSTEM_NAMESPACE, PUBLIC_NAMESPACE]);
 
 /** Creates the plugin. `stored` reads a namespace as it is stored now. */
 export function namespaceLifecycle(

@@ -22,8 +22,7 @@ import { MIRROR_ANNOTATION } from '../../api/kinds/pod-annotations.ts';
 import { NODE_LABELS, AGENT_LABEL_DOMAINS } from '../../api/meta/well-known-labels.ts';
 import { NODE_CLIENT_SIGNER, NODE_SERVING_SIGNER } from '../../api/pki/signer-names.ts';
 import { groupResourceName } from '../../api/meta/group-resource.ts';
-
-const LEASES_NAMESPACE = 'kube-node-lease';
+import { NODE_LEASE_NAMESPACE } from '../../api/meta/system-namespaces.ts';
 
 /**
  * The plugin NodeRestriction: limits what a user of the group `system:nodes` writes to its own Node and the pods on it.
@@ -317,8 +316,8 @@ async function tokenRequest(
 }
 
 function lease(attributes: AdmissionAttributes, node: string): void {
-  if (attributes.namespace !== LEASES_NAMESPACE) {
-    throw refusal(attributes, `can only access leases in the ${q(LEASES_NAMESPACE)} system namespace`);
+  if (attributes.namespace !== NODE_LEASE_NAMESPACE) {
+    throw refusal(attributes, `can only access leases in the ${q(NODE_LEASE_NAMESPACE)} system namespace`);
   }
   const name = attributes.operation === 'CREATE' ? ((attributes.object as Lease).metadata.name ?? '') : attributes.name;
   if (name !== node) throw refusal(attributes, 'can only access node lease with the same name as the requesting node');

@@ -15,6 +15,7 @@ import { parseCertificates } from '../../api/pki/certificate.ts';
 import { readPem } from '../../api/pki/pem.ts';
 import { isAlreadyExists, isConflict, isNotFound, tolerate } from '../../api/meta/status-error.ts';
 import type { CaBundle } from './ca-bundle.ts';
+import { SYSTEM_NAMESPACE } from '../../api/meta/system-namespaces.ts';
 
 interface AuthenticationInfo {
   readonly clientCa: CaBundle;
@@ -35,7 +36,6 @@ interface AuthenticationInfoOptions {
   readonly logger: Logger;
 }
 
-const NAMESPACE = 'kube-system';
 const NAME = 'extension-apiserver-authentication';
 const CHECK_MS = 10_000;
 /** The attempts to write the ConfigMap that other servers write as well. */
@@ -118,11 +118,11 @@ function certificateBlocks(text: string, nowMs: number): string[] {
 
 async function publish({ info, client, clock, isShared }: AuthenticationInfoOptions): Promise<void> {
   const own = authenticationData(info);
-  const known = await tolerate(client.get(configMaps, NAMESPACE, NAME), isNotFound);
+  const known = await tolerate(client.get(configMaps, SYSTEM_NAMESPACE, NAME), isNotFound);
   const data = isShared ? mergedData(known?.data ?? {}, own, clock.now()) : own;
   if (known === undefined) {
-    const metadata = { name: NAME, namespace: NAMESPACE };
-    await client.create(configMaps, NAMESPACE, { apiVersion: 'v1', kind: 'ConfigMap', metadata, data });
+    const metadata = { name: NAME, namespace: SYSTEM_NAMESPACE };
+    await client.create(configMaps, SYSTEM_NAMESPACE, { apiVersion: 'v1', kind: 'ConfigMap', metadata, data });
     return;
   }
   // Other keys of the ConfigMap are kept.

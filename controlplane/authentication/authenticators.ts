@@ -31,6 +31,7 @@ import { WebhookClient } from './webhook-client.ts';
 import { webhookFromFile } from './webhook-file.ts';
 import { webhookTokenAuthenticator } from './webhook-token.ts';
 import type { Authenticator, TokenAuthenticator } from './authentication.ts';
+import { SYSTEM_NAMESPACE } from '../../api/meta/system-namespaces.ts';
 
 /** A row of a table of `docs/security.md`; `flags` enable and configure the part. */
 export interface SecurityPart {
@@ -202,7 +203,7 @@ async function tokenAuthenticators(
   }
   if (options.bootstrapTokens) {
     const source = sources.of(secrets);
-    tokens.push(bootstrapTokenAuthenticator({ clock, secret: (name) => source.get('kube-system', name) }));
+    tokens.push(bootstrapTokenAuthenticator({ clock, secret: (name) => source.get(SYSTEM_NAMESPACE, name) }));
   }
   tokens.push(issuers);
   if (options.webhook !== undefined) {

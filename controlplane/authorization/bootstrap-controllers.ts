@@ -2,10 +2,10 @@
  * Defines the permissions of each controller: a ClusterRole `system:controller:<name>`, which is bound to the
  * controller's service account in kube-system.
  */
-import { eventsRule, rule, type BootstrapBinding, type BootstrapRole } from './bootstrap-rules.ts';
+import { eventsRule, rule, type BootstrapBinding, type BootstrapRole, READ } from './bootstrap-rules.ts';
 import type { PolicyRule } from './rbac-rules.ts';
+import { SYSTEM_NAMESPACE } from '../../api/meta/system-namespaces.ts';
 
-const READ = 'get list watch';
 const events = eventsRule();
 
 const RULES: Readonly<Record<string, readonly PolicyRule[]>> = {
@@ -254,5 +254,5 @@ export const CONTROLLER_ROLES: readonly BootstrapRole[] = Object.entries(RULES).
 export const CONTROLLER_ROLE_BINDINGS: readonly BootstrapBinding[] = Object.keys(RULES).map((name) => ({
   name: `system:controller:${name}`,
   role: `system:controller:${name}`,
-  subjects: [{ kind: 'ServiceAccount', name, namespace: 'kube-system' }],
+  subjects: [{ kind: 'ServiceAccount', name, namespace: SYSTEM_NAMESPACE }],
 }));

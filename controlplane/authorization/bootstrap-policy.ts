@@ -15,6 +15,7 @@ import {
 import { ADMIN, EDIT, VIEW } from './bootstrap-user-roles.ts';
 import type { PolicyRule } from './rbac-rules.ts';
 import { AUTHENTICATED_GROUP, MASTERS_GROUP, UNAUTHENTICATED_GROUP } from '../../api/meta/system-users.ts';
+import { CLUSTER_INFO, PUBLIC_NAMESPACE, SYSTEM_NAMESPACE } from '../../api/meta/system-namespaces.ts';
 
 /** The permissions of kubelets without the Node authorizer. The default binding has no subjects. */
 const NODE: readonly PolicyRule[] = [
@@ -229,7 +230,7 @@ export const CLUSTER_ROLE_BINDINGS: readonly BootstrapBinding[] = [
   {
     name: 'system:kube-dns',
     role: 'system:kube-dns',
-    subjects: [{ kind: 'ServiceAccount', name: 'kube-dns', namespace: 'kube-system' }],
+    subjects: [{ kind: 'ServiceAccount', name: 'kube-dns', namespace: SYSTEM_NAMESPACE }],
   },
   { name: 'system:kube-scheduler', role: 'system:kube-scheduler', subjects: [user('system:kube-scheduler')] },
   { name: 'system:volume-scheduler', role: 'system:volume-scheduler', subjects: [user('system:kube-scheduler')] },
@@ -241,8 +242,6 @@ export const CLUSTER_ROLE_BINDINGS: readonly BootstrapBinding[] = [
   { name: 'system:node', role: 'system:node', subjects: [] },
 ];
 
-const SYSTEM = 'kube-system';
-const PUBLIC = 'kube-public';
 const LEADER_LEASES: readonly PolicyRule[] = [
   rule('create get list update watch', 'coordination.k8s.io', 'leases'),
   rule('create get list update watch', 'coordination.k8s.io', 'leasecandidates'),
@@ -252,60 +251,64 @@ const LEADER_LEASES: readonly PolicyRule[] = [
 export const NAMESPACED_ROLES: readonly BootstrapRole[] = [
   {
     name: 'extension-apiserver-authentication-reader',
-    namespace: SYSTEM,
+    namespace: SYSTEM_NAMESPACE,
     rules: [rule(READ, '', 'configmaps', 'extension-apiserver-authentication')],
   },
-  { name: 'system:controller:bootstrap-signer', namespace: SYSTEM, rules: [rule(READ, '', 'secrets')] },
+  { name: 'system:controller:bootstrap-signer', namespace: SYSTEM_NAMESPACE, rules: [rule(READ, '', 'secrets')] },
   {
     name: 'system:controller:cloud-provider',
-    namespace: SYSTEM,
+    namespace: SYSTEM_NAMESPACE,
     rules: [rule('create get list watch', '', 'configmaps')],
   },
   {
     name: 'system:controller:token-cleaner',
-    namespace: SYSTEM,
+    namespace: SYSTEM_NAMESPACE,
     rules: [rule('delete get list watch', '', 'secrets'), eventsRule()],
   },
-  { name: 'system::leader-locking-kube-controller-manager', namespace: SYSTEM, rules: LEADER_LEASES },
-  { name: 'system::leader-locking-kube-scheduler', namespace: SYSTEM, rules: LEADER_LEASES },
+  { name: 'system::leader-locking-kube-controller-manager', namespace: SYSTEM_NAMESPACE, rules: LEADER_LEASES },
+  { name: 'system::leader-locking-kube-scheduler', namespace: SYSTEM_NAMESPACE, rules: LEADER_LEASES },
   {
     name: 'system:controller:bootstrap-signer',
-    namespace: PUBLIC,
-    rules: [rule(READ, '', 'configmaps'), rule('update', '', 'configmaps', 'cluster-info'), eventsRule()],
+    namespace: PUBLIC_NAMESPACE,
+    rules: [rule(READ, '', 'configmaps'), rule('update', '', 'configmaps', CLUSTER_INFO), eventsRule()],
   },
 ];
 
-const systemAccount = (name: string): BootstrapSubject => ({ kind: 'ServiceAccount', name, namespace: SYSTEM });
+const systemAccount = (name: string): BootstrapSubject => ({
+  kind: 'ServiceAccount',
+  name,
+  namespace: SYSTEM_NAMESPACE,
+});
 
 /** The default RoleBindings, in the namespaces of their Roles. */
 export const NAMESPACED_ROLE_BINDINGS: readonly BootstrapBinding[] = [
   {
     name: 'system::leader-locking-kube-controller-manager',
-    namespace: SYSTEM,
+    namespace: SYSTEM_NAMESPACE,
     role: 'system::leader-locking-kube-controller-manager',
     subjects: [user('system:kube-controller-manager'), systemAccount('kube-controller-manager')],
   },
   {
     name: 'system::leader-locking-kube-scheduler',
-    namespace: SYSTEM,
+    namespace: SYSTEM_NAMESPACE,
     role: 'system::leader-locking-kube-scheduler',
     subjects: [user('system:kube-scheduler'), systemAccount('kube-scheduler')],
   },
   {
     name: 'system::extension-apiserver-authentication-reader',
-    namespace: SYSTEM,
+    namespace: SYSTEM_NAMESPACE,
     role: 'extension-apiserver-authentication-reader',
     subjects: [user('system:kube-controller-manager'), user('system:kube-scheduler')],
   },
   ...['bootstrap-signer', 'cloud-provider', 'token-cleaner'].map((name) => ({
     name: `system:controller:${name}`,
-    namespace: SYSTEM,
+    namespace: SYSTEM_NAMESPACE,
     role: `system:controller:${name}`,
     subjects: [systemAccount(name)],
   })),
   {
     name: 'system:controller:bootstrap-signer',
-    namespace: PUBLIC,
+    namespace: PUBLIC_NAMESPACE,
     role: 'system:controller:bootstrap-signer',
     subjects: [systemAccount('bootstrap-signer')],
   },

@@ -24,9 +24,10 @@ import {
 } from './bootstrap-policy.ts';
 import type { BootstrapBinding, BootstrapRole, BootstrapSubject } from './bootstrap-rules.ts';
 import { compact, missingRules, type PolicyRule } from './rbac-rules.ts';
+import { NODE_LEASE_NAMESPACE, PUBLIC_NAMESPACE, SYSTEM_NAMESPACE } from '../../api/meta/system-namespaces.ts';
 
 const AUTOUPDATE = 'rbac.authorization.kubernetes.io/autoupdate';
-const SYSTEM_NAMESPACES = ['default', 'kube-system', 'kube-public', 'kube-node-lease'];
+const SYSTEM_NAMESPACES = ['default', SYSTEM_NAMESPACE, PUBLIC_NAMESPACE, NODE_LEASE_NAMESPACE];
 
 /**
  * Creates and completes the default roles and bindings, and creates the namespaces of the system. Resolves when every object

@@ -4,8 +4,7 @@
  */
 import { quote } from '../../api/meta/field-error.ts';
 import type { AuthorizationAttributes, Decision } from './authorization.ts';
-
-const LEASES_NAMESPACE = 'kube-node-lease';
+import { NODE_LEASE_NAMESPACE } from '../../api/meta/system-namespaces.ts';
 
 export const ALLOW: Decision = { decision: 'allow', reason: '' };
 
@@ -17,8 +16,8 @@ export function lease(node: string, attributes: AuthorizationAttributes): Decisi
   if (!['get', 'create', 'update', 'patch', 'delete'].includes(attributes.verb)) {
     return noOpinion('can only get, create, update, patch, or delete a node lease');
   }
-  if (attributes.namespace !== LEASES_NAMESPACE)
-    return noOpinion(`can only access leases in the ${quote(LEASES_NAMESPACE)} system namespace`);
+  if (attributes.namespace !== NODE_LEASE_NAMESPACE)
+    return noOpinion(`can only access leases in the ${quote(NODE_LEASE_NAMESPACE)} system namespace`);
   // The name of a new object is not known at authorization. The NodeRestriction admission plugin checks it.
   if (attributes.verb !== 'create' && attributes.name !== node) {
     return noOpinion('can only access node lease with the same name as the requesting node');

@@ -15,6 +15,7 @@ import { ensureDefaultRange } from './default-service-range.ts';
 import { SYSTEM_PRIORITY_CLASSES } from '../registry/kinds/policy/policy.ts';
 import { METRICS_API } from '../metrics-api/metrics-api.ts';
 import { localApiPriorities } from '../registry/kinds/apiregistration/api-service-priorities.ts';
+import { SYSTEM_NAMESPACE } from '../../api/meta/system-namespaces.ts';
 
 interface DefaultObjectsOptions {
   /** The built-in group versions that are served. */
@@ -60,13 +61,16 @@ async function ensurePriorityClasses(client: Client): Promise<void> {
  */
 async function ensureTokenTracking(client: Client, nowMs: number): Promise<void> {
   const name = 'kube-apiserver-legacy-service-account-token-tracking';
-  const existing = await client.list(configMaps, { namespace: 'kube-system', fieldSelector: `metadata.name=${name}` });
+  const existing = await client.list(configMaps, {
+    namespace: SYSTEM_NAMESPACE,
+    fieldSelector: `metadata.name=${name}`,
+  });
   if (existing.items.length > 0) return;
   const since = new Date(nowMs).toISOString().slice(0, 10);
   await createIfMissing(client, configMaps, {
     apiVersion: 'v1',
     kind: 'ConfigMap',
-    metadata: { name, namespace: 'kube-system' },
+    metadata: { name, namespace: SYSTEM_NAMESPACE },
     data: { since },
   } as KubeObject);
 }

@@ -2,6 +2,7 @@
 import type { Client } from '../../api/client/client.ts';
 import { clusterRoleBindings, clusterRoles, RBAC_GROUP } from '../../api/client/resources.ts';
 import { createIfMissing } from './existing-objects.ts';
+import { SYSTEM_NAMESPACE } from '../../api/meta/system-namespaces.ts';
 
 /** The account of the controller, as in its table. */
 const ACCOUNT = 'local-volume-provisioner';
@@ -29,6 +30,6 @@ export async function ensureLocalStorageRights(client: Client): Promise<void> {
     kind: 'ClusterRoleBinding',
     metadata: { name: ROLE },
     roleRef: { apiGroup: RBAC_GROUP, kind: 'ClusterRole', name: ROLE },
-    subjects: [{ kind: 'ServiceAccount', name: ACCOUNT, namespace: 'kube-system' }],
+    subjects: [{ kind: 'ServiceAccount', name: ACCOUNT, namespace: SYSTEM_NAMESPACE }],
   });
 }

@@ -18,6 +18,7 @@ import { createIfMissing, findObject } from './existing-objects.ts';
 import { CA_BUNDLE_KEY } from '../../api/pki/ca-bundle.ts';
 import { KUBELET_CLIENT } from '../pki/pki.ts';
 import { ANONYMOUS_USER, NODES_GROUP } from '../../api/meta/system-users.ts';
+import { CLUSTER_INFO, PUBLIC_NAMESPACE } from '../../api/meta/system-namespaces.ts';
 
 /** The group of bootstrap tokens for nodes, as other tools name it. */
 const NODE_BOOTSTRAP_GROUP = 'system:bootstrappers:kubeadm:default-node-token';
@@ -69,8 +70,6 @@ export async function ensureNodeBootstrap(client: Client): Promise<void> {
   );
 }
 
-const NAMESPACE = 'kube-public';
-const CLUSTER_INFO = 'cluster-info';
 const READER = 'orchlet:cluster-info';
 
 /** The content of the ConfigMap `cluster-info` in kube-public, which anonymous clients may read. */
@@ -84,14 +83,14 @@ interface ClusterInfo {
 
 /** Resolves to the CA (PEM) that `cluster-info` names, or to `undefined` if it names none. */
 export async function publishedCa(client: Client): Promise<string | undefined> {
-  const { data } = (await findObject(client, configMaps, NAMESPACE, CLUSTER_INFO)) ?? {};
+  const { data } = (await findObject(client, configMaps, PUBLIC_NAMESPACE, CLUSTER_INFO)) ?? {};
   const encoded = /^ *certificate-authority-data: ["']?([A-Za-z0-9+/=]+)/m.exec(data?.['kubeconfig'] ?? '')?.[1];
   return encoded === undefined ? undefined : Buffer.from(encoded, 'base64').toString();
 }
 
 /** Resolves to the host of the API server that `cluster-info` names, or to `undefined` if it names none. */
 export async function publishedHost(client: Client): Promise<string | undefined> {
-  const { data } = (await findObject(client, configMaps, NAMESPACE, CLUSTER_INFO)) ?? {};
+  const { data } = (await findObject(client, configMaps, PUBLIC_NAMESPACE, CLUSTER_INFO)) ?? {};
   // A server wrote it with `ensureClusterInfo`, or kubeadm did.
   const url = /^ *server: ["']?([^\s"']+)/m.exec(data?.['kubeconfig'] ?? '')?.[1] ?? '';
   return URL.canParse(url) ? new URL(url).hostname.replace(/^\[(.*)\]$/, '$1') : undefined;
@@ -114,10 +113,10 @@ export async function ensureClusterInfo(client: Client, { server, ca, signedBund
   const wanted: KubeObject = {
     apiVersion: 'v1',
     kind: 'ConfigMap',
-    metadata: { name: CLUSTER_INFO, namespace: NAMESPACE },
+    metadata: { name: CLUSTER_INFO, namespace: PUBLIC_NAMESPACE },
     data,
   };
-  const existing = await findObject(client, configMaps, NAMESPACE, CLUSTER_INFO);
+  const existing = await findObject(client, configMaps, PUBLIC_NAMESPACE, CLUSTER_INFO);
   const found = existing?.data ?? {};
   const isCurrent = found['kubeconfig'] === kubeconfig && found[CA_BUNDLE_KEY] === signedBundle;
   // Another server may write its address at the same time, which is as good.
@@ -130,13 +129,13 @@ export async function ensureClusterInfo(client: Client, { server, ca, signedBund
   await createIfMissing(client, roles, {
     apiVersion: `${RBAC_GROUP}/v1`,
     kind: 'Role',
-    metadata: { name: READER, namespace: NAMESPACE },
+    metadata: { name: READER, namespace: PUBLIC_NAMESPACE },
     rules: [{ apiGroups: [''], resources: ['configmaps'], resourceNames: [CLUSTER_INFO], verbs: ['get'] }],
   });
   await createIfMissing(client, roleBindings, {
     apiVersion: `${RBAC_GROUP}/v1`,
     kind: 'RoleBinding',
-    metadata: { name: READER, namespace: NAMESPACE },
+    metadata: { name: READER, namespace: PUBLIC_NAMESPACE },
     roleRef: { apiGroup: RBAC_GROUP, kind: 'Role', name: READER },
     subjects: [{ apiGroup: RBAC_GROUP, kind: 'User', name: ANONYMOUS_USER }],
   });

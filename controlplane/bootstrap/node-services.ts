@@ -20,8 +20,8 @@ import { POLICY_PEERS_ROLE } from './policy-rights.ts';
 import { serviceAddress } from './service-addresses.ts';
 import { NODES_GROUP } from '../../api/meta/system-users.ts';
 import { POD_NETWORK, POD_RANGES, SERVED_BY } from '../../api/meta/orchlet-annotations.ts';
+import { SYSTEM_NAMESPACE } from '../../api/meta/system-namespaces.ts';
 
-const NAMESPACE = 'kube-system';
 const NAME = 'kube-dns';
 /** `policy-rights.ts` adds the right to read the peers once there is a policy. */
 const POLICY_ROLE = 'orchlet:network-policy';
@@ -92,7 +92,7 @@ async function letNodesReadPolicies(client: Client): Promise<void> {
 async function ensureDns(client: Client, serviceClusterCidrs: readonly string[], logger: Logger): Promise<void> {
   await ensureConfigRights(client);
   // A second `kube-dns` service would be refused because of its address, and not because of its name.
-  if ((await findObject(client, services, NAMESPACE, NAME)) !== undefined) return;
+  if ((await findObject(client, services, SYSTEM_NAMESPACE, NAME)) !== undefined) return;
   const addresses = serviceClusterCidrs.flatMap((range) => serviceAddress([range], DNS_ADDRESS) ?? []);
   const isDual = serviceClusterCidrs.length > 1;
   try {
@@ -113,7 +113,7 @@ async function publishPodNetwork(
   client: Client,
   { podNetwork: { mode, ranges }, otherServers, logger }: NodeServicesOptions,
 ): Promise<void> {
-  const { metadata } = (await findObject(client, services, NAMESPACE, NAME)) ?? { metadata: {} };
+  const { metadata } = (await findObject(client, services, SYSTEM_NAMESPACE, NAME)) ?? { metadata: {} };
   const found = new Map(Object.entries(metadata.annotations ?? {}));
   const annotations = { [POD_NETWORK]: mode, [POD_RANGES]: ranges.join(',') };
   // An administrator may have given the name to another service.
@@ -126,12 +126,12 @@ async function publishPodNetwork(
     );
     return;
   }
-  await client.patch(services, NAMESPACE, NAME, { type: 'merge', body: { metadata: { annotations } } });
+  await client.patch(services, SYSTEM_NAMESPACE, NAME, { type: 'merge', body: { metadata: { annotations } } });
 }
 
 /** Lets nodes read the ConfigMap with the name servers of other domains, which an administrator may create. */
 async function ensureConfigRights(client: Client): Promise<void> {
-  const metadata = { name: CONFIG_ROLE, namespace: NAMESPACE };
+  const metadata = { name: CONFIG_ROLE, namespace: SYSTEM_NAMESPACE };
   await createIfMissing(client, roles, {
     apiVersion: `${RBAC_GROUP}/v1`,
     kind: 'Role',
@@ -153,7 +153,7 @@ async function createDns(client: Client, clusterIPs: readonly string[], isDual: 
     kind: 'Service',
     metadata: {
       name: NAME,
-      namespace: NAMESPACE,
+      namespace: SYSTEM_NAMESPACE,
       labels: { 'k8s-app': 'kube-dns', 'kubernetes.io/cluster-service': 'true', 'kubernetes.io/name': 'KubeDNS' },
       // Agents recognize by it that they program service addresses and serve cluster names.
       annotations: { [SERVED_BY]: 'nodes' },

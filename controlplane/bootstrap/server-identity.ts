@@ -12,8 +12,8 @@ import type { TypedClient } from '../../api/client/typed-client.ts';
 import { WakeableLoop } from '../../api/machinery/wakeable-loop.ts';
 import { isConflict, isNotFound, tolerate } from '../../api/meta/status-error.ts';
 import { HOSTNAME_LABEL } from '../../api/meta/well-known-labels.ts';
+import { SYSTEM_NAMESPACE } from '../../api/meta/system-namespaces.ts';
 
-const NAMESPACE = 'kube-system';
 const LABEL = 'apiserver.kubernetes.io/identity';
 const VALUE = 'kube-apiserver';
 /** The times are kube-apiserver's. */
@@ -68,7 +68,7 @@ export function keepServerIdentity(options: ServerIdentityOptions): { close(): P
 }
 
 async function renew({ client, clock, hostname }: ServerIdentityOptions, name: string, holder: string): Promise<void> {
-  const found: Lease | undefined = await tolerate(client.get(leases, NAMESPACE, name), isNotFound);
+  const found: Lease | undefined = await tolerate(client.get(leases, SYSTEM_NAMESPACE, name), isNotFound);
   const labels = { [LABEL]: VALUE, [HOSTNAME_LABEL]: hostname };
   const spec = {
     holderIdentity: holder,
@@ -76,8 +76,13 @@ async function renew({ client, clock, hostname }: ServerIdentityOptions, name: s
     renewTime: formatMicroTime(clock.now()),
   };
   if (found === undefined) {
-    const metadata = { name, namespace: NAMESPACE, labels };
-    await client.create(leases, NAMESPACE, { apiVersion: 'coordination.k8s.io/v1', kind: 'Lease', metadata, spec });
+    const metadata = { name, namespace: SYSTEM_NAMESPACE, labels };
+    await client.create(leases, SYSTEM_NAMESPACE, {
+      apiVersion: 'coordination.k8s.io/v1',
+      kind: 'Lease',
+      metadata,
+      spec,
+    });
     return;
   }
   const metadata = { ...found.metadata, labels: { ...found.metadata.labels, ...labels } };
@@ -85,14 +90,14 @@ async function renew({ client, clock, hostname }: ServerIdentityOptions, name: s
 }
 
 async function cleanUp({ client, clock }: ServerIdentityOptions): Promise<void> {
-  const { items } = await client.list(leases, { namespace: NAMESPACE, labelSelector: `${LABEL}=${VALUE}` });
+  const { items } = await client.list(leases, { namespace: SYSTEM_NAMESPACE, labelSelector: `${LABEL}=${VALUE}` });
   for (const lease of items) {
     const { renewTime, leaseDurationSeconds = 0 } = lease.spec ?? {};
     const renewedMs = renewTime === undefined ? Number.NaN : Date.parse(renewTime);
     if (!(renewedMs + leaseDurationSeconds * 1000 < clock.now())) continue;
     const { name = '', resourceVersion } = lease.metadata;
     const preconditions = resourceVersion === undefined ? {} : { preconditions: { resourceVersion } };
-    const gone = client.delete(leases, NAMESPACE, name, preconditions);
+    const gone = client.delete(leases, SYSTEM_NAMESPACE, name, preconditions);
     await tolerate(gone, (error) => isNotFound(error) || isConflict(error));
   }
 }

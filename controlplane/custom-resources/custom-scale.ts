@@ -9,8 +9,7 @@ import { newBadRequest, newInternalError } from '../../api/meta/status-error.ts'
 import { newScale, type Scale, type ScaleView } from '../registry/scale-view.ts';
 import type { ScaleSubresource } from './definition.ts';
 import { findAll, parseJsonPath } from './json-path.ts';
-
-const MAX_INT32 = 2_147_483_647;
+import { INT32_MAX } from '../../api/meta/integers.ts';
 
 function valueAt(object: KubeObject, path: string): JsonValue | undefined {
   return findAll(object as unknown as JsonValue, parseJsonPath(path) ?? [])[0];
@@ -83,7 +82,7 @@ export function validateScaleFields(
     if (value instanceof FieldError) return [value];
     if (typeof value !== 'number' && typeof value !== 'bigint') return [];
     if (value < 0) return [invalid(path, value, 'should be a non-negative integer')];
-    return value > MAX_INT32 ? [invalid(path, value, `should be less than or equal to ${MAX_INT32}`)] : [];
+    return value > INT32_MAX ? [invalid(path, value, `should be less than or equal to ${INT32_MAX}`)] : [];
   });
   const selector = scale.labelSelectorPath ? nested(object, scale.labelSelectorPath, 'string') : undefined;
   return selector instanceof FieldError ? [...errors, selector] : errors;

@@ -7,7 +7,7 @@ import { jsonEqual } from '../../api/meta/json-equality.ts';
 import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
 import type { ResourceInfo } from '../../api/schema/schema.ts';
-import type { JsonSchema } from './json-schema.ts';
+import { type JsonSchema, PRESERVES } from './json-schema.ts';
 
 interface PublishedSchema {
   readonly name: string;
@@ -18,7 +18,6 @@ interface PublishedSchema {
 }
 
 const META = 'io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta';
-const PRESERVES = 'x-kubernetes-preserve-unknown-fields';
 const META_TEXT =
   "Standard object's metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
 

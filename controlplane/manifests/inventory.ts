@@ -16,12 +16,12 @@ import type { ObjectReference } from '../../api/client/event-report.ts';
 import { configMaps } from '../../api/client/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { tolerateRaces } from '../../api/meta/status-error.ts';
+import { SYSTEM_NAMESPACE } from '../../api/meta/system-namespaces.ts';
 
 /** The label of applied objects. Its value is the name of the ConfigMap. */
 export const MANIFEST_LABEL = 'orchlet.local/manifest';
 const INVENTORY_LABEL = 'orchlet.local/inventory';
 const INVENTORY = 'manifests';
-const NAMESPACE = 'kube-system';
 const MAX_SLUG = 40;
 
 /** An object that a file applied. */
@@ -80,7 +80,7 @@ export class FileInventory {
   }
 
   get reference(): ObjectReference {
-    return { apiVersion: 'v1', kind: 'ConfigMap', namespace: NAMESPACE, name: this.name, uid: this.#uid };
+    return { apiVersion: 'v1', kind: 'ConfigMap', namespace: SYSTEM_NAMESPACE, name: this.name, uid: this.#uid };
   }
 
   /** Takes over the inventory of another installation, whose file is here as well. */
@@ -95,12 +95,12 @@ export class FileInventory {
     const objects = [...this.entries.values()].map((entry) => stringifyJson(entry)).join('\n');
     if (this.#uid !== '' && (objects === this.#written || !this.#isOwn)) return;
     const labels = { [INVENTORY_LABEL]: INVENTORY };
-    const written = await client.patch(configMaps, NAMESPACE, this.name, {
+    const written = await client.patch(configMaps, SYSTEM_NAMESPACE, this.name, {
       type: 'apply',
       body: {
         apiVersion: 'v1',
         kind: 'ConfigMap',
-        metadata: { name: this.name, namespace: NAMESPACE, labels },
+        metadata: { name: this.name, namespace: SYSTEM_NAMESPACE, labels },
         data: { path: this.path, installation: this.#installation, objects },
       },
       force: true,
@@ -111,14 +111,14 @@ export class FileInventory {
 
   /** Deletes the stored ConfigMap, if there is one. */
   async remove(client: Client): Promise<void> {
-    if (this.#uid !== '') await tolerateRaces(client.delete(configMaps, NAMESPACE, this.name));
+    if (this.#uid !== '') await tolerateRaces(client.delete(configMaps, SYSTEM_NAMESPACE, this.name));
   }
 }
 
 /** Returns the inventories by the paths of their files. */
 export async function readInventories(client: Client, installation: string): Promise<Map<string, FileInventory>> {
   const { items } = await client.list(configMaps, {
-    namespace: NAMESPACE,
+    namespace: SYSTEM_NAMESPACE,
     labelSelector: `${INVENTORY_LABEL}=${INVENTORY}`,
   });
   const found = items

@@ -2,6 +2,7 @@
 import { flag, type FlagValues } from '../../api/component/flags.ts';
 import { type LeaderElectionTimes, leaderElectionProblem } from '../../api/client/leader-election.ts';
 import { storageBackendOf } from './storage.ts';
+import { SYSTEM_NAMESPACE } from '../../api/meta/system-namespaces.ts';
 
 const ELECTION = 'Leader election';
 
@@ -56,7 +57,7 @@ export const leaderElectionFlags = {
   leaderElectResourceNamespace: flag({
     name: 'leader-elect-resource-namespace',
     type: 'string',
-    default: 'kube-system',
+    default: SYSTEM_NAMESPACE,
     group: ELECTION,
     help: 'Namespace of both Leases.',
     check: (name) => (name === '' ? 'must not be empty' : undefined),

@@ -14,6 +14,7 @@ import type { CacheEntry } from '../storage/cache-entry.ts';
 import { decodeContinue, encodeContinue, expiredContinue, type ContinueToken } from './continue-token.ts';
 import type { GetOptions, ListOptions, ListResult, RequestContext, WatchOptions, WatchSink } from '../model/rest.ts';
 import { catchUp, notFoundIn, unexplained, type StoredResource } from './store.ts';
+import { UINT64_MAX } from '../../api/meta/integers.ts';
 
 /**
  * Returns an object as it is at a resource version or later; an empty one or `0` takes what the cache has. Waits until the
@@ -51,12 +52,11 @@ export function nameFault(name: string): StatusError | undefined {
   return error === undefined ? undefined : newBadRequest(`Name parameter invalid: ${quoteText(name)}: ${error}`);
 }
 
-const MAX_VERSION = 2n ** 64n - 1n;
 /** The maximum length of a text that is read as a number. No resource version has as many digits. */
 const MOST_DIGITS = 1000;
 
 const isVersion = (text: string): boolean =>
-  /^\d+$/.test(text) && text.length <= MOST_DIGITS && BigInt(text) <= MAX_VERSION;
+  /^\d+$/.test(text) && text.length <= MOST_DIGITS && BigInt(text) <= UINT64_MAX;
 
 function notAVersion(text: string): string {
   const why = /^\d+$/.test(text) ? 'value out of range' : 'invalid syntax';

@@ -17,18 +17,11 @@ import type { AggregatedVersion } from '../aggregation/aggregator.ts';
 import type { ResourceCatalog } from '../model/rest.ts';
 import { acceptClauses, type AcceptClause } from './accept.ts';
 import { Document, sendDocument, SHARED } from './document.ts';
-import {
-  JSON_TYPE,
-  PROTOBUF_TYPE,
-  YAML_TYPE,
-  asksForForm,
-  checkProduced,
-  formatOf,
-  type Format,
-} from './media-type.ts';
+import { asksForForm, checkProduced, formatOf, type Format } from './media-type.ts';
 import { pageNotFound, reading, type PathHandlers } from './path-handlers.ts';
 import type { ApiRequest, MaybePromise } from './request.ts';
 import { methodNotAllowed, notFound } from './router.ts';
+import { JSON_TYPE, PROTOBUF_TYPE, YAML_TYPE } from '../../api/http/media-types.ts';
 
 interface DiscoveryOptions {
   readonly catalog: ResourceCatalog;

@@ -8,8 +8,9 @@ import { quoteText } from '../../api/meta/quote.ts';
 import { HealthResults } from '../../api/component/health-results.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import { METRICS_TYPE } from '../../api/component/metrics.ts';
-import { type PathHandler, type PathHandlers, sendText, TEXT_TYPE } from './path-handlers.ts';
+import { type PathHandler, type PathHandlers, sendText } from './path-handlers.ts';
 import type { ApiRequest } from './request.ts';
+import { TEXT_TYPE } from '../../api/http/media-types.ts';
 
 /** One check. Its name is the last segment of its path. */
 export interface HealthCheck {

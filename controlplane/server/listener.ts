@@ -19,6 +19,7 @@ import type { Exchange, Upgrade } from './exchange.ts';
 import { Http1Exchange, refusalOf, type Refusal } from './http1.ts';
 import { Http2Exchange } from './http2.ts';
 import { UntakenResponses } from '../../api/http/untaken-responses.ts';
+import { TEXT_TYPE } from '../../api/http/media-types.ts';
 
 /** A certificate with its chain, and its key. */
 export interface ServingCertificate {
@@ -280,7 +281,7 @@ export class Listener {
 
 /** The connection ends with the response, because it is unclear where the request ends. */
 function refuse(response: ServerResponse, { status, text }: Refusal): void {
-  response.writeHead(status, { 'content-type': 'text/plain; charset=utf-8', connection: 'close' });
+  response.writeHead(status, { 'content-type': TEXT_TYPE, connection: 'close' });
   response.end(`${status} ${text}`);
 }
 

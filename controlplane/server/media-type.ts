@@ -12,6 +12,7 @@ import {
 } from '../../api/meta/status-error.ts';
 import type { MetaVersion } from '../model/encoding.ts';
 import { type AcceptClause, acceptClauses } from './accept.ts';
+import { JSON_TYPE, YAML_TYPE, PROTOBUF_TYPE } from '../../api/http/media-types.ts';
 
 /** The encoding of a response. */
 export type Format = 'json' | 'yaml' | 'protobuf';
@@ -23,13 +24,6 @@ export interface OutputMediaType {
   readonly version: MetaVersion;
   readonly pretty: boolean;
 }
-
-/** The default of requests and responses. */
-export const JSON_TYPE = 'application/json';
-/** Accepted for bodies, and sent where a client asks for it. */
-export const YAML_TYPE = 'application/yaml';
-/** The envelope of kube-apiserver, which begins with `k8s` and a zero byte. */
-export const PROTOBUF_TYPE = 'application/vnd.kubernetes.protobuf';
 
 const CONTENT_TYPES: Readonly<Record<Format, string>> = { json: JSON_TYPE, yaml: YAML_TYPE, protobuf: PROTOBUF_TYPE };
 const FORMATS: ReadonlyMap<string, Format> = new Map([

@@ -4,12 +4,10 @@
  */
 import type { ApiRequest, MaybePromise } from './request.ts';
 import { methodNotAllowed } from './router.ts';
+import { TEXT_TYPE } from '../../api/http/media-types.ts';
 
 /** Sends the response, or throws a `StatusError`. */
 export type PathHandler = (request: ApiRequest) => MaybePromise<void>;
-
-/** The content type of plain text. */
-export const TEXT_TYPE = 'text/plain; charset=utf-8';
 
 /** An exact path outweighs a prefix. */
 export class PathHandlers {

@@ -9,9 +9,10 @@ import { METRICS_TYPE, type MetricsRegistry } from '../../api/component/metrics.
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Exchange } from '../server/exchange.ts';
 import { Listener, type ServingCertificate, type TlsOptions } from '../server/listener.ts';
-import { TEXT_TYPE } from '../server/path-handlers.ts';
+
 import type { PeerCheck } from './identity.ts';
 import { peerPaths, type PeerRoute, sendUnavailable } from './peer-paths.ts';
+import { TEXT_TYPE } from '../../api/http/media-types.ts';
 
 /** Who may do what at the server, and what it answers. */
 interface StandbyServerOptions {

@@ -27,6 +27,15 @@ import {
   type Transport,
 } from './responses.ts';
 import { askOverTcp, askOverUdp, framed, LONGEST_MESSAGE_BYTES, parseUpstream, queriesOf } from './upstream.ts';
+import {
+  FORMAT_ERROR,
+  HEADER_BYTES,
+  NO_ERROR,
+  NO_SUCH_NAME,
+  NOT_IMPLEMENTED,
+  RESPONSE,
+  SERVER_FAILURE,
+} from './message-header.ts';
 
 /** The sources of the server's answers, and the bounds within which it serves. */
 interface ClusterDnsOptions {
@@ -66,14 +75,6 @@ const MOST_ALIASES = 8;
 const OPCODE = 0x7800;
 /** The errors of a host without IPv6. */
 const NO_IPV6: ReadonlySet<string> = new Set(['EAFNOSUPPORT', 'EADDRNOTAVAIL', 'EINVAL']);
-const HEADER_BYTES = 12;
-const RESPONSE = 0x8000;
-/** The response codes of RFC 1035, 4.1.1. */
-const NO_ERROR = 0;
-const FORMAT_ERROR = 1;
-const SERVER_FAILURE = 2;
-const NO_SUCH_NAME = 3;
-const NOT_IMPLEMENTED = 4;
 
 /** The client that sent a query. */
 interface Client {

@@ -2,6 +2,8 @@
  * Reads from a DNS response how long it may be cached, and the positions of its TTLs, which shrink with its age (RFC 1035,
  * 2308). The response is not decoded, because it comes from another name server and may be hostile. The cache calls it.
  */
+import { HEADER_BYTES, NO_ERROR, NO_SUCH_NAME } from './message-header.ts';
+
 interface MessageTtls {
   /** How long the response may be cached: the shortest TTL, or that of a denial. */
   readonly seconds: number;
@@ -11,10 +13,8 @@ interface MessageTtls {
   readonly offsets: readonly number[];
 }
 
-const HEADER_BYTES = 12;
+/** The flag of truncated responses. */
 const TRUNCATED = 0x0200;
-const NO_ERROR = 0;
-const NO_SUCH_NAME = 3;
 /** Types of records. */
 const SOA = 6;
 const OPT = 41;

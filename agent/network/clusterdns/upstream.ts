@@ -8,6 +8,7 @@ import { randomInt } from 'node:crypto';
 import { createSocket } from 'node:dgram';
 import { connect, isIPv6 } from 'node:net';
 import { answersQuestion } from './message-ttls.ts';
+import { HEADER_BYTES, RESPONSE } from './message-header.ts';
 
 interface Upstream {
   readonly address: string;
@@ -20,9 +21,6 @@ export function parseUpstream(text: string): Upstream {
   if (bracketed === null) return { address: text, port: 53 };
   return { address: bracketed[1] ?? '', port: Number(bracketed[2] ?? 53) };
 }
-
-const HEADER_BYTES = 12;
-const IS_RESPONSE = 0x8000;
 
 interface Exchange {
   /** The query with the id of this exchange. */
@@ -40,7 +38,7 @@ function exchangeOf(question: Buffer): Exchange {
     accept(message) {
       if (message.length < HEADER_BYTES || message.readUInt16BE(0) !== id) return undefined;
       const flags = message.readUInt16BE(2);
-      if ((flags & IS_RESPONSE) === 0) return undefined;
+      if ((flags & RESPONSE) === 0) return undefined;
       // A server that cannot read the query may answer without it.
       const isBareError = message.readUInt16BE(4) === 0 && (flags & 0xf) !== 0;
       if (!isBareError && !answersQuestion(query, message)) return undefined;

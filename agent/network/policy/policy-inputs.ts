@@ -3,6 +3,7 @@
  * it, so that a restarted node has rules before the API server responds.
  */
 import type { Namespace, NetworkPolicy, Pod } from '../../../api/kinds/kinds.ts';
+import { SYSTEM_NAMESPACE } from '../../../api/meta/system-namespaces.ts';
 
 /** The specification of a NetworkPolicy, as the API server stores it. */
 export type PolicySpec = NonNullable<NetworkPolicy['spec']>;
@@ -105,7 +106,7 @@ function nameServerPods(ips: readonly string[]): PolicyPod[] {
   if (ips.length === 0) return [];
   return [
     {
-      ...{ namespace: 'kube-system', name: 'kube-dns', labels: { 'k8s-app': 'kube-dns' }, ips, isLocal: false },
+      ...{ namespace: SYSTEM_NAMESPACE, name: 'kube-dns', labels: { 'k8s-app': 'kube-dns' }, ips, isLocal: false },
       ports: [
         { name: 'dns', protocol: 'UDP', port: 53 },
         { name: 'dns-tcp', protocol: 'TCP', port: 53 },

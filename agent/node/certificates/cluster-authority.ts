@@ -16,6 +16,7 @@ import type { ServerList } from '../../../api/client/server-list.ts';
 import { replaceFile } from '../../../api/machinery/replace-file.ts';
 import { configMaps } from '../../../api/client/resources.ts';
 import { CA_BUNDLE_KEY, type CaBundle, verifyCaBundle } from '../../../api/pki/ca-bundle.ts';
+import { CLUSTER_INFO, PUBLIC_NAMESPACE } from '../../../api/meta/system-namespaces.ts';
 
 interface AuthorityOptions {
   /** `server` of the kubeconfig. */
@@ -88,7 +89,7 @@ export class ClusterAuthority {
     const { clock, server, servers } = this.#options;
     const client = new HttpClient({ server, servers, ca: this.#ca, clock, timeoutMs: TIMEOUT_MS });
     try {
-      const { data } = (await client.get(configMaps, 'kube-public', 'cluster-info')) as {
+      const { data } = (await client.get(configMaps, PUBLIC_NAMESPACE, CLUSTER_INFO)) as {
         data?: Readonly<Record<string, unknown>>;
       };
       const signed = data?.[CA_BUNDLE_KEY];

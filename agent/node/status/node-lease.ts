@@ -10,6 +10,7 @@ import { leases } from '../../../api/client/resources.ts';
 import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
 import type { KubeObject } from '../../../api/meta/object.ts';
 import { isConflict, isNotFound } from '../../../api/meta/status-error.ts';
+import { NODE_LEASE_NAMESPACE } from '../../../api/meta/system-namespaces.ts';
 
 interface NodeLeaseOptions {
   readonly client: Client;
@@ -23,7 +24,6 @@ interface NodeLeaseOptions {
   readonly random: () => number;
 }
 
-const NAMESPACE = 'kube-node-lease';
 const REGISTRATION_POLL_MS = 100;
 const RETRY = { firstMs: 400, longestMs: 12_800 };
 /** Short outages are not worth a warning. */
@@ -69,17 +69,17 @@ async function renew(
     }
   }
   try {
-    const current = await client.get(leases, NAMESPACE, nodeName);
+    const current = await client.get(leases, NODE_LEASE_NAMESPACE, nodeName);
     return await client.update(leases, { ...current, spec });
   } catch (error) {
     if (!isNotFound(error)) throw error;
   }
-  return client.create(leases, NAMESPACE, {
+  return client.create(leases, NODE_LEASE_NAMESPACE, {
     apiVersion: 'coordination.k8s.io/v1',
     kind: 'Lease',
     metadata: {
       name: nodeName,
-      namespace: NAMESPACE,
+      namespace: NODE_LEASE_NAMESPACE,
       ownerReferences: [{ apiVersion: 'v1', kind: 'Node', name: nodeName, uid: nodeUid }],
     },
     spec,

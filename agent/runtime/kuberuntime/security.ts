@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import { ContainerConfigError } from './environment.ts';
 import { formatPod } from './pod-containers.ts';
 import type { UserNamespace } from './user-namespaces.ts';
+import { INT32_MAX } from '../../../api/meta/integers.ts';
 
 /** The flags of seccomp. */
 export interface SecuritySettings {
@@ -157,7 +158,6 @@ export function containerSecurity(
 
 /** An image may name a user of any length, and the error becomes part of a status. */
 const LONGEST_USER = 256;
-const LARGEST_USER_ID = 2 ** 31 - 1;
 
 /** Throws if `runAsNonRoot` is set and the container would run as root. */
 export function verifyNonRoot(pod: Pod, container: Container, image: ImageInfo | undefined): void {
@@ -179,7 +179,7 @@ export function verifyNonRoot(pod: Pod, container: Container, image: ImageInfo |
     );
   }
   // A runtime that keeps 32 bits of the id runs such a user as another one, root included.
-  if (Number(userOfImage) > LARGEST_USER_ID)
+  if (Number(userOfImage) > INT32_MAX)
     throw new ContainerConfigError(
       `container has runAsNonRoot and image has a user id out of range, cannot verify user is non-root ${where}`,
     );

@@ -20,6 +20,7 @@ import type { CommandOutcome, RemoteCommand, WantedStreams } from './remote-comm
 import { acceptSpdyCommand, negotiateProtocol, type UpgradeRequest } from './spdy-command.ts';
 import { acceptWebSocketCommand, WEBSOCKET_PROTOCOLS } from './websocket-command.ts';
 import type { RequestTarget } from '../request-target.ts';
+import { TEXT_TYPE } from '../../../api/http/media-types.ts';
 
 interface UpgradeOptions {
   readonly host: PodHost;
@@ -270,7 +271,7 @@ export function refuseUpgrade(socket: Duplex, error: unknown): void {
   const code = error instanceof StatusError ? error.code : 500;
   const body = error instanceof Error ? error.message : String(error);
   const headers = {
-    'Content-Type': 'text/plain; charset=utf-8',
+    'Content-Type': TEXT_TYPE,
     ...sniffingHeader(body),
     Connection: 'close',
     'Content-Length': Buffer.byteLength(body),

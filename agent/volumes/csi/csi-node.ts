@@ -13,6 +13,7 @@ import { SerialQueue } from '../../../api/machinery/serial-queue.ts';
 import type { KubeObject } from '../../../api/meta/object.ts';
 import { ownMember } from '../../../api/meta/own-member.ts';
 import { isAlreadyExists, isConflict, isNotFound } from '../../../api/meta/status-error.ts';
+import { INT32_MAX } from '../../../api/meta/integers.ts';
 
 /** What a driver reports about this node when it registers. */
 export interface DriverOnNode {
@@ -71,7 +72,7 @@ export class CsiNode {
         name: driver,
         nodeID: nodeId,
         ...(topologyKeys.length === 0 ? {} : { topologyKeys }),
-        ...(maxVolumes > 0 ? { allocatable: { count: Math.min(maxVolumes, 2 ** 31 - 1) } } : {}),
+        ...(maxVolumes > 0 ? { allocatable: { count: Math.min(maxVolumes, INT32_MAX) } } : {}),
       });
     });
   }

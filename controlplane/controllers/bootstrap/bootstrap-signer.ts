@@ -6,9 +6,8 @@ import type { Secret } from '../../../api/kinds/kinds.ts';
 import { configMaps, secrets } from '../../../api/client/resources.ts';
 import { ReconcileLoop, type RunController } from '../controller.ts';
 import { BOOTSTRAP_TOKENS, isExpired, tokenField } from './token-cleaner.ts';
+import { CLUSTER_INFO, PUBLIC_NAMESPACE } from '../../../api/meta/system-namespaces.ts';
 
-const NAMESPACE = 'kube-public';
-const NAME = 'cluster-info';
 const PREFIX = 'jws-kubeconfig-';
 
 /** A detached JWS (RFC 7515, appendix F) with HS256 over the content. */
@@ -42,10 +41,13 @@ function wantedSignatures(content: string, tokens: readonly Secret[], nowMs: num
 export const runBootstrapSigner: RunController = (environment, signal) => {
   const { client, clock, informers } = environment;
   const tokens = informers.for(secrets, BOOTSTRAP_TOKENS);
-  const maps = informers.for(configMaps, { namespace: NAMESPACE, fieldSelector: `metadata.name=${NAME}` });
+  const maps = informers.for(configMaps, {
+    namespace: PUBLIC_NAMESPACE,
+    fieldSelector: `metadata.name=${CLUSTER_INFO}`,
+  });
   const loop = new ReconcileLoop(environment, {
     reconcile: async () => {
-      const map = maps.get(NAMESPACE, NAME);
+      const map = maps.get(PUBLIC_NAMESPACE, CLUSTER_INFO);
       const content = map?.data?.['kubeconfig'];
       if (map === undefined || content === undefined) return;
       const kept = Object.fromEntries(Object.entries(map.data ?? {}).filter(([key]) => !key.startsWith(PREFIX)));
@@ -53,7 +55,7 @@ export const runBootstrapSigner: RunController = (environment, signal) => {
       if (!semanticEqual(data, map.data)) await client.update(configMaps, { ...map, data });
     },
   });
-  const changed = (): void => void loop.queue.add(NAME);
+  const changed = (): void => void loop.queue.add(CLUSTER_INFO);
   maps.addHandler({ add: changed, update: changed });
   tokens.addHandler({ add: changed, update: changed, delete: changed });
   return loop.run(signal, tokens, maps);

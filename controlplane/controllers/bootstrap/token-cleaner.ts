@@ -3,10 +3,11 @@ import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';
 import type { Secret } from '../../../api/kinds/kinds.ts';
 import { secrets } from '../../../api/client/resources.ts';
 import { ReconcileLoop, splitKey, type RunController } from '../controller.ts';
+import { SYSTEM_NAMESPACE } from '../../../api/meta/system-namespaces.ts';
 
 /** Selects the Secrets of bootstrap tokens, for an informer. */
 export const BOOTSTRAP_TOKENS = {
-  namespace: 'kube-system',
+  namespace: SYSTEM_NAMESPACE,
   fieldSelector: 'type=bootstrap.kubernetes.io/token',
 } as const;
 

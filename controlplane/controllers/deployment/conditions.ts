@@ -6,6 +6,7 @@ import type { V1DeploymentCondition, V1DeploymentStatus } from '@kubernetes/clie
 import { formatTime } from '../../../api/machinery/clock.ts';
 import type { Deployment, ReplicaSet, Wire } from '../../../api/kinds/kinds.ts';
 import { maxUnavailableOf, sizeOf, totalOf } from './replica-sets.ts';
+import { INT32_MAX } from '../../../api/meta/integers.ts';
 
 /** A condition as it is stored. */
 export type DeploymentCondition = Wire<V1DeploymentCondition>;
@@ -13,7 +14,7 @@ export type DeploymentCondition = Wire<V1DeploymentCondition>;
 export type DeploymentStatus = Wire<V1DeploymentStatus>;
 
 /** The `progressDeadlineSeconds` that stands for no deadline, as in kube-controller-manager. */
-const NO_DEADLINE = 2 ** 31 - 1;
+const NO_DEADLINE = INT32_MAX;
 
 /** The condition of that type, or undefined. */
 export function conditionOf(status: DeploymentStatus | undefined, type: string): DeploymentCondition | undefined {

@@ -12,6 +12,7 @@ import {
   surgeAndUnavailable,
   totalOf,
 } from './replica-sets.ts';
+import { INT32_MAX } from '../../../api/meta/integers.ts';
 
 /** A replica set with its next number of replicas. */
 export interface Resize {
@@ -134,7 +135,7 @@ function proportion(deployment: Deployment, set: ReplicaSet, toAdd: number, adde
 /** Returns the old sets beyond the history limit that are scaled down, oldest first. */
 export function outdated(deployment: Deployment, old: readonly ReplicaSet[]): readonly ReplicaSet[] {
   const limit = deployment.spec?.revisionHistoryLimit;
-  if (limit === undefined || limit === 2 ** 31 - 1) return [];
+  if (limit === undefined || limit === INT32_MAX) return [];
   const alive = old.filter((set) => set.metadata.deletionTimestamp === undefined);
   return alive
     .toSorted((a, b) => Number(revisionOf(a) - revisionOf(b)) || byAge(a, b))

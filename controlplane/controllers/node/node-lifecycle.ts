@@ -23,13 +23,13 @@ import {
   NOT_READY_TAINT,
   UNREACHABLE_TAINT,
 } from '../../../api/meta/well-known-labels.ts';
+import { NODE_LEASE_NAMESPACE } from '../../../api/meta/system-namespaces.ts';
 
 /** Labels that nodes still have besides the stable ones, with the same values. */
 const BETA_LABELS = [
   [BETA_OS_LABEL, OS_LABEL],
   [BETA_ARCH_LABEL, ARCH_LABEL],
 ] as const;
-const NODE_LEASES = 'kube-node-lease';
 const BY_NODE = 'node-name';
 
 /** Adds the index that `podsOn` reads; must be called before the informer starts. */
@@ -65,7 +65,7 @@ class NodeLifecycle {
       reconcile: (name) => this.#reconcile(name),
     });
     this.#nodes = environment.informers.for(nodes);
-    this.#leases = environment.informers.for(leases, { namespace: NODE_LEASES });
+    this.#leases = environment.informers.for(leases, { namespace: NODE_LEASE_NAMESPACE });
     this.#pods = environment.informers.for(pods);
     indexByNode(this.#pods);
   }
@@ -105,7 +105,7 @@ class NodeLifecycle {
   /** Remembers when the heartbeat of the node, its Ready condition or its Lease, has changed last. */
   #observeHeartbeat(name: string): void {
     const heartbeat = nodeCondition(this.#nodes.get('', name) ?? emptyNode, 'Ready')?.lastHeartbeatTime ?? '';
-    const sign = `${heartbeat} ${this.#leases.get(NODE_LEASES, name)?.spec?.renewTime ?? ''}`;
+    const sign = `${heartbeat} ${this.#leases.get(NODE_LEASE_NAMESPACE, name)?.spec?.renewTime ?? ''}`;
     if (this.#heartbeats.get(name)?.sign !== sign)
       this.#heartbeats.set(name, { sign, atMs: this.#environment.clock.monotonic() });
   }

@@ -8,6 +8,7 @@ import { isNotFound } from '../../../api/meta/status-error.ts';
 import { every, type RunController } from '../controller.ts';
 import { ACCOUNT_NAME, TOKEN_SECRET_TYPE } from './token-secrets.ts';
 import { TOKEN_INVALID_SINCE_LABEL, TOKEN_LAST_USED_LABEL } from '../../../api/meta/well-known-labels.ts';
+import { SYSTEM_NAMESPACE } from '../../../api/meta/system-namespaces.ts';
 
 /** The ConfigMap in kube-system that says since when the use of tokens is recorded. */
 export const TRACKING = 'kube-apiserver-legacy-service-account-token-tracking';
@@ -51,7 +52,7 @@ export const runLegacyTokenCleaner: RunController = async (environment, signal) 
 
   async function trackedSinceMs(): Promise<number> {
     try {
-      const tracking = await client.get(configMaps, 'kube-system', TRACKING);
+      const tracking = await client.get(configMaps, SYSTEM_NAMESPACE, TRACKING);
       return dayMs(tracking.data?.['since']);
     } catch (error) {
       if (isNotFound(error)) return Number.NaN;

@@ -7,14 +7,10 @@ import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { dnsLabelErrors, dnsSubdomainErrors, rangeError } from '../../../api/meta/names.ts';
 import { equalAs } from '../../../api/schema/semantic-equality.ts';
 import { internalForm } from '../../../api/schema/internal-form.ts';
+import { invalidFor } from '../../../api/kinds/validation-rules.ts';
 
 /** kube-apiserver's text of a field that must not change. */
 export const IMMUTABLE = 'field is immutable';
-
-/** Returns an error for each message about one value. */
-export function invalidFor(field: string, value: unknown, texts: readonly string[]): FieldError[] {
-  return texts.map((text) => invalid(field, value, text));
-}
 
 /** Returns a map as an error shows it: sorted, or null if it is absent. */
 export const shownMap = <Value>(map: Readonly<Record<string, Value>> | undefined): Record<string, Value> | null =>

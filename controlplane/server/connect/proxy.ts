@@ -9,6 +9,7 @@ import type { ApiRequest } from '../request.ts';
 import { answerHeaders, forwardedHeaders, hostOf, type StrippedHeaders } from './forwarded-headers.ts';
 import { HtmlLinks, type ProxiedPlace, throughProxy } from './html-links.ts';
 import { passBody, requestTarget, type OpenTarget } from './passed-response.ts';
+import { TEXT_TYPE } from '../../../api/http/media-types.ts';
 
 /** The headers that state where a request came from: a target must not read those of the client. */
 const OWN_HEADERS: ReadonlySet<string> = new Set(['x-forwarded-uri', 'x-forwarded-proto', 'x-forwarded-host']);
@@ -75,7 +76,7 @@ function linkedPage(message: IncomingMessage, place: ProxiedPlace): Readable | u
 }
 
 function redirectToSlash(request: ApiRequest): void {
-  const headers = request.responseHeaders('text/plain; charset=utf-8');
+  const headers = request.responseHeaders(TEXT_TYPE);
   headers['location'] = `${request.rawPath}/${request.rawQuery === '' ? '' : `?${request.rawQuery}`}`;
   request.status = 301;
   request.exchange.send(301, headers, undefined);

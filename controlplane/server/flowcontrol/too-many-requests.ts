@@ -3,6 +3,7 @@
  * kube-apiserver.
  */
 import type { ApiRequest } from '../request.ts';
+import { TEXT_TYPE } from '../../../api/http/media-types.ts';
 
 /** The error of a rejected request. `retryAfterSeconds` becomes the header Retry-After. */
 export class TooManyRequests extends Error {
@@ -16,7 +17,7 @@ export class TooManyRequests extends Error {
 
 /** Answers with plain text, as kube-apiserver does, and not with a Status. */
 export function sendTooManyRequests(request: ApiRequest, { retryAfterSeconds }: TooManyRequests): void {
-  const headers = request.responseHeaders('text/plain; charset=utf-8');
+  const headers = request.responseHeaders(TEXT_TYPE);
   headers['retry-after'] = String(retryAfterSeconds);
   headers['x-content-type-options'] = 'nosniff';
   request.status = 429;

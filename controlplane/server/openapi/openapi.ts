@@ -14,14 +14,15 @@ import type { JsonObject } from '../../../api/meta/object.ts';
 import type { ResourceInfo } from '../../../api/schema/schema.ts';
 import { acceptClauses } from '../accept.ts';
 import { Document, documentOfRuns, sendDocument, type SendableDocument } from '../document.ts';
-import { JSON_TYPE } from '../media-type.ts';
-import { TEXT_TYPE, reading, type PathHandlers } from '../path-handlers.ts';
+
+import { reading, type PathHandlers } from '../path-handlers.ts';
 import type { ApiRequest } from '../request.ts';
 import { plainDocuments } from './discovery-paths.ts';
 import { NewestDocument } from './newest-document.ts';
 import { documentOf } from './operations.ts';
 import { OpenApiRuns, type Encoding } from './runs.ts';
 import { groupVersionsOf, type OpenApiSource } from './source.ts';
+import { JSON_TYPE, TEXT_TYPE } from '../../../api/http/media-types.ts';
 
 /** Registers the paths. Changes of the catalog invalidate the documents. */
 export function installOpenApi(paths: PathHandlers, source: OpenApiSource, clock: Clock): void {

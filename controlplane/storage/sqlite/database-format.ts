@@ -9,7 +9,10 @@ import { checksumOf } from './row-checksum.ts';
 
 /** SQLite's application id of the file. The bytes spell `orch`. */
 const APPLICATION_ID = 0x6f726368;
+/** The version of the format, which the file contains as SQLite's `user_version`. */
 const FORMAT = 1;
+/** The page size with which the file is created. */
+export const PAGE_BYTES = 4096;
 
 const TABLES: ReadonlyMap<string, string> = new Map([
   [

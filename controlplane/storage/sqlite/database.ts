@@ -10,7 +10,7 @@ import { isDiskFull } from '../../../api/machinery/disk-full.ts';
 import { makeFolderSync } from '../../../api/machinery/replace-file.ts';
 import { StorageError } from '../storage.ts';
 import type { LogMarks } from '../log-backend.ts';
-import { checkFormat, createFormat } from './database-format.ts';
+import { checkFormat, createFormat, PAGE_BYTES } from './database-format.ts';
 import { LogRows } from './log-rows.ts';
 import type { DatabaseOptions } from './protocol.ts';
 import { DiskReserve, isOutOfRoom } from './disk-reserve.ts';
@@ -19,7 +19,6 @@ import { checksumOf } from './row-checksum.ts';
 import { codeOf } from './sqlite-errors.ts';
 import { refuseDamagedLog, removeRest } from './write-ahead-log.ts';
 
-const PAGE_BYTES = 4096;
 /** The size to which the write-ahead log is truncated after a checkpoint. It is twice the size at which a checkpoint begins. */
 const LOG_BYTES = 16 * 1024 * 1024;
 /** After a failed checkpoint, the next attempt is made once the log has grown by this number of pages. */

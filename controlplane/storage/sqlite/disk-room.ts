@@ -13,8 +13,8 @@ import type Database from 'better-sqlite3';
 import { isStorageError, StorageError } from '../storage.ts';
 import { isOutOfRoom, type DiskReserve } from './disk-reserve.ts';
 import { codeOf, outcomeOf } from './sqlite-errors.ts';
+import { PAGE_BYTES } from './database-format.ts';
 
-const PAGE_BYTES = 4096;
 /** A checkpoint begins when the write-ahead log has this number of pages (8 MB). */
 const CHECKPOINT_PAGES = 2000;
 /** The largest number of pages that SQLite allows. */

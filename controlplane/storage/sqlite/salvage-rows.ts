@@ -4,9 +4,8 @@
  * number.
  */
 import { checksumOf } from './row-checksum.ts';
+import { PAGE_BYTES } from './database-format.ts';
 
-/** The page size with which this project creates its databases. */
-export const PAGE_BYTES = 4096;
 /**
  * The largest and the smallest number of bytes of a row in its page, if it has more than fit; the rest is in overflow pages.
  */

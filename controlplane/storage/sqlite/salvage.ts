@@ -9,17 +9,9 @@
 import type { RecordColumns } from '../stored-log.ts';
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
 import { openDatabase } from './database.ts';
-import {
-  childrenOf,
-  headerAt,
-  leafRows,
-  marksIn,
-  PAGE_BYTES,
-  PAGE_TYPES,
-  rootOfLog,
-  type SalvagedRow,
-} from './salvage-rows.ts';
+import { childrenOf, headerAt, leafRows, marksIn, PAGE_TYPES, rootOfLog, type SalvagedRow } from './salvage-rows.ts';
 import { readFrames, readLog } from './write-ahead-log.ts';
+import { PAGE_BYTES } from './database-format.ts';
 
 const MAGIC = 'SQLite format 3\0';
 const HEADER = { pageBytes: 16, pages: 28, freeTrunk: 32, freePages: 36 } as const;

@@ -5,7 +5,8 @@ import { pathSegmentErrors, qualifiedNameErrors } from '../../../../api/meta/nam
 import { validateLabelSelector } from '../../../../api/meta/selector.ts';
 import type { MatchCondition, MatchResources, NamedRule, Rule } from './admission-types.ts';
 import { expressionErrors, type ExpressionChecker } from './expression-checks.ts';
-import { invalidFor, maxItems, optionalOneOf, wildcardErrors } from '../field-rules.ts';
+import { maxItems, optionalOneOf, wildcardErrors } from '../field-rules.ts';
+import { invalidFor } from '../../../../api/kinds/validation-rules.ts';
 
 // The values of the fields of these names, in the order in which errors list them.
 export const FAILURE_POLICIES = ['Fail', 'Ignore'];

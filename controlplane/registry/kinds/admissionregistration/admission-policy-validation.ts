@@ -32,7 +32,8 @@ import type {
   ValidatingBinding,
 } from './admission-types.ts';
 import { expressionErrors, type ExpressionChecker, type NamedExpression } from './expression-checks.ts';
-import { invalidFor, optionalOneOf } from '../field-rules.ts';
+import { optionalOneOf } from '../field-rules.ts';
+import { invalidFor } from '../../../../api/kinds/validation-rules.ts';
 
 const REASONS = ['Forbidden', 'Invalid', 'RequestEntityTooLarge'];
 const ACTIONS = ['Audit', 'Deny', 'Warn'];

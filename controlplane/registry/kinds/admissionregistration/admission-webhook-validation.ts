@@ -13,8 +13,9 @@ import {
 } from './admission-match-validation.ts';
 import type { Webhook, WebhookConfiguration } from './admission-types.ts';
 import type { ExpressionChecker } from './expression-checks.ts';
-import { invalidFor, optionalOneOf } from '../field-rules.ts';
+import { optionalOneOf } from '../field-rules.ts';
 import { webhookClientErrors } from './webhook-client.ts';
+import { invalidFor } from '../../../../api/kinds/validation-rules.ts';
 
 const REVIEW_VERSIONS = ['v1', 'v1beta1'];
 const HARMLESS = ['None', 'NoneOnDryRun'];

@@ -12,9 +12,10 @@ import {
 import { apiServiceColumns } from './columns.ts';
 import { restore, statusWithoutMetadata } from '../../generic-strategy.ts';
 import { kindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
-import { invalidFor } from '../field-rules.ts';
+
 import { servicePortErrors } from '../admissionregistration/webhook-client.ts';
 import type { ApiService } from './api-service-types.ts';
+import { invalidFor } from '../../../../api/kinds/validation-rules.ts';
 
 const CONDITION_STATES = ['True', 'False', 'Unknown'];
 

@@ -18,7 +18,8 @@ import {
   type Metric,
   type ScalingRules,
 } from './autoscaling-conversion.ts';
-import { dnsLabel, invalidFor, nonNegative } from '../field-rules.ts';
+import { dnsLabel, nonNegative } from '../field-rules.ts';
+import { invalidFor } from '../../../../api/kinds/validation-rules.ts';
 
 const METRIC_TYPES = ['ContainerResource', 'External', 'Object', 'Pods', 'Resource'];
 const MAX_WINDOW_SECONDS = 3600;

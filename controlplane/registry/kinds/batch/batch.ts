@@ -23,6 +23,7 @@ import { isIdle, ORPHANED_PODS } from './job-policies.ts';
 import { jobSpecErrors } from './job-spec-validation.ts';
 import { jobStatusErrors } from './job-status.ts';
 import type { Job, JobSpec } from './job-types.ts';
+import { INT32_MAX } from '../../../../api/meta/integers.ts';
 
 type CronJob = KubeObject & {
   spec?: Omit<Wire<V1CronJobSpec>, 'jobTemplate'> & {
@@ -41,7 +42,7 @@ function jobDefaults(job: Job): void {
   applyPodTemplateDefaults(spec.template);
   if (spec.completions === undefined && spec.parallelism === undefined) spec.completions = 1;
   spec.parallelism ??= 1;
-  spec.backoffLimit ??= spec.backoffLimitPerIndex === undefined ? 6 : 2147483647;
+  spec.backoffLimit ??= spec.backoffLimitPerIndex === undefined ? 6 : INT32_MAX;
   spec.completionMode ??= 'NonIndexed';
   spec.suspend ??= false;
   spec.manualSelector ??= false;

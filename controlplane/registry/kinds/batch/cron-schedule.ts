@@ -1,6 +1,7 @@
 /** Validates cron schedules and the names of time zones, with kube-apiserver's messages. */
 import { quoteText } from '../../../../api/meta/quote.ts';
 import { type FieldError, invalid, required } from '../../../../api/meta/field-error.ts';
+import { INT64_MAX } from '../../../../api/meta/integers.ts';
 
 interface Bounds {
   readonly low: number;
@@ -47,8 +48,6 @@ export function scheduleErrors(field: string, { schedule = '', timeZone }: Timed
   return errors;
 }
 
-/** The largest number that Go's `strconv.Atoi` reads. */
-const MAX_INT = 2n ** 63n - 1n;
 const EVERY = '@every ';
 const UNITS: ReadonlySet<string> = new Set(['ns', 'us', 'µs', 'μs', 'ms', 's', 'm', 'h']);
 
@@ -122,7 +121,7 @@ function numberOf(text: string, { names }: Pick<Bounds, 'names'>): number | stri
   const named = names?.[text.toLowerCase()];
   if (named !== undefined) return named;
   if (!/^\+?\d+$/.test(text)) return parseFault(text);
-  return BigInt(text.replace('+', '')) > MAX_INT ? parseFault(text, 'value out of range') : Number(text);
+  return BigInt(text.replace('+', '')) > INT64_MAX ? parseFault(text, 'value out of range') : Number(text);
 }
 
 const parseFault = (text: string, why = 'invalid syntax'): string =>

@@ -12,7 +12,8 @@ import {
 import { qualifiedNameErrors } from '../../../../api/meta/names.ts';
 import { internalForm } from '../../../../api/schema/internal-form.ts';
 import type { Job, JobSpec } from './job-types.ts';
-import { invalidFor, maxItems } from '../field-rules.ts';
+import { maxItems } from '../field-rules.ts';
+import { invalidFor } from '../../../../api/kinds/validation-rules.ts';
 
 const ACTIONS = ['Count', 'FailIndex', 'FailJob', 'Ignore'];
 const OPERATORS = ['In', 'NotIn'];

@@ -12,7 +12,8 @@ import { dnsSubdomainErrors } from '../../../../api/meta/names.ts';
 import { statusWithoutMetadata, restore } from '../../generic-strategy.ts';
 import type { Strategy, UpdateStrategy } from '../../strategy.ts';
 import { signerNameErrors } from './certificate-validation.ts';
-import { immutable, invalidFor } from '../field-rules.ts';
+import { immutable } from '../field-rules.ts';
+import { invalidFor } from '../../../../api/kinds/validation-rules.ts';
 
 type Request = Kind<{ spec: V1beta1PodCertificateRequestSpec; status: V1beta1PodCertificateRequestStatus }>;
 

@@ -10,7 +10,8 @@ import { parseCertificate } from '../../../../api/pki/certificate.ts';
 import { readPem, type PemBlock } from '../../../../api/pki/pem.ts';
 import type { Strategy } from '../../strategy.ts';
 import { signerNameErrors } from './certificate-validation.ts';
-import { immutable, invalidFor } from '../field-rules.ts';
+import { immutable } from '../field-rules.ts';
+import { invalidFor } from '../../../../api/kinds/validation-rules.ts';
 
 type TrustBundle = Kind<{ spec: V1beta1ClusterTrustBundleSpec }>;
 

@@ -7,9 +7,10 @@ import type { Kind } from '../../../../api/kinds/wire.ts';
 import { type FieldError, forbidden, invalid, notSupported } from '../../../../api/meta/field-error.ts';
 import { kindRow, type Strategy } from '../../strategy.ts';
 import { leaseColumns } from './columns.ts';
-import { immutable, invalidFor, positive, requiredText } from '../field-rules.ts';
+import { immutable, positive, requiredText } from '../field-rules.ts';
 import { configKeyErrors, qualifiedNameErrors } from '../../../../api/meta/names.ts';
 import { compareVersions, parseVersion } from './semantic-version.ts';
+import { invalidFor } from '../../../../api/kinds/validation-rules.ts';
 
 type Lease = Kind<{ spec: V1LeaseSpec }>;
 

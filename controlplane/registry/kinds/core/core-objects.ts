@@ -20,10 +20,11 @@ import {
 } from './columns.ts';
 import { restore } from '../../generic-strategy.ts';
 import { kindRow, type Strategy } from '../../strategy.ts';
-import { immutable, invalidFor } from '../field-rules.ts';
+import { immutable } from '../field-rules.ts';
 import { type FieldError, forbidden, invalid, required, tooLong } from '../../../../api/meta/field-error.ts';
 import { equalFields } from '../../../../api/schema/semantic-equality.ts';
 import { ENFORCE_MOUNTABLE_ANNOTATION } from '../../../../api/meta/well-known-labels.ts';
+import { invalidFor } from '../../../../api/kinds/validation-rules.ts';
 
 const MAX_DATA_BYTES = 1024 * 1024;
 const FROZEN = 'field is immutable when `immutable` is set';

@@ -16,8 +16,9 @@ import { validateLabels } from '../../../../api/meta/selector.ts';
 import { endpointsColumns, endpointSliceColumns } from './endpoint-columns.ts';
 import { kindRow, type Strategy } from '../../strategy.ts';
 import { ipWarnings } from '../../../../api/kinds/address-warnings.ts';
-import { immutable, invalidFor, maxItems, requiredText, within } from '../field-rules.ts';
+import { immutable, maxItems, requiredText, within } from '../field-rules.ts';
 import { specialAddressErrors } from './special-addresses.ts';
+import { invalidFor } from '../../../../api/kinds/validation-rules.ts';
 
 type Endpoints = Kind<Pick<V1Endpoints, 'subsets'>>;
 type Slice = Kind<Pick<V1EndpointSlice, 'addressType' | 'endpoints' | 'ports'>>;

@@ -8,7 +8,9 @@ import { dnsSubdomainErrors, nameIsSubdomain, qualifiedNameErrors } from '../../
 import { validateMetadata } from '../../../../api/meta/validation.ts';
 import type { StrategyContext } from '../../strategy.ts';
 import type { Event } from './event-types.ts';
-import { immutable, invalidFor } from '../field-rules.ts';
+import { immutable } from '../field-rules.ts';
+import { SYSTEM_NAMESPACE } from '../../../../api/meta/system-namespaces.ts';
+import { invalidFor } from '../../../../api/kinds/validation-rules.ts';
 
 const MAX_WORD_BYTES = 128;
 const MAX_NOTE_BYTES = 1024;
@@ -40,7 +42,7 @@ function commonErrors(event: Event, strict: boolean): FieldError[] {
     // Events of cluster-scoped objects are in the namespace `default`.
     if (about === '' ? namespace !== '' && namespace !== 'default' : about !== namespace) foreign();
   } else {
-    if (about === '' && namespace !== 'default' && namespace !== 'kube-system') foreign();
+    if (about === '' && namespace !== 'default' && namespace !== SYSTEM_NAMESPACE) foreign();
     const { reportingComponent: reporter = '', reportingInstance = '', action = '', reason = '', message = '' } = event;
     const reporterField = strict ? 'reportingController' : 'reportingComponent';
     if (reporter === '') errors.push(required(reporterField));

@@ -20,7 +20,7 @@ import { internalForm } from '../../../../api/schema/internal-form.ts';
 import { quotaColumns } from '../policy/columns.ts';
 import { specAndStatus, statusOnly } from '../../generic-strategy.ts';
 import { kindRow, type Strategy } from '../../strategy.ts';
-import { invalidFor } from '../field-rules.ts';
+import { invalidFor } from '../../../../api/kinds/validation-rules.ts';
 
 type LimitRange = Kind<{ spec: V1LimitRangeSpec }>;
 type Limit = NonNullable<NonNullable<NonNullable<LimitRange['spec']>['limits']>[number]>;

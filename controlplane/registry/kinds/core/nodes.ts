@@ -18,8 +18,9 @@ import { labelValueErrors, qualifiedNameErrors } from '../../../../api/meta/name
 import { nodeColumns } from './columns.ts';
 import { restore } from '../../generic-strategy.ts';
 import { kindRow, type Strategy } from '../../strategy.ts';
-import { invalidFor } from '../field-rules.ts';
+
 import { internalForm } from '../../../../api/schema/internal-form.ts';
+import { invalidFor } from '../../../../api/kinds/validation-rules.ts';
 
 type Node = Kind<Pick<V1Node, 'spec' | 'status'>>;
 

@@ -14,10 +14,11 @@ import { compareQuantities, milliUnits, parseQuantity } from '../../../../api/me
 import { claimColumns } from '../storage/columns.ts';
 import { restore, statusOnly } from '../../generic-strategy.ts';
 import { kindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
-import { IMMUTABLE, immutable, invalidFor } from '../field-rules.ts';
+import { IMMUTABLE, immutable } from '../field-rules.ts';
 import { typeDiff } from '../../../../api/schema/spec-diff.ts';
 import { equalAs } from '../../../../api/schema/semantic-equality.ts';
 import { BETA_STORAGE_CLASS_ANNOTATION } from '../../../../api/meta/well-known-labels.ts';
+import { invalidFor } from '../../../../api/kinds/validation-rules.ts';
 
 type Claim = KubeObject & { spec?: ClaimSpec; status?: Wire<V1PersistentVolumeClaimStatus> };
 

@@ -19,7 +19,7 @@ import type { Wire } from '../../../../api/kinds/wire.ts';
 import { driverNameErrors, hostPathErrors } from '../../../../api/kinds/volume-validation.ts';
 import { type FieldError, forbidden, invalid, required } from '../../../../api/meta/field-error.ts';
 import { dnsLabelErrors, dnsSubdomainErrors } from '../../../../api/meta/names.ts';
-import { invalidFor } from '../field-rules.ts';
+import { invalidFor } from '../../../../api/kinds/validation-rules.ts';
 
 export type VolumeSpec = Wire<V1PersistentVolumeSpec>;
 

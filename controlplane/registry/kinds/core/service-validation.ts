@@ -13,7 +13,7 @@ import { cidrErrors, ipErrors, parseIp } from '../../../../api/meta/ip-addresses
 import { dnsLabelErrors, dnsSubdomainErrors, portNameErrors, qualifiedNameErrors } from '../../../../api/meta/names.ts';
 import { validateLabels } from '../../../../api/meta/selector.ts';
 import { specialAddressErrors } from './special-addresses.ts';
-import { invalidFor, within } from '../field-rules.ts';
+import { within } from '../field-rules.ts';
 import { clusterAddressErrors } from './service-families.ts';
 import {
   isExternal,
@@ -24,6 +24,7 @@ import {
   type ServicePort,
   type ServiceSpec,
 } from './service-types.ts';
+import { invalidFor } from '../../../../api/kinds/validation-rules.ts';
 
 const TYPES = ['ClusterIP', 'ExternalName', 'LoadBalancer', 'NodePort'];
 const PROTOCOLS = ['SCTP', 'TCP', 'UDP'];

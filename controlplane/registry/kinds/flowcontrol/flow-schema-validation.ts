@@ -1,8 +1,9 @@
 /** Validates flow schemas: the subjects and the requests that they match. */
 import { type FieldError, forbidden, invalid, notSupported, required } from '../../../../api/meta/field-error.ts';
 import { dnsLabelErrors, dnsSubdomainErrors } from '../../../../api/meta/names.ts';
-import { invalidFor, wildcardErrors } from '../field-rules.ts';
+import { wildcardErrors } from '../field-rules.ts';
 import type { FlowSchemaSpec } from './flowcontrol-types.ts';
+import { invalidFor } from '../../../../api/kinds/validation-rules.ts';
 
 type Rule = NonNullable<FlowSchemaSpec['rules']>[number];
 type Subject = NonNullable<Rule['subjects']>[number];

@@ -10,6 +10,7 @@ import {
   NODES_GROUP,
   UNAUTHENTICATED_GROUP,
 } from '../../../../api/meta/system-users.ts';
+import { SYSTEM_NAMESPACE } from '../../../../api/meta/system-namespaces.ts';
 
 interface Queueing {
   readonly queues: number;
@@ -41,7 +42,7 @@ const group = (name: string): Subject => ({ kind: 'Group', group: { name } });
 const user = (name: string): Subject => ({ kind: 'User', user: { name } });
 const systemAccount = (name: string): Subject => ({
   kind: 'ServiceAccount',
-  serviceAccount: { name, namespace: 'kube-system' },
+  serviceAccount: { name, namespace: SYSTEM_NAMESPACE },
 });
 
 const anything = (...subjects: Subject[]): Rule => ({

@@ -9,8 +9,9 @@ import {
 } from '../../../../api/meta/names.ts';
 import { ipErrors, parseIp } from '../../../../api/meta/ip-addresses.ts';
 import { invalid, notSupported, required, type FieldError } from '../../../../api/meta/field-error.ts';
-import { invalidFor } from '../field-rules.ts';
+
 import type { Ingress } from './networking-types.ts';
+import { invalidFor } from '../../../../api/kinds/validation-rules.ts';
 
 type Spec = NonNullable<Ingress['spec']>;
 type Backend = NonNullable<Spec['defaultBackend']>;

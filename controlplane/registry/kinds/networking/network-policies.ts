@@ -8,8 +8,9 @@ import { networkPolicyColumns } from './columns.ts';
 import { jsonEqual } from '../../../../api/meta/json-equality.ts';
 import type { Strategy } from '../../strategy.ts';
 import { cidrWarnings } from '../../../../api/kinds/address-warnings.ts';
-import { invalidFor } from '../field-rules.ts';
+
 import type { NetworkPolicy } from './networking-types.ts';
+import { invalidFor } from '../../../../api/kinds/validation-rules.ts';
 
 type Spec = NonNullable<NetworkPolicy['spec']>;
 type IngressRule = NonNullable<Spec['ingress']>[number];

@@ -13,11 +13,12 @@ import { restore, specAndStatus, specChanged, statusWithoutMetadata } from '../.
 import { kindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
 import { ipWarnings } from '../../../../api/kinds/address-warnings.ts';
 import { internalForm } from '../../../../api/schema/internal-form.ts';
-import { immutable, IMMUTABLE, invalidFor, maxBytes } from '../field-rules.ts';
+import { immutable, IMMUTABLE, maxBytes } from '../field-rules.ts';
 import { ingressErrors, ingressStatusErrors, referenceErrors } from './ingress-validation.ts';
 import { networkPolicyStrategy } from './network-policies.ts';
 import type { Ingress, IngressClass, IpAddress, ServiceCidr } from './networking-types.ts';
 import { INGRESS_CLASS_ANNOTATION } from '../../../../api/meta/well-known-labels.ts';
+import { invalidFor } from '../../../../api/kinds/validation-rules.ts';
 
 const GROUP = 'networking.k8s.io';
 

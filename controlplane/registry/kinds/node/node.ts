@@ -19,7 +19,8 @@ import { dnsLabelErrors } from '../../../../api/meta/names.ts';
 import { validateLabels } from '../../../../api/meta/selector.ts';
 import { runtimeClassColumns } from './columns.ts';
 import { kindRow, type Strategy } from '../../strategy.ts';
-import { immutable, invalidFor } from '../field-rules.ts';
+import { immutable } from '../field-rules.ts';
+import { invalidFor } from '../../../../api/kinds/validation-rules.ts';
 
 type RuntimeClass = Kind<Pick<V1RuntimeClass, 'handler' | 'overhead' | 'scheduling'>>;
 

@@ -13,8 +13,9 @@ import { isStatusError } from '../../../../api/meta/status-error.ts';
 import { internalForm } from '../../../../api/schema/internal-form.ts';
 import { clusterRoleBindingColumns, roleBindingColumns } from './columns.ts';
 import { kindRow, type Strategy } from '../../strategy.ts';
-import { invalidFor } from '../field-rules.ts';
+
 import { RBAC_GROUP } from '../../../../api/client/resources.ts';
+import { invalidFor } from '../../../../api/kinds/validation-rules.ts';
 
 interface PolicyRule {
   readonly verbs?: readonly string[];

@@ -33,7 +33,8 @@ import type {
   SubRequest,
 } from './device-types.ts';
 import type { ExpressionChecker } from '../admissionregistration/expression-checks.ts';
-import { IMMUTABLE, invalidFor, maxBytes } from '../field-rules.ts';
+import { IMMUTABLE, maxBytes } from '../field-rules.ts';
+import { invalidFor } from '../../../../api/kinds/validation-rules.ts';
 
 /** The limits of claims in kube-apiserver (pkg/apis/resource). */
 const MAX_REQUESTS = 32;

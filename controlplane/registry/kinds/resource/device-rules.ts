@@ -18,7 +18,8 @@ import {
 } from '../../../../api/meta/names.ts';
 import type { Selector, Taint, Toleration } from './device-types.ts';
 import { expressionErrors, type ExpressionChecker } from '../admissionregistration/expression-checks.ts';
-import { invalidFor, maxBytes } from '../field-rules.ts';
+import { maxBytes } from '../field-rules.ts';
+import { invalidFor } from '../../../../api/kinds/validation-rules.ts';
 
 /** The limits of names, expressions and parameters in kube-apiserver (pkg/apis/resource). */
 const MAX_DRIVER_BYTES = 63;

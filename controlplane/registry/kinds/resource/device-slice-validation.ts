@@ -24,8 +24,9 @@ import {
   taintErrors,
 } from './device-rules.ts';
 import type { Device, SliceSpec } from './device-types.ts';
-import { immutable, invalidFor } from '../field-rules.ts';
+import { immutable } from '../field-rules.ts';
 import { parseVersion } from '../coordination/semantic-version.ts';
+import { invalidFor } from '../../../../api/kinds/validation-rules.ts';
 
 /** The limits of slices in kube-apiserver (pkg/apis/resource). */
 const MAX_DEVICES = 128;

@@ -24,10 +24,11 @@ import { dnsSubdomainErrors, qualifiedNameErrors } from '../../../../api/meta/na
 import { parseQuantity } from '../../../../api/meta/quantity.ts';
 import { validateLabelSelector } from '../../../../api/meta/selector.ts';
 import type { Strategy } from '../../strategy.ts';
-import { immutable, invalidFor } from '../field-rules.ts';
+import { immutable } from '../field-rules.ts';
 import { LABEL_SELECTOR } from '../../../../api/schema/semantic-equality.ts';
 import { internalForm } from '../../../../api/schema/internal-form.ts';
 import { csiNodeColumns, driverColumns } from './columns.ts';
+import { invalidFor } from '../../../../api/kinds/validation-rules.ts';
 
 type Driver = Kind<{ spec: V1CSIDriverSpec }>;
 type DriverSpec = Wire<V1CSIDriverSpec>;

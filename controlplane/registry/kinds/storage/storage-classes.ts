@@ -15,8 +15,9 @@ import { jsonEqual } from '../../../../api/meta/json-equality.ts';
 import { qualifiedNameErrors } from '../../../../api/meta/names.ts';
 import { validateLabelName } from '../../../../api/meta/selector.ts';
 import type { Strategy } from '../../strategy.ts';
-import { immutable, invalidFor } from '../field-rules.ts';
+import { immutable } from '../field-rules.ts';
 import { attributesClassColumns, storageClassColumns } from './columns.ts';
+import { invalidFor } from '../../../../api/kinds/validation-rules.ts';
 
 const MAX_PARAMETERS = 512;
 const MAX_PARAMETER_BYTES = 256 * 1024;

@@ -14,6 +14,7 @@ import type { Strategy } from '../../strategy.ts';
 import { volumeSpecErrors } from '../core/persistent-volumes.ts';
 import { dnsSubdomain } from '../field-rules.ts';
 import { attachmentColumns } from './columns.ts';
+import { INT32_MAX } from '../../../../api/meta/integers.ts';
 
 type Attachment = Kind<{ spec: V1VolumeAttachmentSpec; status: V1VolumeAttachmentStatus }>;
 
@@ -50,7 +51,7 @@ function attachmentStatusErrors(object: Attachment): FieldError[] {
       errors.push(tooLong(`status.${field}.message`, MAX_MESSAGE_BYTES));
     const code = object.status?.[field]?.errorCode;
     if (code !== undefined && code < 0)
-      errors.push(invalid(`status.${field}.errorCode`, code, rangeError(0, 2_147_483_647)));
+      errors.push(invalid(`status.${field}.errorCode`, code, rangeError(0, INT32_MAX)));
   }
   return errors;
 }
