@@ -3,9 +3,10 @@
  * files of any content there while root reads, writes and removes files by their paths: root must not be able to do
  * there what the owner cannot. Programs that need the rights of root, or keep running, refuse such a directory.
  */
-import { closeSync, constants, openSync, realpathSync, type Stats, statSync } from 'node:fs';
+import { closeSync, constants, openSync, realpathSync, statSync } from 'node:fs';
 import { CommandError } from './command.ts';
 import type { CommandIo } from './io.ts';
+import { type FileOwner, whoMayReplace } from './replaceable-path.ts';
 
 /** Who works in a data directory. */
 export interface Rights {
@@ -24,7 +25,7 @@ export class HiddenDirectoryError extends CommandError {
 
   constructor(directory: string, uid: number) {
     super(
-      `${directory} cannot be reached by the user ${uid}, to whom it belongs: root does not work there in its own name`,
+      `${directory} cannot be reached by the user ${uid}, who owns it or could replace it: root does not work there in its own name`,
     );
     this.directory = realpathSync(directory);
   }
@@ -32,8 +33,8 @@ export class HiddenDirectoryError extends CommandError {
 
 /**
  * Resolves to the result of the work. Afterwards the process has the rights of the caller again. The work starts no programs,
- * because these could take back the caller's rights. A directory that does not exist is the caller's. Rejects with
- * `HiddenDirectoryError` before the work.
+ * because these could take back the caller's rights. A directory that does not exist is the caller's, unless another user owns
+ * a directory above it. Rejects with `HiddenDirectoryError` before the work.
  */
 export async function withRightsOfOwner<T>(
   directory: string,
@@ -49,7 +50,7 @@ export async function withRightsOfOwner<T>(
       becomeCaller();
       throw new HiddenDirectoryError(directory, owner.uid);
     }
-    stderr.write(`${directory} belongs to the user ${owner.uid}: working with the rights of that user\n`);
+    stderr.write(`${directory} is controlled by the user ${owner.uid}: working with the rights of that user\n`);
     return await work({
       isOfOwner: true,
       async asCaller(inner) {
@@ -71,17 +72,28 @@ export function refuseForeign(directory: string, what: string): void {
   const owner = foreignOwner(directory);
   if (owner === undefined) return;
   throw new CommandError(
-    `${directory} belongs to the user ${owner.uid}: root runs no ${what} there, because that user could put links to files of root in it; run it as that user, or give the directory to root`,
+    `${directory} is controlled by the user ${owner.uid}: root runs no ${what} there, because that user could put links to files of root in it, or another directory in its place; run it as that user, or give the directory and those above it to root`,
   );
 }
 
-/** Returns the owner of an existing directory if that is another user than root, and root asks. */
-function foreignOwner(directory: string): Stats | undefined {
+/**
+ * Returns the owner of an existing directory if that is another user than root, and root asks. A directory of root is that of
+ * a user who could put another one in its place, unless it is the owner of this program, whose work root does anyway.
+ */
+function foreignOwner(directory: string): FileOwner | undefined {
+  if (process.geteuid?.() !== 0) return undefined;
   const found = statSync(directory, { throwIfNoEntry: false });
-  return found === undefined || found.uid === 0 || process.geteuid?.() !== 0 ? undefined : found;
+  if (found !== undefined && found.uid !== 0) return found;
+  const user = whoMayReplace(directory);
+  return user === undefined || isOwnerOfProgram(user) ? undefined : user;
 }
 
-function switchTo({ uid, gid }: Stats, directory: string) {
+function isOwnerOfProgram({ uid }: FileOwner): boolean {
+  const files = [process.execPath, process.argv[1] ?? ''];
+  return files.some((file) => statSync(file, { throwIfNoEntry: false })?.uid === uid);
+}
+
+function switchTo({ uid, gid }: FileOwner, directory: string) {
   const { seteuid, setegid, getgroups, setgroups } = process;
   if (seteuid === undefined || setegid === undefined || setgroups === undefined || getgroups === undefined)
     throw new CommandError(`${directory} is that of the user ${uid}: run the command as that user`);
@@ -106,7 +118,10 @@ function isReachable(directory: string): boolean {
     closeSync(openSync(directory, constants.O_RDONLY | constants.O_DIRECTORY));
     return true;
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'EACCES') return false;
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'EACCES') return false;
+    // The work reports that it does not exist.
+    if (code === 'ENOENT') return true;
     throw error;
   }
 }

@@ -7,6 +7,7 @@ import { instanceOf } from '../../agent/runtime/instance.ts';
 import type { Leftover } from '../../agent/runtime/leftovers.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { CommandError } from '../command.ts';
+import { refuseForeign } from '../owner-rights.ts';
 
 /** What the steps read. It is computed once, before anything is removed. */
 export interface ResetTarget {
@@ -42,7 +43,8 @@ export async function resetTarget(options: {
   readonly clock: Clock;
 }): Promise<ResetTarget> {
   const { rootDirectory } = options;
-  for (const path of [rootDirectory, join(rootDirectory, HOST_RECORD_FILE)]) await refuseForeign(path);
+  for (const path of [rootDirectory, join(rootDirectory, HOST_RECORD_FILE)]) await refuseOthers(path);
+  refuseForeign(rootDirectory, 'reset');
   const found = await readHostRecord(rootDirectory);
   const record = found ?? {
     nodeName: hostName().trim().toLowerCase(),
@@ -62,7 +64,7 @@ export async function resetTarget(options: {
 }
 
 /** What another user has recorded would name the files of others, which root then removes. Throws `CommandError`. */
-async function refuseForeign(path: string): Promise<void> {
+async function refuseOthers(path: string): Promise<void> {
   const found = await lstat(path).catch(() => undefined);
   if (found === undefined || [0, process.geteuid?.()].includes(found.uid)) return;
   throw new CommandError(`${path} belongs to another user: the directory of an agent belongs to root`);

@@ -84,6 +84,37 @@ describe('root in the data directory of another user', { skip: process.geteuid?.
     assert.deepEqual([statSync(victim).uid, readdirSync(victim)], [0, []]);
   });
 
+  it('has the rights of that user where a link of that user leads to a directory of root, which another one can replace', async () => {
+    const home = join(folder, 'home');
+    mkdirSync(home);
+    writeFileSync(join(victim, 'file'), 'secret of root', { mode: 0o600 });
+    symlinkSync(victim, join(home, 'data'));
+    symlinkSync(victim, join(home, 'other'));
+    give(home);
+    const read = withRightsOfOwner(join(home, 'data'), quiet, () => {
+      renameSync(join(home, 'other'), join(home, 'data'));
+      return Promise.resolve(readFileSync(join(home, 'data/file'), 'utf8'));
+    });
+    await assert.rejects(read, /EACCES/);
+  });
+
+  it('works in no directory of root that is below one of that user, and runs nothing there', async () => {
+    const below = join(data, 'of-root');
+    mkdirSync(below, { mode: 0o700 });
+    for (const command of [
+      ['backup', join(folder, 'cluster.tgz')],
+      ['certs', 'rotate'],
+    ]) {
+      const { code, stderr } = await orchlet([...command, '--data-dir', below]);
+      assert.equal(code, 1);
+      assert.match(stderr, /of-root cannot be reached by the user 65534, who owns it or could replace it/);
+    }
+    const { code, stderr } = await orchlet(['controlplane', '--data-dir', below]);
+    assert.equal(code, 1);
+    assert.match(stderr, /of-root is controlled by the user 65534: root runs no control plane there/);
+    assert.deepEqual(readdirSync(below), []);
+  });
+
   it('executes no program of its kubeconfig, and sends no file that this names', async () => {
     const mark = join(victim, 'executed');
     const exec = {
@@ -117,7 +148,7 @@ describe('root in the data directory of another user', { skip: process.geteuid?.
     ]) {
       const { code, stderr } = await orchlet([...command, '--data-dir', data]);
       assert.equal(code, 1);
-      assert.match(stderr, /data cannot be reached by the user 65534, to whom it belongs/);
+      assert.match(stderr, /data cannot be reached by the user 65534, who owns it or could replace it/);
     }
     assert.deepEqual([statSync(victim).uid, readdirSync(victim)], [0, []]);
   });
@@ -151,7 +182,7 @@ describe('root in the data directory of another user', { skip: process.geteuid?.
     ]) {
       const { code, stderr } = await orchlet(command);
       assert.equal(code, 1);
-      assert.match(stderr, /data belongs to the user 65534: root runs no .* there/);
+      assert.match(stderr, /data is controlled by the user 65534: root runs no .* there/);
     }
     assert.deepEqual(readdirSync(data).sort(), ['storage']);
   });

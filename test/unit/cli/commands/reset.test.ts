@@ -50,6 +50,10 @@ describe('orchlet reset', () => {
       await assert.rejects(target(), /belongs to another user/);
       chownSync(at(path), 0, 0);
     }
+    // That user could put another directory in its place after the check.
+    chownSync(at('data'), 65_534, 65_534);
+    await assert.rejects(target(), /is controlled by the user 65534: root runs no reset there/);
+    chownSync(at('data'), 0, 0);
     await target();
   });
 
