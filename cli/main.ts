@@ -5,6 +5,7 @@ import { processIo } from './io.ts';
 import { exitUnexpectedly, installLastResort } from './last-resort.ts';
 import { run } from './run.ts';
 import { resolveSourcesDirectly } from './source-resolution.ts';
+import { takeServiceVariables } from './systemd-notify.ts';
 
 enableCompileCache();
 resolveSourcesDirectly();
@@ -28,4 +29,5 @@ async function main(): Promise<void> {
 }
 
 installLastResort();
+takeServiceVariables();
 main().catch(exitUnexpectedly);

@@ -5,17 +5,36 @@
 import { spawn } from 'node:child_process';
 import { systemClock } from '../api/machinery/clock.ts';
 
+/** What systemd passes to the main process of a service in the environment. */
+const SERVICE_VARIABLES = ['NOTIFY_SOCKET', 'WATCHDOG_USEC', 'WATCHDOG_PID'] as const;
+const service: Partial<Record<(typeof SERVICE_VARIABLES)[number], string>> = {};
+
+/**
+ * Moves the variables of systemd out of the environment, before any child process starts. Children such as etcd would
+ * otherwise report in the name of the service that it is ready.
+ */
+export function takeServiceVariables(): void {
+  for (const name of SERVICE_VARIABLES) {
+    const value = process.env[name];
+    if (value !== undefined && value !== '') service[name] = value;
+    delete process.env[name];
+  }
+}
+
 function notify(state: string): void {
-  const child = spawn('systemd-notify', [`--pid=${process.pid}`, state], { stdio: 'ignore' });
+  if (service.NOTIFY_SOCKET === undefined) return;
+  const child = spawn('systemd-notify', [`--pid=${process.pid}`, state], {
+    stdio: 'ignore',
+    env: { ...process.env, ...service },
+  });
   child.on('error', () => undefined);
   child.unref();
 }
 
 /** Does nothing without systemd. */
 export function notifyReady(): void {
-  if ((process.env['NOTIFY_SOCKET'] ?? '') === '') return;
   notify('READY=1');
-  const watchdogMs = Number(process.env['WATCHDOG_USEC'] ?? 0) / 1000;
+  const watchdogMs = Number(service.WATCHDOG_USEC ?? 0) / 1000;
   if (!(watchdogMs > 0)) return;
   const beat = (): void => {
     notify('WATCHDOG=1');
@@ -26,5 +45,5 @@ export function notifyReady(): void {
 
 /** Does nothing without systemd. */
 export function notifyStopping(): void {
-  if ((process.env['NOTIFY_SOCKET'] ?? '') !== '') notify('STOPPING=1');
+  notify('STOPPING=1');
 }

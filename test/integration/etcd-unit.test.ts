@@ -115,3 +115,40 @@ describe('the unit of etcd', { skip, timeout: 240_000 }, () => {
     assert.equal(host.sh('pgrep -x etcd').output, '');
   });
 });
+
+describe('a control plane as a user of its own', { skip, timeout: 120_000 }, () => {
+  const directory = '/var/lib/orchlet-controlplane';
+  let host: SystemdHost;
+
+  const journal = (): string => host.sh('journalctl --no-pager --lines=60 --unit=orchlet-controlplane.service').output;
+  const readyz = (): string =>
+    host.sh(`KUBECONFIG=${directory}/admin.kubeconfig kubectl get --raw /readyz --request-timeout=20s`).output;
+
+  before(async () => {
+    host = await SystemdHost.boot();
+    host.must(`${ROOT}/scripts/install --no-start`, 90_000);
+    const flags = '--etcd=embedded --bind-address 127.0.0.1 --advertise-address 127.0.0.1 --manifests-dir=';
+    host.write('/etc/orchlet/controlplane.env', Buffer.from(`ORCHLET_CONTROLPLANE_FLAGS=${flags}\n`));
+  });
+  after(async () => {
+    await host?.remove();
+  });
+
+  test('runs etcd as its child, and is ready when systemd says so, not when etcd does', () => {
+    host.must('systemctl daemon-reload');
+    const started = host.sh('systemctl start orchlet-controlplane.service', 90_000);
+    assert.equal(started.code, 0, `${started.output}\n${journal()}`);
+    assert.equal(readyz(), 'ok');
+    const pid = host.must('systemctl show --property=MainPID --value orchlet-controlplane.service');
+    assert.equal(host.must('ps -o ppid= -C etcd').trim(), pid);
+    assert.equal(host.sh(`test -e ${UNIT}`).code, 1);
+  });
+
+  test('stops its etcd at its own end', () => {
+    host.must('systemctl restart orchlet-controlplane.service', 90_000);
+    assert.equal(readyz(), 'ok');
+    host.must('systemctl stop orchlet-controlplane.service', 90_000);
+    assert.equal(host.sh('pgrep -x etcd').output, '');
+    assert.doesNotMatch(journal(), /etcd exited/);
+  });
+});
