@@ -123,7 +123,8 @@ class Candidate {
         if (await this.#within(renewDeadlineMs, signal, () => this.#tryAcquireOrRenew())) return true;
       } catch (error) {
         if (signal.aborted) return false;
-        if (isConflict(error) || isAlreadyExists(error)) logger.debug({ lease: name }, 'Another candidate was first');
+        if (isConflict(error) || isAlreadyExists(error))
+          logger.debug({ lease: name }, 'Another candidate acquired the lease first');
         else logger.warn({ err: error, lease: name }, 'The lease could not be acquired; trying again');
       }
       const jittered = retryPeriodMs * (1 + JITTER * random());

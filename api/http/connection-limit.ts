@@ -103,7 +103,7 @@ export class ConnectionLimit {
     this.#nextWarningMs = clock.monotonic() + WARN_EVERY_MS;
     logger.warn(
       { client: remoteAddress, connections: own.size, most },
-      'Closing connections of the client that has most',
+      'Too many connections: closing those of the client that has the most',
     );
   }
 }

@@ -27,9 +27,9 @@ export async function removeBackupLeftovers(dataDirectory: string, startedAtMs: 
     try {
       if (!(await isLeft(name, path, startedAtMs))) continue;
       await rm(path, { recursive: true, force: true });
-      logger.info({ path }, 'Removed what a backup that was killed has left');
+      logger.info({ path }, 'Removed the files of a backup that was killed');
     } catch (error) {
-      logger.warn({ err: error, path }, 'What a backup that was killed has left cannot be removed');
+      logger.warn({ err: error, path }, 'The files of a backup that was killed cannot be removed');
     }
   }
 }

@@ -97,8 +97,9 @@ export class ReconcileLoop {
         // Another client wrote the object first; the next reconciliation gets its version.
         if (isConflict(error) || (isNotFound(error) && failures < 3))
           logger.debug({ key, failures, err: error }, 'A newer version was written meanwhile');
-        else if (isStatusError(error)) logger.warn({ key, failures, err: error }, 'Reconciling failed');
-        else logger.error({ key, failures, err: error }, 'Reconciling failed');
+        else if (isStatusError(error))
+          logger.warn({ key, failures, err: error }, 'An object could not be reconciled; trying again');
+        else logger.error({ key, failures, err: error }, 'An object could not be reconciled; trying again');
       },
     });
   }

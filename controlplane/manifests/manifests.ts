@@ -311,7 +311,9 @@ class Manifests {
       inventory.entries.delete(key);
       if (pruned === 'gone') return true;
       const message =
-        pruned === 'deleted' ? 'Deleted what left the manifests' : 'Left what left the manifests as it is';
+        pruned === 'deleted'
+          ? 'Deleted an object that is no longer in the manifests'
+          : 'Kept an object that is no longer in the manifests, without its label';
       logger.info(fields, message);
       recorder.event(
         inventory.reference,
@@ -321,7 +323,10 @@ class Manifests {
       );
       return true;
     } catch (error) {
-      logger.warn({ ...fields, err: error }, 'What left the manifests could not be deleted; retrying');
+      logger.warn(
+        { ...fields, err: error },
+        'An object that is no longer in the manifests could not be deleted; retrying',
+      );
       return false;
     }
   }

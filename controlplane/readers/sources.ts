@@ -161,7 +161,10 @@ class CatalogInformer<T extends KubeObject> implements Source<T> {
       },
       (error: unknown) => {
         if (signal.aborted) return;
-        logger.warn({ err: error, resource: rest.info.resource }, 'Objects could not be watched');
+        logger.warn(
+          { err: error, resource: rest.info.resource },
+          'The objects of a resource could not be watched; trying again',
+        );
         again();
       },
     );

@@ -72,5 +72,5 @@ async function keepAside({ dataDirectory, clock, logger }: StartRoleOptions, sto
   const kept = await mkdtemp(join(dataDirectory, `before-standby-${time}-`));
   await syncFolder(dataDirectory);
   for (const name of files) await moveFile(join(storage, name), join(kept, name));
-  logger.warn({ directory: kept }, 'What this control plane had as the first is kept there');
+  logger.warn({ directory: kept }, 'The data that this control plane had as the first is kept in this directory');
 }

@@ -28,7 +28,10 @@ export async function buildAdmission(before: Before): Promise<AdmissionPhase> {
   const { authorizer, rbac } = security.authorizers;
   const configuration = await loadAdmissionConfiguration(flags.admissionControlConfigFile, clock);
   if (configuration.ignored.length > 0)
-    logger.warn({ plugins: configuration.ignored }, 'Configurations of admission plugins that take none were ignored');
+    logger.warn(
+      { plugins: configuration.ignored },
+      'Ignoring the configurations of admission plugins that cannot be configured',
+    );
   const plugins = buildPlugins({
     sources,
     clock,

@@ -109,7 +109,7 @@ export class EntryIndexes {
         this.#indexes.delete(id);
         this.#logger.error(
           { err: error, index: id, key: (current ?? previous)?.key },
-          'An index failed and is dropped',
+          'An index of cached objects failed and is dropped',
         );
       }
     }

@@ -78,7 +78,7 @@ export abstract class HistoryStorage {
   }
 
   watchFailed(error: unknown, resource: string): void {
-    this.#logger.error({ err: error, resource }, 'A watch failed and is closed');
+    this.#logger.error({ err: error, resource }, 'A watch of the storage failed and is closed');
     this.#onWatchFailed?.(resource);
   }
 }

@@ -134,7 +134,10 @@ class ResourceCache implements WatchCache {
     try {
       if (this.#closed || pieces.next().done === true) return;
     } catch (error) {
-      this.#logger.error({ err: error, resource: this.resource.resource }, 'The indexes could not be built ahead');
+      this.#logger.error(
+        { err: error, resource: this.resource.resource },
+        'The indexes of cached objects could not be built in advance',
+      );
       return;
     }
     this.#clock.after(INDEX_PAUSE_MS, () => this.#proceed(pieces));

@@ -73,7 +73,7 @@ export async function followCriEvents(
         hasEvents = false;
         continue;
       }
-      logger.debug({ err: error }, 'The event stream of the container runtime was interrupted');
+      logger.debug({ err: error }, 'The event stream of the container runtime was interrupted, opening it again');
       hasEvents = true;
     }
     if (signal.aborted) return;

@@ -45,7 +45,7 @@ export async function followEvents(
           );
       }
     } catch (error) {
-      if (!signal.aborted) logger.debug({ err: error }, 'The Docker event stream was interrupted');
+      if (!signal.aborted) logger.debug({ err: error }, 'The event stream of Docker was interrupted, opening it again');
     }
     if (signal.aborted) return;
     onDisconnect();

@@ -123,7 +123,10 @@ class GarbageCollector {
       registration.remove();
       this.#followed.delete(name);
       this.#environment.informers.stop(resource).catch((error: unknown) => {
-        this.#environment.logger.error({ err: error, resource: name }, 'An informer did not stop');
+        this.#environment.logger.error(
+          { err: error, resource: name },
+          'The informer of a resource that is no longer served did not stop',
+        );
       });
     }
     for (const [name, resource] of served) {
@@ -196,7 +199,7 @@ class GarbageCollector {
       if (!(error instanceof NamespacedOwner)) throw error;
       this.#environment.logger.warn(
         { err: error, object: `${node.kind} ${node.name}` },
-        'An owner reference is invalid',
+        'An owner reference is invalid, so the garbage collector leaves the object',
       );
       return undefined;
     }

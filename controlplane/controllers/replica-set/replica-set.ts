@@ -219,7 +219,10 @@ class ReplicaController<Owner extends KubeObject> {
       await this.#environment.client.update(this.#flavor.resource, { ...owner, status }, { subresource: 'status' });
     } catch (error) {
       if (!isNotFound(error)) throw error;
-      this.#environment.logger.debug({ key: keyOf(owner) }, 'The set is gone; no status written');
+      this.#environment.logger.debug(
+        { key: keyOf(owner) },
+        'The replica set was deleted, so its status is not written',
+      );
     }
   }
 }

@@ -80,7 +80,10 @@ function answer(request: ApiRequest, status: Status, { encodings, logger }: Guar
   try {
     sendStatus(request, encodings, status);
   } catch (error) {
-    logger.error({ err: error, path: request.rawPath }, 'A status could not be sent');
+    logger.error(
+      { err: error, path: request.rawPath },
+      'The response to a failed request could not be sent; its connection is closed',
+    );
     request.exchange.abort();
   }
 }
@@ -102,7 +105,10 @@ export function fail(request: ApiRequest, error: unknown, options: GuardOptions)
 function toStatus(request: ApiRequest, error: unknown, options: GuardOptions): Status {
   if (isStatusError(error)) return error.status;
   if (exhaustsStack(error)) {
-    options.logger.warn({ err: error, path: request.rawPath }, 'A request was too large to be handled');
+    options.logger.warn(
+      { err: error, path: request.rawPath },
+      'A request was refused, because its body is nested too deeply or has too many parts',
+    );
     return newRequestEntityTooLarge('the request has too many or too deeply nested parts').status;
   }
   if (request.exchange.closed) return newStatusError(499, '', 'the client has gone').status;

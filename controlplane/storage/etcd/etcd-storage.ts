@@ -232,7 +232,7 @@ class EtcdStorage extends HistoryStorage implements Storage {
     if (newest >= before) return newest;
     const why = `etcd is at revision ${newest}, and was at ${before} before: it was restored, or is another cluster`;
     const error = new StorageError('unusable', why);
-    this.#options.logger.error({ err: error }, 'etcd shows an older state than before');
+    this.#options.logger.error({ err: error }, 'etcd shows an older state than before, so the process must restart');
     this.#options.onFailure?.(error);
     throw error;
   }
