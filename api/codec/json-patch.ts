@@ -4,6 +4,7 @@
  *
  * Neither the document nor the patch is modified. `__proto__` is an ordinary member name.
  */
+import { inOneSlice } from '../machinery/time-slice.ts';
 import { cloneJson, defineMember, jsonEqual } from '../meta/json-equality.ts';
 import type { JsonObject, JsonValue } from '../meta/object.ts';
 import { newBadRequest, newRequestEntityTooLarge, newStatusError, type StatusError } from '../meta/status-error.ts';
@@ -22,11 +23,26 @@ interface Operation {
 
 type Container = JsonValue[] | JsonObject;
 
+/** The number of items of lists that are moved between two pauses, which takes some milliseconds. */
+const MOVED_BETWEEN_PAUSES = 5_000_000;
+
 /** Throws a 400 for an invalid patch, a 413 for too many operations, and a 422 for an operation that does not apply. */
-export function applyJsonPatch(document: JsonValue, patch: unknown): JsonValue {
+export const applyJsonPatch = (document: JsonValue, patch: unknown): JsonValue =>
+  inOneSlice(jsonPatchSteps(document, patch));
+
+/**
+ * Does what `applyJsonPatch` does, and pauses where it takes long: an item that is added at the beginning of a list moves all
+ * others.
+ */
+export function* jsonPatchSteps(document: JsonValue, patch: unknown): Generator<undefined, JsonValue, undefined> {
   const operations = readOperations(patch);
-  const root: Root = { document: cloneJson(document), copiedBytes: 0 };
-  for (const operation of operations) applyOperation(root, operation);
+  const root: Root = { document: cloneJson(document), copiedBytes: 0, movedItems: 0 };
+  for (const operation of operations) {
+    applyOperation(root, operation);
+    if (root.movedItems < MOVED_BETWEEN_PAUSES) continue;
+    root.movedItems = 0;
+    yield;
+  }
   return root.document;
 }
 
@@ -98,16 +114,17 @@ export function patchFailure(error: unknown): string {
 interface Root {
   document: JsonValue;
   copiedBytes: number;
+  movedItems: number;
 }
 
 function applyOperation(root: Root, { op, path, from, value }: Operation): void {
   if (path === undefined) throw inapplicable('missing path');
   switch (op) {
     case 'add':
-      add(target(root, path, missing('add', `path: "${path}"`)), cloneJson(value));
+      add(root, target(root, path, missing('add', `path: "${path}"`)), cloneJson(value));
       return;
     case 'remove':
-      remove(target(root, path, missing('remove', `path: "${path}"`)), path);
+      remove(root, target(root, path, missing('remove', `path: "${path}"`)), path);
       return;
     case 'replace':
       replace(root, path, cloneJson(value));
@@ -115,8 +132,8 @@ function applyOperation(root: Root, { op, path, from, value }: Operation): void 
     case 'move': {
       const source = target(root, from, missing('move', `from path: ${from}`));
       const moved = read(source) ?? null;
-      remove(source, from ?? '');
-      add(target(root, path, missing('move', `destination path: ${path}`)), moved);
+      remove(root, source, from ?? '');
+      add(root, target(root, path, missing('move', `destination path: ${path}`)), moved);
       return;
     }
     case 'copy': {
@@ -125,7 +142,7 @@ function applyOperation(root: Root, { op, path, from, value }: Operation): void 
       if (root.copiedBytes > MAX_COPIED_BYTES) {
         throw inapplicable(`copies add ${root.copiedBytes} bytes, the limit is ${MAX_COPIED_BYTES}`);
       }
-      add(target(root, path, missing('copy', `destination path: ${path}`)), cloneJson(copied));
+      add(root, target(root, path, missing('copy', `destination path: ${path}`)), cloneJson(copied));
       return;
     }
     case 'test': {
@@ -202,16 +219,24 @@ function read({ container, key }: Target): JsonValue | undefined {
   return Object.hasOwn(container, key) ? container[key] : undefined;
 }
 
-function add({ container, key }: Target, value: JsonValue): void {
+function add(root: Root, { container, key }: Target, value: JsonValue): void {
   if (!Array.isArray(container)) defineMember(container, key, value);
   else if (key === '-') container.push(value);
-  else container.splice(indexIn(key, container.length + 1), 0, value);
+  else {
+    const index = indexIn(key, container.length + 1);
+    root.movedItems += container.length - index;
+    container.splice(index, 0, value);
+  }
 }
 
-function remove({ container, key }: Target, pointer: string): void {
-  if (Array.isArray(container)) container.splice(indexIn(key, container.length), 1);
-  else if (Object.hasOwn(container, key)) delete container[key];
-  else {
+function remove(root: Root, { container, key }: Target, pointer: string): void {
+  if (Array.isArray(container)) {
+    const index = indexIn(key, container.length);
+    root.movedItems += container.length - index;
+    container.splice(index, 1);
+  } else if (Object.hasOwn(container, key)) {
+    delete container[key];
+  } else {
     const why = `Unable to remove nonexistent key: ${key}: missing value`;
     throw inapplicable(`error in remove for path: '${pointer}': ${why}`);
   }

@@ -2,7 +2,7 @@
  * Applies JSON, merge and strategic merge patches to an object. The result is decoded like a body (`object-decoding.ts`).
  * Managed fields handle apply patches.
  */
-import { applyJsonPatch, pointerNames } from '../../api/codec/json-patch.ts';
+import { jsonPatchSteps, pointerNames } from '../../api/codec/json-patch.ts';
 import { duplicateErrors } from '../../api/codec/duplicates.ts';
 import { applyMergePatch } from '../../api/codec/merge-patch.ts';
 import { goText } from '../../api/codec/strategic-merge-order.ts';
@@ -10,18 +10,22 @@ import { applyStrategicMergePatch } from '../../api/codec/strategic-merge-patch.
 import type { JsonObject, JsonValue, KubeObject } from '../../api/meta/object.ts';
 import { unknownFieldErrors } from '../../api/schema/decode.ts';
 import type { ExpectedKind, PatchedObject } from './object-decoding.ts';
+import type { Pausing } from './pausing.ts';
 import { patchedText, visitedByMerge, visitedByOperations } from './patched-text.ts';
 import type { Patch } from '../model/rest.ts';
 
 type PlainPatch = Exclude<Patch, { type: 'apply' }>;
 
-/** Applies a patch. `object` is not modified. Throws kube-apiserver's error for a patch that does not apply. */
-export function patchObject(object: KubeObject, patch: PlainPatch, expected: ExpectedKind): PatchedObject {
+/**
+ * Applies a patch, and pauses where that takes long. `object` is not modified. Throws kube-apiserver's error for a patch that
+ * does not apply.
+ */
+export function* patchObject(object: KubeObject, patch: PlainPatch, expected: ExpectedKind): Pausing<PatchedObject> {
   if (patch.fault !== undefined) throw patch.fault;
   const document = object as unknown as JsonObject;
   switch (patch.type) {
     case 'json': {
-      const value = applyJsonPatch(document, patch.body);
+      const value = yield* jsonPatchSteps(document, patch.body);
       const faults = () => operationFaults(patch.body, patch.duplicates);
       const decimals = decimalsOfOperations(patch.body, patch.decimals);
       const shown = () => patchedText(value, expected.struct, visitedByOperations(patch.body as readonly JsonObject[]));

@@ -281,7 +281,7 @@ async function applyPatch(request: WriteRequest, patch: Patch): Promise<Written>
           warn: (text) => context.warn(text),
         });
       } else {
-        const patched = patchObject(live ?? { metadata: {} }, patch, expected);
+        const patched = await inTurnsIf(isLarge, patchObject(live ?? { metadata: {} }, patch, expected));
         if (isLarge) await nextTurn();
         object = await inTurnsIf(
           isLarge,

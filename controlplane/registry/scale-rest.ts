@@ -223,7 +223,7 @@ export function createScaleRest(
         patch.type === 'apply'
           ? writes.apply(context, target, patch, options)
           : writes.rescale(context, (current) => {
-              const patched = patchObject(current, patch, writes.expected);
+              const patched = atOnce(patchObject(current, patch, writes.expected));
               const scale = atOnce(
                 decoder.decodePatched(context, patched, writes.expected, options.fieldValidation),
               ) as Scale;
