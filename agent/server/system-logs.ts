@@ -26,6 +26,8 @@ export interface SystemLogsOptions {
   readonly journalctl?: string;
 }
 
+/** What Go's file server sends before a list of files. */
+const LIST_HEAD = '<!doctype html>\n<meta name="viewport" content="width=device-width">\n';
 const QUERY_TIMEOUT_MS = 30_000;
 
 /** Adds the routes. Paths that leave the directory, or lead through links out of it, are not found. */
@@ -93,7 +95,7 @@ async function serveFile(directory: string, path: string, reply: FastifyReply): 
     const text = name.replace(/[&<>"]/g, (char) => `&#${char.charCodeAt(0)};`);
     return `<a href="${encodeURI(name)}">${text}</a>`;
   });
-  return reply.type('text/html; charset=utf-8').send(`<pre>\n${rows.join('\n')}\n</pre>\n`);
+  return reply.type('text/html; charset=utf-8').send(`${LIST_HEAD}<pre>\n${rows.join('\n')}\n</pre>\n`);
 }
 
 /** Ignores the error of a file that cannot be read as a log or is gone meanwhile. */

@@ -16,7 +16,7 @@ export async function runningPods(runtime: Pick<Runtime, 'listSandboxes' | 'list
       kind: 'Pod',
       metadata: { name: sandbox.pod.name, namespace: sandbox.pod.namespace, uid: sandbox.pod.uid },
       spec: {
-        containers: members.map((container) => ({ name: container.name, image: container.image, resources: {} })),
+        containers: members.map((container) => ({ name: container.name, image: container.imageId, resources: {} })),
       },
       status: {},
     } as unknown as Pod);

@@ -46,6 +46,8 @@ async function freePort(): Promise<number> {
   return port;
 }
 
+const LIST_HEAD = '<!doctype html>\n<meta name="viewport" content="width=device-width">\n';
+
 describe("the agent's paths", () => {
   let open: ServerUnderTest;
   let closed: ServerUnderTest;
@@ -130,9 +132,14 @@ describe("the agent's paths", () => {
       TEXT,
       'unable to return the given log stream: "Stdout". Please enable PodLogsQuerySplitStreams feature gate in kubelet',
     ],
-    ['GET /logs/?query=kubelet', 200, 'text/html; charset=utf-8', '<pre>\n<a href="syslog">syslog</a>\n</pre>\n'],
+    [
+      'GET /logs/?query=kubelet',
+      200,
+      'text/html; charset=utf-8',
+      `${LIST_HEAD}<pre>\n<a href="syslog">syslog</a>\n</pre>\n`,
+    ],
     ['GET /logs/syslog', 200, TEXT, 'hello\n'],
-    ['GET /logs/', 200, 'text/html; charset=utf-8', '<pre>\n<a href="syslog">syslog</a>\n</pre>\n'],
+    ['GET /logs/', 200, 'text/html; charset=utf-8', `${LIST_HEAD}<pre>\n<a href="syslog">syslog</a>\n</pre>\n`],
     ['POST /logs/syslog', 405, TEXT, '405: Method Not Allowed'],
     ['GET /debug/pprof/heap', 405, TEXT, 'profiling endpoint is disabled.\n'],
     ['PUT /debug/flags/v', 405, TEXT, 'flags endpoint is disabled.\n'],
