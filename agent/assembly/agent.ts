@@ -172,9 +172,10 @@ function createStateParts(
   { events, node, checkpoints }: NodeParts,
 ): StateParts {
   const client = api?.client;
-  const { sources, submitted, statics } = podSources(base, client, checkpoints?.pods, (_file, message) =>
-    events.aboutNode(node.node(), 'FailedManifest', message),
-  );
+  const { sources, submitted, statics } = podSources(base, client, checkpoints?.pods, {
+    onBadManifest: (_file, message) => events.aboutNode(node.node(), 'FailedManifest', message),
+    nodeSynced: () => node.synced(),
+  });
   const podConfig = createPodConfig({ sources, clock: base.clock, logger: base.logger });
   const metrics = podMetrics(registries.own, base.clock);
   const state = createPodState(base, { client, podConfig, onStatusSent: (tookMs) => metrics.caughtUp(tookMs) });

@@ -24,13 +24,17 @@ export function podSources(
   base: Base,
   client: HttpClient | undefined,
   checkpoints: PodCheckpoints | undefined,
-  onBadManifest: (file: string, message: string) => void,
+  outside: {
+    readonly onBadManifest: (file: string, message: string) => void;
+    readonly nodeSynced: () => Promise<void>;
+  },
 ): {
   readonly sources: readonly PodSource[];
   readonly submitted: SubmittedPods | undefined;
   readonly statics: StaticObjects;
 } {
   const { flags, clock, logger, nodeName, rootDirectory } = base;
+  const { onBadManifest, nodeSynced } = outside;
   const reader = createPodReader();
   const shared = { nodeName, clock, logger, yaml: createYamlThread({ clock }), reader };
   const submitted = flags.enablePodManifestsHandler
@@ -56,7 +60,7 @@ export function podSources(
   }
   if (client !== undefined) {
     const remembered = checkpoints === undefined ? {} : { checkpoints };
-    sources.push(createApiSource({ client, nodeName, clock, logger, ...remembered }));
+    sources.push(createApiSource({ client, nodeName, clock, logger, nodeSynced, ...remembered }));
   }
   return { sources, submitted, statics };
 }

@@ -118,7 +118,8 @@ export class SyncLoop {
     const { resources, workers } = this.#options;
     const isEnding = isEnded(pod.status) || pod.metadata.deletionTimestamp !== undefined;
     const isNew = !isEnding && pod.status?.startTime === undefined;
-    const verdict: Verdict = isNew ? this.#verdict(pod) : { kind: 'admit' };
+    // As in the kubelet, a pod that ran before the agent started is rejected if the node would not take it now.
+    const verdict: Verdict = isEnded(pod.status) ? { kind: 'admit' } : this.#verdict(pod);
     switch (verdict.kind) {
       case 'refuse':
         this.#reject(pod, verdict.refusal);
@@ -148,7 +149,7 @@ export class SyncLoop {
     const { admission, allocations, table } = this.#options;
     const others = table.active().filter((other) => other.metadata.uid !== pod.metadata.uid);
     return admission.admit(
-      pod,
+      allocations.allocated(pod),
       others.map((other) => allocations.allocated(other)),
     );
   }
@@ -168,9 +169,16 @@ export class SyncLoop {
     else workers.update(newest);
   }
 
-  #reject(pod: Pod, { reason, message }: Refusal): void {
-    this.#options.startups.rejected(pod.metadata.uid, reason);
-    this.#options.sync.reject(pod, reason, message);
+  /** A pod that has run since before the agent's start terminates with its own grace period, as in the kubelet. */
+  #reject(pod: Pod, refusal: Refusal): void {
+    const { startups, sync, workers } = this.#options;
+    const { containerStatuses = [], initContainerStatuses = [] } = pod.status ?? {};
+    const hasRun = [...containerStatuses, ...initContainerStatuses].some(({ containerID = '' }) => containerID !== '');
+    startups.rejected(pod.metadata.uid, refusal.reason);
+    const status = sync.reject(pod, refusal, { hasRun });
+    if (!hasRun) return;
+    const killed = workers.kill(pod, { gracePeriodSeconds: undefined, status });
+    this.#inBackground(killed, pod, 'Terminating a rejected pod');
   }
 
   async #terminate(pod: Pod): Promise<void> {

@@ -6,7 +6,7 @@ import type { Logger } from '../../api/component/logger.ts';
 import { background } from '../../api/machinery/background.ts';
 import { Informers } from '../../api/client/informer.ts';
 import type { Client } from '../../api/client/client.ts';
-import { type Clock, whenAborted } from '../../api/machinery/clock.ts';
+import { type Clock, untilAborted, whenAborted } from '../../api/machinery/clock.ts';
 import { pods as podsResource } from '../../api/client/resources.ts';
 import type { Pod } from '../model/pod.ts';
 import type { OnPods, PodSource } from './pod-source.ts';
@@ -16,6 +16,8 @@ interface ApiSourceOptions {
   readonly nodeName: string;
   readonly clock: Clock;
   readonly logger: Logger;
+  /** Resolves when the node is known as the API server has it. Pods are admitted by its labels and taints. */
+  readonly nodeSynced?: () => Promise<void>;
   /** Keeps the last known pods. Absent if the agent keeps none. */
   readonly checkpoints?: {
     load(): Promise<readonly Pod[]>;
@@ -36,8 +38,9 @@ export function createApiSource(options: ApiSourceOptions): PodSource {
       const informers = new Informers({ client, clock, logger });
       const informer = informers.for(podsResource, { fieldSelector: `spec.nodeName=${nodeName}` });
       let scheduled = false;
+      let isReady = false;
       const notify = (): void => {
-        if (scheduled || !informer.hasSynced || signal.aborted) return;
+        if (scheduled || !isReady || signal.aborted) return;
         scheduled = true;
         queueMicrotask(() => {
           scheduled = false;
@@ -54,6 +57,8 @@ export function createApiSource(options: ApiSourceOptions): PodSource {
       );
       try {
         await informer.synced(signal);
+        await untilAborted(options.nodeSynced?.() ?? Promise.resolve(), signal);
+        isReady = true;
         notify();
         await whenAborted(signal);
       } catch (error) {

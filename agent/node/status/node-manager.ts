@@ -5,6 +5,7 @@
 import type { Logger } from '../../../api/component/logger.ts';
 import { Backoff } from '../../../api/machinery/backoff.ts';
 import type { Client } from '../../../api/client/client.ts';
+import { background } from '../../../api/machinery/background.ts';
 import { type Clock, formatTime, whenAborted } from '../../../api/machinery/clock.ts';
 import { remoteInformers } from '../../../api/client/remote-informers.ts';
 import { nodes } from '../../../api/client/resources.ts';
@@ -104,6 +105,7 @@ export class NodeManager implements NodeInfo {
    */
   #droppedChanges: Readonly<Record<string, JsonValue>> = {};
   #registered = false;
+  readonly #synced = Promise.withResolvers<void>();
   #isCordoned = false;
   readonly #loop: WakeableLoop;
 
@@ -137,6 +139,11 @@ export class NodeManager implements NodeInfo {
   /** The node has been registered with the API server (its uid is known). */
   get registered(): boolean {
     return this.#registered;
+  }
+
+  /** Resolves when the API server has sent the node, or has none of its name. */
+  synced(): Promise<void> {
+    return this.#synced.promise;
   }
 
   hostIps(): readonly string[] {
@@ -210,9 +217,12 @@ export class NodeManager implements NodeInfo {
     const { clock, logger } = this.#options;
     const informers = remoteInformers({ client, clock, logger });
     const take = (node: unknown): void => this.#take(node as NodeObject);
-    informers
-      .for(nodes, { fieldSelector: `metadata.name=${this.name}` })
-      .addHandler({ add: take, update: (_previous, node) => take(node) });
+    const informer = informers.for(nodes, { fieldSelector: `metadata.name=${this.name}` });
+    informer.addHandler({ add: take, update: (_previous, node) => take(node) });
+    background(
+      informer.synced(signal).then(() => this.#synced.resolve()),
+      { logger, what: 'Reading the node', signal },
+    );
     await whenAborted(signal);
     await informers.close();
   }

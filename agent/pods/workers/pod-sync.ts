@@ -25,6 +25,7 @@ import { qosClass } from '../../runtime/kuberuntime/resources.ts';
 import { readRuntimeStatus, type RuntimePodStatus } from '../../runtime/kuberuntime/runtime-status.ts';
 import { terminationMessage } from '../../runtime/kuberuntime/termination-message.ts';
 import type { ContainerStatus, Runtime } from '../../runtime/runtime.ts';
+import type { Refusal } from './pod-admission.ts';
 import type { PodAllocations } from './pod-allocation.ts';
 import { isStaticPod } from '../../model/pod-kinds.ts';
 import type { PodManager } from './pod-manager.ts';
@@ -187,18 +188,21 @@ export class PodSync implements PodSyncer {
   }
 
   /**
-   * Reports a rejected pod, of which nothing was ever started: like the kubelet, without conditions and containers of its own.
+   * Records that a pod is rejected, and returns how it ends. Of a pod that has not run it reports the status: like the kubelet,
+   * without conditions and containers. One that has run is to be terminated, which reports its status.
    */
-  reject(pod: Pod, reason: string, message: string): void {
+  reject(pod: Pod, { reason, message }: Refusal, { hasRun }: { readonly hasRun: boolean }): PodEnd {
     const { generation } = pod.metadata;
+    const end = { reason, message: `Pod was rejected: ${message}` };
     this.#options.events.event(pod, 'Warning', reason, message);
-    this.#options.statuses.set(pod, {
-      phase: 'Failed',
-      reason,
-      message: `Pod was rejected: ${message}`,
-      qosClass: qosClass(pod),
-      ...(generation === undefined ? {} : { observedGeneration: generation }),
-    });
+    if (!hasRun)
+      this.#options.statuses.set(pod, {
+        phase: 'Failed',
+        ...end,
+        qosClass: qosClass(pod),
+        ...(generation === undefined ? {} : { observedGeneration: generation }),
+      });
+    return end;
   }
 
   async #apiStatus(

@@ -56,9 +56,9 @@ function setUp() {
       reconcile: (of, mirror) => void log.push(`reconcile ${of.metadata.uid} with ${mirror?.metadata.uid ?? 'itself'}`),
     },
     sync: {
-      reject: (of, reason, message) => {
-        log.push(`reject ${of.metadata.name}: ${reason}: ${message}`);
-        return Promise.resolve();
+      reject: (of, { reason, message }, { hasRun }) => {
+        log.push(`reject ${of.metadata.name}${hasRun ? ', which has run' : ''}: ${reason}: ${message}`);
+        return { reason, message };
       },
     },
     mirrors: {
@@ -157,6 +157,20 @@ it('gives the room of a preemption to no other pod', async () => {
   assert.deepEqual(taken(), ['preempted for cpu', 'sync critical']);
   await letGo('small');
   assert.deepEqual(taken(), ['preempted for cpu', 'sync second']);
+});
+
+it('rejects a pod that ran before the agent started and does not fit any more, and terminates it', async () => {
+  const { add, taken } = setUp();
+  const ran = (name: string, containerID?: string): Pod => {
+    const container = { name: 'main', ...(containerID === undefined ? {} : { containerID }) };
+    const status = { phase: 'Running', startTime: '2026-01-01T00:00:00Z', containerStatuses: [container] };
+    return { ...pod(name, '1500m'), status } as unknown as Pod;
+  };
+  await add(ran('first', 'docker://1'), ran('second', 'docker://2'), ran('waiting'));
+  assert.deepEqual(
+    taken().map((line) => line.replace(/OutOfcpu: .*/, 'OutOfcpu')),
+    ['sync first', 'reject second, which has run: OutOfcpu', 'terminate second OutOfcpu', 'reject waiting: OutOfcpu'],
+  );
 });
 
 it('starts a critical pod although the pod that it preempts does not terminate in time', async () => {
