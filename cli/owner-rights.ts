@@ -31,6 +31,18 @@ export class HiddenDirectoryError extends CommandError {
   }
 }
 
+/** The lines that were written to each output. */
+const said = new WeakMap<object, Set<string>>();
+
+/** A command may need the rights several times, and says so once. */
+function sayOnce(output: CommandIo['stderr'], line: string): void {
+  const lines = said.get(output) ?? new Set();
+  said.set(output, lines);
+  if (lines.has(line)) return;
+  lines.add(line);
+  output.write(line);
+}
+
 /**
  * Resolves to the result of the work. Afterwards the process has the rights of the caller again. The work starts no programs,
  * because these could take back the caller's rights. A directory that does not exist is the caller's, unless another user owns
@@ -50,7 +62,7 @@ export async function withRightsOfOwner<T>(
       becomeCaller();
       throw new HiddenDirectoryError(directory, owner.uid);
     }
-    stderr.write(`${directory} is controlled by the user ${owner.uid}: working with the rights of that user\n`);
+    sayOnce(stderr, `${directory} is controlled by the user ${owner.uid}: working with the rights of that user\n`);
     return await work({
       isOfOwner: true,
       async asCaller(inner) {

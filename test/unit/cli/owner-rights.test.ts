@@ -61,6 +61,13 @@ describe('root in the data directory of another user', { skip: process.geteuid?.
     give(data);
   });
 
+  it('says once for each command with whose rights it works', async () => {
+    const lines: string[] = [];
+    const stderr = { write: (line: string) => lines.push(line) > 0 };
+    for (let turn = 0; turn < 2; turn++) await withRightsOfOwner(data, { stderr }, () => Promise.resolve());
+    assert.deepEqual(lines, [`${data} is controlled by the user ${OTHER}: working with the rights of that user\n`]);
+  });
+
   it('saves and restores its data, to and from a file that only root can open', async () => {
     const secret = join(folder, 'of-root');
     mkdirSync(secret, { mode: 0o700 });
