@@ -33,6 +33,7 @@ export interface ProgramExit {
   readonly errors: string;
 }
 
+/** The number of characters that are kept of the end of the standard error. */
 const LONGEST_ERRORS = 4096;
 /**
  * How long after the exit of the program its output is still read. If the output is still open then, another process holds it.

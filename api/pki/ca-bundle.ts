@@ -20,6 +20,7 @@ export const CA_BUNDLE_KEY = 'orchlet-ca-bundle';
 
 const TYPE = 'orchlet-ca-bundle';
 const LONGEST_BYTES = 256 * 1024;
+/** The maximum number of CAs of a bundle. */
 const MOST_CERTIFICATES = 16;
 
 interface SigningScheme {

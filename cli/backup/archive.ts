@@ -15,6 +15,7 @@ import { tarEntries } from '../../api/codec/tar-entries.ts';
 
 /** The size limit of each file except the storage. */
 const MAX_FILE_BYTES = 1 << 20;
+/** The maximum number of files of a backup. */
 const MAX_FILES = 1000;
 
 interface BackupLayout {

@@ -10,6 +10,7 @@ import type { ResourceInfo, SubresourceInfo } from '../../api/schema/schema.ts';
 const MOST_RESOURCES = 1000;
 /** The maximum number of verbs, short names or categories of a resource. */
 const MOST_WORDS = 50;
+/** The maximum number of characters of a text of a resource, such as a verb or a short name. */
 const LONGEST_WORD = 253;
 
 type Listed = Readonly<Record<string, unknown>>;

@@ -54,6 +54,7 @@ export async function fetchOpenApi(
   return { path, url, ...part };
 }
 
+/** The maximum number of characters of a document's URL. */
 const LONGEST_URL = 1024;
 
 /**

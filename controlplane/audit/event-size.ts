@@ -6,6 +6,7 @@ const OBJECT_BYTES = 64;
 const SLOT_BYTES = 16;
 /** The length up to which texts are kept that a client writes freely into its request or into a header. */
 const LONGEST_TEXT = 4096;
+/** The number of source addresses of a request that are kept: the last ones, which proxies nearby have added. */
 const MOST_ADDRESSES = 16;
 
 /**

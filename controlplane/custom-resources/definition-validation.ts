@@ -200,6 +200,7 @@ function goForm(version: DefinitionVersion, inner: Parts): object {
   };
 }
 
+/** The maximum number of bytes of a deprecation warning. */
 const MAX_WARNING = 256;
 
 function validateDeprecation(version: DefinitionVersion, path: string): FieldError[] {

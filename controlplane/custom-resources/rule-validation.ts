@@ -15,6 +15,7 @@ import { celView } from './rule-values.ts';
 
 /** The maximum cost of all rules of one write. */
 const OBJECT_BUDGET = 10_000_000;
+/** The maximum number of bytes of a message that an expression computes. */
 const MAX_MESSAGE = 5 * 1024;
 /** The cost after which rules yield to the event loop. It corresponds to a few milliseconds. */
 const PAUSE_COST = 100_000;

@@ -22,6 +22,7 @@ import { SYSTEM_NAMESPACE } from '../../api/meta/system-namespaces.ts';
 export const MANIFEST_LABEL = 'orchlet.local/manifest';
 const INVENTORY_LABEL = 'orchlet.local/inventory';
 const INVENTORY = 'manifests';
+/** The number of characters of a file's name that the name of its inventory contains. */
 const MAX_SLUG = 40;
 
 /** An object that a file applied. */

@@ -33,6 +33,7 @@ interface ReadManifest {
   readonly faults: readonly ManifestFault[];
 }
 
+/** The maximum number of documents of a file. */
 const MAX_DOCUMENTS = 1_000;
 /** Reading ends at this number of faults. */
 const MAX_FAULTS = 100;

@@ -9,6 +9,7 @@ import { lstat, open, readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { quoteText } from '../../api/meta/quote.ts';
 
+/** The maximum numbers of manifests of the folder, and of folders within each other. */
 const MAX_FILES = 1_000;
 const MAX_DEPTH = 8;
 /** A larger file is a fault and is not read. */

@@ -15,6 +15,7 @@ type ResourceTexts = Readonly<Record<string, string>> | undefined;
 const ASSUMED: Readonly<Record<string, number>> = { cpu: 100, memory: 200 * 1024 * 1024 };
 
 const amounts = new Map<string, number>();
+/** The number of parsed texts that are kept. */
 const AMOUNTS_KEPT = 4096;
 
 /** Returns `cpu` in thousandths and other resources in units, rounded up. */

@@ -70,6 +70,7 @@ export async function* plainBytes(runs: readonly Run[]): AsyncGenerator<Buffer> 
   for (const { deflated } of runs) yield await inflate(deflated, OPEN_END);
 }
 
+/** The polynomial of CRC-32 with reversed bits, and the bit of its highest power. */
 const POLYNOMIAL = 0xedb88320;
 const HIGHEST = 0x80000000;
 

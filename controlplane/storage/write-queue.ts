@@ -21,6 +21,7 @@ export interface PendingWrite extends RequestedWrite {
   reject(error: StorageError): void;
 }
 
+/** The maximum number of records of a group that is committed together. */
 const COMMIT_RECORDS = 2000;
 /**
  * The maximum size of a group. With the write-ahead log between two checkpoints, it is smaller than the reserve on the disk.

@@ -41,7 +41,7 @@ export const fakeEncodings: Encodings = {
 };
 
 /** The bearer token is the user's name. After a space, `a,b` are the groups. */
-export const tokenIsName: Authenticator = {
+const tokenIsName: Authenticator = {
   authenticate({ headers }) {
     const header = headers.authorization;
     if (typeof header !== 'string') return { user: { name: 'system:anonymous', groups: ['system:unauthenticated'] } };

@@ -19,6 +19,7 @@ export const CONFIG_VERSION = 'kubelet.config.k8s.io/v1beta1';
 /** The only `kind` that is accepted. */
 export const CONFIG_KIND = 'KubeletConfiguration';
 const MAX_BYTES = 1 << 20;
+/** The number of mistakes that an error lists; it counts the others. */
 const MOST_MISTAKES = 10;
 
 /** A file that was read. `file` is its absolute path. */

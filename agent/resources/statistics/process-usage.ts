@@ -14,6 +14,7 @@ export interface ProcessUsage {
   readonly maxOpenFiles?: number;
 }
 
+/** Containers with more processes or open files are not measured, because each of them is a read from /proc. */
 const MOST_PROCESSES = 256;
 const MOST_DESCRIPTORS = 4096;
 

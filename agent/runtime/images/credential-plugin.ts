@@ -28,6 +28,7 @@ interface PluginResponse {
 
 const TIMEOUT_MS = 60_000;
 const MOST_OUTPUT_BYTES = 1 << 20;
+/** The number of characters that an error shows of a plugin's value. */
 const LONGEST_SHOWN = 256;
 const KEY_TYPES = ['Image', 'Registry', 'Global'] as const;
 

@@ -20,6 +20,7 @@ const MOST_EARLY_BYTES = 1 << 20;
 /** The cost of a message besides its bytes, because a client may send single bytes. */
 const MESSAGE_BYTES = 128;
 
+/** The number of event listeners on one port from which on Node.js warns of a leak. */
 const MOST_LISTENERS = 30;
 
 /** The ports of one pod. */

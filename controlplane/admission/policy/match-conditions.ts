@@ -8,6 +8,7 @@ import type { MatchConditionCompiler } from '../../authorization/authorization-c
 import type { MatchConditions } from '../webhook/dispatcher.ts';
 import { ADMISSION_VARIABLES, authorizerFor, Bindings, Expression, requestValue, runInTurns } from './expressions.ts';
 
+/** The number of compiled expressions that are kept. */
 const MAX_EXPRESSIONS = 1000;
 
 /** Compiles match conditions of webhooks. */

@@ -4,6 +4,7 @@ import type { Rest } from '../../model/rest.ts';
 import type { ApiRequest } from '../request.ts';
 import { beginningOf, type OpenTarget, passBody, requestTarget } from './passed-response.ts';
 
+/** The number of characters that are passed on of an agent's error. */
 const MAX_REASON_CHARS = 2048;
 /** A character has four bytes at most. */
 const MAX_REASON_BYTES = 4 * MAX_REASON_CHARS;

@@ -107,6 +107,7 @@ function detailsOf({ subject: { user, info } }: Ticket): Row {
   return [user.name, info.verb, info.path, info.namespace, info.name, version, info.resource, info.subresource];
 }
 
+/** The least width of a column. */
 const COLUMN_CHARS = 8;
 
 /** Cells end with a comma and are padded to the width of their column, except for the last one. */

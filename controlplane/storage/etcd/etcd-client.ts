@@ -53,6 +53,7 @@ interface EtcdOptions {
 
 type Rpc = GrpcClient<typeof ETCD_MESSAGES, typeof ETCD_METHODS>;
 
+/** The number of keys that one request reads. */
 const PAGE = 500;
 const CALL = { timeoutMs: 30_000 };
 const REACH_WITHIN_MS = 5000;

@@ -73,6 +73,7 @@ const METHODS = {
 
 const CALL = { timeoutMs: 10_000 };
 const HASH_BYTES = 32;
+/** The actions of an alarm request, and the alarm of a member whose database has reached its quota (etcd's rpc.proto). */
 const GET = 0;
 const ACTIVATE = 1;
 const DEACTIVATE = 2;

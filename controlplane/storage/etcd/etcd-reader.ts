@@ -42,6 +42,7 @@ interface EtcdState {
   readonly records: readonly LogRecord[];
 }
 
+/** The number of keys that one request reads, with their values. */
 const PAGE = 250;
 /** How many revisions a server reads from etcd's history when it starts, so that watches continue from before. */
 const HISTORY_REVISIONS = 10_000;

@@ -90,6 +90,7 @@ function cidrListErrors({ podCIDRs: cidrs = [] }: Spec): FieldError[] {
 const FEATURE_NAME = /^[A-Z][a-zA-Z0-9]*(?:\/[a-zA-Z][a-zA-Z0-9]*)*$/;
 const FEATURE_FORM =
   "must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes";
+/** The maximum number of bytes of a feature's name. */
 const MAX_FEATURE = 253;
 
 /** Validates the names of the features that the kubelet declares, and their order. */

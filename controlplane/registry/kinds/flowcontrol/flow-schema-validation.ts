@@ -10,6 +10,7 @@ type Subject = NonNullable<Rule['subjects']>[number];
 type ResourceRule = NonNullable<Rule['resourceRules']>[number];
 type NonResourceRule = NonNullable<Rule['nonResourceRules']>[number];
 
+/** The largest `matchingPrecedence`. */
 const MAX_PRECEDENCE = 10_000;
 const METHODS = ['ByNamespace', 'ByUser'];
 const VERBS = ['get', 'list', 'create', 'update', 'delete', 'deletecollection', 'patch', 'watch', 'proxy'];

@@ -50,6 +50,7 @@ const ingresses: Strategy<Ingress> = {
   },
 };
 
+/** The maximum number of bytes of the controller of an IngressClass. */
 const MAX_CONTROLLER = 250;
 const SCOPES = ['Cluster', 'Namespace'];
 

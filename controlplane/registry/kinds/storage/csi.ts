@@ -141,6 +141,7 @@ export const drivers: Strategy<Driver> = {
 type CsiNode = Kind<{ spec: V1CSINodeSpec }>;
 type NodeDriver = Wire<V1CSINodeDriver>;
 
+/** The maximum number of characters of the name that a driver has for a node. */
 const MAX_NODE_ID = 256;
 
 function nodeDriverErrors(driver: NodeDriver, at: string, names: ReadonlySet<string>): FieldError[] {

@@ -19,6 +19,7 @@ import { immutable } from '../field-rules.ts';
 import { attributesClassColumns, storageClassColumns } from './columns.ts';
 import { invalidFor } from '../../../../api/kinds/validation-rules.ts';
 
+/** The maximum number of parameters, and of bytes of all of them together. */
 const MAX_PARAMETERS = 512;
 const MAX_PARAMETER_BYTES = 256 * 1024;
 
