@@ -268,7 +268,7 @@ function createSyncLoop(
 
 function createHousekeeping(
   base: Base,
-  { runtime, registries, state: { table, desired, workers, statuses }, volumes, cgroups }: PodsDeps,
+  { runtime, registries, events, node, state: { table, desired, workers, statuses }, volumes, cgroups }: PodsDeps,
   parts: {
     readonly kubeRuntime: KubeRuntime;
     readonly probes: ProbeManager;
@@ -296,6 +296,7 @@ function createHousekeeping(
       keptInTotal: flags.maximumDeadContainers,
       minAgeMs: flags.minimumContainerTtlDuration,
     },
+    aboutNode: (reason, message) => events.aboutNode(node.node(), reason, message),
     observe: podEventMetrics(registries.own),
   });
 }

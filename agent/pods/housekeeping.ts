@@ -50,6 +50,8 @@ interface HousekeepingOptions {
   readonly containerLogsDirectory: string | undefined;
   /** The dead containers to keep. */
   readonly deadContainers: Pick<CollectOptions, 'keptPerContainer' | 'keptInTotal' | 'minAgeMs'>;
+  /** Records an event about the node. */
+  readonly aboutNode: (reason: string, message: string) => void;
   /** Counts orphaned pods, and pods that were started again with the same uid. */
   readonly observe: (event: 'orphaned' | 'restarted', pod: Pod) => void;
 }
@@ -90,7 +92,7 @@ export class Housekeeping {
     if (!hasForgotten && !this.#areCgroupsLeft && !isDue(this.#cleanedUpAtMs, clock)) return;
     this.#cleanedUpAtMs = clock.monotonic();
     kubeRuntime.collect();
-    await this.collectContainers();
+    await this.#collect();
     // Each step reads the known pods after it has listed what exists: a pod that was added meanwhile is no orphan.
     await this.#terminateOrphans();
     await volumes.cleanOrphans(() => table.known());
@@ -128,12 +130,22 @@ export class Housekeeping {
     }
   }
 
+  /** The regular collection of dead containers, whose failure is an event of the node. */
+  async #collect(): Promise<void> {
+    try {
+      await this.collectContainers();
+    } catch (error) {
+      this.#options.aboutNode('ContainerGCFailed', error instanceof Error ? error.message : String(error));
+      throw error;
+    }
+  }
+
   /** Removes dead containers while a source has not sent its pods yet. */
   async #collectEarly(): Promise<void> {
     const { clock } = this.#options;
     if (!isDue(this.#collectedAtMs, clock)) return;
     this.#collectedAtMs = clock.monotonic();
-    await this.collectContainers();
+    await this.#collect();
   }
 
   /**

@@ -6,7 +6,7 @@ import { isAlreadyExists, isConflict, isNotFound } from '../../api/meta/status-e
 import type { NodeObject } from '../model/node.ts';
 import { ANNOTATION_CONFIG_HASH, isStaticPod } from '../model/pod-kinds.ts';
 import type { Pod, PodStatus } from '../model/pod.ts';
-import type { KubeObject } from '../../api/meta/object.ts';
+import type { KubeObject, ObjectMeta } from '../../api/meta/object.ts';
 import { MIRROR_ANNOTATION } from '../../api/kinds/pod-annotations.ts';
 
 /** Maintains the mirror pods of static pods. Absent without an API server. */
@@ -54,7 +54,7 @@ export function createMirrorPods(options: MirrorPodsOptions): MirrorPods {
           name: pod.metadata.name,
           namespace: pod.metadata.namespace,
           annotations,
-          ...(pod.metadata.labels === undefined ? {} : { labels: pod.metadata.labels }),
+          ...copied(pod),
           ownerReferences: [
             { apiVersion: 'v1', kind: 'Node', name: node.metadata.name, uid: node.metadata.uid, controller: true },
           ],
@@ -71,6 +71,15 @@ export function createMirrorPods(options: MirrorPodsOptions): MirrorPods {
       }
     },
     delete: remove,
+  };
+}
+
+/** The metadata that the manifest gives, besides its annotations. */
+function copied({ metadata: { generateName, labels, finalizers } }: Pod): Partial<ObjectMeta> {
+  return {
+    ...(generateName === undefined ? {} : { generateName }),
+    ...(labels === undefined ? {} : { labels }),
+    ...(finalizers === undefined ? {} : { finalizers }),
   };
 }
 

@@ -21,7 +21,9 @@ const staticPod = (hash: string): Pod =>
       name: 'web-n1',
       namespace: 'default',
       uid: hash,
+      generateName: 'web-',
       labels: { app: 'web' },
+      finalizers: ['example.org/hold'],
       annotations: { [HASH]: hash, 'kubernetes.io/config.source': 'file' },
     },
     spec: { containers: [{ name: 'main', image: 'i' }] },
@@ -87,10 +89,11 @@ describe('the mirror pod of a static pod', () => {
     });
   });
 
-  it('has the hash of its manifest, its labels and the node as owner', async () => {
+  it('has the hash of its manifest, the metadata of the manifest and the node as owner', async () => {
     const { mirrors, stored } = setUp();
     assert.equal(await mirrors.ensure(staticPod('h1'), undefined), true);
-    const { annotations, labels, ownerReferences } = stored()?.metadata ?? {};
+    const { annotations, finalizers, generateName, labels, ownerReferences } = stored()?.metadata ?? {};
+    assert.deepEqual([generateName, finalizers], ['web-', ['example.org/hold']]);
     assert.deepEqual([annotations?.[MIRROR], annotations?.[HASH], labels], ['h1', 'h1', { app: 'web' }]);
     assert.deepEqual(ownerReferences, [
       { apiVersion: 'v1', kind: 'Node', name: 'n1', uid: 'node-uid', controller: true },
