@@ -1,6 +1,6 @@
 /** Creates the error of an apply request that changes fields of other managers. */
 import { pathTexts } from '../../api/codec/structured-merge/fields-v1.ts';
-import type { FieldSet } from '../../api/codec/structured-merge/field-set.ts';
+import { countPaths, type FieldSet } from '../../api/codec/structured-merge/field-set.ts';
 import { quote } from '../../api/meta/field-error.ts';
 import { newStatusError, type StatusError } from '../../api/meta/status-error.ts';
 import { type Owner, ownerKey } from './managed-fields-entries.ts';
@@ -19,26 +19,39 @@ function ownerText(owner: Owner, shownVersion: string | undefined): string {
 }
 
 /**
+ * The maximum size of the texts in one error. Further conflicts are only counted: an object has hundreds of thousands, if
+ * many managers own each of its fields.
+ */
+const MAX_SHOWN_CHARS = 256 * 1024;
+
+/**
  * Builds the error of an apply request, with a cause for each field of another manager. `shownVersion` replaces the versions
  * of the owners.
  */
 export function newApplyConflict(conflicts: readonly OwnerConflict[], shownVersion?: string): StatusError {
+  const total = conflicts.reduce((sum, { fields }) => sum + countPaths(fields), 0);
   const byOwner = conflicts
-    .map(({ owner, fields }) => ({
-      key: ownerKey(owner),
-      text: ownerText(owner, shownVersion),
-      paths: pathTexts(fields),
-    }))
+    .map(({ owner, fields }) => ({ key: ownerKey(owner), text: ownerText(owner, shownVersion), fields }))
     .sort((a, b) => (a.key < b.key ? -1 : 1));
-  const causes = byOwner.flatMap(({ text, paths }) =>
-    paths.map((field) => ({ reason: 'FieldManagerConflict', message: `conflict with ${text}`, field })),
-  );
+  const causes: { reason: string; message: string; field: string }[] = [];
+  const lines: string[] = [];
+  let chars = 0;
+  for (const { text, fields } of byOwner) {
+    if (chars > MAX_SHOWN_CHARS) break;
+    const message = `conflict with ${text}`;
+    lines.push(`conflicts with ${text}:`);
+    for (const field of pathTexts(fields)) {
+      if (chars > MAX_SHOWN_CHARS) break;
+      chars += message.length + field.length;
+      causes.push({ reason: 'FieldManagerConflict', message, field });
+      lines.push(`- ${field}`);
+    }
+  }
+  if (causes.length < total) lines.push(`and ${total - causes.length} more`);
   const [only] = causes;
   const summary =
-    causes.length === 1 && only !== undefined
+    total === 1 && only !== undefined
       ? `Apply failed with 1 conflict: ${only.message}: ${only.field}`
-      : `Apply failed with ${causes.length} conflicts: ${byOwner
-          .flatMap(({ text, paths }) => [`conflicts with ${text}:`, ...paths.map((path) => `- ${path}`)])
-          .join('\n')}`;
+      : `Apply failed with ${total} conflicts: ${lines.join('\n')}`;
   return newStatusError(409, 'Conflict', summary, { details: { causes } });
 }

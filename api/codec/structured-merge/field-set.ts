@@ -22,6 +22,13 @@ const leaf: FieldSet = { owned: true, children: undefined };
 /** Whether the set has no paths. */
 export const isEmptySet = (set: FieldSet): boolean => !set.owned && set.children === undefined;
 
+/** Returns the number of paths in the set. */
+export function countPaths(set: FieldSet): number {
+  let count = set.owned ? 1 : 0;
+  for (const child of set.children?.values() ?? []) count += countPaths(child);
+  return count;
+}
+
 /** A set under construction. */
 export class FieldSetBuilder implements FieldSet {
   owned = false;

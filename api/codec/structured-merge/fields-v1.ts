@@ -95,20 +95,14 @@ function comparesAsText(element: string, _index: number, all: readonly string[])
   }
 }
 
-/** Returns the paths of a set as messages list them: the paths of one level come before those below it. */
-export function pathTexts(set: FieldSet): string[] {
-  const texts: string[] = [];
-  collect(set, [], texts);
-  return texts;
-}
-
-function collect(set: FieldSet, prefix: readonly string[], texts: string[]): void {
+/** Yields the paths of a set as messages list them: the paths of one level come before those below it. */
+export function* pathTexts(set: FieldSet, prefix: readonly string[] = []): Generator<string, void, undefined> {
   const elements = orderedElements(set);
   for (const element of elements) {
-    if (set.children?.get(element)?.owned === true) texts.push(pathText([...prefix, element]));
+    if (set.children?.get(element)?.owned === true) yield pathText([...prefix, element]);
   }
   for (const element of elements) {
     const child = set.children?.get(element);
-    if (child?.children !== undefined) collect(child, [...prefix, element], texts);
+    if (child?.children !== undefined) yield* pathTexts(child, [...prefix, element]);
   }
 }
