@@ -42,7 +42,7 @@ interface ClientCertificate {
 }
 
 const PATIENT: Patience = { idleMs: 30_000, pingMs: 15_000, connectMs: 30_000 };
-/** Where another server could answer, a dead one is left within two seconds. */
+/** Where other servers can respond, a server that does not is given up within two seconds. */
 const IMPATIENT: Patience = { idleMs: 600, pingMs: 1200, connectMs: 1800 };
 
 /** Owns the current connection. */

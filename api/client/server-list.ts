@@ -1,11 +1,11 @@
 /**
  * Lists the API servers of one cluster, of which a client uses one at a time. All clients of a program share the list: when one
- * of them finds the server dead, all of them move on to the next. There is no way back to a preferred server, since all are
- * equal.
+ * of them finds that the server does not respond, all of them move on to the next one. No server is preferred, so none of them
+ * returns to the first one.
  */
 import type { Clock } from '../machinery/clock.ts';
 
-/** A server that answers but cannot serve is left no more often than this: perhaps none can. */
+/** The least time between two changes away from servers that respond but cannot serve: perhaps none of them can. */
 const COMPLAINT_MS = 5000;
 
 /** Owns which server is current. */

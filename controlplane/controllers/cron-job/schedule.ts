@@ -115,7 +115,10 @@ export function parseSchedule(text: string, timeZone = 'UTC'): Schedule {
   };
 }
 
-/** Whether a field leaves the day to the other one. A star with a step beyond 1 restricts the days. */
+/**
+ * Whether one of the two fields of days (of the month, of the week) restricts no day, so that only the other field decides. A
+ * star with a step beyond 1 restricts the days.
+ */
 const isStar = (field: string): boolean => field.split(',').some((part) => /^[*?][^/]*(?:\/\+?0*1)?$/.test(part));
 
 function everySchedule(duration: string): Schedule {

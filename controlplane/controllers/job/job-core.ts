@@ -5,6 +5,9 @@ import { ownMember } from '../../../api/meta/own-member.ts';
 import { isPodTerminating, podCondition } from '../pod-state.ts';
 import { finishTime } from './job-back-off.ts';
 
+/** The `backoffLimit` of a job that states none, as the API sets it. */
+export const DEFAULT_BACKOFF_LIMIT = 6;
+
 /** The annotation and label of a pod with its index. */
 export const COMPLETION_INDEX = 'batch.kubernetes.io/job-completion-index';
 /** The finalizer that keeps a pod until its job has counted it. */
@@ -236,7 +239,7 @@ export function exceedsRestarts(job: Job, pods: readonly Pod[]): boolean {
     ])
       restarts += restartCount;
   }
-  const limit = job.spec.backoffLimit ?? 6;
+  const limit = job.spec.backoffLimit ?? DEFAULT_BACKOFF_LIMIT;
   return limit === 0 ? restarts > 0 : restarts >= limit;
 }
 

@@ -3,6 +3,7 @@ import type { V1JobCondition, V1JobStatus } from '@kubernetes/client-node';
 import { formatTime } from '../../../api/machinery/clock.ts';
 import type { Job, Pod, Wire } from '../../../api/kinds/kinds.ts';
 import {
+  DEFAULT_BACKOFF_LIMIT,
   completionIndexOf,
   exceedsRestarts,
   failuresByIndex,
@@ -117,7 +118,7 @@ export function computeVerdict(
     if (type === 'SuccessCriteriaMet') return complete(reason, message);
   }
   if (counts.fatal !== undefined) return failed('PodFailurePolicy', counts.fatal);
-  if (counts.failed > (job.spec?.backoffLimit ?? 6) || exceedsRestarts(job, own)) {
+  if (counts.failed > (job.spec?.backoffLimit ?? DEFAULT_BACKOFF_LIMIT) || exceedsRestarts(job, own)) {
     return failed('BackoffLimitExceeded', 'Job has reached the specified backoff limit');
   }
   const deadline = job.spec?.activeDeadlineSeconds;

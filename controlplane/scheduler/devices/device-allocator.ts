@@ -109,7 +109,7 @@ class Search {
     );
   }
 
-  /** Allocates the slots from this one on. On failure, the state is as before. */
+  /** Allocates the slots from the one at `at` on. On failure, the state is as it was before the call. */
   from(at: number): boolean {
     const slot = this.#slots[at];
     if (slot === undefined) return true;
