@@ -66,7 +66,9 @@ function run(command: string, args: readonly string[]): Promise<void> {
       if (code === 0) resolve();
       else {
         const doing = command === 'mount' ? 'Mounting' : 'Unmounting';
-        const what = `${doing} command: ${command}\n${doing} arguments: ${args.join(' ')}`;
+        // The kubelet passes and shows no `--`.
+        const shown = args.filter((argument) => argument !== '--').join(' ');
+        const what = `${doing} command: ${command}\n${doing} arguments: ${shown}`;
         reject(new Error(`${command} failed: exit status ${code}\n${what}\nOutput: ${stderr}`));
       }
     });
