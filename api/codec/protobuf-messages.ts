@@ -61,7 +61,7 @@ export function hasMessage(struct: StructType): boolean {
 export interface MessageOptions {
   /**
    * Writes the fields that Go's types cannot leave out with their zero values, as kube-apiserver does. Readers take an absent
-   * field for its zero value, so that messages for clients need none of them.
+   * field for its zero value, so that messages of clients need none of them.
    */
   readonly writesZeros?: boolean;
 }

@@ -69,7 +69,7 @@ export function createApiServer(parts: Parts, aggregator: Aggregator, audit: Aud
     ],
     prefixes: flags.requestheaderExtraHeadersPrefix,
   });
-  const protobuf = createProtobufCodec(parts.schema);
+  const protobuf = createProtobufCodec(parts.schema, { writesZeros: true });
   const fairness = startFlowControl(parts);
   const own = servingCertificate(flags);
   const serverMetrics = registerServerMetrics(parts, API_VERSION);

@@ -1,6 +1,6 @@
 /** Implements the checks of the baseline level, in the order in which violations are listed. */
 import { ownMember } from '../../../api/meta/own-member.ts';
-import { quoteText } from '../../../api/meta/quote.ts';
+import { quote } from '../../../api/meta/field-error.ts';
 import {
   allContainers,
   containerList,
@@ -56,7 +56,7 @@ export const appArmorProfile: Check = ({ metadata, spec }) => {
         value !== 'runtime/default' &&
         !value.startsWith('localhost/'),
     )
-    .map(([key, value]) => `${key}=${quoteText(value)}`)
+    .map(([key, value]) => `${key}=${quote(value)}`)
     .sort();
   if (annotations.length > 0) who.push(plural(annotations.length, 'annotation'));
   if (who.length === 0) return undefined;
@@ -157,9 +157,11 @@ export const privileged: Check = ({ spec }) => {
 };
 
 /** Forbids any `procMount` but Default; from v1.35 on, a pod with a user namespace of its own may have another. */
-export const procMount: Check = ({ spec, minor }) => {
-  // A pod with its own user namespace may have an unmasked /proc.
-  if (minor >= 35 && spec.hostUsers === false) return undefined;
+export const procMount: Check = (input) =>
+  input.minor >= 35 && input.spec.hostUsers === false ? undefined : defaultProcMount(input);
+
+/** Forbids any `procMount` but Default. */
+export const defaultProcMount: Check = ({ spec }) => {
   const values: string[] = [];
   const containers = namesOf(spec, (container) => {
     const value = container.securityContext?.procMount ?? '';
@@ -224,7 +226,7 @@ const seccompAnnotations: Check = ({ metadata, spec }) => {
       value === 'runtime/default' ||
       value === 'docker/default' ||
       value.startsWith('localhost/');
-    return isGood ? [] : [`${key}=${quoteText(value)}`];
+    return isGood ? [] : [`${key}=${quote(value)}`];
   });
   if (bad.length === 0) return undefined;
   const list = unique(bad);

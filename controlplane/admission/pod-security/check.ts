@@ -1,5 +1,4 @@
 /** Defines the types that the checks of the Pod Security Standards share, and finds the containers of a pod. */
-import { quoteText } from '../../../api/meta/quote.ts';
 import type { Pod } from '../../../api/kinds/kinds.ts';
 import type { PodSpec } from '../pod-attributes.ts';
 
@@ -39,8 +38,8 @@ export function namesOf(spec: PodSpec, matches: (container: Container) => boolea
 /** Chooses the noun's form by the count, for messages. */
 export const plural = (count: number, one: string, many = `${one}s`): string => (count === 1 ? one : many);
 
-/** Quotes each value and joins them by a comma, as Go's `%q` does. */
-export const quoted = (values: readonly string[]): string => values.map((value) => quoteText(value)).join(', ');
+/** Puts each value in quotes, without escapes, and joins them by a comma. */
+export const quoted = (values: readonly string[]): string => values.map((value) => `"${value}"`).join(', ');
 
 /** Names containers in a message: `container "a"`, or `containers "a", "b"`. */
 export const containerList = (names: readonly string[]): string =>

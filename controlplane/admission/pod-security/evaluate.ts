@@ -18,7 +18,7 @@ const BASELINE: readonly Row[] = [
   { check: baseline.hostPorts },
   { check: baseline.probeAndLifecycleHosts },
   { check: baseline.privileged },
-  { check: baseline.procMount },
+  { check: baseline.procMount, overriddenFrom: 35 },
   { check: baseline.seLinuxOptions },
   { check: baseline.baselineSeccomp, overriddenFrom: 19 },
   { check: baseline.sysctls },
@@ -28,6 +28,7 @@ const BASELINE: readonly Row[] = [
 const RESTRICTED: readonly Check[] = [
   restricted.allowPrivilegeEscalation,
   restricted.restrictedCapabilities,
+  restricted.restrictedProcMount,
   restricted.restrictedVolumes,
   restricted.runAsNonRoot,
   restricted.runAsUser,

@@ -6,6 +6,7 @@
 import { quoteText } from '../../../api/meta/quote.ts';
 import type { Namespace, Pod } from '../../../api/kinds/kinds.ts';
 import { namespaces, pods } from '../../../api/client/resources.ts';
+import type { FieldError } from '../../../api/meta/field-error.ts';
 import { jsonEqual } from '../../../api/meta/json-equality.ts';
 import type { KubeObject } from '../../../api/meta/object.ts';
 import { newInvalid } from '../../../api/meta/status-error.ts';
@@ -181,7 +182,8 @@ function validateNamespace(attributes: AdmissionAttributes, existing: () => read
   const isNew =
     before === undefined || current.errors.some((error) => !before.errors.some((old) => String(old) === String(error)));
   if (current.errors.length > 0 && isNew) {
-    const errors = [...current.errors].sort((a, b) => (a.field < b.field ? -1 : 1));
+    const label = ({ field }: FieldError): string => field.slice(0, -']'.length);
+    const errors = [...current.errors].sort((a, b) => (label(a) < label(b) ? -1 : 1));
     throw newInvalid({ group: '', resource: 'Namespace' }, nameOf(attributes), errors);
   }
   if (before === undefined) return;

@@ -1,4 +1,5 @@
 /** Implements the checks that the restricted level adds, in the order in which violations are listed. */
+import { defaultProcMount } from './baseline.ts';
 import { containerList, isWindows, namesOf, plural, quoted, setters, unique, type Check } from './check.ts';
 
 /** Requires `allowPrivilegeEscalation: false` of each container, from v1.8 on. */
@@ -64,6 +65,9 @@ export const restrictedVolumes: Check = ({ spec }) => {
     detail: `${plural(names.length, 'volume')} ${quoted(names)} ${plural(names.length, 'uses', 'use')} ${plural(list.length, 'restricted volume type')} ${quoted(list)}`,
   };
 };
+
+/** Forbids any `procMount` but Default also to pods with a user namespace of their own, which the baseline allows from v1.35 on. */
+export const restrictedProcMount: Check = (input) => (input.minor < 35 ? undefined : defaultProcMount(input));
 
 /** Requires `runAsNonRoot: true` of the pod or of each container; from v1.35 on a user namespace suffices. */
 export const runAsNonRoot: Check = ({ spec, minor }) => {

@@ -102,11 +102,18 @@ test('baseline names AppArmor annotations with the values that they set', () => 
     'container.apparmor.security.beta.kubernetes.io/b': 'unconfined',
     'container.apparmor.security.beta.kubernetes.io/a': 'localhost/ok',
   };
-  const shown = String.raw`"container.apparmor.security.beta.kubernetes.io/b=\"unconfined\""`;
+  const shown = `"container.apparmor.security.beta.kubernetes.io/b="unconfined""`;
   assert.equal(
     violations('baseline', {}, { securityContext: { appArmorProfile: { type: 'Unconfined' } } }, { annotations }),
     `forbidden AppArmor profiles (pod and annotation must not set AppArmor profile type to "Unconfined", ${shown})`,
   );
+});
+
+test('restricted forbids an unmasked /proc also to pods with a user namespace of their own', () => {
+  const containers = [{ name: 'c', image: 'i', securityContext: { procMount: 'Unmasked' } }];
+  const text = 'procMount (container "c" must not set securityContext.procMount to "Unmasked")';
+  assert.ok(!violations('baseline', {}, { hostUsers: false, containers }).includes(text));
+  assert.ok(violations('restricted', {}, { hostUsers: false, containers }).includes(text));
 });
 
 test('baseline sorts the containers whose probes name a host', () => {
