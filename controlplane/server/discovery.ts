@@ -56,12 +56,12 @@ interface Group {
 /** Serves `/api`, `/apis` and the lists of the groups and versions below. */
 export function installDiscovery(paths: PathHandlers, options: DiscoveryOptions): void {
   const discovery = new Discovery(options);
-  paths.exact(
+  paths.service(
     '/api',
     reading((request) => discovery.serve(request, '/api', { aggregates: true })),
   );
   // The aggregator answers every method alike. The other documents are routes, which are only read.
-  paths.exact('/apis', (request) => discovery.serve(request, '/apis', { aggregates: true }));
+  paths.service('/apis', (request) => discovery.serve(request, '/apis', { aggregates: true }));
   const serve = (request: ApiRequest): MaybePromise<void> => {
     const path = bare(request.info.path);
     const isRead = request.exchange.method === 'GET' || !isRoute(path) || discovery.isOfDefinitions(path);

@@ -18,6 +18,8 @@ const GZIP_FROM_BYTES = 1400;
 /** A document for `sendDocument`. */
 export interface SendableDocument {
   readonly contentType: string;
+  /** The time since which the content is the same, if the response names it. */
+  readonly modifiedMs?: number;
   /** Upper-case hexadecimal SHA-512 of the content. */
   readonly hash: string;
   readonly sizeBytes: number;
@@ -31,12 +33,14 @@ export interface SendableDocument {
 export class Document implements SendableDocument {
   readonly contentType: string;
   readonly bytes: Buffer;
+  readonly modifiedMs?: number;
   #etag: string | undefined;
   #zipped: Promise<Buffer> | undefined;
 
-  constructor(contentType: string, bytes: Buffer) {
+  constructor(contentType: string, bytes: Buffer, modifiedMs?: number) {
     this.contentType = contentType;
     this.bytes = bytes;
+    if (modifiedMs !== undefined) this.modifiedMs = modifiedMs;
   }
 
   get sizeBytes(): number {
@@ -61,11 +65,13 @@ export class Document implements SendableDocument {
 /** Keeps only the compressed runs of its parts. `documentOfRuns` makes it. */
 class RunDocument implements SendableDocument {
   readonly contentType: string;
+  readonly modifiedMs: number;
   readonly #runs: readonly Run[];
   readonly #summary: RunsSummary;
 
-  constructor(contentType: string, runs: readonly Run[], summary: RunsSummary) {
+  constructor(contentType: string, modifiedMs: number, runs: readonly Run[], summary: RunsSummary) {
     this.contentType = contentType;
+    this.modifiedMs = modifiedMs;
     this.#runs = runs;
     this.#summary = summary;
   }
@@ -91,10 +97,10 @@ class RunDocument implements SendableDocument {
 export async function documentOfRuns(
   contentType: string,
   runs: readonly Run[],
-  clock: Pick<Clock, 'monotonic'>,
+  clock: Pick<Clock, 'monotonic' | 'now'>,
 ): Promise<SendableDocument> {
   const slice = new TimeSlice(clock);
-  return new RunDocument(contentType, runs, await inSlices(summaryOf(runs, slice), slice));
+  return new RunDocument(contentType, clock.now(), runs, await inSlices(summaryOf(runs, slice), slice));
 }
 
 interface SendDocumentOptions {
@@ -121,6 +127,10 @@ export async function sendDocument(
   const headers = request.responseHeaders(document.contentType);
   const { vary, caching } = options;
   if (vary !== undefined) headers['vary'] = vary;
+  if (document.modifiedMs !== undefined) {
+    headers['accept-ranges'] = 'bytes';
+    headers['last-modified'] = new Date(document.modifiedMs).toUTCString();
+  }
   if (options.tagged) {
     headers['etag'] = `"${document.hash}"`;
     if (caching !== undefined) headers['cache-control'] = caching;

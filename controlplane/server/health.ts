@@ -7,8 +7,7 @@ import { limitedLogger } from '../../api/machinery/limited-logger.ts';
 import { quoteText } from '../../api/meta/quote.ts';
 import { HealthResults } from '../../api/component/health-results.ts';
 import type { Logger } from '../../api/component/logger.ts';
-import { METRICS_TYPE } from '../../api/component/metrics.ts';
-import { type PathHandler, type PathHandlers, sendText } from './path-handlers.ts';
+import { type PathHandler, type PathHandlers, sendMetrics, sendText } from './path-handlers.ts';
 import type { ApiRequest } from './request.ts';
 import { TEXT_TYPE } from '../../api/http/media-types.ts';
 
@@ -46,7 +45,7 @@ export function installHealth(paths: PathHandlers, options: HealthOptions): void
   install(paths, { name: 'livez', checks: live, logger, results });
   install(paths, { name: 'readyz', checks: [PING, ...options.ready], logger, results });
   paths.exact('/metrics/slis', (request) => {
-    if (request.exchange.method !== 'DELETE') return request.send(200, METRICS_TYPE, results.text());
+    if (request.exchange.method !== 'DELETE') return sendMetrics(request, results.text());
     results.reset();
     return sendText(request, 200, 'metrics reset\n');
   });

@@ -13,11 +13,11 @@ const CACHING = 'public, max-age=3600';
 
 /** Adds the two paths of OpenID Connect Discovery that service account issuers serve. */
 export function installIssuer(paths: PathHandlers, issuer: IssuerDocuments): void {
-  paths.exact(
+  paths.service(
     '/.well-known/openid-configuration',
     document('application/json', () => issuer.discoveryDocument()),
   );
-  paths.exact(
+  paths.service(
     '/openid/v1/jwks',
     document('application/jwk-set+json', () => issuer.keySet()),
   );

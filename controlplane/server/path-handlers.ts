@@ -2,6 +2,7 @@
  * Finds the handlers of paths other than those of resources: exact paths and prefixes, each with its methods. The verbs respond
  * to unknown paths of the API; the response to all others is `404 page not found`.
  */
+import { METRICS_HEADERS, METRICS_TYPE } from '../../api/component/metrics.ts';
 import type { ApiRequest, MaybePromise } from './request.ts';
 import { methodNotAllowed } from './router.ts';
 import { TEXT_TYPE } from '../../api/http/media-types.ts';
@@ -12,11 +13,18 @@ export type PathHandler = (request: ApiRequest) => MaybePromise<void>;
 /** An exact path outweighs a prefix. */
 export class PathHandlers {
   readonly #exact = new Map<string, PathHandler>();
+  readonly #services = new Set<string>();
   readonly #trees: { readonly prefix: string; readonly handler: PathHandler }[] = [];
 
-  /** Handles a path such as `/version`. A trailing slash of the request's path is ignored. */
+  /** Handles a path such as `/healthz`, without a trailing slash. */
   exact(path: string, handler: PathHandler): void {
     this.#exact.set(path, handler);
+  }
+
+  /** Handles a path such as `/version`, which kube-apiserver's router of resources serves: it ignores a trailing slash. */
+  service(path: string, handler: PathHandler): void {
+    this.#exact.set(path, handler);
+    this.#services.add(path);
   }
 
   /** Handles all paths below `prefix`, which must end with a slash. */
@@ -32,8 +40,8 @@ export class PathHandlers {
 
   /** Returns the handler of a path: the exact one, or else the first whose prefix the path has. */
   find(path: string): PathHandler | undefined {
-    const bare = path.length > 1 && path.endsWith('/') ? path.slice(0, -1) : path;
-    const exact = this.#exact.get(bare);
+    const bare = path.endsWith('/') ? path.slice(0, -1) : path;
+    const exact = this.#exact.get(this.#services.has(bare) ? bare : path);
     if (exact !== undefined) return exact;
     return this.#trees.find((tree) => path.startsWith(tree.prefix))?.handler;
   }
@@ -45,6 +53,14 @@ export function reading(handler: PathHandler): PathHandler {
     if (request.exchange.method !== 'GET') throw methodNotAllowed();
     return handler(request);
   };
+}
+
+/** Sends a page of metrics. */
+export function sendMetrics(request: ApiRequest, text: string): void {
+  const headers = Object.assign(request.responseHeaders(METRICS_TYPE), METRICS_HEADERS);
+  request.status = 200;
+  request.responseBytes = text.length;
+  request.exchange.send(200, headers, text);
 }
 
 /** Browsers must not guess another type (`nosniff`). */

@@ -8,12 +8,12 @@ import {
   type Counter,
   type Gauge,
   type Histogram,
-  METRICS_TYPE,
   type MetricsRegistry,
 } from '../../api/component/metrics.ts';
 import type { Rest } from '../model/rest.ts';
 import { isLongRunning } from './long-running.ts';
-import { reading, type PathHandlers } from './path-handlers.ts';
+import { sendMetrics, type PathHandlers } from './path-handlers.ts';
+import { methodNotAllowed } from './router.ts';
 import type { ApiRequest } from './request.ts';
 
 /** Receives requests for metrics; each function must be cheap and must not throw. */
@@ -242,10 +242,10 @@ function scopeOf(request: ApiRequest): string {
   return info.namespace === '' ? 'cluster' : 'namespace';
 }
 
-/** Serves the text format of Prometheus. */
+/** Serves the text format of Prometheus for every method but DELETE, which resets the metrics of kube-apiserver. */
 export function installMetrics(paths: PathHandlers, registry: MetricsRegistry): void {
-  paths.exact(
-    '/metrics',
-    reading((request) => request.send(200, METRICS_TYPE, registry.text())),
-  );
+  paths.exact('/metrics', (request) => {
+    if (request.exchange.method === 'DELETE') throw methodNotAllowed();
+    return sendMetrics(request, registry.text());
+  });
 }

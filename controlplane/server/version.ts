@@ -22,7 +22,7 @@ interface VersionInfo {
 /** Adds the path. Only JSON is produced. */
 export function installVersion(paths: PathHandlers, info: VersionInfo): void {
   const body = `${stringifyJson(info, 2)}\n`;
-  paths.exact(
+  paths.service(
     '/version',
     reading((request) => {
       checkProduced(request.header('accept'), ['application/json']);

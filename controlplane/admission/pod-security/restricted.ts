@@ -66,7 +66,7 @@ export const restrictedVolumes: Check = ({ spec }) => {
   };
 };
 
-/** Forbids any `procMount` but Default also to pods with a user namespace of their own, which the baseline allows from v1.35 on. */
+/** Forbids any `procMount` but Default, from v1.35 on also to pods with a user namespace of their own. */
 export const restrictedProcMount: Check = (input) => (input.minor < 35 ? undefined : defaultProcMount(input));
 
 /** Requires `runAsNonRoot: true` of the pod or of each container; from v1.35 on a user namespace suffices. */

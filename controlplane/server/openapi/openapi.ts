@@ -14,8 +14,7 @@ import type { JsonObject } from '../../../api/meta/object.ts';
 import type { ResourceInfo } from '../../../api/schema/schema.ts';
 import { acceptClauses } from '../accept.ts';
 import { Document, documentOfRuns, sendDocument, type SendableDocument } from '../document.ts';
-
-import { reading, type PathHandlers } from '../path-handlers.ts';
+import type { PathHandlers } from '../path-handlers.ts';
 import type { ApiRequest } from '../request.ts';
 import { plainDocuments } from './discovery-paths.ts';
 import { NewestDocument } from './newest-document.ts';
@@ -29,17 +28,13 @@ export function installOpenApi(paths: PathHandlers, source: OpenApiSource, clock
   const openApi = new OpenApiDocuments(source, clock);
   source.catalog.onChange(() => openApi.invalidate());
   source.aggregated?.onChange(() => openApi.invalidate());
-  paths.exact(
-    '/openapi/v2',
-    reading((request) => openApi.serveV2(request)),
-  );
-  paths.exact(
-    '/openapi/v3',
-    reading((request) => openApi.serveIndex(request)),
-  );
+  // kube-apiserver answers every method alike.
+  paths.exact('/openapi/v2', (request) => openApi.serveV2(request));
+  paths.exact('/openapi/v3', (request) => openApi.serveIndex(request));
   paths.tree('/openapi/v3/', (request) => openApi.serveV3(request));
 }
 
+const VARY_V2 = 'Accept-Encoding, Accept';
 /** The time between two searches for parts that have to be built. Each search reads all rows. */
 const PREPARATION_MS = 100;
 
@@ -93,7 +88,7 @@ class OpenApiDocuments {
 
   async serveV2(request: ApiRequest): Promise<void> {
     const encoding = negotiate(request.header('accept'), 'v2');
-    if (encoding === undefined) return empty(request, 406);
+    if (encoding === undefined) return empty(request, 406, VARY_V2);
     let newest = this.#v2.get(encoding);
     if (newest === undefined) {
       newest = new NewestDocument(
@@ -102,7 +97,7 @@ class OpenApiDocuments {
       );
       this.#v2.set(encoding, newest);
     }
-    await sendDocument(request, await newest.get(), { vary: 'Accept-Encoding, Accept', tagged: true });
+    await sendDocument(request, await newest.get(), { vary: VARY_V2, tagged: true });
   }
 
   async serveIndex(request: ApiRequest): Promise<void> {
@@ -114,16 +109,16 @@ class OpenApiDocuments {
       for (const { path, url } of this.#source.aggregated?.openApi() ?? []) {
         if (url !== '') paths[path] = { serverRelativeURL: url };
       }
-      this.#index = new Document(TEXT_TYPE, encodeJson({ paths }));
+      this.#index = new Document(TEXT_TYPE, encodeJson({ paths }), this.#clock.now());
     }
     await sendDocument(request, this.#index, { tagged: false });
   }
 
   async serveV3(request: ApiRequest): Promise<void> {
-    const name = request.info.path.slice('/openapi/v3/'.length).replace(/\/$/, '');
+    const name = request.info.path.slice('/openapi/v3/'.length);
     if (!this.#names().has(name)) return empty(request, 404);
     const encoding = negotiate(request.header('accept'), 'v3');
-    if (encoding === undefined) return empty(request, 406);
+    if (encoding === undefined) return empty(request, 406, 'Accept');
     const hash = this.#hash(name);
     const asked = request.query.get('hash');
     if (asked !== null && asked !== '' && asked !== hash) return redirect(request, `/openapi/v3/${name}?hash=${hash}`);
@@ -198,9 +193,10 @@ function negotiate(accept: string | undefined, version: 'v2' | 'v3'): Encoding |
   return undefined;
 }
 
-function empty(request: ApiRequest, status: number): void {
+function empty(request: ApiRequest, status: number, vary?: string): void {
   const headers = request.responseHeaders(TEXT_TYPE);
   delete headers['content-type'];
+  if (vary !== undefined) headers['vary'] = vary;
   request.status = status;
   request.exchange.send(status, headers, undefined);
 }
