@@ -4,12 +4,7 @@
  * Series are looked up by resource and verb, so that an observation on the hot path is two map lookups and a few additions.
  */
 import type { Clock } from '../../api/machinery/clock.ts';
-import {
-  type Counter,
-  type Gauge,
-  type Histogram,
-  type MetricsRegistry,
-} from '../../api/component/metrics.ts';
+import { type Counter, type Gauge, type Histogram, type MetricsRegistry } from '../../api/component/metrics.ts';
 import type { Rest } from '../model/rest.ts';
 import { isLongRunning } from './long-running.ts';
 import { sendMetrics, type PathHandlers } from './path-handlers.ts';
