@@ -3,7 +3,7 @@ import { stringifyJson } from '../../api/codec/json.ts';
 import type { ResourceCatalog } from '../model/rest.ts';
 import type { PathHandler, PathHandlers } from './path-handlers.ts';
 
-/** Installs the list of paths at `/` and `/index.html`, computed at each request. Every method gets it, as with kube-apiserver. */
+/** Installs the list of paths at `/` and `/index.html`, computed at each request, for every method as with kube-apiserver. */
 export function installIndex(paths: PathHandlers, catalog: ResourceCatalog): void {
   const serve: PathHandler = (request) => {
     const all = new Set(paths.paths());
