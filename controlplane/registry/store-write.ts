@@ -7,7 +7,7 @@
  * meets a conflict is computed again from the newer object, unless the client specified a resourceVersion. An unchanged object
  * is not written. State that was read before an `await` may be stale afterwards, so the storage compares revisions.
  */
-import { generateName } from '../../api/meta/names.ts';
+import { generateName, pathSegmentErrors } from '../../api/meta/names.ts';
 import { invalid, type FieldError } from '../../api/meta/field-error.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { newConflict, newInvalid } from '../../api/meta/status-error.ts';
@@ -154,8 +154,8 @@ function metadataErrors(store: Store, object: KubeObject, group: string): FieldE
 async function putNew(store: Store, target: WriteTarget, written: KubeObject): Promise<Entry> {
   const object = await storageFormOf(store, written);
   const name = object.metadata.name ?? '';
-  const fault = nameFault(name);
-  if (fault !== undefined) throw fault;
+  const faults = pathSegmentErrors(name).map((text) => invalid('metadata.name', name, text));
+  if (faults.length > 0) throw newInvalid(kindSubjectOf(store.info), name, faults);
   const key = store.cache.keyOf(target.namespace, name);
   if (target.options.dryRun) {
     if (store.cache.get(target.namespace, name) !== undefined) throw alreadyExists(store, target.namespace, object);

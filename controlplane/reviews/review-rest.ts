@@ -14,7 +14,7 @@ import type { AdmissionChain } from '../admission/admission.ts';
 import type { UserInfo } from '../model/user-info.ts';
 import type { FieldManagement } from '../registry/field-management.ts';
 import { builtInReader, createDecoder, type Decoder, type ExpectedKind } from '../registry/object-decoding.ts';
-import { fillSystemFields, matchNamespace } from '../registry/object-identity.ts';
+import { dropRepeatedOwners, fillSystemFields, matchNamespace, wipeSystemFields } from '../registry/object-identity.ts';
 import type { RequestContext, Rest } from '../model/rest.ts';
 import { inTurnsIf } from '../registry/pausing.ts';
 import { admissionAttributes, unstoredEntry } from '../registry/store.ts';
@@ -90,6 +90,9 @@ function reviewRest(
     async create(context, namespace, name, body, { dryRun, fieldValidation }) {
       const decoded = await inTurnsIf(context.isLarge, decoder.decodeBody(context, body, expected, fieldValidation));
       matchNamespace(decoded, info, namespace);
+      // A token request names the account that it is for by its UID.
+      if (subresource === undefined) wipeSystemFields(decoded);
+      dropRepeatedOwners(decoded, context);
       if (subresource === undefined && namespace !== '' && !info.namespaced) delete decoded.metadata.namespace;
       if (subresource !== undefined) fillSystemFields(decoded, options.clock.now());
       const object = fields.update(undefined, decoded, {
