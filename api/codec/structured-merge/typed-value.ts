@@ -156,6 +156,7 @@ const TEXT: Fit = { name: 'string', test: isText, shows: wholly };
 const NUMERIC: Fit = { name: 'numeric (int or float)', test: isNumber, shows: goType };
 const ANY_SCALAR: Fit = { name: 'any scalar', test: isScalar, shows: shown };
 
+/** Integers or texts are left out: the decoder of the result refuses what is neither. */
 const FITS: Readonly<Partial<Record<'map' | 'list' | Scalar, Fit>>> = {
   map: { name: 'map', test: isJsonObject, shows: shown },
   list: { name: 'list', test: Array.isArray, shows: shown },
@@ -169,7 +170,6 @@ const FITS: Readonly<Partial<Record<'map' | 'list' | Scalar, Fit>>> = {
   microTime: ANY_SCALAR,
   duration: ANY_SCALAR,
   quantity: ANY_SCALAR,
-  intOrString: ANY_SCALAR,
 };
 
 /**
