@@ -5,7 +5,6 @@
  * The order is that of every create: decode, default, managed fields, mutating admission, the reviewer (which
  * validates), validating admission. The registry's `extend` hook adds the endpoints.
  */
-import type { Clock } from '../../api/machinery/clock.ts';
 import { apiVersionOf, type JsonObject, type KubeObject } from '../../api/meta/object.ts';
 import { withoutEmpties } from '../../api/schema/empty-values.ts';
 import { builtinResources } from '../../api/schema/resources.ts';
@@ -14,7 +13,7 @@ import type { AdmissionChain } from '../admission/admission.ts';
 import type { UserInfo } from '../model/user-info.ts';
 import type { FieldManagement } from '../registry/field-management.ts';
 import { builtInReader, createDecoder, type Decoder, type ExpectedKind } from '../registry/object-decoding.ts';
-import { dropRepeatedOwners, fillSystemFields, matchNamespace, wipeSystemFields } from '../registry/object-identity.ts';
+import { dropRepeatedOwners, matchNamespace, wipeSystemFields } from '../registry/object-identity.ts';
 import type { RequestContext, Rest } from '../model/rest.ts';
 import { inTurnsIf } from '../registry/pausing.ts';
 import { admissionAttributes, unstoredEntry } from '../registry/store.ts';
@@ -48,7 +47,6 @@ export interface ReviewEndpoint {
 interface ReviewRestsOptions {
   readonly schema: Schema;
   readonly admission: AdmissionChain;
-  readonly clock: Clock;
   /** The registry's field management. */
   readonly fieldManagement: (expected: ExpectedKind, decoder: Decoder) => FieldManagement;
 }
@@ -94,7 +92,6 @@ function reviewRest(
       if (subresource === undefined) wipeSystemFields(decoded);
       dropRepeatedOwners(decoded, context);
       if (subresource === undefined && namespace !== '' && !info.namespaced) delete decoded.metadata.namespace;
-      if (subresource !== undefined) fillSystemFields(decoded, options.clock.now());
       const object = fields.update(undefined, decoded, {
         manager: context.fieldManager,
         apiVersion,

@@ -57,14 +57,12 @@ export function tokenRequestDefaults(object: KubeObject): void {
 export function tokenRequester(options: TokenRequestOptions): Reviewer {
   const accounts = options.sources.of(serviceAccounts);
   return async ({ object, namespace, name, context }) => {
+    checkName(object, name);
     const account = await accounts.live(namespace, name);
     if (account === undefined) throw newNotFound({ group: '', resource: 'serviceaccounts' }, name);
-    const own = object.metadata.name ?? '';
-    if (own !== '' && own !== name) {
-      throw newInvalid(KIND, name, [invalid('metadata.name', own, 'must match the service account name if specified')]);
-    }
-    object.metadata.name = name;
-    object.metadata.namespace = namespace;
+    const uid = account.metadata.uid ?? '';
+    checkUid(object, name, uid);
+    Object.assign(object.metadata, { name, namespace, uid });
     const spec = (object['spec'] ?? {}) as Spec;
     const audiences =
       spec.audiences === undefined || spec.audiences === null || spec.audiences.length === 0
@@ -86,7 +84,7 @@ export function tokenRequester(options: TokenRequestOptions): Reviewer {
       audiences.every((audience) => options.apiAudiences.includes(audience));
     const { token, issuedAtSeconds } = options.issuer.issue({
       namespace,
-      account: { name, uid: account.metadata.uid ?? '' },
+      account: { name, uid },
       ...bound,
       audiences,
       expirationSeconds: isExtended ? EXTENDED_EXPIRATION_SECONDS : seconds,
@@ -97,6 +95,20 @@ export function tokenRequester(options: TokenRequestOptions): Reviewer {
     object['status'] = { token, expirationTimestamp: formatTime((issuedAtSeconds + seconds) * 1000) };
     return object;
   };
+}
+
+function checkName({ metadata }: KubeObject, name: string): void {
+  const own = metadata.name ?? '';
+  if (own === '' || own === name) return;
+  throw newInvalid(KIND, name, [invalid('metadata.name', own, 'must match the service account name if specified')]);
+}
+
+/** A client that names the UID gets no token of an account that was recreated. */
+function checkUid({ metadata }: KubeObject, name: string, uid: string): void {
+  const asked = metadata.uid ?? '';
+  if (asked === '' || asked === uid) return;
+  const why = `the UID in the token request (${asked}) does not match the UID of the service account (${uid})`;
+  throw newConflict(KIND, name, why);
 }
 
 function check(seconds: number): void {

@@ -58,7 +58,7 @@ export async function serve(parts: Parts): Promise<Serving> {
     fieldManagement,
     addressTypes: flags.kubeletPreferredAddressTypes,
     extensions: [
-      ...reviewRests(reviewEndpoints(reviewersOptions(parts)), { schema, admission, clock, fieldManagement }),
+      ...reviewRests(reviewEndpoints(reviewersOptions(parts)), { schema, admission, fieldManagement }),
       ...(isPartEnabled(flags, 'metrics-server') ? usageRests(parts) : []),
     ],
   });
