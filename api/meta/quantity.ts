@@ -244,6 +244,8 @@ export function milliUnits(quantity: Quantity): bigint {
 export function roundedToMilli(text: string): string {
   const quantity = parseQuantity(text);
   const rest = quantity.nano % MILLI;
+  // Other texts stay as the client wrote them, unless parsing has limited the value.
+  if (rest === 0n && quantity.nano < LARGEST_BINARY) return text;
   const up = rest > 0n ? MILLI - rest : 0n - rest;
   return formatQuantity({ nano: quantity.nano + up, format: quantity.format });
 }

@@ -10,6 +10,8 @@ import {
   milliUnits,
   parseQuantity,
   QuantityError,
+  isWhole,
+  roundedToMilli,
   subtractQuantities,
   wholeUnits,
 } from '../../../../api/meta/quantity.ts';
@@ -123,4 +125,18 @@ test('adding and subtracting a quantity changes nothing', () => {
 test('a number with too many digits is rejected', () => {
   assert.throws(() => parseQuantity(`1${'0'.repeat(100_000)}`), QuantityError);
   assert.throws(() => parseQuantity(`${'1'.repeat(100_000)}x`), QuantityError);
+});
+
+test('quantities are rounded up to thousandths, and others keep their text', () => {
+  assert.equal(roundedToMilli('1n'), '1m');
+  assert.equal(roundedToMilli('1500u'), '2m');
+  assert.equal(roundedToMilli('+1'), '+1');
+  assert.equal(roundedToMilli('001'), '001');
+  assert.equal(roundedToMilli('10Ei'), '9223372036854775807');
+});
+
+test('a quantity with more thousandths than 64 bits have is not whole', () => {
+  assert.equal(isWhole(parseQuantity('10')), true);
+  assert.equal(isWhole(parseQuantity('1m')), false);
+  assert.equal(isWhole(parseQuantity('1Ei')), false);
 });
