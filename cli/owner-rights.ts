@@ -3,7 +3,7 @@
  * files of any content there while root reads, writes and removes files by their paths: root must not be able to do
  * there what the owner cannot. Programs that need the rights of root, or keep running, refuse such a directory.
  */
-import { closeSync, constants, openSync, realpathSync, statSync } from 'node:fs';
+import { closeSync, constants, existsSync, openSync, realpathSync, statSync } from 'node:fs';
 import { CommandError } from './command.ts';
 import type { CommandIo } from './io.ts';
 import { type FileOwner, whoMayReplace } from './replaceable-path.ts';
@@ -90,7 +90,7 @@ export function refuseForeign(directory: string, what: string): void {
 
 /**
  * Returns the owner of an existing directory if that is another user than root, and root asks. A directory of root is that of
- * a user who could put another one in its place, unless it is the owner of this program, whose work root does anyway.
+ * a user who could put another one in its place, unless that user controls this program as well.
  */
 function foreignOwner(directory: string): FileOwner | undefined {
   if (process.geteuid?.() !== 0) return undefined;
@@ -100,9 +100,10 @@ function foreignOwner(directory: string): FileOwner | undefined {
   return user === undefined || isOwnerOfProgram(user) ? undefined : user;
 }
 
+/** Whether the program is that of the user, or could be replaced by the user: then root does the work of that user anyway. */
 function isOwnerOfProgram({ uid }: FileOwner): boolean {
-  const files = [process.execPath, process.argv[1] ?? ''];
-  return files.some((file) => statSync(file, { throwIfNoEntry: false })?.uid === uid);
+  const files = [process.execPath, process.argv[1] ?? ''].filter((file) => existsSync(file));
+  return files.some((file) => statSync(file).uid === uid || whoMayReplace(file)?.uid === uid);
 }
 
 function switchTo({ uid, gid }: FileOwner, directory: string) {

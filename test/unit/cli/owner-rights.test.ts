@@ -1,5 +1,6 @@
 /** Root runs commands on the data directory of another user, who has prepared it. */
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import {
   chmodSync,
   chownSync,
@@ -59,6 +60,25 @@ describe('root in the data directory of another user', { skip: process.geteuid?.
     await storage.create('/registry/configmaps/default/kept', Buffer.from('{"kept":true}'));
     await storage.close();
     give(data);
+  });
+
+  it('runs its own checkout in a directory of that user, who could replace the program as well', () => {
+    const home = join(folder, 'home');
+    const own = join(home, 'checkout', '.orchlet');
+    mkdirSync(own, { recursive: true });
+    chownSync(home, OTHER, OTHER);
+    const module = join(import.meta.dirname, '../../../cli/owner-rights.ts');
+    const text = `import { refuseForeign } from ${JSON.stringify(module)}; refuseForeign(process.argv[2], 'control plane');`;
+    const run = (script: string) => {
+      writeFileSync(script, text);
+      return spawnSync(process.execPath, [script, own], { encoding: 'utf8' });
+    };
+    const inHome = run(join(home, 'checkout', 'main.mjs'));
+    assert.equal(inHome.status, 0, inHome.stderr);
+    assert.match(
+      run(join(folder, 'installed.mjs')).stderr,
+      /is controlled by the user 65534: root runs no control plane there/,
+    );
   });
 
   it('says once for each command with whose rights it works', async () => {
