@@ -4,6 +4,7 @@
  */
 import { isIP } from 'node:net';
 import type { CertificateSigningRequest, Endpoints, Node } from '../api/kinds/kinds.ts';
+import { errorMessage } from '../api/meta/error-message.ts';
 import { quoteText } from '../api/meta/quote.ts';
 import { ipBytes, ipText } from '../api/pki/names.ts';
 import { type CertificateRequest, parseCsr } from '../api/pki/certificate-request.ts';
@@ -38,7 +39,7 @@ export function servingFault(request: CertificateSigningRequest, { nodes, apiSer
   try {
     asked = parseCsr(Buffer.from(encoded, 'base64').toString('latin1'));
   } catch (error) {
-    return `it cannot be read: ${error instanceof Error ? error.message : String(error)}`;
+    return `it cannot be read: ${errorMessage(error)}`;
   }
   const name = asked.subject.commonName;
   if (name !== username || !name.startsWith(NODE_USER_PREFIX))

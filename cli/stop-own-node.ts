@@ -6,6 +6,7 @@ import type { Logger } from '../api/component/logger.ts';
 import type { Client } from '../api/client/client.ts';
 import type { Clock } from '../api/machinery/clock.ts';
 import { nodes, pods } from '../api/client/resources.ts';
+import { errorMessage } from '../api/meta/error-message.ts';
 import type { KubeObject } from '../api/meta/object.ts';
 import { isNotFound, tolerate } from '../api/meta/status-error.ts';
 import { MIRROR_ANNOTATION } from '../api/kinds/pod-annotations.ts';
@@ -49,7 +50,7 @@ export async function stopPods(client: Client, nodeName: string, { clock, logger
       await clock.sleep(100);
     }
   } catch (error) {
-    logger.warn({ err: error instanceof Error ? error.message : error }, 'Not all pods could be stopped');
+    logger.warn({ err: errorMessage(error) }, 'Not all pods could be stopped');
   }
 }
 

@@ -12,6 +12,7 @@ import { HttpClient } from '../api/client/http-client.ts';
 import { loadKubeconfig, serverAccess } from '../api/client/kubeconfig.ts';
 import type { Resource } from '../api/client/client.ts';
 import { deployments, nodes, pods, services } from '../api/client/resources.ts';
+import { errorMessage } from '../api/meta/error-message.ts';
 import type { KubeObject } from '../api/meta/object.ts';
 import { runningProcess } from '../cli/processes.ts';
 import { STORAGE_FILE } from '../controlplane/backup/backup.ts';
@@ -273,7 +274,7 @@ try {
     stop.signal.aborted &&
     !(stop.signal.reason instanceof Error && stop.signal.reason.message.startsWith('orchlet ended'));
   if (!wasAsked) {
-    console.error(`up: ${error instanceof Error ? error.message : String(error)}`);
+    console.error(`up: ${errorMessage(error)}`);
     process.exitCode = error instanceof TypeError ? 2 : 1;
   }
 }

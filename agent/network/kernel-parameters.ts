@@ -5,6 +5,7 @@
  */
 import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
+import { errorMessage } from '../../api/meta/error-message.ts';
 import { readOwnFile } from '../files/regular-file.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import { networkNamespace } from './namespace-lock.ts';
@@ -41,7 +42,7 @@ export async function setKernelParameters(
       await setKernelParameter(path, '1');
     } catch (error) {
       areSet = false;
-      logger.warn({ parameter: name, err: error instanceof Error ? error.message : error }, message);
+      logger.warn({ parameter: name, err: errorMessage(error) }, message);
     }
   }
   return areSet;

@@ -10,6 +10,7 @@ import { background } from '../../api/machinery/background.ts';
 import { Backoff } from '../../api/machinery/backoff.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { WakeableLoop } from '../../api/machinery/wakeable-loop.ts';
+import { errorMessage } from '../../api/meta/error-message.ts';
 import type { PodCgroups } from '../host/cgroups/pod-cgroups.ts';
 import type { Pod } from '../model/pod.ts';
 import type { VolumeManager } from '../volumes/pod-volumes.ts';
@@ -135,7 +136,7 @@ export class Housekeeping {
     try {
       await this.collectContainers();
     } catch (error) {
-      this.#options.aboutNode('ContainerGCFailed', error instanceof Error ? error.message : String(error));
+      this.#options.aboutNode('ContainerGCFailed', errorMessage(error));
       throw error;
     }
   }

@@ -4,6 +4,7 @@
  */
 import type { Logger } from '../../api/component/logger.ts';
 import { background } from '../../api/machinery/background.ts';
+import { errorMessage } from '../../api/meta/error-message.ts';
 import type { Pod } from '../model/pod.ts';
 import type { MirrorPods } from '../sources/mirror-pods.ts';
 import type { PodConfig, PodUpdate } from '../sources/pod-config.ts';
@@ -204,6 +205,6 @@ export class SyncLoop {
 
 /** Rejects the pod if a manager fails: a pod that stayed under admission would never start nor terminate. */
 function unexpectedRefusal(error: unknown): Refusal {
-  const why = error instanceof Error ? error.message : String(error);
+  const why = errorMessage(error);
   return { reason: 'UnexpectedAdmissionError', message: `Allocate failed due to ${why}, which is unexpected` };
 }

@@ -6,6 +6,7 @@
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { errorMessage } from '../../api/meta/error-message.ts';
 import { newStatusError, StatusError } from '../../api/meta/status-error.ts';
 import { type Clock, formatTime } from '../../api/machinery/clock.ts';
 import type { PodHost } from './pod-host.ts';
@@ -48,7 +49,7 @@ async function checkpoint(
     await mkdir(directory, { recursive: true, mode: 0o700 });
     await runtime.checkpoint(id, archive, { timeoutSeconds: Number(text) });
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
+    const why = errorMessage(error);
     if (error instanceof StatusError && error.code === 404) throw error;
     throw newStatusError(500, 'InternalError', `checkpointing of ${namespace}/${podName}/${container} failed (${why})`);
   }

@@ -17,6 +17,7 @@ import type { Logger } from '../../api/component/logger.ts';
 import { Backoff } from '../../api/machinery/backoff.ts';
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
 import { WakeableLoop } from '../../api/machinery/wakeable-loop.ts';
+import { errorMessage } from '../../api/meta/error-message.ts';
 import { readRegularFile } from '../files/regular-file.ts';
 import type { Pod } from '../model/pod.ts';
 import type { PodSource } from './pod-source.ts';
@@ -234,7 +235,7 @@ class FileSource implements PodSource {
       return next;
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
-      this.#reportFault(file, error instanceof Error ? error.message : String(error));
+      this.#reportFault(file, errorMessage(error));
       return known;
     }
   }

@@ -3,6 +3,7 @@
  * `pod-config.ts` calls it once for each pod before anything else reads the pod.
  */
 import { pods } from '../../api/client/resources.ts';
+import { errorMessage } from '../../api/meta/error-message.ts';
 import { shapedObject } from '../../api/schema/shape.ts';
 import { SOURCE_ANNOTATION } from '../../api/kinds/pod-annotations.ts';
 import type { Pod } from '../model/pod.ts';
@@ -24,7 +25,7 @@ export function shapedPod(value: unknown, source: PodSourceName): ShapedPod {
   try {
     pod = shapedObject(pods, value) as unknown as Pod;
   } catch (error) {
-    return unusable(value, error instanceof Error ? error.message : String(error));
+    return unusable(value, errorMessage(error));
   }
   pod.metadata.annotations = { ...pod.metadata.annotations, [SOURCE_ANNOTATION]: source };
   const fault = identityFault(pod);

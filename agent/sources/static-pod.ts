@@ -7,6 +7,7 @@ import { createHash } from 'node:crypto';
 import { lineOf } from '../../api/codec/field-lines.ts';
 import { canonicalJson } from '../../api/codec/structured-merge/path-element.ts';
 import type { YamlParser } from '../../api/codec/yaml-thread.ts';
+import { errorMessage } from '../../api/meta/error-message.ts';
 import type { JsonValue } from '../../api/meta/object.ts';
 import type { FieldError } from '../../api/meta/field-error.ts';
 import { ANNOTATION_CONFIG_HASH } from '../model/pod-kinds.ts';
@@ -70,7 +71,7 @@ function readObject(value: unknown, { origin }: StaticPodOptions): StaticObject 
   try {
     return readStaticObject(value);
   } catch (error) {
-    throw new ManifestError(`${origin}: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
+    throw new ManifestError(`${origin}: ${errorMessage(error)}`, { cause: error });
   }
 }
 
@@ -80,7 +81,7 @@ async function manifestValues(text: Buffer, { origin, yaml }: StaticPodOptions):
     const isMany = /^---\s*$/m.test(text.toString('latin1'));
     values = isMany ? await yaml.all(text) : [(await yaml.first(text)).value];
   } catch (error) {
-    throw new ManifestError(`${origin}: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
+    throw new ManifestError(`${origin}: ${errorMessage(error)}`, { cause: error });
   }
   const manifests = values
     .filter((value) => value !== null && value !== undefined)
@@ -108,7 +109,7 @@ function readPod(value: unknown, text: Buffer, options: StaticPodOptions): { pod
   try {
     result = reader.read(prepared);
   } catch (error) {
-    throw new ManifestError(`${origin}: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
+    throw new ManifestError(`${origin}: ${errorMessage(error)}`, { cause: error });
   }
   if (result.errors.length > 0) {
     const lines = text.toString('utf8').split('\n');

@@ -9,6 +9,7 @@ import type { YamlParser } from '../../api/codec/yaml-thread.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import { type Clock, pause } from '../../api/machinery/clock.ts';
 import { GatheredBytes } from '../../api/machinery/gathered-bytes.ts';
+import { errorMessage } from '../../api/meta/error-message.ts';
 import type { Pod } from '../model/pod.ts';
 import type { PodSource } from './pod-source.ts';
 import { type PodReader, readManifest } from './static-pod.ts';
@@ -49,7 +50,7 @@ export function createUrlSource(options: UrlSourceOptions): PodSource {
           }
         } catch (error) {
           if (signal.aborted) return;
-          const message = error instanceof Error ? error.message : String(error);
+          const message = errorMessage(error);
           if (message !== lastError)
             logger.error({ url, err: message }, 'Cannot read pods from the URL, keeping the last ones');
           lastError = message;

@@ -2,6 +2,7 @@
  * Computes the files of configMap, secret, downwardAPI and projected volumes. Pure, except for reading objects and tokens.
  * Errors name the missing reference as the kubelet's events do.
  */
+import { errorMessage } from '../../api/meta/error-message.ts';
 import type { Container, Pod, Volume } from '../model/pod.ts';
 import type { ReferencedObjects } from '../model/referenced-objects.ts';
 import type { Payload, PayloadFile } from './atomic-writer.ts';
@@ -240,9 +241,7 @@ async function projectedFiles(
   // Reports everything that is missing in one error.
   for (const [index, source] of (projected.sources ?? []).entries()) {
     if (budget.isExceeded) break;
-    await project(source, index).catch((error: unknown) =>
-      failures.push(error instanceof Error ? error.message : String(error)),
-    );
+    await project(source, index).catch((error: unknown) => failures.push(errorMessage(error)));
   }
   if (failures.length > 0) throw new Error(failures.length === 1 ? failures[0] : `[${failures.join(', ')}]`);
   return files;

@@ -4,6 +4,7 @@
 import type { Client } from '../../api/client/client.ts';
 import type { PersistentVolumeClaim } from '../../api/kinds/kinds.ts';
 import { persistentVolumeClaims, persistentVolumes } from '../../api/client/resources.ts';
+import { errorMessage } from '../../api/meta/error-message.ts';
 import { compareQuantities, parseQuantity, wholeUnits } from '../../api/meta/quantity.ts';
 import type { V1PersistentVolume } from '@kubernetes/client-node';
 import type { Container, Pod } from '../model/pod.ts';
@@ -52,7 +53,7 @@ export async function resolveClaim(
     claim = (await client.get(persistentVolumeClaims, namespace, reference.name)) as PersistentVolumeClaim;
   } catch (error) {
     throw new VolumeNotProcessedError(
-      `error processing ${subject}: failed to fetch PVC from API server: ${error instanceof Error ? error.message : String(error)}`,
+      `error processing ${subject}: failed to fetch PVC from API server: ${errorMessage(error)}`,
       { cause: error },
     );
   }

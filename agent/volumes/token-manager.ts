@@ -5,6 +5,7 @@
 import type { Client } from '../../api/client/client.ts';
 import { type Clock, formatTime } from '../../api/machinery/clock.ts';
 import { serviceAccounts } from '../../api/client/resources.ts';
+import { errorMessage } from '../../api/meta/error-message.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { Pod } from '../model/pod.ts';
 import type { TokenRequestSpec } from './payload.ts';
@@ -59,7 +60,7 @@ export class TokenManager {
       return fresh;
     } catch (error) {
       if (kept !== undefined && now < kept.expiresAtMs) return kept;
-      throw new Error(`failed to fetch token: ${error instanceof Error ? error.message : String(error)}`, {
+      throw new Error(`failed to fetch token: ${errorMessage(error)}`, {
         cause: error,
       });
     }

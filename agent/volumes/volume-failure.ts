@@ -1,4 +1,5 @@
 /** Defines the error of a failed step of mounting a volume, with the message of its event. */
+import { errorMessage } from '../../api/meta/error-message.ts';
 
 /** The step that failed, as the kubelet names it in events. */
 export type VolumeStep =
@@ -21,7 +22,7 @@ export class VolumeStepError extends Error {
   /** The name of the volume in the event: that of the pod's volume or of the persistent volume. */
   readonly volume: string;
   constructor(step: VolumeStep, volume: string, cause: unknown) {
-    super(cause instanceof Error ? cause.message : String(cause), { cause });
+    super(errorMessage(cause), { cause });
     this.step = step;
     this.volume = volume;
   }

@@ -13,6 +13,7 @@ import type { Client } from '../../api/client/client.ts';
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
 import type { SelectableNode } from '../../api/kinds/node-selection.ts';
 import { SerialQueue } from '../../api/machinery/serial-queue.ts';
+import { errorMessage } from '../../api/meta/error-message.ts';
 import type { PodEventRecorder } from '../model/pod-events.ts';
 import type { Container, Pod, Volume } from '../model/pod.ts';
 import { type PreparedMounts, VolumeError, type VolumeText } from '../runtime/container-volumes.ts';
@@ -205,7 +206,7 @@ class HostVolumes implements VolumeManager {
     const [step, name] =
       error instanceof VolumeStepError ? [error.step, error.volume] : ['MountVolume.SetUp', volume.name];
     const reason = step.startsWith('MapVolume') ? 'FailedMapVolume' : 'FailedMount';
-    this.#options.events.event(pod, 'Warning', reason, `${step} failed for volume "${name}" : ${messageOf(error)}`);
+    this.#options.events.event(pod, 'Warning', reason, `${step} failed for volume "${name}" : ${errorMessage(error)}`);
   }
 
   /** Waits for the work, at most the mount timeout. The error names volumes that hang. */
@@ -379,7 +380,7 @@ function unmounted(
   const [first] = [...unprocessed.map(([, error]) => error), ...failures.values()];
   const list = (names: Iterable<string>): string => `[${[...names].join(' ')}]`;
   return new VolumeError(
-    `unmounted volumes=${list(pending)}, unattached volumes=[], failed to process volumes=${list(unprocessed.map(([name]) => name))}: ${why ?? messageOf(first)}`,
+    `unmounted volumes=${list(pending)}, unattached volumes=[], failed to process volumes=${list(unprocessed.map(([name]) => name))}: ${why ?? errorMessage(first)}`,
     {
       retryAfterMs:
         unprocessed.length === failures.size
@@ -387,8 +388,4 @@ function unmounted(
           : backoffDelay(attempt, { firstMs: RETRY_MS, longestMs: LONGEST_RETRY_MS }),
     },
   );
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

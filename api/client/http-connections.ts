@@ -9,6 +9,7 @@ import tls, { type ConnectionOptions, type TLSSocket } from 'node:tls';
 import type { Readable } from 'node:stream';
 import type { Clock, Timer } from '../machinery/clock.ts';
 import { request as httpRequest, Agent as HttpAgent } from '../http/node-http.ts';
+import { errorMessage } from '../meta/error-message.ts';
 
 /** A request whose path includes the query. */
 export interface TransportRequest {
@@ -31,7 +32,7 @@ export interface TransportResponse {
 /** The request did not reach the server or was not processed, so it is safe to send it again. */
 export class NotSentError extends Error {
   constructor(cause: unknown) {
-    super(cause instanceof Error ? cause.message : String(cause), { cause });
+    super(errorMessage(cause), { cause });
     this.name = 'NotSentError';
   }
 }

@@ -3,6 +3,7 @@
  * Reading accepts exactly these regular files and refuses every other archive, so that a hostile archive cannot write outside
  * of the directory.
  */
+import { toError } from '../../api/meta/error-message.ts';
 import { quoteText } from '../../api/meta/quote.ts';
 import { createReadStream, createWriteStream } from 'node:fs';
 import { chmod, mkdir, readdir, stat, statfs } from 'node:fs/promises';
@@ -37,7 +38,7 @@ export async function writeBackupArchive(
     for (const { directory, path } of sources) await add(archive, directory, path);
     archive.finalize();
   })().catch((error: unknown) => {
-    archive.destroy(error instanceof Error ? error : new Error(String(error)));
+    archive.destroy(toError(error));
     throw error;
   });
   await Promise.all([adding, writing]);

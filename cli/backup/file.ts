@@ -4,6 +4,7 @@ import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { formatTime, systemClock } from '../../api/machinery/clock.ts';
+import { errorMessage } from '../../api/meta/error-message.ts';
 import {
   BACKED_UP,
   shrinkCopy,
@@ -66,7 +67,7 @@ export async function readArchive(file: string, directory: string): Promise<void
   try {
     await readBackupArchive(file, directory, { storage: STORAGE_FILE, rest: [ABOUT, ...BACKED_UP] });
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
+    const why = errorMessage(error);
     throw new CommandError(`${file} cannot be read as a backup: ${why}`, { cause: error });
   }
   if ((await formatOf(join(directory, ABOUT))) !== FORMAT || !existsSync(join(directory, STORAGE_FILE)))

@@ -2,6 +2,7 @@
  * `orchlet join`: makes this host a node of a cluster, or a further control plane. It reads `cluster-info` over an unverified
  * connection, and trusts it if the token signed it and, if hashes are given, the CA's public key has one of them.
  */
+import { errorMessage } from '../../api/meta/error-message.ts';
 import { readPem } from '../../api/pki/pem.ts';
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import { spawnSync } from 'node:child_process';
@@ -158,10 +159,9 @@ async function discover(
   const client = new HttpClient({ server: url, clock, ...DISCOVERY });
   try {
     const found = await client.get(configMaps, PUBLIC_NAMESPACE, CLUSTER_INFO).catch((error: unknown) => {
-      throw new UnreachableError(
-        `the cluster's description could not be read from ${url}: ${error instanceof Error ? error.message : String(error)}`,
-        { cause: error },
-      );
+      throw new UnreachableError(`the cluster's description could not be read from ${url}: ${errorMessage(error)}`, {
+        cause: error,
+      });
     });
     const data = textsOf(found);
     const kubeconfig = data.get('kubeconfig') ?? '';
@@ -219,10 +219,7 @@ async function confirm(url: string, ca: string): Promise<void> {
   try {
     await client.get(configMaps, PUBLIC_NAMESPACE, CLUSTER_INFO);
   } catch (error) {
-    throw new CommandError(
-      `${url} has no certificate of the cluster's CA: ${error instanceof Error ? error.message : String(error)}`,
-      { cause: error },
-    );
+    throw new CommandError(`${url} has no certificate of the cluster's CA: ${errorMessage(error)}`, { cause: error });
   } finally {
     await client.close();
   }

@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { flag } from '../../api/component/flags.ts';
 import { formatTime } from '../../api/machinery/clock.ts';
+import { errorMessage } from '../../api/meta/error-message.ts';
 import { isStatusError } from '../../api/meta/status-error.ts';
 import { STORAGE_FILE } from '../../controlplane/backup/backup.ts';
 import { peerClient, readClusterKeys } from '../../controlplane/standby/identity.ts';
@@ -80,7 +81,7 @@ async function ask<T>(
     return (await client.json({ method, path })) as T;
   } catch (error) {
     if (isStatusError(error)) throw new CommandError(error.message, { cause: error });
-    throw new CommandError(`${server} does not answer: ${error instanceof Error ? error.message : String(error)}`, {
+    throw new CommandError(`${server} does not answer: ${errorMessage(error)}`, {
       cause: error,
     });
   } finally {

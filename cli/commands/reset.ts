@@ -2,6 +2,7 @@
 import { resolve } from 'node:path';
 import { createInterface } from 'node:readline/promises';
 import { flag, UsageError } from '../../api/component/flags.ts';
+import { errorMessage } from '../../api/meta/error-message.ts';
 import { chosenAgentDirectory } from '../agent-process.ts';
 import { type Command, CommandError } from '../command.ts';
 import { dataDirectoryFlag, rootDirectoryFlag } from '../data-directory.ts';
@@ -88,7 +89,7 @@ export const reset: Command = {
     let failed = 0;
     const fail = (text: string, error: unknown): void => {
       failed++;
-      io.stdout.write(`✗ ${text}: ${error instanceof Error ? error.message : String(error)}\n`);
+      io.stdout.write(`✗ ${text}: ${errorMessage(error)}\n`);
     };
     for (const step of steps) {
       const found = await step.find(target).catch((error: unknown) => {

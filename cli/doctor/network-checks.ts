@@ -3,6 +3,7 @@
  * the address of a service, a name. Each link has one finding, with the remedy of the first thing that fails.
  */
 import { BlockList } from 'node:net';
+import { errorMessage } from '../../api/meta/error-message.ts';
 import { quoteText } from '../../api/meta/quote.ts';
 import type { Finding } from './host-checks.ts';
 import type { NetworkProbes, Outcome } from './network-probes.ts';
@@ -62,7 +63,7 @@ export function apiServerFinding(server: string, error: unknown): Finding {
   return {
     name: 'API server',
     verdict: 'fail',
-    text: `${server === '' ? 'it' : server} does not answer: ${error instanceof Error ? error.message : String(error)}`,
+    text: `${server === '' ? 'it' : server} does not answer: ${errorMessage(error)}`,
     remedy: 'on its host: systemctl status orchlet.service; between the hosts: a firewall before its port (6443/tcp)',
   };
 }

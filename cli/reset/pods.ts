@@ -1,5 +1,6 @@
 /** Removes the pods of the agent from every container runtime of this host, and the network of those in Docker. */
 import { criLeftovers, dockerLeftovers, endpointsToSearch, type Leftover } from '../../agent/runtime/leftovers.ts';
+import { errorMessage } from '../../api/meta/error-message.ts';
 import type { ResetStep, ResetTarget } from './target.ts';
 
 /** A runtime that does not answer is a leftover that cannot be removed, as its pods may still be there. */
@@ -13,7 +14,7 @@ export const pods: ResetStep = {
       try {
         found.push(...(await (cri === '' ? dockerLeftovers(docker, search) : criLeftovers(cri, search))));
       } catch (error) {
-        silent.push(`${cri || docker}: ${error instanceof Error ? error.message : String(error)}`);
+        silent.push(`${cri || docker}: ${errorMessage(error)}`);
       }
     }
     for (const { podUid = '' } of found) if (podUid !== '') podUids.add(podUid);

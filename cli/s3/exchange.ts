@@ -7,6 +7,7 @@ import type { IncomingMessage } from 'node:http';
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
 import { GatheredBytes } from '../../api/machinery/gathered-bytes.ts';
 import { request as requestHttp } from '../../api/http/node-http.ts';
+import { errorMessage } from '../../api/meta/error-message.ts';
 import { CommandError } from '../command.ts';
 import type { S3Settings } from './settings.ts';
 import { encodePath, encodeQuery, signedHeaders } from './signature.ts';
@@ -181,7 +182,7 @@ export class S3Exchange {
 
   #described(asked: S3Request, error: unknown): CommandError {
     if (error instanceof CommandError) return error;
-    const why = error instanceof Error ? error.message : String(error);
+    const why = errorMessage(error);
     return new CommandError(`${this.#nameOf(asked)} failed: ${why}`, { cause: error });
   }
 }

@@ -9,6 +9,7 @@
 import type { Logger } from '../../api/component/logger.ts';
 import type { Client } from '../../api/client/client.ts';
 import { type Clock, formatTime } from '../../api/machinery/clock.ts';
+import { errorMessage } from '../../api/meta/error-message.ts';
 import { jsonEqual } from '../../api/meta/json-equality.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { apiServices } from '../../api/client/resources.ts';
@@ -186,7 +187,7 @@ export class Aggregator {
       return await this.#options.fetchJson(this.target(service), path, userHeaders(user), MAX_ANSWER_BYTES);
     } catch (error) {
       if (isStatusError(error)) throw error;
-      const why = error instanceof Error ? error.message : String(error);
+      const why = errorMessage(error);
       throw newStatusError(503, 'ServiceUnavailable', `${service.metadata.name ?? ''} is unavailable: ${why}`, {
         cause: error,
       });
@@ -253,7 +254,7 @@ export class Aggregator {
       await this.#probe(service);
     } catch (error) {
       const reason = error instanceof BackendError ? error.reason : 'FailedDiscoveryCheck';
-      state = { status: 'False', reason, message: error instanceof Error ? error.message : String(error) };
+      state = { status: 'False', reason, message: errorMessage(error) };
     }
     const before = this.#known.get(name) ?? UNKNOWN;
     const known = state.status === 'True' ? await this.#discover(service, before) : { ...before, stale: true };
@@ -272,7 +273,7 @@ export class Aggregator {
       const tls = { ...target.tls, rejectUnauthorized: false };
       await this.#options.fetchJson({ ...target, tls }, path, userHeaders(DISCOVERER), MAX_DISCOVERY_BYTES);
     } catch (error) {
-      const why = error instanceof Error ? error.message : String(error);
+      const why = errorMessage(error);
       throw new Error(`failing or missing response from https://${target.host}:${target.port}${path}: ${why}`, {
         cause: error,
       });

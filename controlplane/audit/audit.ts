@@ -5,6 +5,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { parseExactJson, stringifyJson } from '../../api/codec/json.ts';
+import { errorMessage } from '../../api/meta/error-message.ts';
 import { canonicalIp } from '../../api/meta/ip-addresses.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Counter, Family, MetricsRegistry } from '../../api/component/metrics.ts';
@@ -195,7 +196,7 @@ class RequestRecord implements RequestAudit {
   panicked(error: unknown): void {
     if (this.#isComplete) return;
     this.#isComplete = true;
-    const why = error instanceof Error ? error.message : String(error);
+    const why = errorMessage(error);
     this.#status = { status: 'Failure', message: `APIServer panic'd: ${why}`, reason: 'InternalError' };
     this.#report('Panic');
   }

@@ -2,6 +2,7 @@
  * Parses the `--authentication-config` file: JWT issuers with their claim mappings, and the paths that allow anonymous
  * requests.
  */
+import { errorMessage } from '../../api/meta/error-message.ts';
 import { isJsonObject } from '../../api/meta/json-object.ts';
 import { trimEnd } from '../../api/component/trim.ts';
 import { parseConfigFile, shapeFault, type ConfigShape } from '../model/config-shape.ts';
@@ -80,7 +81,7 @@ export function loadAuthenticationConfig(text: string, path: string, own: OwnIss
       issuers.add(made.issuerUrl);
       return made;
     } catch (error) {
-      return refuse(`${at}.${error instanceof Error ? error.message : String(error)}`);
+      return refuse(`${at}.${errorMessage(error)}`);
     }
   });
   if (anonymous === undefined || anonymous === null) return { jwt: settings };

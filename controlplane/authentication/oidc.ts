@@ -4,6 +4,7 @@
  * The issuer is not called while a cached key verifies a token. An unknown key id causes a new fetch, at most once in ten
  * seconds. While the issuer is unreachable, only tokens of unknown keys are refused.
  */
+import { errorMessage } from '../../api/meta/error-message.ts';
 import { isJsonObject } from '../../api/meta/json-object.ts';
 import { createPublicKey, type JsonWebKeyInput, type KeyObject } from 'node:crypto';
 import type { Clock } from '../../api/machinery/clock.ts';
@@ -154,7 +155,7 @@ function mappedUser(claims: Jwt['claims'], map: NonNullable<OidcOptions['userOf'
   try {
     user = map(claims);
   } catch (error) {
-    throw new OidcError(error instanceof Error ? error.message : String(error), { cause: error });
+    throw new OidcError(errorMessage(error), { cause: error });
   }
   const { jti } = claims;
   if (typeof jti !== 'string' || jti === '') return user;

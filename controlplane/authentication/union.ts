@@ -3,6 +3,7 @@
  *
  * An authenticator's error is kept while the others are tried: it counts only if none of them accepts the request.
  */
+import { errorMessage } from '../../api/meta/error-message.ts';
 import type { Authenticated, Authenticator, Credentials, TokenAuthenticator } from './authentication.ts';
 import { AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP } from '../../api/meta/system-users.ts';
 
@@ -23,7 +24,7 @@ export class AuthenticationError extends Error {
 /** The texts of an error of an authenticator; a union of several has several. */
 export function messagesOf(error: unknown): readonly string[] {
   if (error instanceof AuthenticationError) return error.messages;
-  return [error instanceof Error ? error.message : String(error)];
+  return [errorMessage(error)];
 }
 
 const NO_MESSAGES: readonly string[] = [];

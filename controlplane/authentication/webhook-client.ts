@@ -14,6 +14,7 @@ import { GatheredBytes } from '../../api/machinery/gathered-bytes.ts';
 import { Agent as HttpAgent } from '../../api/http/node-http.ts';
 import type { RequestObserver } from '../../api/client/request-observer.ts';
 
+import { toError } from '../../api/meta/error-message.ts';
 import { connectionProblem } from './connection-error.ts';
 
 const MAX_ANSWER_BYTES = 3 * 1024 * 1024;
@@ -152,7 +153,7 @@ export class WebhookClient {
       try {
         call = this.#dialer.request(options, onResponse);
       } catch (error) {
-        fail(error instanceof Error ? error : new Error(String(error)));
+        fail(toError(error));
         return;
       }
       call.on('error', fail);

@@ -2,6 +2,7 @@
  * Implements the webhook authorizer: it sends a SubjectAccessReview to a remote service. Allowed and denied responses are
  * cached for separate times.
  */
+import { errorMessage } from '../../api/meta/error-message.ts';
 import { isJsonObject } from '../../api/meta/json-object.ts';
 import { stringifyJson } from '../../api/codec/json.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
@@ -33,7 +34,7 @@ export function webhookAuthorizer(options: WebhookAuthorizerOptions): Authorizer
   const failed = (error: unknown): Decision => ({
     decision: options.failurePolicy === 'Deny' ? 'deny' : 'no-opinion',
     reason: '',
-    evaluationError: error instanceof Error ? error.message : String(error),
+    evaluationError: errorMessage(error),
   });
   return {
     authorize(attributes): Decision | Promise<Decision> {
@@ -72,7 +73,7 @@ function allMatch(conditions: readonly MatchCondition[], attributes: Authorizati
     try {
       if (!condition.matches(request)) return false;
     } catch (error) {
-      errors.push(error instanceof Error ? error.message : String(error));
+      errors.push(errorMessage(error));
     }
   }
   if (errors.length > 0) throw new Error(`cel evaluation error: ${errors.join(', ')}`);

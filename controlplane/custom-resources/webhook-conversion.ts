@@ -4,6 +4,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { stringifyJson } from '../../api/codec/json.ts';
+import { errorMessage } from '../../api/meta/error-message.ts';
 import type { FieldError } from '../../api/meta/field-error.ts';
 import { cloneJson, jsonEqual } from '../../api/meta/json-equality.ts';
 import { goType } from '../../api/meta/go-text.ts';
@@ -75,7 +76,7 @@ export function webhookConversion(
     try {
       converted = convertedObjects(await call(config, stringifyJson(body)), { uid, version: review });
     } catch (error) {
-      throw fail(error instanceof Error ? error.message : String(error));
+      throw fail(errorMessage(error));
     }
     if (converted.length !== objects.length) {
       throw newStatusError(500, '', `${webhook} returned ${converted.length} objects, expected ${objects.length}`);

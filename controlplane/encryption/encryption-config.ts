@@ -1,4 +1,5 @@
 /** Parses the `--encryption-provider-config` file, which assigns encryption providers to resources. */
+import { errorMessage } from '../../api/meta/error-message.ts';
 import { isJsonObject } from '../../api/meta/json-object.ts';
 import { parseDuration } from '../../api/component/duration.ts';
 import { parseConfigFile, shapeFault, type ConfigShape } from '../model/config-shape.ts';
@@ -100,7 +101,7 @@ async function providersOf(
   try {
     return keyProviders(name, named);
   } catch (error) {
-    return refuse(`${at}: ${error instanceof Error ? error.message : String(error)}`);
+    return refuse(`${at}: ${errorMessage(error)}`);
   }
 }
 

@@ -2,6 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import { PlainError } from '../../api/component/plain-error.ts';
 import { openChannel } from '../../api/grpc/grpc-channel.ts';
+import { errorMessage } from '../../api/meta/error-message.ts';
 import type { KmsOptions } from './encryption-config.ts';
 import { bytesField, bytesOf, mapField, mapOf, readFields, textOf, type Fields } from './protobuf-fields.ts';
 
@@ -43,7 +44,7 @@ export async function connectKeyService({ endpoint, timeoutMs }: KmsOptions): Pr
     try {
       return readFields(await channel.call(SERVICE + method, request, { timeoutMs }));
     } catch (cause) {
-      throw new KeyServiceError(cause instanceof Error ? cause.message : String(cause), { cause });
+      throw new KeyServiceError(errorMessage(cause), { cause });
     }
   };
   return {

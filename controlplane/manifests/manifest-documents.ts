@@ -5,6 +5,7 @@
 import { lineIndexOf } from '../../api/codec/field-lines.ts';
 import { parseJson } from '../../api/codec/json.ts';
 import type { YamlParser } from '../../api/codec/yaml-thread.ts';
+import { errorMessage } from '../../api/meta/error-message.ts';
 import { type GroupVersion, type KubeObject, parseApiVersion } from '../../api/meta/object.ts';
 import { quoteText } from '../../api/meta/quote.ts';
 
@@ -133,7 +134,7 @@ function asRecord(value: unknown, message: string): Readonly<Record<string, unkn
 
 /** Parsers count lines from the beginning of the document. */
 function faultOf(error: unknown, line: number): ManifestFault {
-  const message = error instanceof Error ? error.message : String(error);
+  const message = errorMessage(error);
   const within = /\bline (\d+):\s*/.exec(message);
   if (within === null) return { line, message };
   return { line: line + Number(within[1]) - 1, message: message.replace(within[0], '') };

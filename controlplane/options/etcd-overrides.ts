@@ -1,4 +1,5 @@
 /** Parses the values of `--etcd-servers-overrides`. */
+import { errorMessage } from '../../api/meta/error-message.ts';
 import { builtinResources, isStored } from '../../api/schema/resources.ts';
 import { prefixOf } from '../storage/storages.ts';
 
@@ -51,7 +52,7 @@ export function checkEtcdOverrides(values: readonly string[]): string | undefine
     parseEtcdOverrides(values);
     return undefined;
   } catch (error) {
-    return error instanceof Error ? error.message : String(error);
+    return errorMessage(error);
   }
 }
 

@@ -3,6 +3,7 @@
  * keeps only a position and no buffer, as for a slow client. A failed conversion ends the watch with an ERROR event, because a
  * watch that skipped the batch would lose changes. `version-codec.ts` opens it.
  */
+import { toError } from '../../api/meta/error-message.ts';
 import type { WatchEvent, WatchHandle, WatchSink } from '../model/rest.ts';
 
 /** Converts events to the served version. Returns a promise if the webhook must be called. */
@@ -36,7 +37,7 @@ export function convertWatch(
     if (error !== undefined) guarded(() => client.onEvents([{ type: 'ERROR', error }]), failed);
     guarded(() => client.onEnd(), failed);
   };
-  const endBy = (error: unknown): void => end(error instanceof Error ? error : new Error(String(error)));
+  const endBy = (error: unknown): void => end(toError(error));
   const later = async (batch: Promise<readonly WatchEvent[]>): Promise<void> => {
     try {
       const events = await batch;

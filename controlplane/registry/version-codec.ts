@@ -2,6 +2,7 @@
  * Serves a version of a resource. It converts stored objects to the version on reads, and objects from clients to the stored
  * version on writes. Each entry of the cache is converted once, and the result is kept as long as the entry.
  */
+import { errorMessage } from '../../api/meta/error-message.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { cloneJson } from '../../api/meta/json-equality.ts';
 import { newBadRequest, newStatusError } from '../../api/meta/status-error.ts';
@@ -137,7 +138,7 @@ export class VersionCodec {
     const { conversion, store, info } = this.#version;
     if (conversion?.convertAll === undefined) return undefined;
     return this.ready(store.cache.list({ selection: selectionOf('') }).entries)?.catch((error: unknown) => {
-      const why = error instanceof Error ? error.message : String(error);
+      const why = errorMessage(error);
       const message = `storage is (re)initializing: failed to list ${info.group}/${info.version}, Kind=${info.kind}: ${why}`;
       throw newStatusError(429, 'TooManyRequests', message, { details: { retryAfterSeconds: 1 }, cause: error });
     });

@@ -3,6 +3,7 @@
  * binds in the background. It works in time slices, so that requests get the event loop during an expensive decision. A pod
  * that fits no node gets an event and a condition with the reasons, and waits for a change.
  */
+import { errorMessage } from '../../api/meta/error-message.ts';
 import { isConflict, isNotFound } from '../../api/meta/status-error.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
@@ -378,7 +379,7 @@ class RunningScheduler implements Scheduler {
 
   #bindingFailed(pod: PodInfo, error: unknown): void {
     this.#logger.warn({ err: error, pod: nameOf(pod) }, 'A pod could not be bound');
-    this.#attemptFailed(pod, `binding rejected: ${error instanceof Error ? error.message : String(error)}`);
+    this.#attemptFailed(pod, `binding rejected: ${errorMessage(error)}`);
   }
 
   /** Records an attempt that ended with an error. The pod is tried again after its backoff. */

@@ -4,6 +4,7 @@
  */
 import type { Clock } from '../../api/machinery/clock.ts';
 import { limitedLogger } from '../../api/machinery/limited-logger.ts';
+import { errorMessage } from '../../api/meta/error-message.ts';
 import { quoteText } from '../../api/meta/quote.ts';
 import { HealthResults } from '../../api/component/health-results.ts';
 import type { Logger } from '../../api/component/logger.ts';
@@ -110,6 +111,6 @@ async function problemOf(one: HealthCheck): Promise<string | undefined> {
     await one.check();
     return undefined;
   } catch (error) {
-    return error instanceof Error ? error.message : String(error);
+    return errorMessage(error);
   }
 }

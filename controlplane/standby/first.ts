@@ -6,6 +6,7 @@ import type { Logger } from '../../api/component/logger.ts';
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import { parseJson } from '../../api/codec/json.ts';
 import { type Clock, formatTime } from '../../api/machinery/clock.ts';
+import { errorMessage } from '../../api/meta/error-message.ts';
 import { newBadRequest, newServiceUnavailable, newStatusError } from '../../api/meta/status-error.ts';
 import type { Exchange } from '../server/exchange.ts';
 import type { Storage } from '../storage/storage.ts';
@@ -221,7 +222,7 @@ function successorOf(body: Buffer): Successor {
   try {
     ({ by, promotedAt } = (parseJson(body).value ?? {}) as Record<string, unknown>);
   } catch (error) {
-    throw newBadRequest(`the body must be JSON: ${error instanceof Error ? error.message : String(error)}`);
+    throw newBadRequest(`the body must be JSON: ${errorMessage(error)}`);
   }
   if (!isPeerUrl(by)) throw newBadRequest('by must be the URL of the control plane that takes over');
   if (promotedAt !== undefined && typeof promotedAt !== 'number') throw newBadRequest('promotedAt must be a number');

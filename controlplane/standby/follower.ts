@@ -7,6 +7,7 @@ import { Backoff } from '../../api/machinery/backoff.ts';
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
 import type { HttpClient } from '../../api/client/http-client.ts';
 import { WakeableLoop } from '../../api/machinery/wakeable-loop.ts';
+import { errorMessage } from '../../api/meta/error-message.ts';
 import { LogCopy } from '../storage/sqlite/log-copy.ts';
 import { isStorageError } from '../storage/storage.ts';
 import { type RecordColumns, storedValues } from '../storage/stored-log.ts';
@@ -144,7 +145,7 @@ export class Follower {
         // The outcome of a write is unknown: only another process can rely on the file.
         if (isStorageError(error, 'unknown-outcome')) this.#options.onLost(error);
         if (failures === 1) logger.warn({ err: error }, 'The first control plane cannot be followed now');
-        this.#state = { ...this.#state, problem: error instanceof Error ? error.message : String(error) };
+        this.#state = { ...this.#state, problem: errorMessage(error) };
       },
     });
     await loop.run(this.#stop.signal, (signal) => this.#follow(signal));

@@ -7,6 +7,7 @@ import { limitedLogger } from '../../api/machinery/limited-logger.ts';
 import { stringifyJson } from '../../api/codec/json.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import { background } from '../../api/machinery/background.ts';
+import { errorMessage } from '../../api/meta/error-message.ts';
 import { newServiceUnavailable, newStatusError, isStatusError, type StatusError } from '../../api/meta/status-error.ts';
 import type { Exchange } from '../server/exchange.ts';
 import type { PeerCheck } from './identity.ts';
@@ -111,7 +112,7 @@ async function answered(route: PeerRoute, request: PeerRequest): Promise<void> {
     if (isStatusError(error)) sendError(exchange, error);
     else if (exchange.answered) exchange.abort();
     else {
-      sendError(exchange, newStatusError(500, 'InternalError', error instanceof Error ? error.message : String(error)));
+      sendError(exchange, newStatusError(500, 'InternalError', errorMessage(error)));
       throw error;
     }
   }

@@ -6,6 +6,7 @@ import { stringifyJson } from '../../api/codec/json.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import { type Clock, formatTime } from '../../api/machinery/clock.ts';
 import type { HttpClient } from '../../api/client/http-client.ts';
+import { errorMessage } from '../../api/meta/error-message.ts';
 import { newStatusError } from '../../api/meta/status-error.ts';
 import type { CopyState, Follower } from './follower.ts';
 import { FENCE_PATH } from './peer-paths.ts';
@@ -70,7 +71,7 @@ async function stopFirst(options: PromotionOptions, force: boolean): Promise<num
   try {
     return await askToStop(client, { by: url });
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
+    const why = errorMessage(error);
     if (!force)
       throw refusal(
         `${of} does not stop (${why}). ${lossOf(follower.state, clock.now())} Make sure that it does not run, and repeat the command with --force`,

@@ -7,6 +7,7 @@ import type { Logger } from '../../api/component/logger.ts';
 import { MetricsRegistry } from '../../api/component/metrics.ts';
 import { background } from '../../api/machinery/background.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
+import { toError } from '../../api/meta/error-message.ts';
 import { newStatusError } from '../../api/meta/status-error.ts';
 import { refuseUnfinishedRestore } from '../backup/unfinished-restore.ts';
 import { KUBERNETES_ADDRESS } from '../bootstrap/kubernetes-service.ts';
@@ -233,7 +234,7 @@ class RunningStandby implements Standby {
     } catch (error) {
       this.#isPromoting = false;
       // The copy was closed, and only another process opens it again.
-      if (follower.isStopped) onFatal(error instanceof Error ? error : new Error(String(error)));
+      if (follower.isStopped) onFatal(toError(error));
       throw error;
     } finally {
       client.close();

@@ -6,6 +6,7 @@
 import type { Logger } from '../../api/component/logger.ts';
 import { background } from '../../api/machinery/background.ts';
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
+import { toError } from '../../api/meta/error-message.ts';
 import type { LogBackend } from './log-backend.ts';
 import { isStorageError, StorageError } from './storage.ts';
 
@@ -59,7 +60,7 @@ export class StorageHealth {
   fail(cause: unknown): void {
     if (this.#failure !== undefined) return;
     const { logger, onFailure } = this.#options;
-    this.#failure = cause instanceof Error ? cause : new Error(String(cause));
+    this.#failure = toError(cause);
     this.#probe?.cancel();
     logger.error({ err: this.#failure }, 'The storage failed and takes no writes until the process restarts');
     // The code that closes the storage exits the process anyway.

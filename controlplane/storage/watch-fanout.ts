@@ -7,6 +7,7 @@
  * closes the watches of its group. Clients open them again. No failure here reaches the commit.
  */
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
+import { errorMessage } from '../../api/meta/error-message.ts';
 import { newExpired, newInternalError } from '../../api/meta/status-error.ts';
 import type { WatchEvent, WatchSink } from '../model/rest.ts';
 import type { CacheEvent } from './cache-event.ts';
@@ -172,7 +173,7 @@ export class WatchFanout {
     if (member.closed) return;
     this.#remove(member);
     this.#source.watchFailed(cause);
-    const message = cause instanceof Error ? cause.message : String(cause);
+    const message = errorMessage(cause);
     this.#end(member, newInternalError(`the watch failed: ${message}`, cause));
   }
 

@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { type FileEntry, hostArchitecture, imageArchive } from '../../agent/runtime/images/image-archive.ts';
 import { pauseImage } from '../../agent/runtime/images/pause-image.ts';
+import { errorMessage } from '../../api/meta/error-message.ts';
 import { DEMO_IMAGE } from './demo-image.ts';
 
 /** A root made of one static busybox with a link for each of its commands. */
@@ -63,6 +64,6 @@ async function main(): Promise<void> {
 try {
   await main();
 } catch (error) {
-  console.error(`airgap-images: ${error instanceof Error ? error.message : String(error)}`);
+  console.error(`airgap-images: ${errorMessage(error)}`);
   process.exitCode = 1;
 }

@@ -6,6 +6,7 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { errorMessage } from '../../api/meta/error-message.ts';
 import { run } from './running-cluster.ts';
 import { until } from '../until.ts';
 import { temporaryFolder } from '../temporary-folder.ts';
@@ -195,6 +196,6 @@ export async function whyNoSystemd(): Promise<string | false> {
     await host.remove();
     return false;
   } catch (error) {
-    return `this host runs no systemd in namespaces: ${error instanceof Error ? error.message : String(error)}`;
+    return `this host runs no systemd in namespaces: ${errorMessage(error)}`;
   }
 }

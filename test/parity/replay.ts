@@ -2,6 +2,7 @@
 import { Agent, request as httpsRequest, type RequestOptions } from 'node:https';
 import type { IncomingHttpHeaders } from 'node:http';
 import { randomBytes } from 'node:crypto';
+import { errorMessage } from '../../api/meta/error-message.ts';
 import {
   createAuthority,
   decode,
@@ -153,7 +154,7 @@ export class Replayer {
         body = parseBody(response);
       } catch (error) {
         response = { status: 0, headers: {}, bytes: Buffer.alloc(0) };
-        body = { error: error instanceof Error ? error.message : String(error) };
+        body = { error: errorMessage(error) };
       }
       if (step.retry === undefined || Date.now() > deadline) return { response, body };
       if (isReached(step.retry.until, response, body, webhooks)) return { response, body };

@@ -9,6 +9,7 @@ import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, realpathSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { errorMessage } from '../../api/meta/error-message.ts';
 import { Random } from '../soak/random.ts';
 import { readAgentFiles } from './agent-program.ts';
 import { readControlPlane } from './control-plane-program.ts';
@@ -156,7 +157,7 @@ async function checkStates(life: Life, disk: Disk, when: string): Promise<Left> 
     } catch (error) {
       rmSync(place, { recursive: true });
       writeTree(place, tree);
-      const what = error instanceof Error ? error.message : String(error);
+      const what = errorMessage(error);
       life.violations.push(`${when}, state ${state} (kept in ${place}): ${what}`);
       return left;
     }

@@ -8,6 +8,7 @@ import { access, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import type { Logger } from '../../../api/component/logger.ts';
+import { errorMessage } from '../../../api/meta/error-message.ts';
 import { setKernelParameter } from '../../network/kernel-parameters.ts';
 
 const run = promisify(execFile);
@@ -141,5 +142,5 @@ export function openFilesLimit(limits: string): number | undefined {
 function messageOf(error: unknown): string {
   const { stderr } = error as { stderr?: unknown };
   if (typeof stderr === 'string' && stderr.trim() !== '') return stderr.trim();
-  return error instanceof Error ? error.message : String(error);
+  return errorMessage(error);
 }

@@ -10,6 +10,7 @@ import { isIPv6, createServer, type Server, type Socket } from 'node:net';
 import dnsPacket, { type Answer, type DecodedPacket, type Question } from 'dns-packet';
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
+import { errorMessage } from '../../../api/meta/error-message.ts';
 import type { Family } from '../serviceproxy/addresses.ts';
 import { ClientShares } from './client-shares.ts';
 import type { DnsObserver } from './dns-metrics.ts';
@@ -254,10 +255,7 @@ export class ClusterDns {
       if (local !== undefined) return reply(query, local, transport, this.#options.domain);
       return await this.#forward(message, question.name, client);
     } catch (error) {
-      this.#options.logger.debug(
-        { name: question.name, err: error instanceof Error ? error.message : error },
-        'Cannot resolve a name',
-      );
+      this.#options.logger.debug({ name: question.name, err: errorMessage(error) }, 'Cannot resolve a name');
       return reply(query, { code: SERVER_FAILURE, answers: [], additionals: [] }, transport);
     }
   }

@@ -2,6 +2,7 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from '../../../api/component/logger.ts';
+import { errorMessage } from '../../../api/meta/error-message.ts';
 import { setKernelParameter, setKernelParameters } from '../kernel-parameters.ts';
 
 const IPV6 = '/proc/sys/net/ipv6/conf';
@@ -33,9 +34,6 @@ async function keepAdvertisedRoutes(logger: Logger): Promise<void> {
       if (name !== 'all' && (await readFile(path, 'utf8')).trim() === '1') await setKernelParameter(path, ALWAYS);
     }
   } catch (error) {
-    logger.warn(
-      { err: error instanceof Error ? error.message : error },
-      'Cannot keep the routes of IPv6 router advertisements',
-    );
+    logger.warn({ err: errorMessage(error) }, 'Cannot keep the routes of IPv6 router advertisements');
   }
 }

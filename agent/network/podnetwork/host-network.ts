@@ -4,6 +4,7 @@
  */
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
+import { errorMessage } from '../../../api/meta/error-message.ts';
 import {
   canonicalIp,
   formatIp,
@@ -85,7 +86,7 @@ export function hostNetwork(prefix: readonly string[] = []): HostNetwork {
     async change(commands) {
       const errors: string[] = [];
       const attempt = async (work: () => Promise<unknown>): Promise<void> => {
-        await work().catch((error: unknown) => errors.push(error instanceof Error ? error.message : String(error)));
+        await work().catch((error: unknown) => errors.push(errorMessage(error)));
       };
       await attempt(() => batch('ip', commands.before));
       if (commands.createsWireguard) await attempt(() => createWireguard(run));

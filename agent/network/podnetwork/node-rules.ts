@@ -1,5 +1,6 @@
 /** Keeps the rules of the pod network on this host in sync with the nodes' ranges and addresses. `PodNetwork` calls it. */
 import type { Logger } from '../../../api/component/logger.ts';
+import { errorMessage } from '../../../api/meta/error-message.ts';
 import type { Cidr } from '../../../api/meta/ip-addresses.ts';
 import type { Nftables } from '../nftables.ts';
 import type { Peer } from './cluster-nodes.ts';
@@ -117,7 +118,7 @@ export class NodeRules {
       if (script === '' || this.#hasWarned) return;
       this.#hasWarned = true;
       logger.warn(
-        { port, err: error instanceof Error ? error.message : error },
+        { port, err: errorMessage(error) },
         'Cannot protect the port of the pod network with nftables; admit only nodes to it in a firewall, because every host that reaches it can send packets to pods',
       );
     }

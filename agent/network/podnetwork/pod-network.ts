@@ -13,6 +13,7 @@ import { type Clock, pause } from '../../../api/machinery/clock.ts';
 import type { Informer } from '../../../api/client/informer.ts';
 import type { Node } from '../../../api/kinds/kinds.ts';
 import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
+import { errorMessage } from '../../../api/meta/error-message.ts';
 import { type Cidr, type Ip, isLoopback, parseCidr, parseIp } from '../../../api/meta/ip-addresses.ts';
 import type { NamespaceLock } from '../namespace-lock.ts';
 import { choosePeers, type ClusterNode, clusterNode, ENDPOINT, endpointText, type Refusal } from './cluster-nodes.ts';
@@ -344,10 +345,7 @@ export class PodNetwork {
   }
 
   #logFailure(error: unknown): void {
-    this.#options.logger.warn(
-      { err: error instanceof Error ? error.message : error },
-      'Cannot set up the pod network, retrying',
-    );
+    this.#options.logger.warn({ err: errorMessage(error) }, 'Cannot set up the pod network, retrying');
   }
 }
 

@@ -14,6 +14,7 @@ import type { Informer } from '../../../api/client/informer.ts';
 import type { Namespace, NetworkPolicy, Pod } from '../../../api/kinds/kinds.ts';
 import { inSlices, TimeSlice } from '../../../api/machinery/time-slice.ts';
 import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
+import { errorMessage } from '../../../api/meta/error-message.ts';
 import { compileInSlices, compilePolicies } from './compile-policies.ts';
 import type { Nftables } from '../nftables.ts';
 import { policyScript, scriptInSlices } from './nft-ruleset.ts';
@@ -320,10 +321,7 @@ export class PolicyEnforcer {
   }
 
   readonly #logFailure = (error: unknown): void => {
-    this.#options.logger.warn(
-      { err: error instanceof Error ? error.message : error },
-      'Cannot sync the rules of network policies, retrying',
-    );
+    this.#options.logger.warn({ err: errorMessage(error) }, 'Cannot sync the rules of network policies, retrying');
   };
 }
 

@@ -4,6 +4,7 @@
  * written, because the kernel has the parameters once rules use connection tracking.
  */
 import type { Logger } from '../../../api/component/logger.ts';
+import { errorMessage } from '../../../api/meta/error-message.ts';
 import { type KernelParameterPlaces, setKernelParameter } from '../kernel-parameters.ts';
 
 const TIMEOUTS_SECONDS = {
@@ -19,7 +20,7 @@ export function connectionTimeouts(logger: Logger, places: KernelParameterPlaces
       try {
         await setKernelParameter(`${places.parameters ?? '/proc/sys'}/net/netfilter/${name}`, `${seconds}`, places);
       } catch (error) {
-        const fields = { parameter: `net.netfilter.${name}`, err: error instanceof Error ? error.message : error };
+        const fields = { parameter: `net.netfilter.${name}`, err: errorMessage(error) };
         logger.warn(fields, 'Cannot set how long connections are tracked; those through services may break early');
       }
     }

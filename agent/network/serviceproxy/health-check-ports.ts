@@ -7,6 +7,7 @@ import { createServer } from '../../../api/http/node-http.ts';
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { ConnectionLimit, connectionsWithin } from '../../../api/http/connection-limit.ts';
+import { errorMessage } from '../../../api/meta/error-message.ts';
 import type { HealthCheckPort } from './service-ports.ts';
 
 /** The limit for all health check ports together: load balancers need few connections, and anybody may open some. */
@@ -68,7 +69,7 @@ export class HealthCheckPorts {
       this.#servers.set(port, { server, state: first });
     } catch (error) {
       this.#logger.warn(
-        { port, service: first.service, err: error instanceof Error ? error.message : error },
+        { port, service: first.service, err: errorMessage(error) },
         'Cannot serve the health check node port of a service',
       );
     }

@@ -10,6 +10,7 @@ import type { Informer } from '../../../api/client/informer.ts';
 import type { EndpointSlice, Service } from '../../../api/kinds/kinds.ts';
 import { inSlices, TimeSlice } from '../../../api/machinery/time-slice.ts';
 import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
+import { errorMessage } from '../../../api/meta/error-message.ts';
 import { setKernelParameters } from '../kernel-parameters.ts';
 import type { NamespaceLock } from '../namespace-lock.ts';
 import type { Family } from './addresses.ts';
@@ -311,10 +312,7 @@ export class ServiceProxy {
   }
 
   readonly #logFailure = (error: unknown): void => {
-    this.#options.logger.warn(
-      { err: error instanceof Error ? error.message : error },
-      'Cannot sync the service rules, retrying',
-    );
+    this.#options.logger.warn({ err: errorMessage(error) }, 'Cannot sync the service rules, retrying');
   };
 }
 

@@ -10,6 +10,7 @@ import type { Clock } from '../../../api/machinery/clock.ts';
 import { HttpClient } from '../../../api/client/http-client.ts';
 import { loadKubeconfig, newKubeconfig, serverAccess, writeKubeconfig } from '../../../api/client/kubeconfig.ts';
 import { ServerList } from '../../../api/client/server-list.ts';
+import { errorMessage } from '../../../api/meta/error-message.ts';
 import { currentPath, readPair, writePair } from './certificate-store.ts';
 import { CERTIFICATE_WAIT_MS, type CertificateTemplate, requestCertificate } from './request-certificate.ts';
 import { NODES_GROUP, NODE_USER_PREFIX } from '../../../api/meta/system-users.ts';
@@ -65,10 +66,7 @@ export async function bootstrapClient(options: BootstrapOptions): Promise<void> 
       return;
     } catch (error) {
       if (signal.aborted) throw error;
-      logger.warn(
-        { err: error instanceof Error ? error.message : error },
-        'Cannot bootstrap the credentials of the node yet, retrying',
-      );
+      logger.warn({ err: errorMessage(error) }, 'Cannot bootstrap the credentials of the node yet, retrying');
       await clock.sleep(backoff.next(), signal);
     }
   }

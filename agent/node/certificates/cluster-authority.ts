@@ -3,6 +3,7 @@
  * So a bundle is accepted only if a trusted CA signed it (`api/pki/ca-bundle.ts`) and no later one was accepted before. Writes
  * the kubeconfig, and also the file of client CAs if that contains the same bundle and belongs to the agent.
  */
+import { errorMessage } from '../../../api/meta/error-message.ts';
 import { readOwnFile } from '../../files/regular-file.ts';
 import { readPem } from '../../../api/pki/pem.ts';
 import { X509Certificate } from 'node:crypto';
@@ -75,10 +76,7 @@ export class ClusterAuthority {
         await this.refresh();
       } catch (error) {
         // Other clusters need not publish it.
-        logger.debug(
-          { err: error instanceof Error ? error.message : error },
-          'The CA bundle of the cluster was not read',
-        );
+        logger.debug({ err: errorMessage(error) }, 'The CA bundle of the cluster was not read');
       }
       await pause(clock, CHECK_MS, signal);
     }

@@ -6,6 +6,7 @@ import type { Logger } from '../../../api/component/logger.ts';
 import { Backoff } from '../../../api/machinery/backoff.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
+import { errorMessage } from '../../../api/meta/error-message.ts';
 import type { Certificate } from '../../../api/pki/certificate.ts';
 import type { CertificateObserver } from './certificate-metrics.ts';
 import { readPair, type StoredPair, writePair } from './certificate-store.ts';
@@ -54,10 +55,7 @@ export async function keepCertificate(options: RotationOptions, signal: AbortSig
     backoff: new Backoff({ firstMs: FIRST_RETRY_MS, longestMs: LONGEST_RETRY_MS, jitter: 1, random }),
     onError: (error) => {
       options.observer?.failed();
-      logger.error(
-        { certificate: name, err: error instanceof Error ? error.message : error },
-        'Cannot renew a certificate, retrying',
-      );
+      logger.error({ certificate: name, err: errorMessage(error) }, 'Cannot renew a certificate, retrying');
     },
   });
   await loop.run(signal, () => renewWhenDue(options, share, signal));

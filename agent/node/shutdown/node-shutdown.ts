@@ -4,6 +4,7 @@
  * uses the same order.
  */
 import { dirname } from 'node:path';
+import { errorMessage } from '../../../api/meta/error-message.ts';
 import { readOwnFile } from '../../files/regular-file.ts';
 import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
@@ -88,7 +89,7 @@ export class NodeShutdown {
       } catch (error) {
         if (signal.aborted) break;
         logger.warn(
-          { err: error instanceof Error ? error.message : error },
+          { err: errorMessage(error) },
           'Cannot monitor shutdowns of the host, which therefore do not wait for pods; retrying',
         );
       }

@@ -1,4 +1,5 @@
 /** Runs a probe once: resolves its port, host and command, and retries a probe that could not be executed. */
+import { errorMessage } from '../../../api/meta/error-message.ts';
 import type { Container } from '../../model/pod.ts';
 import { expand, expandAll } from '../../runtime/kuberuntime/environment.ts';
 import type { ContainerId } from '../../runtime/runtime-identity.ts';
@@ -45,7 +46,7 @@ async function runSafely(options: RunOptions, containerId: string, podIp: string
   try {
     return await run(options, containerId, podIp);
   } catch (error) {
-    return { result: 'errored', state: 'unknown', output: error instanceof Error ? error.message : String(error) };
+    return { result: 'errored', state: 'unknown', output: errorMessage(error) };
   }
 }
 

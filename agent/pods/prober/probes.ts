@@ -6,6 +6,7 @@ import { buildCodecs } from '../../../api/grpc/codec.ts';
 import { openChannel } from '../../../api/grpc/grpc-channel.ts';
 import { GrpcError } from '../../../api/grpc/grpc-error.ts';
 import { createDialer } from '../../../api/http/dialer.ts';
+import { errorMessage } from '../../../api/meta/error-message.ts';
 import { BrokenBodyError, dialMessage, hostPort, type HttpGet, httpGet } from '../../runtime/kuberuntime/http-get.ts';
 
 /**
@@ -145,7 +146,7 @@ export async function probeExec(
       const output = `command timed out: ${JSON.stringify(command.join(' '))} timed out after ${timeoutMs / 1000}s`;
       return { result: 'failure', output };
     }
-    return { result: 'errored', state: 'unknown', output: error instanceof Error ? error.message : String(error) };
+    return { result: 'errored', state: 'unknown', output: errorMessage(error) };
   }
 }
 

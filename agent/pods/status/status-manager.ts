@@ -2,6 +2,7 @@
  * The status manager keeps the status of each pod and sends it to the API server, in order and coalesced to the newest. It also
  * deletes a pod there, without grace, once the pod is marked for deletion and has nothing left on the node.
  */
+import { errorMessage } from '../../../api/meta/error-message.ts';
 import { jsonEqual } from '../../../api/meta/json-equality.ts';
 import type { JsonValue } from '../../../api/meta/object.ts';
 import { isNotFound, isStatusError } from '../../../api/meta/status-error.ts';
@@ -284,7 +285,7 @@ class PodStatusManager implements StatusManager {
         return;
       }
       kept.failures = (kept.failures ?? 0) + 1;
-      const fields = { pod: `${namespace}/${name}`, err: error instanceof Error ? error.message : error };
+      const fields = { pod: `${namespace}/${name}`, err: errorMessage(error) };
       const { logger } = this.#options;
       // The node authorizer refuses a deleted pod until the agent has seen the deletion, which is before the next attempt.
       // Every other failure causes one warning for each pod.

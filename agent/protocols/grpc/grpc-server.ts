@@ -5,6 +5,7 @@
 import { chmod, mkdir, rm } from 'node:fs/promises';
 import { basename, dirname } from 'node:path';
 import type { ServerWritableStream, ServiceDefinition, UntypedServiceImplementation } from '@grpc/grpc-js';
+import { errorMessage } from '../../../api/meta/error-message.ts';
 import { descriptorPath, inDirectory, removeTree } from '../../files/beneath.ts';
 import { buildCodecs } from '../../../api/grpc/codec.ts';
 import type { MessageTables, MethodTable } from '../../../api/grpc/messages.ts';
@@ -125,6 +126,6 @@ function answerMany(handler: StreamHandler) {
 function statusOf(error: unknown): { readonly code: number; readonly details: string } {
   return {
     code: error instanceof GrpcRefusal ? error.code : GRPC_UNKNOWN,
-    details: error instanceof Error ? error.message : String(error),
+    details: errorMessage(error),
   };
 }

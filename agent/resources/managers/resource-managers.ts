@@ -9,6 +9,7 @@ import { background } from '../../../api/machinery/background.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { SerialQueue } from '../../../api/machinery/serial-queue.ts';
 import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
+import { errorMessage } from '../../../api/meta/error-message.ts';
 import type { Container, ContainerStatusJson, Pod } from '../../model/pod.ts';
 import type { ResourceAccounts } from '../podresources/pod-resources-server.ts';
 import type { Refusal } from '../../pods/workers/pod-admission.ts';
@@ -92,7 +93,7 @@ export class ResourceManagers {
         { err: error, pod: pod.metadata.name, namespace: pod.metadata.namespace },
         'Cannot allocate the resources of a pod',
       );
-      const why = error instanceof Error ? error.message : String(error);
+      const why = errorMessage(error);
       return { reason: 'UnexpectedAdmissionError', message: `Allocate failed due to ${why}, which is unexpected` };
     } finally {
       this.#admitting.delete(uid);

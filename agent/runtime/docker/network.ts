@@ -9,6 +9,7 @@ import { readdir, writeFile } from 'node:fs/promises';
 import { networkInterfaces } from 'node:os';
 import { BlockList } from 'node:net';
 import type { Logger } from '../../../api/component/logger.ts';
+import { errorMessage } from '../../../api/meta/error-message.ts';
 import { dockerBridge, LABEL_INSTANCE } from '../instance.ts';
 import { RuntimeError } from '../runtime.ts';
 import { unlessGone, type DockerClient } from './docker-client.ts';
@@ -69,7 +70,7 @@ export class PodNetwork {
       this.#problem = '';
     } catch (error) {
       this.#ready = undefined;
-      this.#problem = error instanceof Error ? error.message : String(error);
+      this.#problem = errorMessage(error);
       throw error;
     }
   }
@@ -91,7 +92,7 @@ export class PodNetwork {
       // The pod terminated in the meantime, and its port is gone.
       if ((error as NodeJS.ErrnoException).code === 'ENOENT') return;
       this.#options.logger.warn(
-        { bridge: this.#bridge, err: error instanceof Error ? error.message : error },
+        { bridge: this.#bridge, err: errorMessage(error) },
         'Pods may not reach themselves through services',
       );
     }

@@ -7,6 +7,7 @@ import { readdir, readFile, stat } from 'node:fs/promises';
 import { extname, join } from 'node:path';
 import { parseYaml } from '../../../api/codec/yaml.ts';
 import { parseDuration } from '../../../api/component/duration.ts';
+import { errorMessage } from '../../../api/meta/error-message.ts';
 import type { JsonValue } from '../../../api/meta/object.ts';
 import { ConfigurationError } from '../../model/configuration-error.ts';
 import { checkImagePattern } from './image-match.ts';
@@ -59,7 +60,7 @@ export async function readCredentialProviders(path: string): Promise<CredentialP
       hash.update(length).update(content);
       providers.push(...providersOf(reader, parseYaml(content.toString('utf8')).value));
     } catch (error) {
-      reader.report('', error instanceof Error ? error.message : String(error));
+      reader.report('', errorMessage(error));
     }
     problems.push(...reader.problems);
   }

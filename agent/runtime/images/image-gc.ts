@@ -8,6 +8,7 @@ import { formatDuration } from '../../../api/component/duration.ts';
 import type { Logger } from '../../../api/component/logger.ts';
 import { type Clock, pause } from '../../../api/machinery/clock.ts';
 import { SerialQueue } from '../../../api/machinery/serial-queue.ts';
+import { toError } from '../../../api/meta/error-message.ts';
 import type { ContainerStatus, ImageInfo, Runtime } from '../runtime.ts';
 
 /** The limits of `--image-gc-*` and `imageMaximumGCAge`. */
@@ -238,7 +239,7 @@ export class ImageGc {
         await this.#remove(image, reason);
       } catch (error) {
         logger.debug({ err: error, image: image.id }, 'Cannot remove an unused image');
-        errors.push(error instanceof Error ? error : new Error(String(error)));
+        errors.push(toError(error));
         continue;
       }
       freedBytes += image.sizeBytes;

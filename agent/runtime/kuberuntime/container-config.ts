@@ -5,6 +5,7 @@
 import { randomBytes } from 'node:crypto';
 import { mkdir } from 'node:fs/promises';
 import { join, posix } from 'node:path';
+import { errorMessage } from '../../../api/meta/error-message.ts';
 import type { Container, Pod } from '../../model/pod.ts';
 import type { ReferencedObjects } from '../../model/referenced-objects.ts';
 import type { ContainerVolumes, PreparedMounts } from '../container-volumes.ts';
@@ -218,7 +219,7 @@ async function preparedMounts(
   try {
     prepared = await deps.volumes.containerMounts(request.pod, request.container, env);
   } catch (error) {
-    throw new ContainerConfigError(error instanceof Error ? error.message : String(error), { cause: error });
+    throw new ContainerConfigError(errorMessage(error), { cause: error });
   }
   const mounts = prepared.mounts.map((mount): Mount => {
     if (mount.image === undefined) return mount;
@@ -237,7 +238,7 @@ async function pluggedDevices(
   try {
     return await devices?.(pod, container);
   } catch (error) {
-    throw new ContainerConfigError(error instanceof Error ? error.message : String(error), { cause: error });
+    throw new ContainerConfigError(errorMessage(error), { cause: error });
   }
 }
 

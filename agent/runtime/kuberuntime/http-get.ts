@@ -5,6 +5,7 @@
 import type { IncomingMessage } from 'node:http';
 import { isIP, type Socket } from 'node:net';
 import { createDialer, redirectTarget } from '../../../api/http/dialer.ts';
+import { errorMessage } from '../../../api/meta/error-message.ts';
 
 /** The Kubernetes release in the user agent that servers see. */
 const RELEASE = '1.36';
@@ -196,5 +197,5 @@ export function dialMessage(error: unknown, host: string, port: number): string 
   }
   const reason = REASONS.get(code);
   if (reason !== undefined) return `dial tcp ${hostPort(host, port)}: ${reason}`;
-  return error instanceof Error ? error.message : String(error);
+  return errorMessage(error);
 }

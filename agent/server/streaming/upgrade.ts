@@ -4,6 +4,7 @@ import type { Duplex } from 'node:stream';
 import { createWebSocketStream, type WebSocket, WebSocketServer } from 'ws';
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
+import { errorMessage } from '../../../api/meta/error-message.ts';
 import { newBadRequest, newStatusError, StatusError } from '../../../api/meta/status-error.ts';
 import type { PodHost, RequestedContainer } from '../pod-host.ts';
 import type { ContainerId } from '../../runtime/runtime-identity.ts';
@@ -193,7 +194,7 @@ async function serveCommand(
       outcome = { state: 'exited', exitCode: await host.exec(id, target.query.getAll('command'), io) };
     }
   } catch (error) {
-    const message = error instanceof Error ? error.message : String(error);
+    const message = errorMessage(error);
     if (!command.signal.aborted)
       logger.debug({ pod: `${target.namespace}/${target.pod}`, err: error }, 'A command in a container failed');
     outcome = { state: 'failed', message: `error executing command in container: ${message}` };
@@ -206,7 +207,7 @@ async function forwardTarget(host: PodHost, target: Target): Promise<PodPorts> {
   return {
     dial: (port, signal) => host.portForward(id, port, signal),
     describe: (port, error) =>
-      `error forwarding port ${port} to pod ${target.namespace}/${target.pod}, uid : ${error instanceof Error ? error.message : String(error)}`,
+      `error forwarding port ${port} to pod ${target.namespace}/${target.pod}, uid : ${errorMessage(error)}`,
   };
 }
 
@@ -269,7 +270,7 @@ export function sniffingHeader(body: string): Readonly<Record<string, string>> {
 export function refuseUpgrade(socket: Duplex, error: unknown): void {
   if (socket.destroyed || !socket.writable) return;
   const code = error instanceof StatusError ? error.code : 500;
-  const body = error instanceof Error ? error.message : String(error);
+  const body = errorMessage(error);
   const headers = {
     'Content-Type': TEXT_TYPE,
     ...sniffingHeader(body),

@@ -13,6 +13,7 @@ import { Backoff, backoffDelay } from '../../../api/machinery/backoff.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
 import { connectGrpc } from '../../../api/grpc/grpc-client.ts';
+import { errorMessage } from '../../../api/meta/error-message.ts';
 import { REGISTRATION_MESSAGES, REGISTRATION_METHODS } from './schema.ts';
 
 type PluginType = 'CSIPlugin' | 'DevicePlugin' | 'DRAPlugin';
@@ -188,14 +189,14 @@ export class PluginManager {
       try {
         handler.validate(plugin);
       } catch (error) {
-        return await refuse(`plugin validation failed with err: ${messageOf(error)}`);
+        return await refuse(`plugin validation failed with err: ${errorMessage(error)}`);
       }
       // From here on the removal of the socket deregisters the plugin, whether or not it got the result of its registration.
       entry.plugin = { ...plugin, handler };
       try {
         await handler.register(plugin, signal);
       } catch (error) {
-        return await refuse(`plugin registration failed with err: ${messageOf(error)}`);
+        return await refuse(`plugin registration failed with err: ${errorMessage(error)}`);
       }
       await client.call(
         'notifyRegistrationStatus',
@@ -255,8 +256,4 @@ async function ifThere<T>(result: Promise<T>): Promise<T | undefined> {
     if (error.code === 'ENOENT' || error.code === 'ENOTDIR') return undefined;
     throw error;
   });
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

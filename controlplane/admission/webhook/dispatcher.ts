@@ -2,6 +2,7 @@
  * Calls one webhook and evaluates the result: failure policy, timeout, warnings, audit annotations, metrics. The mutating and
  * the validating plugin use it. They differ in the order of calls and in the use of patches.
  */
+import { errorMessage } from '../../../api/meta/error-message.ts';
 import { quoteText } from '../../../api/meta/quote.ts';
 import { newBadRequest, newForbidden, newInternalError, type StatusError } from '../../../api/meta/status-error.ts';
 import { withTimeout, type WebhookClient } from '../../authentication/webhook-client.ts';
@@ -171,7 +172,7 @@ export class Dispatcher {
     try {
       return readAnswer(answer.body, review, this.#type === 'admit');
     } catch (error) {
-      throw new CallFailure(error instanceof Error ? error.message : String(error), 503, { cause: error });
+      throw new CallFailure(errorMessage(error), 503, { cause: error });
     }
   }
 }

@@ -1,4 +1,5 @@
 /** Resolves the address of a webhook, a URL or a service of the cluster, and the server's credentials for it by host name. */
+import { errorMessage } from '../../../api/meta/error-message.ts';
 import { quoteText } from '../../../api/meta/quote.ts';
 import type { EndpointSlice, Service } from '../../../api/kinds/kinds.ts';
 import { BackendError, backendOf } from '../../aggregation/api-service-target.ts';
@@ -28,7 +29,7 @@ class EndpointError extends Error {
 
 /** Returns why a call had no response, in the words of Go's HTTP client. */
 export function failedCall(config: ClientConfig, timeoutSeconds: number, error: unknown, isLate: boolean): string {
-  const reason = error instanceof Error ? error.message : String(error);
+  const reason = errorMessage(error);
   return `Post ${quoteText(shownUrl(config, timeoutSeconds))}: ${isLate ? 'context deadline exceeded' : reason}`;
 }
 

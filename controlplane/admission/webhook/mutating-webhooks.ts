@@ -3,6 +3,7 @@
  * that ask for reinvocation. Patches are JSON patches of the version that the webhook registered for.
  */
 import { stringifyJson } from '../../../api/codec/json.ts';
+import { errorMessage } from '../../../api/meta/error-message.ts';
 import { quoteText } from '../../../api/meta/quote.ts';
 import { applyJsonPatch, patchFailure } from '../../../api/codec/json-patch.ts';
 import { mutatingWebhookConfigurations } from '../../../api/client/resources.ts';
@@ -118,9 +119,7 @@ class MutatingPlugin extends WebhookPlugin implements AdmissionPlugin {
     try {
       patched = conversion.conform?.(patched, view.kind) ?? patched;
     } catch (error) {
-      throw isStatusError(error)
-        ? error
-        : newInternalError(error instanceof Error ? error.message : String(error), error);
+      throw isStatusError(error) ? error : newInternalError(errorMessage(error), error);
     }
     if (jsonEqual(patched, view.object)) return false;
     const isOwn = view.object.apiVersion === own.apiVersion && view.object.kind === own.kind;

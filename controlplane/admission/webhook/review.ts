@@ -1,4 +1,5 @@
 /** Builds the AdmissionReview that a webhook gets, and reads its response, with kube-apiserver's errors. */
+import { errorMessage } from '../../../api/meta/error-message.ts';
 import { quoteText } from '../../../api/meta/quote.ts';
 import { randomUUID } from 'node:crypto';
 import { JsonSyntaxError, parseJson, stringifyJson } from '../../../api/codec/json.ts';
@@ -100,7 +101,7 @@ function asCalled<Result>(work: () => Result): Result {
   try {
     return work();
   } catch (error) {
-    throw called(error instanceof Error ? error.message : String(error));
+    throw called(errorMessage(error));
   }
 }
 

@@ -4,6 +4,7 @@ import type { Readable } from 'node:stream';
 import { writeOut } from '../../../api/http/back-pressure.ts';
 import { type Dialer, DialRefusedError, type Purpose, UnaskedUpgradeError } from '../../../api/http/dialer.ts';
 import { GatheredBytes } from '../../../api/machinery/gathered-bytes.ts';
+import { toError } from '../../../api/meta/error-message.ts';
 import { newBadRequest, newServiceUnavailable, newStatusError } from '../../../api/meta/status-error.ts';
 import type { ConnectTarget, Origin } from '../../model/rest.ts';
 import type { Exchange } from '../exchange.ts';
@@ -84,12 +85,12 @@ export function requestTarget(options: TargetRequest): Promise<IncomingMessage> 
     try {
       request = dialer.request({ ...rest, ...dialedTls(options.tls) }, resolve);
     } catch (error) {
-      fail(error instanceof Error ? error : new Error(String(error)));
+      fail(toError(error));
       return;
     }
     request.on('error', fail);
     void sendBody(request, options.body).catch((error: unknown) => {
-      request.destroy(error instanceof Error ? error : new Error(String(error)));
+      request.destroy(toError(error));
     });
   });
 }

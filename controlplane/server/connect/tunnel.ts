@@ -9,6 +9,7 @@ import type { Duplex } from 'node:stream';
 import type { Socket } from 'node:net';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { DialRefusedError } from '../../../api/http/dialer.ts';
+import { errorMessage } from '../../../api/meta/error-message.ts';
 import { newBadRequest, newInternalError } from '../../../api/meta/status-error.ts';
 import type { Origin } from '../../model/rest.ts';
 import type { ApiRequest } from '../request.ts';
@@ -39,7 +40,7 @@ export async function tunnel(request: ApiRequest, target: TunnelTarget): Promise
     answer = await ask(request, target);
   } catch (error) {
     if (error instanceof DialRefusedError) throw newBadRequest(error.message);
-    const why = error instanceof Error ? error.message : String(error);
+    const why = errorMessage(error);
     throw newInternalError(`error dialing backend: ${why}`, error);
   }
   if (answer.socket === undefined) return await passRefusal(request, answer.message);

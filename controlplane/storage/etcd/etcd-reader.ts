@@ -7,6 +7,7 @@
  * every object would be missing.
  */
 import type { Logger } from '../../../api/component/logger.ts';
+import { errorMessage } from '../../../api/meta/error-message.ts';
 import type { LogRecord } from '../log-backend.ts';
 import { isStorageError, StorageError } from '../storage.ts';
 import { isSealed, type ValueTransformer } from '../value-transformer.ts';
@@ -145,7 +146,7 @@ export class EtcdReader {
     try {
       return this.#layout.transformer.open(key, value, etcdKey);
     } catch (error) {
-      throw new StorageError('unusable', error instanceof Error ? error.message : String(error), { cause: error });
+      throw new StorageError('unusable', errorMessage(error), { cause: error });
     }
   }
 

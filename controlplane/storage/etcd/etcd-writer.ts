@@ -1,6 +1,7 @@
 /** Writes to etcd: one transaction for each write, which compares the revisions of its keys. `etcd-storage.ts` calls it. */
 import { GrpcError } from '../../../api/grpc/grpc-error.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
+import { errorMessage } from '../../../api/meta/error-message.ts';
 import { isStorageError, StorageError, type TransactionWrite } from '../storage.ts';
 import { COMPARE_MOD_REVISION, COMPARE_VERSION } from './etcd-interface.ts';
 import type { EtcdLeases } from './etcd-leases.ts';
@@ -98,7 +99,7 @@ export class EtcdWriter {
     try {
       return transformer.seal(key, converted, keys.toEtcd(key));
     } catch (cause) {
-      const why = cause instanceof Error ? cause.message : String(cause);
+      const why = errorMessage(cause);
       throw new StorageError('refused', `${key} cannot be encrypted: ${why}`, { cause });
     }
   }

@@ -5,6 +5,7 @@
 import { createHash } from 'node:crypto';
 import { stringifyJson } from '../../../api/codec/json.ts';
 import { PlainError } from '../../../api/component/plain-error.ts';
+import { errorMessage } from '../../../api/meta/error-message.ts';
 import { parseObject } from '../object-bytes.ts';
 import type { SalvagedRow } from '../sqlite/salvage-rows.ts';
 import type { Storage } from '../storage.ts';
@@ -193,7 +194,7 @@ function keyOf(etcdKey: string, keys: EtcdKeys): string | undefined {
 }
 
 function unreadable(key: string, error: unknown): TransferError {
-  const why = error instanceof Error ? error.message : String(error);
+  const why = errorMessage(error);
   return new TransferError(why.includes(key) ? why : `${key} cannot be read: ${why}`, { cause: error });
 }
 

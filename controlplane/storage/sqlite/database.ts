@@ -2,6 +2,7 @@
  * Owns the SQLite file of the storage: its format, opening it or refusing it, and the statements. It has one table of records
  * in the order of revisions and no index besides, so a small write changes one page. It runs in the worker.
  */
+import { errorMessage } from '../../../api/meta/error-message.ts';
 import type { LogPage, RecordColumns, RecordMark } from '../stored-log.ts';
 import { chmodSync, closeSync, openSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
@@ -137,7 +138,7 @@ function openError(error: unknown, options: DatabaseOptions): StorageError {
   const isFull = code === 'SQLITE_FULL' || isDiskFull(error);
   if (isFull || (code === 'SQLITE_IOERR_WRITE' && isOutOfRoom(`${file}.probe`)))
     return refuse('cannot be opened: the disk is full');
-  return refuse(`cannot be opened: ${error instanceof Error ? error.message : String(error)}`);
+  return refuse(`cannot be opened: ${errorMessage(error)}`);
 }
 
 function writeHolder(lockFile: string): void {

@@ -6,6 +6,7 @@
  * pages can be read, because they contain deleted rows. Rows that follow a damaged frame of the write-ahead log count if they
  * are newer than all others.
  */
+import { errorMessage } from '../../../api/meta/error-message.ts';
 import type { RecordColumns } from '../stored-log.ts';
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
 import { openDatabase } from './database.ts';
@@ -119,7 +120,7 @@ class Scan {
     } catch (error) {
       // The disk cannot read a sector of this page.
       this.#badPages.add(page);
-      this.#damage.push(`page ${page} cannot be read: ${error instanceof Error ? error.message : String(error)}`);
+      this.#damage.push(`page ${page} cannot be read: ${errorMessage(error)}`);
       return undefined;
     }
     return buffer;

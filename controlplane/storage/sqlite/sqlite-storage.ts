@@ -8,6 +8,7 @@
 import { join } from 'node:path';
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
+import { errorMessage } from '../../../api/meta/error-message.ts';
 import type { LogBackend, LogMarks, LogRecord, Stamp } from '../log-backend.ts';
 import { RevisionLog } from '../revision-log.ts';
 import { StorageError, type Storage } from '../storage.ts';
@@ -94,7 +95,7 @@ async function openRecords(
     return load(openedRecords(chunks, transformer));
   } catch (error) {
     await backend.close();
-    throw new StorageError('unusable', error instanceof Error ? error.message : String(error), { cause: error });
+    throw new StorageError('unusable', errorMessage(error), { cause: error });
   }
 }
 
@@ -133,7 +134,7 @@ class SqliteBackend implements LogBackend {
     try {
       sealed = this.#transformer.seal(key, value);
     } catch (cause) {
-      const why = cause instanceof Error ? cause.message : String(cause);
+      const why = errorMessage(cause);
       throw new StorageError('refused', `${key} cannot be encrypted: ${why}`, { cause });
     }
     return sealed === value ? record : { ...record, value: sealed };

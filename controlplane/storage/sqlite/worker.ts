@@ -2,6 +2,7 @@
  * Owns the SQLite file in a thread of its own, so that an fsync does not block the event loop. It sends all records when it
  * opens the file, unless a standby owns it, and then handles one request after another. `storage-thread.ts` starts it.
  */
+import { errorMessage } from '../../../api/meta/error-message.ts';
 import type { LogPage } from '../stored-log.ts';
 import { parentPort, workerData } from 'node:worker_threads';
 import { StorageError } from '../storage.ts';
@@ -95,7 +96,7 @@ function checkpointer(database: LogDatabase, answer: (response: WorkerResponse) 
 
 const messageOf = (error: unknown): string => {
   const code = codeOf(error);
-  const message = error instanceof Error ? error.message : String(error);
+  const message = errorMessage(error);
   return code === '' ? message : `${message} (${code})`;
 };
 

@@ -2,6 +2,7 @@
  * Validates certificate signing requests: the request itself, usages, signer and conditions, and the changes that an endpoint
  * allows. A stored object that has an error may keep it.
  */
+import { errorMessage } from '../../../../api/meta/error-message.ts';
 import { quoteText } from '../../../../api/meta/quote.ts';
 import type { V1CertificateSigningRequestSpec, V1CertificateSigningRequestStatus } from '@kubernetes/client-node';
 import type { Kind } from '../../../../api/kinds/wire.ts';
@@ -120,7 +121,7 @@ function requestFault(base64: string): string | undefined {
     const request = parseCsr(Buffer.from(base64, 'base64').toString('latin1'));
     return request.signatureValid ? undefined : signatureFault(request.publicKey.asymmetricKeyType);
   } catch (error) {
-    return error instanceof Error ? error.message : String(error);
+    return errorMessage(error);
   }
 }
 

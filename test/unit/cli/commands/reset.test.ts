@@ -5,6 +5,7 @@ import { chownSync, existsSync, mkdirSync, readdirSync, readFileSync, symlinkSyn
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { systemClock } from '../../../../api/machinery/clock.ts';
+import { errorMessage } from '../../../../api/meta/error-message.ts';
 import { data, logs } from '../../../../cli/reset/files.ts';
 import { mounts } from '../../../../cli/reset/mounts.ts';
 import { type ResetStep, type ResetTarget, resetTarget } from '../../../../cli/reset/target.ts';
@@ -24,7 +25,7 @@ const target = (): Promise<ResetTarget> =>
 async function take(step: ResetStep, of: ResetTarget): Promise<readonly string[]> {
   const failures: string[] = [];
   for (const { remove } of await step.find(of))
-    await remove().catch((error: unknown) => failures.push(error instanceof Error ? error.message : String(error)));
+    await remove().catch((error: unknown) => failures.push(errorMessage(error)));
   return failures;
 }
 
