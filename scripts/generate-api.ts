@@ -8,6 +8,7 @@
  */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { pathToFileURL } from 'node:url';
+import { modelNames } from '../api/schema/descriptions.ts';
 
 const root = new URL('../', import.meta.url);
 const facts = new URL('api/schema/facts/', root);
@@ -252,12 +253,7 @@ export function buildResources(): string {
 
 /** The client package's class of a type: `V1Pod`, or `CoreV1Event` where two groups have the name. */
 function modelName(type: string, known: ReadonlySet<string>): string | undefined {
-  const parts = type.split('.');
-  const name = parts.pop() ?? '';
-  const capital = (word: string): string => word.charAt(0).toUpperCase() + word.slice(1);
-  const version = capital(parts.pop() ?? '');
-  const group = capital(parts.pop() ?? '');
-  return [`${group}${version}${name}`, `${version}${name}`].find((candidate) => known.has(candidate));
+  return modelNames(type).find((candidate) => known.has(candidate));
 }
 
 function modelType(type: string, known: ReadonlySet<string>): string[] {

@@ -7,6 +7,7 @@ import { createHash } from 'node:crypto';
 import { lineOf } from '../../api/codec/field-lines.ts';
 import { canonicalJson } from '../../api/codec/structured-merge/path-element.ts';
 import type { YamlParser } from '../../api/codec/yaml-thread.ts';
+import { initAndMainContainers } from '../../api/kinds/pod-containers.ts';
 import { errorMessage } from '../../api/meta/error-message.ts';
 import type { JsonValue } from '../../api/meta/object.ts';
 import type { FieldError } from '../../api/meta/field-error.ts';
@@ -209,7 +210,7 @@ function referencesToApi(pod: Pod, { withObjects = false }: Pick<StaticPodOption
     }
   }
   if (withObjects) return [...found];
-  for (const container of [...(pod.spec.initContainers ?? []), ...pod.spec.containers]) {
+  for (const container of initAndMainContainers(pod.spec)) {
     if (container.envFrom !== undefined && container.envFrom.length > 0)
       found.add(`envFrom (container ${container.name})`);
     for (const env of container.env ?? []) {

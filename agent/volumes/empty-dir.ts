@@ -1,6 +1,7 @@
 /** Sets up volumes of `emptyDir`: a directory of the pod on the disk, in memory, or on huge pages. */
 import { access, mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { initAndMainContainers } from '../../api/kinds/pod-containers.ts';
 import { parseQuantity, wholeUnits } from '../../api/meta/quantity.ts';
 import type { Pod, Volume } from '../model/pod.ts';
 import { limitsOf, podResources } from '../runtime/kuberuntime/resources.ts';
@@ -68,7 +69,7 @@ function podMemoryLimit(pod: Pod): number {
 /** The page size of the medium (`HugePages-2Mi`), or the only size that the containers request. */
 export function hugePageSize(pod: Pod, medium: string): string {
   const asked = new Set<string>();
-  for (const container of [...(pod.spec.initContainers ?? []), ...pod.spec.containers]) {
+  for (const container of initAndMainContainers(pod.spec)) {
     for (const [name, amount] of Object.entries(container.resources?.requests ?? container.resources?.limits ?? {}))
       if (name.startsWith('hugepages-') && bytesOf(amount) > 0) asked.add(name.slice('hugepages-'.length));
   }

@@ -4,6 +4,7 @@
 import type { Client } from '../../api/client/client.ts';
 import type { PersistentVolumeClaim } from '../../api/kinds/kinds.ts';
 import { persistentVolumeClaims, persistentVolumes } from '../../api/client/resources.ts';
+import { initAndMainContainers } from '../../api/kinds/pod-containers.ts';
 import { errorMessage } from '../../api/meta/error-message.ts';
 import { compareQuantities, parseQuantity, wholeUnits } from '../../api/meta/quantity.ts';
 import type { V1PersistentVolume } from '@kubernetes/client-node';
@@ -75,7 +76,7 @@ export async function resolveClaim(
 
 /** Whether containers get the volume as a device rather than as a directory. */
 export function checkVolumeMode(pod: Pod, volumeName: string, volumeMode: string | undefined): void {
-  const containers: readonly Container[] = [...(pod.spec.initContainers ?? []), ...pod.spec.containers];
+  const containers: readonly Container[] = initAndMainContainers(pod.spec);
   const asDirectory = containers.some((entry) => entry.volumeMounts?.some(({ name }) => name === volumeName));
   const asDevice = containers.some((entry) => entry.volumeDevices?.some(({ name }) => name === volumeName));
   if (volumeMode === 'Block' && asDirectory)

@@ -6,6 +6,7 @@
  * Each handler receives every object exactly once as `add`, then its changes, and then its deletion, in order. If an object was
  * deleted and recreated under the same name between two reads, the handler receives `delete` and `add`.
  */
+import { namespacedName } from '../meta/namespaced-name.ts';
 import type { KubeObject } from '../meta/object.ts';
 import type { Logger } from '../component/logger.ts';
 import type { Client, ClientWatchEvent, Resource } from './client.ts';
@@ -208,13 +209,13 @@ class CachingInformer implements Informer {
   *#replace(items: readonly KubeObject[], resourceVersion: string, slice: TimeSlice): Generator<void, void, undefined> {
     const kept = new Set<string>();
     for (const item of items) {
-      kept.add(`${item.metadata.namespace ?? ''}/${item.metadata.name ?? ''}`);
+      kept.add(namespacedName(item));
       this.#put(item);
       if (slice.isSpent) yield;
     }
     if (kept.size !== this.#size) {
       for (const object of this.list()) {
-        if (kept.has(`${object.metadata.namespace ?? ''}/${object.metadata.name ?? ''}`)) continue;
+        if (kept.has(namespacedName(object))) continue;
         this.#remove(object);
         if (slice.isSpent) yield;
       }

@@ -5,6 +5,7 @@
  *
  * The sink receives every change after the last `replace` exactly once and in order.
  */
+import { namespacedName } from '../meta/namespaced-name.ts';
 import { isExpired, isStatusError } from '../meta/status-error.ts';
 import type { KubeObject } from '../meta/object.ts';
 import type { Logger } from '../component/logger.ts';
@@ -137,8 +138,8 @@ class Reflector {
           complete = true;
           await this.#replaced([...contents.values()], event.object.metadata.resourceVersion ?? '', signal);
           contents.clear();
-        } else if (event.type === 'DELETED') contents.delete(keyOf(event.object));
-        else contents.set(keyOf(event.object), event.object);
+        } else if (event.type === 'DELETED') contents.delete(namespacedName(event.object));
+        else contents.set(namespacedName(event.object), event.object);
       }
     } catch (error) {
       if (complete || signal.aborted || !isRefusal(error)) throw error;
@@ -228,10 +229,6 @@ function hasIdentity(value: unknown): boolean {
   const metadata = (value as { readonly metadata?: Readonly<Record<string, unknown>> | null } | null)?.metadata;
   if (typeof metadata !== 'object' || metadata === null) return false;
   return IDENTITY.every((field) => metadata[field] === undefined || typeof metadata[field] === 'string');
-}
-
-function keyOf(object: KubeObject): string {
-  return `${object.metadata.namespace ?? ''}/${object.metadata.name ?? ''}`;
 }
 
 /** Whether the server does not support initial events. It then returns one of these errors. */

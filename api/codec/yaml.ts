@@ -6,6 +6,7 @@
  * expanded aliases are limited. Aliased values are copied, so that values are trees. The output has block style with sorted
  * keys.
  */
+import { capitalized } from '../meta/capitalized.ts';
 import { quoteText } from '../meta/quote.ts';
 import { trimEnd } from '../component/trim.ts';
 import {
@@ -44,7 +45,7 @@ export class YamlSyntaxError extends Error {
 
 /** The maximum number of duplicate keys that are reported. */
 const MAX_DUPLICATES = 100;
-/** From this length on, go-yaml writes `?` before a key. */
+/** The longest key that go-yaml writes without `?` before it. */
 const MAX_SIMPLE_KEY_BYTES = 128;
 
 const BOOLEANS: ReadonlyMap<string, boolean> = new Map(
@@ -61,7 +62,7 @@ const BOOLEANS: ReadonlyMap<string, boolean> = new Map(
     ] as const
   ).flatMap(([word, value]) => [
     [word, value],
-    [word.charAt(0).toUpperCase() + word.slice(1), value],
+    [capitalized(word), value],
     [word.toUpperCase(), value],
   ]),
 );

@@ -2,6 +2,7 @@
  * Calls a gRPC server, mostly a plugin on this host. The client makes calls by a method table, each with a deadline, and reads
  * streams of messages over a channel (`grpc-channel.ts`). The plugin manager and the clients of plugins (CSI, devices) use it.
  */
+import { capitalized } from '../meta/capitalized.ts';
 import { buildCodecs } from './codec.ts';
 import { type GrpcCallOptions, type GrpcChannel, type GrpcStreamOptions, openChannel } from './grpc-channel.ts';
 import { GrpcError } from './grpc-error.ts';
@@ -65,7 +66,7 @@ export function grpcClient<const M extends MessageTables, const T extends Method
   const describe = (method: string): readonly [path: string, request: string, answer: string] => {
     const row = endpoint.methods[method];
     if (row === undefined) throw new Error(`the interface has no method ${method}`);
-    return [`/${row[0]}/${method.charAt(0).toUpperCase()}${method.slice(1)}`, row[1], row[2]];
+    return [`/${row[0]}/${capitalized(method)}`, row[1], row[2]];
   };
   const decode = (message: string, bytes: Buffer): object => {
     try {

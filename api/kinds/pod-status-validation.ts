@@ -10,6 +10,7 @@ import {
 } from '../meta/field-error.ts';
 import { ipErrors, parseIp } from '../meta/ip-addresses.ts';
 import { dnsLabelErrors, dnsSubdomainErrors } from '../meta/names.ts';
+import { initAndMainContainers } from './pod-containers.ts';
 import { invalidFor } from './validation-rules.ts';
 import type { Pod, PodStatus } from './pod-types.ts';
 import { idErrors } from './security-context-validation.ts';
@@ -60,9 +61,7 @@ function extendedClaimErrors({ spec, status }: Pod): FieldError[] {
   const { requestMappings: mappings = [], resourceClaimName: made = '' } = claim;
   const errors: FieldError[] = [];
   if (mappings.length === 0) errors.push(required(`${at}.requestMappings`, 'at least one request mapping is required'));
-  const containers = new Map(
-    [...(spec?.initContainers ?? []), ...(spec?.containers ?? [])].map((one) => [one.name, one]),
-  );
+  const containers = new Map(initAndMainContainers(spec).map((one) => [one.name, one]));
   const seen = new Set<string>();
   for (const [index, { containerName = '', resourceName = '', requestName = '' }] of mappings.entries()) {
     const own = `${at}.requestMappings[${index}]`;

@@ -11,6 +11,7 @@ import { dnsSubdomainErrors, qualifiedNameErrors, rangeError } from '../meta/nam
 import { equalAs, POD_SPEC } from '../schema/semantic-equality.ts';
 import { imageSpaceErrors } from './container-validation.ts';
 import { podAnnotationErrors, podAnnotationUpdateErrors } from './pod-annotation-validation.ts';
+import { initAndMainContainers } from './pod-containers.ts';
 import { podReportErrors } from './pod-status-validation.ts';
 import { podOnlyErrors, podSpecErrors } from './pod-validation.ts';
 import type { Container, EphemeralContainer, Pod, PodSpec, Toleration } from './pod-types.ts';
@@ -230,9 +231,7 @@ function terminationErrors(
 ): FieldError[] {
   const policy = list === 'ephemeralContainerStatuses' ? 'Never' : (old.spec?.restartPolicy ?? 'Always');
   if (policy === 'Always') return [];
-  const own = new Map(
-    [...(old.spec?.initContainers ?? []), ...(old.spec?.containers ?? [])].map((one) => [one.name, one] as const),
-  );
+  const own = new Map(initAndMainContainers(old.spec).map((one) => [one.name, one] as const));
   // A container with this rule can restart all containers of the pod.
   const restartsAll = [...own.values()].some((one) =>
     (one.restartPolicyRules ?? []).some(({ action }) => action === 'RestartAllContainers'),

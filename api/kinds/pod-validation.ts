@@ -39,6 +39,7 @@ import type { ContainerContext } from './container-context.ts';
 import { fileVolumeErrors } from './environment-validation.ts';
 import { hostProcessErrors, operatingSystemErrors } from './operating-system-validation.ts';
 import { confinementErrors, podAnnotationErrors } from './pod-annotation-validation.ts';
+import { initAndMainContainers } from './pod-containers.ts';
 import type { Pod, PodSpec, PodTemplate, Quantities } from './pod-types.ts';
 import { resourceRequirementErrors } from './resource-validation.ts';
 import { affinityErrors, spreadErrors, tolerationErrors } from './scheduling-validation.ts';
@@ -214,7 +215,7 @@ function aggregateRequest(spec: PodSpec, name: string): Quantity {
 
 /** Whether a container requests the resource. */
 function isRequested(spec: PodSpec, name: string): boolean {
-  return [...(spec.initContainers ?? []), ...(spec.containers ?? [])].some(
+  return initAndMainContainers(spec).some(
     ({ resources }) => ownMember((resources?.requests ?? {}) as Quantities, name) !== undefined,
   );
 }

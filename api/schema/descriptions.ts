@@ -5,6 +5,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
+import { capitalized } from '../meta/capitalized.ts';
 
 interface Texts {
   readonly type: string | undefined;
@@ -54,16 +55,12 @@ function modelsFolder(): string {
  * Returns the possible class names in the order of the search: `CoreV1Event` before `V1Event`. A class has the name of its
  * group only if two groups have a type of the same name.
  */
-function modelNames(structName: string): string[] {
+export function modelNames(structName: string): string[] {
   const parts = structName.split('.');
   const kind = parts.pop() ?? '';
-  const version = capital(parts.pop() ?? '');
-  const group = capital(parts.pop() ?? '');
+  const version = capitalized(parts.pop() ?? '');
+  const group = capitalized(parts.pop() ?? '');
   return [`${group}${version}${kind}`, `${version}${kind}`];
-}
-
-function capital(word: string): string {
-  return word.charAt(0).toUpperCase() + word.slice(1);
 }
 
 const DECLARATION = /\/\*\*\n((?:[ \t]*\*(?!\/).*\n)*)[ \t]*\*\/\n(?:export declare class \w+|[ \t]*'([^']+)'\??:)/g;

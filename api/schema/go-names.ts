@@ -1,4 +1,5 @@
 /** Names the fields of the built-in types as Go does, for errors that show them. */
+import { capitalized } from '../meta/capitalized.ts';
 import type { StructType } from './schema.ts';
 
 /** The abbreviations that a Go name begins with in capital letters. */
@@ -64,7 +65,7 @@ export function goFieldName(name: string): string {
   const irregular = NAMES.get(name);
   if (irregular !== undefined) return irregular;
   const abbreviation = ABBREVIATIONS.exec(name)?.[0];
-  if (abbreviation === undefined) return name.charAt(0).toUpperCase() + name.slice(1);
+  if (abbreviation === undefined) return capitalized(name);
   const capitals = PLURALS.has(abbreviation)
     ? `${abbreviation.slice(0, -1).toUpperCase()}s`
     : abbreviation.toUpperCase();

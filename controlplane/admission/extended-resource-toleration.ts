@@ -2,6 +2,7 @@
  * ExtendedResourceToleration: a pod that requests an extended resource tolerates the taint of the resource's name, so that
  * nodes with devices can be reserved for such pods. Off by default.
  */
+import { initAndMainContainers } from '../../api/kinds/pod-containers.ts';
 import { isExtendedResource } from '../../api/kinds/resource-validation.ts';
 import { podOf } from './pod-attributes.ts';
 import { sameToleration, type Toleration } from './tolerations.ts';
@@ -16,7 +17,7 @@ export function extendedResourceToleration(): AdmissionPlugin {
       const spec = podOf(attributes)?.spec;
       if (spec === undefined) return;
       const names = new Set<string>();
-      for (const { resources } of [...(spec.initContainers ?? []), ...spec.containers])
+      for (const { resources } of initAndMainContainers(spec))
         for (const name of Object.keys(resources?.requests ?? {})) if (isExtendedResource(name)) names.add(name);
       const known = spec.tolerations ?? [];
       const added = [...names]

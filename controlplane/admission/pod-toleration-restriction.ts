@@ -5,6 +5,7 @@
 import { parseExactJson } from '../../api/codec/json.ts';
 import type { Namespace } from '../../api/kinds/kinds.ts';
 import { namespaces } from '../../api/client/resources.ts';
+import { initAndMainContainers } from '../../api/kinds/pod-containers.ts';
 import { ownMember } from '../../api/meta/own-member.ts';
 import { newInternalError } from '../../api/meta/status-error.ts';
 import { podOf, refusal } from './pod-attributes.ts';
@@ -59,7 +60,7 @@ export function podTolerationRestriction(sources: Sources, options: PodToleratio
 /** Whether the pod tolerates memory pressure of its node. Pods with any request do, because they are not evicted first. */
 function hasMemoryPressureToleration(pod: { readonly spec: NonNullable<ReturnType<typeof podOf>>['spec'] }): boolean {
   const isSet = (list: object | null | undefined): boolean => Object.keys(list ?? {}).length > 0;
-  return [...(pod.spec.initContainers ?? []), ...pod.spec.containers].some(
+  return initAndMainContainers(pod.spec).some(
     (container) => isSet(container.resources?.requests) || isSet(container.resources?.limits),
   );
 }

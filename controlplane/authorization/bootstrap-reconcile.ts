@@ -13,6 +13,7 @@ import {
   roles,
   RBAC_GROUP,
 } from '../../api/client/resources.ts';
+import { namespacedName } from '../../api/meta/namespaced-name.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { isAlreadyExists, isConflict, tolerate } from '../../api/meta/status-error.ts';
 import { CONTROLLER_ROLES, CONTROLLER_ROLE_BINDINGS } from './bootstrap-controllers.ts';
@@ -55,18 +56,16 @@ async function ensureNamespace(client: Client, name: string): Promise<void> {
   );
 }
 
-const keyOf = (object: KubeObject): string => `${object.metadata.namespace ?? ''}/${object.metadata.name ?? ''}`;
-
 async function reconcileAll<T extends KubeObject>(
   client: Client,
   resource: ResourceOf<T>,
   wanted: readonly KubeObject[],
   merge: (existing: KubeObject, wanted: KubeObject) => KubeObject | undefined,
 ): Promise<void> {
-  const existing = new Map((await client.list(resource)).items.map((object) => [keyOf(object), object]));
+  const existing = new Map((await client.list(resource)).items.map((object) => [namespacedName(object), object]));
   await Promise.all(
     wanted.map(async (object) => {
-      const found = existing.get(keyOf(object));
+      const found = existing.get(namespacedName(object));
       try {
         if (found === undefined) {
           await client.create(resource, object.metadata.namespace ?? '', object);

@@ -8,6 +8,7 @@
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import type { ResourceOf } from '../../api/client/resources.ts';
+import { namespacedName } from '../../api/meta/namespaced-name.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { everyField } from '../../api/meta/field-selector.ts';
 import { everything } from '../../api/meta/selector.ts';
@@ -179,7 +180,7 @@ class CatalogInformer<T extends KubeObject> implements Source<T> {
     const object = event.entry.object as T;
     if (event.type === 'DELETED') this.#remove(object);
     else {
-      this.#seen?.add(keyOf(object));
+      this.#seen?.add(namespacedName(object));
       this.#put(object);
     }
   }
@@ -188,7 +189,7 @@ class CatalogInformer<T extends KubeObject> implements Source<T> {
     const seen = this.#seen;
     this.#seen = undefined;
     if (seen !== undefined) {
-      for (const object of this.list()) if (!seen.has(keyOf(object))) this.#remove(object);
+      for (const object of this.list()) if (!seen.has(namespacedName(object))) this.#remove(object);
     }
     this.#filled.resolve();
   }
@@ -242,8 +243,4 @@ class CatalogInformer<T extends KubeObject> implements Source<T> {
   synced(): Promise<void> {
     return this.#filled.promise;
   }
-}
-
-function keyOf(object: KubeObject): string {
-  return `${object.metadata.namespace ?? ''}/${object.metadata.name ?? ''}`;
 }

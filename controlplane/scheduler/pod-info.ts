@@ -1,4 +1,5 @@
 /** A pod with the values that filters and scores use, computed once when the pod arrives or changes. */
+import { namespacedName } from '../../api/meta/namespaced-name.ts';
 import type { Labels } from '../../api/meta/selector.ts';
 import type { Pod } from '../../api/kinds/kinds.ts';
 import { podRequests, type PodRequests } from './pod-requests.ts';
@@ -73,7 +74,7 @@ export class PodInfo {
 
 /** Returns `namespace/name`. */
 export function nameOf({ pod }: PodInfo): string {
-  return `${pod.metadata.namespace ?? ''}/${pod.metadata.name ?? ''}`;
+  return namespacedName(pod);
 }
 
 function claimNamesOf(pod: Pod): string[] {

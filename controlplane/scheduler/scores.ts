@@ -2,6 +2,7 @@
  * Scores the nodes that passed the filters. Each score is 0 to 100, and they are weighted and added. The best node wins, and
  * ties are broken at random. Pure.
  */
+import { initAndMainContainers } from '../../api/kinds/pod-containers.ts';
 import type { TimeSlice } from '../../api/machinery/time-slice.ts';
 import type { Cluster } from './cluster-state.ts';
 import type { NodeInfo } from './node-info.ts';
@@ -71,7 +72,7 @@ const imageLocality: ScorePlugin = {
   name: 'ImageLocality',
   weight: 1,
   async score(pod, nodes, { cluster, slice }) {
-    const containers = [...(pod.pod.spec?.initContainers ?? []), ...(pod.pod.spec?.containers ?? [])];
+    const containers = initAndMainContainers(pod.pod.spec);
     const names = containers.map((container) => withTag(container.image ?? ''));
     const share = new Map<string, number>();
     for (const name of names) {

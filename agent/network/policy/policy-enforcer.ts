@@ -15,13 +15,13 @@ import type { Namespace, NetworkPolicy, Pod } from '../../../api/kinds/kinds.ts'
 import { inSlices, TimeSlice } from '../../../api/machinery/time-slice.ts';
 import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
 import { errorMessage } from '../../../api/meta/error-message.ts';
+import { namespacedName } from '../../../api/meta/namespaced-name.ts';
 import { compileInSlices, compilePolicies } from './compile-policies.ts';
 import type { Nftables } from '../nftables.ts';
 import { policyScript, scriptInSlices } from './nft-ruleset.ts';
 import {
   concernsPolicies,
   type LocalPod,
-  podKey,
   type PolicyInputs,
   policyInputs,
   sameLabels,
@@ -119,7 +119,7 @@ export class PolicyEnforcer {
    * if the rules cannot be written, or the policies are not known yet; the caller tries again.
    */
   admit(pod: Pod, ips: readonly string[]): Promise<void> {
-    const key = podKey(pod);
+    const key = namespacedName(pod);
     const before = this.#local.get(key);
     if (before?.pod.metadata.uid === pod.metadata.uid && before?.ips.join() === ips.join() && this.#admitted.has(key))
       return Promise.resolve();
@@ -138,7 +138,7 @@ export class PolicyEnforcer {
 
   /** The pod's sandbox is gone. */
   forget(pod: Pod): void {
-    const key = podKey(pod);
+    const key = namespacedName(pod);
     if (this.#local.get(key)?.pod.metadata.uid !== pod.metadata.uid) return;
     this.#local.delete(key);
     this.#admitted.delete(key);

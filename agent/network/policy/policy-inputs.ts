@@ -53,10 +53,6 @@ interface ObservedState {
   readonly nameServers?: readonly string[];
 }
 
-/** The key of a pod in the tables of the enforcer: `namespace/name`. */
-export const podKey = ({ metadata }: { readonly metadata: Pod['metadata'] }): string =>
-  `${metadata.namespace ?? ''}/${metadata.name ?? ''}`;
-
 /**
  * Reads the inputs from the objects of the API. Pods on the host's network are left out: their traffic is that of the node, and
  * only an ipBlock can match it. Newer pods come first.
@@ -82,8 +78,8 @@ export function policyInputs({ policies, namespaces, pods, nodeName, nameServers
 }
 
 /**
- * Adds the pods whose sandboxes are known here, by `podKey`. If two pods have the same address, the one whose sandbox is known
- * has it, or else the newer one: the other has terminated.
+ * Adds the pods whose sandboxes are known here, by `namespacedName`. If two pods have the same address, the one whose sandbox
+ * is known has it, or else the newer one: the other has terminated.
  */
 export function withLocalPods(inputs: PolicyInputs, local: ReadonlyMap<string, LocalPod>): PolicyInputs {
   const taken = new Set<string>();

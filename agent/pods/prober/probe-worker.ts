@@ -2,6 +2,7 @@
  * Runs one probe of one container. The worker lives as long as its pod is known, and follows the container's id, so that a new
  * container starts without results. Liveness and readiness probes wait until the startup probe has succeeded.
  */
+import { capitalized } from '../../../api/meta/capitalized.ts';
 import { byName } from '../../runtime/kuberuntime/by-name.ts';
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock, Timer } from '../../../api/machinery/clock.ts';
@@ -175,7 +176,7 @@ export class ProbeWorker {
   #count(outcome: ProbeOutcome): void {
     const { probe, kind, events, pod, container } = this.#options;
     if (outcome.result === 'errored') {
-      const title = kind.charAt(0).toUpperCase() + kind.slice(1);
+      const title = capitalized(kind);
       events.event(
         pod,
         'Warning',
@@ -199,7 +200,7 @@ export class ProbeWorker {
 
   #recordEvent(outcome: ProbeOutcome): void {
     const { kind, events, pod, container } = this.#options;
-    const title = kind.charAt(0).toUpperCase() + kind.slice(1);
+    const title = capitalized(kind);
     const at = { fieldPath: fieldPath(pod, container) };
     if (outcome.result === 'failure')
       events.event(pod, 'Warning', 'Unhealthy', `${title} probe failed: ${outcome.output}`, at);

@@ -2,6 +2,7 @@
  * The resources of a pod that a resize can change, as a value: those of the pod as a whole and those of each container. Reads
  * them from a specification or from a status, and puts them into a specification. Pure; the allocation calls it.
  */
+import { initAndMainContainers } from '../../../api/kinds/pod-containers.ts';
 import { compareQuantities, parseQuantity, type Quantity } from '../../../api/meta/quantity.ts';
 import type { Container, ContainerStatusJson, Pod } from '../../model/pod.ts';
 import { isSidecar } from '../../runtime/kuberuntime/pod-containers.ts';
@@ -29,7 +30,7 @@ export interface RequestedResize {
 
 /** Returns the changes of all containers and sidecars from one specification to the next. */
 export function requestedResizes(before: Pod, after: Pod): readonly RequestedResize[] {
-  const next = new Map(resizable(after).map((container) => [container.name, container]));
+  const next = new Map(initAndMainContainers(after.spec).map((container) => [container.name, container]));
   const lasting = [...(before.spec.initContainers ?? []).filter(isSidecar), ...before.spec.containers];
   return lasting.flatMap((container) =>
     RESIZABLE.flatMap((resource) =>
@@ -68,7 +69,7 @@ export function resizeDetails(pod: Pod, error: string | undefined): string {
 export function resourcesOf(pod: Pod): PodResources {
   return {
     pod: pod.spec.resources,
-    containers: new Map(resizable(pod).map(({ name, resources = {} }) => [name, resources])),
+    containers: new Map(initAndMainContainers(pod.spec).map(({ name, resources = {} }) => [name, resources])),
   };
 }
 
@@ -83,7 +84,7 @@ export function lastResources(pod: Pod): PodResources {
   ];
   const hasRun = (status: ContainerStatusJson | undefined): boolean => (status?.containerID ?? '') !== '';
   const containers = new Map(
-    resizable(pod).map((container) => {
+    initAndMainContainers(pod.spec).map((container) => {
       const status = statuses.find(({ name }) => name === container.name);
       return [container.name, (hasRun(status) ? status?.resources : undefined) ?? container.resources ?? {}];
     }),
@@ -128,10 +129,6 @@ export function withResources(pod: Pod, { pod: whole, containers: allocated }: P
       ...(resources === undefined ? {} : { resources }),
     },
   };
-}
-
-function resizable(pod: Pod): readonly Container[] {
-  return [...(pod.spec.initContainers ?? []), ...pod.spec.containers];
 }
 
 /** Compares what a resize can change. A limit is the default of its request. */

@@ -13,6 +13,7 @@ import { type MirrorPods, publishedStatus } from '../../sources/mirror-pods.ts';
 import type { VolumeManager } from '../../volumes/pod-volumes.ts';
 import type { ProbeManager } from '../prober/probe-manager.ts';
 import type { StatusManager } from '../status/status-manager.ts';
+import { lesser } from './lesser.ts';
 import type { NodeInfo } from './node-info.ts';
 import type { PodCgroups } from '../../host/cgroups/pod-cgroups.ts';
 import { missingPullSecrets } from '../../runtime/images/pull-credentials.ts';
@@ -150,7 +151,7 @@ export class PodSync implements PodSyncer {
       errors: result.errors,
       backOffUntilMs: result.backOffUntilMs,
       settlesAtMs: result.settlesAtMs,
-      retryAtMs: [result.retryAtMs, resizedAtMs, mirrorAtMs, deadlineMs].reduce(earliest),
+      retryAtMs: [result.retryAtMs, resizedAtMs, mirrorAtMs, deadlineMs].reduce(lesser),
     };
   }
 
@@ -286,9 +287,4 @@ export class PodSync implements PodSyncer {
 
 function identity(pod: Pod): { uid: string; name: string; namespace: string } {
   return { uid: pod.metadata.uid, name: pod.metadata.name, namespace: pod.metadata.namespace };
-}
-
-function earliest(a: number | undefined, b: number | undefined): number | undefined {
-  if (a === undefined) return b;
-  return b === undefined ? a : Math.min(a, b);
 }

@@ -11,6 +11,7 @@ import type { Pod, PodStatus } from '../../model/pod.ts';
 import type { PodEnd } from '../../runtime/kuberuntime/api-conditions.ts';
 import { formatPod, podFullName } from '../../runtime/kuberuntime/pod-containers.ts';
 import { isStaticPod } from '../../model/pod-kinds.ts';
+import { lesser } from './lesser.ts';
 
 /** How a pod terminates, from the eviction, deadline or deletion that caused it. */
 export interface Ending {
@@ -257,7 +258,7 @@ export class PodWorkers {
       worker.abort = new AbortController();
     } else if (state.kind === 'terminating') {
       // A shorter grace period counts, a longer one does not.
-      const grace = shorter(state.ending.gracePeriodSeconds, ending.gracePeriodSeconds);
+      const grace = lesser(state.ending.gracePeriodSeconds, ending.gracePeriodSeconds);
       worker.state = {
         kind: 'terminating',
         ending: { gracePeriodSeconds: grace, status: state.ending.status ?? ending.status },
@@ -368,11 +369,6 @@ export class PodWorkers {
   #jittered(delayMs: number): number {
     return delayMs * (1 + this.#options.random() * 0.5);
   }
-}
-
-function shorter(a: number | undefined, b: number | undefined): number | undefined {
-  if (a === undefined) return b;
-  return b === undefined ? a : Math.min(a, b);
 }
 
 /** Whether the phase is final. */

@@ -5,6 +5,7 @@
 import { chmod, mkdir, rm } from 'node:fs/promises';
 import { basename, dirname } from 'node:path';
 import type { ServerWritableStream, ServiceDefinition, UntypedServiceImplementation } from '@grpc/grpc-js';
+import { capitalized } from '../../../api/meta/capitalized.ts';
 import { errorMessage } from '../../../api/meta/error-message.ts';
 import { descriptorPath, inDirectory, removeTree } from '../../files/beneath.ts';
 import { buildCodecs } from '../../../api/grpc/codec.ts';
@@ -87,7 +88,7 @@ function definitionOf(service: ServedService): [ServiceDefinition, UntypedServic
     const stream = service.streams?.[name];
     if (unary === undefined && stream === undefined) continue;
     definition[name] = {
-      path: `/${path}/${name.charAt(0).toUpperCase()}${name.slice(1)}`,
+      path: `/${path}/${capitalized(name)}`,
       requestStream: false,
       responseStream: stream !== undefined,
       requestSerialize: (value: object) => codec(request).encode(value),

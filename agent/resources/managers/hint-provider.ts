@@ -38,11 +38,6 @@ export class AdmissionError extends Error {
   }
 }
 
-/** Returns the containers in the order in which resources are allocated to them. */
-export function resourceContainers(pod: Pod): readonly Container[] {
-  return [...(pod.spec.initContainers ?? []), ...pod.spec.containers];
-}
-
 /**
  * Whether the container is an init container but not a sidecar. It terminates before the other containers start, so
  * they can reuse its resources.

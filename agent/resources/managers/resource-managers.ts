@@ -5,6 +5,7 @@
  * Pods are admitted one after the other, because each admission must see the allocations of the previous one.
  */
 import type { Logger } from '../../../api/component/logger.ts';
+import { initAndMainContainers } from '../../../api/kinds/pod-containers.ts';
 import { background } from '../../../api/machinery/background.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { SerialQueue } from '../../../api/machinery/serial-queue.ts';
@@ -19,7 +20,7 @@ import type { ClaimManager } from './dra/claim-manager.ts';
 import type { DeviceManager } from './devicemanager/device-manager.ts';
 import type { DeviceCapacity } from './devicemanager/plugin-resources.ts';
 import type { DeviceRunOptions } from '../../runtime/kuberuntime/device-options.ts';
-import { AdmissionError, resourceContainers } from './hint-provider.ts';
+import { AdmissionError } from './hint-provider.ts';
 import type { MemoryManager } from './memorymanager/memory-manager.ts';
 import type { TopologyManager } from './topologymanager/topology-manager.ts';
 
@@ -68,7 +69,7 @@ export class ResourceManagers {
    */
   admit(pod: Pod): Promise<Refusal | undefined> | undefined {
     const { cpus, memory, devices } = this.#options;
-    const wants = resourceContainers(pod).some((container) =>
+    const wants = initAndMainContainers(pod.spec).some((container) =>
       [cpus, memory, devices].some((manager) => manager.wants(pod, container)),
     );
     if (!wants) return undefined;

@@ -3,6 +3,7 @@
  * the pod.
  */
 import { MetricsRegistry } from '../../../api/component/metrics.ts';
+import { capitalized } from '../../../api/meta/capitalized.ts';
 import type { FinishedProbe } from '../../pods/prober/probe-worker.ts';
 
 /** The registry of probes and the observer that fills it. */
@@ -40,7 +41,7 @@ export function createProbeMetrics(startedAtMs: number): ProbeMetrics {
     registry,
     observe({ pod, container, kind, result, tookMs }) {
       const { name, namespace, uid } = pod.metadata;
-      const type = `${kind.charAt(0).toUpperCase()}${kind.slice(1)}`;
+      const type = capitalized(kind);
       total.with(container, namespace, name, uid, type, result).inc();
       // As in the kubelet.
       if (result === 'successful') durations.with(container, namespace, name, type).observe(tookMs / 1000);

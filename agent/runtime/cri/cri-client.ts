@@ -4,6 +4,7 @@
  */
 import { type GrpcChannel, openChannel } from '../../../api/grpc/grpc-channel.ts';
 import { GrpcError, type GrpcStatus } from '../../../api/grpc/grpc-error.ts';
+import { capitalized } from '../../../api/meta/capitalized.ts';
 import { RuntimeError, type RuntimeErrorCode } from '../runtime.ts';
 import { buildCodecs } from '../../../api/grpc/codec.ts';
 import { MESSAGES } from './messages.ts';
@@ -72,7 +73,7 @@ export async function connectCri(endpoints: CriEndpoints): Promise<CriClient> {
       const { signal, timeoutMs = endpoints.timeoutMs } = options;
       try {
         const answer = await (service === 'ImageService' ? images : runtime).call(
-          `/runtime.v1.${service}/${rpcName(method)}`,
+          `/runtime.v1.${service}/${capitalized(method)}`,
           codec(requestName).encode(request),
           { timeoutMs, signal },
         );
@@ -123,10 +124,6 @@ function target(endpoint: string): string {
   return endpoint.replace(/^tcp:\/\//, '');
 }
 
-function rpcName(method: MethodName): string {
-  return method.charAt(0).toUpperCase() + method.slice(1);
-}
-
 function cancelled(): RuntimeError {
   return new RuntimeError('unknown', 'the request was cancelled');
 }
@@ -149,7 +146,9 @@ const PLAIN: ReadonlySet<MethodName> = new Set(['createContainer', 'startContain
 
 function toRuntimeError(method: MethodName, error: unknown): RuntimeError {
   if (!(error instanceof GrpcError))
-    return new RuntimeError('unknown', `the runtime's answer to ${rpcName(method)} cannot be read`, { cause: error });
+    return new RuntimeError('unknown', `the runtime's answer to ${capitalized(method)} cannot be read`, {
+      cause: error,
+    });
   const { status, details, message } = error;
   const plain = PLAIN.has(method) || (method === 'pullImage' && status === 'Unknown');
   const code = refine(method, CODES[status] ?? 'unknown', details);

@@ -2,6 +2,7 @@
  * Computes the actions that bring a pod to its desired state, from its specification, the state of the runtime and the results
  * of probes. `kube-runtime.ts` executes them. Pure.
  */
+import { initAndMainContainers } from '../../../api/kinds/pod-containers.ts';
 import type { Container, Pod } from '../../model/pod.ts';
 import type { ProbeKind, ProbeResult } from './probe-results.ts';
 import type { ContainerStatus } from '../runtime.ts';
@@ -143,7 +144,7 @@ export function restartAllTrigger(
   sandboxId: SandboxId | undefined,
 ): Container | undefined {
   if (pod.metadata.deletionTimestamp !== undefined || !mayRestartAll(pod)) return undefined;
-  return [...(pod.spec.initContainers ?? []), ...pod.spec.containers].find((container) => {
+  return initAndMainContainers(pod.spec).find((container) => {
     const last = findContainer(status, container.name);
     return last?.sandboxId === sandboxId && last?.state === 'exited' && restartsAll(container, last.exitCode);
   });

@@ -1,6 +1,7 @@
 /** Builds the pods of a job from its template. Pure. */
 import type { Job, Pod } from '../../../api/kinds/kinds.ts';
 import { jobs } from '../../../api/client/resources.ts';
+import { initAndMainContainers } from '../../../api/kinds/pod-containers.ts';
 import { podFromTemplate } from '../pod-control.ts';
 import {
   COMPLETION_INDEX,
@@ -32,7 +33,7 @@ export function podForJob(job: Job, index?: number, failures?: Pick<IndexFailure
     ...(failures === undefined || failures.ignored === 0 ? {} : { [INDEX_IGNORED_FAILURES]: String(failures.ignored) }),
   };
   template.metadata.labels = { ...template.metadata.labels, [COMPLETION_INDEX]: text };
-  for (const container of [...(template.spec?.initContainers ?? []), ...(template.spec?.containers ?? [])]) {
+  for (const container of initAndMainContainers(template.spec)) {
     if (container.env?.some(({ name }) => name === 'JOB_COMPLETION_INDEX') === true) continue;
     const fieldRef = { fieldPath: `metadata.labels['${COMPLETION_INDEX}']` };
     container.env = [...(container.env ?? []), { name: 'JOB_COMPLETION_INDEX', valueFrom: { fieldRef } }];

@@ -1,22 +1,18 @@
 /** Names groups and versions in the ids and tags of operations. */
+import { capitalized } from '../../../api/meta/capitalized.ts';
 
 /** Returns the prefix of ids, for example `CoreV1` or `RbacAuthorizationV1`. */
 export function groupPrefix(group: string, version: string): string {
   const name = group === '' ? 'core' : group.replace(/\.k8s\.io$/, '');
-  return [...name.split('.'), version].map(capital).join('');
+  return [...name.split('.'), version].map(capitalized).join('');
 }
 
 /** Returns the tag of a group, for example `core_v1` or `rbacAuthorization_v1`. */
 export function groupTag(group: string, version?: string): string {
   const name = group === '' ? 'core' : group.replace(/\.k8s\.io$/, '');
   const [first = '', ...rest] = name.split('.');
-  const camel = first + rest.map(capital).join('');
+  const camel = first + rest.map(capitalized).join('');
   return version === undefined ? camel : `${camel}_${version}`;
-}
-
-/** Makes the first letter upper-case: `pods` becomes `Pods`. */
-export function capital(word: string): string {
-  return word.charAt(0).toUpperCase() + word.slice(1);
 }
 
 /** Returns the id of the operation that lists the resources of a group and version. */

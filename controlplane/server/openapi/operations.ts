@@ -2,9 +2,10 @@
  * Describes the operations of a row of the catalog: paths, methods, ids, parameters and types. The documents of both OpenAPI
  * versions are built from this form. The ids are those that client generators expect (`readCoreV1NamespacedPod`).
  */
+import { capitalized } from '../../../api/meta/capitalized.ts';
 import type { ResourceInfo, SubresourceInfo } from '../../../api/schema/schema.ts';
 import { article, watchText } from './operation-texts.ts';
-import { capital, groupPrefix, groupTag } from './group-names.ts';
+import { groupPrefix, groupTag } from './group-names.ts';
 import { withSharedParameters } from './shared-parameters.ts';
 import {
   COMMON_PARAMETERS,
@@ -287,7 +288,7 @@ class ResourcePaths {
     const { resource, kind } = this.#row;
     const { name, group, version } = subresource;
     const path = `${this.#collection}/{name}/${name}`;
-    const named = `${this.#scope}${kind}${capital(name)}`;
+    const named = `${this.#scope}${kind}${capitalized(name)}`;
     const own = { group, version, kind: subresource.kind };
     const parameters = [nameParameter(subresource.kind), ...(this.#row.namespaced ? [NAMESPACE] : [])];
     if (['attach', 'exec', 'portforward', 'proxy'].includes(name))
@@ -330,7 +331,7 @@ class ResourcePaths {
     const at = (suffix: string): Operation[] =>
       (METHODS_OF_CONNECT.get(name) ?? ['get', 'post']).map((method) => ({
         ...this.#operation(method, `connect ${method.toUpperCase()} requests to ${name} of`, {
-          id: `connect${this.#prefix}${capital(method)}${this.#scope}${kind}${capital(name)}${suffix}`,
+          id: `connect${this.#prefix}${capitalized(method)}${this.#scope}${kind}${capitalized(name)}${suffix}`,
           action: 'connect',
           answer: undefined,
         }),

@@ -3,6 +3,7 @@
  * share the rest. Reserved CPUs are never allocated exclusively. Decisions are pure functions of the state and the topology.
  * Only this policy changes the state.
  */
+import { initAndMainContainers } from '../../../../api/kinds/pod-containers.ts';
 import { compareQuantities, parseQuantity, milliUnits } from '../../../../api/meta/quantity.ts';
 import type { Container, Pod } from '../../../model/pod.ts';
 import { qosClass, requestsOf } from '../../../runtime/kuberuntime/resources.ts';
@@ -14,7 +15,6 @@ import {
   hasPodLevelResources,
   isOrdinaryInit,
   podAmount,
-  resourceContainers,
 } from '../hint-provider.ts';
 import type { CpuPolicyOptions } from '../policy-options.ts';
 import type { CpuTopology } from '../topology/host-topology.ts';
@@ -205,7 +205,7 @@ export class StaticCpuPolicy {
     const count = podAmount(pod, (container) => this.exclusiveCount(pod, container));
     if (count === 0) return {};
     let assigned: CpuSet = NO_CPUS;
-    for (const container of resourceContainers(pod)) {
+    for (const container of initAndMainContainers(pod.spec)) {
       const known = this.#deps.state.exclusive(pod.metadata.uid, container.name);
       if (known === undefined) continue;
       if (known.size !== this.exclusiveCount(pod, container)) return { cpu: [] };

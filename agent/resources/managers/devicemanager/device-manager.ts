@@ -6,6 +6,7 @@
 import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from '../../../../api/component/logger.ts';
+import { initAndMainContainers } from '../../../../api/kinds/pod-containers.ts';
 import { background } from '../../../../api/machinery/background.ts';
 import type { Clock } from '../../../../api/machinery/clock.ts';
 import type { Container, ContainerStatusJson, Pod } from '../../../model/pod.ts';
@@ -14,13 +15,7 @@ import { buildCodecs, type MessageCodec } from '../../../../api/grpc/codec.ts';
 import type { Plugin, PluginHandler } from '../../../volumes/plugins/plugin-manager.ts';
 import { bytesOf, limitsOf } from '../../../runtime/kuberuntime/resources.ts';
 import { readStateFile, StateWriter } from '../checkpoint-file.ts';
-import {
-  type AffinityStore,
-  type HintProvider,
-  isOrdinaryInit,
-  podAmount,
-  resourceContainers,
-} from '../hint-provider.ts';
+import { type AffinityStore, type HintProvider, isOrdinaryInit, podAmount } from '../hint-provider.ts';
 import type { ProviderHints, TopologyHint } from '../topologymanager/hints.ts';
 import { CHECKPOINT_NAME, deviceCheckpoint, readDeviceCheckpoint } from './device-checkpoint.ts';
 import type { PluginDevice } from './device-endpoint.ts';
@@ -359,7 +354,7 @@ export class DeviceManager implements HintProvider {
 
   podHints(pod: Pod): ProviderHints {
     const { uid } = pod.metadata;
-    const containers = resourceContainers(pod);
+    const containers = initAndMainContainers(pod.spec);
     const hints: Record<string, readonly TopologyHint[] | undefined> = {};
     for (const resource of new Set(containers.flatMap((container) => [...this.#wanted(pod, container).keys()]))) {
       const count = podAmount(pod, (container) => this.#wanted(pod, container).get(resource) ?? 0);

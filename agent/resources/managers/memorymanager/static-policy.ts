@@ -3,16 +3,11 @@
  * from a fixed group of nodes. A node serves either single-node containers or one group, never both. Only this policy changes
  * the state.
  */
+import { initAndMainContainers } from '../../../../api/kinds/pod-containers.ts';
 import type { Container, Pod } from '../../../model/pod.ts';
 import { bytesOf, qosClass, requestsOf } from '../../../runtime/kuberuntime/resources.ts';
 import { StateError } from '../checkpoint-file.ts';
-import {
-  type AffinityStore,
-  hasPodLevelResources,
-  isOrdinaryInit,
-  podAmount,
-  resourceContainers,
-} from '../hint-provider.ts';
+import { type AffinityStore, hasPodLevelResources, isOrdinaryInit, podAmount } from '../hint-provider.ts';
 import { countNodes, isNarrower, maskOf, nodesOf, type NumaMask, numaMasks } from '../topology/numa-mask.ts';
 import type { ProviderHints, TopologyHint } from '../topologymanager/hints.ts';
 import type { MachineState, MemoryBlock, MemoryState } from './memory-state.ts';
@@ -210,7 +205,7 @@ export class StaticMemoryPolicy {
 
   /** Returns the sets of NUMA nodes from which the memory of the whole pod can come, for each resource. */
   podHints(pod: Pod): ProviderHints {
-    const containers = resourceContainers(pod);
+    const containers = initAndMainContainers(pod.spec);
     const types = new Set(containers.flatMap((container) => Object.keys(this.wanted(pod, container))));
     const wanted = Object.fromEntries(
       [...types].map((type) => [type, podAmount(pod, (container) => this.wanted(pod, container)[type] ?? 0)]),

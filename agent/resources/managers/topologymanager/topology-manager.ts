@@ -2,9 +2,10 @@
  * Collects hints from every resource manager on which NUMA nodes can serve a container (or the whole pod), and merges them by
  * its policy. It rejects pods that cannot be aligned, and has the resources allocated on the nodes that it chose.
  */
+import { initAndMainContainers } from '../../../../api/kinds/pod-containers.ts';
 import type { Clock } from '../../../../api/machinery/clock.ts';
 import type { Container, Pod } from '../../../model/pod.ts';
-import { AdmissionError, type AffinityStore, type HintProvider, resourceContainers } from '../hint-provider.ts';
+import { AdmissionError, type AffinityStore, type HintProvider } from '../hint-provider.ts';
 import { type TopologyPolicyOptions, PolicyOptionError } from '../policy-options.ts';
 import type { NumaNode } from '../topology/host-topology.ts';
 import { mergeHints, type ProviderHints, type TopologyHint, type TopologyPolicy } from './hints.ts';
@@ -52,7 +53,8 @@ export class TopologyManager implements AffinityStore {
     const fromMs = clock.monotonic();
     let refused = true;
     try {
-      if (policy === 'none') for (const container of resourceContainers(pod)) await this.#allocate(pod, container);
+      if (policy === 'none')
+        for (const container of initAndMainContainers(pod.spec)) await this.#allocate(pod, container);
       else if (scope === 'pod') await this.#admitPod(pod, policy);
       else await this.#admitContainers(pod, policy);
       refused = false;
@@ -62,7 +64,7 @@ export class TopologyManager implements AffinityStore {
   }
 
   async #admitContainers(pod: Pod, policy: Exclude<TopologyPolicy, 'none'>): Promise<void> {
-    for (const container of resourceContainers(pod)) {
+    for (const container of initAndMainContainers(pod.spec)) {
       const hints = this.#providers.map((provider) => provider.containerHints(pod, container));
       this.#remember(pod, container, this.#merge(hints, policy));
       await this.#allocate(pod, container);
@@ -75,7 +77,7 @@ export class TopologyManager implements AffinityStore {
       this.#providers.map((provider) => provider.podHints(pod)),
       policy,
     );
-    for (const container of resourceContainers(pod)) {
+    for (const container of initAndMainContainers(pod.spec)) {
       this.#remember(pod, container, hint);
       await this.#allocate(pod, container);
     }
