@@ -56,6 +56,16 @@ export class PodTable {
       );
   }
 
+  /**
+   * The active pods that count when the admission of this pod is decided. Those whose admission began later do not, because they
+   * count this pod.
+   */
+  activeBefore({ metadata: { uid } }: Pod): readonly Pod[] {
+    const uids = [...this.#admitting.keys()];
+    const later = new Set(this.#admitting.has(uid) ? uids.slice(uids.indexOf(uid) + 1) : []);
+    return this.active().filter(({ metadata: other }) => other.uid !== uid && !later.has(other.uid));
+  }
+
   /** The uids of desired pods and of pods that have not terminated. Valid until the next `await`. */
   known(): ReadonlySet<string> {
     const { desired, workers } = this.#options;
@@ -83,9 +93,14 @@ export class PodTable {
     this.#admitting.set(uid, newest);
   }
 
+  /** Returns the newest form of a pod under admission, or `undefined` if it was removed. */
+  admitted(uid: string): Pod | undefined {
+    return this.#admitting.get(uid);
+  }
+
   /** Returns the newest form of the pod, or `undefined` if it was removed. */
   endAdmission(uid: string): Pod | undefined {
-    const newest = this.#admitting.get(uid);
+    const newest = this.admitted(uid);
     this.#admitting.delete(uid);
     return newest;
   }

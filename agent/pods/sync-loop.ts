@@ -114,13 +114,45 @@ export class SyncLoop {
     } else if (type !== 'remove') this.#inBackground(this.deleteMirror(mirror), mirror, 'Deleting a mirror pod');
   }
 
-  /** Admits the pod, allocates its exclusive resources and starts its worker, or rejects the pod. */
+  /**
+   * Admits the pod and starts its worker, or rejects the pod. As in the kubelet, a pod that ran before the agent started is
+   * rejected if the node would not take it now, and exclusive resources are allocated before the node's other resources are
+   * checked.
+   */
   admit(pod: Pod): void {
-    const { resources, workers } = this.#options;
-    const isEnding = isEnded(pod.status) || pod.metadata.deletionTimestamp !== undefined;
-    const isNew = !isEnding && pod.status?.startTime === undefined;
-    // As in the kubelet, a pod that ran before the agent started is rejected if the node would not take it now.
-    const verdict: Verdict = isEnded(pod.status) ? { kind: 'admit' } : this.#verdict(pod);
+    const { admission, resources, workers } = this.#options;
+    if (isEnded(pod.status)) {
+      workers.update(pod);
+      return;
+    }
+    const refusal = admission.refusal(pod);
+    if (refusal !== undefined) {
+      this.#reject(pod, refusal);
+      return;
+    }
+    // For a pod that ran before the agent started, the managers confirm the resources that it has.
+    const allocation = pod.metadata.deletionTimestamp === undefined ? resources.admit(pod) : undefined;
+    if (allocation === undefined) this.#decide(pod);
+    else this.#inBackground(this.#decideWhenAllocated(pod, allocation), pod, 'Admitting a pod');
+  }
+
+  async #decideWhenAllocated(pod: Pod, allocation: Promise<Refusal | undefined>): Promise<void> {
+    const { table } = this.#options;
+    table.beginAdmission(pod);
+    const refusal = await allocation.catch(unexpectedRefusal);
+    const newest = table.admitted(pod.metadata.uid);
+    if (newest === undefined) this.#endAdmission(pod);
+    else if (refusal !== undefined) this.#reject(newest, refusal);
+    else this.#decide(newest);
+  }
+
+  /** Decides whether the pod fits beside the other ones. */
+  #decide(pod: Pod): void {
+    const { admission, allocations, table } = this.#options;
+    const verdict: Verdict = admission.admit(
+      allocations.allocated(pod),
+      table.activeBefore(pod).map((other) => allocations.allocated(other)),
+    );
     switch (verdict.kind) {
       case 'refuse':
         this.#reject(pod, verdict.refusal);
@@ -128,56 +160,46 @@ export class SyncLoop {
       case 'preempt':
         this.#inBackground(this.#startAfterPreemption(pod, verdict), pod, 'Admitting a critical pod');
         break;
-      case 'admit': {
-        // For a pod that ran before the agent started, the managers confirm the resources that it has.
-        const allocation = isEnding ? undefined : resources.admit(pod);
-        if (allocation === undefined) workers.update(pod);
-        else this.#inBackground(this.#startWhenAllocated(pod, allocation, { isNew }), pod, 'Admitting a pod');
+      case 'admit':
+        this.#start(pod);
         break;
-      }
     }
   }
 
   /** The pod is under admission while its victims terminate, so that no other pod takes their place. */
   async #startAfterPreemption(pod: Pod, { victims, resource }: Extract<Verdict, { kind: 'preempt' }>): Promise<void> {
-    const { preemption, resources, table } = this.#options;
-    table.beginAdmission(pod);
+    const { preemption, table } = this.#options;
+    if (!table.isAdmitting(pod.metadata.uid)) table.beginAdmission(pod);
     await preemption.preempt(pod, victims, resource);
-    await this.#startWhenAllocated(pod, resources.admit(pod) ?? Promise.resolve(undefined), { isNew: true });
+    this.#start(pod);
   }
 
-  #verdict(pod: Pod): Verdict {
-    const { admission, allocations, table } = this.#options;
-    const others = table.active().filter((other) => other.metadata.uid !== pod.metadata.uid);
-    return admission.admit(
-      allocations.allocated(pod),
-      others.map((other) => allocations.allocated(other)),
-    );
+  #start(pod: Pod): void {
+    const { table, workers } = this.#options;
+    const newest = table.isAdmitting(pod.metadata.uid) ? this.#endAdmission(pod) : pod;
+    if (newest !== undefined) workers.update(newest);
   }
 
-  async #startWhenAllocated(
-    pod: Pod,
-    allocation: Promise<Refusal | undefined>,
-    { isNew }: { readonly isNew: boolean },
-  ): Promise<void> {
-    const { resources, table, workers } = this.#options;
-    const { uid } = pod.metadata;
-    if (!table.isAdmitting(uid)) table.beginAdmission(pod);
-    const refusal = await allocation.catch(unexpectedRefusal);
+  /** Returns the newest form of the pod. Releases the resources of a pod that was removed in the meantime. */
+  #endAdmission({ metadata: { uid } }: Pod): Pod | undefined {
+    const { resources, table } = this.#options;
     const newest = table.endAdmission(uid);
     if (newest === undefined) resources.release(uid);
-    else if (refusal !== undefined && isNew) this.#reject(newest, refusal);
-    else workers.update(newest);
+    return newest;
   }
 
   /** A pod that has run since before the agent's start terminates with its own grace period, as in the kubelet. */
   #reject(pod: Pod, refusal: Refusal): void {
-    const { startups, sync, workers } = this.#options;
+    const { resources, startups, sync, table, workers } = this.#options;
+    table.endAdmission(pod.metadata.uid);
     const { containerStatuses = [], initContainerStatuses = [] } = pod.status ?? {};
     const hasRun = [...containerStatuses, ...initContainerStatuses].some(({ containerID = '' }) => containerID !== '');
     startups.rejected(pod.metadata.uid, refusal.reason);
     const status = sync.reject(pod, refusal, { hasRun });
-    if (!hasRun) return;
+    if (!hasRun) {
+      resources.release(pod.metadata.uid);
+      return;
+    }
     const killed = workers.kill(pod, { gracePeriodSeconds: undefined, status });
     this.#inBackground(killed, pod, 'Terminating a rejected pod');
   }

@@ -26,6 +26,9 @@ export type Verdict =
 
 /** Decides about pods one at a time, in the order of their arrival. */
 export interface PodAdmission {
+  /** Returns why the pod is refused whatever it requests; `undefined` if that depends on its resources. */
+  refusal(pod: Pod): Refusal | undefined;
+  /** Decides about a pod that has its exclusive resources. */
   admit(pod: Pod, others: readonly Pod[]): Verdict;
 }
 
@@ -57,8 +60,9 @@ const SAFE_SYSCTLS = new Set([
 /** The rules read the state of the node at each decision. */
 export function createPodAdmission(options: AdmissionOptions): PodAdmission {
   return {
+    refusal: (pod) => evictionPressure(pod, options) ?? sysctls(pod, options),
     admit(pod, others) {
-      const before = evictionPressure(pod, options) ?? sysctls(pod, options) ?? unsupported(pod, options);
+      const before = unsupported(pod, options);
       if (before !== undefined) return refuse(before);
       const verdict = fit(pod, others, options.node());
       if (verdict.kind === 'refuse') return verdict;
@@ -137,7 +141,9 @@ function unsupported(pod: Pod, { node }: AdmissionOptions): Refusal | undefined 
   return undefined;
 }
 
-function appArmor({ spec }: Pod, options: AdmissionOptions): Refusal | undefined {
+/** A pod that runs already is not checked. */
+function appArmor({ spec, status }: Pod, options: AdmissionOptions): Refusal | undefined {
+  if ((status?.phase ?? 'Pending') !== 'Pending') return undefined;
   const containers = [...spec.containers, ...(spec.initContainers ?? [])];
   const profiles = [spec.securityContext, ...containers.map((container) => container.securityContext)];
   const isAsked = profiles.some(

@@ -8,7 +8,7 @@ import { PodTable } from '../../../../agent/pods/pod-table.ts';
 import type { PodEventRecorder } from '../../../../agent/model/pod-events.ts';
 import { createPreemption } from '../../../../agent/pods/preemption.ts';
 import { SyncLoop } from '../../../../agent/pods/sync-loop.ts';
-import { createPodAdmission } from '../../../../agent/pods/workers/pod-admission.ts';
+import { createPodAdmission, type Refusal } from '../../../../agent/pods/workers/pod-admission.ts';
 import { PodManager } from '../../../../agent/pods/workers/pod-manager.ts';
 import { createPodKiller } from '../../../../agent/pods/workers/kill-pod.ts';
 import { type Ending, PodWorkers } from '../../../../agent/pods/workers/pod-workers.ts';
@@ -24,8 +24,10 @@ function pod(name: string, cpu: string, spec: object = {}): Pod {
 const CRITICAL = { priority: 2_000_001_000 };
 const NODE = { metadata: { name: 'n' }, status: { allocatable: { cpu: '2', pods: '10' } } };
 
+type Allocation = Promise<Refusal | undefined> | undefined;
+
 /** A sync loop of a node with two CPUs, whose pods terminate only when the test lets them. */
-function setUp() {
+function setUp({ allocate = () => undefined }: { readonly allocate?: (pod: Pod) => Allocation } = {}) {
   const clock = new FakeClock();
   const log: string[] = [];
   const held = new Map<string, PromiseWithResolvers<void>>();
@@ -73,7 +75,10 @@ function setUp() {
           `change ${[before, after].map((of) => of.spec.containers[0]?.resources?.requests?.['cpu']).join(' to ')}`,
         ),
     } as never,
-    resources: { admit: () => undefined, release: () => undefined },
+    resources: {
+      admit: (of) => allocate(of),
+      release: (uid) => void log.push(`release ${uid}`),
+    },
     admission: createPodAdmission({
       node: () => NODE as never,
       allowedUnsafeSysctls: [],
@@ -149,7 +154,7 @@ it('gives the room of a preemption to no other pod', async () => {
   await add(pod('critical', '1', CRITICAL));
   taken();
   await add(pod('late', '500m'));
-  assert.match(taken().join(), /^reject late: OutOfcpu/);
+  assert.match(taken().join(), /^reject late: OutOfcpu.*release late$/);
   // A second critical pod needs another victim than the first one.
   await add(pod('second', '1', CRITICAL));
   assert.deepEqual(taken(), ['event small Warning Preempting', 'terminate small Preempting']);
@@ -169,8 +174,67 @@ it('rejects a pod that ran before the agent started and does not fit any more, a
   await add(ran('first', 'docker://1'), ran('second', 'docker://2'), ran('waiting'));
   assert.deepEqual(
     taken().map((line) => line.replace(/OutOfcpu: .*/, 'OutOfcpu')),
-    ['sync first', 'reject second, which has run: OutOfcpu', 'terminate second OutOfcpu', 'reject waiting: OutOfcpu'],
+    [
+      'sync first',
+      'reject second, which has run: OutOfcpu',
+      'terminate second OutOfcpu',
+      'reject waiting: OutOfcpu',
+      'release waiting',
+    ],
   );
+});
+
+const REFUSED: Refusal = { reason: 'UnexpectedAdmissionError', message: 'Allocate failed' };
+
+it('reports refused exclusive resources before resources that are short, and preempts nothing for them', async () => {
+  const { add, taken } = setUp({
+    allocate: ({ metadata }) => (metadata.name === 'small' ? undefined : Promise.resolve(REFUSED)),
+  });
+  await add(pod('small', '1500m'));
+  taken();
+  await add(pod('large', '10'), pod('critical', '1', CRITICAL));
+  assert.deepEqual(taken(), [
+    ...['reject large: UnexpectedAdmissionError: Allocate failed', 'release large'],
+    ...['reject critical: UnexpectedAdmissionError: Allocate failed', 'release critical'],
+  ]);
+});
+
+it('rejects and terminates a pod that ran before the agent started if its exclusive resources are refused', async () => {
+  const { add, taken } = setUp({ allocate: () => Promise.resolve(REFUSED) });
+  const containerStatuses = [{ name: 'main', containerID: 'docker://1' }];
+  const status = { phase: 'Running', startTime: '2026-01-01T00:00:00Z', containerStatuses };
+  await add({ ...pod('a', '1'), status } as unknown as Pod);
+  assert.deepEqual(taken(), [
+    'reject a, which has run: UnexpectedAdmissionError: Allocate failed',
+    'terminate a UnexpectedAdmissionError',
+  ]);
+});
+
+it('gives the room to the pod that came first, however long its exclusive resources take', async () => {
+  const first = Promise.withResolvers<undefined>();
+  const { add, clock, taken } = setUp({
+    allocate: ({ metadata }) =>
+      metadata.name === 'plain' ? undefined : metadata.name === 'first' ? first.promise : Promise.resolve(undefined),
+  });
+  await add(pod('first', '1500m'), pod('second', '1500m'), pod('plain', '1500m'));
+  assert.deepEqual(
+    taken().map((line) => line.replace(/OutOfcpu: .*/, 'OutOfcpu')),
+    ['reject plain: OutOfcpu', 'release plain', 'reject second: OutOfcpu', 'release second'],
+  );
+  first.resolve(undefined);
+  await clock.advance(1);
+  assert.deepEqual(taken(), ['sync first']);
+});
+
+it('releases the exclusive resources of a pod that was removed while it got them', async () => {
+  const allocation = Promise.withResolvers<undefined>();
+  const { add, clock, remove, taken } = setUp({ allocate: () => allocation.promise });
+  const gone = pod('gone', '1');
+  await add(gone);
+  await remove(gone);
+  allocation.resolve(undefined);
+  await clock.advance(1);
+  assert.ok(taken().includes('release gone'));
 });
 
 it('starts a critical pod although the pod that it preempts does not terminate in time', async () => {

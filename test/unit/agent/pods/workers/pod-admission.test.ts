@@ -37,6 +37,8 @@ function refusal(pod: Pod, { appArmor = false, features, pressure, others = [], 
     pressure: (kind) => kind === pressure,
     appArmor: () => appArmor,
   });
+  const early = admission.refusal(pod);
+  if (early !== undefined) return `${early.reason}: ${early.message}`;
   const verdict = admission.admit(pod, others);
   switch (verdict.kind) {
     case 'admit':
@@ -126,6 +128,12 @@ describe('a node takes a pod', () => {
       podOf({ containers: [{ name: 'c', securityContext: { appArmorProfile: { type: 'Localhost' } } }] }),
       {},
       ARMOUR,
+    ],
+    [
+      'with an AppArmor profile that runs already',
+      { ...podOf({ securityContext: { appArmorProfile: { type: 'RuntimeDefault' } } }), status: { phase: 'Running' } },
+      {},
+      'taken',
     ],
     ['that wants no profile', podOf({ securityContext: { appArmorProfile: { type: 'Unconfined' } } }), {}, 'taken'],
     [
