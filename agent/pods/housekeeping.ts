@@ -171,11 +171,19 @@ export class Housekeeping {
     });
   }
 
-  /** Terminates pods that run in the runtime but are not known: they were removed while the agent did not run. */
+  /**
+   * Terminates pods that run in the runtime but have no worker: they were removed while the agent did not run, or rejected
+   * after it had started again.
+   */
   async #terminateOrphans(): Promise<void> {
-    const { logger, observe, runtime, table, workers } = this.#options;
+    const { desired, logger, observe, runtime, statuses, table, workers } = this.#options;
     for (const pod of await runningPods(runtime)) {
       const { uid, name, namespace } = pod.metadata;
+      const rejected = desired.byUid(uid);
+      if (rejected !== undefined && statuses.get(uid)?.phase === 'Failed' && workers.state(uid) === undefined) {
+        this.#terminateRejected(rejected);
+        continue;
+      }
       if (table.known().has(uid)) continue;
       logger.info({ pod: formatPod(pod) }, 'Terminating a running pod that no source has');
       observe('orphaned', pod);
@@ -188,6 +196,18 @@ export class Housekeeping {
         fields: { pod: formatPod(pod) },
       });
     }
+  }
+
+  /** A status that was not sent before the restart, or that static pods never have, does not show that the pod runs. */
+  #terminateRejected(pod: Pod): void {
+    const { logger, statuses, workers } = this.#options;
+    const { reason = '', message = '' } = statuses.get(pod.metadata.uid) ?? {};
+    logger.info({ pod: formatPod(pod), reason }, 'Terminating a rejected pod that still runs');
+    background(workers.kill(pod, { gracePeriodSeconds: undefined, status: { reason, message } }), {
+      logger,
+      what: 'Terminating a rejected pod',
+      fields: { pod: formatPod(pod) },
+    });
   }
 }
 

@@ -57,8 +57,8 @@ export class PodTable {
   }
 
   /**
-   * The active pods that count when the admission of this pod is decided. Those whose admission began later do not, because they
-   * count this pod.
+   * The active pods that count when the admission of this pod is decided. Those whose admission began later do not count,
+   * because this pod counts for them.
    */
   activeBefore({ metadata: { uid } }: Pod): readonly Pod[] {
     const uids = [...this.#admitting.keys()];
