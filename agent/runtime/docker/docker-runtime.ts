@@ -34,7 +34,7 @@ import { attachStream, execCollect, execStream } from './exec.ts';
 import { ImageVolumes } from './image-volumes.ts';
 import { DockerImages } from './images.ts';
 import { PodNetwork } from './network.ts';
-import { dialPort } from './port-forward.ts';
+import { PortDialer } from './port-forward.ts';
 import { SandboxImage } from './sandbox-image.ts';
 import { DockerStats } from './stats.ts';
 
@@ -72,6 +72,7 @@ class DockerRuntime implements Runtime {
   readonly #states: ContainerStates;
   readonly #stats: DockerStats;
   readonly #logs: ContainerLogs;
+  readonly #ports = new PortDialer();
   #facts: EngineFacts = {
     swapLimit: false,
     lowestOomScoreAdj: -1000,
@@ -307,8 +308,9 @@ class DockerRuntime implements Runtime {
   async portForward(id: SandboxId, port: number, signal: AbortSignal): Promise<NodeJS.ReadWriteStream> {
     const status = await this.sandboxStatus(id);
     if (status.state !== 'ready') throw new RuntimeError('not-found', `sandbox ${id} is not running`);
-    if (status.networkMode === 'node') return dialPort({ ips: [], pid: 0 }, port, signal);
-    return dialPort({ ips: status.ips, pid: await this.sandboxProcess(id) }, port, signal);
+    const { namespace } = status.pod;
+    if (status.networkMode === 'node') return this.#ports.dial({ namespace, ips: [], pid: 0 }, port, signal);
+    return this.#ports.dial({ namespace, ips: status.ips, pid: await this.sandboxProcess(id) }, port, signal);
   }
 
   async sandboxProcess(id: SandboxId): Promise<number> {

@@ -6,9 +6,11 @@ import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { errorMessage } from '../../../api/meta/error-message.ts';
 import { newBadRequest, newStatusError, StatusError } from '../../../api/meta/status-error.ts';
+import { connectionsWithin } from '../../../api/http/connection-limit.ts';
 import type { PodHost, RequestedContainer } from '../pod-host.ts';
 import type { ContainerId } from '../../runtime/runtime-identity.ts';
 import type { StreamIo } from '../../runtime/runtime.ts';
+import { ForwardedConnections } from './forwarded-connections.ts';
 import {
   forwardOverChannels,
   forwardOverSpdy,
@@ -29,6 +31,11 @@ interface UpgradeOptions {
   readonly logger: Logger;
   /** The value of `--streaming-connection-idle-timeout`. */
   readonly idleTimeoutMs: number;
+}
+
+/** The options with the state of all upgraded connections. */
+interface Upgrades extends UpgradeOptions {
+  readonly forwarded: ForwardedConnections;
 }
 
 interface Target extends RequestedContainer {
@@ -69,8 +76,9 @@ interface Upgrade extends UpgradeRequest {
  * ends.
  */
 export function createUpgrades(
-  options: UpgradeOptions,
+  given: UpgradeOptions,
 ): (request: IncomingMessage, socket: Duplex, head: Buffer, target: Target) => Promise<void> {
+  const options = { ...given, forwarded: new ForwardedConnections(connectionsWithin(FORWARDED)) };
   const sockets = new WebSocketServer({
     noServer: true,
     autoPong: false,
@@ -202,30 +210,29 @@ async function serveCommand(
   await command.finish(outcome);
 }
 
-async function forwardTarget(host: PodHost, target: Target): Promise<PodPorts> {
+/** The other descriptors are for the requests to the agent and for its own work. */
+const FORWARDED = { atMost: 1000, share: 0.2 };
+
+async function forwardTarget({ host, forwarded }: Upgrades, target: Target): Promise<PodPorts> {
   const id = await host.resolveSandbox(target.namespace, target.pod, target.uid);
   return {
-    dial: (port, signal) => host.portForward(id, port, signal),
+    dial: (port, signal) => forwarded.dial(target.namespace, signal, (either) => host.portForward(id, port, either)),
     describe: (port, error) =>
       `error forwarding port ${port} to pod ${target.namespace}/${target.pod}, uid : ${errorMessage(error)}`,
   };
 }
 
-async function serveTunnel(options: UpgradeOptions, upgrade: Upgrade, tunnels: WebSocketServer): Promise<void> {
-  const forwarding = await forwardTarget(options.host, upgrade.target);
+async function serveTunnel(options: Upgrades, upgrade: Upgrade, tunnels: WebSocketServer): Promise<void> {
+  const forwarding = await forwardTarget(options, upgrade.target);
   const stream = createWebSocketStream(await openWebSocket(tunnels, upgrade));
   stream.on('error', () => stream.destroy());
   await forwardOverSpdy(stream, Buffer.alloc(0), forwarding);
 }
 
-async function serveForward(
-  options: UpgradeOptions,
-  upgrade: Upgrade,
-  sockets: WebSocketServer | undefined,
-): Promise<void> {
+async function serveForward(options: Upgrades, upgrade: Upgrade, sockets: WebSocketServer | undefined): Promise<void> {
   const { request, socket, head, target } = upgrade;
   const ports = sockets === undefined ? [] : channelPorts(target.query);
-  const forwarding = await forwardTarget(options.host, target);
+  const forwarding = await forwardTarget(options, target);
   if (sockets !== undefined) {
     forwardOverChannels(await openWebSocket(sockets, upgrade), ports, forwarding);
     return;
