@@ -11,6 +11,7 @@ import type { RequestContext, Rest } from '../model/rest.ts';
 import { newAuditId } from './audit-id.ts';
 import type { Exchange, ResponseHeaders } from './exchange.ts';
 import { nonResource, type RequestInfo } from './request-info.ts';
+import { warningHeaders } from './warning-headers.ts';
 
 /** Synchronous results keep the hot path free of promises. */
 export type MaybePromise<T> = T | Promise<T>;
@@ -247,27 +248,4 @@ function managerOf(userAgent: string): string {
   const [name = ''] = userAgent.split('/', 1);
   const printable = name.replaceAll(/[^\p{L}\p{M}\p{N}\p{P}\p{S} ]/gu, '');
   return printable.slice(0, 128) || 'unknown';
-}
-
-/** Longer warnings are truncated and then dropped, so that the headers stay within the limits of clients. */
-const MAX_WARNING_CHARS = 256;
-const MAX_WARNINGS_CHARS = 4096;
-
-function warningHeaders(warnings: readonly string[]): string[] {
-  const total = warnings.reduce((sum, text) => sum + text.length, 0);
-  const headers: string[] = [];
-  let used = 0;
-  for (const text of warnings) {
-    const shown = total > MAX_WARNINGS_CHARS ? text.slice(0, MAX_WARNING_CHARS) : text;
-    used += shown.length;
-    if (used > MAX_WARNINGS_CHARS) break;
-    headers.push(`299 - "${escapeWarning(shown)}"`);
-  }
-  return headers;
-}
-
-function escapeWarning(text: string): string {
-  // A header cannot contain control characters. Characters beyond Latin-1 are sent as UTF-8 bytes.
-  const clean = text.replaceAll(/\p{Cc}+/gu, ' ').replaceAll(/[\\"]/g, '\\$&');
-  return Buffer.from(clean, 'utf8').toString('latin1');
 }

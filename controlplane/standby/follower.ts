@@ -210,6 +210,7 @@ export class Follower {
   async #apply(frame: Frame): Promise<void> {
     switch (frame.type) {
       case 'snapshot':
+        if (this.#snapshot !== undefined) throw new FrameError('a snapshot came before the last one was complete');
         this.#snapshot = await SnapshotFile.create(this.#options.directory, frame.sizeBytes);
         return;
       case 'part':

@@ -6,6 +6,7 @@ import { PlainError } from '../../../api/component/plain-error.ts';
 import { grpcClient, type GrpcClient } from '../../../api/grpc/grpc-client.ts';
 import { openChannel, type GrpcTls } from '../../../api/grpc/grpc-channel.ts';
 import { GrpcError } from '../../../api/grpc/grpc-error.ts';
+import { printable } from '../../../api/meta/quote.ts';
 import { endOf, ETCD_MESSAGES, ETCD_METHODS, LARGEST_MESSAGE_BYTES, LEASE_IDS } from './etcd-interface.ts';
 
 /** The error of an etcd that cannot be reached or refused a call. The message is for the operator. */
@@ -57,6 +58,8 @@ type Rpc = GrpcClient<typeof ETCD_MESSAGES, typeof ETCD_METHODS>;
 const PAGE = 500;
 const CALL = { timeoutMs: 30_000 };
 const REACH_WITHIN_MS = 5000;
+/** Larger revisions have no exact number, and no cluster reaches them: a thousandth of them takes centuries. */
+const LARGEST_REVISION = 2 ** 52;
 
 /** Throws `EtcdError` if no server answers. */
 export async function connectEtcd({ servers, tls }: EtcdOptions): Promise<EtcdClient> {
@@ -113,10 +116,28 @@ class Client implements EtcdClient {
       const { header, kvs, more } = await this.#call(() => this.#rpc.call('range', request, CALL));
       revision ||= header?.revision ?? 0;
       const read = kvs.flatMap((kv) => (kv === null ? [] : [kv]));
+      this.#checkPage(read, { from: key, rangeEnd, revision });
       yield read.map((kv) => ({ ...kv, key: kv.key.toString(), isLeased: kv.lease !== 0 }));
       const last = read.at(-1);
       if (!more || last === undefined) return;
       key = Buffer.concat([last.key, Buffer.alloc(1)]);
+    }
+  }
+
+  /** Throws for a page that is not of the range or does not continue it: the pages might never end. */
+  #checkPage(
+    page: readonly { readonly key: Buffer; readonly createRevision: number; readonly modRevision: number }[],
+    { from, rangeEnd, revision }: { readonly from: Buffer; readonly rangeEnd: Buffer; readonly revision: number },
+  ): void {
+    let before: Buffer | undefined;
+    for (const { key, createRevision, modRevision } of page) {
+      const isNext = before === undefined ? Buffer.compare(key, from) >= 0 : Buffer.compare(key, before) > 0;
+      if (!isNext || Buffer.compare(key, rangeEnd) >= 0)
+        throw new EtcdError(`${this.endpoint} returned keys that were not asked for, or in another order`);
+      const isRevision = createRevision >= 1 && createRevision <= modRevision && modRevision <= revision;
+      if (!isRevision || revision > LARGEST_REVISION)
+        throw new EtcdError(`${this.endpoint} returned ${printable(key.toString())} with impossible revisions`);
+      before = key;
     }
   }
 

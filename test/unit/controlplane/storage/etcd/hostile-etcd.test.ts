@@ -1,0 +1,90 @@
+/** An etcd from which `orchlet migrate` reads, or another server in its place. */
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { Server, ServerCredentials } from '@grpc/grpc-js';
+import { buildCodecs } from '../../../../../api/grpc/codec.ts';
+import { connectEtcd } from '../../../../../controlplane/storage/etcd/etcd-client.ts';
+import { ETCD_MESSAGES } from '../../../../../controlplane/storage/etcd/etcd-interface.ts';
+
+interface Answer {
+  readonly revision?: number;
+  readonly more?: boolean;
+  readonly keys: readonly (readonly [key: string, revision?: number])[];
+}
+
+/** Runs an etcd that answers each request for a range with this. */
+async function withEtcd(answer: Answer, use: (url: string) => Promise<void>): Promise<void> {
+  const codec = buildCodecs(ETCD_MESSAGES);
+  const server = new Server();
+  const value = {
+    header: { revision: answer.revision ?? 9 },
+    kvs: answer.keys.map(([key, revision = 5]) => ({
+      key: Buffer.from(key),
+      value: Buffer.from('{}'),
+      createRevision: revision,
+      modRevision: revision,
+    })),
+    more: answer.more ?? false,
+  };
+  const range = {
+    path: '/etcdserverpb.KV/Range',
+    requestStream: false,
+    responseStream: false,
+    requestSerialize: (request: object) => codec('RangeRequest').encode(request),
+    requestDeserialize: (bytes: Buffer) => codec('RangeRequest').decode(bytes),
+    responseSerialize: (response: object) => codec('RangeResponse').encode(response),
+    responseDeserialize: (bytes: Buffer) => codec('RangeResponse').decode(bytes),
+  } as const;
+  server.addService(
+    { range },
+    { range: (_call: unknown, done: (error: null, response: object) => void) => done(null, value) },
+  );
+  const port = await new Promise<number>((resolve, reject) =>
+    server.bindAsync('127.0.0.1:0', ServerCredentials.createInsecure(), (error, bound) =>
+      error === null ? resolve(bound) : reject(error),
+    ),
+  );
+  try {
+    await use(`http://127.0.0.1:${port}`);
+  } finally {
+    server.forceShutdown();
+  }
+}
+
+async function keysOf(url: string): Promise<readonly string[]> {
+  const etcd = await connectEtcd({ servers: [url], tls: {} });
+  try {
+    const keys: string[] = [];
+    for await (const page of etcd.pages('/registry/')) {
+      keys.push(...page.map(({ key }) => key));
+      assert.ok(keys.length < 100, 'the pages have no end');
+    }
+    return keys;
+  } finally {
+    etcd.close();
+  }
+}
+
+describe('an etcd whose pages', () => {
+  it('are in order is read to its end', () =>
+    withEtcd({ keys: [['/registry/a'], ['/registry/b', 9]] }, async (url) =>
+      assert.deepEqual(await keysOf(url), ['/registry/a', '/registry/b']),
+    ));
+
+  for (const [what, answer] of [
+    ['repeat the same keys for ever', { more: true, keys: [['/registry/a'], ['/registry/b']] }],
+    ['have a key twice', { keys: [['/registry/a'], ['/registry/a']] }],
+    ['have keys of another range', { keys: [['/registry0']] }],
+    ['have a key from after their revision', { keys: [['/registry/a', 10]] }],
+    ['have a key without a revision', { keys: [['/registry/a', 0]] }],
+    ['have revisions that no number is exact for', { revision: 2 ** 60, keys: [['/registry/a']] }],
+  ] as const satisfies readonly (readonly [string, Answer])[]) {
+    it(`${what} is refused in one line`, () =>
+      withEtcd(answer, (url) =>
+        assert.rejects(keysOf(url), {
+          name: 'EtcdError',
+          message: /keys that were not asked for|impossible revisions/,
+        }),
+      ));
+  }
+});
