@@ -2,6 +2,7 @@
  * Declares the variable `device` of the expressions that select devices (dynamic resource allocation): its type, the sizes for
  * the cost estimate of an expression, and its value.
  */
+import { MAX_DRIVER_BYTES, MAX_IDENTIFIER_BYTES, MAX_PROPERTIES, MAX_VALUE_BYTES } from '../kinds/device-limits.ts';
 import { parseQuantity, QuantityError } from '../meta/quantity.ts';
 import { struct } from './admission-variables.ts';
 import type { CelEnvironment } from './cel.ts';
@@ -18,25 +19,15 @@ const device = struct('kubernetes.DRADevice', {
   allowMultipleAllocations: bool,
 });
 
-/**
- * The limits of `resource.k8s.io`: characters of a driver, of a domain and of an id; attributes of a device; characters of a
- * value.
- */
-const MAX_DRIVER = 63;
-const MAX_DOMAIN = 63;
-const MAX_ID = 32;
-const MAX_ATTRIBUTES = 32;
-const MAX_ATTRIBUTE = 64;
-
 /** The sizes of domains, ids and values of attributes and capacities are limited, whatever name an expression uses. */
 const deviceSizes: SizeAt = ([, field, ...steps]) => {
   if (field === undefined || field === 'allowMultipleAllocations') return steps.length === 0 ? 0 : undefined;
-  if (field === 'driver') return steps.length === 0 ? MAX_DRIVER : undefined;
+  if (field === 'driver') return steps.length === 0 ? MAX_DRIVER_BYTES : undefined;
   if (field !== 'attributes' && field !== 'capacity') return undefined;
   const key = steps.indexOf('@keys');
-  if (key >= 0) return key === steps.length - 1 && key < 2 ? [MAX_DOMAIN, MAX_ID][key] : undefined;
-  if (steps.length < 2) return MAX_ATTRIBUTES;
-  return steps.length > 2 ? undefined : field === 'attributes' ? MAX_ATTRIBUTE : 0;
+  if (key >= 0) return key === steps.length - 1 && key < 2 ? [MAX_DRIVER_BYTES, MAX_IDENTIFIER_BYTES][key] : undefined;
+  if (steps.length < 2) return MAX_PROPERTIES;
+  return steps.length > 2 ? undefined : field === 'attributes' ? MAX_VALUE_BYTES : 0;
 };
 
 /** The environment of selectors of devices, in claims and device classes. */

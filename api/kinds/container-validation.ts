@@ -82,7 +82,8 @@ function resizePolicyErrors(
   return errors;
 }
 
-const PROTOCOLS = ['SCTP', 'TCP', 'UDP'];
+/** The protocols of ports, in the order in which errors list them. */
+export const PROTOCOLS = ['SCTP', 'TCP', 'UDP'];
 
 function portErrors(ports: readonly ContainerPort[], path: string): FieldError[] {
   const errors: FieldError[] = [];

@@ -11,7 +11,8 @@ import { isMirror, podErrors, WHOLE } from './pod-update-validation.ts';
 type Resources = NonNullable<PodSpec['resources']>;
 
 const KINDS = ['requests', 'limits'] as const;
-const RESIZABLE = ['cpu', 'memory'] as const;
+/** The resources that a resize may change. */
+export const RESIZABLE = ['cpu', 'memory'] as const;
 const ONLY_AMOUNTS = 'only cpu and memory resources';
 
 /** Whether a list has the same containers in the same order. */

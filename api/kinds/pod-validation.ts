@@ -36,6 +36,7 @@ import {
   initContainerErrors,
 } from './container-validation.ts';
 import type { ContainerContext } from './container-context.ts';
+import { MAX_NAMESERVERS, MAX_SEARCHES, MAX_SEARCH_CHARACTERS } from './dns-limits.ts';
 import { fileVolumeErrors } from './environment-validation.ts';
 import { hostProcessErrors, operatingSystemErrors } from './operating-system-validation.ts';
 import { confinementErrors, podAnnotationErrors } from './pod-annotation-validation.ts';
@@ -266,11 +267,6 @@ function hostNetworkErrors(spec: PodSpec, path: string, isPod: boolean): FieldEr
   return errors;
 }
 
-/** The limits of `dnsConfig`, as for the node's `resolv.conf`. */
-const MAX_NAMESERVERS = 3;
-const MAX_SEARCHES = 32;
-const MAX_SEARCH_CHARACTERS = 2048;
-
 function dnsConfigErrors(spec: PodSpec, path: string): FieldError[] {
   const config = spec.dnsConfig;
   const errors: FieldError[] = [];
@@ -384,7 +380,8 @@ function hostAliasErrors(spec: PodSpec, path: string): FieldError[] {
   return errors;
 }
 
-const PREEMPTION = ['PreemptLowerPriority', 'Never'];
+/** The values of `preemptionPolicy`, of pods and of priority classes. */
+export const PREEMPTION_POLICIES = ['PreemptLowerPriority', 'Never'];
 
 function classErrors(spec: PodSpec, path: string): FieldError[] {
   const errors: FieldError[] = [];
@@ -393,7 +390,8 @@ function classErrors(spec: PodSpec, path: string): FieldError[] {
     errors.push(...invalidFor(`${path}.priorityClassName`, priorityClassName, dnsSubdomainErrors(priorityClassName)));
   if (runtimeClassName !== undefined)
     errors.push(...invalidFor(`${path}.runtimeClassName`, runtimeClassName, dnsSubdomainErrors(runtimeClassName)));
-  if (preemptionPolicy !== undefined) errors.push(...choice(`${path}.preemptionPolicy`, preemptionPolicy, PREEMPTION));
+  if (preemptionPolicy !== undefined)
+    errors.push(...choice(`${path}.preemptionPolicy`, preemptionPolicy, PREEMPTION_POLICIES));
   if (overhead !== undefined)
     errors.push(...resourceRequirementErrors({ limits: overhead }, `${path}.overhead`, { claims: new Set() }));
   return errors;

@@ -3,6 +3,7 @@
  * pods are refused does not flood the API.
  */
 import type { V1PodTemplateSpec } from '@kubernetes/client-node';
+import { MAX_SUBDOMAIN_LENGTH } from '../../api/meta/names.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { isNotFound, isStatusError } from '../../api/meta/status-error.ts';
 import { referenceTo } from '../../api/client/event-recorder.ts';
@@ -34,7 +35,7 @@ export function podFromTemplate(template: PodTemplate, owner: KubeObject, ownerR
 
 /** The dash is omitted if the name of the owner is too long for it. */
 function podNamePrefix(owner: string): string {
-  return owner.length + 1 <= 253 ? `${owner}-` : owner;
+  return owner.length + 1 <= MAX_SUBDOMAIN_LENGTH ? `${owner}-` : owner;
 }
 
 /**

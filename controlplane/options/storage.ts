@@ -1,6 +1,7 @@
 /** Defines the flags of the storage. */
 import { isIP } from 'node:net';
 import { flag } from '../../api/component/flags.ts';
+import { ETCD_CLIENT_PORT, ETCD_PEER_PORT } from '../../api/meta/etcd-ports.ts';
 import { checkEtcdOverrides } from './etcd-overrides.ts';
 
 const STORAGE = 'Storage';
@@ -62,14 +63,14 @@ export const storageFlags = {
   etcdClientPort: flag({
     name: 'etcd-client-port',
     type: 'integer',
-    default: 2379,
+    default: ETCD_CLIENT_PORT,
     group: STORAGE,
     help: 'Port of the etcd of --etcd=embedded for control planes.',
   }),
   etcdPeerPort: flag({
     name: 'etcd-peer-port',
     type: 'integer',
-    default: 2380,
+    default: ETCD_PEER_PORT,
     group: STORAGE,
     help: 'Port of the etcd of --etcd=embedded for other members.',
   }),

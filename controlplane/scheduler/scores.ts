@@ -64,7 +64,10 @@ const balancedAllocation: ScorePlugin = {
 };
 
 const MIB = 1024 * 1024;
-/** The sizes below and above which images do not change the score; the latter is for each container. As in kube-scheduler. */
+/**
+ * The sizes of all images together below and above which the score does not change, as in kube-scheduler. The upper one is
+ * multiplied by the number of containers.
+ */
 const LEAST_IMAGE = 23 * MIB;
 const MOST_IMAGE = 1000 * MIB;
 

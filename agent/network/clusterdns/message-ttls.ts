@@ -2,6 +2,7 @@
  * Reads from a DNS response how long it may be cached, and the positions of its TTLs, which shrink with its age (RFC 1035,
  * 2308). The response is not decoded, because it comes from another name server and may be hostile. The cache calls it.
  */
+import { MAX_LABEL_LENGTH } from '../../../api/meta/names.ts';
 import { HEADER_BYTES, NO_ERROR, NO_SUCH_NAME } from './message-header.ts';
 
 interface MessageTtls {
@@ -68,7 +69,7 @@ function afterName(message: Buffer, start: number): number | undefined {
     if (length === 0) return at + 1;
     // A name is complete at a pointer to an earlier name.
     if (length >= 0xc0) return at + 2;
-    if (length > 63) return undefined;
+    if (length > MAX_LABEL_LENGTH) return undefined;
     at += 1 + length;
   }
 }

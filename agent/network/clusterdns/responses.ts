@@ -1,5 +1,6 @@
 /** Builds DNS responses: truncated to what the client can take, and with an SOA record where they deny something. Pure. */
 import dnsPacket, { type Answer, type DecodedPacket, type Packet } from 'dns-packet';
+import { MAX_LABEL_LENGTH } from '../../../api/meta/names.ts';
 import type { DnsRecord } from './records.ts';
 import { LONGEST_MESSAGE_BYTES } from './upstream.ts';
 
@@ -21,8 +22,7 @@ export const MOST_UDP_BYTES = 1232;
 /** The shortest record in a response: the root as name, type, class, TTL, length and an IPv4 address. */
 export const SHORTEST_RECORD_BYTES = 15;
 
-/** The longest label and the longest name of a message (RFC 1035, section 2.3.4). */
-const LONGEST_LABEL_BYTES = 63;
+/** The longest name of a message (RFC 1035, section 2.3.4). */
 const LONGEST_NAME_BYTES = 255;
 /** The types whose data is a name, and the members of the data of other types that are names. */
 const NAMED_BY_DATA: ReadonlySet<string> = new Set(['CNAME', 'DNAME', 'NS', 'PTR']);
@@ -46,7 +46,7 @@ export function isEncodable(name: string): boolean {
   // An escaped dot is part of a label.
   const plain = name.replaceAll('\\.', '-').replace(/^\.|\.$/g, '');
   if (plain === '') return true;
-  const isLabel = (label: string): boolean => label !== '' && Buffer.byteLength(label) <= LONGEST_LABEL_BYTES;
+  const isLabel = (label: string): boolean => label !== '' && Buffer.byteLength(label) <= MAX_LABEL_LENGTH;
   return Buffer.byteLength(plain) + 2 <= LONGEST_NAME_BYTES && plain.split('.').every(isLabel);
 }
 

@@ -9,6 +9,7 @@
  */
 import type { Service } from '../../../api/kinds/kinds.ts';
 import type { Slice } from '../../../api/machinery/time-slice.ts';
+import { ETCD_CLIENT_PORT, ETCD_PEER_PORT } from '../../../api/meta/etcd-ports.ts';
 import type { Family } from './addresses.ts';
 import { type Place, portsOf, type ServicePort, type SlicesOf } from './service-ports.ts';
 
@@ -46,7 +47,7 @@ const NO_PORTS: readonly ServicePort[] = [];
 /** The service whose endpoints are the API servers. */
 const API_SERVERS = 'default/kubernetes';
 /** The ports of etcd, which often runs on the hosts of the API servers. */
-const ETCD_PORTS = [2379, 2380] as const;
+const ETCD_PORTS = [ETCD_CLIENT_PORT, ETCD_PEER_PORT] as const;
 
 /** Owns the ports of one family and the claims on their addresses. */
 export class ServiceTable {

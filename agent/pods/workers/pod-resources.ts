@@ -3,6 +3,7 @@
  * them from a specification or from a status, and puts them into a specification. Pure; the allocation calls it.
  */
 import { initAndMainContainers } from '../../../api/kinds/pod-containers.ts';
+import { RESIZABLE } from '../../../api/kinds/pod-resize-validation.ts';
 import { compareQuantities, parseQuantity, type Quantity } from '../../../api/meta/quantity.ts';
 import type { Container, ContainerStatusJson, Pod } from '../../model/pod.ts';
 import { isSidecar } from '../../runtime/kuberuntime/pod-containers.ts';
@@ -18,7 +19,6 @@ export interface PodResources {
 }
 
 const KINDS = ['limits', 'requests'] as const;
-const RESIZABLE = ['cpu', 'memory'] as const;
 const ZERO = parseQuantity('0');
 
 /** A change of one amount of a container. An absent amount counts as zero. */

@@ -29,8 +29,9 @@ interface StatisticsOptions {
   readonly logger: Logger;
 }
 
-/** How old a shared snapshot may be, as in the kubelet: resource metrics may lag a little. */
+/** How old the snapshot of a metrics page may be. The kubelet's values are up to 15 s old. */
 const SHARED_MS = 2_000;
+/** How old the snapshot of a summary may be. */
 const SUMMARY_MS = 5_000;
 
 /** Returns the pages of the server. A failing source is logged and leaves its part of the page out. */

@@ -4,6 +4,8 @@
  */
 import { trimEnd } from '../../../api/component/trim.ts';
 import { readFile } from 'node:fs/promises';
+import { MAX_NAMESERVERS, MAX_SEARCHES, MAX_SEARCH_CHARACTERS } from '../../../api/kinds/dns-limits.ts';
+import { MAX_LABEL_LENGTH, MAX_SUBDOMAIN_LENGTH } from '../../../api/meta/names.ts';
 import type { Pod } from '../../model/pod.ts';
 import { formatPod } from './pod-containers.ts';
 
@@ -22,14 +24,8 @@ export interface DnsSettings {
   readonly resolvConf: string;
 }
 
-/** The limits of a resolver file, as in the kubelet. What is beyond them is left out. */
-const MAX_SERVERS = 3;
-const MAX_SEARCHES = 32;
-const MAX_SEARCH_CHARACTERS = 2048;
 /** The API takes any text as an option. A line break in it would add lines to the resolver file. */
 const ONE_WORD = /^[\x21-\x7e]+$/;
-/** The longest search domain that resolvers accept. */
-const LONGEST_SEARCH = 253;
 
 /** Reports a warning event for a pod whose resolver configuration is incomplete. */
 export type DnsWarning = (reason: 'DNSConfigForming' | 'MissingClusterDNS', message: string) => void;
@@ -117,13 +113,13 @@ export function podDns(
  * length.
  */
 function withinLimits({ servers, searches, options }: DnsConfig, warn: DnsWarning): DnsConfig {
-  const kept = servers.slice(0, MAX_SERVERS);
+  const kept = servers.slice(0, MAX_NAMESERVERS);
   if (kept.length < servers.length)
     warn(
       'DNSConfigForming',
       `Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: ${kept.join(' ')}`,
     );
-  const fitting = searches.slice(0, MAX_SEARCHES).filter((search) => search.length <= LONGEST_SEARCH);
+  const fitting = searches.slice(0, MAX_SEARCHES).filter((search) => search.length <= MAX_SUBDOMAIN_LENGTH);
   while (fitting.join(' ').length > MAX_SEARCH_CHARACTERS) fitting.pop();
   if (fitting.length < searches.length)
     warn(
@@ -146,7 +142,7 @@ export function podHostname(pod: Pod, clusterDomain: string): PodHostname {
   const short =
     pod.spec.hostname !== undefined && pod.spec.hostname !== ''
       ? pod.spec.hostname
-      : trimEnd(pod.metadata.name.slice(0, 63), '-.');
+      : trimEnd(pod.metadata.name.slice(0, MAX_LABEL_LENGTH), '-.');
   const domain =
     pod.spec.subdomain === undefined || pod.spec.subdomain === ''
       ? ''

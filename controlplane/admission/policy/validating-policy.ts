@@ -160,7 +160,7 @@ async function evaluated(
   return findings;
 }
 
-/** The maximum number of characters of one audit annotation, as in kube-apiserver. */
+/** The maximum number of characters of one audit annotation. kube-apiserver has the same number of bytes. */
 const MAX_ANNOTATION = 10 * 1024;
 /** The maximum of all audit annotations of a request together: a binding may select thousands of parameters. */
 const MAX_ANNOTATIONS = 256 * 1024;

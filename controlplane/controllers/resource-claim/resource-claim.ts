@@ -3,6 +3,8 @@
  * scheduled without the scheduler, and takes back reservations and allocations that no pod needs any more.
  */
 import { CLAIM_FINALIZER } from '../../../api/kinds/device-claims.ts';
+import { MAX_CONSUMERS } from '../../../api/kinds/device-limits.ts';
+import { MAX_SUBDOMAIN_LENGTH } from '../../../api/meta/names.ts';
 import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';
 import { referenceTo } from '../../../api/client/event-recorder.ts';
 import type { Informer } from '../../../api/client/informer.ts';
@@ -13,8 +15,6 @@ import { controllerOf, controllerReference, indexByController, ownedBy } from '.
 import { isPodFinished } from '../pod-state.ts';
 
 const POD_CLAIM_NAME = 'resource.kubernetes.io/pod-claim-name';
-/** The pods that may share a claim. */
-const MOST_CONSUMERS = 256;
 
 type PodClaim = NonNullable<NonNullable<Pod['spec']>['resourceClaims']>[number];
 
@@ -144,7 +144,7 @@ class ResourceClaimController {
   async #reserve(pod: Pod, claimName: string): Promise<void> {
     const claim = this.#claims.get(pod.metadata.namespace ?? '', claimName);
     const reservedFor = claim?.status?.reservedFor ?? [];
-    if (claim?.status?.allocation === undefined || reservedFor.length >= MOST_CONSUMERS) return;
+    if (claim?.status?.allocation === undefined || reservedFor.length >= MAX_CONSUMERS) return;
     if (reservedFor.some(({ uid }) => uid === pod.metadata.uid)) return;
     const consumer = { resource: 'pods', name: pod.metadata.name ?? '', uid: pod.metadata.uid ?? '' };
     await this.#writeStatus(claim, { ...claim.status, reservedFor: [...reservedFor, consumer] });
@@ -222,7 +222,7 @@ function claimFrom({ spec = { spec: {} } }: ResourceClaimTemplate, pod: Pod, { n
     apiVersion: 'resource.k8s.io/v1',
     kind: 'ResourceClaim',
     metadata: {
-      generateName: `${`${pod.metadata.name}-${name}`.slice(0, 253 - 6)}-`,
+      generateName: `${`${pod.metadata.name}-${name}`.slice(0, MAX_SUBDOMAIN_LENGTH - 6)}-`,
       namespace: pod.metadata.namespace ?? '',
       ...(labels === undefined ? {} : { labels: { ...labels } }),
       annotations: { ...annotations, [POD_CLAIM_NAME]: name },

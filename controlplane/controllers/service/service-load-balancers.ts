@@ -10,6 +10,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { EndpointSlice, Node, Service } from '../../../api/kinds/kinds.ts';
 import { endpointSlices, nodes as nodesResource, services as servicesResource } from '../../../api/client/resources.ts';
 import { referenceTo } from '../../../api/client/event-recorder.ts';
+import { ETCD_CLIENT_PORT, ETCD_PEER_PORT } from '../../../api/meta/etcd-ports.ts';
 import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';
 import { type ControllerEnvironment, keyOf, ReconcileLoop, type RunController, splitKey } from '../controller.ts';
 import {
@@ -27,7 +28,7 @@ import { SERVICE_NAME_LABEL } from '../../../api/meta/well-known-labels.ts';
 
 const FINALIZER = 'service.kubernetes.io/load-balancer-cleanup';
 /** The ports of etcd, which runs on nodes too. */
-const ETCD_PORTS = [2379, 2380] as const;
+const ETCD_PORTS = [ETCD_CLIENT_PORT, ETCD_PEER_PORT] as const;
 
 interface PortSpan {
   readonly first: number;

@@ -3,6 +3,7 @@
  * and the scheduler use it.
  */
 import { randomUUID } from 'node:crypto';
+import { MAX_CONSUMERS } from '../../../api/kinds/device-limits.ts';
 import { matchesNodeSelector, type NodeSelector } from '../../../api/kinds/node-selection.ts';
 import type { ResourceClaim } from '../../../api/kinds/kinds.ts';
 import type { DeviceLookup } from '../cluster-state.ts';
@@ -13,9 +14,6 @@ import { allocateDevices, type AllocationOutcome } from './device-allocator.ts';
 import { type DeviceAllocation, requestsOf } from './device-requests.ts';
 import { backedResources, extendedClaimOn, type RequestMapping } from './extended-resources.ts';
 import { SearchBudget } from './search-budget.ts';
-
-/** The maximum number of pods that may share a claim. */
-const MOST_CONSUMERS = 256;
 
 /** The claims of a pod by what the scheduler has to do. */
 interface PodDevices {
@@ -104,7 +102,7 @@ function problemOf(pod: PodInfo, claim: ResourceClaim, lookup: DeviceLookup): st
   const { name = '', namespace = '', uid = '' } = claim.metadata;
   if (claim.status?.allocation !== undefined) {
     const { reservedFor = [] } = claim.status;
-    const isFull = reservedFor.length >= MOST_CONSUMERS && !reservedFor.some((consumer) => consumer.uid === pod.uid);
+    const isFull = reservedFor.length >= MAX_CONSUMERS && !reservedFor.some((consumer) => consumer.uid === pod.uid);
     return isFull ? 'resourceclaim in use' : undefined;
   }
   if (lookup.isBeingAllocated(uid)) return `resource claim ${namespace}/${name} is in the process of being allocated`;

@@ -6,6 +6,7 @@ import { createHash } from 'node:crypto';
 import { openChannel, type GrpcTls } from '../../../api/grpc/grpc-channel.ts';
 import { grpcClient, type GrpcClient } from '../../../api/grpc/grpc-client.ts';
 import { GrpcError } from '../../../api/grpc/grpc-error.ts';
+import { ETCD_CLIENT_PORT } from '../../../api/meta/etcd-ports.ts';
 import { EtcdError } from './etcd-client.ts';
 
 /** Identifiers are unsigned integers of 64 bits, as decimal text. */
@@ -95,7 +96,7 @@ export class EtcdMembers {
     if (parsed === null || (parsed.protocol !== 'http:' && parsed.protocol !== 'https:'))
       throw new EtcdError(`${url} is not a URL of an etcd server, such as https://10.0.0.1:2379`);
     const channel = await openChannel({
-      target: parsed.port === '' ? `${parsed.host}:2379` : parsed.host,
+      target: parsed.port === '' ? `${parsed.host}:${ETCD_CLIENT_PORT}` : parsed.host,
       tls: parsed.protocol === 'https:' ? tls : undefined,
     });
     return new EtcdMembers(url, grpcClient(channel, { messages: MESSAGES, methods: METHODS }));

@@ -10,6 +10,7 @@ import { grpcClient, type GrpcClient } from '../../../api/grpc/grpc-client.ts';
 import { GrpcError } from '../../../api/grpc/grpc-error.ts';
 import type { IncomingOf } from '../../../api/grpc/messages.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
+import { ETCD_CLIENT_PORT } from '../../../api/meta/etcd-ports.ts';
 import { StorageError, type StorageErrorCode } from '../storage.ts';
 import { ETCD_MESSAGES, ETCD_METHODS, LARGEST_MESSAGE_BYTES } from './etcd-interface.ts';
 
@@ -204,7 +205,7 @@ async function openMember(url: string, tls: GrpcTls): Promise<Member> {
   if (parsed === null || (parsed.protocol !== 'http:' && parsed.protocol !== 'https:') || parsed.host === '')
     throw new StorageError('unusable', `${url} is not a URL of an etcd server, such as https://etcd-1:2379`);
   const channel = await openChannel({
-    target: parsed.port === '' ? `${parsed.host}:2379` : parsed.host,
+    target: parsed.port === '' ? `${parsed.host}:${ETCD_CLIENT_PORT}` : parsed.host,
     largestMessageBytes: LARGEST_MESSAGE_BYTES,
     keepaliveMs: KEEPALIVE_MS,
     tls: parsed.protocol === 'https:' ? tls : undefined,

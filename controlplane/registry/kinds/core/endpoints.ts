@@ -1,4 +1,5 @@
 /** Defines the strategies of endpoints and endpoint slices, which hold the addresses behind a service. */
+import { PROTOCOLS } from '../../../../api/kinds/container-validation.ts';
 import { quoteText } from '../../../../api/meta/quote.ts';
 import type { V1Endpoints, V1EndpointSlice } from '@kubernetes/client-node';
 import type { Kind } from '../../../../api/kinds/wire.ts';
@@ -22,8 +23,6 @@ import { invalidFor } from '../../../../api/kinds/validation-rules.ts';
 
 type Endpoints = Kind<Pick<V1Endpoints, 'subsets'>>;
 type Slice = Kind<Pick<V1EndpointSlice, 'addressType' | 'endpoints' | 'ports'>>;
-
-const PROTOCOLS = ['SCTP', 'TCP', 'UDP'];
 
 type Subset = NonNullable<Endpoints['subsets']>[number];
 

@@ -1,5 +1,6 @@
 /** Validates services, also against their previous state, and warns about values that are probably mistakes. */
 import { cidrWarnings, ipWarnings } from '../../../../api/kinds/address-warnings.ts';
+import { PROTOCOLS } from '../../../../api/kinds/container-validation.ts';
 import {
   duplicate,
   type FieldError,
@@ -27,7 +28,6 @@ import {
 import { invalidFor } from '../../../../api/kinds/validation-rules.ts';
 
 const TYPES = ['ClusterIP', 'ExternalName', 'LoadBalancer', 'NodePort'];
-const PROTOCOLS = ['SCTP', 'TCP', 'UDP'];
 /** The largest `sessionAffinityConfig.clientIP.timeoutSeconds`: a day. */
 const LONGEST_AFFINITY = 86400;
 const HINTS = 'service.kubernetes.io/topology-aware-hints';

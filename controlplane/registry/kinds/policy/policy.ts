@@ -5,6 +5,7 @@ import type {
   V1PodDisruptionBudgetStatus,
   V1PriorityClass,
 } from '@kubernetes/client-node';
+import { PREEMPTION_POLICIES } from '../../../../api/kinds/pod-validation.ts';
 import type { Kind } from '../../../../api/kinds/wire.ts';
 import { conditionErrors, type CommonCondition } from '../../../../api/meta/conditions.ts';
 import {
@@ -94,7 +95,6 @@ type PriorityClass = Kind<Pick<V1PriorityClass, 'value' | 'globalDefault' | 'des
 
 /** The highest value of a class that is not one of the system (`HighestUserDefinablePriority`). */
 const HIGHEST_OF_USERS = 1_000_000_000;
-const PREEMPTION = ['PreemptLowerPriority', 'Never'];
 
 /** The priority classes that every cluster has. Pods that the cluster needs have one of them. */
 export const SYSTEM_PRIORITY_CLASSES = [
@@ -131,8 +131,8 @@ function priorityErrors(object: PriorityClass): FieldError[] {
     errors.push(forbidden('value', `maximum allowed value of a user defined priority is ${HIGHEST_OF_USERS}`));
   const policy = object.preemptionPolicy;
   if (policy === '') errors.push(required('preemptionPolicy'));
-  else if (policy !== undefined && !PREEMPTION.includes(policy))
-    errors.push(unsupportedValue('preemptionPolicy', policy, PREEMPTION));
+  else if (policy !== undefined && !PREEMPTION_POLICIES.includes(policy))
+    errors.push(unsupportedValue('preemptionPolicy', policy, PREEMPTION_POLICIES));
   return errors;
 }
 

@@ -1,5 +1,6 @@
 /** Validates the requests and the status of a claim for devices. */
 import type { V1NodeSelector } from '@kubernetes/client-node';
+import { MAX_CONSUMERS } from '../../../../api/kinds/device-limits.ts';
 import { nodeSelectorErrors } from '../../../../api/kinds/scheduling-validation.ts';
 import { conditionErrors, type CommonCondition } from '../../../../api/meta/conditions.ts';
 import { type FieldError, forbidden, invalid, notSupported, required } from '../../../../api/meta/field-error.ts';
@@ -42,7 +43,6 @@ const MAX_SUBREQUESTS = 8;
 const MAX_CONSTRAINTS = 32;
 const MAX_CONFIGS = 32;
 const MAX_RESULTS = 32;
-const MAX_CONSUMERS = 256;
 const MAX_STATUS_DATA_BYTES = 10 * 1024;
 const ALLOCATION_MODES = ['All', 'ExactCount'];
 const CONFIG_SOURCES = ['FromClaim', 'FromClass'];

@@ -1,5 +1,6 @@
 /** Holds the rules that the kinds of dynamic resource allocation share: names, lists with limits, selectors and taints. */
 import { stringifyJson } from '../../../../api/codec/json.ts';
+import { MAX_DRIVER_BYTES, MAX_IDENTIFIER_BYTES } from '../../../../api/kinds/device-limits.ts';
 import {
   duplicate,
   invalid,
@@ -21,10 +22,8 @@ import { expressionErrors, type ExpressionChecker } from '../admissionregistrati
 import { maxBytes } from '../field-rules.ts';
 import { invalidFor } from '../../../../api/kinds/validation-rules.ts';
 
-/** The limits of names, expressions and parameters in kube-apiserver (pkg/apis/resource). */
-const MAX_DRIVER_BYTES = 63;
+/** The limits of pools, expressions and parameters in kube-apiserver (pkg/apis/resource). */
 const MAX_POOL_BYTES = 253;
-const MAX_IDENTIFIER_BYTES = 32;
 const MAX_EXPRESSION_BYTES = 10 * 1024;
 const MAX_PARAMETERS_BYTES = 10 * 1024;
 const MAX_SELECTORS = 32;

@@ -1,4 +1,5 @@
 /** Validates resource slices: the devices of a pool that a driver reports. */
+import { MAX_PROPERTIES, MAX_VALUE_BYTES } from '../../../../api/kinds/device-limits.ts';
 import { internalForm } from '../../../../api/schema/internal-form.ts';
 import type { V1NodeSelector } from '@kubernetes/client-node';
 import { nodeSelectorErrors } from '../../../../api/kinds/scheduling-validation.ts';
@@ -35,8 +36,6 @@ const MAX_COSTLY_DEVICES = 64;
 const MAX_COUNTER_SETS = 8;
 const MAX_COUNTERS = 32;
 const MAX_CONSUMPTIONS = 2;
-const MAX_PROPERTIES = 32;
-const MAX_VALUE_BYTES = 64;
 /** The longest names of properties and counters that errors show whole. */
 const MAX_PROPERTY_NAME = 96;
 const MAX_TAINTS = 16;
