@@ -110,7 +110,7 @@ async function start(
 ): Promise<Agent> {
   const { flags, clock, logger, nodeName, rootDirectory, signal } = base;
   const done = Promise.withResolvers<string>();
-  // Callers that do not wait for the end do not handle its failure.
+  // Not every caller waits for `done`; without this handler its rejection would stop the process.
   done.promise.catch(() => undefined);
   if (ownsProcess) lifecycle.add(await takeProcess(base, () => done.resolve('another process wants the lock file')));
   const demands = hostDemands(base);

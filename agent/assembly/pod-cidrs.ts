@@ -1,6 +1,6 @@
 /**
- * Passes the node's pod CIDRs to the container runtime, as the API server assigns them. A runtime that does not take them yet
- * is called again until it does; of several changes the newest counts.
+ * Passes the node's pod CIDRs to the container runtime, as the API server assigns them. A runtime that rejects them is called
+ * again until it accepts; of several changes the newest counts.
  */
 import type { Logger } from '../../api/component/logger.ts';
 import { background } from '../../api/machinery/background.ts';

@@ -66,7 +66,7 @@ export async function setKernelParameter(
   await writeFile(path, `${value}\n`);
 }
 
-/** Rejects with EEXIST if there is a record, which has the value before the first change. */
+/** Rejects with EEXIST if the parameter has a record, because that record has the value before the first change. */
 async function writeRecord({ name, before, set }: KernelParameterRecord, records: string): Promise<void> {
   const directory = await namespaceDirectory(records);
   await mkdir(directory, { recursive: true, mode: 0o700 });
@@ -97,7 +97,7 @@ export async function restoreKernelParameter(
 ): Promise<void> {
   const path = resolve(parameters, name);
   if (!path.startsWith(`${parameters}/`)) throw new Error(`${name} is not the name of a kernel parameter`);
-  // The parameter belonged to an interface or a module that is gone.
+  // A parameter of an interface or a module that is gone does not exist any more.
   const now = await readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT') return '';
     throw error;

@@ -1,6 +1,6 @@
 /**
  * Keeps the list of the cluster's API servers: those of the kubeconfig, and those that the endpoints of the service
- * `kubernetes` name. The latter are stored, so that an agent that starts while the server of its kubeconfig is dead finds
+ * `kubernetes` name. The latter are stored, so that an agent that starts while the server of its kubeconfig is down finds
  * another one.
  *
  * Users other than administrators may be able to write the endpoints, so they are used only with a CA in the kubeconfig, which
@@ -61,7 +61,7 @@ export async function followServers(
       const text = stringifyJson({ servers: found });
       if (found.length > 0 && text !== written) {
         servers.replace([...configured, ...found]);
-        logger.info({ servers: servers.all }, 'The API servers of the cluster are known');
+        logger.info({ servers: servers.all }, 'The list of API servers has changed');
         await store(join(directory, FILE), `${text}\n`);
         written = text;
       }
@@ -76,7 +76,7 @@ async function store(path: string, text: string): Promise<void> {
   try {
     await replaceFile(path, text, { mode: 0o600 });
   } catch (error) {
-    // They are read again after a start.
+    // Without the file, the next start reads the addresses from the server of the kubeconfig.
     if (!isDiskFull(error)) throw error;
   }
 }
@@ -95,7 +95,7 @@ function serversOf(object: Endpoints): readonly string[] {
 
 const dialer = createDialer();
 
-/** The addresses are literal, so that a check before the connection is enough. */
+/** Whether an agent may connect to the server. Its host is an IP address, so no later DNS answer can change the result. */
 function mayBeDialed(server: string): boolean {
   const url = URL.parse(server);
   if (url === null) return false;

@@ -95,7 +95,7 @@ export class SyncLoop {
         break;
       case 'reconcile':
         statuses.reconcile(pod);
-        // Only the status differs from the agent's. The pod's readiness gates come from it.
+        // Only the status differs from the agent's. Other programs set the conditions of readiness gates in it.
         if ((pod.spec.readinessGates ?? []).length > 0) workers.update(pod);
         break;
       case 'remove':
@@ -209,7 +209,7 @@ export class SyncLoop {
     await this.#options.workers.kill(pod, { gracePeriodSeconds: undefined, status: undefined });
   }
 
-  /** Deletes a mirror pod without a static pod, once nothing of that runs. Housekeeping retries it. */
+  /** Deletes a mirror pod whose static pod is gone, once no container of the static pod runs. Housekeeping retries it. */
   async deleteMirror(mirror: Pod): Promise<void> {
     const { logger, mirrors, table, workers } = this.#options;
     if (!table.sourcesReady() || workers.mayStaticPodRun(mirror)) return;

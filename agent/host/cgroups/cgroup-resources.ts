@@ -19,7 +19,7 @@ export interface CgroupResources {
  * theirs.
  */
 export interface CgroupManager {
-  /** Returns the name that the runtime takes, for parts below `--cgroup-root`. */
+  /** Returns the name of a cgroup in the form that the runtime takes. `parts` are the levels below `--cgroup-root`. */
   name(parts: readonly string[]): string;
   /** Creates the cgroup if it does not exist. */
   set(name: string, resources: CgroupResources): Promise<void>;

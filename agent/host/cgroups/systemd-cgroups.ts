@@ -140,7 +140,7 @@ export class SystemdCgroups implements CgroupManager {
       await this.#call('StartTransientUnit', 'ssa(sv)a(sa(sv))', [name, 'replace', ...counted(all), '0']);
     } catch (error) {
       if (!(error instanceof Error && /was already loaded|already exists/.test(error.message))) throw error;
-      // An earlier agent or the administrator of the host created the unit, and it may not be started.
+      // An earlier agent or the administrator of the host created the unit, which may be stopped.
       await this.#change(name, properties);
       await this.#call('StartUnit', 'ss', [name, 'replace']);
     }

@@ -16,7 +16,7 @@ export type NetworkMode = 'vxlan' | 'wireguard' | 'routes';
 export const VXLAN_LINK = 'orchlet.vxlan';
 /** The name of the link of mode `wireguard`. */
 export const WIREGUARD_LINK = 'orchlet.wg';
-/** The link by which packets of the pods of other nodes arrive; empty if they come as they are. */
+/** The link by which packets of the pods of other nodes arrive, by mode; empty if they arrive without a tunnel. */
 export const TUNNELS: Readonly<Record<NetworkMode, string>> = {
   vxlan: VXLAN_LINK,
   wireguard: WIREGUARD_LINK,

@@ -6,7 +6,7 @@ import { errorMessage } from '../../../api/meta/error-message.ts';
 import { setKernelParameter, setKernelParameters } from '../kernel-parameters.ts';
 
 const IPV6 = '/proc/sys/net/ipv6/conf';
-/** Takes router advertisements also while the host forwards. */
+/** The value of `accept_ra` by which an interface accepts router advertisements also while the host forwards. */
 const ALWAYS = '2';
 
 /** Enables IP forwarding for the families. A parameter that cannot be set is logged once and does not reject. */

@@ -31,7 +31,7 @@ export class NodeRules {
   readonly #applied = new Map<4 | 6, string>();
   /** Whether the host certainly has no rules of the pod network. */
   #hasCleared = false;
-  /** The script of the guard in effect; empty without one, `undefined` if it is not known. */
+  /** The nftables script in effect that protects the port of the tunnel; empty without one, `undefined` if it is not known. */
   #guarded: string | undefined;
   #hasWarned = false;
   /** False once the iptables tools were not found; then nftables masquerades. */
@@ -106,7 +106,10 @@ export class NodeRules {
     this.#nat = script;
   }
 
-  /** Runs before the link is created. Where nft does not work, the network works without this protection. */
+  /**
+   * Protects the port of the VXLAN tunnel, so that only nodes can send packets to it. Called before the link is created. Where
+   * nft does not work, the network works without this protection.
+   */
   async guard(peers: readonly Peer[]): Promise<void> {
     const { mode, port, nft, logger } = this.#options;
     const script = mode === 'vxlan' && peers.length > 0 ? guardScript(port, peers) : '';

@@ -39,7 +39,7 @@ export async function removePodNetwork({ stateDirectory, prefix = [] }: RemovePo
     await filter.remove(6);
     for (const table of [NAT_TABLE, GUARD_TABLE]) await hostNftables(prefix).remove(table);
   } catch (error) {
-    // A host without one of the tools has nothing that was made with it.
+    // A tool that is not installed has created nothing on this host.
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
   }
   await rm(stateDirectory, { recursive: true, force: true });

@@ -141,7 +141,7 @@ export class NodeManager implements NodeInfo {
     return this.#registered;
   }
 
-  /** Resolves when the API server has sent the node, or has none of its name. */
+  /** Resolves when the API server has sent the node, or has no node of this name. */
   synced(): Promise<void> {
     return this.#synced.promise;
   }

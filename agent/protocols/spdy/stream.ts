@@ -1,18 +1,18 @@
 /**
- * Represents a stream of a SPDY connection as a Node.js duplex. Its buffer is bounded, and it reports to its connection what
- * waits there for a reader, so that many streams are bounded together. `SpdyConnection` creates it.
+ * Represents a stream of a SPDY connection as a Node.js duplex. Its buffer is bounded, and it reports to its connection how
+ * much data waits for a reader, so that all streams of the connection are bounded together. `SpdyConnection` creates it.
  */
 import { Duplex } from 'node:stream';
 
 const STREAM_BUFFER_BYTES = 1 << 18;
-/** The cost of a chunk besides its bytes, because a peer may send single bytes. */
+/** What a chunk counts besides its bytes, because a peer may send single bytes and each chunk occupies memory. */
 const CHUNK_BYTES = 128;
 
 /** Defines what a stream needs from its connection. */
 interface StreamOwner {
   /** Resolves when the transport takes more. */
   sendData(id: number, chunk: Buffer, fin: boolean): Promise<void>;
-  /** Called with the change of the memory of what waits for a reader. */
+  /** Called with the number of bytes by which the data that waits for a reader has grown, negative if it has shrunk. */
   held(bytes: number): void;
   /** Called when the stream is destroyed. */
   forget(id: number, end: { readonly isUnfinished: boolean; readonly hasPeerEnded: boolean }): void;
@@ -66,7 +66,7 @@ export class SpdyStream extends Duplex {
     return chunk;
   }
 
-  /** Reports to the connection what waits for the reader. */
+  /** Reports to the connection how much data waits for the reader. */
   #account(): void {
     if (this.destroyed || this.readableLength === 0) this.#chunks = 0;
     const bytes = this.#chunks === 0 ? 0 : this.readableLength + this.#chunks * CHUNK_BYTES;

@@ -56,7 +56,7 @@ export function storageMetrics(
   };
 }
 
-/** Measures how long it takes to measure volumes, by what measures them. */
+/** Registers the histogram of the time that a measurement of a volume takes, and returns the function that adds to it. */
 export function volumeMeasureMetrics(metrics: MetricsRegistry): (source: string, tookMs: number) => void {
   const durations = metrics.histogram({
     name: 'kubelet_volume_metric_collection_duration_seconds',

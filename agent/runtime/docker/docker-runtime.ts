@@ -139,7 +139,7 @@ class DockerRuntime implements Runtime {
         { type: 'NetworkReady', ...well },
       ];
     }
-    // The network keeps its problem, which the conditions report.
+    // `PodNetwork` keeps the message of the error, which the NetworkReady condition then has.
     await this.#network.ensure().catch(() => undefined);
     const { problem } = this.#network;
     return [

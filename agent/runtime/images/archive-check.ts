@@ -19,7 +19,7 @@ const COMPRESSIONS: readonly { readonly magic: string; readonly decompress: () =
 
 /** Returns the references of the archive's images. Rejects with a one-line reason if the archive is invalid. */
 export async function archiveReferences(archive: string): Promise<readonly string[]> {
-  // A FIFO would keep its reader waiting.
+  // A reader of a FIFO would wait for a writer.
   if (!(await stat(archive)).isFile()) throw new Error(`${archive} is not a regular file`);
   const magic = await beginning(archive);
   const compression = COMPRESSIONS.find((candidate) => magic.startsWith(candidate.magic));
@@ -49,7 +49,7 @@ async function referencesOf(entries: AsyncIterable<TarEntry>): Promise<readonly 
     if (path === 'index.json') isLayout = true;
     if (path !== 'manifest.json') continue;
     if (references !== undefined) throw new Error('it has a second manifest.json');
-    if (type !== 'file') throw new Error('its manifest.json is no file');
+    if (type !== 'file') throw new Error('its manifest.json is not a regular file');
     if (sizeBytes > MAX_MANIFEST_BYTES) throw new Error(`its manifest.json has more than ${MAX_MANIFEST_BYTES} bytes`);
     const chunks: Buffer[] = [];
     for await (const chunk of content) chunks.push(chunk);

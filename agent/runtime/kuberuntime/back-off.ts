@@ -32,7 +32,7 @@ export class BackOff {
     return entry === undefined ? 0 : this.#delayOf(entry);
   }
 
-  /** Returns the milliseconds until the next attempt, counted from `since`, the time of the last end. */
+  /** Returns the milliseconds until the next attempt, counted from `sinceMs`, the time of the last failure. */
   remainingMs(key: string, sinceMs: number): number {
     const entry = this.#entries.get(key);
     if (entry === undefined || this.#expired(entry, sinceMs)) return 0;

@@ -32,7 +32,7 @@ export interface CollectOptions {
   readonly nowMs?: number;
 }
 
-/** How many dead containers stay: `--maximum-dead-containers` and its neighbours. */
+/** How many dead containers stay: the values of the three flags of container garbage collection. */
 export interface DeadContainerPolicy {
   /** A negative number means no limit. */
   readonly keptPerContainer: number;

@@ -107,8 +107,8 @@ interface ContainerSecurityOptions {
 }
 
 /**
- * Returns the user of an image: a uid, or a name that only the runtime can resolve. Without a user it is root. A group that
- * the image has beside it does not count, as with the kubelet.
+ * Returns the user of an image: a uid, or a name that only the runtime can resolve. Without a user it is root. The group of the
+ * image is ignored, as in the kubelet.
  */
 function imageUser(image: Pick<ImageInfo, 'user'> | undefined): Pick<ContainerSecurity, 'runAsUser' | 'runAsUserName'> {
   const user = userPart(image);

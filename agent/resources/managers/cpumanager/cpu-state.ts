@@ -17,7 +17,7 @@ interface CpuStateJson {
   readonly checksum: number;
 }
 
-/** The allocations in memory. `save` writes them; its failure leaves the last file. */
+/** The allocations in memory. `save` writes them. If it fails, the previous file stays. */
 export class CpuState {
   readonly path: string;
   shared: CpuSet = NO_CPUS;
