@@ -26,7 +26,7 @@ import { jsonFormat, type ObjectFormat } from './object-format.ts';
 import { RateLimiter } from '../machinery/rate-limiter.ts';
 import type { ObservedRequest, RequestObserver } from './request-observer.ts';
 import { framesOf, isEndOfStream, linesOf, mapped, readAll } from './response-body.ts';
-import { retryAfter, statusOf } from './response-status.ts';
+import { retryAfterMs, statusOf } from './response-status.ts';
 import { JSON_TYPE } from '../http/media-types.ts';
 
 interface HttpClientOptions extends TransportOptions {
@@ -266,9 +266,9 @@ export class HttpClient implements Client {
       const failure = await statusOf(response, this.#format, this.#largestBytes);
       if (UNABLE.has(response.status)) servers.cannotServe(current);
       if (response.status === 401 && attempt === 0 && this.#credentials.refused?.() === true) continue;
-      const waitSeconds = retryAfter(response);
-      if (waitSeconds === undefined || attempt >= MOST_RETRIES) throw failure;
-      await this.#clock.sleep(waitSeconds * 1000, request.signal);
+      const waitMs = retryAfterMs(response);
+      if (waitMs === undefined || attempt >= MOST_RETRIES) throw failure;
+      await this.#clock.sleep(waitMs, request.signal);
     }
   }
 

@@ -10,6 +10,7 @@ import { isExpired, isStatusError } from '../meta/status-error.ts';
 import type { KubeObject } from '../meta/object.ts';
 import type { Logger } from '../component/logger.ts';
 import type { Client, ClientListOptions, ClientWatchEvent, Resource } from './client.ts';
+import { boundedWaitMs } from './response-status.ts';
 import type { Clock } from '../machinery/clock.ts';
 
 const INITIAL_EVENTS_END = 'k8s.io/initial-events-end';
@@ -107,10 +108,10 @@ class Reflector {
     }
     if (clock.monotonic() - this.#lastFailure > HEALTHY_AFTER_MS) this.#backoffMs = FIRST_BACKOFF_MS;
     this.#lastFailure = clock.monotonic();
-    const asked = isStatusError(error) ? (error.status.details?.retryAfterSeconds ?? 0) * 1000 : 0;
+    const askedMs = isStatusError(error) ? boundedWaitMs(error.status.details?.retryAfterSeconds) : 0;
     const jittered = this.#backoffMs * (1 + (this.#options.random ?? Math.random)());
     this.#backoffMs = Math.min(this.#backoffMs * 2, LONGEST_BACKOFF_MS);
-    await clock.sleep(Math.max(asked, jittered), signal).catch(ignoreAbort(signal));
+    await clock.sleep(Math.max(askedMs, jittered), signal).catch(ignoreAbort(signal));
   }
 
   /**

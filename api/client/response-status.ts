@@ -48,10 +48,18 @@ function parseStatus(text: string): Status | undefined {
   }
 }
 
-/** Returns the seconds to wait before a retry. Only responses which mean that the request was not served have them. */
-export function retryAfter(response: TransportResponse): number | undefined {
+/** API servers ask for half a minute at most. A proxy, or a webhook through an API server, may ask for days. */
+const LONGEST_WAIT_MS = 60_000;
+
+/** Returns the wait that a server asks for in seconds, in milliseconds and bounded. Any other value than a number is none. */
+export function boundedWaitMs(seconds: unknown): number {
+  return typeof seconds === 'number' && seconds > 0 ? Math.min(seconds * 1000, LONGEST_WAIT_MS) : 0;
+}
+
+/** Returns the milliseconds to wait before a retry. Only responses which mean that the request was not served have them. */
+export function retryAfterMs(response: TransportResponse): number | undefined {
   if (response.status !== 429 && response.status < 500) return undefined;
   const header = response.headers['retry-after'];
   const seconds = header === undefined ? Number.NaN : Number(header);
-  return Number.isFinite(seconds) ? seconds : undefined;
+  return Number.isFinite(seconds) ? boundedWaitMs(seconds) : undefined;
 }

@@ -6,6 +6,7 @@ import { JsonSyntaxError, parseJson, stringifyJson } from '../../../api/codec/js
 import { newStatusError, type StatusError, type StatusDetails } from '../../../api/meta/status-error.ts';
 import { isJsonObject } from '../../../api/meta/json-object.ts';
 import type { GroupVersionResource, KubeObject, GroupVersionKind } from '../../../api/meta/object.ts';
+import { INT32_MAX } from '../../../api/meta/integers.ts';
 import { userInfoJson } from '../../model/user-info.ts';
 import type { AdmissionAttributes } from '../admission.ts';
 import { namespaceOf } from '../pod-attributes.ts';
@@ -233,12 +234,12 @@ function detailsOf(given: Readonly<Record<string, unknown>>): StatusDetails {
   const texts = (from: Readonly<Record<string, unknown>>, names: readonly string[]): Record<string, string> =>
     Object.fromEntries(names.flatMap((name) => (typeof from[name] === 'string' ? [[name, from[name]]] : [])));
   const { causes, retryAfterSeconds } = given;
-  const isDelay = typeof retryAfterSeconds === 'number' && Number.isSafeInteger(retryAfterSeconds);
+  const isDelay = Number.isInteger(retryAfterSeconds) && Math.abs(Number(retryAfterSeconds)) <= INT32_MAX;
   return {
     ...texts(given, ['name', 'group', 'kind', 'uid']),
     ...(Array.isArray(causes)
       ? { causes: causes.filter(isJsonObject).map((cause) => texts(cause, ['reason', 'message', 'field'])) }
       : {}),
-    ...(isDelay ? { retryAfterSeconds } : {}),
+    ...(isDelay ? { retryAfterSeconds: Number(retryAfterSeconds) } : {}),
   };
 }
