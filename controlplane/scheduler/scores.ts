@@ -66,7 +66,7 @@ const balancedAllocation: ScorePlugin = {
 const MIB = 1024 * 1024;
 /**
  * The sizes of all images together below and above which the score does not change, as in kube-scheduler. The upper one is
- * multiplied by the number of containers.
+ * multiplied by the number of containers, without image volumes.
  */
 const LEAST_IMAGE = 23 * MIB;
 const MOST_IMAGE = 1000 * MIB;
@@ -76,7 +76,11 @@ const imageLocality: ScorePlugin = {
   weight: 1,
   async score(pod, nodes, { cluster, slice }) {
     const containers = initAndMainContainers(pod.pod.spec);
-    const names = containers.map((container) => withTag(container.image ?? ''));
+    const volumes = (pod.pod.spec?.volumes ?? []).flatMap(({ image }) => image ?? []);
+    const names = [
+      ...containers.map(({ image = '' }) => withTag(image)),
+      ...volumes.map(({ reference = '' }) => withTag(reference)),
+    ];
     const share = new Map<string, number>();
     for (const name of names) {
       if (share.has(name)) continue;
