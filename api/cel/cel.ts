@@ -147,6 +147,7 @@ export function compile(source: string, environment: CelEnvironment): Program {
       } catch (error) {
         // An expression that exhausts the stack counts as too expensive.
         if (error instanceof RangeError) throw new CostExceeded();
+        if (error instanceof CostExceeded && limit < CALL_BUDGET) throw new CostExceeded({ ofBudget: true });
         throw error;
       } finally {
         if (budget !== undefined) budget.left -= limit - Math.max(0, frame.left);

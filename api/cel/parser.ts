@@ -209,16 +209,24 @@ class Parser {
   }
 
   #unary(): Expr {
-    const token = this.#accept('!') ?? this.#accept('-');
+    const not = this.#accept('!');
+    if (not !== undefined) {
+      // As in cel-go, each pair of negations is none.
+      let isNegated = true;
+      while (this.#accept('!') !== undefined) isNegated = !isNegated;
+      const operand = this.#unary();
+      return isNegated ? call('!_', [operand], not.at) : operand;
+    }
+    const token = this.#accept('-');
     if (token === undefined) return this.#member();
     this.#depth += 1;
     if (this.#depth > MAX_DEPTH) throw syntaxError(`expression recursion limit exceeded: ${MAX_DEPTH}`, token.at);
     const next = this.#peek();
     let expr: Expr;
-    if (token.text === '-' && (next.kind === 'int' || next.kind === 'double')) {
+    if (next.kind === 'int' || next.kind === 'double') {
       this.#take();
       expr = this.#postfix(number(next, { negative: true, at: token.at }));
-    } else expr = call(`${token.text}_`, [this.#unary()], token.at);
+    } else expr = call('-_', [this.#unary()], token.at);
     this.#depth -= 1;
     return expr;
   }

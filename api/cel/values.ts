@@ -112,10 +112,12 @@ export type CelValue =
   | readonly unknown[]
   | CelObject;
 
-/** The budget of an evaluation is spent. */
+/** The evaluation costs more than it may. `ofBudget` is true if what others left of a shared budget was the limit. */
 export class CostExceeded extends Error {
-  constructor() {
+  readonly ofBudget: boolean;
+  constructor({ ofBudget = false }: { readonly ofBudget?: boolean } = {}) {
     super('operation cancelled: actual cost limit exceeded');
+    this.ofBudget = ofBudget;
   }
 }
 

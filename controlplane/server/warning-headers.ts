@@ -8,23 +8,42 @@ const MAX_WARNINGS_CHARS = 4096;
  * the 16 KiB that Node.js accepts.
  */
 const MAX_WARNINGS = 128;
+const CONTROL = /\p{Cc}/u;
 
-/** Returns the values of the headers `Warning`. */
+/**
+ * Returns the values of the headers `Warning`, in order. Warnings with control characters are left out. When all together are
+ * too long, each is truncated, and those after the limit are left out. Characters are code points.
+ */
 export function warningHeaders(warnings: readonly string[]): string[] {
-  const total = warnings.reduce((sum, text) => sum + text.length, 0);
+  const lengths = warnings.map((text) => (CONTROL.test(text) ? 0 : codePoints(text)));
+  const total = lengths.reduce((sum, length) => sum + length, 0);
+  const isTruncated = total > MAX_WARNINGS_CHARS;
   const headers: string[] = [];
   let used = 0;
-  for (const text of warnings) {
-    const shown = total > MAX_WARNINGS_CHARS ? text.slice(0, MAX_WARNING_CHARS) : text;
-    used += shown.length;
-    if (used > MAX_WARNINGS_CHARS || headers.length === MAX_WARNINGS) break;
-    headers.push(`299 - "${escapeWarning(shown)}"`);
+  /** The sum up to a warning before truncation. kube-apiserver truncates those that it had when this sum became too large. */
+  let whole = 0;
+  for (const [index, text] of warnings.entries()) {
+    if (headers.length === MAX_WARNINGS) break;
+    if (whole > MAX_WARNINGS_CHARS && used >= MAX_WARNINGS_CHARS) break;
+    whole += lengths[index] ?? 0;
+    const shown = isTruncated ? truncated(text) : text;
+    if (CONTROL.test(shown)) continue;
+    used += isTruncated ? Math.min(lengths[index] ?? 0, MAX_WARNING_CHARS) : 0;
+    headers.push(warningHeader(shown));
   }
   return headers;
 }
 
-function escapeWarning(text: string): string {
-  // A header cannot contain control characters. Characters beyond Latin-1 are sent as UTF-8 bytes.
-  const clean = text.replaceAll(/\p{Cc}+/gu, ' ').replaceAll(/[\\"]/g, '\\$&');
-  return Buffer.from(clean, 'utf8').toString('latin1');
+function codePoints(text: string): number {
+  let count = 0;
+  for (const _ of text) count++;
+  return count;
+}
+
+const truncated = (text: string): string =>
+  [...text.slice(0, 2 * MAX_WARNING_CHARS)].slice(0, MAX_WARNING_CHARS).join('');
+
+/** A header is Latin-1, so that other characters are sent as the bytes of their UTF-8. */
+function warningHeader(text: string): string {
+  return `299 - "${Buffer.from(text.replaceAll(/[\\"]/g, '\\$&'), 'utf8').toString('latin1')}"`;
 }

@@ -84,7 +84,7 @@ export class Expression {
   }
 
   #failure(error: unknown): unknown {
-    if (error instanceof CelError) {
+    if (error instanceof CelError || (error instanceof CostExceeded && !error.ofBudget)) {
       return new ExpressionError(`expression '${this.source}' resulted in error: ${error.message}`);
     }
     if (error instanceof CostExceeded) {

@@ -19,7 +19,7 @@ import type { ResourceCatalog } from '../../model/rest.ts';
 import { DecodeError, decodeStruct } from '../../../api/schema/decode.ts';
 import { withoutEmpties } from '../../../api/schema/empty-values.ts';
 import type { Schema, StructType } from '../../../api/schema/schema.ts';
-import { checkPatchedObject } from '../policy/patched-object.ts';
+import { checkPatchedKind, checkPatchedObject } from '../policy/patched-object.ts';
 import type { VersionConversion } from '../policy/request-view.ts';
 
 const OBJECT_META = 'io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta';
@@ -111,6 +111,7 @@ export function catalogConversion(
     convert,
     conform(object, kind) {
       const struct = schema.kind(kind.group, kind.version, kind.kind);
+      if (struct !== undefined) checkPatchedKind(schema, object, kind);
       const fitted =
         struct === undefined
           ? customObject(object, kind)

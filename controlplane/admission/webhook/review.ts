@@ -14,7 +14,7 @@ import { checkReviewKind, decodedReview, jsonKind } from './webhook-answer.ts';
 
 const GROUP = 'admission.k8s.io';
 /** The highest status code of HTTP. */
-const LARGEST_CODE = 599;
+const LARGEST_CODE = 999;
 /** The versions of AdmissionReview that this server understands. */
 export const REVIEW_VERSIONS = ['v1', 'v1beta1'] as const;
 type ReviewVersion = (typeof REVIEW_VERSIONS)[number];

@@ -4,18 +4,20 @@
  */
 import { isJsonObject } from '../../../api/meta/json-object.ts';
 import { JsonSyntaxError, parseJson } from '../../../api/codec/json.ts';
+import { parseYaml } from '../../../api/codec/yaml.ts';
 import { notAnObject } from '../../../api/meta/go-text.ts';
 import { quoteText } from '../../../api/meta/quote.ts';
 import type { WebhookAnswer } from '../../authentication/webhook-client.ts';
 
 const OPENING_BRACE = 0x7b;
+const MAX_YAML_BYTES = 64 * 1024;
 /** The versions of both kinds of reviews. */
 const VERSIONS: ReadonlySet<string> = new Set(['v1', 'v1beta1']);
 
 /** Returns why a response has no review, or `undefined` if its body must be read. */
 export function answerFault({ status, contentType, body }: WebhookAnswer): string | undefined {
   if (status < 200 || status >= 300)
-    return statusMessage(body) ?? statusText(status, isText(contentType) ? body.toString('utf8').trim() : '');
+    return statusMessage(body) ?? statusText(status, isText(contentType) ? textOf(body) : 'unknown');
   return body.length > 0 ? undefined : `0-length response with status code: ${status} and content type: ${contentType}`;
 }
 
@@ -35,11 +37,14 @@ function statusMessage(body: Buffer): string | undefined {
 /** A response without a type counts as text. */
 const isText = (contentType: string): boolean => contentType === '' || /^\s*text\//i.test(contentType);
 
+/** client-go reads at most this much of a response into an error. */
+const MAX_TEXT_BYTES = 2048;
+const textOf = (body: Buffer): string => body.subarray(0, MAX_TEXT_BYTES).toString('utf8').trim();
+
 /** The messages of client-go for a response that is no Status. */
 const STATUS_TEXTS: ReadonlyMap<number, string> = new Map([
   [400, 'the server rejected our request for an unknown reason'],
   [401, 'the server has asked for the client to provide credentials'],
-  [403, 'forbidden'],
   [404, 'the server could not find the requested resource'],
   [405, 'the server does not allow this method on the requested resource'],
   [409, 'the server reported a conflict'],
@@ -49,21 +54,28 @@ const STATUS_TEXTS: ReadonlyMap<number, string> = new Map([
   [504, 'the server was unable to return a response in the time allotted, but may still be processing the request'],
 ]);
 
-/** Returns the text of an HTTP error. `body` is what the response says as text, and empty if it has another type. */
+/** Statuses whose message is what the response says. */
+const OWN_TEXT: ReadonlySet<number> = new Set([403, 406, 415]);
+
+/** Returns the text of an HTTP error. `body` is what the response says as text, and `unknown` if it has another type. */
 function statusText(status: number, body: string): string {
   const known = STATUS_TEXTS.get(status);
   if (known !== undefined) return known;
-  if (status >= 500)
-    return `an error on the server (${quoteText(body === '' ? 'unknown' : body)}) has prevented the request from succeeding`;
+  if (status === 406 && (body === '' || body === 'unknown'))
+    return 'the server was unable to respond with a content type that the client supports';
+  if (OWN_TEXT.has(status)) return body;
+  if (status >= 500) return `an error on the server (${quoteText(body)}) has prevented the request from succeeding`;
   return `the server responded with the status code ${status} but did not return more information`;
 }
 
-/** Returns a body of words alone, which kube-apiserver reads as a string of YAML; `undefined` for any other body. */
-function plainText(body: Buffer): string | undefined {
-  const text = body.toString('utf8').trim();
-  return /^[A-Za-z][A-Za-z .]*$/.test(text) && !/^(?:true|false|null|yes|no|on|off|y|n)$/i.test(text)
-    ? text
-    : undefined;
+/**
+ * Returns the value of a body of YAML, which kube-apiserver reads as well as JSON, and `undefined` for one that is neither.
+ * Long YAML is not read, because it would hold up the other requests. Throws `YamlSyntaxError`.
+ */
+function yamlOf(body: Buffer): unknown {
+  return body[0] === OPENING_BRACE || body.length === 0 || body.length > MAX_YAML_BYTES
+    ? undefined
+    : parseYaml(body).value;
 }
 
 /** Throws an error with the reason for a body that is not an object. */
@@ -73,7 +85,7 @@ export function decodedReview(body: Buffer): Record<string, unknown> {
     ({ value } = parseJson(body));
   } catch (error) {
     if (!(error instanceof JsonSyntaxError)) throw error;
-    value = plainText(body);
+    value = yamlOf(body);
     if (value === undefined)
       throw new Error(`couldn't get version/kind; json parse error: ${error.message}`, { cause: error });
   }

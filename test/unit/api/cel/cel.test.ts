@@ -214,6 +214,20 @@ test('an expression waits for an asynchronous authorization check, which runs on
   assert.equal(asked, 1);
 });
 
+test('of a shared budget the rest is the limit, and only then the error says so', () => {
+  const program = compile('[1, 2, 3, 4, 5, 6, 7, 8, 9].all(i, i > 0)', environment);
+  const ofBudget = (left: number) => (error: unknown) =>
+    error instanceof CostExceeded && error.ofBudget === left < 1000;
+  assert.throws(() => program.run(() => undefined, { left: 5 }), ofBudget(5));
+  const costly = compile(`'aaaaaaaaaa'${".split('').join('aaaaaaaaaa')".repeat(12)}`, environment);
+  assert.throws(() => costly.run(() => undefined, { left: 10_000_000 }), ofBudget(10_000_000));
+});
+
+test('pairs of negations are none, so that any number of them compiles', () => {
+  assert.equal(run(`${'!'.repeat(300)}true`), true);
+  assert.equal(run(`${'!'.repeat(301)}true`), false);
+});
+
 test('an expression that builds ever longer strings exceeds its budget', () => {
   const grown = `'aaaaaaaaaa'${".replace('a', 'aaaaaaaaaa')".repeat(11)}`;
   assert.throws(() => run(grown), CostExceeded);

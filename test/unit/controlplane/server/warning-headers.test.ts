@@ -13,7 +13,7 @@ describe('warnings', () => {
     ['thousands of one character', texts(4000, 1, '')],
     ['as many as are sent, of the longest characters', texts(128, 32, '界')],
     ['a few of megabytes', texts(20, 1_000_000, '"')],
-    ['control characters', ['a\r\nSet-Cookie: b', '\u0000\u0085"\\']],
+    ['control characters', ['a\r\nSet-Cookie: b', '\u0000\u0085"\\', '"\\']],
   ] as const) {
     it(`are headers that a client in Node.js accepts: ${what}`, async () => {
       const server = createServer((_request, response) => {
@@ -34,4 +34,17 @@ describe('warnings', () => {
       assert.ok(received.length > 0 && received.every((text) => /^299 - "(\\.|[^"\\\r\n])*"$/.test(text)));
     });
   }
+
+  it('with control characters are left out, and do not count', () =>
+    assert.deepEqual(warningHeaders(['a', 'b\nc'.padEnd(4096), 'é']), ['299 - "a"', '299 - "Ã©"']));
+
+  it('within the limit in code points are whole, and beyond it each is truncated', () => {
+    const four = ['a', 'b', 'c', 'd'].map((start) => start.padEnd(1024, '😀'.repeat(512)));
+    const lengths = (warnings: readonly string[]): number[] =>
+      warningHeaders(warnings).map(
+        (header) => [...Buffer.from(header, 'latin1').toString()].length - '299 - ""'.length,
+      );
+    assert.deepEqual(lengths(four), [513, 513, 513, 513]);
+    assert.deepEqual(lengths([...four, 'e'.padEnd(4000)]), [256, 256, 256, 256, 256]);
+  });
 });

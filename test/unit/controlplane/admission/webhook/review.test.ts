@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import type { AdmissionAttributes } from '../../../../../controlplane/admission/admission.ts';
 import { deniedError, reviewOf } from '../../../../../controlplane/admission/webhook/review.ts';
 
-for (const code of [99_999, 1000, 600, 400.5, 200, -1, '403', Number.POSITIVE_INFINITY]) {
+for (const code of [99_999, 1000, 400.5, 200, -1, '403', Number.POSITIVE_INFINITY]) {
   test(`a webhook that refuses with the code ${code} makes it 400, as no answer can have it`, () => {
     assert.equal(deniedError('w', { code }).code, 400);
   });

@@ -25,7 +25,7 @@ describe('the answer of a webhook', () => {
       '{"kind":"Status","apiVersion":"v2","message":"no"}',
       'the server could not find',
     ],
-    ['with a Status whose message is a number', 403, '{"kind":"Status","apiVersion":"v1","message":1}', 'forbidden'],
+    ['with a Status whose message is a number', 403, '{"kind":"Status","apiVersion":"v1","message":1}', 'unknown'],
     [
       'with broken JSON',
       500,
@@ -33,6 +33,7 @@ describe('the answer of a webhook', () => {
       'an error on the server ("unknown") has prevented the request from succeeding',
     ],
     ['of status 500 without a text', 500, ' ', 'an error on the server ("unknown")'],
+    ['of status 406', 406, 'x', 'the server was unable to respond with a content type that the client supports'],
     ['of status 302', 302, '', 'the server responded with the status code 302'],
     ['of status 400', 400, 'x', 'the server rejected our request'],
     ['of status 401', 401, 'x', 'the server has asked for the client to provide credentials'],
@@ -47,7 +48,22 @@ it('the reason contains what a response says as text', () => {
     assert.equal(answerFault(answer(500, ' it is down\n', contentType)), quoted);
 });
 
+it('the reason of a status that says who may do what is the text alone', () => {
+  for (const status of [403, 406, 415]) assert.equal(answerFault(answer(status, ' nope\n', 'text/plain')), 'nope');
+});
+
 describe('the review of an answer', () => {
+  it('may be YAML, as kube-apiserver reads it', () =>
+    assert.deepEqual(decodedReview(Buffer.from('kind: AdmissionReview\nresponse: {allowed: true}\n')), {
+      kind: 'AdmissionReview',
+      response: { allowed: true },
+    }));
+
+  it('is refused for text that is no YAML, and for YAML that is too long to be read at once', () => {
+    assert.throws(() => decodedReview(Buffer.from('a: b: c')), /^(YamlSyntaxError|Error): (?!couldn't)/);
+    assert.throws(() => decodedReview(Buffer.from(`a: ${'x'.repeat(70_000)}`)), /json parse error/);
+  });
+
   it('is empty for null, as in Go', () => assert.deepEqual(decodedReview(Buffer.from('null')), {}));
 
   for (const body of ['[]', '"text"', '7', 'true', '{"a":', ''])
@@ -58,7 +74,7 @@ describe('the review of an answer', () => {
 
   for (const [body, reason] of [
     ['hello', /json: cannot unmarshal string into Go value of type struct/],
-    ['<html>', /invalid character '<' looking for beginning of value/],
+    ['<html>', /json: cannot unmarshal string into Go value of type struct/],
   ] as const)
     it(`is refused for the text ${body} with Go's error`, () =>
       assert.throws(() => decodedReview(Buffer.from(body)), reason));
