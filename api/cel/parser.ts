@@ -211,9 +211,8 @@ class Parser {
   #unary(): Expr {
     const not = this.#accept('!');
     if (not !== undefined) {
-      // As in cel-go, each pair of negations is none.
       let isNegated = true;
-      while (this.#accept('!') !== undefined) isNegated = !isNegated;
+      while (this.#accept('!') !== undefined) isNegated = !isNegated; // As in cel-go, each pair is none.
       const operand = this.#unary();
       return isNegated ? call('!_', [operand], not.at) : operand;
     }

@@ -243,7 +243,13 @@ async function createInstead({ store, context, target }: Write, change: Change):
   const optionsObject = { ...target.optionsObject, kind: 'CreateOptions' };
   const creation: Write = { store, context, target: { ...target, optionsObject } };
   const admitted = await admitCreate(creation, object);
-  return { entry: await createAdmitted(creation, admitted), created: true };
+  try {
+    return { entry: await createAdmitted(creation, admitted), created: true };
+  } catch (error) {
+    // Admission may give the object another name. One that exists there is not the object that the request names.
+    const isOther = admitted.metadata.name !== target.name;
+    throw isOther && isStorageError(error, 'exists') ? alreadyExists(store, target.namespace, admitted) : error;
+  }
 }
 
 async function changeOnce(
