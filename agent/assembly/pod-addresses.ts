@@ -28,7 +28,7 @@ interface PodAddressDeps {
   readonly events: Pick<AgentEvents, 'aboutNode'>;
 }
 
-/** Returns a gate that binds a pod before it passes `next`. */
+/** Returns the gate that a new sandbox passes first: it binds the sandbox to its addresses, and then calls the gate `next`. */
 export function createPodAddresses(
   { flags, clock, logger, nodeName, rootDirectory, signal }: Base,
   { runtime, node, events }: PodAddressDeps,
@@ -36,7 +36,7 @@ export function createPodAddresses(
 ): PodNetworkGate & Part {
   const table = addressTable(rootDirectory);
   const nft = hostNftables();
-  // Without nft there are no rules of an earlier run.
+  // An error is not logged as a warning: it mostly means that nft is not installed, and then there are no rules to remove.
   const cannotRemove = (error: unknown): void => logger.debug({ err: error }, 'Cannot remove bound addresses');
   if (!flags.bindPodAddresses) {
     const removal = nft.remove(table, 'bridge').catch(cannotRemove);

@@ -59,7 +59,7 @@ export async function createVolumes(base: Base, parts: VolumeParts): Promise<Age
   const { clock, logger, rootDirectory, nodeName } = base;
   const { client, podClient } = parts;
   await mkdir(rootDirectory, { recursive: true, mode: 0o750 });
-  // Before anything opens a directory in it: an open one is not on the new mount.
+  // The mount comes first, because a directory that is already open would stay on the filesystem below the mount.
   const realRoot = await realpath(rootDirectory);
   await shareRoot(realRoot, hostMounter).catch((error: unknown) =>
     logger.warn(

@@ -6,7 +6,7 @@ import { mkdir, readlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 
-/** A reboot empties it. Agents of one network namespace must have the same `/run`. */
+/** The directory of the locks, which a reboot empties. Agents of one network namespace must have the same `/run`. */
 const LOCKS = '/run/orchlet/locks';
 /** The result code of SQLite for a file that another process has locked. */
 const SQLITE_BUSY = 5;

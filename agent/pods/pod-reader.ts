@@ -27,7 +27,7 @@ export function createPodReader(): PodReader {
   };
 }
 
-/** Directories have these names, so that none may lead elsewhere. */
+/** Validates names and uid, because the agent's directories are named after them: none may lead out of its directory. */
 function identityErrors({ metadata: { name, namespace, uid } }: Pod): FieldError[] {
   const path = 'metadata.name';
   const named =

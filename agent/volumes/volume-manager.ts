@@ -52,7 +52,7 @@ interface VolumeManagerOptions {
   readonly observe?: VolumeObserver;
 }
 
-/** Gets the operations, for metrics. */
+/** Receives the operations and their results, for metrics. */
 export interface VolumeObserver {
   mounted(volume: Volume, step: { readonly tookMs: number; readonly isDone: boolean }): void;
   /** The duration of one clean-up after removed pods. */
@@ -81,7 +81,7 @@ const RETRY_MS = 500;
 const LONGEST_RETRY_MS = 122_000;
 /** The largest file from which environment variables are read. */
 const LONGEST_TEXT_BYTES = 1_048_576;
-/** The delay for a claim that is not bound yet, which is only read. */
+/** The delay before a claim that is not bound yet is read again. */
 const READ_AGAIN_MS = 2_000;
 
 /**

@@ -3,6 +3,7 @@
  * calls.
  */
 import { CelSyntaxError, type Token, tokenize } from './lexer.ts';
+import { KEYWORDS, RESERVED_WORDS } from './reserved-words.ts';
 import { type CelValue, Double, Uint } from './values.ts';
 import { INT64_MAX, UINT64_MAX } from '../meta/integers.ts';
 
@@ -56,11 +57,6 @@ const symbols = (...texts: readonly string[]): Expected => ({
   text: texts.length === 1 ? `'${texts[0]}'` : `{${texts.map((text) => `'${text}'`).join(', ')}}`,
   fits: ({ kind, text }) => kind === 'op' && texts.includes(text),
 });
-const RESERVED: ReadonlySet<string> = new Set(
-  'as break const continue else for function if import let loop package namespace return var void while'.split(' '),
-);
-/** Keywords of the grammar, which cannot be identifiers. */
-const WORDS: ReadonlySet<string> = new Set(['true', 'false', 'null', 'in']);
 const RELATIONS: ReadonlySet<string> = new Set(['==', '!=', '<', '<=', '>', '>=', 'in']);
 
 /** Throws `CelSyntaxError`. */
@@ -240,8 +236,8 @@ class Parser {
       const dot = this.#accept('.') ?? this.#accept('.?');
       if (dot !== undefined) {
         const token = this.#peek();
-        if (token.kind !== 'ident' || WORDS.has(token.text)) {
-          if (WORDS.has(token.text) && token.text !== 'in') throw this.#unexpected(token, IDENTIFIER);
+        if (token.kind !== 'ident' || KEYWORDS.has(token.text)) {
+          if (KEYWORDS.has(token.text) && token.text !== 'in') throw this.#unexpected(token, IDENTIFIER);
           const input = this.#source.slice(dot.at, token.end);
           throw syntaxError(`Syntax error: no viable alternative at input '${input}'`, token.at);
         }
@@ -291,7 +287,7 @@ class Parser {
     while (!this.#is('}')) {
       const optional = this.#accept('?') !== undefined;
       const token = this.#peek();
-      if (token.kind !== 'ident' || WORDS.has(token.text)) throw this.#unexpected(token, IDENTIFIER);
+      if (token.kind !== 'ident' || KEYWORDS.has(token.text)) throw this.#unexpected(token, IDENTIFIER);
       this.#take();
       const colon = this.#expect(':');
       fields.push({ name: token.text, value: this.#expr(), optional, at: colon.at });
@@ -338,7 +334,7 @@ class Parser {
     if (token.kind !== 'ident') throw syntaxError("Syntax error: no viable alternative at input '.'", at);
     if (text === 'true' || text === 'false') return { kind: 'literal', value: text === 'true', at };
     if (text === 'null') return { kind: 'literal', value: null, at };
-    if (RESERVED.has(text)) throw syntaxError(`reserved identifier: ${text}`, at);
+    if (RESERVED_WORDS.has(text)) throw syntaxError(`reserved identifier: ${text}`, at);
     const open = this.#accept('(');
     if (open !== undefined) {
       return { kind: 'call', target: undefined, name: text, args: this.#arguments(), at: open.at };

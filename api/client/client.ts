@@ -44,6 +44,11 @@ export interface ClientWriteOptions {
   readonly signal?: AbortSignal;
 }
 
+/** The query of a create. `name` is the object whose subresource is created. */
+export interface ClientCreateOptions extends ClientWriteOptions {
+  readonly name?: string;
+}
+
 /** A patch and the query of its request. `body` is a list of operations for the type `json`, and an object for the others. */
 export interface ClientPatch extends ClientWriteOptions {
   readonly type: PatchType;
@@ -74,12 +79,7 @@ export interface Client {
     options?: { readonly subresource?: string; readonly resourceVersion?: string; readonly signal?: AbortSignal },
   ): Promise<KubeObject>;
   list(resource: Resource, options?: ClientListOptions): Promise<KubeList>;
-  create(
-    resource: Resource,
-    namespace: string,
-    object: KubeObject,
-    options?: ClientWriteOptions & { readonly name?: string },
-  ): Promise<KubeObject>;
+  create(resource: Resource, namespace: string, object: KubeObject, options?: ClientCreateOptions): Promise<KubeObject>;
   update(resource: Resource, object: KubeObject, options?: ClientWriteOptions): Promise<KubeObject>;
   patch(resource: Resource, namespace: string, name: string, patch: ClientPatch): Promise<KubeObject>;
   /** Returns the last state of the object or a Status, as the server answers. */

@@ -13,6 +13,7 @@ import type {
   ClientListOptions,
   ClientWatchEvent,
   ClientWatchOptions,
+  ClientCreateOptions,
   ClientWriteOptions,
   ClientPatch,
   PatchType,
@@ -144,7 +145,7 @@ export class HttpClient implements Client {
     resource: Resource,
     namespace: string,
     object: KubeObject,
-    options: ClientWriteOptions & { readonly name?: string } = {},
+    options: ClientCreateOptions = {},
   ): Promise<KubeObject> {
     const name = options.subresource === undefined ? '' : (options.name ?? object.metadata.name ?? '');
     const path = pathOf(resource, { namespace, name, subresource: options.subresource }, writeQuery(options));

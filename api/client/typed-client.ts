@@ -7,6 +7,7 @@ import type {
   Client,
   ClientDeleteOptions,
   ClientListOptions,
+  ClientCreateOptions,
   ClientWriteOptions,
   ClientPatch,
   Resource,
@@ -27,7 +28,7 @@ export interface TypedClient {
     resource: ResourceOf<T>,
     namespace: string,
     object: T,
-    options?: ClientWriteOptions & { readonly name?: string },
+    options?: ClientCreateOptions,
   ): Promise<T>;
   update<T extends KubeObject>(resource: ResourceOf<T>, object: T, options?: ClientWriteOptions): Promise<T>;
   patch<T = KubeObject>(resource: ResourceOf<T>, namespace: string, name: string, patch: ClientPatch): Promise<T>;

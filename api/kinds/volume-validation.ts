@@ -16,6 +16,7 @@ import type { VolumeKinds } from './container-context.ts';
 import { fieldRefErrors, resourceFieldErrors } from './environment-validation.ts';
 import { localPathErrors } from './mount-validation.ts';
 import type { PodSpec, Volume } from './pod-types.ts';
+import { tokenLifetimeErrors } from './token-lifetime.ts';
 import { invalidFor, isBlank } from './validation-rules.ts';
 import {
   azureDiskErrors,
@@ -306,21 +307,12 @@ function projectionErrors(sources: readonly Projection[], at: string): FieldErro
   return errors;
 }
 
-/** The bounds of the lifetime of a projected token, in seconds. */
-const TEN_MINUTES = 600;
-const LONGEST = 2 ** 32;
-
 /** Reports errors of the path at the volume instead of the source. */
 function tokenErrors(
   token: { expirationSeconds?: number | undefined; path?: string | undefined },
   { at, volume }: { readonly at: string; readonly volume: string },
 ): FieldError[] {
-  const errors: FieldError[] = [];
-  const seconds = token.expirationSeconds ?? 0;
-  if (seconds < TEN_MINUTES)
-    errors.push(invalid(`${at}.expirationSeconds`, seconds, 'may not specify a duration less than 10 minutes'));
-  if (seconds > LONGEST)
-    errors.push(invalid(`${at}.expirationSeconds`, seconds, 'may not specify a duration larger than 2^32 seconds'));
+  const errors = tokenLifetimeErrors(`${at}.expirationSeconds`, token.expirationSeconds ?? 0);
   if (isBlank(token.path)) errors.push(required(`${volume}.path`));
   else errors.push(...safePathErrors(token.path, `${volume}.path`));
   return errors;

@@ -5,7 +5,7 @@
 import { errorMessage } from '../../api/meta/error-message.ts';
 import { isJsonObject } from '../../api/meta/json-object.ts';
 import { trimEnd } from '../../api/component/trim.ts';
-import { parseConfigFile, shapeFault, type ConfigShape } from '../model/config-shape.ts';
+import { parseConfigFile, shapeFault, type ConfigShape, API_SERVER_CONFIG_VERSIONS } from '../model/config-shape.ts';
 import { claimRules } from './claim-rules.ts';
 import type { OidcOptions } from './oidc.ts';
 
@@ -22,7 +22,6 @@ export interface AuthenticationConfig {
 /** The issuers of this server's own service account tokens, which the file must not contain. */
 type OwnIssuers = readonly string[];
 
-const VERSIONS = new Set(['v1', 'v1beta1', 'v1alpha1'].map((version) => `apiserver.config.k8s.io/${version}`));
 const MAPPING = { claim: 'text', prefix: 'text', expression: 'text' } as const;
 const SHAPE: ConfigShape = {
   apiVersion: 'text',
@@ -60,7 +59,7 @@ export function loadAuthenticationConfig(text: string, path: string, own: OwnIss
   if (
     !isJsonObject(value) ||
     value['kind'] !== 'AuthenticationConfiguration' ||
-    !VERSIONS.has(String(value['apiVersion']))
+    !API_SERVER_CONFIG_VERSIONS.has(String(value['apiVersion']))
   )
     return refuse('not an AuthenticationConfiguration of apiserver.config.k8s.io');
   const fault = shapeFault(value, SHAPE);

@@ -4,7 +4,7 @@
  */
 import { isJsonObject } from '../../api/meta/json-object.ts';
 import { parseDuration } from '../../api/component/duration.ts';
-import { parseConfigFile, shapeFault, type ConfigShape } from '../model/config-shape.ts';
+import { parseConfigFile, shapeFault, type ConfigShape, API_SERVER_CONFIG_VERSIONS } from '../model/config-shape.ts';
 
 /** A compiled CEL condition of a webhook. All conditions must match for the webhook to be called. */
 export interface MatchCondition {
@@ -36,7 +36,6 @@ export interface AuthorizerEntry {
   readonly webhook?: WebhookSettings;
 }
 
-const VERSIONS = new Set(['v1', 'v1beta1', 'v1alpha1'].map((version) => `apiserver.config.k8s.io/${version}`));
 const SHAPE: ConfigShape = {
   apiVersion: 'text',
   kind: 'text',
@@ -75,7 +74,7 @@ export function loadAuthorizationConfig(
   if (
     !isJsonObject(value) ||
     value['kind'] !== 'AuthorizationConfiguration' ||
-    !VERSIONS.has(String(value['apiVersion']))
+    !API_SERVER_CONFIG_VERSIONS.has(String(value['apiVersion']))
   ) {
     return refuse('not an AuthorizationConfiguration of apiserver.config.k8s.io');
   }

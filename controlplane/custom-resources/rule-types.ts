@@ -3,6 +3,7 @@
  * or else from the maximum size of a request. The cost of a rule is estimated from the sizes.
  */
 import type { SizeAt } from '../../api/cel/cost-estimate.ts';
+import { KEYWORDS, RESERVED_WORDS } from '../../api/cel/reserved-words.ts';
 import {
   bool,
   bytes,
@@ -18,11 +19,8 @@ import {
 } from '../../api/cel/types.ts';
 import { itemsOf, type JsonSchema } from './json-schema.ts';
 
-const RESERVED: ReadonlySet<string> = new Set(
-  'true false null in as break const continue else for function if import let loop package namespace return var void while'.split(
-    ' ',
-  ),
-);
+/** The words that cannot be names of members in an expression. */
+const RESERVED: ReadonlySet<string> = new Set([...KEYWORDS, ...RESERVED_WORDS]);
 
 /**
  * Returns the names by which an expression can access a member. A reserved word has two (`__namespace__`, `namespace`), and a

@@ -7,6 +7,11 @@ import { parseYaml } from '../../api/codec/yaml.ts';
 import { isJsonObject } from '../../api/meta/json-object.ts';
 import { quoteText } from '../../api/meta/quote.ts';
 
+/** The values of `apiVersion` in the files of authentication and authorization. */
+export const API_SERVER_CONFIG_VERSIONS: ReadonlySet<string> = new Set(
+  ['v1', 'v1beta1', 'v1alpha1'].map((version) => `apiserver.config.k8s.io/${version}`),
+);
+
 /** The form of a value: a scalar, a list of one form, or an object by its fields, each of which may be absent or null. */
 export type ConfigShape =
   | 'text'

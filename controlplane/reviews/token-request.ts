@@ -1,9 +1,10 @@
 /** Implements TokenRequest: issues a token of a service account, bound to an object on request. */
+import { tokenLifetimeErrors } from '../../api/kinds/token-lifetime.ts';
 import { quoteText } from '../../api/meta/quote.ts';
 import { formatTime, type Clock } from '../../api/machinery/clock.ts';
 import type { Node, Pod, Secret } from '../../api/kinds/kinds.ts';
 import { nodes, pods, secrets, serviceAccounts } from '../../api/client/resources.ts';
-import { invalid, type FieldError } from '../../api/meta/field-error.ts';
+import { invalid } from '../../api/meta/field-error.ts';
 import { parseApiVersion, type KubeObject } from '../../api/meta/object.ts';
 import { newBadRequest, newConflict, newInvalid, newNotFound } from '../../api/meta/status-error.ts';
 import type { Sources } from '../readers/sources.ts';
@@ -39,9 +40,7 @@ interface Spec {
 }
 
 const KIND = { group: 'authentication.k8s.io', resource: 'TokenRequest' };
-/** The bounds and the default of `spec.expirationSeconds`. */
-const MIN_SECONDS = 600;
-const MAX_SECONDS = 2 ** 32;
+/** The default of `spec.expirationSeconds`. */
 const DEFAULT_SECONDS = 3600;
 
 /** The expiration is an hour if the client asks for none. */
@@ -112,11 +111,7 @@ function checkUid({ metadata }: KubeObject, name: string, uid: string): void {
 }
 
 function check(seconds: number): void {
-  const errors: FieldError[] = [];
-  if (seconds < MIN_SECONDS)
-    errors.push(invalid('spec.expirationSeconds', seconds, 'may not specify a duration less than 10 minutes'));
-  if (seconds > MAX_SECONDS)
-    errors.push(invalid('spec.expirationSeconds', seconds, 'may not specify a duration larger than 2^32 seconds'));
+  const errors = tokenLifetimeErrors('spec.expirationSeconds', seconds);
   if (errors.length > 0) throw newInvalid(KIND, '', errors);
 }
 

@@ -12,6 +12,7 @@ import type {
   ClientListOptions,
   ClientWatchEvent,
   ClientWatchOptions,
+  ClientCreateOptions,
   ClientWriteOptions,
   ClientPatch,
   Resource,
@@ -121,7 +122,7 @@ class DirectClient implements Client {
     resource: Resource,
     namespace: string,
     object: KubeObject,
-    options: ClientWriteOptions & { readonly name?: string } = {},
+    options: ClientCreateOptions = {},
   ): Promise<KubeObject> {
     const rest = this.#rest(resource, options.subresource);
     if (rest.create === undefined) throw unsupported(resource, 'create');

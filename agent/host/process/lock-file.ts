@@ -62,7 +62,7 @@ export async function acquireLockFile(options: LockFileOptions): Promise<() => P
         new Error(
           signal.aborted
             ? 'stopped while waiting for the lock file'
-            : `the lock file ${path} cannot be locked: ${complaint.trim() || 'flock ended'}`,
+            : `the lock file ${path} cannot be locked: ${complaint.trim() || 'flock exited'}`,
         ),
       ),
     );

@@ -13,6 +13,7 @@ import type {
   ClientListOptions,
   ClientWatchEvent,
   ClientWatchOptions,
+  ClientCreateOptions,
   ClientWriteOptions,
   ClientPatch,
   Resource,
@@ -79,7 +80,7 @@ export class LastKnownClient implements Client {
     resource: Resource,
     namespace: string,
     object: KubeObject,
-    options: ClientWriteOptions & { readonly name?: string } = {},
+    options: ClientCreateOptions = {},
   ): Promise<KubeObject> {
     const key =
       resource.resource === 'serviceaccounts' && options.subresource === 'token'

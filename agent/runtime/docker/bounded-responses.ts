@@ -29,7 +29,7 @@ interface RequestContext {
 /** The response has more bytes than the agent reads. */
 export class ResponseTooLong extends RuntimeError {}
 
-/** The other members are those of `http.request`. */
+/** The options of a request that are set here. docker-modem adds those of `http.request`. */
 interface RequestOptions {
   readonly signal?: AbortSignal;
 }
@@ -51,12 +51,12 @@ interface Modem {
   ): void;
 }
 
-/** docker-modem then takes a response of any code for a success, and returns it unread. */
+/** With these codes, docker-modem takes every response for a success, and returns it unread. */
 const EVERY_CODE = Object.fromEntries(Array.from({ length: 500 }, (_, at) => [at + 100, true as const]));
 
 interface Bounds {
   readonly longestBytes?: number;
-  /** Returns the signal that ends the request which begins now. */
+  /** Returns the signal that aborts the request that begins now. */
   readonly expiry?: () => AbortSignal | undefined;
 }
 

@@ -132,7 +132,7 @@ export class ImageGc {
       } catch (error) {
         failures++;
         logger.warn({ err: error }, 'Cannot collect images');
-        // Once may be the runtime's start.
+        // The first failure may only mean that the runtime is still starting.
         if (failures > 1) this.#options.aboutNode('ImageGCFailed', (error as Error).message);
       }
       await pause(clock, PERIOD_MS, signal);

@@ -10,9 +10,9 @@ import { HEALTHY, UNHEALTHY } from './schema.ts';
 export const MOST_RESOURCES = 256;
 /** The maximum number of devices of all resources together. */
 export const MOST_DEVICES = 100_000;
-/** Device ids appear in the statuses of pods. */
+/** The longest device id. Ids appear in the statuses of pods. */
 const LONGEST_ID = 253;
-/** The answers of all containers are in one checkpoint. */
+/** The largest response for a container. The responses for all containers are in one checkpoint. */
 const LONGEST_ANSWER_BYTES = 256 * 1024;
 
 /** Whether the name is one of an extended resource. */
@@ -47,8 +47,8 @@ export function acceptDevices(
 }
 
 /**
- * Throws if the answer is too large, or has what no process and no path can have. The answers of DRA drivers have the same
- * limits, because they are in one checkpoint as well.
+ * Throws if the answer is too large, or contains a NUL character, which no argument, environment variable or path can have. The
+ * answers of DRA drivers have the same limits, because they are in one checkpoint as well.
  */
 export function checkAnswer(answer: object, what = 'the allocation response'): void {
   const text = JSON.stringify(answer);

@@ -9,6 +9,7 @@ import type {
   V1CSIStorageCapacity,
   V1LabelSelector,
 } from '@kubernetes/client-node';
+import { tokenLifetimeErrors } from '../../../../api/kinds/token-lifetime.ts';
 import type { Kind, Wire } from '../../../../api/kinds/wire.ts';
 import { driverNameErrors } from '../../../../api/kinds/volume-validation.ts';
 import {
@@ -35,9 +36,6 @@ type DriverSpec = Wire<V1CSIDriverSpec>;
 
 const FS_GROUP_POLICIES = ['File', 'None', 'ReadWriteOnceWithFSType'];
 const LIFECYCLE_MODES = ['Persistent', 'Ephemeral'];
-/** The bounds of `tokenRequests[].expirationSeconds`. */
-const TEN_MINUTES = 600;
-const LONGEST_TOKEN = 2 ** 32;
 
 function tokenErrors(requests: DriverSpec['tokenRequests']): FieldError[] {
   const errors: FieldError[] = [];
@@ -49,11 +47,7 @@ function tokenErrors(requests: DriverSpec['tokenRequests']): FieldError[] {
       continue;
     }
     audiences.add(audience);
-    if (seconds === undefined) continue;
-    if (seconds < TEN_MINUTES)
-      errors.push(invalid(`${at}.expirationSeconds`, seconds, 'may not specify a duration less than 10 minutes'));
-    if (seconds > LONGEST_TOKEN)
-      errors.push(invalid(`${at}.expirationSeconds`, seconds, 'may not specify a duration larger than 2^32 seconds'));
+    if (seconds !== undefined) errors.push(...tokenLifetimeErrors(`${at}.expirationSeconds`, seconds));
   }
   return errors;
 }
