@@ -39,11 +39,21 @@ const MAX_DEPTH = 2000;
 const MAX_DUPLICATES = 100;
 const MAX_DECIMALS = 1000;
 
+/** The limits of a text that contains other documents. */
+export interface JsonLimits {
+  readonly maxValues?: number;
+  /** The levels of nesting around documents that have the usual depth. */
+  readonly outerDepth?: number;
+}
+
 /** Throws `JsonSyntaxError`, also for text with more than `maxValues` values. */
-export function parseJson(text: string | Uint8Array, { maxValues = MAX_VALUES } = {}): ParsedJson {
+export function parseJson(
+  text: string | Uint8Array,
+  { maxValues = MAX_VALUES, outerDepth = 0 }: JsonLimits = {},
+): ParsedJson {
   const source =
     typeof text === 'string' ? text : Buffer.from(text.buffer, text.byteOffset, text.byteLength).toString();
-  const parser = new Parser(source, maxValues);
+  const parser = new Parser(source, { maxValues, maxDepth: MAX_DEPTH + outerDepth });
   const value = parser.document();
   const { duplicates, decimals } = parser;
   return decimals === undefined ? { value, duplicates } : { value, duplicates, decimals };
@@ -119,15 +129,17 @@ class Parser {
   decimals: Map<string, string> | undefined;
   readonly #text: string;
   readonly #maxValues: number;
+  readonly #maxDepth: number;
   #at = 0;
   #depth = 0;
   #values = 0;
   /** The keys and indexes of the current value. */
   readonly #path: (string | number)[] = [];
 
-  constructor(text: string, maxValues: number) {
+  constructor(text: string, { maxValues, maxDepth }: { readonly maxValues: number; readonly maxDepth: number }) {
     this.#text = text;
     this.#maxValues = maxValues;
+    this.#maxDepth = maxDepth;
   }
 
   document(): JsonValue {
@@ -171,7 +183,7 @@ class Parser {
   #enter(): void {
     this.#at += 1;
     this.#depth += 1;
-    if (this.#depth > MAX_DEPTH) throw new JsonSyntaxError('exceeded max depth');
+    if (this.#depth > this.#maxDepth) throw new JsonSyntaxError('exceeded max depth');
   }
 
   #object(): JsonValue {

@@ -7,6 +7,7 @@ import { stringifyJson } from '../../api/codec/json.ts';
 import { errorMessage } from '../../api/meta/error-message.ts';
 import type { FieldError } from '../../api/meta/field-error.ts';
 import { cloneJson, jsonEqual } from '../../api/meta/json-equality.ts';
+import { quoteText } from '../../api/meta/quote.ts';
 import { goType } from '../../api/meta/go-text.ts';
 import { isJsonObject } from '../../api/meta/json-object.ts';
 import { apiVersionOf, type JsonObject, type JsonValue, type KubeObject } from '../../api/meta/object.ts';
@@ -61,20 +62,24 @@ export function webhookConversion(
   const review = reviewVersions.find((version) => SUPPORTED.includes(version)) ?? 'v1';
 
   async function ask(objects: readonly KubeObject[], version: string): Promise<KubeObject[]> {
+    const answered: KubeObject[] = [];
+    for (const batch of batchesOf(objects)) answered.push(...(await askBatch(batch, version)));
+    return answered;
+  }
+
+  async function askBatch({ objects, texts, from }: Batch, version: string): Promise<KubeObject[]> {
     const desiredAPIVersion = apiVersionOf({ group, version });
     const webhook = `conversion webhook for ${objects[0]?.apiVersion ?? ''}, Kind=${kind}`;
     const fail = (why: string): Error => newStatusError(500, '', `${webhook} failed: ${why}`);
     const uid = randomUUID();
-    const body = {
-      kind: 'ConversionReview',
-      apiVersion: `${GROUP}/${review}`,
-      request: { uid, desiredAPIVersion, objects: objects.map(unversioned) },
-      // Kubernetes encodes the empty response as well.
-      response: { uid: '', convertedObjects: null, result: { metadata: {} } },
-    };
+    const [apiVersion, wanted] = [`${GROUP}/${review}`, desiredAPIVersion].map(quoteText);
+    const request = `{"uid":"${uid}","desiredAPIVersion":${wanted},"objects":[${texts.join()}]}`;
+    // Kubernetes encodes the empty response as well.
+    const response = '{"uid":"","convertedObjects":null,"result":{"metadata":{}}}';
+    const body = `{"kind":"ConversionReview","apiVersion":${apiVersion},"request":${request},"response":${response}}`;
     let converted: readonly JsonValue[];
     try {
-      converted = convertedObjects(await call(config, stringifyJson(body)), { uid, version: review });
+      converted = convertedObjects(await call(config, body), { uid, version: review });
     } catch (error) {
       throw fail(errorMessage(error));
     }
@@ -82,7 +87,7 @@ export function webhookConversion(
       throw newStatusError(500, '', `${webhook} returned ${converted.length} objects, expected ${objects.length}`);
     }
     return objects.map((object, index) =>
-      taken(object, readObject(converted[index]), { apiVersion: desiredAPIVersion, index, webhook }),
+      taken(object, readObject(converted[index]), { apiVersion: desiredAPIVersion, index: from + index, webhook }),
     );
   }
 
@@ -104,6 +109,44 @@ export function webhookConversion(
     convertTo: async (object, version) => (await ask([object], version))[0] ?? object,
     convertAll: (objects, to) => (to === 'stored' ? convert(objects, stored) : convert(objects.map(read), served)),
   };
+}
+
+/** The limits of one call, but for an object that is larger alone. Its response is parsed in one turn of the event loop. */
+const MOST_CHARACTERS = 1 << 20;
+const MOST_VALUES = 50_000;
+
+/** Objects that one call converts. */
+interface Batch {
+  readonly objects: readonly KubeObject[];
+  readonly texts: readonly string[];
+  /** The index of the first one. */
+  readonly from: number;
+}
+
+/** Yields the objects in batches, each encoded when it is needed. */
+function* batchesOf(all: readonly KubeObject[]): Generator<Batch> {
+  let [objects, texts, from]: [KubeObject[], string[], number] = [[], [], 0];
+  let [characters, values] = [0, 0];
+  for (const [index, object] of all.entries()) {
+    const text = stringifyJson(unversioned(object));
+    const count = commasIn(text) + 1;
+    if (texts.length > 0 && (characters + text.length > MOST_CHARACTERS || values + count > MOST_VALUES)) {
+      yield { objects, texts, from };
+      [objects, texts, from, characters, values] = [[], [], index, 0, 0];
+    }
+    objects.push(object);
+    texts.push(text);
+    characters += text.length;
+    values += count;
+  }
+  if (texts.length > 0) yield { objects, texts, from };
+}
+
+/** About the number of values: each but the first of its list or object comes after a comma. */
+function commasIn(text: string): number {
+  let count = 0;
+  for (let at = text.indexOf(','); at !== -1; at = text.indexOf(',', at + 1)) count += 1;
+  return count;
 }
 
 /** The revision is no part of what is stored. */

@@ -15,6 +15,11 @@ import type { Parts } from './parts.ts';
 import { MASTERS_GROUP } from '../../api/meta/system-users.ts';
 
 const CONVERSION_TIMEOUT_SECONDS = 30;
+/**
+ * A call is about objects of a megabyte together, or about a single one of the largest size, with the entries of managed fields
+ * that no body has. What a user can write must not make a list fail for others.
+ */
+const CONVERSION_ANSWER = { maxBytes: 8 * 1024 * 1024, maxValues: 600_000, outerDepth: 3 };
 
 /** Calls of conversion webhooks, whose addresses are found as those of admission webhooks are. */
 export function conversionCalls({ sources, dialer, metrics, clock }: Parts): CallConversion {
@@ -28,13 +33,14 @@ export function conversionCalls({ sources, dialer, metrics, clock }: Parts): Cal
     let answer;
     try {
       const endpoint = await endpointOf(config, CONVERSION_TIMEOUT_SECONDS, found);
-      answer = await client.call(endpoint, { method: 'POST', body, signal });
+      const { maxBytes } = CONVERSION_ANSWER;
+      answer = await client.call(endpoint, { method: 'POST', body, signal, maxBytes });
     } catch (error) {
       throw new Error(failedCall(config, CONVERSION_TIMEOUT_SECONDS, error, signal.aborted), { cause: error });
     }
     const fault = answerFault(answer);
     if (fault !== undefined) throw new Error(fault);
-    return decodedReview(answer.body);
+    return decodedReview(answer.body, CONVERSION_ANSWER);
   };
 }
 

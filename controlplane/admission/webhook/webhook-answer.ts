@@ -3,7 +3,7 @@
  * none. Admission webhooks and conversion webhooks use it.
  */
 import { isJsonObject } from '../../../api/meta/json-object.ts';
-import { JsonSyntaxError, parseJson } from '../../../api/codec/json.ts';
+import { type JsonLimits, JsonSyntaxError, parseJson } from '../../../api/codec/json.ts';
 import { parseYaml } from '../../../api/codec/yaml.ts';
 import { notAnObject } from '../../../api/meta/go-text.ts';
 import { quoteText } from '../../../api/meta/quote.ts';
@@ -79,10 +79,10 @@ function yamlOf(body: Buffer): unknown {
 }
 
 /** Throws an error with the reason for a body that is not an object. */
-export function decodedReview(body: Buffer): Record<string, unknown> {
+export function decodedReview(body: Buffer, limits?: JsonLimits): Record<string, unknown> {
   let value: unknown;
   try {
-    ({ value } = parseJson(body));
+    ({ value } = parseJson(body, limits));
   } catch (error) {
     if (!(error instanceof JsonSyntaxError)) throw error;
     value = yamlOf(body);
