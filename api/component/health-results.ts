@@ -3,10 +3,16 @@
  * kept apart from the other metrics of the process, because the page shows nothing else and can be reset.
  */
 import { MetricsRegistry } from './metrics.ts';
+import { registerStart } from './process-metrics.ts';
 
 /** The results of one process. `observe` sets the newest result of a check, and counts it. */
 export class HealthResults {
   #registry = new MetricsRegistry();
+
+  /** The page shows when the process started until the first reset. */
+  constructor() {
+    registerStart(this.#registry, performance.timeOrigin);
+  }
 
   /** Counts a result. `type` is the path that ran the check, without its slash (`healthz`, `livez`, `readyz`). */
   observe(name: string, type: string, succeeded: boolean): void {

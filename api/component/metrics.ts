@@ -5,6 +5,7 @@
  * The callers must bound the label values. Names that users choose must not be label values.
  */
 import { ByLabels } from './by-labels.ts';
+import { helpWithStability } from './metric-stability.ts';
 
 /** The content type of metrics pages: version 0.0.4 of the text format of Prometheus, with escaped names. */
 export const METRICS_TYPE = 'text/plain; version=0.0.4; charset=utf-8; escaping=underscores';
@@ -89,11 +90,12 @@ export class MetricsRegistry {
     return this.#families.map((family) => family.description());
   }
 
-  /** Renders the Prometheus text format 0.0.4. */
+  /** Renders the Prometheus text format 0.0.4: families by name, and series by labels, as Prometheus' client for Go does. */
   text(): string {
     for (const collector of this.#collectors) collector();
     const lines: string[] = [];
-    for (const family of this.#families) family.render(lines);
+    for (const family of this.#families.toSorted((left, right) => (left.name < right.name ? -1 : 1)))
+      family.render(lines);
     return lines.join('');
   }
 
@@ -115,16 +117,27 @@ interface Series {
   render(lines: string[], name: string, labels: string): void;
 }
 
+interface Entry<S> {
+  readonly labels: string;
+  readonly series: S;
+}
+
 class MetricFamily<S extends Series> implements Family<S> {
   readonly kind: Kind;
   readonly #options: MetricOptions;
   readonly #create: () => S;
-  readonly #entries = new ByLabels<{ readonly labels: string; readonly series: S }>();
+  readonly #entries = new ByLabels<Entry<S>>();
+  /** The entries by their labels. Absent since the last change. */
+  #sorted: readonly Entry<S>[] | undefined;
 
   constructor(kind: Kind, options: MetricOptions, create: () => S) {
     this.kind = kind;
     this.#options = options;
     this.#create = create;
+  }
+
+  get name(): string {
+    return this.#options.name;
   }
 
   description(): { readonly name: string; readonly kind: string; readonly labels: readonly string[] } {
@@ -137,22 +150,24 @@ class MetricFamily<S extends Series> implements Family<S> {
     const names = this.#options.labels ?? [];
     if (values.length !== names.length) throw new Error(`metric ${this.#options.name} has ${names.length} labels`);
     const series = this.#create();
-    const labels = names.map((name, at) => `${name}="${escapeValue(values[at] ?? '')}"`).join(',');
-    this.#entries.set(values, { labels, series });
+    const pairs = names.map((name, at) => `${name}="${escapeValue(values[at] ?? '')}"`);
+    this.#entries.set(values, { labels: pairs.toSorted().join(','), series });
+    this.#sorted = undefined;
     return series;
   }
 
   delete(...values: string[]): void {
     this.#entries.delete(values);
+    this.#sorted = undefined;
   }
 
   render(lines: string[]): void {
-    const { name, help } = this.#options;
+    const { name } = this.#options;
     if (this.#entries.isEmpty) return;
-    lines.push(
-      `# HELP ${name} ${help.replaceAll('\\', '\\\\').replaceAll('\n', '\\n')}\n# TYPE ${name} ${this.kind}\n`,
-    );
-    for (const { labels, series } of this.#entries.values()) series.render(lines, name, labels);
+    const help = helpWithStability(name, this.#options.help).replaceAll('\\', '\\\\').replaceAll('\n', '\\n');
+    lines.push(`# HELP ${name} ${help}\n# TYPE ${name} ${this.kind}\n`);
+    this.#sorted ??= [...this.#entries.values()].sort((left, right) => (left.labels < right.labels ? -1 : 1));
+    for (const { labels, series } of this.#sorted) series.render(lines, name, labels);
   }
 }
 

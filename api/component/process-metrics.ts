@@ -2,10 +2,19 @@
 import { readFileSync, readdirSync } from 'node:fs';
 import type { MetricsRegistry } from './metrics.ts';
 
+/** Registers the start of the process, by which scrapers notice that counters were reset. */
+export function registerStart(metrics: MetricsRegistry, startedAtMs: number): void {
+  const help = 'Start time of the process since unix epoch in seconds.';
+  metrics
+    .gauge({ name: 'process_start_time_seconds', help })
+    .with()
+    .set(startedAtMs / 1000);
+}
+
 /** Registers the metrics `process_*`. `startedAtMs` is the start of the program, in milliseconds since 1970. */
 export function registerProcess(metrics: MetricsRegistry, startedAtMs: number): void {
   const gauge = (name: string, help: string) => metrics.gauge({ name, help }).with();
-  gauge('process_start_time_seconds', 'Start time of the process since unix epoch in seconds.').set(startedAtMs / 1000);
+  registerStart(metrics, startedAtMs);
   const resident = gauge('process_resident_memory_bytes', 'Resident memory size in bytes.');
   const virtual = gauge('process_virtual_memory_bytes', 'Virtual memory size in bytes.');
   const openFiles = gauge('process_open_fds', 'Number of open file descriptors.');

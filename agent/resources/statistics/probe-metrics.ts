@@ -3,6 +3,7 @@
  * the pod.
  */
 import { MetricsRegistry } from '../../../api/component/metrics.ts';
+import { registerStart } from '../../../api/component/process-metrics.ts';
 import { capitalized } from '../../../api/meta/capitalized.ts';
 import type { FinishedProbe } from '../../pods/prober/probe-worker.ts';
 
@@ -21,10 +22,7 @@ export interface ProbeMetrics {
  */
 export function createProbeMetrics(startedAtMs: number): ProbeMetrics {
   const registry = new MetricsRegistry();
-  registry
-    .gauge({ name: 'process_start_time_seconds', help: 'Start time of the process since unix epoch in seconds.' })
-    .with()
-    .set(startedAtMs / 1000);
+  registerStart(registry, startedAtMs);
   const total = registry.counter({
     name: 'prober_probe_total',
     help: 'Cumulative number of a liveness, readiness or startup probe for a container by result.',

@@ -2,11 +2,13 @@
  * Writes `/metrics/resource`, which metrics-server and similar clients read. Pure: the statistics component passes in a
  * usage snapshot.
  */
+import { helpWithStability } from '../../../api/component/metric-stability.ts';
 import { Exposition } from './exposition.ts';
 import type { UsageSnapshot } from './usage.ts';
 
-const gauge = (name: string, help: string) => ({ name, type: 'gauge', help }) as const;
-const counter = (name: string, help: string) => ({ name, type: 'counter', help }) as const;
+const gauge = (name: string, help: string) => ({ name, type: 'gauge', help: helpWithStability(name, help) }) as const;
+const counter = (name: string, help: string) =>
+  ({ name, type: 'counter', help: helpWithStability(name, help) }) as const;
 
 const NODE_CPU = counter('node_cpu_usage_seconds_total', 'Cumulative cpu time consumed by the node in core-seconds');
 const NODE_MEMORY = gauge('node_memory_working_set_bytes', 'Current working set of the node in bytes');

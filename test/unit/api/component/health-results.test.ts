@@ -14,6 +14,7 @@ test('results of health checks are counted by check, path and outcome, and the l
     'kubernetes_healthchecks_total{name="etcd",status="error",type="readyz"} 1',
   ])
     assert.ok(lines.includes(line), line);
+  assert.match(results.text(), /\nprocess_start_time_seconds [\d.e+]+\n$/);
   results.reset();
   assert.equal(results.text(), '');
 });

@@ -13,9 +13,45 @@ test('text of counters, gauges and histograms with labels', () => {
   for (const value of [0.5, 1.5, 9]) histogram.observe(value);
   assert.equal(
     registry.text(),
-    '# HELP c_total C.\n# TYPE c_total counter\nc_total{code="2\\"0"} 2\n' +
-      '# HELP h H.\n# TYPE h histogram\nh_bucket{le="1"} 1\nh_bucket{le="2"} 2\nh_bucket{le="+Inf"} 3\nh_sum 11\nh_count 3\n',
+    '# HELP c_total [ALPHA] C.\n# TYPE c_total counter\nc_total{code="2\\"0"} 2\n' +
+      '# HELP h [ALPHA] H.\n# TYPE h histogram\nh_bucket{le="1"} 1\nh_bucket{le="2"} 2\nh_bucket{le="+Inf"} 3\nh_sum 11\nh_count 3\n',
   );
+});
+
+test("families are sorted by name, labels by name and series by labels, as by Prometheus' client for Go", () => {
+  const registry = new MetricsRegistry();
+  const later = registry.gauge({ name: 'b', help: 'B.', labels: ['zone', 'kind'] });
+  later.with('2', 'x').set(1);
+  later.with('1', 'x').set(2);
+  assert.match(registry.text(), /^b\{kind="x",zone="1"\} 2\nb\{kind="x",zone="2"\} 1$/m);
+  later.with('3', 'a').set(3);
+  registry.gauge({ name: 'a', help: 'A.' }).with().set(0);
+  const lines = registry
+    .text()
+    .split('\n')
+    .filter((line) => line !== '' && !line.startsWith('#'));
+  assert.deepEqual(lines, ['a 0', 'b{kind="a",zone="3"} 3', 'b{kind="x",zone="1"} 2', 'b{kind="x",zone="2"} 1']);
+});
+
+test('the help begins with the level of stability, except for metrics that are not of Kubernetes', () => {
+  const registry = new MetricsRegistry();
+  for (const name of [
+    'apiserver_request_total',
+    'kubernetes_build_info',
+    'kubelet_node_name',
+    'orchlet_events_total',
+    'process_max_fds',
+    'process_start_time_seconds',
+  ])
+    registry.gauge({ name, help: 'Help.' }).with().set(1);
+  assert.deepEqual(registry.text().match(/^# HELP .*$/gm), [
+    '# HELP apiserver_request_total [STABLE] Help.',
+    '# HELP kubelet_node_name [ALPHA] Help.',
+    '# HELP kubernetes_build_info [BETA] Help.',
+    '# HELP orchlet_events_total Help.',
+    '# HELP process_max_fds Help.',
+    '# HELP process_start_time_seconds [ALPHA] Help.',
+  ]);
 });
 
 for (const [value, text] of [

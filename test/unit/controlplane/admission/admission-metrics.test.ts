@@ -28,9 +28,9 @@ test('calls of plugins and of the chain are counted by operation, kind of call a
   const plugins = 'apiserver_admission_controller_admission_duration_seconds_count{name="Picky",';
   const steps = 'apiserver_admission_step_admission_duration_seconds_count{';
   assert.deepEqual(counts(), [
-    `${plugins}type="validate",operation="CREATE",rejected="false"} 2`,
-    `${plugins}type="validate",operation="CREATE",rejected="true"} 1`,
-    `${steps}type="validate",operation="CREATE",rejected="false"} 2`,
-    `${steps}type="validate",operation="CREATE",rejected="true"} 1`,
+    `${plugins}operation="CREATE",rejected="false",type="validate"} 2`,
+    `${plugins}operation="CREATE",rejected="true",type="validate"} 1`,
+    `${steps}operation="CREATE",rejected="false",type="validate"} 2`,
+    `${steps}operation="CREATE",rejected="true",type="validate"} 1`,
   ]);
 });

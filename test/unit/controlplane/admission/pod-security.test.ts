@@ -289,6 +289,6 @@ test('a refused pod gets an audit annotation of its other level, and no warning'
   });
   assert.match(
     metrics.text(),
-    /pod_security_evaluations_total\{decision="deny",policy_level="restricted",policy_version="v1.20",mode="audit",request_operation="create",resource="pod",subresource=""\} 1/,
+    /pod_security_evaluations_total\{decision="deny",mode="audit",policy_level="restricted",policy_version="v1.20",request_operation="create",resource="pod",subresource=""\} 1/,
   );
 });

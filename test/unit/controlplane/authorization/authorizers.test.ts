@@ -110,8 +110,8 @@ test('authorizers are added and removed with their file, in its order, and each 
     await replace(built, config(hook('early'), RBAC));
     assert.equal(await decide('mallory'), 'deny');
     assert.equal(await decide('ann'), 'allow');
-    assert.ok(counted('type="Webhook",name="early",decision="denied"'));
-    assert.ok(counted('type="RBAC",name="rbac",decision="allowed"'));
+    assert.ok(counted('decision="denied",name="early",type="Webhook"'));
+    assert.ok(counted('decision="allowed",name="rbac",type="RBAC"'));
     assert.match(metrics.text(), /authorization_attempts_total\{result="denied"\} 1/);
     // Privileged users need no authorizer.
     const root = { ...ask('mallory'), user: { name: 'mallory', groups: ['system:masters'] } };

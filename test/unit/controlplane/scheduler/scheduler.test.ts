@@ -159,8 +159,8 @@ describe('the scheduler', () => {
     await cluster.start();
     const lines = cluster.metrics.text().split('\n');
     const has = (line: string): void => assert.ok(lines.includes(line), `${line} in\n${lines.join('\n')}`);
-    has('scheduler_schedule_attempts_total{result="scheduled",profile="default-scheduler"} 1');
-    has('scheduler_schedule_attempts_total{result="unschedulable",profile="default-scheduler"} 2');
+    has('scheduler_schedule_attempts_total{profile="default-scheduler",result="scheduled"} 1');
+    has('scheduler_schedule_attempts_total{profile="default-scheduler",result="unschedulable"} 2');
     has('scheduler_pod_scheduling_sli_duration_seconds_count{attempts="1"} 1');
     has('scheduler_pod_scheduling_attempts_sum 1');
     has('scheduler_pending_pods{queue="unschedulable"} 2');

@@ -62,6 +62,6 @@ test('a deprecated resource causes a warning with every verb, also where nothing
     assert.equal(await isAuditedAsDeprecated(verb, path), true, path);
   }
   assert.deepEqual(said(), [
-    'apiserver_requested_deprecated_apis{group="",version="v1",resource="endpoints",subresource="",removed_release=""} 1',
+    'apiserver_requested_deprecated_apis{group="",removed_release="",resource="endpoints",subresource="",version="v1"} 1',
   ]);
 });

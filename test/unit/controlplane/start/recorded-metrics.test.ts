@@ -128,7 +128,7 @@ test('the queues of controllers are shown under the names of kube-controller-man
 
 test('a watch counts as long-running request until it ends', async () => {
   const series =
-    'apiserver_longrunning_requests{verb="WATCH",group="",version="v1",resource="configmaps",subresource="",scope="namespace",component="apiserver"}';
+    'apiserver_longrunning_requests{component="apiserver",group="",resource="configmaps",scope="namespace",subresource="",verb="WATCH",version="v1"}';
   const before = valueOf(series);
   await new Promise<void>((resolve, reject) => {
     const request = get(
@@ -157,7 +157,7 @@ function send(method: string, path: string, body: object): Promise<number | unde
 }
 
 test('events of watches are counted with their sizes for each watch', async () => {
-  const series = '{group="",version="v1",resource="configmaps"}';
+  const series = '{group="",resource="configmaps",version="v1"}';
   const received: Promise<number>[] = [0, 1].map(
     () =>
       new Promise((resolve, reject) => {

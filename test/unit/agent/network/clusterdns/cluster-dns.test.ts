@@ -179,11 +179,11 @@ describe('the name server of a node', () => {
     await resolver.resolve4('counted.example.org');
     const text = metrics.text();
     for (const line of [
-      /coredns_dns_requests_total\{server="dns:\/\/:53",zone="cluster\.local\.",view="",proto="udp",family="1",type="A"\} [1-9]/,
-      /coredns_dns_responses_total\{server="dns:\/\/:53",zone="cluster\.local\.",view="",rcode="NXDOMAIN",plugin="kubernetes"\} [1-9]/,
-      /coredns_dns_responses_total\{server="dns:\/\/:53",zone="\.",view="",rcode="NOERROR",plugin="forward"\} [1-9]/,
-      /coredns_cache_misses_total\{server="dns:\/\/:53",zones="\.",view=""\} [1-9]/,
-      /coredns_dns_request_duration_seconds_count\{server="dns:\/\/:53",zone="\.",view=""\} [1-9]/,
+      /coredns_dns_requests_total\{family="1",proto="udp",server="dns:\/\/:53",type="A",view="",zone="cluster\.local\."\} [1-9]/,
+      /coredns_dns_responses_total\{plugin="kubernetes",rcode="NXDOMAIN",server="dns:\/\/:53",view="",zone="cluster\.local\."\} [1-9]/,
+      /coredns_dns_responses_total\{plugin="forward",rcode="NOERROR",server="dns:\/\/:53",view="",zone="\."\} [1-9]/,
+      /coredns_cache_misses_total\{server="dns:\/\/:53",view="",zones="\."\} [1-9]/,
+      /coredns_dns_request_duration_seconds_count\{server="dns:\/\/:53",view="",zone="\."\} [1-9]/,
     ])
       assert.match(text, line);
   });

@@ -173,7 +173,7 @@ test('the metrics show CPUs by NUMA node, and how often resources were aligned a
   await admit(rig, pod('two', 2, '2Gi', 2));
   await admit(rig, pod('much', 2, '7500Mi', 1));
   const ofContainers = (kind: string, boundary: string): string =>
-    `kubelet_container_aligned_compute_resources_${kind}{scope="container",boundary="${boundary}"}`;
+    `kubelet_container_aligned_compute_resources_${kind}{boundary="${boundary}",scope="container"}`;
   assert.deepEqual(shown(), [
     `${ofContainers('count', 'numa_node')} 1`,
     `${ofContainers('count', 'physical_cpu')} 1`,

@@ -23,8 +23,8 @@ test('starts of pods and containers are counted, and those that failed', () => {
   for (const reason of ['ErrImagePull', 'ErrImagePull', 'RunContainerError']) starts.containerFailed('init', reason);
   const lines = metrics.text().match(/^kubelet_started_.*$/gm);
   assert.deepEqual(lines?.toSorted(), [
-    'kubelet_started_containers_errors_total{container_type="init_container",code="ErrImagePull"} 2',
-    'kubelet_started_containers_errors_total{container_type="init_container",code="RunContainerError"} 1',
+    'kubelet_started_containers_errors_total{code="ErrImagePull",container_type="init_container"} 2',
+    'kubelet_started_containers_errors_total{code="RunContainerError",container_type="init_container"} 1',
     'kubelet_started_containers_total{container_type="container"} 1',
     'kubelet_started_containers_total{container_type="ephemeral_container"} 1',
     'kubelet_started_containers_total{container_type="init_container"} 2',

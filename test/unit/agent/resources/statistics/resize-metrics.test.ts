@@ -59,10 +59,10 @@ describe('the metrics of resizes', () => {
       ),
     );
     assert.deepEqual(lines('kubelet_container_requested_resizes_total').toSorted(), [
-      'kubelet_container_requested_resizes_total{resource="cpu",requirement="limits",operation="add"} 1',
-      'kubelet_container_requested_resizes_total{resource="cpu",requirement="requests",operation="decrease"} 1',
-      'kubelet_container_requested_resizes_total{resource="cpu",requirement="requests",operation="increase"} 1',
-      'kubelet_container_requested_resizes_total{resource="memory",requirement="limits",operation="decrease"} 1',
+      'kubelet_container_requested_resizes_total{operation="add",requirement="limits",resource="cpu"} 1',
+      'kubelet_container_requested_resizes_total{operation="decrease",requirement="limits",resource="memory"} 1',
+      'kubelet_container_requested_resizes_total{operation="decrease",requirement="requests",resource="cpu"} 1',
+      'kubelet_container_requested_resizes_total{operation="increase",requirement="requests",resource="cpu"} 1',
     ]);
   });
 

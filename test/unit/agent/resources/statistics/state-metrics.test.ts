@@ -48,8 +48,8 @@ describe('the metrics of the agent', () => {
     await cgroups.ensure(pod, { keepRoom: false });
     assert.deepEqual(shown('kubelet_cgroup_manager_duration_seconds_count'), [
       'kubelet_cgroup_manager_duration_seconds_count{operation_type="create"} 2',
-      'kubelet_cgroup_manager_duration_seconds_count{operation_type="update"} 1',
       'kubelet_cgroup_manager_duration_seconds_count{operation_type="destroy"} 1',
+      'kubelet_cgroup_manager_duration_seconds_count{operation_type="update"} 1',
     ]);
   });
 
@@ -116,8 +116,8 @@ describe('the metrics of the agent', () => {
     });
     await usage.pods();
     assert.deepEqual(shown('kubelet_volume_metric_collection_duration_seconds_count'), [
-      'kubelet_volume_metric_collection_duration_seconds_count{metric_source="du"} 1',
       'kubelet_volume_metric_collection_duration_seconds_count{metric_source="csi.example.com"} 1',
+      'kubelet_volume_metric_collection_duration_seconds_count{metric_source="du"} 1',
     ]);
   });
 });

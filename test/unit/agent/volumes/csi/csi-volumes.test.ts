@@ -118,8 +118,8 @@ describe('volumes of CSI drivers', () => {
     const labels = (code: string): string =>
       `driver_name="${NAME}",grpc_status_code="${code}",method_name="/csi.v1.Node/NodePublishVolume",migrated="false"`;
     assert.deepEqual(counts, [
-      `csi_operations_seconds_count{${labels('OK')}} 1`,
       `csi_operations_seconds_count{${labels('Internal')}} 1`,
+      `csi_operations_seconds_count{${labels('OK')}} 1`,
     ]);
   });
 

@@ -84,8 +84,8 @@ describe('the plugin manager', { timeout: 60_000 }, () => {
     const { told, stop } = await plugin(socket, info);
     await until('the registration in the metrics', () => told.length > 0 && shown().length === 2);
     assert.deepEqual(shown(), [
-      `plugin_manager_total_plugins{socket_path="${socket}",state="desired_state_of_world"} 1`,
       `plugin_manager_total_plugins{socket_path="${socket}",state="actual_state_of_world"} 1`,
+      `plugin_manager_total_plugins{socket_path="${socket}",state="desired_state_of_world"} 1`,
     ]);
     await stop();
     await until('the end of the plugin', () => calls.some((call) => call.startsWith('deregister')));

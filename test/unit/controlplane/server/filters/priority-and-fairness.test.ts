@@ -191,7 +191,7 @@ test('requests over the seats of their level wait in queues; other levels are se
     const text = fairness.registry.text();
     assert.match(
       text,
-      /apiserver_flowcontrol_current_inqueue_requests\{priority_level="global-default",flow_schema="global-default"\} 3\n/,
+      /apiserver_flowcontrol_current_inqueue_requests\{flow_schema="global-default",priority_level="global-default"\} 3\n/,
     );
     assert.match(text, /apiserver_current_inqueue_requests\{request_kind="readOnly"\} 3\n/);
     slow.gate.resolve();

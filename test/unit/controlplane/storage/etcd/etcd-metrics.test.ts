@@ -44,13 +44,13 @@ test('a request counts by its operation and resource, with its duration, and as 
   metrics.leaseFilled(12);
   const text = registry.text();
   for (const line of [
-    'etcd_requests_total{operation="create",group="apps",resource="deployments"} 1',
-    'etcd_requests_total{operation="update",group="",resource="pods"} 1',
-    'etcd_requests_total{operation="get",group="",resource=""} 1',
-    'etcd_request_errors_total{operation="update",group="",resource="pods"} 1',
-    'etcd_request_duration_seconds_sum{operation="create",group="apps",resource="deployments"} 0.3',
-    'etcd_request_duration_seconds_bucket{operation="create",group="apps",resource="deployments",le="0.2"} 0',
-    'etcd_request_duration_seconds_bucket{operation="create",group="apps",resource="deployments",le="0.4"} 1',
+    'etcd_requests_total{group="apps",operation="create",resource="deployments"} 1',
+    'etcd_requests_total{group="",operation="update",resource="pods"} 1',
+    'etcd_requests_total{group="",operation="get",resource=""} 1',
+    'etcd_request_errors_total{group="",operation="update",resource="pods"} 1',
+    'etcd_request_duration_seconds_sum{group="apps",operation="create",resource="deployments"} 0.3',
+    'etcd_request_duration_seconds_bucket{group="apps",operation="create",resource="deployments",le="0.2"} 0',
+    'etcd_request_duration_seconds_bucket{group="apps",operation="create",resource="deployments",le="0.4"} 1',
     'etcd_lease_object_counts_sum 12',
   ])
     assert.ok(text.split('\n').includes(line), `${line}\n${text}`);
