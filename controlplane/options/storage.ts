@@ -148,6 +148,22 @@ export const storageFlags = {
     noEffect: 'objects are counted as they change',
     help: 'Accepted without effect: objects are counted as they change.',
   }),
+  etcdDbMetricPollInterval: flag({
+    name: 'etcd-db-metric-poll-interval',
+    type: 'duration',
+    default: 30_000,
+    group: STORAGE,
+    check: (milliseconds) => (milliseconds >= 0 ? undefined : 'must not be negative'),
+    help: "How often the size of etcd's database is read for the metric apiserver_storage_size_bytes. 0 does not read it.",
+  }),
+  storageInitializationTimeout: flag({
+    name: 'storage-initialization-timeout',
+    type: 'duration',
+    default: 60_000,
+    group: STORAGE,
+    check: (milliseconds) => (milliseconds >= 0 ? undefined : 'must not be negative'),
+    help: 'How long a start waits for an etcd that cannot be read, for example because it has no leader yet. systemd gives a service 90 s to start.',
+  }),
   leaseReuseDurationSeconds: flag({
     name: 'lease-reuse-duration-seconds',
     type: 'integer',

@@ -12,6 +12,7 @@ import { EtcdMetrics } from '../storage/etcd/etcd-metrics.ts';
 import { EtcdServers } from '../storage/etcd/etcd-servers.ts';
 import { openEtcdStorage } from '../storage/etcd/etcd-storage.ts';
 import { etcdTlsProblem, readEtcdTls } from '../storage/etcd/etcd-tls.ts';
+import { followSizes, type MeasuredEtcd } from '../etcd/etcd-size.ts';
 import { etcdKeys } from '../storage/etcd/keys.ts';
 import { etcdValues } from '../storage/etcd/values.ts';
 import { stampRevision } from '../storage/object-bytes.ts';
@@ -20,8 +21,6 @@ import type { StorageOverride, Storages } from '../storage/storages.ts';
 import { plainValues } from '../storage/value-transformer.ts';
 import type { Setting } from './setting.ts';
 
-/** systemd expects a start within 90 s. */
-const AVAILABLE_WITHIN_MS = 30_000;
 const RETRY_MS = 1000;
 
 interface EtcdStoreParts {
@@ -34,7 +33,7 @@ interface EtcdStoreParts {
  * `StartError` if the flags do not fit together, or `StorageError`.
  */
 export async function openEtcdStores(setting: Setting, parts: EtcdStoreParts): Promise<Storages> {
-  const { flags, clock, logger, signal } = setting;
+  const { flags, clock, logger, metrics, signal } = setting;
   const problem = problemOf(flags);
   if (problem !== undefined) throw new StartError(problem);
   const openStorage = storageOpener(setting, parts);
@@ -47,11 +46,20 @@ export async function openEtcdStores(setting: Setting, parts: EtcdStoreParts): P
     const paths = etcdPaths(resolve(flags.dataDir));
     background(followMembers({ servers, paths, tls, clock, logger, signal }), { logger, what: 'Following etcd' });
   }
+  const clusters: MeasuredEtcd[] = [{ url: () => servers.url, tls }];
   const overrides: StorageOverride[] = [];
   for (const { servers: urls, resources } of elsewhere) {
     const own = await openStorage(urls, (resource) => resources.has(resource));
     overrides.push({ storage: own.storage, resources });
+    clusters.push({ url: () => own.servers.url, tls: own.tls });
   }
+  const intervalMs = flags.etcdDbMetricPollInterval;
+  if (intervalMs > 0)
+    background(followSizes({ clusters, intervalMs, metrics, clock, logger, signal }), {
+      logger,
+      what: 'Measuring etcd',
+      signal,
+    });
   return { storage, overrides };
 }
 
@@ -104,7 +112,8 @@ function storageOpener(
     onClose(() => storage.close());
     return { storage, servers, tls };
   };
-  return (urls, has) => whenAvailable(() => open(urls, has), { clock, logger });
+  return (urls, has) =>
+    whenAvailable(() => open(urls, has), { clock, logger, withinMs: flags.storageInitializationTimeout });
 }
 
 /**
@@ -113,9 +122,9 @@ function storageOpener(
  */
 export async function whenAvailable<T>(
   open: () => Promise<T>,
-  { clock, logger }: Pick<Setting, 'clock' | 'logger'>,
+  { clock, logger, withinMs }: Pick<Setting, 'clock' | 'logger'> & { readonly withinMs: number },
 ): Promise<T> {
-  const end = clock.monotonic() + AVAILABLE_WITHIN_MS;
+  const end = clock.monotonic() + withinMs;
   for (;;) {
     try {
       return await open();
