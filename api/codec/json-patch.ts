@@ -7,7 +7,14 @@
 import { inOneSlice } from '../machinery/time-slice.ts';
 import { cloneJson, defineMember, jsonEqual } from '../meta/json-equality.ts';
 import type { JsonObject, JsonValue } from '../meta/object.ts';
-import { newBadRequest, newRequestEntityTooLarge, newStatusError, type StatusError } from '../meta/status-error.ts';
+import { quoteText } from '../meta/quote.ts';
+import {
+  isStatusError,
+  newBadRequest,
+  newRequestEntityTooLarge,
+  newStatusError,
+  type StatusError,
+} from '../meta/status-error.ts';
 
 /** The maximum number of operations of a patch, as in kube-apiserver. */
 const MAX_OPERATIONS = 10_000;
@@ -117,43 +124,79 @@ interface Root {
   movedItems: number;
 }
 
-function applyOperation(root: Root, { op, path, from, value }: Operation): void {
-  if (path === undefined) throw inapplicable('missing path');
+function applyOperation(root: Root, { op, path: givenPath, from: givenFrom, value }: Operation): void {
+  const from = op === 'move' || op === 'copy' ? decoded(op, 'from', givenFrom) : '';
+  const path = decoded(op, 'path', givenPath);
   switch (op) {
-    case 'add':
-      add(root, target(root, path, missing('add', `path: "${path}"`)), cloneJson(value));
+    case 'add': {
+      const place = target(root, path, missing('add', `path: "${path}"`));
+      within(`error in add for path: '${path}'`, () => add(root, place, cloneJson(value)));
       return;
-    case 'remove':
-      remove(root, target(root, path, missing('remove', `path: "${path}"`)), path);
+    }
+    case 'remove': {
+      const place = target(root, path, missing('remove', `path: "${path}"`));
+      within(`error in remove for path: '${path}'`, () => remove(root, place));
       return;
+    }
     case 'replace':
       replace(root, path, cloneJson(value));
       return;
     case 'move': {
       const source = target(root, from, missing('move', `from path: ${from}`));
-      const moved = read(source) ?? null;
-      remove(root, source, from ?? '');
-      add(root, target(root, path, missing('move', `destination path: ${path}`)), moved);
+      const moved = within(`error in move for path: '${source.key}'`, () => {
+        const found = read(source) ?? null;
+        remove(root, source);
+        return found;
+      });
+      const place = target(root, path, missing('move', `destination path: ${path}`));
+      within(`error in move for path: '${path}'`, () => add(root, place, moved));
       return;
     }
-    case 'copy': {
-      const copied = read(target(root, from, missing('copy', `from path: ${from}`))) ?? null;
-      root.copiedBytes += jsonSize(copied, MAX_COPIED_BYTES - root.copiedBytes);
-      if (root.copiedBytes > MAX_COPIED_BYTES) {
-        throw inapplicable(`copies add ${root.copiedBytes} bytes, the limit is ${MAX_COPIED_BYTES}`);
-      }
-      add(root, target(root, path, missing('copy', `destination path: ${path}`)), cloneJson(copied));
+    case 'copy':
+      copy(root, from, path);
       return;
-    }
     case 'test': {
-      const absent = `test operation does not apply: is missing path: ${path}`;
-      const found = path === '' ? root.document : (read(target(root, path, absent)) ?? null);
+      const place =
+        path === '' ? undefined : target(root, path, `test operation does not apply: is missing path: ${path}`);
+      const found =
+        place === undefined ? root.document : within(`error in test for path: '${path}'`, () => read(place) ?? null);
       if (!jsonEqual(found, value)) throw inapplicable(new TestFailure(`testing value ${path} failed: test failed`));
       return;
     }
     default:
       throw inapplicable(`Unexpected kind: ${op}`);
   }
+}
+
+/** Returns a pointer of an operation. Throws a 422 if it is absent. */
+function decoded(op: string, name: 'path' | 'from', pointer: string | undefined): string {
+  if (pointer !== undefined) return pointer;
+  if (!OPERATIONS.has(op)) throw inapplicable(`Unexpected kind: ${op}`);
+  const field = name === 'from' ? 'operation, missing from field: ' : 'operation missing path field: ';
+  const isShort = name === 'path' && (op === 'add' || op === 'remove' || op === 'copy');
+  throw inapplicable(`${op} operation failed to decode ${name}: ${isShort ? '' : field}missing value`);
+}
+
+const OPERATIONS: ReadonlySet<string> = new Set(['add', 'remove', 'replace', 'move', 'copy', 'test']);
+
+/** Calls `change`, and puts `prefix` before the reason if it fails. */
+function within<T>(prefix: string, change: () => T): T {
+  try {
+    return change();
+  } catch (error) {
+    if (!isStatusError(error)) throw error;
+    throw inapplicable(`${prefix}: ${patchFailure(error)}`);
+  }
+}
+
+function copy(root: Root, from: string, path: string): void {
+  const source = target(root, from, missing('copy', `from path: ${from}`));
+  const copied = within(`error in copy for from: '${from}'`, () => read(source) ?? null);
+  root.copiedBytes += jsonSize(copied, MAX_COPIED_BYTES - root.copiedBytes);
+  if (root.copiedBytes > MAX_COPIED_BYTES)
+    throw inapplicable(`copies add ${root.copiedBytes} bytes, the limit is ${MAX_COPIED_BYTES}`);
+  const place = target(root, path, missing('copy', `destination path: ${path}`));
+  within('error while adding value during copy', () => add(root, place, cloneJson(copied)));
 }
 
 function replace(root: Root, path: string, value: JsonValue): void {
@@ -163,8 +206,12 @@ function replace(root: Root, path: string, value: JsonValue): void {
     return;
   }
   const { container, key } = target(root, path, missing('replace', `path: ${path}`));
-  if (Array.isArray(container)) container[indexIn(key, container.length)] = value;
-  else defineMember(container, key, value);
+  if (!Array.isArray(container)) defineMember(container, key, value);
+  else {
+    const index = placeOf(key, container.length);
+    if (index === undefined) throw inapplicable(`${missing('replace', `key: ${path}`)}: missing value`);
+    container[index] = value;
+  }
 }
 
 /** Returns the approximate length of a value as JSON. Counting stops soon after `limit`. */
@@ -205,7 +252,7 @@ function target(root: Root, pointer: string | undefined, absent: string): Target
   const key = names.pop();
   if (key === undefined) throw inapplicable(`${absent}: missing value`);
   let container = asContainer(root.document, absent);
-  for (const name of names) container = asContainer(read({ container, key: name }), absent);
+  for (const name of names) container = asContainer(memberOf(container, name), absent);
   return { container, key };
 }
 
@@ -215,7 +262,12 @@ function asContainer(value: JsonValue | undefined, absent: string): Container {
 }
 
 function read({ container, key }: Target): JsonValue | undefined {
-  if (Array.isArray(container)) return container[indexIn(key, container.length)];
+  if (Array.isArray(container)) indexIn(key, container.length);
+  return memberOf(container, key);
+}
+
+function memberOf(container: Container, key: string): JsonValue | undefined {
+  if (Array.isArray(container)) return container[placeOf(key, container.length) ?? -1];
   return Object.hasOwn(container, key) ? container[key] : undefined;
 }
 
@@ -223,31 +275,41 @@ function add(root: Root, { container, key }: Target, value: JsonValue): void {
   if (!Array.isArray(container)) defineMember(container, key, value);
   else if (key === '-') container.push(value);
   else {
-    const index = indexIn(key, container.length + 1);
-    root.movedItems += container.length - index;
-    container.splice(index, 0, value);
+    const index = within(`value was not a proper array index: '${key}'`, () => numberOf(key));
+    const place = indexIn(String(index), container.length + 1);
+    root.movedItems += container.length - place;
+    container.splice(place, 0, value);
   }
 }
 
-function remove(root: Root, { container, key }: Target, pointer: string): void {
+function remove(root: Root, { container, key }: Target): void {
   if (Array.isArray(container)) {
     const index = indexIn(key, container.length);
     root.movedItems += container.length - index;
     container.splice(index, 1);
-  } else if (Object.hasOwn(container, key)) {
-    delete container[key];
-  } else {
-    const why = `Unable to remove nonexistent key: ${key}: missing value`;
-    throw inapplicable(`error in remove for path: '${pointer}': ${why}`);
-  }
+  } else if (Object.hasOwn(container, key)) delete container[key];
+  else throw inapplicable(`Unable to remove nonexistent key: ${key}: missing value`);
 }
 
-/** A negative index counts from the end of the places: an item that is added at -1 becomes the last one. */
+function numberOf(key: string): number {
+  if (/^[+-]?[0-9]+$/.test(key)) return Number(key);
+  throw inapplicable(`strconv.Atoi: parsing ${quoteText(key)}: invalid syntax`);
+}
+
 function indexIn(key: string, places: number): number {
-  if (!/^[+-]?[0-9]+$/.test(key)) throw inapplicable(`value was not a proper array index: '${key}'`);
+  const index = numberOf(key);
+  const place = placeOf(key, places);
+  if (place === undefined) throw inapplicable(`Unable to access invalid index: ${index}: invalid index referenced`);
+  return place;
+}
+
+/**
+ * Returns the place of an index, or `undefined` if there is none. A negative index counts from the end of the places: an item
+ * that is added at -1 becomes the last one.
+ */
+function placeOf(key: string, places: number): number | undefined {
+  if (!/^[+-]?[0-9]+$/.test(key)) return undefined;
   const index = Number(key);
-  const fromStart = index < 0 ? index + places : index;
-  if (fromStart < 0 || fromStart >= places)
-    throw inapplicable(`Unable to access invalid index: ${key}: invalid index referenced`);
-  return fromStart;
+  const place = index < 0 ? index + places : index;
+  return place < 0 || place >= places ? undefined : place;
 }

@@ -12,6 +12,7 @@ import {
   type ResourceOf,
 } from '../../../api/client/resources.ts';
 import { cloneJson, jsonEqual } from '../../../api/meta/json-equality.ts';
+import { isJsonObject } from '../../../api/meta/json-object.ts';
 import { type GroupVersionKind, type JsonValue, type KubeObject, parseApiVersion } from '../../../api/meta/object.ts';
 import { TimeSlice } from '../../../api/machinery/time-slice.ts';
 import { newStatusError, type StatusError } from '../../../api/meta/status-error.ts';
@@ -50,20 +51,15 @@ export function mutatingAdmissionPolicy(options: MutatingPolicyOptions): Admissi
       const invocations = attributes.isReinvocation === true ? matching.filter(isReinvocable) : matching;
       if (invocations.length === 0) return;
       const namespace = await source.namespace(attributes.namespace);
-      /** Policies to reinvoke if the object changes after them. */
-      const again = new Set<PolicyInvocation>();
-      const later = new Set<PolicyInvocation>();
       const one = { source, attributes, namespace, options, slice: new TimeSlice(options.clock), signal };
       let changed = false;
       for (const invocation of invocations) {
-        if (await applied(invocation, one)) {
-          changed = true;
-          for (const earlier of again) later.add(earlier);
-        }
-        if (isReinvocable(invocation)) again.add(invocation);
+        changed = (await applied(invocation, one)) || changed;
       }
-      for (const invocation of later) await applied(invocation, one);
-      if (changed) await options.reinvoke(attributes, signal);
+      if (!changed || attributes.isReinvocation === true) return;
+      // As in kube-apiserver, one change runs the chain once more, also the policy that made it.
+      await options.reinvoke(attributes, signal);
+      for (const invocation of invocations.filter(isReinvocable)) await applied(invocation, one);
     },
   };
 }
@@ -126,7 +122,7 @@ function mutate(
 ): KubeObject {
   const current = object as unknown as JsonValue;
   if (mutation.patchType === 'JSONPatch') {
-    const operations = Array.isArray(made) ? made.map((one: unknown) => toJson(adapt(one))) : [];
+    const operations = Array.isArray(made) ? made.map((one: unknown) => operationOf(adapt(one))) : [];
     let patched: KubeObject;
     try {
       patched = applyJsonPatch(current, operations) as unknown as KubeObject;
@@ -146,6 +142,12 @@ function mutate(
   for (const path of removed) removeAt(next, path);
   // A configuration may name a kind and a version, which have no meaning.
   return { ...next, apiVersion, kind };
+}
+
+/** An operation always has a path, which is that of the document if the expression has none. */
+function operationOf(made: CelValue): unknown {
+  const operation = toJson(made);
+  return isJsonObject(operation) ? { path: '', ...operation } : operation;
 }
 
 function removeAt(object: KubeObject, path: readonly string[]): void {
