@@ -1,7 +1,7 @@
 /**
- * Keeps the table of `address-rules.ts` for the pods of this node. A pod is bound between its sandbox and its first container,
- * and what was read of it then counts until its port is gone, also for the next process: bindings are stored below `/run`, as
- * a container may have changed its own interface since.
+ * Keeps the table of `address-rules.ts` for the pods of this node. A pod is bound after its sandbox is created and before its
+ * first container starts. The addresses that its interface has at that time count until its port of the bridge is gone, also
+ * for a restarted agent, which reads them from a file below `/run`: a container may change its own interface.
  *
  * Each agent has a table of its own. It remains after the agent stops, as pods do.
  */
@@ -41,7 +41,7 @@ const INSPECT_MS = 60_000;
 export class AddressBinder {
   readonly #options: AddressBinderOptions;
   readonly #queue = new SerialQueue();
-  /** By sandbox; `undefined` until they were read from the file. */
+  /** The interfaces of bound pods by sandbox; `undefined` until they were read from the file. */
   #bindings: Map<string, PodInterface> | undefined;
   /** The rules that this process wrote last. */
   #script = '';
@@ -138,7 +138,7 @@ export class AddressBinder {
     if (problem === '') return problem;
     logger.warn(
       { problem },
-      'Pods are not bound to their addresses: one with NET_RAW can pass for another one of its node',
+      'Pods are not bound to their addresses, so a pod with NET_RAW can pass for another one of its node',
     );
     onUnbound(problem);
     return problem;

@@ -87,7 +87,7 @@ export class PolicyEnforcer {
   #follows = false;
   #informers: ReturnType<PolicyEnforcerOptions['startInformers']> | undefined;
   #isPrepared = false;
-  /** The rules could be written once. From then on, a failure keeps pods waiting. */
+  /** Whether this process has written the rules before. From then on, a failure keeps pods waiting. */
   #works = false;
   #problem: string | undefined;
   #reported = '';
@@ -136,7 +136,7 @@ export class PolicyEnforcer {
     });
   }
 
-  /** The pod's sandbox is gone. */
+  /** Called when the pod's sandbox is gone. */
   forget(pod: Pod): void {
     const key = namespacedName(pod);
     if (this.#local.get(key)?.pod.metadata.uid !== pod.metadata.uid) return;
@@ -284,7 +284,7 @@ export class PolicyEnforcer {
     }
     const inputs = policyInputs({
       policies: policies.list(),
-      // Without policies no pod matters.
+      // Without policies, the rules depend on no pods or namespaces.
       namespaces: policies.size === 0 ? [] : (this.#informers?.namespaces.list() ?? []),
       pods: policies.size === 0 ? [] : (this.#informers?.pods.list() ?? []),
       nodeName,

@@ -11,7 +11,7 @@ import { ResponseTooLong, valuesOf } from './bounded-responses.ts';
 import { isCode, toRuntimeError, type DockerClient } from './docker-client.ts';
 import { PullProgress } from './pull-progress.ts';
 
-/** The labels that a container may have of its image, in characters. */
+/** The maximum number of characters of the labels that a container inherits from its image. */
 const LONGEST_LABELS = 64 << 10;
 
 /** Lists, pulls and removes the images of a Docker Engine. Methods throw `RuntimeError`s. */
@@ -43,9 +43,9 @@ export class DockerImages {
   }
 
   /**
-   * Returns the labels of an image with empty values, from the first one on that does not fit: a container has the labels of
-   * its image, and each list of containers has all of their labels. Throws for an image that the agent does not use, which
-   * another client may have pulled.
+   * Returns labels with empty values for a container of the image: they replace the image's labels from the first one on that
+   * exceeds the limit. A container inherits the labels of its image, and each list of containers contains them. Throws for an
+   * image that the agent does not use, which another client may have pulled.
    */
   async emptiedLabels(reference: string): Promise<Readonly<Record<string, string>>> {
     const image = await this.#inspect(reference);

@@ -27,9 +27,9 @@ export function matchesImage(pattern: string, target: string): boolean {
 /** Throws an error with the reason if the pattern is invalid. */
 export function checkImagePattern(pattern: string): void {
   const address = addressOf(pattern);
-  if (address === undefined) throw new Error('it must be a host, with a port and a path where wanted');
+  if (address === undefined) throw new Error('it must be a host, optionally with a port and a path');
   const wrong = address.parts.find((part) => globOf(part) === undefined);
-  if (wrong !== undefined) throw new Error(`${JSON.stringify(wrong)} is no pattern`);
+  if (wrong !== undefined) throw new Error(`${JSON.stringify(wrong)} is not a valid pattern`);
 }
 
 function addressOf(text: string): Address | undefined {

@@ -60,7 +60,7 @@ export function outcomeText(outcome: CommandOutcome): string {
     : `error executing remote command: command terminated with exit code ${outcome.exitCode}`;
 }
 
-/** A size with white space and further fields is not longer. */
+/** The longest message with a terminal size that is parsed, in characters. Longer ones are ignored as invalid. */
 const LONGEST_SIZE = 1024;
 
 const isLength = (value: unknown): value is number =>

@@ -26,8 +26,8 @@ for (const [pattern, target, matches] of CASES) {
   });
 }
 
-test('a class that does not end is no pattern', () => {
-  assert.throws(() => checkImagePattern('[a.io'), /is no pattern/);
+test('a class that does not end is not a valid pattern', () => {
+  assert.throws(() => checkImagePattern('[a.io'), /is not a valid pattern/);
   checkImagePattern('[a].io');
 });
 
