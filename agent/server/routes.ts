@@ -5,6 +5,7 @@
 import type { StatisticsPages } from '../resources/statistics/statistics-pages.ts';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Verbosity } from '../../api/component/logging.ts';
+import { stringifyJson } from '../../api/codec/json.ts';
 import { METRICS_HEADERS } from '../../api/component/metrics.ts';
 import { splitTarget } from '../../api/http/request-path.ts';
 import { newBadRequest, newStatusError } from '../../api/meta/status-error.ts';
@@ -57,7 +58,8 @@ export function installReading(app: FastifyInstance, options: RoutesOptions): vo
   app.all('/metrics/probes', async (_request, reply) => reply.headers(METRICS_HEADERS).send(await statistics.probes()));
   const summary = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const { only_cpu_and_memory: only } = request.query as { only_cpu_and_memory?: string };
-    return reply.type('application/json').send(await statistics.summary(only === 'true'));
+    // The kubelet's library indents this page by one space, unlike the other ones.
+    return reply.type('application/json').send(stringifyJson(await statistics.summary(only === 'true'), 1));
   };
   app.get('/stats/summary', summary);
   app.post('/stats/summary', summary);
@@ -83,7 +85,9 @@ export function installPrivate(app: FastifyInstance, options: RoutesOptions): vo
     else app.all('/debug/flags/v', (request, reply) => changeVerbosity(verbosity, request, reply));
     if (checkpoint !== undefined) installCheckpoint(app, host, checkpoint);
     installRedirects(app, ['/runningpods/', '/logs/', '/debug/pprof/']);
-    installZpages(app, options.zpages, ['/configz', '/debug', '/healthz', '/metrics']);
+    // As in the kubelet, `/logs` is listed only where it is disabled.
+    const disabled = systemLogs === undefined ? ['/logs'] : [];
+    installZpages(app, options.zpages, ['/configz', '/debug', '/healthz', '/metrics', ...disabled]);
   } else installDebuggingDisabled(app);
   const { explainEviction } = options;
   if (explainEviction !== undefined) {

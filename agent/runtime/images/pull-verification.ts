@@ -22,7 +22,7 @@ type CheckResult = 'credentialPolicyAllowed' | 'credentialRecordFound' | 'mustAu
 
 /**
  * The maximum number of secrets in a record to which a verification adds another one. It bounds the record where namespaces are
- * created and deleted quickly.
+ * created and deleted quickly. Beyond it, new content of a known secret must be verified by a pull, as in the kubelet.
  */
 const MOST_SECRETS_ADDED = 100;
 
@@ -239,10 +239,11 @@ export class PullVerification {
       if (source?.kind !== 'secret') continue;
       const { kind: _kind, ...coordinates } = source;
       const secret = { ...coordinates, credentialHash: hash };
-      if (!secrets.some((one) => isGood(one, secret))) continue;
+      const mayAdd = secrets.length < MOST_SECRETS_ADDED;
+      if (!secrets.some((one) => hasHash(one, secret) || (mayAdd && isSame(one, secret)))) continue;
       // A new secret with valid credentials, or new content of a known secret, is recorded, so that both are accepted the next
       // time.
-      if (secrets.length < MOST_SECRETS_ADDED) await this.#remember(image, imageRef, secret);
+      if (mayAdd) await this.#remember(image, imageRef, secret);
       return 'credentialRecordFound';
     }
     const account = given.find(({ source }) => source?.kind === 'serviceAccount')?.source;
@@ -273,9 +274,9 @@ export class PullVerification {
   }
 }
 
-/** Whether the credentials are the same under any name, or the secret is the same with other content. */
-function isGood(known: PullSecret, secret: PullSecret): boolean {
-  return (known.credentialHash !== '' && known.credentialHash === secret.credentialHash) || isSame(known, secret);
+/** Whether the credentials are the same, in whatever secret. */
+function hasHash(known: PullSecret, secret: PullSecret): boolean {
+  return known.credentialHash !== '' && known.credentialHash === secret.credentialHash;
 }
 
 function fullName(name: string): string {

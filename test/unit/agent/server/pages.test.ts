@@ -61,6 +61,7 @@ describe('/statusz and /flagz', () => {
     const { status, type, text } = await server.ask('GET /statusz', { accept });
     assert.deepEqual([status, type], [200, 'application/json']);
     const { goVersion: _, ...shown } = JSON.parse(text) as Record<string, unknown>;
+    // This server does not serve the logs of the node.
     assert.deepEqual(shown, {
       kind: 'Statusz',
       apiVersion: 'config.k8s.io/v1beta1',
@@ -69,7 +70,7 @@ describe('/statusz and /flagz', () => {
       uptimeSeconds: 3725,
       binaryVersion: '1.36.2',
       emulationVersion: '1.36',
-      paths: ['/configz', '/debug', '/flagz', '/healthz', '/metrics'],
+      paths: ['/configz', '/debug', '/flagz', '/healthz', '/logs', '/metrics'],
     });
     const yaml = await server.ask('GET /flagz', { accept: 'application/yaml;v=v1alpha1;g=config.k8s.io;as=Flagz' });
     assert.match(yaml.text, /apiVersion: config\.k8s\.io\/v1alpha1\n/);

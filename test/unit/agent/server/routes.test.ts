@@ -100,8 +100,8 @@ describe("the agent's paths", () => {
     ['GET /logs?query=a', 307, 'text/html; charset=utf-8', '<a href="/logs/">Temporary Redirect</a>.\n\n'],
     ['POST /pods', 405, TEXT, '405: Method Not Allowed'],
     ['DELETE /runningpods/', 405, TEXT, '405: Method Not Allowed'],
-    ['GET /stats/summary', 200, JSON_TYPE, '{"only":false}'],
-    ['GET /stats/summary?only_cpu_and_memory=true', 200, JSON_TYPE, '{"only":true}'],
+    ['GET /stats/summary', 200, JSON_TYPE, '{\n "only": false\n}'],
+    ['GET /stats/summary?only_cpu_and_memory=true', 200, JSON_TYPE, '{\n "only": true\n}'],
     ['GET /metrics', 200, METRICS, 'metrics'],
     ['GET /metrics/cadvisor', 200, METRICS, 'cadvisor'],
     ['GET /metrics/resource', 200, METRICS, 'resource'],
@@ -215,7 +215,7 @@ describe("the agent's paths", () => {
     };
     assert.deepEqual(await read('/pods'), [200, emptyList]);
     assert.deepEqual(await read('/metrics/resource'), [200, 'resource']);
-    assert.deepEqual(await read('/stats/summary'), [200, '{"only":false}']);
+    assert.deepEqual(await read('/stats/summary'), [200, '{\n "only": false\n}']);
     assert.deepEqual(await read('/healthz'), [200, 'ok']);
     for (const path of ['/exec/a/b/c', '/run/a/b/c', '/containerLogs/a/b/c', '/runningpods/', '/logs/'])
       assert.deepEqual(await read(path), [405, 'Debug endpoints are disabled.\n'], path);

@@ -109,6 +109,16 @@ describe('an image on the node', () => {
     });
   });
 
+  it('is not for new content of a secret whose record has a hundred secrets, until a pull has verified it', async () => {
+    const { open, pull, asks } = await setUp();
+    const verification = await open();
+    for (let at = 0; at < 100; at++) await pull(verification, secret(`s${at}`, `p${at}`));
+    assert.equal(await asks(verification, secret('s7', 'p7')), false);
+    assert.equal(await asks(verification, secret('s7', 'rotated')), true);
+    await pull(verification, secret('s7', 'rotated'));
+    assert.equal(await asks(verification, secret('s7', 'rotated')), false);
+  });
+
   it('is for pods of the same service account where a plugin gave the credentials', async () => {
     const { open, pull, asks } = await setUp();
     const verification = await open();
