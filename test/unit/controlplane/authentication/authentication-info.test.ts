@@ -55,7 +55,7 @@ test('the CAs and headers are published, restored after a deletion, and follow t
 });
 
 test('servers on one storage add to what others published, and none overwrites another', async () => {
-  const nowMs = Date.UTC(2026, 0, 2);
+  const nowMs = Date.UTC(2040, 0, 2);
   const authority = async (name: string, bornMs: number): Promise<string> => {
     const directory = temporaryFolder();
     const { certificatePem } = await ensureAuthority(directory, 'ca', name, bornMs);
@@ -63,7 +63,7 @@ test('servers on one storage add to what others published, and none overwrites a
     return certificatePem;
   };
   const [first, second] = [await authority('first', nowMs), await authority('second', nowMs)];
-  const expired = await authority('expired', Date.UTC(2010, 0, 1));
+  const expired = await authority('expired', Date.UTC(2026, 0, 1));
   const published = {
     'client-ca-file': `${expired}${first}`,
     'requestheader-allowed-names': '["one"]',
