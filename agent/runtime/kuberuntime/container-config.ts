@@ -10,6 +10,7 @@ import type { Container, Pod } from '../../model/pod.ts';
 import type { ReferencedObjects } from '../../model/referenced-objects.ts';
 import type { ContainerVolumes, PreparedMounts } from '../container-volumes.ts';
 import { inDirectory } from '../../files/beneath.ts';
+import { listedMetadata } from './listed-metadata.ts';
 import type { DeviceRunOptions } from './device-options.ts';
 import type { ContainerConfig, ImageInfo, Mount, PortMapping, SandboxConfig } from '../runtime.ts';
 import type { ContainerId } from '../runtime-identity.ts';
@@ -89,14 +90,15 @@ export async function sandboxConfig(
   const context = pod.spec.securityContext;
   const logDirectory = podLogDirectory(settings, pod);
   await mkdir(logDirectory, { recursive: true, mode: 0o755 });
+  const { labels, annotations } = listedMetadata(pod);
   return {
     pod: { name: pod.metadata.name, namespace: pod.metadata.namespace, uid: pod.metadata.uid, attempt },
     hostname: podHostname(pod, settings.dns.clusterDomain).hostname,
     logDirectory,
     dns: podDns(pod, settings.dns, await hostDns(settings.dns), warn),
     portMappings: [...pod.spec.containers, ...(pod.spec.initContainers ?? [])].flatMap(portMappings),
-    labels: { ...pod.metadata.labels, ...podLabels(pod) },
-    annotations: { ...pod.metadata.annotations },
+    labels: { ...labels, ...podLabels(pod) },
+    annotations,
     cgroupParent: settings.cgroupParent(pod),
     sysctls: Object.fromEntries((context?.sysctls ?? []).map(({ name = '', value = '' }) => [name, value])),
     namespaces: namespaceOptions(pod, { userNamespace: await deps.userNamespaces.mapping(pod) }),
@@ -191,22 +193,31 @@ export async function containerConfig(request: ContainerRequest, deps: ConfigDep
   };
 }
 
+/**
+ * The longest annotation whose length a user chooses. Each list of all containers of the node has it. No path is longer, and a
+ * longer hook is run as long as the pod exists.
+ */
+const LONGEST_ANNOTATION = 4096;
+
 /** The annotations by which the agent recognizes its containers, and what they were started with. */
 export function containerAnnotations({
   pod,
   container,
   attempt,
 }: Pick<ContainerRequest, 'pod' | 'container' | 'attempt'>): Record<string, string> {
-  const preStop = container.lifecycle?.preStop;
+  const { terminationMessagePath = '/dev/termination-log', lifecycle } = container;
+  const preStop = lifecycle?.preStop === undefined ? undefined : JSON.stringify(lifecycle.preStop);
   const requests = restartingRequests(container);
+  const ifShort = (name: string, value: string | undefined): Record<string, string> =>
+    value === undefined || value.length > LONGEST_ANNOTATION ? {} : { [name]: value };
   return {
     [HASH_ANNOTATION]: containerHash(container),
     [RESTART_COUNT_ANNOTATION]: String(attempt),
-    [TERMINATION_PATH_ANNOTATION]: container.terminationMessagePath ?? '/dev/termination-log',
+    ...ifShort(TERMINATION_PATH_ANNOTATION, terminationMessagePath),
     [TERMINATION_POLICY_ANNOTATION]: container.terminationMessagePolicy ?? 'File',
     [GRACE_ANNOTATION]: String(pod.spec.terminationGracePeriodSeconds ?? 30),
     ...(requests === undefined ? {} : { [REQUESTS_ANNOTATION]: requests }),
-    ...(preStop === undefined ? {} : { [PRE_STOP_ANNOTATION]: JSON.stringify(preStop) }),
+    ...ifShort(PRE_STOP_ANNOTATION, preStop),
   };
 }
 

@@ -1,0 +1,32 @@
+/**
+ * Limits the labels and annotations of a pod that its sandbox gets. Users write as many as they like, and runtimes return them
+ * with each list of all sandboxes of the node: two pods with 80,000 labels each would make lists that are refused.
+ */
+import type { Pod } from '../../model/pod.ts';
+
+/** For 250 pods, with as many sandboxes that have ended, lists stay within half of what is accepted. */
+const MOST_ENTRIES = 128;
+const MOST_CHARACTERS = 16 * 1024;
+
+type Texts = Readonly<Record<string, string>>;
+type Entry = readonly [key: string, value: string];
+
+/** Returns as many of them as fit, the shortest first: those that plugins of runtimes read are short. */
+export function listedMetadata({ metadata }: Pod): { readonly labels: Texts; readonly annotations: Texts } {
+  const [labels, annotations] = [metadata.labels ?? {}, metadata.annotations ?? {}].map((texts): readonly Entry[] =>
+    Object.entries(texts),
+  );
+  const all = [...(labels ?? []), ...(annotations ?? [])];
+  const kept = new Set<Entry>();
+  let characters = 0;
+  for (const entry of all.toSorted((left, right) => lengthOf(left) - lengthOf(right))) {
+    characters += lengthOf(entry);
+    if (kept.size === MOST_ENTRIES || characters > MOST_CHARACTERS) break;
+    kept.add(entry);
+  }
+  const rest = (entries: readonly Entry[] = []): Texts =>
+    Object.fromEntries(entries.filter((entry) => kept.has(entry)));
+  return { labels: rest(labels), annotations: rest(annotations) };
+}
+
+const lengthOf = ([key, value]: Entry): number => key.length + value.length;
