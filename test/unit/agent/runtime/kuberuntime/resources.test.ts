@@ -48,7 +48,7 @@ describe('resources of a pod as a whole', () => {
       qosClass(podOf({ whole: { requests: { cpu: '1' } }, containers: [{ resources: same }] })),
       'Burstable',
     );
-    assert.equal(qosClass(podOf({ whole: {}, containers: [{ resources: same }] })), 'Guaranteed');
+    assert.equal(qosClass(podOf({ whole: {}, containers: [{ resources: same }] })), 'BestEffort');
     assert.equal(qosClass(podOf({ containers: [{}] })), 'BestEffort');
   });
   it('stand in place of the sum of its containers, with the overhead on top', () => {
