@@ -93,13 +93,33 @@ interface ContainerOptions {
   readonly resolvConf: string | undefined;
 }
 
-/** The options of one container of the sandbox. */
+/**
+ * The maximum number of characters of a container that the engine returns with each list of all containers. A response has room
+ * for five hundred such containers.
+ */
+const MOST_LISTED = 128 * 1024;
+/** What a mount takes in a list beside its paths. */
+const MOUNT_CHARACTERS = 100;
+
+/** Throws for a container by which lists of all containers would become too large. */
+function checkListed({ name, command, args, mounts }: ContainerConfig): void {
+  const length = [...command, ...args].reduce((sum, text) => sum + text.length + 1, 0);
+  const paths = mounts.reduce((sum, mount) => sum + mount.containerPath.length + mount.hostPath.length, 0);
+  if (length + paths + MOUNT_CHARACTERS * mounts.length > MOST_LISTED)
+    throw new RuntimeError(
+      'invalid',
+      `the command, arguments and mounts of container ${name} have more than ${MOST_LISTED} characters, which every list of containers of Docker would have`,
+    );
+}
+
+/** The options of one container of the sandbox. Throws a `RuntimeError` for a container with a command of megabytes. */
 export function containerCreateOptions(
   sandbox: SandboxConfig,
   config: ContainerConfig,
   options: ContainerOptions,
   facts: EngineFacts,
 ): Docker.ContainerCreateOptions {
+  checkListed(config);
   const { security } = config;
   const mounts = config.mounts.map((mount) => mountOption(mount, facts));
   if (options.resolvConf !== undefined && !config.mounts.some((mount) => mount.containerPath === '/etc/resolv.conf')) {

@@ -200,6 +200,7 @@ const faultOf = ({ Config: config }: ImageInspectInfo): string =>
     user: config?.User ?? '',
     configBytes: Buffer.byteLength(JSON.stringify(config ?? {})),
     volumes: Object.keys(config?.Volumes ?? {}).length,
+    command: [config?.Entrypoint ?? [], config?.Cmd ?? []].flat().join(' ').length,
   });
 
 function imageOf(image: ImageInspectInfo): ImageInfo {

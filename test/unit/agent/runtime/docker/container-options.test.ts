@@ -48,3 +48,31 @@ test('host devices and CDI devices are requested', () => {
   ]);
   assert.deepEqual(HostConfig?.DeviceRequests, [{ Driver: 'cdi', DeviceIDs: ['example.com/gpu=a'] }]);
 });
+
+for (const [what, changes] of [
+  ['a command of megabytes', { command: ['sh', '-c', 'x'.repeat(3_000_000)] }],
+  ['thousands of arguments', { args: Array.from({ length: 50_000 }, () => 'abc') }],
+  [
+    'thousands of mounts',
+    {
+      mounts: Array.from({ length: 2_000 }, (_, at) => ({
+        containerPath: `/m${at}`,
+        hostPath: '/tmp',
+        readonly: false,
+        recursiveReadOnly: false,
+        propagation: 'private',
+        seLinuxRelabel: false,
+      })),
+    },
+  ],
+] as const satisfies readonly (readonly [string, Partial<ContainerConfig>])[])
+  test(`a container with ${what} is not created, because each list of containers would have them`, () =>
+    assert.throws(() => containerCreateOptions(sandbox, config(changes), OPTIONS, FACTS), {
+      code: 'invalid',
+      message: /more than 131072 characters/,
+    }));
+
+test('a container with a long script is created', () => {
+  const args = ['-c', 'x'.repeat(100_000)];
+  assert.deepEqual(containerCreateOptions(sandbox, config({ args }), OPTIONS, FACTS).Cmd, args);
+});
