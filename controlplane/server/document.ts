@@ -7,6 +7,7 @@ import { gzip } from 'node:zlib';
 import { promisify } from 'node:util';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { inSlices, TimeSlice } from '../../api/machinery/time-slice.ts';
+import { partsInRange, selectBytes, type Selected } from './byte-ranges.ts';
 import { gzipOf, plainBytes, summaryOf, type Run, type RunsSummary } from './compressed-runs.ts';
 import { acceptsGzip } from './media-type.ts';
 import type { Exchange, ResponseHeaders } from './exchange.ts';
@@ -127,12 +128,17 @@ export async function sendDocument(
   const headers = request.responseHeaders(document.contentType);
   const { vary, caching } = options;
   if (vary !== undefined) headers['vary'] = vary;
+  const etag = options.tagged ? `"${document.hash}"` : undefined;
   if (document.modifiedMs !== undefined) {
+    const { modifiedMs, sizeBytes } = document;
+    headers['last-modified'] = new Date(modifiedMs).toUTCString();
+    if (etag !== undefined) headers['etag'] = etag;
+    if (etag !== undefined && caching !== undefined) headers['cache-control'] = caching;
+    const selected = selectBytes(request, { etag, modifiedMs, sizeBytes });
+    if (selected.kind !== 'whole') return sendSelected(request, document, headers, selected);
     headers['accept-ranges'] = 'bytes';
-    headers['last-modified'] = new Date(document.modifiedMs).toUTCString();
-  }
-  if (options.tagged) {
-    headers['etag'] = `"${document.hash}"`;
+  } else if (etag !== undefined) {
+    headers['etag'] = etag;
     if (caching !== undefined) headers['cache-control'] = caching;
     if (matches(request.header('if-none-match'), document.hash)) {
       delete headers['content-type'];
@@ -163,16 +169,61 @@ export async function sendDocument(
   else await sendInOrder(request.exchange, headers, plain);
 }
 
+/** Sends one range, or why the client does not get the document. */
+async function sendSelected(
+  request: ApiRequest,
+  document: SendableDocument,
+  given: ResponseHeaders,
+  selected: Exclude<Selected, { readonly kind: 'whole' }>,
+): Promise<void> {
+  const { exchange } = request;
+  const headers = { ...given };
+  if (selected.kind === 'range') {
+    const { range } = selected;
+    request.status = 206;
+    request.responseBytes = range.to - range.from;
+    headers['accept-ranges'] = 'bytes';
+    headers['content-range'] = `bytes ${range.from}-${range.to - 1}/${document.sizeBytes}`;
+    headers['content-length'] = request.responseBytes;
+    const plain = document.plain();
+    if (Buffer.isBuffer(plain)) exchange.send(206, headers, plain.subarray(range.from, range.to));
+    else await sendInOrder(exchange, headers, partsInRange(plain, range), 206);
+    return;
+  }
+  if (selected.kind === 'failed') {
+    // kube-apiserver finds out the type of a document without a tag later.
+    if (headers['etag'] === undefined) delete headers['content-type'];
+    request.status = 412;
+    exchange.send(412, headers, '');
+    return;
+  }
+  if (selected.kind === 'not-modified') {
+    delete headers['content-type'];
+    if (headers['etag'] !== undefined) delete headers['last-modified'];
+    request.status = 304;
+    exchange.send(304, headers, undefined);
+    return;
+  }
+  delete headers['etag'];
+  delete headers['last-modified'];
+  headers['content-type'] = 'text/plain; charset=utf-8';
+  headers['x-content-type-options'] = 'nosniff';
+  if (!selected.overlaps) headers['content-range'] = `bytes */${document.sizeBytes}`;
+  request.status = 416;
+  exchange.send(416, headers, `invalid range${selected.overlaps ? '' : ': failed to overlap'}\n`);
+}
+
 /** Writes no faster than the client reads. */
 async function sendInOrder(
   exchange: Exchange,
   headers: ResponseHeaders,
   parts: AsyncIterable<Buffer> | Iterable<Buffer>,
+  status = 200,
 ): Promise<void> {
   let wake = (): void => undefined;
   exchange.onDrain(() => wake());
   exchange.onClose(() => wake());
-  exchange.start(200, headers);
+  exchange.start(status, headers);
   for await (const part of parts) {
     if (exchange.closed) return;
     if (exchange.write(part) || exchange.closed) continue;
