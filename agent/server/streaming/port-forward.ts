@@ -179,7 +179,10 @@ function channelSender(
       if (socket.readyState !== socket.OPEN) resolve();
       else
         socket.send(
-          isBase64 ? `${channel}${payload.toString('base64')}` : Buffer.concat([Buffer.from([channel]), payload]),
+          // The number is one character, as by kube-apiserver: two digits would be read as another channel.
+          isBase64
+            ? String.fromCharCode(48 + channel) + payload.toString('base64')
+            : Buffer.concat([Buffer.from([channel]), payload]),
           () => resolve(),
         );
     });

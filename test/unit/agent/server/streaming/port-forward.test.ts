@@ -26,6 +26,26 @@ it('a client that sends to ports which do not answer is held back after a megaby
   assert.equal(pauses, 1);
 });
 
+it('the channels of many ports differ in base64 as well', async () => {
+  const sent: (string | Buffer)[] = [];
+  const socket = Object.assign(new EventEmitter(), {
+    protocol: 'v4.base64.channel.k8s.io',
+    readyState: 1,
+    OPEN: 1,
+    send: (message: string | Buffer, done: () => void) => {
+      sent.push(message);
+      done();
+    },
+  });
+  const never = new Promise<never>(() => undefined);
+  forwardOverChannels(socket as unknown as WebSocket, [80, 81, 82, 83, 84, 85], {
+    dial: () => never,
+    describe: () => '',
+  });
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.equal(sent.map((message) => String(message).charAt(0)).join(''), '0123456789:;');
+});
+
 /** Connects a client to the agent's side. */
 function connected(dial: () => Promise<never>): { client: SpdyConnection; served: Promise<void> } {
   const [near, far] = duplexPair();
