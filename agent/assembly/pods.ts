@@ -259,6 +259,7 @@ function createSyncLoop(
     admission: createPodAdmission({
       node: () => node.node(),
       allowedUnsafeSysctls: flags.allowedUnsafeSysctls,
+      allocatedDevices: () => resources.managers.allocatedDevices(),
       pressure: (kind) => pressure.has(kind),
       appArmor: hasAppArmor,
       shutdown: () => shutdown.refusal(),

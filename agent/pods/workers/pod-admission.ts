@@ -35,6 +35,8 @@ export interface PodAdmission {
 interface AdmissionOptions {
   readonly node: () => NodeObject;
   readonly allowedUnsafeSysctls: readonly string[];
+  /** Returns how many devices of each resource pods have, those of the pod under admission included. */
+  readonly allocatedDevices?: () => ReadonlyMap<string, number>;
   readonly pressure: (kind: 'memory' | 'disk' | 'pid') => boolean;
   /** The host's kernel enforces AppArmor profiles. */
   readonly appArmor: () => boolean;
@@ -64,13 +66,24 @@ export function createPodAdmission(options: AdmissionOptions): PodAdmission {
     admit(pod, others) {
       const before = unsupported(pod, options);
       if (before !== undefined) return refuse(before);
-      const verdict = fit(pod, others, options.node());
+      const verdict = fit(pod, others, withDevices(options.node(), options.allocatedDevices?.()));
       if (verdict.kind === 'refuse') return verdict;
       // A preemption must not end pods for one that is refused afterwards.
       const after = appArmor(pod, options) ?? options.shutdown?.();
       return after === undefined ? verdict : refuse(after);
     },
   };
+}
+
+/**
+ * Counts devices that pods have as allocatable. After a restart, no device is until its plugin has registered again, and pods
+ * with devices must not be rejected in the meantime.
+ */
+function withDevices(node: NodeObject, allocated: ReadonlyMap<string, number> = new Map()): NodeObject {
+  const allocatable: Record<string, string> = { ...(node.status?.allocatable as Record<string, string> | undefined) };
+  for (const [resource, count] of allocated)
+    if (Number(allocatable[resource] ?? 0) < count) allocatable[resource] = String(count);
+  return { ...node, status: { ...node.status, allocatable } };
 }
 
 function refuse(refusal: Refusal): Verdict {

@@ -101,6 +101,11 @@ export class ResourceManagers {
     }
   }
 
+  /** Returns the number of devices by resource that pods have. */
+  allocatedDevices(): ReadonlyMap<string, number> {
+    return this.#options.devices.allocatedCounts();
+  }
+
   /** Releases the resources of a terminated pod. Idempotent. */
   release(podUid: string): void {
     this.#options.topology.release(podUid);

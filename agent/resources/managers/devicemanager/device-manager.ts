@@ -179,6 +179,11 @@ export class DeviceManager implements HintProvider {
     );
   }
 
+  /** Returns the number of devices by resource that pods have. */
+  allocatedCounts(): ReadonlyMap<string, number> {
+    return this.#pods.counts();
+  }
+
   pods(): readonly string[] {
     return [...this.#pods.pods(), ...(this.#lost?.pods() ?? [])];
   }

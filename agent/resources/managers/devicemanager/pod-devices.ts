@@ -52,6 +52,12 @@ export class PodDevices {
     return ids;
   }
 
+  /** Returns the number of devices by resource that containers have. */
+  counts(): ReadonlyMap<string, number> {
+    const resources = new Set([...this.#all()].map(({ allocation }) => allocation.resource));
+    return new Map([...resources].map((resource) => [resource, this.inUse(resource).size]));
+  }
+
   /** Whether any container has a device of the resource. */
   isAllocated(resource: string): boolean {
     return this.inUse(resource).size > 0;

@@ -265,3 +265,17 @@ it('a node compares tens of thousands of host ports in time that grows with thei
   };
   await assertLinearTime(run, { minBytes: 1_000, maxBytes: 25_000 });
 });
+
+it('a node takes a pod that has devices whose plugin has not registered again after a restart', () => {
+  const limits = { 'example.com/gpu': '1' };
+  const user = podOf({ containers: [{ name: 'c', resources: { limits, requests: limits } }] });
+  const decide = (count: number): string =>
+    createPodAdmission({
+      node: () => node,
+      allowedUnsafeSysctls: [],
+      allocatedDevices: () => new Map([['example.com/gpu', count]]),
+      pressure: () => false,
+      appArmor: () => false,
+    }).admit(user, []).kind;
+  assert.deepEqual([decide(1), decide(0)], ['admit', 'refuse']);
+});
