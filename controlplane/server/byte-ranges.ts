@@ -60,7 +60,7 @@ function rangeOf(wanted: string, sizeBytes: number): Selected {
   if (!wanted.startsWith(UNIT)) return { kind: 'unsatisfiable', overlaps: true };
   for (const part of wanted.slice(UNIT.length).split(',')) {
     if (part.trim() === '') continue;
-    const [, first = '', last = ''] = /^\s*(\d*)\s*-\s*(\d*)\s*$/.exec(part) ?? [];
+    const [, first = '', last = ''] = /^(\d*)\s*-\s*(\d*)$/.exec(part.trim()) ?? [];
     if (first === '' && last === '') return { kind: 'unsatisfiable', overlaps: true };
     const from = first === '' ? Math.max(0, sizeBytes - Number(last)) : Number(first);
     const to = first === '' || last === '' ? sizeBytes : Math.min(Number(last) + 1, sizeBytes);
