@@ -43,6 +43,8 @@ export class YamlSyntaxError extends Error {
   override readonly name = 'YamlSyntaxError';
 }
 
+// oxlint-disable-next-line no-control-regex -- go-yaml refuses control characters, also between quotes
+const REFUSED = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u0084\u0086-\u009f\ufffe\uffff]/;
 /** The maximum number of duplicate keys that are reported. */
 const MAX_DUPLICATES = 100;
 /** The longest key that go-yaml writes without `?` before it. */
@@ -179,6 +181,7 @@ interface Loaded {
 const LEADING_TAB = /^(?: *\n)* *\t/;
 
 function load(given: string): Loaded {
+  if (REFUSED.test(given)) throw new YamlSyntaxError('yaml: control characters are not allowed');
   if (LEADING_TAB.test(given)) throw new YamlSyntaxError('yaml: found character that cannot start any token');
   try {
     const { source, events } = eventsOf(given);

@@ -262,6 +262,8 @@ test('the errors of an open list and of a leading tab are those of the parser in
 test('errors have the words and the lines of the parser of kube-apiserver', () => {
   const cases: Readonly<Record<string, string>> = {
     'a: b: c': 'mapping values are not allowed in this context',
+    '\u0000x': 'control characters are not allowed',
+    'a: "\u0001"': 'control characters are not allowed',
     'x: 1\na: b: c': 'line 2: mapping values are not allowed in this context',
     'x:\n- a\n b: c': 'line 3: mapping values are not allowed in this context',
     'x: 1\n\ty: 2': 'line 2: found a tab character that violates indentation',
