@@ -4,6 +4,7 @@ import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import type { GrpcTls } from '../../api/grpc/grpc-channel.ts';
 import { type Clock, pause } from '../../api/machinery/clock.ts';
 import { EtcdError } from '../storage/etcd/etcd-client.ts';
+import { storageSize } from '../storage/size-metric.ts';
 import { withMembers } from './etcd-membership.ts';
 
 /** A cluster whose size is measured. */
@@ -32,11 +33,7 @@ export async function followSizes({
   logger,
   signal,
 }: SizeOptions): Promise<void> {
-  const size = metrics.gauge({
-    name: 'apiserver_storage_size_bytes',
-    help: 'Size of the storage database file physically allocated in bytes.',
-    labels: ['storage_cluster_id'],
-  });
+  const size = storageSize(metrics);
   while (!signal.aborted) {
     for (const [at, { url, tls }] of clusters.entries()) {
       try {

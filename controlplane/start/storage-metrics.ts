@@ -1,6 +1,7 @@
 /** Registers the number of stored objects by resource, and the size of the storage's file. Both are read at each scrape. */
 import { statSync } from 'node:fs';
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
+import { storageSize } from '../storage/size-metric.ts';
 import type { Storage } from '../storage/storage.ts';
 import { groupResourceName } from '../../api/meta/group-resource.ts';
 
@@ -22,11 +23,7 @@ export function registerStorageMetrics(metrics: MetricsRegistry, { storages, fil
     help: 'Number of stored objects at the time of last check split by kind. In case of a fetching error, the value will be -1.',
     labels: ['group', 'resource'],
   });
-  const size = metrics.gauge({
-    name: 'apiserver_storage_size_bytes',
-    help: 'Size of the storage database file physically allocated in bytes.',
-    labels: ['storage_cluster_id'],
-  });
+  const size = storageSize(metrics);
   metrics.collect(() => {
     for (const [prefix, count] of storages.flatMap((storage) => [...storage.counts()])) {
       const [, storedGroup = '', resource = ''] = prefix.split('/');
