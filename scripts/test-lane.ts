@@ -28,7 +28,7 @@ const ROUTER = `orclane${process.pid}`;
 const LONGEST_RUN_MS = 1_800_000;
 
 interface Job {
-  readonly files: readonly string[];
+  readonly file: string;
   readonly coverage: boolean;
 }
 
@@ -165,16 +165,16 @@ function processorMs(): number {
 async function runJobs(): Promise<void> {
   const disconnected = new AbortController();
   let last: Promise<void> = Promise.resolve();
-  const run = async ({ files, coverage }: Job): Promise<void> => {
+  const run = async ({ file, coverage }: Job): Promise<void> => {
     let output = '';
-    const signal = AbortSignal.any([disconnected.signal, AbortSignal.timeout(LONGEST_RUN_MS * files.length)]);
+    const signal = AbortSignal.any([disconnected.signal, AbortSignal.timeout(LONGEST_RUN_MS)]);
     const before = processorMs();
-    const { code, results } = await runTests(files, {
+    const { code, results } = await runTests([file], {
       ...{ env: {}, concurrency: 1, coverage, signal },
       onOutput: (text) => (output = text),
     });
-    const used = files.length === 1 ? { processorMs: processorMs() - before } : {};
-    send({ outcome: { code, results: results.map((result) => ({ ...result, ...used })) }, output });
+    const used = processorMs() - before;
+    send({ outcome: { code, results: results.map((result) => ({ ...result, processorMs: used })) }, output });
   };
   process.on('message', (job: Job) => void (last = run(job)));
   send({ ready: true });

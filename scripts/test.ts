@@ -6,7 +6,7 @@
  */
 import { spawnSync } from 'node:child_process';
 import { randomInt } from 'node:crypto';
-import { globSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, globSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { parseArgs, styleText } from 'node:util';
@@ -115,21 +115,22 @@ function startLanes(count: number, directory: string): Lanes {
   };
 }
 
+/** Counts and coverage of a single file. Those of all files together follow at the end. */
+const OF_ONE_FILE =
+  /^ℹ (?:(?:tests|suites|pass|fail|cancelled|skipped|todo|duration_ms) .*|start of coverage report\n(?:ℹ .*\n)*?ℹ end of coverage report)\n/gm;
+
 /** Runs the files one at a time in each lane, and prints the output of each file when it has finished. */
 async function runInLanes(
   lanes: readonly Lane[],
   files: readonly string[],
   { coverage = false }: { readonly coverage?: boolean } = {},
 ): Promise<Outcome> {
-  const left = coverage ? [files] : longestFirst(files).map((file) => [file]);
+  const left = longestFirst(files);
   let all: Outcome = { code: 0, results: [] };
   const work = async (lane: Lane): Promise<void> => {
     for (let next = left.shift(); next !== undefined; next = left.shift()) {
-      const { outcome, output } = await lane.run({ files: next, coverage });
-      // The counts follow at the end, for all files together.
-      process.stdout.write(
-        output.replaceAll(/^ℹ (?:tests|suites|pass|fail|cancelled|skipped|todo|duration_ms) .*\n/gm, ''),
-      );
+      const { outcome, output } = await lane.run({ file: next, coverage });
+      process.stdout.write(output.replaceAll(OF_ONE_FILE, ''));
       all = merged(all, outcome);
     }
   };
@@ -245,7 +246,7 @@ async function test({ unit, checks: withChecks, coverage, lanes: count, files }:
   for (const signal of ['SIGINT', 'SIGTERM'] as const)
     process.on(signal, () => void (lanes?.stop() ?? Promise.resolve()).finally(() => process.exit(130)));
   try {
-    const most = coverage || usesGivenRuntime() ? 1 : Math.min(count, integration.length);
+    const most = usesGivenRuntime() ? 1 : Math.min(count, integration.length);
     if (!unit && most > 0) lanes = startLanes(most, directory);
     if (coverage) {
       rmSync(COVERAGE, { recursive: true, force: true });
@@ -295,6 +296,8 @@ async function main(): Promise<number> {
   const { unit, coverage } = values;
   const lanes = Number(values.lanes);
   if (!Number.isInteger(lanes) || lanes < 1) throw new Error(`--lanes ${values.lanes} is not a number of lanes`);
+  const absent = positionals.filter((file) => !existsSync(join(ROOT, file)));
+  if (absent.length > 0) throw new Error(`there is no test file ${absent.join(', ')}`);
   return test({ unit, coverage, checks: !values['no-checks'], lanes, files: positionals });
 }
 
