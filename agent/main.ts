@@ -74,8 +74,8 @@ export function nodeNameOf(flags: Pick<AgentFlags, 'hostnameOverride'>): string 
 }
 
 /**
- * Resolves when the agent's ports listen and its loops run. Throws an error with one line for a person; nothing is left
- * running then.
+ * Starts an agent. Resolves when the agent's ports listen and its loops run. Throws an error with one line for a person;
+ * nothing is left running then.
  */
 export async function startAgent(options: AgentOptions = {}): Promise<Agent> {
   const { clock = systemClock, logger = silentLogger } = options;

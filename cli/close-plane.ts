@@ -12,7 +12,10 @@ interface ClosePlaneOptions {
   readonly clock?: Clock;
 }
 
-/** Resolves when the control plane is closed, or after 25 s. Then the process may exit: what was acknowledged is durable. */
+/**
+ * Closes the control plane. Resolves when the control plane is closed, or after 25 s. Then the process may exit: what was
+ * acknowledged is durable.
+ */
 export async function closePlane(
   plane: { close(): Promise<void> },
   { logger, clock = systemClock }: ClosePlaneOptions,

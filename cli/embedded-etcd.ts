@@ -38,7 +38,7 @@ export function findOwnEtcd(dataDirectory: string, io: CommandIo): Promise<OwnEt
   return withRightsOfOwner(dataDirectory, io, () => ownEtcdOf(dataDirectory));
 }
 
-/** Throws a `CommandError` if the control plane uses another storage. */
+/** Finds the etcd that the control plane runs. Throws a `CommandError` if the control plane uses another storage. */
 export async function requireOwnEtcd(dataDirectory: string, io: CommandIo): Promise<OwnEtcd> {
   const etcd = await findOwnEtcd(dataDirectory, io);
   if (etcd !== undefined) return etcd;

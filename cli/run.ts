@@ -15,7 +15,7 @@ import { HiddenDirectoryError } from './owner-rights.ts';
 
 const HELP_WIDTH = 80;
 
-/** Resolves to the exit code; errors are printed. */
+/** Runs a command line. Resolves to the exit code; errors are printed. */
 export async function run(argv: readonly string[], io: CommandIo): Promise<number> {
   try {
     return await dispatch(argv, io);

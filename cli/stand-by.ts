@@ -19,7 +19,10 @@ interface StandByOptions {
 /** What follows: the control plane is to be started, or the process exits with this code. */
 type AfterStandBy = 'start' | number;
 
-/** Resolves at once without `--standby-of`, and else when the standby is promoted or the process is to exit. */
+/**
+ * Runs the standby of `--standby-of`. Resolves at once without `--standby-of`, and else when the standby is promoted or the
+ * process is to exit.
+ */
 export async function standBy({ flags, logger, shutdown, failure }: StandByOptions): Promise<AfterStandBy> {
   if (flags.standbyOf === undefined || flags.standbyOf === '') return 'start';
   // A control plane that is no standby does not load it.

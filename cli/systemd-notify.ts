@@ -31,7 +31,7 @@ function notify(state: string): void {
   child.unref();
 }
 
-/** Does nothing without systemd. */
+/** Reports to systemd that the service is ready. Does nothing without systemd. */
 export function notifyReady(): void {
   notify('READY=1');
   const watchdogMs = Number(service.WATCHDOG_USEC ?? 0) / 1000;
@@ -43,7 +43,7 @@ export function notifyReady(): void {
   systemClock.after(watchdogMs / 2, beat);
 }
 
-/** Does nothing without systemd. */
+/** Reports to systemd that the service stops. Does nothing without systemd. */
 export function notifyStopping(): void {
   notify('STOPPING=1');
 }

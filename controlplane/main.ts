@@ -63,7 +63,8 @@ export interface ControlPlane {
 }
 
 /**
- * Resolves when `/readyz` is ok. If the start fails, everything is closed again; a `StartError` has a message for the operator.
+ * Starts a control plane. Resolves when `/readyz` is ok. If the start fails, everything is closed again; a `StartError` has a
+ * message for the operator.
  */
 export async function startControlPlane(options: ControlPlaneOptions = {}): Promise<ControlPlane> {
   const { clock = systemClock, logger = silentLogger } = options;

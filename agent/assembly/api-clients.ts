@@ -52,7 +52,10 @@ export interface ApiClientOptions {
   readonly signal: AbortSignal;
 }
 
-/** Resolves to `undefined` without a kubeconfig. Waits for the bootstrap if one is configured. */
+/**
+ * Creates the clients of the API server. Resolves to `undefined` without a kubeconfig. Waits for the bootstrap if one is
+ * configured.
+ */
 export async function connectApi(options: ApiClientOptions): Promise<ApiClients | undefined> {
   const { flags, clock, logger, nodeName, certificateDirectory, signal } = options;
   if (flags.kubeconfig === '' || flags.runonce) return undefined;

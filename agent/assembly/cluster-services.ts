@@ -68,7 +68,10 @@ interface ClusterServicesDeps {
   readonly metrics: MetricsRegistry;
 }
 
-/** Resolves when the stored state has been read; it does not wait for the API server. */
+/**
+ * Creates the service proxy and the name server of this node, as far as it has them. Resolves when the stored state has been
+ * read; it does not wait for the API server.
+ */
 export async function clusterServices(base: Base, deps: ClusterServicesDeps): Promise<ClusterServices> {
   const { flags, clock, logger, signal } = base;
   const { client, checkpoints, node: facts, metrics } = deps;

@@ -11,7 +11,10 @@ import type { Base } from './base.ts';
 
 const TOKEN_SECONDS = 3600;
 
-/** Throws `ConfigurationError` before the agent starts. */
+/**
+ * Reads the configuration of the credential providers and checks their plugins. Throws `ConfigurationError` before the agent
+ * starts.
+ */
 export async function credentialProviders(
   { flags, effective, clock, logger }: Base,
   client: Client | undefined,

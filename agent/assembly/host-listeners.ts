@@ -6,8 +6,8 @@ import { hostPorts } from '../pods/workers/node-fit.ts';
 import type { ClusterServices } from './cluster-services.ts';
 
 /**
- * Leaves out the host ports of `pods`, the pods of this node. Only nodes of an orchlet cluster read the ports of others, so
- * there are none in other clusters.
+ * Returns a function that lists the ports on which processes of this host listen. It leaves out the host ports of `pods`, the
+ * pods of this node. Only nodes of an orchlet cluster read the ports of others, so there are none in other clusters.
  */
 export function hostListeners(
   services: Pick<ClusterServices, 'ownNameServers'>,

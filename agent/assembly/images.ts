@@ -35,7 +35,10 @@ export interface Images extends Part {
   readonly gc: ImageGc;
 }
 
-/** Resolves when the records of earlier pulls have been read from the root directory. */
+/**
+ * Creates the image manager and the garbage collector of images. Resolves when the records of earlier pulls have been read from
+ * the root directory.
+ */
 export async function createImages(base: Base, deps: ImagesDeps): Promise<Images> {
   const { flags, clock, logger, rootDirectory } = base;
   const { runtime, events, objects, providers, metrics, startups } = deps;

@@ -48,7 +48,10 @@ export function policyTable(rootDirectory: string): string {
   return `orchlet_policy_${createHash('sha256').update(rootDirectory).digest('hex').slice(0, 12)}`;
 }
 
-/** Returns at once. Until the mode is decided, `admit` of the result holds the containers of new pods back. */
+/**
+ * Creates the part that enforces network policies. Returns at once. Until the mode is decided, `admit` of the result holds the
+ * containers of new pods back.
+ */
 export function createNetworkPolicies(base: Base, deps: NetworkPolicyDeps): NetworkPolicies {
   const { flags, logger, rootDirectory, signal } = base;
   const table = policyTable(rootDirectory);

@@ -8,7 +8,7 @@ import {
 import { type Capacity, reservedFor, withEviction } from '../node/status/reserved.ts';
 import type { AgentFlags } from '../options/agent-options.ts';
 
-/** Throws `ThresholdError`. */
+/** Parses the thresholds and limits of eviction from the flags. Throws `ThresholdError`. */
 export function evictionSettings(flags: AgentFlags): EvictionSettings {
   return {
     thresholds: parseThresholds({

@@ -22,7 +22,7 @@ interface NodeDeps {
   readonly onStep: NonNullable<NodeManagerOptions['onStep']>;
 }
 
-/** Registers and writes nothing before the manager runs. */
+/** Creates the node manager. It registers and writes nothing before it runs. */
 export function createNode(base: Base, deps: NodeDeps): NodeManager {
   const { flags, clock, logger, nodeName, rootDirectory } = base;
   const { version, runtime, client, settings, events, onStep } = deps;

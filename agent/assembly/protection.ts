@@ -56,7 +56,7 @@ export interface Usage extends Part {
   readonly statistics: StatisticsPages;
 }
 
-/** Resolves when the cgroup version of the host is known. */
+/** Creates the parts that measure what pods use. Resolves when the cgroup version of the host is known. */
 export async function createUsage(base: Base, deps: UsageDeps): Promise<Usage> {
   const { flags, clock, logger, nodeName, rootDirectory, podLogsDirectory } = base;
   const { registries, runtime, table, events, node } = deps;

@@ -62,7 +62,9 @@ interface ServedManagers extends Pick<AssembledResourceManagers, 'managers' | 'd
   readonly metrics: ManagerMetrics;
 }
 
-/** Throws `ConfigurationError` if options, state and host do not fit together. */
+/**
+ * Creates the managers and starts their servers. Throws `ConfigurationError` if options, state and host do not fit together.
+ */
 export async function createResourceManagers(
   base: Base,
   deps: ResourceManagerDeps,

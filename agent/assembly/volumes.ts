@@ -54,7 +54,10 @@ interface VolumeParts {
   readonly onObjectsChange: (podUids: ReadonlySet<string>) => void;
 }
 
-/** Resolves when the state of CSI volumes has been read from the pod directories. */
+/**
+ * Creates the volume manager and the parts behind it. Resolves when the state of CSI volumes has been read from the pod
+ * directories.
+ */
 export async function createVolumes(base: Base, parts: VolumeParts): Promise<AgentVolumes> {
   const { clock, logger, rootDirectory, nodeName } = base;
   const { client, podClient } = parts;

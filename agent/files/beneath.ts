@@ -211,7 +211,7 @@ export class Directory {
     throw irregular(name);
   }
 
-  /** Rejects where the file is larger. */
+  /** Reads a regular file. Rejects if it is larger than `maxBytes`. */
   async readFile(name: string, maxBytes: number): Promise<Buffer> {
     const file = await this.openFile(name);
     try {

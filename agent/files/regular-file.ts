@@ -7,7 +7,10 @@ import { type FileHandle, open } from 'node:fs/promises';
 import { constants } from 'node:fs';
 import { descriptorPath, IrregularFileError, readBounded, O_PATH } from './beneath.ts';
 
-/** Rejects with `IrregularFileError` for anything but a regular file, and if the file is larger. Never blocks. */
+/**
+ * Reads a regular file. Rejects with `IrregularFileError` for anything else, and with an error if it is larger than `maxBytes`.
+ * Never blocks.
+ */
 export async function readRegularFile(path: string, maxBytes: number): Promise<Buffer> {
   return (await readWithOwner(path, maxBytes)).content;
 }

@@ -118,7 +118,7 @@ function hugePages(): Map<string, number> {
   return found;
 }
 
-/** Rejects with ENOENT if the path does not exist. */
+/** Returns the size and the free space of the filesystem of a path. Rejects with ENOENT if the path does not exist. */
 export async function filesystemSpace(path: string): Promise<FilesystemSpace> {
   const stat = await statfs(path);
   return {

@@ -15,7 +15,10 @@ interface Exit {
   readonly stderr: string;
 }
 
-/** Resolves when the tool has exited, with whatever code. Rejects with ENOENT if it is not installed. */
+/**
+ * Runs a tool with the text as its standard input. Resolves when the tool has exited, with whatever code. Rejects with ENOENT
+ * if it is not installed.
+ */
 export async function runWithInput(command: string, args: readonly string[], input: string): Promise<Exit> {
   const child = spawn(command, args, { stdio: ['pipe', 'ignore', 'pipe'] });
   const [stderr, [code]] = await Promise.all([

@@ -46,7 +46,7 @@ export function endpointsToSearch({ docker, cri }: RuntimeEndpoints): RuntimeEnd
   ];
 }
 
-/** Rejects if the runtime does not answer. */
+/** Lists the sandboxes of an agent that a CRI runtime has. Rejects if the runtime does not answer. */
 export async function criLeftovers(endpoint: string, { instance, podUids }: LeftoverSearch): Promise<Leftover[]> {
   const client = await connectCri({ runtime: endpoint, images: '', timeoutMs: TIMEOUT_MS });
   try {
@@ -76,7 +76,10 @@ async function removeSandbox(endpoint: string, id: string): Promise<void> {
   }
 }
 
-/** Rejects if the engine does not answer. The network follows the pods, because it cannot be removed while they use it. */
+/**
+ * Lists the containers and the network of an agent that the engine has. Rejects if the engine does not answer. The network
+ * follows the pods, because it cannot be removed while they use it.
+ */
 export async function dockerLeftovers(endpoint: string, { instance, clock }: LeftoverSearch): Promise<Leftover[]> {
   const { createDockerClient, unlessGone } = await import('./docker/docker-client.ts');
   const client = createDockerClient(endpoint, clock);

@@ -40,7 +40,10 @@ export interface RuntimeChoice {
 
 const DEFAULT_DOCKER_ENDPOINT = `unix://${DOCKER_SOCKET}`;
 
-/** Throws `RuntimeError('unavailable')` with a one-line message that lists the sockets it tried. */
+/**
+ * Connects to the chosen runtime, or to the first one that answers. Throws `RuntimeError('unavailable')` with a one-line
+ * message that lists the sockets it tried.
+ */
 export async function selectRuntime(choice: RuntimeChoice): Promise<Runtime> {
   const { kind, criEndpoint, defaultDockerEndpoint = DEFAULT_DOCKER_ENDPOINT } = choice;
   const isDefault = choice.dockerEndpoint === DEFAULT_DOCKER_ENDPOINT;

@@ -19,7 +19,7 @@ export interface RequestTarget {
   readonly query: string;
 }
 
-/** Throws a `StatusError` with code 400 for a target that is not valid. */
+/** Parses the target of an HTTP request. Throws a `StatusError` with code 400 for a target that is not valid. */
 export function parseTarget(target: string | undefined): RequestTarget {
   const { path: raw, query } = splitTarget(target ?? '/');
   const path = readPath(raw);

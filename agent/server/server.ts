@@ -97,7 +97,7 @@ const noSchemas = (): never => {
 };
 const NO_SCHEMAS = { buildValidator: () => noSchemas, buildSerializer: () => noSchemas };
 
-/** Resolves when all ports listen. Throws an error that names the port if one is in use. */
+/** Starts the agent's HTTP server. Resolves when all ports listen. Throws an error that names the port if one is in use. */
 export async function startAgentServer(given: AgentServerOptions): Promise<AgentServer> {
   const options = { ...given, logger: limitedLogger(given.logger, given.clock) };
   const { tls } = options;

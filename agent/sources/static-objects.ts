@@ -34,7 +34,7 @@ export function isStaticObject(value: unknown): boolean {
   return OWN.includes(String((value as { kind?: unknown } | null)?.kind));
 }
 
-/** Throws an error that names the fault. */
+/** Reads a ConfigMap or Secret of the folder of static pods. Throws an error that names the fault. */
 export function readStaticObject(value: unknown): StaticObject {
   const given = value as { readonly apiVersion?: unknown; readonly kind: 'ConfigMap' | 'Secret' };
   if ((given.apiVersion ?? 'v1') !== 'v1') throw new PlainError(`a ${given.kind} has the apiVersion v1`);

@@ -26,7 +26,10 @@ interface ContainerMountsOptions {
 
 type VolumeMount = NonNullable<Container['volumeMounts']>[number];
 
-/** Throws a `VolumeError` if a volume is missing or has the wrong mode, and an error if a sub-path leaves its volume. */
+/**
+ * Returns the mounts of a container. Throws a `VolumeError` if a volume is missing or has the wrong mode, and an error if a
+ * sub-path leaves its volume.
+ */
 export async function containerMounts(options: ContainerMountsOptions): Promise<PreparedMounts> {
   const { container, ready } = options;
   const mounts: Mount[] = [];

@@ -98,7 +98,7 @@ function functionsOf(libraries: CelLibraries): FunctionTable {
   return (functionsWithPatches ??= new FunctionTable([...FUNCTIONS, ...patchFunctions]));
 }
 
-/** Throws `CelCompileError`. */
+/** Parses and checks an expression. Throws `CelCompileError`. */
 export function compile(source: string, environment: CelEnvironment): Program {
   if (source.length > MAX_SOURCE_LENGTH) {
     throw new CelCompileError(

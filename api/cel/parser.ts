@@ -59,7 +59,7 @@ const symbols = (...texts: readonly string[]): Expected => ({
 });
 const RELATIONS: ReadonlySet<string> = new Set(['==', '!=', '<', '<=', '>', '>=', 'in']);
 
-/** Throws `CelSyntaxError`. */
+/** Parses an expression. Throws `CelSyntaxError`. */
 export function parse(source: string): Expr {
   const { tokens, faults } = tokenize(source);
   try {

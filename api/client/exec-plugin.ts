@@ -58,7 +58,7 @@ interface ExecCredential {
   };
 }
 
-/** Throws if the configuration is invalid. */
+/** Creates the credentials that a plugin of a kubeconfig provides. Throws if the configuration is invalid. */
 export function execCredentials(options: ExecPluginOptions): ClientCredentials {
   const interactive = checkConfig(options);
   let cached: PresentedCredentials | undefined;

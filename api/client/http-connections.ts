@@ -61,7 +61,7 @@ export interface Connection {
   close(): void;
 }
 
-/** Resolves after the handshake. Rejects with the error of the socket or at the timeout. */
+/** Opens a TLS connection. Resolves after the handshake. Rejects with the error of the socket or at the timeout. */
 export function connectTls(options: ConnectionOptions, clock: Clock, timeoutMs: number): Promise<TLSSocket> {
   return new Promise((resolve, reject) => {
     const socket = tls.connect(options);

@@ -33,7 +33,10 @@ type Container = JsonValue[] | JsonObject;
 /** The number of items of lists that are moved between two pauses, which takes some milliseconds. */
 const MOVED_BETWEEN_PAUSES = 5_000_000;
 
-/** Throws a 400 for an invalid patch, a 413 for too many operations, and a 422 for an operation that does not apply. */
+/**
+ * Returns the document with the operations applied. Throws a 400 for an invalid patch, a 413 for too many operations, and a 422
+ * for an operation that does not apply.
+ */
 export const applyJsonPatch = (document: JsonValue, patch: unknown): JsonValue =>
   inOneSlice(jsonPatchSteps(document, patch));
 

@@ -8,7 +8,7 @@ import type { JsonObject, JsonValue } from '../meta/object.ts';
 import { newBadRequest } from '../meta/status-error.ts';
 import { jsonTypeName } from './json-patch.ts';
 
-/** Throws a 400 if the patch is not an object. */
+/** Returns the document with the patch applied. Throws a 400 if the patch is not an object. */
 export function applyMergePatch(document: JsonObject, patch: unknown): JsonObject {
   if (patch === null) throw newBadRequest('Invalid JSON Patch');
   if (typeof patch !== 'object' || Array.isArray(patch)) {

@@ -21,7 +21,10 @@ export interface TarEntry {
 
 const MAX_PATH_SHOWN = 100;
 
-/** Rejects with a one-line message if the archive is truncated, damaged, or has a forbidden entry. */
+/**
+ * Yields the entries of an archive. Rejects with a one-line message if the archive is truncated, damaged, or has a forbidden
+ * entry.
+ */
 export async function* tarEntries(source: Readable, decompress?: Transform): AsyncGenerator<TarEntry, void, undefined> {
   // An error of either stream also ends the reading of the last one, which throws it.
   const bytes = decompress === undefined ? source : pipeline(source, decompress, () => undefined);

@@ -33,7 +33,7 @@ const TYPES: ReadonlyMap<string, TarType> = new Map([
   ['7', 'file'],
 ]);
 
-/** Rejects with a one-line message if the archive is truncated or damaged. */
+/** Yields the headers of an archive. Rejects with a one-line message if the archive is truncated or damaged. */
 export async function* tarHeaders(source: AsyncIterable<Buffer>): AsyncGenerator<TarHeader, void, undefined> {
   const bytes = new ByteReader(source);
   let extensions: Extensions = {};

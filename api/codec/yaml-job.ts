@@ -21,7 +21,7 @@ export interface ParsedDocuments {
 /** The response of the thread. */
 export type YamlOutcome = ParsedDocuments | { readonly syntaxError: string };
 
-/** Throws `YamlSyntaxError`. */
+/** Parses the text of a job. Throws `YamlSyntaxError`. */
 export function performYamlJob({ text, read }: YamlJob): ParsedDocuments {
   if (read === 'all') return { values: parseYamlDocuments(text), duplicates: [] };
   const { value, duplicates } = parseYaml(text);

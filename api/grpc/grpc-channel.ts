@@ -69,7 +69,7 @@ export interface GrpcChannel {
 
 const MESSAGE_BYTES = 4 * 1024 * 1024;
 
-/** Opens no connection yet. The first call does, and so does each call after the connection broke. */
+/** Creates the connection to a server. The first call connects, and so does each call after the connection broke. */
 export async function openChannel(options: ChannelOptions): Promise<GrpcChannel> {
   const { default: grpc } = await import('@grpc/grpc-js');
   const client = openClient(grpc, options);

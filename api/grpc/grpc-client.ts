@@ -50,7 +50,7 @@ interface GrpcEndpoint<M extends MessageTables, T extends MethodTable> extends G
   readonly socket: string;
 }
 
-/** Opens no connection yet. The first call does, and so does each call after the connection broke. */
+/** Creates the client of a server. The first call connects, and so does each call after the connection broke. */
 export async function connectGrpc<const M extends MessageTables, const T extends MethodTable>(
   endpoint: GrpcEndpoint<M, T>,
 ): Promise<GrpcClient<M, T>> {

@@ -1,8 +1,8 @@
 /** Writes to streams of clients that may be slow or gone. */
 
 /**
- * Resolves when the target takes more, is closed, or the signal aborts. Data for a target that is closed is dropped: a stream
- * that was closed earlier reports nothing any more.
+ * Writes a chunk and waits while the target is full. Resolves when the target takes more, is closed, or the signal aborts. Data
+ * for a target that is closed is dropped: a stream that was closed earlier reports nothing any more.
  */
 export async function writeOut(
   target: NodeJS.WritableStream & { readonly destroyed?: boolean },

@@ -26,7 +26,7 @@ const SLASH = 0x2f;
 const PERCENT = 0x25;
 const BACKSLASH = 0x5c;
 
-/** Throws `RequestPathError` for an invalid escape and for NUL characters. */
+/** Parses and normalizes the path of a request. Throws `RequestPathError` for an invalid escape and for NUL characters. */
 export function parseRequestPath(raw: string): RequestPath {
   const decoded = decode(raw);
   return { raw, decoded, segments: split(decoded) };

@@ -40,7 +40,10 @@ const LONGEST_ERRORS = 4096;
  */
 const LINGER_MS = 5_000;
 
-/** Rejects if the program cannot be started, prints too much, or takes too long. It is killed then. */
+/**
+ * Runs a program and resolves to its output. Rejects if the program cannot be started, prints too much, or takes too long. It
+ * is killed then.
+ */
 export function programOutput(run: ProgramRun): Promise<ProgramExit> {
   const { command, args, env, input, errors: printed, largestOutputBytes, timeoutMs, clock, what } = run;
   return new Promise((resolve, reject) => {

@@ -12,7 +12,7 @@ let left: number | undefined;
 
 class EffortExceeded extends Error {}
 
-/** Throws if the budget is used up. Does nothing without a budget. */
+/** Charges steps to the budget of the validation. Throws if the budget is used up. Does nothing without a budget. */
 export function spendSteps(steps: number): void {
   if (left === undefined) return;
   left -= steps;

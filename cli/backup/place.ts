@@ -41,7 +41,10 @@ export function directoryPlace(directory: string, clock: Clock): BackupPlace {
   };
 }
 
-/** Throws `CommandError` if the place or its credentials are invalid. It does not connect to the server. */
+/**
+ * Creates the access to a place in S3. Throws `CommandError` if the place or its credentials are invalid. It does not connect
+ * to the server.
+ */
 export async function s3Place(place: string, flags: S3Flags, clock: Clock): Promise<BackupPlace> {
   const { bucket: name, key } = parseS3Location(place);
   const prefix = key === '' ? '' : `${key}/`;

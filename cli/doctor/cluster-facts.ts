@@ -41,7 +41,7 @@ export async function withClusterOfHost<T>(
   return await withKubeconfig(ofAgent, io, work);
 }
 
-/** Rejects if the API server does not answer within five seconds. */
+/** Reads what the checks need from the API server. Rejects if the API server does not answer within five seconds. */
 export async function readClusterFacts({ client, server }: Cluster, rootDirectory: string): Promise<ClusterFacts> {
   const signal = AbortSignal.timeout(TIMEOUT_MS);
   const ownName = (await readHostRecord(rootDirectory))?.nodeName ?? nodeNameOf({ hostnameOverride: '' });

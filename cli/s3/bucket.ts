@@ -28,7 +28,7 @@ export interface S3Bucket {
   remove(key: string): Promise<void>;
 }
 
-/** Opens no connection yet. */
+/** Creates the client of a bucket. Opens no connection yet. */
 export function s3Bucket(settings: S3Settings, clock: Clock, times?: S3Times): S3Bucket {
   const exchange = new S3Exchange(settings, clock, times);
   const download = (key: string, limitBytes: number, sink: () => Promise<Writable>): Promise<void> =>

@@ -41,7 +41,7 @@ const BUCKET = /^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/;
 /** Whether a place of a backup is in S3. */
 export const isS3 = (place: string): boolean => place.startsWith('s3://');
 
-/** Throws `UsageError`, which shows the form that is expected. */
+/** Parses a place such as `s3://backups/cluster`. Throws `UsageError`, which shows the form that is expected. */
 export function parseS3Location(place: string, form = 's3://BUCKET/PREFIX'): S3Location {
   const [bucket = '', ...rest] = place.slice('s3://'.length).split('/');
   const parts = rest.filter((part) => part !== '');
@@ -53,7 +53,10 @@ export function parseS3Location(place: string, form = 's3://BUCKET/PREFIX'): S3L
 const firstOf = (...values: readonly (string | undefined)[]): string | undefined =>
   values.find((value) => value !== undefined && value !== '');
 
-/** Throws `CommandError` where something is missing or cannot be read. */
+/**
+ * Collects the settings from flags and environment variables. Throws `CommandError` where something is missing or cannot be
+ * read.
+ */
 export async function s3Settings(bucket: string, flags: S3Flags, env: Environment): Promise<S3Settings> {
   const region = firstOf(flags.region, env['AWS_REGION'], env['AWS_DEFAULT_REGION']) ?? 'us-east-1';
   if (!/^[a-z0-9-]{1,64}$/.test(region)) throw new CommandError(`${quoteText(region)} is not the name of a region`);

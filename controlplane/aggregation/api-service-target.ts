@@ -36,7 +36,7 @@ export class BackendError extends Error {
   }
 }
 
-/** Throws `BackendError`. `random` picks one of several addresses. */
+/** Returns the address of a service's backend. Throws `BackendError`. `random` picks one of several addresses. */
 export function backendOf(reference: ServiceReference, sources: BackendSources, random: () => number): Backend {
   const { namespace = '', name = '', port = 443 } = reference;
   const shown = `service/${name} in ${quoteText(namespace)}`;

@@ -59,7 +59,7 @@ interface Rule {
 
 const NOTHING: AuditDecision = { level: 'None', omitStages: new Set(), omitManagedFields: false };
 
-/** Throws an error with the file name and the reason. */
+/** Parses an audit policy. Throws an error with the file name and the reason. */
 export function parseAuditPolicy(text: string, path: string): AuditPolicy {
   const refuse = (why: string): never => {
     throw new Error(`${path}: ${why}`);

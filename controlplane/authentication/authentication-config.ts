@@ -50,7 +50,7 @@ const SHAPE: ConfigShape = {
 };
 const ALGORITHMS = ['RS256', 'RS384', 'RS512', 'ES256', 'ES384', 'ES512', 'PS256', 'PS384', 'PS512'];
 
-/** Throws an error with the file name and the reason. */
+/** Parses the configuration file. Throws an error with the file name and the reason. */
 export function loadAuthenticationConfig(text: string, path: string, own: OwnIssuers = []): AuthenticationConfig {
   const refuse = (why: string): never => {
     throw new Error(`${path}: ${why}`);

@@ -142,7 +142,7 @@ async function retryingRaces(work: () => Promise<void>): Promise<void> {
   }
 }
 
-/** Resolves when the ConfigMap is published for the first time. */
+/** Publishes the ConfigMap and keeps it up to date. Resolves when the ConfigMap is published for the first time. */
 export async function keepAuthenticationInfo(
   options: AuthenticationInfoOptions,
 ): Promise<{ readonly close: () => Promise<void> }> {

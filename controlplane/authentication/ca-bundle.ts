@@ -23,7 +23,7 @@ export function fixedCaBundle(pem: string): CaBundle {
   return { certificates: () => certificates, pem: () => pem };
 }
 
-/** Throws if the file is invalid at the start. */
+/** Follows a file of CAs. Throws if the file is invalid at the start. */
 export function fileCaBundle(path: string, clock: Clock, logger: Logger): CaBundle {
   const read = (): { pem: string; certificates: readonly Certificate[] } => {
     const pem = readPlainFile(path);

@@ -15,7 +15,8 @@ const USER = { user: dyn };
 const MISSING = Symbol('missing');
 
 /**
- * Throws an error with the path and the reason for invalid rules. The returned function throws if the claims violate a rule.
+ * Compiles the rules of an issuer into a function that returns the user of valid claims. Throws an error with the path and the
+ * reason for invalid rules. The returned function throws if the claims violate a rule.
  */
 export function claimRules(rules: Readonly<Record<string, unknown>>): (claims: Claims) => UserInfo {
   const { claimValidationRules, claimMappings, userValidationRules } = rules;

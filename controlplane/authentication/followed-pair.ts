@@ -14,7 +14,10 @@ interface KeyPairPem {
   readonly key: string;
 }
 
-/** Throws if the files are invalid at the start. */
+/**
+ * Follows the files of a certificate and its key, and returns the function that reads the current pair. Throws if the files are
+ * invalid at the start.
+ */
 export function followPair(certificateFile: string, keyFile: string, clock: Clock, logger: Logger): () => KeyPairPem {
   const read = (): KeyPairPem => {
     const cert = readPlainFile(certificateFile);

@@ -5,8 +5,8 @@ import { readFileSync, statSync } from 'node:fs';
 const MOST_BYTES = 16 << 20;
 
 /**
- * Throws for anything but a regular file, and for a larger one. To open a FIFO that has taken the place of the file would stop
- * the program until something writes to it.
+ * Reads a regular file. Throws for anything but a regular file, and for a larger one. To open a FIFO that has taken the place
+ * of the file would stop the program until something writes to it.
  */
 export function readPlainFile(path: string): string {
   const found = statSync(path);

@@ -5,7 +5,7 @@ import type { Authenticated, TokenAuthenticator } from './authentication.ts';
 
 const digest = (text: string): Buffer => createHash('sha256').update(text).digest();
 
-/** Throws for a line with fewer than three columns. */
+/** Reads the tokens from the text of the file. Throws for a line with fewer than three columns. */
 export function tokenFileAuthenticator(csv: string, path: string, logger: Logger): TokenAuthenticator {
   const byDigest = new Map<string, { readonly digest: Buffer; readonly known: Authenticated }>();
   for (const [i, record] of readCsv(csv).entries()) {

@@ -69,7 +69,10 @@ async function restKnown<T>(
   return undefined;
 }
 
-/** Rejects with all messages if no authenticator knows the client and one of them threw. */
+/**
+ * Tries the authenticators in order until one knows the client. Rejects with all messages if no authenticator knows the client
+ * and one of them threw.
+ */
 export function unionAuthenticator(authenticators: readonly Authenticator[]): Authenticator {
   return {
     authenticate: (credentials: Credentials) => firstKnown(authenticators, (one) => one.authenticate(credentials)),

@@ -20,8 +20,9 @@ const CALL_TIMEOUT_MS = 30_000;
 const BACKOFF_MS = [500, 750, 1125, 1690];
 
 /**
- * Throws an `AuthenticationError` for the error that the service reports, for another status than 200 or 201, and for anything
- * else than a TokenReview. Throws the error of the call if there is no response.
+ * Creates the authenticator that calls a webhook with a TokenReview. Throws an `AuthenticationError` for the error that the
+ * service reports, for another status than 200 or 201, and for anything else than a TokenReview. Throws the error of the call
+ * if there is no response.
  */
 export function webhookTokenAuthenticator(options: WebhookTokenOptions): TokenAuthenticator {
   return {

@@ -26,7 +26,7 @@ const KIND = 'Policy';
 const VERSIONS = new Set(['abac.authorization.kubernetes.io/v1beta1', 'abac.authorization.kubernetes.io/v0']);
 const READ_VERBS = new Set(['get', 'list', 'watch']);
 
-/** Throws an error with the line number for an invalid policy. */
+/** Creates the authorizer from the text of a policy file. Throws an error with the line number for an invalid policy. */
 export function abacAuthorizer(text: string, path: string): Authorizer & RuleResolver {
   const policies: AbacPolicy[] = [];
   for (const [i, raw] of text.split('\n').entries()) {

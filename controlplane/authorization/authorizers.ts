@@ -78,7 +78,7 @@ export interface Authorizers {
 
 type Kind = Authorizer & RuleResolver;
 
-/** Rejects if a configured file cannot be read or parsed. */
+/** Creates the authorizers of the modes or of the configuration file. Rejects if a configured file cannot be read or parsed. */
 export async function buildAuthorizers(options: AuthorizersOptions): Promise<Authorizers> {
   const { clock, sources, configFile = '', metrics } = options;
   const client = new WebhookClient('kube-apiserver', {

@@ -26,8 +26,8 @@ interface DefaultObjectsOptions {
 }
 
 /**
- * Resolves when the objects of all served kinds exist. Rejects with the first error of the API. Conflicts with other servers
- * that write the same are no errors.
+ * Creates the objects that every cluster has. Resolves when the objects of all served kinds exist. Rejects with the first error
+ * of the API. Conflicts with other servers that write the same are no errors.
  */
 export async function ensureDefaultObjects(client: Client, options: DefaultObjectsOptions): Promise<void> {
   await Promise.all([

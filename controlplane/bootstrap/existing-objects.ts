@@ -28,7 +28,10 @@ export async function objectsByName<T extends KubeObject>(
   return list && new Map(list.items.map((object) => [object.metadata.name ?? '', object]));
 }
 
-/** Leaves an object of that name as it is. Another server may create or delete it, or end its namespace, at the same time. */
+/**
+ * Creates an object. Leaves an object of that name as it is. Another server may create or delete it, or end its namespace, at
+ * the same time.
+ */
 export async function createIfMissing(client: Client, resource: Resource, object: KubeObject): Promise<void> {
   await tolerateRaces(client.create(resource, object.metadata.namespace ?? '', object));
 }

@@ -44,8 +44,9 @@ export interface NodeServicesOptions {
 }
 
 /**
- * Resolves when roles and bindings exist, and the service if the nodes serve names. Without `enforcesPolicies`, nodes lose
- * the right to read policies, unless other servers run. Rejects with the first error of the API.
+ * Creates what the nodes need to provide services, names and network policies. Resolves when roles and bindings exist, and the
+ * service if the nodes serve names. Without `enforcesPolicies`, nodes lose the right to read policies, unless other servers
+ * run. Rejects with the first error of the API.
  */
 export async function ensureNodeServices(client: Client, options: NodeServicesOptions): Promise<void> {
   const { serviceClusterCidrs, servesNames, enforcesPolicies, logger } = options;

@@ -52,7 +52,7 @@ interface Judged {
 /** The evaluation without pauses, for callers that cannot wait. It may hold the event loop. */
 export const validateRules = (...args: Parameters<typeof ruleErrors>): FieldError[] => atOnce(ruleErrors(...args));
 
-/** Pauses between expensive rules. */
+/** Evaluates the rules on a value and returns the errors. Pauses between expensive rules. */
 export function* ruleErrors(
   rules: CompiledRules,
   value: JsonValue,

@@ -247,7 +247,7 @@ function checkCombinations(value: JsonValue, schema: JsonSchema, at: Place, erro
 const MAX_KEPT_INSTRUCTIONS = 200_000;
 const patterns = new PatternCache<RE2JS>(MAX_KEPT_INSTRUCTIONS);
 
-/** Throws a `RE2JSException` for a malformed pattern. */
+/** Compiles a pattern of a schema. Throws a `RE2JSException` for a malformed pattern. */
 export function patternOf(source: string): RE2JS {
   let pattern = patterns.get(source);
   if (pattern === undefined) {

@@ -38,7 +38,7 @@ const PROVIDERS: ConfigShape = {
 const PROVIDER_NAMES = ['identity', 'kms', ...CIPHER_NAMES];
 const DEFAULT_TIMEOUT_MS = 3000;
 
-/** Throws an error with the file name and the reason. The message never contains a key. */
+/** Parses the configuration file. Throws an error with the file name and the reason. The message never contains a key. */
 export async function parseEncryptionConfig(
   text: string,
   path: string,

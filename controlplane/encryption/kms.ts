@@ -33,7 +33,10 @@ interface Seed extends Wrapped {
   readonly seed: Buffer;
 }
 
-/** Resolves when the first seed is usable; rejects and closes the service if it does not answer. */
+/**
+ * Creates the provider that encrypts with seeds of a key management service. Resolves when the first seed is usable; rejects
+ * and closes the service if it does not answer.
+ */
 export async function kmsProvider(options: KmsProviderOptions): Promise<EncryptionProvider> {
   const { service, clock, logger } = options;
   const opened = new Map<string, Buffer>();

@@ -135,7 +135,7 @@ interface Promotion extends Joining {
   readonly timeoutMs: number;
 }
 
-/** Resolves when the member has its vote. Throws after it was removed again. */
+/** Waits until a learner can vote. Resolves when the member has its vote. Throws after it was removed again. */
 export async function promoteMember({ servers, tls, peerUrl, clock, timeoutMs }: Promotion): Promise<void> {
   const end = clock.monotonic() + timeoutMs;
   const own = async (etcd: EtcdMembers): Promise<EtcdMember | undefined> =>

@@ -10,7 +10,7 @@ import type { EtcdRunnerOptions } from './etcd-runner.ts';
 /** etcd hands its leadership over before it exits. */
 export const STOP_MS = 10_000;
 
-/** Resolves when the process has ended. Kills it after 10 s. */
+/** Terminates a process of etcd. Resolves when it has exited. Kills it after 10 s. */
 export async function stopEtcdProcess(pid: number, dataDirectory: string, clock: Clock): Promise<void> {
   process.kill(pid, 'SIGTERM');
   const end = clock.monotonic() + STOP_MS;

@@ -27,7 +27,7 @@ function refuse(why: string): StatusError {
   return newBadRequest(`invalid continue token: continue key is not valid: ${why}`);
 }
 
-/** Throws a 400 with kube-apiserver's message. */
+/** Decodes a continue token. Throws a 400 with kube-apiserver's message. */
 export function decodeContinue(text: string): ContinueToken {
   const stray = /[^A-Za-z0-9_-]/.exec(text);
   if (stray !== null) throw refuse(`illegal base64 data at input byte ${stray.index}`);

@@ -109,7 +109,10 @@ function columnsFinder(
   };
 }
 
-/** Resolves when every cache is filled. The catalog serves only reads until `serveRegistry` adds the writes. */
+/**
+ * Opens the stores of all built-in resources. Resolves when every cache is filled. The catalog serves only reads until
+ * `serveRegistry` adds the writes.
+ */
 export async function openRegistry(options: RegistryOptions): Promise<Registry> {
   const stores = new Map<string, StoredResource>();
   const access: Stores = {

@@ -54,7 +54,10 @@ interface Deletion {
   readonly target: DeleteTarget;
 }
 
-/** Rejects with 404 if the object does not exist, and with 409 if a precondition fails. */
+/**
+ * Deletes an object, or begins its graceful deletion. Rejects with 404 if the object does not exist, and with 409 if a
+ * precondition fails.
+ */
 export async function deleteEntry(store: Store, context: RequestContext, target: DeleteTarget): Promise<Deleted> {
   const deletion: Deletion = { store, context, target };
   let entry = currentEntry(store, target.namespace, target.name);

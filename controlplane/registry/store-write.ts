@@ -199,8 +199,8 @@ export interface Change {
 }
 
 /**
- * Rejects with a `StatusError`, or with the reason of the signal if the request is aborted. Nothing is written then, except
- * that a storage that did not answer in time (504) may have written.
+ * Updates an object, or creates it if the strategy allows that. Rejects with a `StatusError`, or with the reason of the signal
+ * if the request is aborted. Nothing is written then, except that a storage that did not answer in time (504) may have written.
  */
 export async function changeEntry(
   store: Store,

@@ -129,7 +129,7 @@ export function interpretStorageError(error: unknown, store: StoredResource, nam
   }
 }
 
-/** Resolves when the caches show every write that was acknowledged before the call. */
+/** Waits for the storage. Resolves when the caches show every write that was acknowledged before the call. */
 export async function catchUp(storage: Storage): Promise<void> {
   try {
     await storage.catchUp?.();

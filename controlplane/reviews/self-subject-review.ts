@@ -3,7 +3,7 @@ import { formatTime, type Clock } from '../../api/machinery/clock.ts';
 import type { Reviewer } from './review-rest.ts';
 import { userInfoJson } from '../model/user-info.ts';
 
-/** Needs no decision: every authenticated client may ask who it is. */
+/** Creates the reviewer that returns the caller's user. Needs no decision: every authenticated client may ask who it is. */
 export function selfSubjectReviewer(clock: Clock): Reviewer {
   return ({ object, user }) => ({
     apiVersion: object.apiVersion ?? '',

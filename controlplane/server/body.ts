@@ -28,7 +28,10 @@ interface BodyOptions {
   readonly check?: () => void;
 }
 
-/** Throws a 413, a 415, or a 400 with kube-apiserver's message for a body that is not an object. */
+/**
+ * Reads and decodes the body of a request. Throws a 413, a 415, or a 400 with kube-apiserver's message for a body that is not
+ * an object.
+ */
 export async function readBody(request: ApiRequest, rest: Rest, options: BodyOptions): Promise<Body> {
   const format = inputFormat(request.header('content-type'), options);
   const bytes = await receiveBody(request);

@@ -117,8 +117,8 @@ interface SendDocumentOptions {
 export const SHARED: SendDocumentOptions = { vary: 'Accept', caching: 'public', tagged: true };
 
 /**
- * Resolves when the response has been handed over. Compresses documents from 1400 bytes on if the client accepts gzip. With
- * `tagged`, answers 304 if the client has this document.
+ * Sends a document. Resolves when the response has been handed over. Compresses documents from 1400 bytes on if the client
+ * accepts gzip. With `tagged`, answers 304 if the client has this document.
  */
 export async function sendDocument(
   request: ApiRequest,

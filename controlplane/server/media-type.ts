@@ -54,7 +54,7 @@ export interface NegotiationScope {
   readonly routeCheck: boolean;
 }
 
-/** Throws a 406. */
+/** Chooses the media type of the response. Throws a 406. */
 export function negotiateOutput(accept: string | undefined, scope: NegotiationScope): OutputMediaType {
   if (accept === undefined || accept === '' || accept === JSON_TYPE || accept === '*/*') return DEFAULT;
   if (accept === PROTOBUF_TYPE && scope.protobuf) return PLAIN.protobuf;

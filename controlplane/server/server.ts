@@ -71,7 +71,7 @@ export interface ApiServer {
 
 const DEFAULT_GRACE_MS = 2_000;
 
-/** Opens nothing before `listen`. */
+/** Creates the API server. Opens nothing before `listen`. */
 export function createServer(options: ServerOptions): ApiServer {
   const logger = limitedLogger(options.logger, options.clock);
   const handler = createHandler({

@@ -78,7 +78,7 @@ function roleOf(value: unknown): Role | undefined {
   return role === 'first' ? FIRST : undefined;
 }
 
-/** Resolves when the role is on the disk. */
+/** Writes the role of a database to its data directory. Resolves when the role is on the disk. */
 export async function writeRole(dataDirectory: string, role: Role): Promise<void> {
   const file = roleFile(dataDirectory);
   await makeFolder(dirname(file), 0o700);

@@ -40,7 +40,7 @@ interface StandbyServer {
 const CLOSE_GRACE_MS = 1000;
 const TEXT = { 'content-type': TEXT_TYPE, 'x-content-type-options': 'nosniff' };
 
-/** Opens nothing before `listen`. */
+/** Creates the server of a standby. Opens nothing before `listen`. */
 export function createStandbyServer(options: StandbyServerOptions): StandbyServer {
   const { clock, tls, isPeer, isAdministrator, metrics, reason } = options;
   const logger = limitedLogger(options.logger, clock);

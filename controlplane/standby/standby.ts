@@ -63,8 +63,9 @@ export interface StandbyReport extends CopyState {
 const KEEP_TIME_EVERY_MS = 10_000;
 
 /**
- * Resolves when the standby listens, and to `undefined` if this control plane is the first of the two, which is started then.
- * Throws a StartError for wrong flags, missing keys or an unfinished restore, and a StorageError if the copy is in use.
+ * Starts the standby of another control plane. Resolves when the standby listens, and to `undefined` if this control plane is
+ * the first of the two, which is started then. Throws a StartError for wrong flags, missing keys or an unfinished restore, and
+ * a StorageError if the copy is in use.
  */
 export async function startStandby(options: StandbyOptions): Promise<Standby | undefined> {
   const { flags, clock, logger } = options;

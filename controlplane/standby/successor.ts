@@ -26,7 +26,10 @@ const ASK_EVERY_MS = 200;
 
 const fileOf = (dataDirectory: string): string => join(dataDirectory, 'storage', 'standbys.json');
 
-/** Resolves when the URL of a standby is on the disk. It comes before the standby has anything that could be promoted. */
+/**
+ * Stores the URL of the standby. Resolves when the URL of a standby is on the disk. It comes before the standby has anything
+ * that could be promoted.
+ */
 export async function rememberStandby(dataDirectory: string, url: string): Promise<void> {
   const known = readStandbys(dataDirectory);
   if (known.at(-1) === url) return;

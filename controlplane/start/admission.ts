@@ -22,7 +22,7 @@ export interface AdmissionPhase {
 
 type Before = Setting & StoresPhase & ReadersPhase & SecurityPhase;
 
-/** Resolves when the plugins have read what they need. */
+/** Runs the fourth phase of the start: builds the admission plugins. Resolves when the plugins have read what they need. */
 export async function buildAdmission(before: Before): Promise<AdmissionPhase> {
   const { flags, clock, logger, metrics, dialer, schema, sources, registry, definitions, security, clients } = before;
   const { authorizer, rbac } = security.authorizers;

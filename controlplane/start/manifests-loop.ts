@@ -17,7 +17,10 @@ const STATIC_POD_FOLDER = '/etc/orchlet/manifests';
 const USER = 'orchlet:manifests';
 const FIELD_MANAGER = 'orchlet-manifests';
 
-/** Does nothing if the part is disabled. A folder that cannot be created is logged. */
+/**
+ * Starts to apply the manifests of the folders. Does nothing if the part is disabled. A folder that cannot be created is
+ * logged.
+ */
 export async function startManifestsLoop(
   { flags, directory, clock, turns, logger, clients, registry, onClose }: Parts,
   audit: Audit | undefined,

@@ -31,8 +31,8 @@ export async function otherServers({ flags, storage, clock }: Parts): Promise<re
 }
 
 /**
- * Throws if other servers run on the storage and the cluster has another CA: they would refuse each other's certificates and
- * tokens.
+ * Checks that all servers on the storage have one CA. Throws if other servers run on the storage and the cluster has another
+ * CA: they would refuse each other's certificates and tokens.
  */
 export async function refuseOtherCa({ flags, storage, clock, clients, security }: Parts): Promise<void> {
   if (storageBackendOf(flags) !== 'etcd3') return;

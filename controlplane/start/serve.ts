@@ -44,7 +44,10 @@ export interface Serving {
   readonly kubeconfigPath: string;
 }
 
-/** Resolves when the server listens and its loops have started. Whatever it opens is closed through `onClose`. */
+/**
+ * Runs the last phase of the start. Resolves when the server listens and its loops have started. Whatever it opens is closed
+ * through `onClose`.
+ */
 export async function serve(parts: Parts): Promise<Serving> {
   const { flags, clock, logger, metrics, registry, schema, admission, startHooks, security, onClose } = parts;
   const fieldManagement: ServeOptions['fieldManagement'] = (expected, _decoder, others) =>

@@ -10,8 +10,9 @@ import type { Setting } from './setting.ts';
 const RETRY_MS = 10_000;
 
 /**
- * Resolves when the objects are written, or when the disk is found to be full. Then the work is repeated until it succeeds.
- * `what` is the subject of a sentence, capitalized. Rejects with other failures of the first attempt.
+ * Runs work that writes objects at the start. Resolves when the objects are written, or when the disk is found to be full. Then
+ * the work is repeated until it succeeds. `what` is the subject of a sentence, capitalized. Rejects with other failures of the
+ * first attempt.
  */
 export async function whenRoom(
   { clock, logger, signal }: Pick<Setting, 'clock' | 'logger' | 'signal'>,

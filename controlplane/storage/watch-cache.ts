@@ -60,7 +60,10 @@ interface WatchCacheOptions {
   readonly freeze?: boolean;
 }
 
-/** Resolves when the cache contains what is stored. The storage must be opened with `stamp: stampRevision`. */
+/**
+ * Opens the watch cache of a resource. Resolves when the cache contains what is stored. The storage must be opened with `stamp:
+ * stampRevision`.
+ */
 export async function openWatchCache(options: WatchCacheOptions): Promise<WatchCache> {
   const { group, resource } = options.resource;
   const cache = new ResourceCache(options, await options.storage.open(prefixOf(group, resource)));

@@ -49,7 +49,10 @@ function exchangeOf(question: Buffer): Exchange {
   };
 }
 
-/** Rejects if no response to the query arrives in time. Each query has its own socket and therefore its own port. */
+/**
+ * Sends a query and resolves to the response. Rejects if no response to the query arrives in time. Each query has its own
+ * socket and therefore its own port.
+ */
 export function askOverUdp({ address, port }: Upstream, question: Buffer, timeoutMs: number): Promise<Buffer> {
   const { query, accept } = exchangeOf(question);
   const socket = createSocket(isIPv6(address) ? 'udp6' : 'udp4');

@@ -41,7 +41,10 @@ export function nodeClientTemplate(nodeName: string): CertificateTemplate {
 const FIRST_RETRY_MS = 1000;
 const LONGEST_RETRY_MS = 30_000;
 
-/** Does nothing if the certificate of the kubeconfig is valid. Retries until the signal aborts. */
+/**
+ * Requests a client certificate with the bootstrap kubeconfig and writes the kubeconfig of the node. Does nothing if the
+ * certificate of the kubeconfig is valid. Retries until the signal aborts.
+ */
 export async function bootstrapClient(options: BootstrapOptions): Promise<void> {
   const { kubeconfig, certificateDirectory, clock, logger, signal } = options;
   if (await hasValidCredentials(options)) return;

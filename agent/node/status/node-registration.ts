@@ -69,7 +69,7 @@ export function initialNode({
   } as unknown as NodeObject;
 }
 
-/** Throws errors of the API; the caller retries. */
+/** Creates the Node object, or adopts the existing one. Throws errors of the API; the caller retries. */
 export async function registerWithApi(
   client: Client,
   identity: NodeIdentity,

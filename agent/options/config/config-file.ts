@@ -29,7 +29,7 @@ export interface ConfigFile {
   readonly fields: JsonObject;
 }
 
-/** Throws `ConfigurationError` with `file:line:column: message` for each mistake. */
+/** Reads a configuration file. Throws `ConfigurationError` with `file:line:column: message` for each mistake. */
 export async function readConfigFile(path: string, table: OptionTable): Promise<ConfigFile> {
   const file = resolve(path);
   let text: string;

@@ -35,7 +35,7 @@ interface GivenOptions {
   readonly given: ReadonlySet<string>;
 }
 
-/** Throws `ConfigurationError`. */
+/** Merges flags, configuration files and defaults, and validates the result. Throws `ConfigurationError`. */
 export async function effectiveOptions({ values, given }: GivenOptions): Promise<EffectiveOptions> {
   const table: OptionTable = agentOptions;
   const files: ConfigFile[] = [];

@@ -16,7 +16,10 @@ export interface FeatureGates {
 
 const ALL = { AllAlpha: 'alpha', AllBeta: 'beta' } as const;
 
-/** Throws `ConfigurationError` for an unknown or locked gate, and for a value that is not a boolean. */
+/**
+ * Returns the state of all feature gates. Throws `ConfigurationError` for an unknown or locked gate, and for a value that is
+ * not a boolean.
+ */
 export function resolveFeatureGates(wanted: Readonly<Record<string, string>>): FeatureGates {
   const states = new Map([...featureGates].map(([name, gate]) => [name, gate.default]));
   const warnings: string[] = [];

@@ -79,7 +79,7 @@ const rules: readonly Rule[] = [
       : undefined,
 ];
 
-/** Throws `ConfigurationError` with all errors. */
+/** Checks the options against each other. Throws `ConfigurationError` with all errors. */
 export function validateOptions(flags: AgentFlags, gates: FeatureGates): void {
   const problems = rules.flatMap((rule) => rule(flags, gates) ?? []);
   if (problems.length > 0)

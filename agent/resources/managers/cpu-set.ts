@@ -6,7 +6,7 @@ export type CpuSet = ReadonlySet<number>;
 /** The empty set, which is shared. */
 export const NO_CPUS: CpuSet = new Set();
 
-/** Throws if the text is not a CPU list. */
+/** Parses a CPU list such as `0-3,8`. Throws if the text is not a CPU list. */
 export function parseCpuSet(text: string): CpuSet {
   const cpus = new Set<number>();
   for (const range of text.trim().split(',')) {

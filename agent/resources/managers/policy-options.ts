@@ -80,7 +80,7 @@ function isSet(options: Readonly<Record<string, string>>, name: string): boolean
   );
 }
 
-/** Throws `PolicyOptionError`. */
+/** Parses the value of `--cpu-manager-policy-options`. Throws `PolicyOptionError`. */
 export function cpuPolicyOptions(options: Readonly<Record<string, string>>, gates: OptionGates): CpuPolicyOptions {
   check(options, CPU_OPTIONS, gates, 'CPU Manager');
   const parsed = {
@@ -121,7 +121,7 @@ export function checkCpuOptionsFit(
     );
 }
 
-/** Throws `PolicyOptionError`. */
+/** Parses the value of `--topology-manager-policy-options`. Throws `PolicyOptionError`. */
 export function topologyPolicyOptions(
   options: Readonly<Record<string, string>>,
   gates: OptionGates,

@@ -41,7 +41,10 @@ interface PodResourcesOptions {
 const QPS = 100;
 const BURST = 10;
 
-/** Resolves when the server listens, to a function that stops it. Rejects if the socket cannot be created. */
+/**
+ * Serves the PodResources API. Resolves when the server listens, to a function that stops it. Rejects if the socket cannot be
+ * created.
+ */
 export async function servePodResources(options: PodResourcesOptions): Promise<() => Promise<void>> {
   const limit = rateLimit(options.clock);
   const answer = <Q, A>(endpoint: 'list' | 'get' | 'get_allocatable', work: (request: Q) => A): ((request: Q) => A) => {

@@ -5,7 +5,10 @@ import { type DockerClient, isCode, unlessGone } from './docker-client.ts';
 /** How much time beyond the grace period the engine may need to observe that a process has exited. */
 const STOP_MARGIN_MS = 60_000;
 
-/** Resolves when the container does not run any more, also if it does not exist. A grace period of 0 kills it at once. */
+/**
+ * Stops a container. Resolves when the container does not run any more, also if it does not exist. A grace period of 0 kills it
+ * at once.
+ */
 export async function stopContainer(client: DockerClient, id: string, gracePeriodSeconds: number): Promise<void> {
   const container = client.docker.getContainer(id);
   const timeoutMs = gracePeriodSeconds * 1000 + STOP_MARGIN_MS;

@@ -66,7 +66,7 @@ export class EngineSelf {
   }
 }
 
-/** Rejects if the engine does not answer. */
+/** Reads what the engine supports and how it is configured. Rejects if the engine does not answer. */
 export async function readEngineFacts(engine: EngineSelf, logger: Logger): Promise<EngineFacts> {
   const [version, info] = [await engine.version(), await engine.info()];
   return {

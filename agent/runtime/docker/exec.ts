@@ -100,7 +100,10 @@ export async function execCollect(
   return { exitCode: await exitCode(deps, exec.id), stdout: output.stdout.bytes(), stderr: output.stderr.bytes() };
 }
 
-/** Resolves when the streams have ended: when the container exits, or the client is gone. */
+/**
+ * Connects the streams of a client with those of a container. Resolves when the streams have ended: when the container exits,
+ * or the client is gone.
+ */
 export async function attachStream(deps: ExecDeps, id: ContainerId, io: StreamIo): Promise<void> {
   const { client } = deps;
   const container = client.docker.getContainer(id);

@@ -32,7 +32,10 @@ const MOST_OUTPUT_BYTES = 1 << 20;
 const LONGEST_SHOWN = 256;
 const KEY_TYPES = ['Image', 'Registry', 'Global'] as const;
 
-/** Throws with the plugin's error output, but never with its response, which may contain passwords. */
+/**
+ * Runs a plugin and resolves to its response. Throws with the plugin's error output, but never with its response, which may
+ * contain passwords.
+ */
 export async function runCredentialPlugin(request: PluginRequest): Promise<PluginResponse> {
   const { provider, image, token, annotations } = request;
   const input = JSON.stringify({

@@ -45,7 +45,7 @@ interface CredentialProviderConfig {
   readonly hash: string;
 }
 
-/** Throws `ConfigurationError` with one line for each mistake. */
+/** Reads the configuration file. Throws `ConfigurationError` with one line for each mistake. */
 export async function readCredentialProviders(path: string): Promise<CredentialProviderConfig> {
   const providers: CredentialProvider[] = [];
   const problems: string[] = [];

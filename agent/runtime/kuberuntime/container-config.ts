@@ -141,7 +141,10 @@ interface ContainerRequest {
   readonly volumeImages: ReadonlyMap<string, string>;
 }
 
-/** Throws `ContainerConfigError` if the specification refers to something that is missing or forbidden. */
+/**
+ * Builds the complete configuration of a container. Throws `ContainerConfigError` if the specification refers to something that
+ * is missing or forbidden.
+ */
 export async function containerConfig(request: ContainerRequest, deps: ConfigDeps): Promise<ContainerConfig> {
   const { pod, container, attempt } = request;
   verifyNonRoot(pod, container, request.imageInfo);

@@ -137,7 +137,10 @@ export interface PodHostname {
   readonly domain: string;
 }
 
-/** Throws if the fully qualified name is longer than the 64 bytes that Linux allows. */
+/**
+ * Returns the host name of a pod and its domain. Throws if the fully qualified name is longer than the 64 bytes that Linux
+ * allows.
+ */
 export function podHostname(pod: Pod, clusterDomain: string): PodHostname {
   const short =
     pod.spec.hostname !== undefined && pod.spec.hostname !== ''

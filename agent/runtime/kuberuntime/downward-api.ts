@@ -45,7 +45,10 @@ function quoted(text: string): string {
   return `"${escaped}"`;
 }
 
-/** Throws for a path that the API does not define. Maps are one line for each entry: `key="value"`. */
+/**
+ * Returns the value of a field of the pod as text. Throws for a path that the API does not define. Maps are one line for each
+ * entry: `key="value"`.
+ */
 export function fieldValue(pod: Pod, path: string, facts: DownwardFacts): string {
   const subscript = /^(metadata\.(?:labels|annotations))\['(.*)'\]$/.exec(path);
   if (subscript !== null) {

@@ -81,7 +81,10 @@ export function expand(text: string, lookup: (name: string) => string | undefine
   return out + text.slice(at);
 }
 
-/** Throws if a referenced object or key does not exist and is not optional, or if the environment exceeds its limit. */
+/**
+ * Returns the environment variables of a container. Throws if a referenced object or key does not exist and is not optional, or
+ * if the environment exceeds its limit.
+ */
 export async function containerEnvironment(
   pod: Pod,
   container: Container,

@@ -18,7 +18,9 @@ export interface RuntimePodStatus {
   readonly ips: readonly string[];
 }
 
-/** Rejects with a `RuntimeError` if the runtime does not answer. */
+/**
+ * Reads the sandboxes and containers of a pod from the runtime. Rejects with a `RuntimeError` if the runtime does not answer.
+ */
 export async function readRuntimeStatus(
   runtime: Runtime,
   pod: { readonly uid: string; readonly name: string; readonly namespace: string },

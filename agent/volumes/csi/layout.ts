@@ -181,7 +181,7 @@ export async function linkDevice(places: Places): Promise<void> {
   await symlink(places.target, places.podEntry);
 }
 
-/** Does nothing if there is no such directory. Throws if it is not empty. */
+/** Removes a directory. Does nothing if there is no such directory. Throws if it is not empty. */
 export async function removeEmpty(directory: string): Promise<void> {
   await rmdir(directory).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== 'ENOENT') throw error;

@@ -5,8 +5,8 @@ import { driverNameErrors } from '../../../api/kinds/volume-validation.ts';
 const MOST_DRIVERS = 100;
 
 /**
- * Throws if no object of the API can name a driver so, or if the node has as many drivers as it may have. The kubelet takes any
- * name, of which only such can be used.
+ * Checks the name of a driver that registers. Throws if no object of the API can name a driver so, or if the node has as many
+ * drivers as it may have. The kubelet takes any name, of which only such can be used.
  */
 export function checkDriverName(name: string, registered: ReadonlyMap<string, unknown>): void {
   if (driverNameErrors('name', name).length > 0)

@@ -24,7 +24,7 @@ interface Sets {
   readonly modified: FieldSetBuilder;
 }
 
-/** Throws `PathElementError` for lists whose items have no distinct keys. */
+/** Returns which paths differ between two values. Throws `PathElementError` for lists whose items have no distinct keys. */
 export function compare(type: MergeType, old: JsonValue | undefined, next: JsonValue | undefined): Comparison {
   const sets = { added: new FieldSetBuilder(), removed: new FieldSetBuilder(), modified: new FieldSetBuilder() };
   compareValue(type, old, next, sets);

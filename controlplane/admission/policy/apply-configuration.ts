@@ -26,7 +26,10 @@ interface Configuration {
   readonly removed: readonly string[][];
 }
 
-/** Throws `CelError`. `struct` is the type of the kind; `undefined` if it is not known. */
+/**
+ * Converts the result of an expression into an apply configuration. Throws `CelError`. `struct` is the type of the kind;
+ * `undefined` if it is not known.
+ */
 export function configurationOf(made: CelValue, struct: StructType | undefined): Configuration {
   if (!(made instanceof MessageValue)) {
     throw new CelError(`unsupported return type from ApplyConfiguration expression: ${typeNameOf(made)}`);

@@ -45,7 +45,10 @@ function shownUrl({ url, service }: ClientConfig, timeoutSeconds: number): strin
   return `https://${name}.${namespace}.svc:${port}${path}?${query}`;
 }
 
-/** Throws `EndpointError` if the service cannot be resolved. */
+/**
+ * Returns the URL, the TLS settings and the credentials for a webhook. Throws `EndpointError` if the service cannot be
+ * resolved.
+ */
 export async function endpointOf(
   config: ClientConfig,
   timeoutSeconds: number,

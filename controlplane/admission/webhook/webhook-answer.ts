@@ -78,7 +78,7 @@ function yamlOf(body: Buffer): unknown {
     : parseYaml(body).value;
 }
 
-/** Throws an error with the reason for a body that is not an object. */
+/** Parses the body of a webhook's response. Throws an error with the reason for a body that is not an object. */
 export function decodedReview(body: Buffer, limits?: JsonLimits): Record<string, unknown> {
   let value: unknown;
   try {

@@ -53,7 +53,10 @@ interface ProposalParts {
   readonly options: CalculationOptions;
 }
 
-/** Rejects with a `FailedMetric` if the metric cannot be read, or its type is unknown. */
+/**
+ * Returns the number of replicas that a metric proposes. Rejects with a `FailedMetric` if the metric cannot be read, or its
+ * type is unknown.
+ */
 export async function proposalOf(metric: Metric, input: ProposalInput, parts: ProposalParts): Promise<MetricProposal> {
   switch (metric.type) {
     case 'Resource':

@@ -59,7 +59,10 @@ export function dialedTls({ verifiesHost = false, ...tls }: TargetTls) {
 /** The address alone: what else is known of the target is in its TLS settings. */
 export const addressOf = ({ secure, host, port }: Origin): Origin => ({ secure, host, port });
 
-/** Throws a 503 if the target is unreachable, a 500 if it answers with an upgrade, and a 400 if its address is refused. */
+/**
+ * Sends a request and resolves to the response of the target. Throws a 503 if the target is unreachable, a 500 if it answers
+ * with an upgrade, and a 400 if its address is refused.
+ */
 export function requestTarget(options: TargetRequest): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
     const { origin, dialer, purpose, name } = options;
@@ -113,8 +116,8 @@ async function sendBody(request: ClientRequest, body: AsyncIterable<Buffer> | un
 }
 
 /**
- * Resolves when the body is passed on, or the client is disconnected. What has arrived is written at once: a chunk of one byte
- * that waits for a slow client costs as much as a large one.
+ * Passes a body on to the client. Resolves when the body is passed on, or the client is disconnected. What has arrived is
+ * written at once: a chunk of one byte that waits for a slow client costs as much as a large one.
  */
 export function passBody(message: Readable, exchange: Exchange): Promise<void> {
   return new Promise((resolve) => {

@@ -14,7 +14,10 @@ import { TEXT_TYPE } from '../../../api/http/media-types.ts';
 /** The headers that state where a request came from: a target must not read those of the client. */
 const OWN_HEADERS: ReadonlySet<string> = new Set(['x-forwarded-uri', 'x-forwarded-proto', 'x-forwarded-host']);
 
-/** Resolves when the response has been sent. Headers that identify the client to this server are stripped. */
+/**
+ * Forwards a request to the target and the response to the client. Resolves when the response has been sent. Headers that
+ * identify the client to this server are stripped.
+ */
 export async function proxyRequest(request: ApiRequest, target: OpenTarget, stripped: StrippedHeaders): Promise<void> {
   const { exchange } = request;
   const bare = request.info.parts.length === 3 && !request.rawPath.endsWith('/');

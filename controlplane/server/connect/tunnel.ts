@@ -33,7 +33,10 @@ interface TunnelTarget extends TargetDialing {
   readonly clock: Clock;
 }
 
-/** Throws a 500 if the target is unreachable or does not respond, and a 400 if its address is refused. */
+/**
+ * Connects the client with the target by an upgraded connection. Throws a 500 if the target is unreachable or does not respond,
+ * and a 400 if its address is refused.
+ */
 export async function tunnel(request: ApiRequest, target: TunnelTarget): Promise<void> {
   let answer: Answer;
   try {

@@ -61,7 +61,7 @@ const REACH_WITHIN_MS = 5000;
 /** Larger revisions have no exact number, and no cluster reaches them: a thousandth of them takes centuries. */
 const LARGEST_REVISION = 2 ** 52;
 
-/** Throws `EtcdError` if no server answers. */
+/** Connects to etcd. Throws `EtcdError` if no server answers. */
 export async function connectEtcd({ servers, tls }: EtcdOptions): Promise<EtcdClient> {
   const failures: string[] = [];
   for (const server of servers) {

@@ -71,7 +71,10 @@ export class EtcdServers {
     this.#clock = clock;
   }
 
-  /** Opens no connection yet. Throws a StorageError `unusable` for what is no URL of a server. */
+  /**
+   * Creates the access to the servers of etcd. Opens no connection yet. Throws a StorageError `unusable` for what is no URL of
+   * a server.
+   */
   static async open(options: EtcdServersOptions): Promise<EtcdServers> {
     const { servers, tls } = options;
     const [first, ...others] = await Promise.all(servers.map((url) => openMember(url, tls)));

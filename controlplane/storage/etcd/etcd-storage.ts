@@ -59,7 +59,10 @@ const PART_EVENTS = 200;
 /** How often a write is tried whose comparisons fail for reasons that are gone when they are read. */
 const ATTEMPTS = 5;
 
-/** Resolves when the objects of etcd are loaded. Throws a StorageError, and then the servers are closed. */
+/**
+ * Opens the storage on etcd. Resolves when the objects of etcd are loaded. Throws a StorageError, and then the servers are
+ * closed.
+ */
 export async function openEtcdStorage(options: EtcdStorageOptions): Promise<Storage> {
   const storage = new EtcdStorage(options);
   try {

@@ -36,7 +36,10 @@ export interface Row {
   checksum: number;
 }
 
-/** Throws `StorageError` for a database of another program, of a newer format, or with anything beside the tables. */
+/**
+ * Checks the format of an existing database. Throws `StorageError` for a database of another program, of a newer format, or
+ * with anything beside the tables.
+ */
 export function checkFormat(database: Database.Database, file: string): void {
   const owner = database.pragma('application_id', { simple: true });
   const format = Number(database.pragma('user_version', { simple: true }));

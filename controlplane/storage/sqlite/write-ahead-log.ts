@@ -21,7 +21,10 @@ const SECTOR_BYTES = 512;
 /** Where the header of a frame repeats the salts. */
 const FRAME_SALTS = 8;
 
-/** Throws `unusable` if acknowledged writes are damaged. Returns whether an incomplete transaction follows the last one. */
+/**
+ * Checks the write-ahead log before SQLite opens it. Throws `unusable` if acknowledged writes are damaged. Returns whether an
+ * incomplete transaction follows the last one.
+ */
 export function refuseDamagedLog(file: string): { readonly hasRest: boolean } {
   const log = readLog(file);
   const state = log === undefined ? WHOLE : examine(log);

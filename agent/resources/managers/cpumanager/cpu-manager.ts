@@ -67,7 +67,7 @@ export class CpuManager extends PolicyManager<StaticCpuPolicy, CpuState> {
     this.#topology = options.topology;
   }
 
-  /** Throws `StateError` or `PolicyOptionError`. */
+  /** Loads the state and creates the policy. Throws `StateError` or `PolicyOptionError`. */
   static async start(options: CpuManagerOptions): Promise<CpuManager> {
     const state = await CpuState.load({ ...options, directory: options.rootDirectory });
     const manager = new CpuManager(options, state);

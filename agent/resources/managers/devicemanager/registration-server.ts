@@ -18,7 +18,7 @@ interface RegistrationServerOptions {
   readonly signal: AbortSignal;
 }
 
-/** Resolves when the server listens, to a function that stops it. */
+/** Serves the registration of device plugins. Resolves when the server listens, to a function that stops it. */
 export async function serveRegistration(options: RegistrationServerOptions): Promise<() => Promise<void>> {
   const { directory, devices, logger, signal } = options;
   return serveGrpc({

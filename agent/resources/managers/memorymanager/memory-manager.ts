@@ -32,7 +32,7 @@ export class MemoryManager extends PolicyManager<StaticMemoryPolicy, MemoryState
     super({ policy, state, logger, name: 'memory manager' });
   }
 
-  /** Throws `StateError`. */
+  /** Loads the state and creates the policy. Throws `StateError`. */
   static async start(options: MemoryManagerOptions): Promise<MemoryManager> {
     const { policy, rootDirectory, clock, logger, numaNodes, reserved, nodeReserved, affinity } = options;
     const isStatic = policy === 'Static';

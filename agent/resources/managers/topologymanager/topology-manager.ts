@@ -47,7 +47,10 @@ export class TopologyManager implements AffinityStore {
     return this.#hints.get(podUid)?.get(container) ?? ANY_NODE;
   }
 
-  /** Throws `AdmissionError`, or an error of a provider. The caller must then release what was already allocated. */
+  /**
+   * Allocates the resources of a pod. Throws `AdmissionError`, or an error of a provider. The caller must then release what was
+   * already allocated.
+   */
   async admit(pod: Pod): Promise<void> {
     const { clock, observe, policy, scope } = this.#options;
     const fromMs = clock.monotonic();
