@@ -68,7 +68,7 @@ export interface Agent {
   close(how?: Closing): Promise<void>;
 }
 
-/** The name that a node registers with. */
+/** Returns the name that a node registers with. */
 export function nodeNameOf(flags: Pick<AgentFlags, 'hostnameOverride'>): string {
   return (flags.hostnameOverride === '' ? hostName() : flags.hostnameOverride).trim().toLowerCase();
 }

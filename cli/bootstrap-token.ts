@@ -27,7 +27,7 @@ export function parseBootstrapToken(text: string): BootstrapToken | undefined {
   return id === undefined || secret === undefined ? undefined : { id, secret };
 }
 
-/** The form in which a token is passed to commands. */
+/** Returns the form in which a token is passed to commands. */
 export const formatBootstrapToken = ({ id, secret }: BootstrapToken): string => `${id}.${secret}`;
 
 /** Returns random characters of a token. `randomInt` draws without bias. */
@@ -43,7 +43,7 @@ interface TokenFacts {
   readonly expiresAtMs: number | undefined;
 }
 
-/** The name of the Secret of a token. */
+/** Returns the name of the Secret of a token. */
 export const secretNameOf = (id: string): string => `bootstrap-token-${id}`;
 
 /** Builds the Secret, in the form of `kubeadm token create`. */

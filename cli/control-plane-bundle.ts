@@ -72,7 +72,7 @@ export interface EmbeddedEtcd {
   readonly members: readonly string[];
 }
 
-/** The name of the Secret of a bundle. The token with this id may read it. */
+/** Returns the name of the Secret of a bundle. The token with this id may read it. */
 export const bundleNameOf = (tokenId: string): string => `orchlet-control-plane-${tokenId}`;
 
 /** Reads the files of a control plane. Those that flags name are the caller's. */
@@ -110,7 +110,7 @@ export async function readBundle(
   return files;
 }
 
-/** The flags that all control planes share, with a placeholder for the data directory. */
+/** Returns the flags that all control planes share, with a placeholder for the data directory. */
 function flagsOf(settings: BundleSettings): readonly string[] {
   const path = (name: string): string => `DATA_DIR/${FILES.get(name)?.path ?? ''}`;
   const given = (value: string, text: string): readonly string[] => (value === '' ? [] : [text]);

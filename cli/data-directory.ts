@@ -1,11 +1,11 @@
 /** Defines the flags by which commands of a host name the directories of its control plane and its agent. */
 import { flag } from '../api/component/flags.ts';
 
-/** The flag `--data-dir` below a heading of `--help`. */
+/** Declares the flag `--data-dir` below a heading of `--help`. */
 export const dataDirectoryFlag = (group: string, help = 'Data directory of the control plane on this host.') =>
   flag({ name: 'data-dir', type: 'string', default: '/var/lib/orchlet', group, help });
 
-/** The flag `--root-dir` below a heading of `--help`. */
+/** Declares the flag `--root-dir` below a heading of `--help`. */
 export const rootDirectoryFlag = (group: string) =>
   flag({
     name: 'root-dir',

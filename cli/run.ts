@@ -83,7 +83,7 @@ function failedPath(error: unknown): string | undefined {
   return failedPath(error.cause);
 }
 
-/** The longest command that the words begin with. */
+/** Returns the longest command that the words begin with. */
 function find(words: readonly string[]): { readonly row: CommandRow; readonly rest: readonly string[] } | undefined {
   for (let length = 2; length >= 1; length--) {
     const name = words.slice(0, length).join(' ');
@@ -166,7 +166,7 @@ function helpOf(name: string, command: Command): string {
   return `${wrap(command.description, HELP_WIDTH, '')}\n\nUsage:\n  ${usage}\n${examples}${formatFlags(command.flags, HELP_WIDTH)}`;
 }
 
-/** An example that can be copied: long lines continue with a backslash. */
+/** Returns an example that can be copied: long lines continue with a backslash. */
 function exampleOf(line: string): string {
   return wrap(line, HELP_WIDTH - 4, '    ')
     .slice(2)

@@ -23,7 +23,7 @@ function filesBelow(directory: string): string[] {
   });
 }
 
-/** The compressed asset: a line of JSON with names and sizes, then the contents. */
+/** Returns the compressed asset: a line of JSON with names and sizes, then the contents. */
 function pack(program: string): { readonly archive: Buffer; readonly hash: string } {
   const files = filesBelow(program).sort();
   const index = files.map((file) => ({ name: relative(program, file), size: statSync(file).size }));
@@ -32,7 +32,7 @@ function pack(program: string): { readonly archive: Buffer; readonly hash: strin
   return { archive, hash: createHash('sha256').update(plain).digest('hex').slice(0, 16) };
 }
 
-/** The program of the executable: unpacks the bundle unless it is there, and runs it. */
+/** Returns the program of the executable: unpacks the bundle unless it is there, and runs it. */
 function loader(hash: string): string {
   return `'use strict';
 const { getRawAsset } = require('node:sea');

@@ -143,7 +143,7 @@ function ensureContainerdInstalled(say: (text: string) => void): void {
   installPackages(wanted, 'the tests need a containerd');
 }
 
-/** A containerd with CRI and a pod network of its own, for tests; `archive` holds its sandbox image. */
+/** Returns a containerd with CRI and a pod network of its own, for tests; `archive` holds its sandbox image. */
 export function startPrivateContainerd(directory: string, archive: string, say: (text: string) => void): FoundRuntime {
   ensureContainerdInstalled(say);
   const script = join(SCRIPTS, 'containerd-private');
@@ -179,7 +179,7 @@ export function ensureTestTools(say: (text: string) => void): void {
   }
 }
 
-/** The image archive for a host without a registry, made once. */
+/** Returns the image archive for a host without a registry, made once. */
 export function ensureImages(directory: string, say: (text: string) => void): string {
   const archive = join(directory, 'orchlet-images.tar');
   if (existsSync(archive)) return archive;

@@ -251,7 +251,7 @@ export function buildResources(): string {
   return `[\n${rows.map((row) => JSON.stringify(row)).join(',\n')}\n]\n`;
 }
 
-/** The client package's class of a type: `V1Pod`, or `CoreV1Event` where two groups have the name. */
+/** Returns the client package's class of a type: `V1Pod`, or `CoreV1Event` where two groups have the name. */
 function modelName(type: string, known: ReadonlySet<string>): string | undefined {
   return modelNames(type).find((candidate) => known.has(candidate));
 }

@@ -117,7 +117,7 @@ function copyModels(target: string): void {
   cpSync(join(source, '../apis', OPERATIONS_FILE), join(target, OPERATIONS_FILE));
 }
 
-/** The names of the packages whose files are in the bundle. */
+/** Returns the names of the packages whose files are in the bundle. */
 function packagesIn({ inputs }: Metafile): string[] {
   const names = Object.keys(inputs).flatMap((file) => /^node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(file)?.[1] ?? []);
   return [...new Set(names)];

@@ -152,7 +152,9 @@ async function startDaemons(directory: string, archive: string, started: FoundRu
 /** A parent that was killed meanwhile gets no report, and this process stops its daemons all the same. */
 const send = (report: Report): void => void process.send?.(report, undefined, undefined, () => undefined);
 
-/** The processor time of the programs that this process started, and those that they started, as far as they have ended. */
+/**
+ * Returns the processor time of the programs that this process started, and those that they started, as far as they have ended.
+ */
 function processorMs(): number {
   const fields = readFileSync('/proc/self/stat', 'utf8')
     .replace(/^.*\) /s, '')

@@ -6,7 +6,7 @@ import { relative } from 'node:path';
 import type { FileResult, TestCounts } from './results-reporter.ts';
 import { type Outcome, ROOT } from './test-run.ts';
 
-/** The outcome of both. A later result of a file replaces the earlier one. */
+/** Returns the outcome of both. A later result of a file replaces the earlier one. */
 export function merged(earlier: Outcome, later: Outcome): Outcome {
   const again = new Set(later.results.map(({ file }) => file));
   const kept = earlier.results.filter(({ file }) => !again.has(file));
@@ -41,7 +41,7 @@ function failuresOf(results: readonly FileResult[]): string[] {
   return more > 0 ? [...shown, `and ${more} more failures`] : shown;
 }
 
-/** The counts in the form in which node:test prints those of one run. */
+/** Returns the counts in the form in which node:test prints those of one run. */
 function countLines(results: readonly FileResult[], durationMs: number): string[] {
   const sum = (name: keyof TestCounts): number => results.reduce((total, { counts }) => total + counts[name], 0);
   const counts = [

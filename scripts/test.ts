@@ -59,7 +59,7 @@ const MOST_REPEATS = 2;
 /** If more files than this fail, the tests are not flaky, but there is a defect. */
 const MOST_REPEATED_FILES = 5;
 
-/** The test files whose properties are checked with random values. */
+/** Returns the test files whose properties are checked with random values. */
 function propertyTests(files: readonly string[]): string[] {
   return files.filter((file) => readFileSync(join(ROOT, file), 'utf8').includes("from 'fast-check'"));
 }

@@ -120,7 +120,7 @@ function startOrchlet(options: Settings, runtime: FoundRuntime, log: string): Ch
   }
 }
 
-/** The last lines of the log, which say why orchlet exited. */
+/** Returns the last lines of the log, which say why orchlet exited. */
 function lastLines(log: string): string {
   return readFileSync(log, 'utf8').trim().split('\n').slice(-5).join('\n');
 }
@@ -130,7 +130,7 @@ async function ended(child: ChildProcess): Promise<void> {
   await new Promise<void>((done) => child.once('exit', () => done()));
 }
 
-/** A client of the new API server; `undefined` until its kubeconfig is there, an error until it answers. */
+/** Creates a client of the new API server; `undefined` until its kubeconfig is there, an error until it answers. */
 async function connect(kubeconfig: string): Promise<HttpClient | undefined> {
   if (!existsSync(kubeconfig)) return undefined;
   const access = await serverAccess(await loadKubeconfig(kubeconfig), { clock: systemClock });

@@ -367,7 +367,7 @@ async function createPodParts(
   return { pods, pressure, shutdown, eviction, podNetwork, listeningPorts };
 }
 
-/** The state of the parts as the node's status shows it. */
+/** Returns the state of the parts as the node's status shows it. */
 function nodeStatus(
   {
     pods: { pleg, runtimeState },

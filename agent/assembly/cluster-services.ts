@@ -257,7 +257,7 @@ function placeOf(nodeName: string, node: NodeObject, flags: AgentFlags, dns: Ser
 const addressesOf = ({ status }: NodeObject, wanted: 'InternalIP' | 'ExternalIP'): string[] =>
   (status?.addresses ?? []).filter(({ type }) => type === wanted).map(({ address }) => address);
 
-/** The ranges of `--nodeport-addresses` in canonical form. */
+/** Returns the ranges of `--nodeport-addresses` in canonical form. */
 function nodePortRanges(values: readonly string[], node: NodeObject): string[] {
   return values.flatMap((value) => {
     if (value !== 'primary') return canonicalRange(value, value.includes(':') ? 'IPv6' : 'IPv4') ?? [];

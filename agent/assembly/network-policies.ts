@@ -43,7 +43,7 @@ const DENIED_MS = 60_000;
 const ALLOWED_MS = 300_000;
 const NONE: NetworkPolicies = { admit: () => Promise.resolve(), forget: () => undefined };
 
-/** The name of the table: several agents of one host have tables of their own, each for its own pods. */
+/** Returns the name of the table: several agents of one host have tables of their own, each for its own pods. */
 export function policyTable(rootDirectory: string): string {
   return `orchlet_policy_${createHash('sha256').update(rootDirectory).digest('hex').slice(0, 12)}`;
 }

@@ -92,7 +92,7 @@ export function createPodNetwork(base: Base, deps: PodNetworkDeps): NodePodNetwo
   };
 }
 
-/** The UDP port that other nodes send to; 0 if the network has none. */
+/** Returns the UDP port that other nodes send to; 0 if the network has none. */
 export function podNetworkPort(mode: string, flags: Pick<AgentFlags, 'podNetworkPort'>): number {
   const port = flags.podNetworkPort;
   if (mode === 'none' || mode === 'routes') return 0;

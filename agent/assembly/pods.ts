@@ -313,7 +313,7 @@ function containerLogsDirectory({ flags }: Base): string | undefined {
   return flags.podLogsDir === '/var/log/pods' ? '/var/log/containers' : undefined;
 }
 
-/** The first and the longest delay between restarts of a container that crashes. */
+/** Returns the first and the longest delay between restarts of a container that crashes. */
 function restartBackOff({ flags, effective: { gates } }: Base): { readonly initialMs: number; readonly maxMs: number } {
   const isShort = gates.enabled('ReduceDefaultCrashLoopBackOffDecay');
   const maxMs = gates.enabled('KubeletCrashLoopBackOffMax') ? flags.maxContainerRestartPeriod : 300_000;

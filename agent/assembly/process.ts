@@ -21,7 +21,7 @@ export async function takeProcess({ flags, clock, logger, signal }: Base, onCont
   return { close: () => release?.() };
 }
 
-/** The checks and settings of the host that `--fail-swap-on` and other flags request. */
+/** Returns the checks and settings of the host that `--fail-swap-on` and other flags request. */
 export function hostDemands({ flags, logger }: Base): {
   check(): Promise<void>;
   setKernelParameters(): Promise<void>;

@@ -219,7 +219,7 @@ function createMemoryManager(
   });
 }
 
-/** The limits of containers: what their pods request, and what the managers have allocated to them. */
+/** Returns the limits of containers: what their pods request, and what the managers have allocated to them. */
 function resourceFacts({ flags }: Base, managers: ResourceManagers): () => ResourceFacts {
   const { memoryBytes, hugePages, swapBytes } = hostCapacity();
   const swap = hasUnifiedCgroups() ? { behavior: flags.memorySwapBehavior, capacityBytes: swapBytes } : undefined;
@@ -233,7 +233,7 @@ function resourceFacts({ flags }: Base, managers: ResourceManagers): () => Resou
   });
 }
 
-/** The CFS quota of containers from `--cpu-cfs-quota` and `--cpu-cfs-quota-period`, whose value is in milliseconds. */
+/** Returns the CFS quota of containers from `--cpu-cfs-quota` and `--cpu-cfs-quota-period`, whose value is in milliseconds. */
 export function cpuQuota(flags: AgentFlags): { readonly cpuQuota: boolean; readonly cpuPeriodUs: number } {
   return { cpuQuota: flags.cpuCfsQuota, cpuPeriodUs: flags.cpuCfsQuotaPeriod * 1000 };
 }

@@ -104,7 +104,7 @@ export async function createVolumes(base: Base, parts: VolumeParts): Promise<Age
   };
 }
 
-/** The volumes that the control plane creates on this node. */
+/** Creates the part that manages the volumes which the control plane creates on this node. */
 export function createLocalVolumes({ flags, clock, logger, rootDirectory }: Base): LocalVolumes {
   const root = flags.localVolumesDir === '' ? join(rootDirectory, 'local-volumes') : resolve(flags.localVolumesDir);
   return new LocalVolumes({ root, limits: hostFolderLimits, clock, logger });

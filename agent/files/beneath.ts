@@ -332,7 +332,7 @@ export async function readBounded(
   throw new Error(`${JSON.stringify(name)} has more than ${maxBytes} bytes, or grows while it is read`);
 }
 
-/** A path to the very file that the descriptor names. */
+/** Returns a path to the very file that the descriptor names. */
 export function descriptorPath(handle: FileHandle): string {
   return `/proc/self/fd/${handle.fd}`;
 }

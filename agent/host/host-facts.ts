@@ -129,7 +129,7 @@ export async function filesystemSpace(path: string): Promise<FilesystemSpace> {
   };
 }
 
-/** The name of the host as uname(2) has it, without changes of case. */
+/** Returns the name of the host as uname(2) has it, without changes of case. */
 export function hostName(): string {
   return hostname();
 }
@@ -163,10 +163,10 @@ export function hostAddresses(): string[] {
   return addresses.length > 0 ? addresses : ['127.0.0.1'];
 }
 
-/** The number of process ids of the host: `kernel.pid_max`, which limits all pods and processes together. */
+/** Returns the number of process ids of the host: `kernel.pid_max`, which limits all pods and processes together. */
 export const maxPids = (): number => Number(readText('/proc/sys/kernel/pid_max') ?? 32768);
 
-/** The number of threads of the host, from the fourth field of `/proc/loadavg`; 0 if it cannot be read. */
+/** Returns the number of threads of the host, from the fourth field of `/proc/loadavg`; 0 if it cannot be read. */
 export function runningPids(): number {
   return Number(/\/(\d+) /.exec(readText('/proc/loadavg') ?? '')?.[1] ?? 0);
 }

@@ -65,7 +65,7 @@ export function oldestMountOf(points: readonly MountPoint[], path: string): Moun
   return device === undefined ? undefined : points.find((point) => point.device === device);
 }
 
-/** The projects in the output of `lsattr -pa`, by the names of the entries. */
+/** Returns the projects in the output of `lsattr -pa`, by the names of the entries. */
 export function projectsIn(listed: string): Map<string, number> {
   const found = new Map<string, number>();
   for (const line of listed.split('\n')) {

@@ -73,7 +73,7 @@ async function writeRecord({ name, before, set }: KernelParameterRecord, records
   await writeFile(join(directory, encodeURIComponent(name)), `${before}\n${set}\n`, { mode: 0o600, flag: 'wx' });
 }
 
-/** The parameters that agents have set in this network namespace since the host started. */
+/** Returns the parameters that agents have set in this network namespace since the host started. */
 export async function kernelParameterRecords({ records = RECORDS }: KernelParameterPlaces = {}): Promise<
   readonly KernelParameterRecord[]
 > {

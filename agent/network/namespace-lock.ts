@@ -39,7 +39,7 @@ export async function isNamespaceLocked(name: string): Promise<boolean> {
   return lock === undefined;
 }
 
-/** The inode of the network namespace of this process. */
+/** Returns the inode of the network namespace of this process. */
 export async function networkNamespace(): Promise<string> {
   return /\d+/.exec(await readlink('/proc/self/ns/net'))?.[0] ?? 'host';
 }

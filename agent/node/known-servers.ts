@@ -81,7 +81,7 @@ async function store(path: string, text: string): Promise<void> {
   }
 }
 
-/** The URLs of the servers that the endpoints of the service `kubernetes` name. */
+/** Returns the URLs of the servers that the endpoints of the service `kubernetes` name. */
 function serversOf(object: Endpoints): readonly string[] {
   const found = (object.subsets ?? []).flatMap(({ addresses = [], ports = [] }) => {
     const port = (ports.find(({ name }) => name === 'https') ?? ports[0])?.port;

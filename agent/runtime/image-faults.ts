@@ -33,6 +33,6 @@ export function imageFault({ user, configBytes = 0, volumes = 0, command = 0 }: 
   return user.length > LONGEST_USER ? `its user has ${user.length} characters, more than ${LONGEST_USER}` : '';
 }
 
-/** The error for an image with this fault. */
+/** Returns the error for an image with this fault. */
 export const faultyImage = (reference: string, fault: string): RuntimeError =>
   new RuntimeError('invalid', `image "${reference}" is not used: ${fault}`);

@@ -15,7 +15,7 @@ export function instanceOf({ nodeName, rootDirectory }: InstanceFacts): string {
   return createHash('sha256').update(`${nodeName}\0${rootDirectory}`).digest('hex').slice(0, 16);
 }
 
-/** The name of the bridge of the pod network that an agent creates in Docker. */
+/** Returns the name of the bridge of the pod network that an agent creates in Docker. */
 export function dockerBridge(instance: string): string {
   return `orc${instance.slice(0, 10)}`;
 }

@@ -32,7 +32,7 @@ interface RuntimeEndpoints {
   readonly cri: string;
 }
 
-/** The endpoints to search: the named ones, and usual sockets that exist. */
+/** Returns the endpoints to search: the named ones, and usual sockets that exist. */
 export function endpointsToSearch({ docker, cri }: RuntimeEndpoints): RuntimeEndpoints[] {
   const known = KNOWN_CRI_SOCKETS.filter((path) => existsSync(path)).map((path) => `unix://${path}`);
   const cris = [...new Set([...(cri === '' ? [] : [cri]), ...known])];

@@ -25,7 +25,7 @@ const GROUPS: ReadonlyMap<string, string> = new Map(
   }),
 );
 
-/** The names of groups for Node.js' `ecdhCurve`, by their TLS numbers. */
+/** Returns the names of groups for Node.js' `ecdhCurve`, by their TLS numbers. */
 export function groupNames(numbers: readonly string[]): string {
   return numbers.map((number) => GROUPS.get(number) ?? number).join(':');
 }

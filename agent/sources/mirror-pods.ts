@@ -74,7 +74,7 @@ export function createMirrorPods(options: MirrorPodsOptions): MirrorPods {
   };
 }
 
-/** The metadata that the manifest gives, besides its annotations. */
+/** Returns the metadata that the manifest gives, besides its annotations. */
 function copied({ metadata: { generateName, labels, finalizers } }: Pod): Partial<ObjectMeta> {
   return {
     ...(generateName === undefined ? {} : { generateName }),

@@ -18,7 +18,7 @@ const OWN = 'ConfigMap Secret'.split(' ');
 /** The key of an object: `ConfigMap/NAMESPACE/NAME`. */
 export type StaticObjectKey = string;
 
-/** The key of an object of the folder: `Kind/namespace/name`. */
+/** Returns the key of an object of the folder: `Kind/namespace/name`. */
 export function staticObjectKey(kind: 'ConfigMap' | 'Secret', namespace: string, name: string): StaticObjectKey {
   return `${kind}/${namespace}/${name}`;
 }

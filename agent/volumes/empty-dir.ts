@@ -66,7 +66,7 @@ function podMemoryLimit(pod: Pod): number {
   return bytesOf(podResources(pod, limitsOf)['memory'] ?? '0');
 }
 
-/** The page size of the medium (`HugePages-2Mi`), or the only size that the containers request. */
+/** Returns the page size of the medium (`HugePages-2Mi`), or the only size that the containers request. */
 export function hugePageSize(pod: Pod, medium: string): string {
   const asked = new Set<string>();
   for (const container of initAndMainContainers(pod.spec)) {

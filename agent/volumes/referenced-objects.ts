@@ -191,7 +191,7 @@ function allContainers(pod: Pod): Pod['spec']['containers'] {
   ];
 }
 
-/** The names of all config maps that the pod refers to. */
+/** Returns the names of all config maps that the pod refers to. */
 export function configMapNames(pod: Pod): Set<string> {
   const names = new Set<string>();
   for (const volume of pod.spec.volumes ?? []) {
@@ -208,7 +208,7 @@ export function configMapNames(pod: Pod): Set<string> {
   return names;
 }
 
-/** The names of all secrets that the pod refers to, image pull secrets included. */
+/** Returns the names of all secrets that the pod refers to, image pull secrets included. */
 export function secretNames(pod: Pod): Set<string> {
   const names = new Set<string>();
   for (const reference of pod.spec.imagePullSecrets ?? []) if (reference.name !== undefined) names.add(reference.name);

@@ -42,7 +42,7 @@ export const requestType = struct('kubernetes.AdmissionRequest', {
 
 const jsonPatch = struct('JSONPatch', { op: string, path: string, from: string, value: dyn });
 
-/** The type of `Object` or of a part of it. A part is of any type until the patch is applied. */
+/** Returns the type of `Object` or of a part of it. A part is of any type until the patch is applied. */
 export const patchObject = (name: string): CelType => ({ kind: 'object', name, field: () => dyn });
 
 /** What the mutations of a policy declare in addition: the types of patches and the library `jsonpatch`. */

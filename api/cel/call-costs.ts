@@ -50,7 +50,7 @@ const MAX_FORMAT_PATTERN = 128;
 /** The number of bytes of an IP address. */
 const ADDRESS: Range = { min: 4, max: 16 };
 
-/** The size of a node; anything if it is not known. */
+/** Returns the size of a node; anything if it is not known. */
 export const sizeOf = (node: CostNode | undefined): Range => node?.size ?? ANYTHING;
 const isText = ({ kind }: CelType): boolean => kind === 'string' || kind === 'bytes';
 const cheap: CallCost = () => ({ cost: ONE });

@@ -20,9 +20,9 @@ export const ANYTHING: Range = { min: 0, max: UNBOUNDED };
 
 const capped = (value: number): number => Math.min(value, UNBOUNDED);
 
-/** A range with one value. */
+/** Returns a range with one value. */
 export const exactly = (value: number): Range => ({ min: value, max: value });
-/** The range from 0. */
+/** Returns the range from 0. */
 export const upTo = (max: number): Range => ({ min: 0, max: capped(max) });
 
 /** Adds the ranges, saturating. */
@@ -40,7 +40,7 @@ export function scaled({ min, max }: Range, factor: number): Range {
   return { min: capped(Math.ceil(min * factor)), max: capped(Math.ceil(max * factor)) };
 }
 
-/** The smallest range that has both. */
+/** Returns the smallest range that has both. */
 export function union(a: Range, b: Range): Range {
   return { min: Math.min(a.min, b.min), max: Math.max(a.max, b.max) };
 }

@@ -93,7 +93,7 @@ function joined(a: readonly unknown[], b: readonly unknown[], spending: Spending
   return [...a, ...b];
 }
 
-/** The cost of reading a text: a step for each ten characters. */
+/** Returns the cost of reading a text: a step for each ten characters. */
 export const textCost = (length: number): number => Math.ceil(length / 10);
 
 const NUMBERS = [int, uint, double];

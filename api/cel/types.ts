@@ -42,16 +42,16 @@ export const typeType: CelType = { kind: 'type' };
 export const errorType: CelType = { kind: 'error' };
 /** The type of lists with these items. */
 export const list = (item: CelType): CelType => ({ kind: 'list', item });
-/** The type of maps. */
+/** Returns the type of maps. */
 export const map = (key: CelType, value: CelType): CelType => ({ kind: 'map', key, value });
-/** The type of optional values. */
+/** Returns the type of optional values. */
 export const optional = (of: CelType): CelType => ({ kind: 'optional', of });
-/** A type of a library, which is known by its name alone. */
+/** Returns a type of a library, which is known by its name alone. */
 export const opaque = (name: string): CelType => ({ kind: 'opaque', name });
-/** A type parameter of an overload. */
+/** Returns a type parameter of an overload. */
 export const param = (name: string): CelType => ({ kind: 'param', name });
 
-/** The name of the type in messages of cel-go. */
+/** Returns the name of the type in messages of cel-go. */
 export function showType(type: CelType): string {
   switch (type.kind) {
     case 'list':

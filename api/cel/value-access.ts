@@ -5,7 +5,7 @@ import { parseDuration, parseTimestamp } from './time.ts';
 import { bool, type CelType, dyn, int, map, string } from './types.ts';
 import { adapt, CelError, type CelValue, Double, hasType, member, MessageValue, typeNameOf, Uint } from './values.ts';
 
-/** The key in messages. */
+/** Returns the key in messages. */
 export const shownKey = (key: CelValue): string =>
   key instanceof Double || key instanceof Uint ? String(key.value) : String(key as string);
 
@@ -46,7 +46,7 @@ export function extent(value: CelValue): number {
   return 1;
 }
 
-/** The type of a literal of the source. */
+/** Returns the type of a literal of the source. */
 export function literalType(value: CelValue): CelType {
   if (value === null) return { kind: 'null' };
   if (typeof value === 'boolean') return bool;

@@ -145,7 +145,7 @@ function isPlainObject(value: unknown): value is CelObject {
   return prototype === Object.prototype || prototype === null;
 }
 
-/** The name of the value's type in messages and in `type()`. */
+/** Returns the name of the value's type in messages and in `type()`. */
 export function typeNameOf(value: CelValue): string {
   if (value === null) return 'null_type';
   switch (typeof value) {

@@ -60,12 +60,12 @@ export class EventWrites {
   }
 }
 
-/** The namespace of the event: that of its object, or `default`. */
+/** Returns the namespace of the event: that of its object, or `default`. */
 export function namespaceOf(regarding: ObjectReference): string {
   return regarding.namespace === undefined || regarding.namespace === '' ? 'default' : regarding.namespace;
 }
 
-/** The key of an object in the tables of recorders. */
+/** Returns the key of an object in the tables of recorders. */
 export function subjectOf({ apiVersion, kind, namespace, name, uid, fieldPath }: ObjectReference): string {
   return [apiVersion, kind, namespace, name, uid, fieldPath].join('\u0001');
 }

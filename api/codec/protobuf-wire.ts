@@ -143,7 +143,7 @@ export function tagOf(number: number, wireType: number): number {
   return number * 8 + wireType;
 }
 
-/** The error for bytes that are no message: 400. */
+/** Returns the error for bytes that are no message: 400. */
 export function malformed(why: string): StatusError {
   return newBadRequest(`the body is not a valid protobuf message: ${why}`);
 }

@@ -10,12 +10,12 @@ interface Place {
   readonly line: number;
 }
 
-/** An error about a token. */
+/** Returns an error about a token. */
 function aboutToken(line: number, text: string): string {
   return line === 0 ? `yaml: ${text}` : `yaml: line ${line + 1}: ${text}`;
 }
 
-/** An error about the structure. */
+/** Returns an error about the structure. */
 function aboutStructure(line: number, text: string): string {
   return line === 0 ? `yaml: ${text}` : `yaml: line ${line}: ${text}`;
 }

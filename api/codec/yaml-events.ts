@@ -49,7 +49,7 @@ const MARKER = /(?:^|[\n\r])(---|\.\.\.)(?=\s|$)/g;
 /** A line that is neither blank nor a comment nor a directive. */
 const CONTENT = /^[^\S\n\r]*[^\s#%]/m;
 
-/** The text up to the marker that ends its first document. A marker ends every node, also block scalars and quotes. */
+/** Returns the text up to the marker that ends its first document. A marker ends every node, also block scalars and quotes. */
 export function firstDocument(text: string): string {
   let isOpen = false;
   let from = 0;

@@ -5,7 +5,7 @@
 
 const BEST_WIDTH = 80;
 
-/** The number of characters after the last line break. */
+/** Returns the number of characters after the last line break. */
 const columnOf = (text: string): number => [...text.slice(text.lastIndexOf('\n') + 1)].length;
 
 /**

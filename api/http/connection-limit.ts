@@ -108,7 +108,7 @@ export class ConnectionLimit {
   }
 }
 
-/** The address in hexadecimal: 8 digits of IPv4, the first 16 of the 32 of IPv6. */
+/** Returns the address in hexadecimal: 8 digits of IPv4, the first 16 of the 32 of IPv6. */
 export const clientKey = (address: string): string => addressKey(address).slice(0, 16);
 
 const endsOf = ({ remoteAddress, remotePort, localPort }: Ends): string =>

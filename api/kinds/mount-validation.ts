@@ -123,12 +123,12 @@ function named(items: readonly (readonly [name: string, path: string])[]): Mount
   return { names: new Set(byName.keys()), paths: new Set(byName.values()) };
 }
 
-/** The names and paths of a container's devices. */
+/** Returns the names and paths of a container's devices. */
 export function devicePathsOf({ volumeDevices = [] }: Container | EphemeralContainer): MountNames {
   return named(volumeDevices.map(({ name = '', devicePath = '' }) => [name, devicePath] as const));
 }
 
-/** The names and paths of a container's mounts. */
+/** Returns the names and paths of a container's mounts. */
 export function mountPathsOf({ volumeMounts = [] }: Container | EphemeralContainer): MountNames {
   return named(volumeMounts.map(({ name = '', mountPath = '' }) => [name, mountPath] as const));
 }

@@ -33,6 +33,6 @@ export function goType(value: JsonValue | undefined): string {
   return isInt64(value) ? 'int64' : 'float64';
 }
 
-/** The error of Go's JSON decoder for a value that is to have a kind and a version. `type` is its type in JSON. */
+/** Returns the error of Go's JSON decoder for a value that is to have a kind and a version. `type` is its type in JSON. */
 export const notAnObject = (type: string): string =>
   `json: cannot unmarshal ${type} into Go value of type struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }`;

@@ -81,7 +81,7 @@ function parseGroups(text: string, last: boolean): number[] | undefined {
   return groups;
 }
 
-/** The canonical form; for IPv6 that of RFC 5952. */
+/** Returns the canonical form; for IPv6 that of RFC 5952. */
 export function formatIp(ip: { readonly family: 4 | 6; readonly value: bigint }): string {
   if (ip.family === 4) return [24n, 16n, 8n, 0n].map((shift) => (ip.value >> shift) & 255n).join('.');
   const groups = Array.from({ length: 8 }, (_, index) => Number((ip.value >> BigInt(112 - 16 * index)) & 0xffffn));
@@ -123,12 +123,12 @@ export function parseCidr(text: string): Cidr | undefined {
   return { family: address.family, base: (address.value >> hostBits) << hostBits, prefixLength, address };
 }
 
-/** The canonical form, without bits after the prefix. */
+/** Returns the canonical form, without bits after the prefix. */
 export function formatCidr(cidr: Cidr): string {
   return `${formatIp({ family: cidr.family, value: cidr.base })}/${cidr.prefixLength}`;
 }
 
-/** The number of addresses. */
+/** Returns the number of addresses. */
 export function cidrSize(cidr: Cidr): bigint {
   return 1n << BigInt(BITS[cidr.family] - cidr.prefixLength);
 }

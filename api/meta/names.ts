@@ -54,7 +54,7 @@ export function patternError(message: string, pattern: string, ...examples: read
 
 const maxLengthError = (max: number): string => `must be no more than ${max} characters`;
 const maxBytesError = (max: number): string => `must be no more than ${max} bytes`;
-/** The text for a number out of range. */
+/** Returns the text for a number out of range. */
 export const rangeError = (low: number, high: number): string => `must be between ${low} and ${high}, inclusive`;
 
 /** Counts the bytes of the UTF-8 encoding. */
@@ -62,7 +62,7 @@ const sizeOf = (text: string): number => Buffer.byteLength(text);
 const tooLongFor = (text: string, max: number): boolean =>
   text.length > max || (text.length * 3 > max && sizeOf(text) > max);
 
-/** A label of RFC 1123: lower case letters, digits and `-`. */
+/** Validates a label of RFC 1123: lower case letters, digits and `-`. */
 export function dnsLabelErrors(value: string): string[] {
   const errors: string[] = [];
   if (tooLongFor(value, MAX_LABEL_LENGTH)) errors.push(maxLengthError(MAX_LABEL_LENGTH));
@@ -110,7 +110,7 @@ export function dnsSubdomainWithUnderscoreErrors(value: string): string[] {
   return errors;
 }
 
-/** A label that begins with a letter, as services need it. */
+/** Validates a label that begins with a letter, as services need it. */
 export function rfc1035LabelErrors(value: string): string[] {
   const errors: string[] = [];
   if (tooLongFor(value, MAX_LABEL_LENGTH)) errors.push(maxLengthError(MAX_LABEL_LENGTH));
@@ -127,7 +127,7 @@ export function rfc1035LabelErrors(value: string): string[] {
   return errors;
 }
 
-/** A subdomain after `*.`. */
+/** Validates a subdomain after `*.`. */
 export function wildcardSubdomainErrors(value: string): string[] {
   const errors: string[] = [];
   if (tooLongFor(value, MAX_SUBDOMAIN_LENGTH)) errors.push(maxLengthError(MAX_SUBDOMAIN_LENGTH));
@@ -180,7 +180,7 @@ function findQualifiedNameErrors(value: string): string[] {
   return errors;
 }
 
-/** The value of a label; it may be empty. */
+/** Validates the value of a label; it may be empty. */
 export function labelValueErrors(value: string): string[] {
   const errors: string[] = [];
   if (tooLongFor(value, MAX_LABEL_LENGTH)) errors.push(maxBytesError(MAX_LABEL_LENGTH));
@@ -225,11 +225,11 @@ export function cIdentifierErrors(value: string): string[] {
   ];
 }
 
-/** A whole number from 1 to 65535. */
+/** Validates a whole number from 1 to 65535. */
 export const portNumberErrors = (port: number): string[] =>
   Number.isInteger(port) && port >= 1 && port <= 65535 ? [] : [rangeError(1, 65535)];
 
-/** The name of a port (IANA_SVC_NAME of RFC 6335). */
+/** Validates the name of a port (IANA_SVC_NAME of RFC 6335). */
 export function portNameErrors(port: string): string[] {
   const errors: string[] = [];
   if (tooLongFor(port, 15)) errors.push(maxLengthError(15));
@@ -242,7 +242,7 @@ export function portNameErrors(port: string): string[] {
   return errors;
 }
 
-/** A number with `%`. */
+/** Validates a number with `%`. */
 export function percentErrors(value: string): string[] {
   if (PERCENT_PATTERN.test(value)) return [];
   return [
@@ -250,7 +250,7 @@ export function percentErrors(value: string): string[] {
   ];
 }
 
-/** The name of a header of probes. */
+/** Validates the name of a header of probes. */
 export function httpHeaderNameErrors(value: string): string[] {
   if (HEADER_PATTERN.test(value)) return [];
   return [patternError("a valid HTTP header must consist of alphanumeric characters or '-'", HEADER, 'X-Header-Name')];

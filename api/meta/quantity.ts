@@ -205,7 +205,7 @@ function isKeptAsWritten(text: string, format: QuantityFormat): boolean {
   return scaleOfDigits % 3 === 0 && !digits.endsWith('000') && !digits.startsWith('0');
 }
 
-/** A quantity of whole units. */
+/** Returns a quantity of whole units. */
 export function newQuantity(value: bigint | number, format: QuantityFormat = 'DecimalSI'): Quantity {
   return { nano: BigInt(value) * NANO, format };
 }
@@ -225,7 +225,7 @@ export function addQuantities(a: Quantity, b: Quantity): Quantity {
   return { nano: a.nano + b.nano, format: a.nano === 0n ? b.format : a.format };
 }
 
-/** The difference, in the format of the first unless that is 0. */
+/** Returns the difference, in the format of the first unless that is 0. */
 export function subtractQuantities(a: Quantity, b: Quantity): Quantity {
   return { nano: a.nano - b.nano, format: a.nano === 0n ? b.format : a.format };
 }

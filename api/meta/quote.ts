@@ -4,8 +4,8 @@
 export const quoteText = (text: string): string => JSON.stringify(text);
 
 /**
- * The text for a terminal, with escapes in place of control characters other than line breaks and tabs: a text of another host
- * must not move the cursor, rewrite what stands there, or send keys.
+ * Returns the text for a terminal, with escapes in place of control characters other than line breaks and tabs: a text of
+ * another host must not move the cursor, rewrite what stands there, or send keys.
  */
 export const printable = (text: string): string =>
   text.replaceAll(/(?![\n\t])\p{Cc}/gu, (found) => `\\x${found.charCodeAt(0).toString(16).padStart(2, '0')}`);

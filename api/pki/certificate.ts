@@ -182,5 +182,5 @@ export function parseCertificates(pem: string): Certificate[] {
     .map((block) => parseCertificate(block.der));
 }
 
-/** The PEM form of a certificate's DER. */
+/** Returns the PEM form of a certificate's DER. */
 export const certificatePem = (raw: Uint8Array): string => writePem('CERTIFICATE', raw);

@@ -49,15 +49,15 @@ export function tlv(tag: number, ...contents: readonly Uint8Array[]): Buffer {
   return Buffer.concat([Buffer.from(header), ...contents]);
 }
 
-/** A SEQUENCE of encoded elements. */
+/** Encodes a SEQUENCE of encoded elements. */
 export const sequence = (...contents: readonly Uint8Array[]): Buffer => tlv(TAG.sequence, ...contents);
-/** An OCTET STRING. */
+/** Encodes an OCTET STRING. */
 export const octetString = (content: Uint8Array): Buffer => tlv(TAG.octetString, content);
-/** A BOOLEAN. */
+/** Encodes a BOOLEAN. */
 export const boolean = (value: boolean): Buffer => tlv(TAG.boolean, Buffer.from([value ? 0xff : 0]));
-/** A UTF8String. */
+/** Encodes a UTF8String. */
 export const utf8String = (text: string): Buffer => tlv(TAG.utf8String, Buffer.from(text, 'utf8'));
-/** A NULL. */
+/** Encodes a NULL. */
 export const nullValue = (): Buffer => tlv(TAG.null);
 
 /** Encodes a SET OF, whose elements DER orders by their bytes. */
@@ -85,7 +85,7 @@ function numberBytes(value: number): Buffer {
   return out;
 }
 
-/** An OBJECT IDENTIFIER in dotted form. */
+/** Encodes an OBJECT IDENTIFIER in dotted form. */
 export function oid(dotted: string): Buffer {
   const [first = 0, second = 0, ...rest] = dotted.split('.').map(Number);
   const bytes: number[] = [];

@@ -82,7 +82,7 @@ export function readExtensions(list: der.DerElement): Extension[] {
   });
 }
 
-/** A critical extension. */
+/** Returns a critical extension. */
 export function keyUsageExtension(usages: readonly KeyUsage[]): Extension {
   let bits = 0;
   for (const usage of usages) bits |= 1 << (15 - KEY_USAGES.indexOf(usage));
@@ -99,7 +99,7 @@ export function readKeyUsages(value: Buffer): KeyUsage[] {
   return KEY_USAGES.filter((_, i) => (((bytes[Math.floor(i / 8)] ?? 0) >> (7 - (i % 8))) & 1) === 1);
 }
 
-/** An extension that is not critical. */
+/** Returns an extension that is not critical. */
 export function extendedKeyUsageExtension(oids: readonly string[]): Extension {
   return { oid: EXTENSION.extendedKeyUsage, critical: false, value: der.sequence(...oids.map(der.oid)) };
 }
@@ -115,7 +115,7 @@ export interface BasicConstraints {
   readonly maxPathLength?: number;
 }
 
-/** A critical extension. */
+/** Returns a critical extension. */
 export function basicConstraintsExtension(constraints: BasicConstraints): Extension {
   const parts: Buffer[] = [];
   if (constraints.isCa) parts.push(der.boolean(true));

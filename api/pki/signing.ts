@@ -37,7 +37,7 @@ interface Algorithm {
   readonly hash: string | null;
 }
 
-/** The signature algorithm for a key. Throws a `TypeError` for keys that certificates do not use. */
+/** Returns the signature algorithm for a key. Throws a `TypeError` for keys that certificates do not use. */
 export function algorithmOf(key: KeyObject): Algorithm {
   switch (key.asymmetricKeyType) {
     case 'rsa':

@@ -1,7 +1,7 @@
 /** Names JSON values and Go types like the messages of Go's JSON decoder, for decoding errors. */
 import type { Scalar, StructType, TypeNode } from './schema.ts';
 
-/** The kind of a JSON value, as Go's decoder names it. */
+/** Returns the kind of a JSON value, as Go's decoder names it. */
 export function jsonKind(value: unknown): string {
   if (Array.isArray(value)) return 'array';
   switch (typeof value) {
@@ -34,12 +34,12 @@ const GO_SCALARS: Readonly<Record<Scalar, string>> = {
   fieldsV1: 'v1.FieldsV1',
 };
 
-/** The Go type of a field, such as `[]v1.Container`. */
+/** Returns the Go type of a field, such as `[]v1.Container`. */
 export function goType(type: TypeNode): string {
   return (type.kind === 'struct' ? undefined : type.goName) ?? plainGoType(type);
 }
 
-/** The Go type of a field without the names of types that are derived from others: `string` for `types.UID`. */
+/** Returns the Go type of a field without the names of types that are derived from others: `string` for `types.UID`. */
 export function plainGoType(type: TypeNode): string {
   switch (type.kind) {
     case 'scalar':

@@ -31,7 +31,7 @@ const secondWords = (rows: readonly Completed[], first: string): string[] =>
 const valuesOf = (row: AnyFlag): readonly string[] =>
   row.type === 'boolean' ? ['true', 'false'] : (row.choices ?? []).filter((choice) => choice !== '');
 
-/** A `case` branch in bash for each key; branches without words are left out. */
+/** Returns a `case` branch in bash for each key; branches without words are left out. */
 function branches(indent: string, pairs: readonly (readonly [string, readonly string[]])[]): string {
   return pairs
     .filter(([, words]) => words.length > 0)

@@ -173,7 +173,7 @@ async function runs(dataDirectory: string, rootDirectory: string): Promise<boole
   return found.some((pid) => pid !== undefined);
 }
 
-/** The root directory of the agent of this host. */
+/** Returns the root directory of the agent of this host. */
 async function agentRoot(dataDirectory: string): Promise<string> {
   const usual = join(dataDirectory, 'agent');
   return existsSync(usual) ? usual : agentDirectory();

@@ -133,7 +133,7 @@ interface Discovered {
 }
 
 /**
- * The CAs to trust: those whose hash the administrator named, and what one of them signed in a rotation. Others that
+ * Returns the CAs to trust: those whose hash the administrator named, and what one of them signed in a rotation. Others that
  * `cluster-info` lists count for nothing. Without hashes the bootstrap token alone vouches for all of them.
  */
 export function believedCas({ ca, signedBundle }: Discovered, hashes: readonly string[]): string | undefined {
@@ -184,7 +184,7 @@ async function discover(
   }
 }
 
-/** The texts in the data of a ConfigMap that nobody has validated. */
+/** Returns the texts in the data of a ConfigMap that nobody has validated. */
 function textsOf(configMap: unknown): ReadonlyMap<string, string> {
   const { data } = (configMap ?? {}) as { readonly data?: unknown };
   const entries = typeof data === 'object' && data !== null ? Object.entries(data) : [];

@@ -130,8 +130,8 @@ export const tokenCreate: Command = {
 const PLAIN_URL = /^https:\/\/[A-Za-z0-9.:[\]-]+$/;
 
 /**
- * The address at which other hosts reach the API, from `cluster-info`; the kubeconfig may name loopback. Whoever may edit
- * ConfigMaps of kube-public writes it.
+ * Returns the address at which other hosts reach the API, from `cluster-info`; the kubeconfig may name loopback. Whoever may
+ * edit ConfigMaps of kube-public writes it.
  */
 async function announcedServer(client: HttpClient, otherwise: string): Promise<string> {
   const info = await client.get(configMaps, PUBLIC_NAMESPACE, CLUSTER_INFO).catch((error: unknown) => {

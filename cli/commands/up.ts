@@ -263,7 +263,7 @@ function pickDisabled({ disable }: Partial<ControlPlaneFlags>): Partial<Pick<UpF
   return disable === undefined ? {} : { disable };
 }
 
-/** The agent's flags: directories below the data directory, the API server on loopback, a new bootstrap token. */
+/** Returns the agent's flags: directories below the data directory, the API server on loopback, a new bootstrap token. */
 async function agentFlagsFor(
   values: UpFlags,
   given: ReadonlySet<string>,

@@ -42,7 +42,7 @@ export interface Host {
 
 const TRIAL_MS = 10_000;
 
-/** The host of this process. Files that do not exist are read as ''. */
+/** Returns the host of this process. Files that do not exist are read as ''. */
 export function localHost(clock: Clock): Host {
   return {
     isRoot: process.getuid?.() === 0,

@@ -58,7 +58,7 @@ export async function checkNetwork(cluster: ClusterFacts, probes: NetworkProbes)
   ];
 }
 
-/** The finding if the API server cannot be reached. An empty `server` stands for one that is not known. */
+/** Returns the finding if the API server cannot be reached. An empty `server` stands for one that is not known. */
 export function apiServerFinding(server: string, error: unknown): Finding {
   return {
     name: 'API server',
@@ -211,7 +211,7 @@ async function checkNames(
       ];
 }
 
-/** The first host address of an IPv4 range. */
+/** Returns the first host address of an IPv4 range. */
 function firstAddress(cidr: string | undefined): string | undefined {
   const [, start = '', last = ''] = /^(\d+\.\d+\.\d+\.)(\d+)\/\d+$/.exec(cidr ?? '') ?? [];
   return start === '' ? undefined : `${start}${Number(last) + 1}`;

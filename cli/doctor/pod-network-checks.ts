@@ -16,7 +16,7 @@ interface PodNetworkHost {
   readonly usesCni: boolean;
 }
 
-/** The tools and places of this host. */
+/** Returns the tools and places of this host. */
 export const podNetworkHost = (): PodNetworkHost => ({
   network: hostNetwork(),
   places: DEFAULT_CNI_PLACES,

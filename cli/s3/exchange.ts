@@ -191,7 +191,7 @@ const ENTITIES: ReadonlyMap<string, string> = new Map(
   Object.entries({ lt: '<', gt: '>', quot: '"', apos: "'", amp: '&' }),
 );
 
-/** The texts of all elements of a name, of XML without nested elements of that name. */
+/** Returns the texts of all elements of a name, of XML without nested elements of that name. */
 export function elementsOf(xml: string, name: string): readonly string[] {
   const found: string[] = [];
   let end = 0;
@@ -205,5 +205,5 @@ export function elementsOf(xml: string, name: string): readonly string[] {
   }
 }
 
-/** The text of the first element with this name; '' if there is none. */
+/** Returns the text of the first element with this name; '' if there is none. */
 export const elementOf = (xml: string, name: string): string => elementsOf(xml, name)[0] ?? '';

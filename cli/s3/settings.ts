@@ -102,7 +102,7 @@ async function credentialsOf(env: Environment): Promise<S3Credentials> {
 const withToken = (credentials: S3Credentials, sessionToken: string | undefined): S3Credentials =>
   sessionToken === undefined || sessionToken === '' ? credentials : { ...credentials, sessionToken };
 
-/** The values of one section of an INI file. */
+/** Returns the values of one section of an INI file. */
 function profileOf(text: string, profile: string): ReadonlyMap<string, string> {
   const values = new Map<string, string>();
   let isInside = false;

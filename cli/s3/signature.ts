@@ -49,7 +49,7 @@ export const encodeQuery = (query: Readonly<Record<string, string>>): string =>
 const sha256 = (content: string | Buffer): string => createHash('sha256').update(content).digest('hex');
 const hmac = (key: string | Buffer, text: string): Buffer => createHmac('sha256', key).update(text).digest();
 
-/** The headers to send, `Authorization` among them. */
+/** Returns the headers to send, `Authorization` among them. */
 export function signedHeaders(request: SignableRequest, context: SigningContext): Readonly<Record<string, string>> {
   const { credentials, region } = context;
   const time = new Date(context.now).toISOString().replaceAll(/[-:]|\.\d{3}/g, '');

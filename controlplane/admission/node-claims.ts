@@ -69,7 +69,7 @@ function recorded(text: string | undefined): ReadonlyMap<string, string> {
   return new Map(pairs.flatMap(([claim = '', time = '']) => (time === '' ? [] : [[claim, time] as const])));
 }
 
-/** The addresses from which a request may come, if it comes from where it seems to. */
+/** Returns the addresses from which a request may come, if it comes from where it seems to. */
 function originOf(remote: string, hostAddresses: () => readonly string[]): readonly string[] {
   const address = canonicalIp(remote.replace(/^::ffff:(?=\d+\.)/i, ''));
   const ip = address === undefined ? undefined : parseIp(address);
@@ -78,7 +78,8 @@ function originOf(remote: string, hostAddresses: () => readonly string[]): reado
 }
 
 /**
- * The addresses of the node from which the request comes. Addresses of the other family stay proven: a request has only one.
+ * Returns the addresses of the node from which the request comes. Addresses of the other family stay proven: a request has only
+ * one.
  */
 function provenAddresses(
   { status }: Node,

@@ -25,7 +25,7 @@ import { groupResourceName } from '../../api/meta/group-resource.ts';
 import { NODE_LEASE_NAMESPACE } from '../../api/meta/system-namespaces.ts';
 
 /**
- * The plugin NodeRestriction: limits what a user of the group `system:nodes` writes to its own Node and the pods on it.
+ * Creates the plugin NodeRestriction: limits what a user of the group `system:nodes` writes to its own Node and the pods on it.
  * `claims` records what the node claims for the pod network.
  */
 export function nodeRestriction(sources: Sources, authorizer: Authorizer, claims?: NodeClaims): AdmissionPlugin {

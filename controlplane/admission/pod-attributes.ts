@@ -32,13 +32,13 @@ export function refusal(attributes: AdmissionAttributes, why: string): StatusErr
   return newForbidden({ group, resource }, name, why);
 }
 
-/** The name of the request, or that of the object if the request has none. */
+/** Returns the name of the request, or that of the object if the request has none. */
 export function nameOf(attributes: AdmissionAttributes): string {
   return attributes.name !== '' ? attributes.name : (attributes.object?.metadata.name ?? '');
 }
 
 /**
- * The namespace that webhooks and expressions see. The namespace of a Namespace is its own name, as in its path
+ * Returns the namespace that webhooks and expressions see. The namespace of a Namespace is its own name, as in its path
  * `/namespaces/NAME`.
  */
 export function namespaceOf(attributes: AdmissionAttributes): string {

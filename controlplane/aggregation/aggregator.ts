@@ -332,7 +332,7 @@ export class Aggregator {
 
 const DISCOVERER: UserInfo = { name: 'system:kube-aggregator', groups: [MASTERS_GROUP] };
 
-/** The headers that pass the user to an aggregated server, as Node.js sends them. */
+/** Returns the headers that pass the user to an aggregated server, as Node.js sends them. */
 export function userHeaders(user: UserInfo): [string, string][] {
   const headers: [string, string][] = [['x-remote-user', user.name]];
   if (user.uid !== undefined && user.uid !== '') headers.push(['x-remote-uid', user.uid]);

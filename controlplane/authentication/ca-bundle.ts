@@ -17,7 +17,7 @@ export interface CaBundle {
   pem(): string;
 }
 
-/** A bundle that never changes. Throws for an invalid certificate. A text without certificates is an empty bundle. */
+/** Creates a bundle that never changes. Throws for an invalid certificate. A text without certificates is an empty bundle. */
 export function fixedCaBundle(pem: string): CaBundle {
   const certificates = parseCertificates(pem);
   return { certificates: () => certificates, pem: () => pem };

@@ -88,7 +88,7 @@ function claimCheck(rule: Record<string, unknown>, at: string): (claims: Claims)
   };
 }
 
-/** A claim with a prefix, or an expression. */
+/** Returns a claim with a prefix, or an expression. */
 function mapping(row: unknown, at: string, { hasPrefix } = { hasPrefix: true }): Mapping | undefined {
   if (!isJsonObject(row)) return undefined;
   const { claim, prefix, expression } = row;
@@ -121,7 +121,7 @@ function extraMapping(row: Record<string, unknown>, at: string): { readonly key:
   return { key, of: (claims) => program.run(() => claims) };
 }
 
-/** A string or a list of strings; an absent or empty claim is an empty list. */
+/** Returns a string or a list of strings; an absent or empty claim is an empty list. */
 function textsOf(value: unknown, what: string): string[] {
   if (value === MISSING || value === null || value === undefined || value === '') return [];
   const list: unknown[] = Array.isArray(value) ? value : [value];

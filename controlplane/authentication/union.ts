@@ -21,7 +21,7 @@ export class AuthenticationError extends Error {
   }
 }
 
-/** The texts of an error of an authenticator; a union of several has several. */
+/** Returns the texts of an error of an authenticator; a union of several has several. */
 export function messagesOf(error: unknown): readonly string[] {
   if (error instanceof AuthenticationError) return error.messages;
   return [errorMessage(error)];

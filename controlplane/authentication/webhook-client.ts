@@ -218,7 +218,7 @@ async function readBody(response: IncomingMessage, maxBytes: number): Promise<Bu
   return gathered.take();
 }
 
-/** A signal that aborts after `ms`, or with `outer`. */
+/** Returns a signal that aborts after `ms`, or with `outer`. */
 export function withTimeout(ms: number, outer?: AbortSignal): AbortSignal {
   const timeout = AbortSignal.timeout(ms);
   return outer === undefined ? timeout : AbortSignal.any([timeout, outer]);

@@ -26,7 +26,7 @@ interface Presented {
   readonly authorization?: string;
 }
 
-/** The credentials of the kubeconfig's user as members of an endpoint; absent ones are left out. */
+/** Returns the credentials of the kubeconfig's user as members of an endpoint; absent ones are left out. */
 export function presentedOf(presented: Presented): Pick<WebhookEndpoint, 'clientCertificate' | 'authorization'> {
   const { certificate, key, authorization } = presented;
   return {

@@ -53,7 +53,7 @@ export function rule(verbs: string, groups: string, resources: string, resourceN
   };
 }
 
-/** A rule for paths. Both lists are separated by spaces. */
+/** Returns a rule for paths. Both lists are separated by spaces. */
 export function urlRule(verbs: string, urls: string): PolicyRule {
   return { verbs: sorted(verbs), nonResourceURLs: sorted(urls) };
 }

@@ -26,7 +26,7 @@ export function revisionData(template: PodTemplate): JsonValue {
   return inOrder({ spec: { template: { ...(template as unknown as JsonObject), $patch: 'replace' } } });
 }
 
-/** The hash of kube-controller-manager for stateful sets: FNV-1 of the stored bytes and the number of collisions. */
+/** Returns the hash of kube-controller-manager for stateful sets: FNV-1 of the stored bytes and the number of collisions. */
 export function revisionHash(data: JsonValue, collisionCount: number): string {
   let hash = 0x811c9dc5;
   for (const byte of Buffer.from(`${escapeMarkup(stringifyJson(data))}${collisionCount}`))
@@ -42,14 +42,14 @@ function inOrder(value: JsonValue): JsonValue {
   return Object.fromEntries(members.map(([name, member]) => [name, inOrder(member)]));
 }
 
-/** The pod template that the revision stores as a patch. */
+/** Returns the pod template that the revision stores as a patch. */
 export function templateOf(revision: ControllerRevision): PodTemplate {
   const data = revision['data'] as { spec?: { template?: PodTemplate & { $patch?: string } } } | undefined;
   const { $patch: _, ...template } = data?.spec?.template ?? {};
   return template;
 }
 
-/** The hash in the names of objects of the revision; empty if there is none. */
+/** Returns the hash in the names of objects of the revision; empty if there is none. */
 export function nameHash(revision: ControllerRevision | undefined): string {
   const labels = revision?.metadata.labels;
   return labels?.[REVISION_HASH] ?? labels?.[STATEFUL_HASH] ?? '';

@@ -105,7 +105,7 @@ export class ReconcileLoop {
   }
 }
 
-/** The key of an object in work queues: `namespace/name`, or the name of a cluster-scoped object. */
+/** Returns the key of an object in work queues: `namespace/name`, or the name of a cluster-scoped object. */
 export function keyOf(object: KubeObject): string {
   const { namespace = '', name = '' } = object.metadata;
   return namespace === '' ? name : `${namespace}/${name}`;

@@ -10,12 +10,12 @@ import type { Resource } from '../../api/client/client.ts';
 import type { ResourceOf } from '../../api/client/resources.ts';
 import type { TypedClient } from '../../api/client/typed-client.ts';
 
-/** The one owner that manages the object, or undefined. */
+/** Returns the one owner that manages the object, or undefined. */
 export function controllerOf(object: KubeObject): OwnerReference | undefined {
   return object.metadata.ownerReferences?.find((reference) => reference.controller === true);
 }
 
-/** The reference by which `owner` manages an object. A foreground deletion of the owner waits for the object. */
+/** Returns the reference by which `owner` manages an object. A foreground deletion of the owner waits for the object. */
 export function controllerReference(owner: KubeObject, resource: Resource): OwnerReference {
   return {
     apiVersion: apiVersionOf(resource),
@@ -27,7 +27,7 @@ export function controllerReference(owner: KubeObject, resource: Resource): Owne
   };
 }
 
-/** The key of the owner in its namespace, if the object's controller is of that resource. */
+/** Returns the key of the owner in its namespace, if the object's controller is of that resource. */
 export function ownerKey(object: KubeObject, resource: Resource): string | undefined {
   const reference = controllerOf(object);
   if (reference?.kind !== resource.kind || reference.apiVersion.split('/')[0] !== apiVersionOf(resource).split('/')[0])
@@ -52,7 +52,7 @@ export function indexByController<T extends KubeObject>(informer: Informer<T>): 
 
 const controllerKey = (namespace = '', uid = ''): string => `${namespace}/${uid}`;
 
-/** The objects that `owner` manages, from the index. */
+/** Returns the objects that `owner` manages, from the index. */
 export function ownedBy<T>(informer: Informer<T>, { metadata }: KubeObject): T[] {
   return informer.byIndex(BY_CONTROLLER, controllerKey(metadata.namespace, metadata.uid));
 }

@@ -3,7 +3,7 @@ import type { Pod } from '../../api/kinds/kinds.ts';
 
 type PodCondition = NonNullable<NonNullable<Pod['status']>['conditions']>[number];
 
-/** The condition of that type, or undefined. */
+/** Returns the condition of that type, or undefined. */
 export function podCondition(pod: Pod, type: string): PodCondition | undefined {
   return pod.status?.conditions?.find((condition) => condition.type === type);
 }
@@ -37,7 +37,7 @@ export function isPodActive(pod: Pod): boolean {
   return !isPodFinished(pod) && !isPodTerminating(pod);
 }
 
-/** The most restarts of a container, and of a sidecar. */
+/** Returns the most restarts of a container, and of a sidecar. */
 function restarts(pod: Pod): { readonly regular: number; readonly sidecars: number } {
   const sidecars = new Set(
     (pod.spec?.initContainers ?? [])
@@ -53,9 +53,9 @@ function restarts(pod: Pod): { readonly regular: number; readonly sidecars: numb
 }
 
 /**
- * The order in which pods are deleted when a set shrinks: unassigned, pending, not ready, of lower deletion cost, crowded on
- * their node, ready for a shorter time, restarted more often, younger. `crowding` is the number of related pods on the pod's
- * node.
+ * Returns the order in which pods are deleted when a set shrinks: unassigned, pending, not ready, of lower deletion cost,
+ * crowded on their node, ready for a shorter time, restarted more often, younger. `crowding` is the number of related pods on
+ * the pod's node.
  */
 export function compareForDeletion(a: Pod, b: Pod, crowding: (pod: Pod) => number, nowMs: number): number {
   const assigned = (pod: Pod): number => ((pod.spec?.nodeName ?? '') === '' ? 0 : 1);
@@ -92,7 +92,7 @@ function deletionCost(pod: Pod): number {
   return /^-?[0-9]+$/.test(cost) ? Number(cost) : 0;
 }
 
-/** The order of magnitude of an age. */
+/** Returns the order of magnitude of an age. */
 function ageBucket(nowMs: number, sinceMs: number): number {
   const age = nowMs - sinceMs;
   return age <= 0 ? -1 : Math.floor(Math.log2(age * 1e6));

@@ -108,7 +108,7 @@ export function startControllers(start: StartControllersOptions): RunningControl
   };
 }
 
-/** The name of the queue in the metrics of kube-controller-manager. */
+/** Returns the name of the queue in the metrics of kube-controller-manager. */
 function queueName(controller: string): string {
   return QUEUES.get(controller) ?? controller.replace(/-controller$/, '').replaceAll('-', '_');
 }
@@ -136,7 +136,7 @@ const QUEUES: ReadonlyMap<string, string> = new Map(
   }),
 );
 
-/** The event source that users see. */
+/** Returns the event source that users see. */
 export function componentOf(account: string, name: string): string {
   return (
     { 'daemon-set-controller': 'daemonset-controller', 'generic-garbage-collector': 'garbage-collector-controller' }[

@@ -46,7 +46,7 @@ export interface TakenNames {
   readonly kinds: Pick<ReadonlySet<string>, 'has'>;
 }
 
-/** The names that the given definitions and built-in resources use. Empty names count as absent. */
+/** Returns the names that the given definitions and built-in resources use. Empty names count as absent. */
 export function takenBy(others: Iterable<DefinitionNames>): TakenNames {
   const resources = new Set<string>();
   const kinds = new Set<string>();

@@ -88,7 +88,7 @@ function validationOf(
   };
 }
 
-/** The served object, with the members that the client wrote and the stored version does not have. */
+/** Returns the served object, with the members that the client wrote and the stored version does not have. */
 function writtenView(
   conversion: Conversion,
   object: KubeObject,

@@ -102,7 +102,7 @@ export interface Definition extends KubeObject {
   status?: DefinitionStatus;
 }
 
-/** The condition of that type, or undefined. */
+/** Returns the condition of that type, or undefined. */
 function conditionOf(definition: Definition, type: string): DefinitionCondition | undefined {
   return definition.status?.conditions?.find((condition) => condition.type === type);
 }

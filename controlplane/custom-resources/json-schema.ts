@@ -42,7 +42,7 @@ export interface JsonSchema {
   readonly 'x-kubernetes-validations'?: readonly JsonObject[];
 }
 
-/** The schema of the items, if there is one for all of them. */
+/** Returns the schema of the items, if there is one for all of them. */
 export function itemsOf(schema: JsonSchema): JsonSchema | undefined {
   const { items } = schema;
   return items !== undefined && !Array.isArray(items) ? (items as JsonSchema) : undefined;

@@ -49,7 +49,7 @@ interface Judged {
   readonly unchanged: boolean;
 }
 
-/** The evaluation without pauses, for callers that cannot wait. It may hold the event loop. */
+/** Evaluates the rules without pauses, for callers that cannot wait. It may hold the event loop. */
 export const validateRules = (...args: Parameters<typeof ruleErrors>): FieldError[] => atOnce(ruleErrors(...args));
 
 /** Evaluates the rules on a value and returns the errors. Pauses between expensive rules. */

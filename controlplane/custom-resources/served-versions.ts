@@ -51,7 +51,7 @@ const EMPTY_SCHEMA: JsonSchema = { type: 'object', 'x-kubernetes-preserve-unknow
 /** A version without a schema has an empty one. */
 const schemaOf = (version: DefinitionVersion): JsonSchema => version.schema?.openAPIV3Schema ?? EMPTY_SCHEMA;
 
-/** The schemas of all versions, served or not. */
+/** Returns the schemas of all versions, served or not. */
 export const versionSchemas = (versions: readonly DefinitionVersion[]): VersionSchema[] =>
   versions.map((version) => ({ name: version.name, schema: schemaOf(version) }));
 
@@ -124,7 +124,10 @@ function servedVersion(
   return { info, strategy, schema, struct: expected.struct, revision: `${uid}/${generation}`, conversion, rests };
 }
 
-/** The versions in which other owners wrote fields. Without a webhook (`convertTo`), only the name of the version changes. */
+/**
+ * Returns the versions in which other owners wrote fields. Without a webhook (`convertTo`), only the name of the version
+ * changes.
+ */
 export function otherVersions(
   definition: Definition,
   own: DefinitionVersion,

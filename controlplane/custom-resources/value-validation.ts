@@ -61,7 +61,7 @@ interface Place {
   readonly isResource: boolean;
 }
 
-/** The place of a value whose schema says whether it is an embedded resource. */
+/** Returns the place of a value whose schema says whether it is an embedded resource. */
 const placeOf = (path: string, schema: JsonSchema): Place => ({
   path,
   isResource: schema['x-kubernetes-embedded-resource'] === true,

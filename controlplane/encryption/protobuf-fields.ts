@@ -66,7 +66,7 @@ export function readFields(bytes: Buffer): Fields {
   return fields;
 }
 
-/** The last value of a field, which is the one that counts in protobuf; empty if the field is absent. */
+/** Returns the last value of a field, which is the one that counts in protobuf; empty if the field is absent. */
 export const bytesOf = (fields: Fields, number: number): Buffer => fields.get(number)?.at(-1) ?? Buffer.alloc(0);
 /** Returns the bytes of a field as UTF-8 text. */
 export const textOf = (fields: Fields, number: number): string => bytesOf(fields, number).toString('utf8');

@@ -36,7 +36,7 @@ export function findMember(members: readonly EtcdMember[], text: string): EtcdMe
   return members.find(isIt) ?? (byAddress.length === 1 ? byAddress[0] : undefined);
 }
 
-/** The identifier as etcdctl prints it. */
+/** Returns the identifier as etcdctl prints it. */
 export const hexId = (id: string): string => BigInt(id).toString(16);
 
 const STATUS_MS = 3000;

@@ -43,7 +43,7 @@ export async function isEtcdOf(pid: number, dataDirectory: string): Promise<bool
   return (await commandOf(pid)).includes(dataDirectory);
 }
 
-/** The words of a command line; none if the process is gone. */
+/** Returns the words of a command line; none if the process is gone. */
 async function commandOf(pid: number): Promise<readonly string[]> {
   return (await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '')).split('\0');
 }

@@ -145,7 +145,7 @@ export function lineOfField({ line, text }: ManifestDocument, field: string | un
   return field === undefined ? line : line + Math.max(0, lineIndexOf(text.split('\n'), field));
 }
 
-/** The rank in which objects are applied: what others need comes first, and what may refuse others comes last. */
+/** Returns the rank in which objects are applied: what others need comes first, and what may refuse others comes last. */
 export function rankOf({ group, kind }: ManifestDocument): number {
   if (group === '' && kind === 'Namespace') return 0;
   if (group === 'apiextensions.k8s.io') return 1;

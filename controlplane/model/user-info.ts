@@ -8,7 +8,7 @@ export interface UserInfo {
   readonly extra?: Readonly<Record<string, readonly string[]>>;
 }
 
-/** The `UserInfo` of authentication.k8s.io/v1, without empty fields. */
+/** Returns the `UserInfo` of authentication.k8s.io/v1, without empty fields. */
 export function userInfoJson(user: UserInfo): Record<string, unknown> {
   return {
     ...(user.name === '' ? {} : { username: user.name }),

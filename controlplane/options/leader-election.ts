@@ -67,7 +67,7 @@ export const leaderElectionFlags = {
 type Flags = FlagValues<typeof leaderElectionFlags>;
 type StorageFlags = Parameters<typeof storageBackendOf>[0];
 
-/** The times of the flags, in milliseconds. */
+/** Returns the times of the flags, in milliseconds. */
 export function leaderElectionTimes(flags: Flags): LeaderElectionTimes {
   return {
     leaseDurationMs: flags.leaderElectLeaseDuration,

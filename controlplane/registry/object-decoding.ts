@@ -121,7 +121,7 @@ export interface PatchedObject extends DecodeOptions {
 
 const SCHEME = 'in scheme "pkg/runtime/scheme.go:111"';
 
-/** The decoder of built-in kinds; `customDecoder` wraps it for custom resources. */
+/** Creates the decoder of built-in kinds; `customDecoder` wraps it for custom resources. */
 export function createDecoder(schema: Schema): Decoder {
   function* conform(value: unknown, expected: ExpectedKind, options: DecodeOptions): Pausing<Conformed> {
     const { object, unknown } = yield* expected.reader.conform(value, expected.struct, options);

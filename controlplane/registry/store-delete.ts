@@ -222,7 +222,7 @@ function checkPreconditions(
   }
 }
 
-/** The messages of kinds that are marked as terminating first. */
+/** Returns the messages of kinds that are marked as terminating first. */
 function checkBeforeMark(
   store: Store,
   { metadata }: KubeObject,

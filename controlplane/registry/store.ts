@@ -84,7 +84,7 @@ export function strategyContext(
   return { request: context, info, namespace, dryRun, nowMs: store.clock.now() };
 }
 
-/** An unstored entry (dry run). */
+/** Returns an unstored entry (dry run). */
 export function unstoredEntry(object: KubeObject): Entry {
   const { resourceVersion } = object.metadata;
   if (resourceVersion === undefined) return { object, bytes: encodeObject(object) };
@@ -105,7 +105,7 @@ export function inTransaction<T>(
   return strategy.inTransaction({ ...change, nowMs: clock.now() }, write);
 }
 
-/** A 404 in kube-apiserver's words. */
+/** Creates a 404 in kube-apiserver's words. */
 export function notFoundIn(store: StoredResource, name: string): StatusError {
   return newNotFound(subjectOf(store), name);
 }
@@ -175,7 +175,7 @@ interface MutableAttributes extends AdmissionAttributes {
   object: KubeObject | undefined;
 }
 
-/** The attributes of a write for admission; mutating plugins may replace their object. */
+/** Returns the attributes of a write for admission; mutating plugins may replace their object. */
 export function admissionAttributes(context: RequestContext, input: AdmissionInput): MutableAttributes {
   const { info } = input.endpoint;
   const attributes: MutableAttributes = {

@@ -35,7 +35,9 @@ export function uidWithoutObject(store: Store, name: string, uid: string): Error
   return newConflict(subjectOf(store), name, text);
 }
 
-/** A 409 for a body whose UID is not that of the stored object. It names the key of the object in kube-apiserver's etcd. */
+/**
+ * Creates a 409 for a body whose UID is not that of the stored object. It names the key of the object in kube-apiserver's etcd.
+ */
 export function uidConflict(
   store: Store,
   { namespace, name, options }: Pick<WriteTarget, 'namespace' | 'name' | 'options'>,

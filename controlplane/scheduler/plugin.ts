@@ -16,12 +16,12 @@ export interface Rejection {
   readonly reasons: readonly string[];
 }
 
-/** A rejection that an eviction may cure. */
+/** Creates a rejection that an eviction may cure. */
 export function unschedulable(...reasons: string[]): Rejection {
   return { kind: 'unschedulable', reasons };
 }
 
-/** A rejection that no eviction can cure. */
+/** Creates a rejection that no eviction can cure. */
 export function unresolvable(...reasons: string[]): Rejection {
   return { kind: 'unresolvable', reasons };
 }

@@ -153,7 +153,7 @@ const podTopologySpread: ScorePlugin = {
   },
 };
 
-/** The default spreading: separates the pods of one owner by host and by zone. */
+/** Returns the default spreading: separates the pods of one owner by host and by zone. */
 function spreadOfOwner(pod: PodInfo, nodes: readonly NodeInfo[], cluster: Cluster): readonly number[] | undefined {
   const { controller } = pod;
   if (controller === undefined) return undefined;

@@ -135,7 +135,7 @@ function summary(bytes: Buffer): string {
   return bytes.length > SHOWN_BYTES ? `${text} ...` : text;
 }
 
-/** The name of a JSON type, as Go's decoder has it in errors. */
+/** Returns the name of a JSON type, as Go's decoder has it in errors. */
 export function jsonType(value: unknown): 'object' | 'array' | 'string' | 'number' | 'bool' | 'null' {
   if (value === null) return 'null';
   if (Array.isArray(value)) return 'array';

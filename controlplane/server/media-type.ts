@@ -40,7 +40,7 @@ const PLAIN: Readonly<Record<Format, OutputMediaType>> = {
   protobuf: { ...DEFAULT, format: 'protobuf' },
 };
 
-/** The header of a response in that format. */
+/** Returns the header of a response in that format. */
 export const contentTypeOf = (format: Format): string => CONTENT_TYPES[format];
 
 /** What a path can send. */

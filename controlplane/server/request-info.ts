@@ -94,7 +94,7 @@ export function parseRequestInfo(method: string, from: RequestPath, query: () =>
   };
 }
 
-/** The info of a request for a path that names no resource. */
+/** Returns the info of a request for a path that names no resource. */
 export function nonResource(method: string, path: string): RequestInfo {
   return {
     isResource: false,

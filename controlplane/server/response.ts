@@ -228,7 +228,7 @@ function table(reply: Reply, info: ResourceInfo, entries: readonly Entry[], meta
   return pieces;
 }
 
-/** The beginning of a table, up to its rows. */
+/** Returns the beginning of a table, up to its rows. */
 function tableFrame(
   encodings: Encodings,
   info: ResourceInfo,

@@ -120,7 +120,7 @@ interface PathParts {
   readonly fairness: ReturnType<typeof startFlowControl>;
 }
 
-/** The paths beside those of resources. */
+/** Returns the paths beside those of resources. */
 function pathsOf(parts: Parts, aggregator: Aggregator, { protobuf, fairness }: PathParts): PathHandlers {
   const { flags, clock, logger, registry, security, schema, definitions } = parts;
   const { catalog } = registry;

@@ -10,7 +10,7 @@ export function hostAddresses(): string[] {
   );
 }
 
-/** The address to publish: the first one that is not loopback. */
+/** Returns the address to publish: the first one that is not loopback. */
 export function primaryAddress(): string {
   return hostAddresses().find((address) => !address.startsWith('127.') && address !== '::1') ?? '127.0.0.1';
 }

@@ -31,7 +31,7 @@ import { AUTHENTICATED_GROUP } from '../../api/meta/system-users.ts';
 
 const AUTOSCALER = 'system:serviceaccount:kube-system:horizontal-pod-autoscaler';
 
-/** The groups of a component's user beside `system:authenticated`. */
+/** Returns the groups of a component's user beside `system:authenticated`. */
 function groupsOf(user: string): string[] {
   const [, , namespace] = user.split(':');
   if (!user.startsWith('system:serviceaccount:')) return [];

@@ -23,7 +23,7 @@ import { peerUrl } from '../standby/peer-paths.ts';
 
 const CHECK_MS = 10_000;
 
-/** The addresses of the other servers that run on the storage, as they renew them. */
+/** Returns the addresses of the other servers that run on the storage, as they renew them. */
 export async function otherServers({ flags, storage, clock }: Parts): Promise<readonly string[]> {
   if (storageBackendOf(flags) !== 'etcd3') return [];
   const own = new PublishedAddress(flags.advertiseAddress).current();
@@ -103,7 +103,7 @@ export async function keepPublished(parts: Parts, port: number): Promise<void> {
   });
 }
 
-/** The published server, if it is another one that runs. Each host that joins learns all servers from it. */
+/** Returns the published server, if it is another one that runs. Each host that joins learns all servers from it. */
 async function othersPublished(
   { flags, clients }: Parts,
   servers: ServerAddresses | undefined,

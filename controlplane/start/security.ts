@@ -289,7 +289,7 @@ function keysOf(text: string): ReturnType<typeof verificationKey>[] {
     .map((block) => verificationKey(block.text));
 }
 
-/** The configuration of the file, or of the flags that the file replaces. */
+/** Returns the configuration of the file, or of the flags that the file replaces. */
 function authenticationConfig(flags: ControlPlaneFlags, text: string): AuthenticationConfig {
   const path = flags.authenticationConfig;
   if (path === '') return { jwt: flags.oidcIssuerUrl === '' ? [] : [oidcOptions(flags)] };

@@ -105,7 +105,7 @@ function reviewersOptions({ flags, clock, sources, security }: Parts): Parameter
   };
 }
 
-/** The usage of nodes and pods, which the agents report. */
+/** Returns the usage of nodes and pods, which the agents report. */
 function usageRests(parts: Parts): readonly Rest[] {
   const {
     registry: { stores },

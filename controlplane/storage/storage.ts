@@ -183,7 +183,7 @@ export function isStorageError(error: unknown, code?: StorageErrorCode): error i
   return error instanceof StorageError && (code === undefined || error.code === code);
 }
 
-/** The error of a transaction of which another operation met a conflict. */
+/** Creates the error of a transaction of which another operation met a conflict. */
 export function occupiedError(key: string): StorageError {
   return new StorageError('occupied', `${key} exists, or was changed`, { occupiedKey: key });
 }

@@ -1,7 +1,7 @@
 /** Creates the errors of the watch cache about resource versions, in the words of kube-apiserver. */
 import { StorageError } from './storage.ts';
 
-/** The message about a revision whose history is compacted up to `compacted`. */
+/** Returns the message about a revision whose history is compacted up to `compacted`. */
 export const tooOldText = (revision: number, compacted: number): string =>
   `too old resource version: ${revision} (${compacted})`;
 

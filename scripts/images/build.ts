@@ -10,7 +10,7 @@ import { pauseImage } from '../../agent/runtime/images/pause-image.ts';
 import { errorMessage } from '../../api/meta/error-message.ts';
 import { DEMO_IMAGE } from './demo-image.ts';
 
-/** A root made of one static busybox with a link for each of its commands. */
+/** Builds a root made of one static busybox with a link for each of its commands. */
 function busyboxRoot(busybox: string): FileEntry[] {
   const listed = spawnSync(busybox, ['--list'], { encoding: 'utf8' });
   if (listed.status !== 0) throw new Error(`${busybox} --list failed: ${listed.stderr}`);
@@ -33,7 +33,7 @@ function busyboxRoot(busybox: string): FileEntry[] {
   return files;
 }
 
-/** A busybox that needs no library: an ELF file without an interpreter. */
+/** Builds a busybox that needs no library: an ELF file without an interpreter. */
 function findBusybox(): string {
   for (const path of ['/bin/busybox', '/usr/bin/busybox', '/usr/local/bin/busybox']) {
     if (existsSync(path) && !readFileSync(path).subarray(0, 4096).includes('/ld-')) return path;

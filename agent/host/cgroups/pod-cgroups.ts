@@ -65,7 +65,7 @@ const noPodCgroups: PodCgroups = {
 const CLASSES = [['kubepods'], ['kubepods', 'burstable'], ['kubepods', 'besteffort']] as const;
 const HUGE_PAGES = 'hugepages-';
 
-/** The parts of a pod's cgroup below the root: `kubepods`, `burstable`, `pod<uid>`. */
+/** Returns the parts of a pod's cgroup below the root: `kubepods`, `burstable`, `pod<uid>`. */
 export function podCgroupParts(pod: Pod): readonly string[] {
   const qos = qosClass(pod);
   return ['kubepods', ...(qos === 'Guaranteed' ? [] : [qos.toLowerCase()]), `pod${pod.metadata.uid}`];

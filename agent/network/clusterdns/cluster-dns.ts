@@ -335,7 +335,7 @@ function queryFault(message: Buffer): 'no query' | 'malformed' | undefined {
   return isPlain ? undefined : 'malformed';
 }
 
-/** A header without a question, since none of the message was read. */
+/** Returns a header without a question, since none of the message was read. */
 function formatError(message: Buffer): Buffer {
   const response = Buffer.alloc(HEADER_BYTES);
   response.writeUInt16BE(message.readUInt16BE(0), 0);

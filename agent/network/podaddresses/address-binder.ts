@@ -153,7 +153,7 @@ function present(
   return new Map([...known].filter(([, { index, port }]) => ports.get(index) === port));
 }
 
-/** The name of the table: several agents of one host have tables of their own, each for its own pods. */
+/** Returns the name of the table: several agents of one host have tables of their own, each for its own pods. */
 export function addressTable(rootDirectory: string): string {
   return `orchlet_addresses_${createHash('sha256').update(rootDirectory).digest('hex').slice(0, 12)}`;
 }
@@ -168,8 +168,8 @@ export async function removeAddressTable(nft: Pick<Nftables, 'remove'>, table: s
 const BINDINGS = '/run/orchlet/pod-addresses';
 
 /**
- * The path of the stored bindings. It contains the network namespace, because sandboxes of different namespaces may be on one
- * host.
+ * Returns the path of the stored bindings. It contains the network namespace, because sandboxes of different namespaces may be
+ * on one host.
  */
 export async function bindingsFile(table: string): Promise<string> {
   return join(BINDINGS, await networkNamespace(), `${table}.json`);

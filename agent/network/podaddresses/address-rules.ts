@@ -26,8 +26,9 @@ const PRIORITY = -300;
 const PLAIN_MAC = /^[0-9a-f]{2}(:[0-9a-f]{2}){5}$/;
 
 /**
- * The script that replaces the table. `unbound` are the indexes of further ports of the same bridges, for example of pods that
- * ran before pods were bound: they may use all addresses that no pod is bound to. Throws if a MAC address is malformed.
+ * Returns the script that replaces the table. `unbound` are the indexes of further ports of the same bridges, for example of
+ * pods that ran before pods were bound: they may use all addresses that no pod is bound to. Throws if a MAC address is
+ * malformed.
  */
 export function addressScript(table: string, interfaces: readonly PodInterface[], unbound: readonly number[]): string {
   const removal = `add table bridge ${table}\ndelete table bridge ${table}\n`;
@@ -105,7 +106,7 @@ export function addressRulesProblem(nft: Pick<Nftables, 'problem'>, table: strin
   return nft.problem(trialScript(`${table}_trial`));
 }
 
-/** The script of a table whose rules have every expression. */
+/** Returns the script of a table whose rules have every expression. */
 export function trialScript(table: string): string {
   const addresses = ['192.0.2.1', '2001:db8::1'];
   return addressScript(table, [{ port: 'trial', index: 1, mac: '02:00:00:00:00:01', addresses }], [2]);

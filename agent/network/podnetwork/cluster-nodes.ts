@@ -207,7 +207,7 @@ function addressProblem(address: Ip, taken: Claims, ranges: readonly Cidr[]): st
   return range === undefined ? '' : `lies in the pod range ${formatCidr(range)}`;
 }
 
-/** The key and the endpoint, which must be an address of the same node. */
+/** Returns the key and the endpoint, which must be an address of the same node. */
 function keyOf(
   { name, publicKey, endpoint }: ClusterNode,
   addresses: readonly Ip[],

@@ -39,7 +39,7 @@ interface CniSettings {
   readonly addressDirectory: string;
 }
 
-/** The content of the file. Pure. */
+/** Returns the content of the file. Pure. */
 export function cniConfiguration({ ranges, mtu, hairpin, addressDirectory }: CniSettings): string {
   const routes = ranges.map(({ family }) => ({ dst: family === 4 ? '0.0.0.0/0' : '::/0' }));
   return `${stringifyJson(

@@ -135,12 +135,12 @@ export interface NetworkInputs {
   readonly keys?: WireguardKeys | undefined;
 }
 
-/** The MTU of pods. */
+/** Returns the MTU of pods. */
 export function podMtu(mode: NetworkMode, uplink: Pick<Uplink, 'mtu' | 'address'>): number {
   return uplink.mtu - OVERHEAD[mode][uplink.address.family];
 }
 
-/** The address by which a node takes part in the network of the pods of its range. */
+/** Returns the address by which a node takes part in the network of the pods of its range. */
 const tunnelAddress = (range: Cidr): string => cidrAddress(range, 1);
 
 const hostPrefix = (range: Cidr): string => `${tunnelAddress(range)}/${range.family === 4 ? 32 : 128}`;
@@ -164,7 +164,7 @@ export function desiredNetwork(inputs: NetworkInputs): {
   return { network, refusals };
 }
 
-/** A locally administered unicast address. */
+/** Returns a locally administered unicast address. */
 export function tunnelMac(ranges: readonly Cidr[]): string {
   const [first] = ranges;
   const digest = createHash('sha256')

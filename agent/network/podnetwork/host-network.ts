@@ -218,7 +218,7 @@ async function lacks(run: Run, tool: string, args: readonly string[]): Promise<b
 
 const canonical = (address: string): string => canonicalIp(address) ?? address;
 
-/** The addresses of a link with their prefix lengths, without link-local ones. */
+/** Returns the addresses of a link with their prefix lengths, without link-local ones. */
 function addressesOf({ addr_info: addresses = [] }: LinkJson): string[] {
   return addresses.flatMap(({ local = '', prefixlen }) => {
     const ip = parseIp(local);
@@ -253,7 +253,7 @@ function observedRoute({ dst = '', dev = '', gateway = '', prefsrc = '', flags =
   };
 }
 
-/** The output of `wg show LINK dump`: a line of the link and one of each peer, with tabs. */
+/** Parses the output of `wg show LINK dump`: a line of the link and one of each peer, with tabs. */
 function wireguardState(dump: string): Pick<ObservedNetwork, 'wireguard' | 'wireguardPeers'> {
   const [own, ...peers] = dump.split('\n').filter((line) => line !== '');
   const [, publicKey = '', port = ''] = own?.split('\t') ?? [];

@@ -187,7 +187,7 @@ const forwardingKey = ({ mac, destination }: ForwardingEntry): string => `${mac}
 const wireguardKey = ({ publicKey, endpoint, allowedIps }: WireguardPeer): string =>
   [publicKey, endpoint, ...allowedIps.toSorted()].join(' ');
 
-/** The commands that remove everything of the pod network from the kernel, except rules. */
+/** Returns the commands that remove everything of the pod network from the kernel, except rules. */
 export function removalCommands(observed: ObservedNetwork): readonly string[] {
   return [
     ...observed.routes

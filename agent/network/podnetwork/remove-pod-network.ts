@@ -22,7 +22,7 @@ interface RemovePodNetworkOptions {
 /** The lock of the agent whose pod network works in a network namespace. */
 export const POD_NETWORK_LOCK = 'orchlet-pod-network';
 
-/** The directory of the pod network's state, below the agent's root directory. */
+/** Returns the directory of the pod network's state, below the agent's root directory. */
 export const podNetworkDirectory = (rootDirectory: string): string => join(rootDirectory, 'pod-network');
 
 /** Succeeds if nothing is there. Rejects if a tool fails, so that the caller does not report a removal that did not happen. */

@@ -111,7 +111,7 @@ function withinLimit(isolated: readonly Isolated[], maxRanges: number): Omit<Com
   return { ...directions, tooLarge: [...tooLarge] };
 }
 
-/** The policy types that are in effect. The API server sets the default, but objects may be older than it. */
+/** Returns the policy types that are in effect. The API server sets the default, but objects may be older than it. */
 function policyTypes(spec: PolicySpec): readonly string[] {
   if ((spec.policyTypes ?? []).length > 0) return spec.policyTypes ?? [];
   return (spec.egress ?? []).length > 0 ? ['Ingress', 'Egress'] : ['Ingress'];

@@ -325,7 +325,7 @@ export class PolicyEnforcer {
   };
 }
 
-/** A script with every expression that rules use. Kernels and tools that lack one refuse it. */
+/** Returns a script with every expression that rules use. Kernels and tools that lack one refuse it. */
 function trialScript(table: string): string {
   const compiled = compilePolicies({
     policies: [

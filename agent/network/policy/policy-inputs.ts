@@ -97,7 +97,7 @@ export function withLocalPods(inputs: PolicyInputs, local: ReadonlyMap<string, L
   return { ...inputs, pods: [...sandboxed, ...others].filter(({ ips }) => ips.length > 0) };
 }
 
-/** The name server of this node as a pod of CoreDNS (`name-servers.ts`), which the selectors of egress rules match. */
+/** Returns the name server of this node as a pod of CoreDNS (`name-servers.ts`), which the selectors of egress rules match. */
 function nameServerPods(ips: readonly string[]): PolicyPod[] {
   if (ips.length === 0) return [];
   return [

@@ -12,7 +12,7 @@ export type Family = 'IPv4' | 'IPv6';
 /** The address of a host for itself. */
 export const LOOPBACK: Readonly<Record<Family, string>> = { IPv4: '127.0.0.1', IPv6: '::1' };
 
-/** The family of a valid address. */
+/** Returns the family of a valid address. */
 export const familyOf = (address: string): Family => (address.includes(':') ? 'IPv6' : 'IPv4');
 
 /** Ranges that contain the source address of no packet. */

@@ -63,7 +63,7 @@ export interface PortRules {
   readonly chains: ReadonlyMap<string, readonly string[]>;
 }
 
-/** The chains of the nat table that all ports share. */
+/** Returns the chains of the nat table that all ports share. */
 export function sharedNatChains(settings: RuleSettings, ports: readonly PortRules[]): [string, string[]][] {
   const { family, masqueradeBit, podCidrs, nameServer, nodePortRanges } = settings;
   const mark = markOf(masqueradeBit);

@@ -170,7 +170,7 @@ class IptablesTools implements PacketFilter {
   }
 }
 
-/** The names of our chains in the output of `iptables-save` for one table, which begins with the chains. */
+/** Returns the names of our chains in the output of `iptables-save` for one table, which begins with the chains. */
 const chainNames = (saved: string): string[] => {
   const firstRule = saved.indexOf('\n-A ');
   const chains = firstRule === -1 ? saved : saved.slice(0, firstRule);

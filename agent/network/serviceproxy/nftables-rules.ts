@@ -47,7 +47,7 @@ const SYNTAX = {
   IPv6: { ip: 'ip6', type: 'ipv6_addr', loopback: '::1' },
 } as const;
 
-/** The type of the table of a family, which is also the prefix of matches on its addresses. */
+/** Returns the type of the table of a family, which is also the prefix of matches on its addresses. */
 export const tableType = (family: Family): 'ip' | 'ip6' => SYNTAX[family].ip;
 
 const MARK = 'jump mark-for-masquerade';
@@ -86,7 +86,7 @@ export function baseObjects(settings: RuleSettings): NftObjects {
   };
 }
 
-/** The matches of node ports: a rule for each range of addresses. */
+/** Returns the matches of node ports: a rule for each range of addresses. */
 function nodePortMatches({ family, nodePortRanges }: RuleSettings): string[] {
   const { ip, loopback } = SYNTAX[family];
   const addresses =

@@ -115,7 +115,7 @@ export class NftablesWriter implements RuleWriter {
   }
 }
 
-/** A script with every expression that rules use. Kernels and tools that lack one refuse it. */
+/** Returns a script with every expression that rules use. Kernels and tools that lack one refuse it. */
 function probeScript(table: string): string {
   const [one, two] = [
     { ip: '192.0.2.2', port: 1 },

@@ -19,7 +19,7 @@ export interface StoredPair {
   readonly storedAtMs: number | undefined;
 }
 
-/** The path of the link to the pair in use. */
+/** Returns the path of the link to the pair in use. */
 export function currentPath(directory: string, name: string): string {
   return join(directory, `${name}-current.pem`);
 }

@@ -29,7 +29,9 @@ interface BootstrapOptions {
   readonly signal: AbortSignal;
 }
 
-/** The template of the certificate by which the node authenticates: user `system:node:NAME` of the group `system:nodes`. */
+/**
+ * Returns the template of the certificate by which the node authenticates: user `system:node:NAME` of the group `system:nodes`.
+ */
 export function nodeClientTemplate(nodeName: string): CertificateTemplate {
   return {
     signerName: NODE_CLIENT_SIGNER,

@@ -108,8 +108,8 @@ export async function requestCertificate(
 }
 
 /**
- * The certificates of the answer, the first of which must be for the requested key. A signer must not make the agent store
- * another key, or a pair with which its server does not start.
+ * Returns the certificates of the answer, the first of which must be for the requested key. A signer must not make the agent
+ * store another key, or a pair with which its server does not start.
  */
 function certificatesFor(key: KeyObject, answer: string): string {
   const blocks = readPem(answer).filter(({ label }) => label === 'CERTIFICATE');

@@ -35,7 +35,7 @@ interface ServingOptions {
   readonly logger: Logger;
 }
 
-/** The key pair that the server uses at the start. */
+/** Returns the key pair that the server uses at the start. */
 export async function initialServingPair(options: ServingOptions): Promise<ServingPair> {
   if (options.certificateFile !== '' && options.keyFile !== '') {
     const [certificate, key] = await Promise.all([

@@ -57,7 +57,7 @@ interface LogindOptions {
   readonly environment?: NodeJS.ProcessEnv;
 }
 
-/** The login manager of this host, over the system bus. */
+/** Returns the login manager of this host, over the system bus. */
 export function systemLogind(options: LogindOptions = {}): Logind {
   const { configurationDirectory = LINUX_CONFIGURATION, environment: env = process.env } = options;
 
@@ -126,7 +126,7 @@ export function systemLogind(options: LogindOptions = {}): Logind {
   };
 }
 
-/** The payload of a signal as `busctl` writes it; `undefined` for any other line. */
+/** Returns the payload of a signal as `busctl` writes it; `undefined` for any other line. */
 function shutdownOf(line: string): boolean | undefined {
   let message: { readonly member?: string; readonly payload?: { readonly data?: readonly unknown[] } };
   try {

@@ -35,7 +35,7 @@ export function shutdownPeriods(flags: ShutdownFlags): readonly ShutdownPeriod[]
   ];
 }
 
-/** The time in seconds for which the login manager has to delay the shutdown. */
+/** Returns the time in seconds for which the login manager has to delay the shutdown. */
 export function totalSeconds(periods: readonly ShutdownPeriod[]): number {
   return periods.reduce((sum, { seconds }) => sum + seconds, 0);
 }

@@ -282,7 +282,7 @@ function setCondition(
   else conditions[index] = entry;
 }
 
-/** The fields of `next` that differ from `before` in more than heartbeats, as they are in `next`. */
+/** Returns the fields of `next` that differ from `before` in more than heartbeats, as they are in `next`. */
 export function statusChanges(before: NodeStatus | undefined, next: NodeStatus | undefined): Record<string, JsonValue> {
   const known = withoutHeartbeats(before);
   return Object.fromEntries(
@@ -296,7 +296,7 @@ function withoutHeartbeats(status: NodeStatus = {}): Record<string, JsonValue> {
   return { ...rest, conditions: lasting } as unknown as Record<string, JsonValue>;
 }
 
-/** The strategic merge patch of what differs: conditions merge by type, addresses are replaced as a list. */
+/** Returns the strategic merge patch of what differs: conditions merge by type, addresses are replaced as a list. */
 export function statusPatch(before: NodeStatus = {}, next: NodeStatus = {}): Record<string, unknown> {
   const known = before as Record<string, JsonValue | undefined>;
   const changes = Object.entries(next).filter(([key, value]) => !jsonEqual(known[key], value as JsonValue));

@@ -36,7 +36,7 @@ interface Registration {
   readonly firstStatus: (initial: NodeObject) => Promise<NodeObject>;
 }
 
-/** The node as the agent creates it, without status. */
+/** Returns the node as the agent creates it, without status. */
 export function initialNode({
   nodeName,
   labels,

@@ -17,7 +17,7 @@ const TRANSITIONS: ReadonlyMap<string, readonly [whenTrue: string, otherwise: st
   }),
 );
 
-/** The event for a condition that changed, such as `NodeReady` or `NodeHasDiskPressure`. */
+/** Returns the event for a condition that changed, such as `NodeReady` or `NodeHasDiskPressure`. */
 export function statusIsNow(node: string, reason: string): Transition {
   return { type: 'Normal', reason, message: `Node ${node} status is now: ${reason}` };
 }

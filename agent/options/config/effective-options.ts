@@ -124,7 +124,7 @@ function at(fields: JsonObject, path: string): JsonValue | undefined {
   return value;
 }
 
-/** The value of the files. A zero means the default, except in a drop-in, which is merged after defaults are set. */
+/** Returns the value of the files. A zero means the default, except in a drop-in, which is merged after defaults are set. */
 function fileValue(row: AnyOption, { fields, dropped }: MergedFiles): FlagTypes[FlagType] | undefined {
   if (row.config === undefined) return undefined;
   const json = at(fields, row.config.path);

@@ -66,7 +66,7 @@ export function isZero(value: FlagTypes[FlagType]): boolean {
   return value === '' || value === 0 || value === false;
 }
 
-/** The JSON of a value, as the file and `/configz` have it. */
+/** Returns the JSON of a value, as the file and `/configz` have it. */
 export function writeField(row: AnyOption, value: FlagTypes[FlagType]): unknown {
   const form = row.config?.json as JsonForm<FlagType> | undefined;
   if (form !== undefined) return form.write(value);

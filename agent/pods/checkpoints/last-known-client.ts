@@ -144,7 +144,10 @@ export class LastKnownClient implements Client {
   }
 }
 
-/** The key under which an object is stored. It is bounded in length, as names of objects may be longer than those of files. */
+/**
+ * Returns the key under which an object is stored. It is bounded in length, as names of objects may be longer than those of
+ * files.
+ */
 export function objectKey(resource: string, namespace: string, name: string): string {
   return boundedKey(`objects/${resource}_`, namespace === '' ? name : `${namespace}_${name}`);
 }

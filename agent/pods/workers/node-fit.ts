@@ -124,7 +124,7 @@ interface HostPort {
   readonly ip: string;
 }
 
-/** The ports that the pod takes on the host. An `ip` of '' stands for all addresses. */
+/** Returns the ports that the pod takes on the host. An `ip` of '' stands for all addresses. */
 export function hostPorts(pod: Pod): readonly HostPort[] {
   return [
     ...pod.spec.containers,

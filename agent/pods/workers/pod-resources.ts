@@ -52,7 +52,7 @@ function operationOf(before: Quantity, after: Quantity): RequestedResize['operat
   return order < 0 ? 'decrease' : 'increase';
 }
 
-/** The text of a resize event. Events list the resources of containers alone, as those of the kubelet do. */
+/** Returns the text of a resize event. Events list the resources of containers alone, as those of the kubelet do. */
 export function resizeDetails(pod: Pod, error: string | undefined): string {
   const listed = (containers: readonly Container[]): object[] =>
     containers.map(({ name, resources = {} }) => ({ name, resources }));
@@ -65,7 +65,7 @@ export function resizeDetails(pod: Pod, error: string | undefined): string {
   });
 }
 
-/** The resources of a specification, those of init containers included. */
+/** Returns the resources of a specification, those of init containers included. */
 export function resourcesOf(pod: Pod): PodResources {
   return {
     pod: pod.spec.resources,

@@ -376,7 +376,7 @@ export function isEnded(status: PodStatus | undefined): boolean {
   return status?.phase === 'Succeeded' || status?.phase === 'Failed';
 }
 
-/** The grace period in seconds that a deletion grants the pod. */
+/** Returns the grace period in seconds that a deletion grants the pod. */
 function graceOf({ metadata }: Pod): number {
   return metadata.deletionTimestamp === undefined ? Infinity : (metadata.deletionGracePeriodSeconds ?? Infinity);
 }

@@ -18,8 +18,8 @@ type Part = 'layers' | 'logs' | 'volumes';
 const ALL_PARTS: readonly Part[] = ['layers', 'logs', 'volumes'];
 
 /**
- * The parts of a pod's storage by which pods are ranked under a signal, as the kubelet ranks them. On a node whose images have
- * a filesystem of their own without writable layers, pods cannot use that filesystem.
+ * Returns the parts of a pod's storage by which pods are ranked under a signal, as the kubelet ranks them. On a node whose
+ * images have a filesystem of their own without writable layers, pods cannot use that filesystem.
  */
 export function partsOn(signal: Signal, { dedicatedImages, splitContainers }: StorageLayout): readonly Part[] {
   if (!dedicatedImages) return ALL_PARTS;

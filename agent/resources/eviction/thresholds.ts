@@ -232,10 +232,10 @@ export function thresholdsMet(
   });
 }
 
-/** The condition that a crossed threshold of the signal sets. */
+/** Returns the condition that a crossed threshold of the signal sets. */
 export const conditionOf = (signal: Signal): Condition => MEANINGS[signal].condition;
 
-/** The resource that pods are ranked by. */
+/** Returns the resource that pods are ranked by. */
 export const resourceOf = (signal: Signal): StarvedResource => MEANINGS[signal].resource;
 
 /** Sorts by urgency: memory comes first, and the others keep their order. */

@@ -13,7 +13,7 @@ import { background } from '../../../api/machinery/background.ts';
 import type { Clock, Timer } from '../../../api/machinery/clock.ts';
 import { makeFolder, replaceFile } from '../../../api/machinery/replace-file.ts';
 
-/** The 32-bit FNV-1a hash of the text's UTF-8 bytes. */
+/** Returns the 32-bit FNV-1a hash of the text's UTF-8 bytes. */
 export function fnv32a(text: string): number {
   let hash = 0x811c9dc5;
   for (const byte of Buffer.from(text, 'utf8')) hash = Math.imul(hash ^ byte, 0x01000193) >>> 0;

@@ -137,7 +137,7 @@ function memoryRow({ type, size, numaAffinity }: MemoryBlock): OutgoingOf<Messag
   return { memoryType: type, size, topology: { nodes: numaAffinity.map((id) => ({ id })) } };
 }
 
-/** A token bucket: allows a burst at once, then this many requests per second. */
+/** Creates a token bucket: allows a burst at once, then this many requests per second. */
 function rateLimit(clock: Clock): () => boolean {
   let tokens = BURST;
   let lastMs = clock.monotonic();

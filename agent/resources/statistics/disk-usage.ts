@@ -67,7 +67,7 @@ export async function diskUsage(path: string, soFar?: GrowingUsage): Promise<Dis
   }
 }
 
-/** The usage of the files of a directory, without the directory and those in it. */
+/** Returns the usage of the files of a directory, without the directory and those in it. */
 export async function filesUsage(path: string, soFar?: GrowingUsage): Promise<DiskUsage> {
   const directory = await Directory.open(path).catch(() => undefined);
   // The directory was removed, or does not exist yet.

@@ -255,7 +255,7 @@ interface RunningContainer {
   readonly startedAtMs: number;
 }
 
-/** The containers that run by the status of the pod, of all kinds. */
+/** Returns the containers that run by the status of the pod, of all kinds. */
 export function runningContainers(pod: Pod): readonly RunningContainer[] {
   const { status } = pod;
   return [

@@ -65,7 +65,7 @@ function seLinux(value: SeLinuxOptions | undefined): Outgoing<'SELinuxOption'> |
   return { user: value.user ?? '', role: value.role ?? '', type: value.type ?? '', level: value.level ?? '' };
 }
 
-/** The request of RunPodSandbox. */
+/** Returns the request of RunPodSandbox. */
 export function sandboxMessage(config: SandboxConfig): Outgoing<'PodSandboxConfig'> {
   return given<Outgoing<'PodSandboxConfig'>>({
     metadata: config.pod,
@@ -96,7 +96,7 @@ export function sandboxMessage(config: SandboxConfig): Outgoing<'PodSandboxConfi
   });
 }
 
-/** The resources of a container, for its creation and for updates. */
+/** Returns the resources of a container, for its creation and for updates. */
 export function resourcesMessage(resources: LinuxResources): Outgoing<'LinuxContainerResources'> {
   return {
     cpuPeriod: resources.cpuPeriodUs,
@@ -149,7 +149,7 @@ function mountMessage(mount: Mount, namespaces: NamespaceOptions): Outgoing<'Mou
   });
 }
 
-/** The request of CreateContainer. */
+/** Returns the request of CreateContainer. */
 export function containerMessage(config: ContainerConfig): Outgoing<'ContainerConfig'> {
   return {
     metadata: { name: config.name, attempt: config.attempt },

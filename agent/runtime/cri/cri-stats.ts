@@ -54,7 +54,7 @@ export function sandboxStatsOf(stats: Incoming<'PodSandboxStats'>): SandboxStats
   };
 }
 
-/** The usage of a filesystem of images or containers. */
+/** Returns the usage of a filesystem of images or containers. */
 export function filesystemOf(usage: Incoming<'FilesystemUsage'>): FilesystemUsage {
   return {
     mountpoint: usage.fsId?.mountpoint ?? '',

@@ -112,7 +112,7 @@ function checkListed({ name, command, args, mounts }: ContainerConfig): void {
     );
 }
 
-/** The options of one container of the sandbox. Throws a `RuntimeError` for a container with a command of megabytes. */
+/** Returns the options of one container of the sandbox. Throws a `RuntimeError` for a container with a command of megabytes. */
 export function containerCreateOptions(
   sandbox: SandboxConfig,
   config: ContainerConfig,
@@ -178,7 +178,7 @@ export function containerCreateOptions(
   };
 }
 
-/** The limits of a container, for its creation and for updates. */
+/** Returns the limits of a container, for its creation and for updates. */
 export function resourceOptions(resources: LinuxResources, facts: EngineFacts): Docker.HostConfig {
   // The engine's swap limit is the sum of memory and swap, while cgroup v2 limits swap alone.
   const swapMax = Number(resources.unified['memory.swap.max'] ?? 0);

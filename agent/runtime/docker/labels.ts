@@ -69,7 +69,7 @@ interface ContainerOrigin {
   readonly nowMs: number;
 }
 
-/** The labels of a container, from its own configuration and that of its sandbox. */
+/** Returns the labels of a container, from its own configuration and that of its sandbox. */
 export function containerLabels(
   config: ContainerConfig,
   { instance, sandboxId, sandbox, nowMs }: ContainerOrigin,

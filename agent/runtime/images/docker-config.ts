@@ -45,7 +45,7 @@ function objectOf(value: unknown, what: string): ReadonlyMap<string, unknown> {
   return new Map(Object.entries(value));
 }
 
-/** The key of an entry without scheme and version of the registry's API, which older versions of Docker wrote. */
+/** Returns the key of an entry without scheme and version of the registry's API, which older versions of Docker wrote. */
 function patternOf(key: string): string {
   const bare = key.replace(/^https?:\/\//, '');
   const slash = bare.indexOf('/');

@@ -7,7 +7,7 @@ import { createHash } from 'node:crypto';
 /** The names of architectures in image manifests. */
 export type Architecture = 'amd64' | 'arm64';
 
-/** The architecture of images that are built on this host. */
+/** Returns the architecture of images that are built on this host. */
 export function hostArchitecture(): Architecture {
   return process.arch === 'arm64' ? 'arm64' : 'amd64';
 }

@@ -43,7 +43,7 @@ export function pauseImage(architecture: Architecture): ImageContent {
   };
 }
 
-/** A static ELF executable of about 300 bytes. */
+/** Builds a static ELF executable of about 300 bytes. */
 function pauseProgram(architecture: Architecture): Buffer {
   const code = Buffer.from(CODE[architecture], 'base64');
   const headers = Buffer.alloc(HEADER_BYTES + PROGRAM_HEADER_BYTES);

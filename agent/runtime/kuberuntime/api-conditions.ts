@@ -108,7 +108,7 @@ export function podConditions(input: ConditionsInput, status: PodStatus): PodCon
   return [...foreign, disruption, ...own];
 }
 
-/** The time of the decision about a resize, which stays while the decision does. */
+/** Returns the time of the decision about a resize, which stays while the decision does. */
 function probeTime(
   before: PodCondition | undefined,
   { reason, observedGeneration }: MadeCondition,

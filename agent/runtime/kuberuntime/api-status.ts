@@ -49,7 +49,7 @@ export function apiPodStatus(input: StatusInput): PodStatus {
   return { ...whole, phase: status.phase === 'Succeeded' ? 'Succeeded' : 'Failed', reason, message };
 }
 
-/** The phase, with the reason and the message for which a deadline or an earlier sync has ended the pod. */
+/** Returns the phase, with the reason and the message for which a deadline or an earlier sync has ended the pod. */
 function phasePart(input: StatusInput, containers: PodStatus): Partial<PodStatus> {
   const { pod, previous, terminal, overdue } = input;
   if (overdue !== undefined) return { phase: 'Failed', reason: overdue.reason, message: overdue.message };
@@ -164,7 +164,7 @@ function containerStatus(input: StatusInput, container: Container, kind: Contain
   return status;
 }
 
-/** The termination before attempt `attempt`, as the last status has it: the runtime has removed that container. */
+/** Returns the termination before attempt `attempt`, as the last status has it: the runtime has removed that container. */
 function lastKnown(old: ContainerStatusJson | undefined, attempt: number): State {
   if (old === undefined || (old.restartCount ?? 0) > attempt) return {};
   if (old.restartCount === attempt) return old.lastState ?? {};
@@ -185,7 +185,7 @@ function isDoneInit({ pod, runtime }: StatusInput, container: Container, kind: C
   return pod.spec.containers.some(({ name }) => runtime.containers.some((entry) => entry.name === name));
 }
 
-/** The status of an init container that the runtime and the agent have forgotten, in the words of the kubelet. */
+/** Returns the status of an init container that the runtime and the agent have forgotten, in the words of the kubelet. */
 function removedInit(
   container: Container,
   old: ContainerStatusJson | undefined,
@@ -218,7 +218,7 @@ function absentContainer(
   };
 }
 
-/** The status of a container that was removed with all others of its pod, in the words of the kubelet. */
+/** Returns the status of a container that was removed with all others of its pod, in the words of the kubelet. */
 function removedToRestart(old: ContainerStatusJson): Partial<ContainerStatusJson> {
   const why = { reason: RESTARTING_ALL, message: 'The container is removed because RestartAllContainers in place' };
   return {
@@ -228,7 +228,7 @@ function removedToRestart(old: ContainerStatusJson): Partial<ContainerStatusJson
   } as unknown as Partial<ContainerStatusJson>;
 }
 
-/** The status of a container that the runtime does not have: not created yet, or removed. */
+/** Returns the status of a container that the runtime does not have: not created yet, or removed. */
 function missingContainer(
   input: StatusInput,
   { container, kind }: { readonly container: Container; readonly kind: ContainerKind },
@@ -253,7 +253,7 @@ function missingContainer(
   return { ...base, state, ...lostContainer(pod, old) } as ContainerStatusJson;
 }
 
-/** The history of a container that the runtime does not have: one that ran has terminated in an unknown way. */
+/** Returns the history of a container that the runtime does not have: one that ran has terminated in an unknown way. */
 function lostContainer(
   pod: Pod,
   old: ContainerStatusJson | undefined,

@@ -66,7 +66,7 @@ export interface ConfigDeps {
   readonly devices?: (pod: Pod, container: Container) => Promise<DeviceRunOptions>;
 }
 
-/** The directory of the logs of a pod, with the kubelet's name. */
+/** Returns the directory of the logs of a pod, with the kubelet's name. */
 export function podLogDirectory(settings: Pick<ConfigSettings, 'podLogsDirectory'>, pod: Pod): string {
   return join(settings.podLogsDirectory, `${pod.metadata.namespace}_${pod.metadata.name}_${pod.metadata.uid}`);
 }
@@ -202,7 +202,7 @@ export async function containerConfig(request: ContainerRequest, deps: ConfigDep
  */
 const LONGEST_ANNOTATION = 4096;
 
-/** The annotations by which the agent recognizes its containers, and what they were started with. */
+/** Returns the annotations by which the agent recognizes its containers, and what they were started with. */
 export function containerAnnotations({
   pod,
   container,

@@ -210,7 +210,7 @@ interface ServiceSpec {
   readonly ports?: readonly { readonly name?: string; readonly port: number; readonly protocol?: string }[];
 }
 
-/** The link variables of the namespace's services, and of the API server's. */
+/** Returns the link variables of the namespace's services, and of the API server's. */
 function serviceEnvironment(pod: Pod, services: ServiceLister): Map<string, string> {
   const result = new Map<string, string>();
   const chosen = new Map<string, KubeObject>();

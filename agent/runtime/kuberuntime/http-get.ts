@@ -133,13 +133,13 @@ function readBody(response: IncomingMessage, onBody: (body: string) => void): vo
   response.on('end', done);
 }
 
-/** The message of Go's HTTP client for a body that breaks off. */
+/** Returns the message of Go's HTTP client for a body that breaks off. */
 function bodyMessage(error: Error, signal: AbortSignal): string {
   if (signal.aborted) return 'context deadline exceeded (Client.Timeout or context cancellation while reading body)';
   return (error as NodeJS.ErrnoException).code === 'ECONNRESET' ? 'unexpected EOF' : error.message;
 }
 
-/** The name in a Host header, for SNI; none for an address. */
+/** Returns the name in a Host header, for SNI; none for an address. */
 function serverName(host: string): string {
   const name = host.startsWith('[') ? '' : (host.split(':')[0] ?? '');
   return isIP(name) === 0 ? name : '';
@@ -150,7 +150,7 @@ function isReset(error: Error): boolean {
   return (error as NodeJS.ErrnoException).code === 'ECONNRESET' && (error as NodeJS.ErrnoException).syscall === 'read';
 }
 
-/** The two ends of a connection, as Go's net package shows them. */
+/** Returns the two ends of a connection, as Go's net package shows them. */
 function endsOf({ localAddress = '', localPort = 0, remoteAddress = '', remotePort = 0 }: Socket): string {
   return `${hostPort(localAddress, localPort)}->${hostPort(remoteAddress, remotePort)}`;
 }

@@ -16,7 +16,7 @@ export function isSidecar(container: Container): boolean {
   return container.restartPolicy === 'Always';
 }
 
-/** The containers of all kinds, in the order of their start. */
+/** Returns the containers of all kinds, in the order of their start. */
 export function allContainers(pod: Pod): readonly KindedContainer[] {
   return [
     ...(pod.spec.initContainers ?? []).map((container) => ({ kind: 'init' as const, container })),
@@ -28,7 +28,7 @@ export function allContainers(pod: Pod): readonly KindedContainer[] {
   ];
 }
 
-/** The container with this name, of any kind. */
+/** Returns the container with this name, of any kind. */
 export function findKinded(pod: Pod, name: string): KindedContainer | undefined {
   return allContainers(pod).find((entry) => entry.container.name === name);
 }
@@ -47,7 +47,7 @@ export function containerHash(container: Container): string {
     .slice(0, 8);
 }
 
-/** The name of a pod in messages of the kubelet: `name_namespace`. */
+/** Returns the name of a pod in messages of the kubelet: `name_namespace`. */
 export function podFullName(pod: Pod): string {
   return `${pod.metadata.name}_${pod.metadata.namespace}`;
 }

@@ -49,7 +49,7 @@ export function podPhase(pod: Pod, statuses: readonly ContainerStatusJson[], opt
   return regular.stopped === regular.succeeded ? 'Succeeded' : 'Failed';
 }
 
-/** The state of the init containers that are no sidecars. */
+/** Returns the state of the init containers that are no sidecars. */
 function initState(pod: Pod, statuses: readonly ContainerStatusJson[]): 'done' | 'pending' | 'failed' {
   let state: 'done' | 'pending' = 'done';
   for (const container of pod.spec.initContainers ?? []) {
@@ -101,7 +101,7 @@ function regularCounts(pod: Pod, statuses: readonly ContainerStatusJson[]): Coun
 
 type Termination = NonNullable<NonNullable<ContainerStatusJson['state']>['terminated']>;
 
-/** The termination of a container that does not run, also of one that waits for its restart. */
+/** Returns the termination of a container that does not run, also of one that waits for its restart. */
 function termination(status: ContainerStatusJson | undefined): Termination | undefined {
   if (status?.state?.terminated !== undefined) return status.state.terminated;
   return status?.state?.running === undefined ? status?.lastState?.terminated : undefined;

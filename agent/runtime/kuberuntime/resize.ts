@@ -27,7 +27,7 @@ export interface ResizeConditions {
 /** What a changed allocation means for a running container. */
 export type Resize = 'none' | 'in-place' | 'restart';
 
-/** The value of `REQUESTS_ANNOTATION`, in thousandths of units, or `undefined` if no resize restarts the container. */
+/** Returns the value of `REQUESTS_ANNOTATION`, in thousandths of units, or `undefined` if no resize restarts the container. */
 export function restartingRequests(container: Container): string | undefined {
   const requests = requestsOf(container);
   const restarting = ['cpu', 'memory'].filter((resource) => needsRestart(container, resource));

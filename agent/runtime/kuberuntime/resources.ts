@@ -21,12 +21,12 @@ const MIN_SHARES = 2;
 const MAX_SHARES = 262_144;
 const MIN_QUOTA_US = 1_000;
 
-/** The limits of a container by resource; empty if it has none. */
+/** Returns the limits of a container by resource; empty if it has none. */
 export function limitsOf(container: Container): List {
   return (container.resources?.limits ?? {}) as List;
 }
 
-/** The requests of a container by resource. A limit without a request is its request. */
+/** Returns the requests of a container by resource. A limit without a request is its request. */
 export function requestsOf(container: Container): List {
   return { ...limitsOf(container), ...((container.resources?.requests ?? {}) as List) };
 }
@@ -47,7 +47,7 @@ export function areAllLimited(pod: Pod, resource: 'cpu' | 'memory'): boolean {
   );
 }
 
-/** The QoS class of the specification, as the API server computes it. */
+/** Returns the QoS class of the specification, as the API server computes it. */
 export function qosClass(pod: Pod): QosClass {
   return qosClassOf(pod.spec);
 }
@@ -58,7 +58,7 @@ export function cpuShares(milliCpu: number): number {
   return Math.min(Math.max(Math.floor((milliCpu * 1024) / 1000), MIN_SHARES), MAX_SHARES);
 }
 
-/** The quota in a period, at least 1 ms; 0 without a limit. */
+/** Returns the quota in a period, at least 1 ms; 0 without a limit. */
 export function cpuQuotaUs(milliCpu: number, periodUs: number): number {
   return milliCpu === 0 ? 0 : Math.max(Math.floor((milliCpu * periodUs) / 1000), MIN_QUOTA_US);
 }
@@ -122,7 +122,7 @@ export function bytesOf(text: string | undefined): number {
 
 const ANYWHERE = { cpus: '', mems: '', isExclusive: false };
 
-/** The settings for the runtime. Resources of the pod as a whole apply where the container has none. */
+/** Returns the settings for the runtime. Resources of the pod as a whole apply where the container has none. */
 export function linuxResources(pod: Pod, container: Container, facts: ResourceFacts): LinuxResources {
   const limits = { ...podLevel(pod, 'limits'), ...nonZero(limitsOf(container)) };
   const requested = requestsOf(container)['cpu'] ?? limits['cpu'];

@@ -51,7 +51,7 @@ export function assembleRuntimeStatus(
   };
 }
 
-/** The newest of that name. */
+/** Returns the newest of that name. */
 export function findContainer(status: RuntimePodStatus, name: string): ContainerStatus | undefined {
   return byName(status.containers).get(name);
 }

@@ -24,7 +24,7 @@ interface ProfileSpec {
   readonly localhostProfile?: string | undefined;
 }
 
-/** The profile of the container, else that of the pod, else the node's default. */
+/** Returns the profile of the container, else that of the pod, else the node's default. */
 export function seccompProfile(
   pod: ProfileSpec | undefined,
   container: ProfileSpec | undefined,
@@ -64,7 +64,8 @@ function appArmorProfile(pod: Pod, container: Container): SecurityProfile | unde
 }
 
 /**
- * The namespaces that a sandbox or a container shares. `target` is the container whose processes an ephemeral container sees.
+ * Returns the namespaces that a sandbox or a container shares. `target` is the container whose processes an ephemeral container
+ * sees.
  */
 export function namespaceOptions(
   pod: Pod,
@@ -119,7 +120,7 @@ function userPart(image: Pick<ImageInfo, 'user'> | undefined): string {
   return (image?.user ?? '').split(':')[0] ?? '';
 }
 
-/** The complete security settings of a container. */
+/** Returns the complete security settings of a container. */
 export function containerSecurity(
   pod: Pod,
   container: Container,

@@ -68,8 +68,8 @@ function wholePages(bytes: number): string {
 }
 
 /**
- * The resources of a container. A running container that has limits shows those of its pod where it has none itself, because
- * the runtime was given these.
+ * Returns the resources of a container. A running container that has limits shows those of its pod where it has none itself,
+ * because the runtime was given these.
  */
 export function containerResourcesStatus(
   pod: Pod,

@@ -34,7 +34,7 @@ export function negotiateProtocol(request: IncomingMessage, known: readonly stri
   throw newStatusError(403, 'Forbidden', `unable to upgrade: ${problem}\n`);
 }
 
-/** The values of `X-Stream-Protocol-Version`, in the order of the client's preference. */
+/** Returns the values of `X-Stream-Protocol-Version`, in the order of the client's preference. */
 function offeredProtocols(request: IncomingMessage): string[] {
   const header = request.headers['x-stream-protocol-version'];
   const text = Array.isArray(header) ? header.join(',') : (header ?? '');

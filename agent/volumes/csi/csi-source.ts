@@ -43,12 +43,12 @@ export interface SecretRef {
   readonly name: string;
 }
 
-/** The name of the driver; '' if the volume has none. */
+/** Returns the name of the driver; '' if the volume has none. */
 export function driverOf(source: CsiSource): string {
   return source.kind === 'inline' ? source.volume.driver : (source.volume.spec?.csi?.driver ?? '');
 }
 
-/** The name of the volume in directories of this node and in events. */
+/** Returns the name of the volume in directories of this node and in events. */
 export function specNameOf({ source, volumeName }: CsiMountRequest): string {
   return source.kind === 'inline' ? volumeName : source.volume.metadata.name;
 }
@@ -64,22 +64,22 @@ export function isBlock(source: CsiSource): boolean {
   return source.kind === 'persistent' && source.volume.spec?.volumeMode === 'Block';
 }
 
-/** The filesystem that the volume asks for; '' for the driver's default. */
+/** Returns the filesystem that the volume asks for; '' for the driver's default. */
 export function fsTypeOf(source: CsiSource): string {
   return (source.kind === 'inline' ? source.volume.fsType : source.volume.spec?.csi?.fsType) ?? '';
 }
 
-/** The access modes of the volume. An inline volume is used by one pod. */
+/** Returns the access modes of the volume. An inline volume is used by one pod. */
 export function accessModesOf(source: CsiSource): readonly string[] {
   return source.kind === 'inline' ? ['ReadWriteOnce'] : (source.volume.spec?.accessModes ?? []);
 }
 
-/** The attributes that the driver gets as the volume context. */
+/** Returns the attributes that the driver gets as the volume context. */
 export function attributesOf(source: CsiSource): Readonly<Record<string, string>> {
   return (source.kind === 'inline' ? source.volume.volumeAttributes : source.volume.spec?.csi?.volumeAttributes) ?? {};
 }
 
-/** The mount options of a persistent volume. Inline volumes have none. */
+/** Returns the mount options of a persistent volume. Inline volumes have none. */
 export function mountOptionsOf(source: CsiSource): readonly string[] {
   return source.kind === 'inline' ? [] : (source.volume.spec?.mountOptions ?? []);
 }
@@ -99,7 +99,7 @@ export function secretRefOf(
 
 const LIFECYCLE = 'kubernetes.io/csi: mounter.SetupAt failed to check volume lifecycle mode';
 
-/** The step in which the kubelet finds that the driver of a volume is not registered, and its words for that. */
+/** Returns the step in which the kubelet finds that the driver of a volume is not registered, and its words for that. */
 export function missingDriverStep(source: CsiSource): { readonly step: VolumeStep; readonly words: string } {
   if (source.kind === 'inline')
     return { step: 'MountVolume.SetUp', words: 'kubernetes.io/csi: mounter.SetUpAt failed to get CSI client' };

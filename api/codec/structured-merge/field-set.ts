@@ -65,7 +65,7 @@ function node(owned: boolean, children: ReadonlyMap<string, FieldSet> | undefine
   return { owned, children };
 }
 
-/** The paths of either set. */
+/** Returns the paths of either set. */
 export function union(a: FieldSet, b: FieldSet): FieldSet {
   if (isEmptySet(a) || a === b) return b;
   if (isEmptySet(b)) return a;
@@ -79,7 +79,7 @@ export function union(a: FieldSet, b: FieldSet): FieldSet {
   return node(a.owned || b.owned, children);
 }
 
-/** The paths of both sets. */
+/** Returns the paths of both sets. */
 export function intersection(a: FieldSet, b: FieldSet): FieldSet {
   const children = new Map<string, FieldSet>();
   for (const [element, child] of a.children ?? []) {

@@ -7,7 +7,7 @@ import { JsonSyntaxError, parseJson, stringifyJson } from '../json.ts';
 import { quote } from '../../meta/field-error.ts';
 import type { JsonObject, JsonValue } from '../../meta/object.ts';
 
-/** The path element of an item of a set. */
+/** Returns the path element of an item of a set. */
 export const valueElement = (value: JsonValue): string => `v:${canonicalJson(value)}`;
 
 /** Returns the path element of a list item by its keys: `k:{"name":"a"}`. `keys` must be sorted by name. */
@@ -112,7 +112,7 @@ export function pathText(elements: readonly string[]): string {
   return elements.map(elementText).join('');
 }
 
-/** The form of a path element in messages: `.name`, `[key=value]`, `[=value]` or `[0]`. */
+/** Returns the form of a path element in messages: `.name`, `[key=value]`, `[=value]` or `[0]`. */
 export function elementText(element: string): string {
   const content = element.slice(2);
   switch (element.charAt(0)) {

@@ -28,7 +28,7 @@ export function allContainers(spec: PodSpec): Container[] {
   return [...(spec.initContainers ?? []), ...spec.containers, ...((spec.ephemeralContainers ?? []) as Container[])];
 }
 
-/** The names of all containers that match, ephemeral ones included, in the order of the specification. */
+/** Returns the names of all containers that match, ephemeral ones included, in the order of the specification. */
 export function namesOf(spec: PodSpec, matches: (container: Container) => boolean): string[] {
   return allContainers(spec)
     .filter(matches)

@@ -56,5 +56,5 @@ export function policyOf(labels: Readonly<Record<string, string>> | undefined): 
 
 const fieldOf = (label: string): string => `metadata.labels[${PREFIX}${label}]`;
 
-/** The form of messages and audit annotations, such as `baseline:latest`. */
+/** Returns the form of messages and audit annotations, such as `baseline:latest`. */
 export const formatLevel = ({ level, version }: LevelVersion): string => `${level}:${version}`;

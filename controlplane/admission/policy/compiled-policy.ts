@@ -93,7 +93,7 @@ function typeOf(expression: string, environment: CelEnvironment): CelType {
   }
 }
 
-/** The value of `variables` in one evaluation. */
+/** Returns the value of `variables` in one evaluation. */
 export function variablesOf({ variables }: CompiledPolicy, bindings: () => Bindings): LazyVariables {
   return new LazyVariables((name): CelValue | undefined => {
     const expression = variables.get(name);

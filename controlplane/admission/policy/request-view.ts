@@ -50,7 +50,7 @@ export async function viewOf(
   };
 }
 
-/** The kind according to the object. */
+/** Returns the kind according to the object. */
 export function kindOfObject({ apiVersion, kind }: KubeObject, otherwise: GroupVersionKind): GroupVersionKind {
   if (apiVersion === undefined || kind === undefined) return otherwise;
   const slash = apiVersion.indexOf('/');

@@ -212,7 +212,7 @@ async function annotated(
   return findings;
 }
 
-/** The variables that a policy's expressions can use. */
+/** Returns the variables that a policy's expressions can use. */
 export function policyBindings(
   policy: CompiledPolicy,
   parts: {

@@ -211,7 +211,7 @@ function operationsOf(bytes: Buffer | undefined): JsonPatch | undefined {
   return patch.length === 0 ? undefined : patch;
 }
 
-/** The error for the client when a webhook refuses the request. */
+/** Returns the error for the client when a webhook refuses the request. */
 export function deniedError(name: string, status: Readonly<Record<string, unknown>> | undefined): StatusError {
   const text = (field: string): string => (typeof status?.[field] === 'string' ? (status[field] as string) : '');
   const denied = `admission webhook ${quoteText(name)} denied the request`;

@@ -94,7 +94,7 @@ export function decodedReview(body: Buffer, limits?: JsonLimits): Record<string,
   throw new Error(`couldn't get version/kind; json parse error: ${notAnObject(jsonKind(value))}`);
 }
 
-/** The name of a type in the messages of Go's JSON decoder. */
+/** Returns the name of a type in the messages of Go's JSON decoder. */
 export const jsonKind = (value: unknown): string =>
   Array.isArray(value) ? 'array' : typeof value === 'boolean' ? 'bool' : typeof value;
 

@@ -54,7 +54,7 @@ export function* warningsOf(policy: Policy, options: KindTypes): Generator<void,
   return warnings;
 }
 
-/** The expressions that are checked, with their paths. */
+/** Returns the expressions that are checked, with their paths. */
 function* expressionsOf({ validations = [] }: NonNullable<Policy['spec']>): Generator<readonly [string, string]> {
   for (const [index, { expression, messageExpression = '' }] of validations.entries()) {
     if (expression !== '') yield [`spec.validations[${index}].expression`, expression];
@@ -147,7 +147,7 @@ const SCALARS: Readonly<Partial<Record<Scalar, CelType>>> = {
 
 const structTypes = new WeakMap<StructType, CelType>();
 
-/** The type of a struct of the schema. */
+/** Returns the type of a struct of the schema. */
 function typeOfStruct(of: StructType): CelType {
   let type = structTypes.get(of);
   if (type === undefined) {

@@ -48,7 +48,7 @@ interface ValueItem {
   readonly value?: string;
 }
 
-/** The thousandths of a quantity. */
+/** Returns the thousandths of a quantity. */
 export const milliOf = (text: string): number => Number(milliUnits(parseQuantity(text)));
 
 const podMetrics = groupVersion('metrics.k8s.io', 'v1beta1').namespaced<KubeObject & ResourceItem>(

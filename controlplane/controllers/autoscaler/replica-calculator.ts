@@ -99,7 +99,7 @@ function podRequest(pod: Pod, resource: string): number | undefined {
   return sum + (overhead === undefined ? 0 : Number(milliUnits(parseQuantity(overhead))));
 }
 
-/** The requests of one container, or of all. A container without a request is an error. */
+/** Returns the requests of one container, or of all. A container without a request is an error. */
 export function requestsOf(
   pods: readonly Pod[],
   resource: string,

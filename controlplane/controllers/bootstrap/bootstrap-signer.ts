@@ -10,7 +10,7 @@ import { CLUSTER_INFO, PUBLIC_NAMESPACE } from '../../../api/meta/system-namespa
 
 const PREFIX = 'jws-kubeconfig-';
 
-/** A detached JWS (RFC 7515, appendix F) with HS256 over the content. */
+/** Returns a detached JWS (RFC 7515, appendix F) with HS256 over the content. */
 export function detachedSignature(content: string, tokenId: string, tokenSecret: string): string {
   const header = Buffer.from(stringifyJson({ alg: 'HS256', kid: tokenId })).toString('base64url');
   const payload = Buffer.from(content).toString('base64url');

@@ -52,7 +52,9 @@ export function isNodeClientRequest(request: CertificateSigningRequest, subject:
 
 const HOUR_MS = 3600_000;
 
-/** The time at which the cleaner deletes it, in ms since the epoch. `expiresAt` is the expiry of the issued certificate. */
+/**
+ * Returns the time at which the cleaner deletes it, in ms since the epoch. `expiresAt` is the expiry of the issued certificate.
+ */
 export function removalTime(request: CertificateSigningRequest, expiresAt: number | undefined): number {
   const created = Date.parse(request.metadata.creationTimestamp ?? '') || 0;
   const latest = (type: string): number | undefined => {

@@ -24,7 +24,7 @@ const ALWAYS_TOLERATED: readonly V1Toleration[] = [
   { key: UNSCHEDULABLE_TAINT, operator: 'Exists', effect: 'NoSchedule' },
 ];
 
-/** The tolerations of the template and those that every pod of a daemon set has. */
+/** Returns the tolerations of the template and those that every pod of a daemon set has. */
 function tolerationsOf(set: DaemonSet): V1Toleration[] {
   const spec = set.spec?.template.spec;
   const own = spec?.tolerations ?? [];
@@ -50,7 +50,7 @@ export function shouldRun(set: DaemonSet, node: Node): { readonly run: boolean; 
   return { run: !untolerated.some(({ effect }) => effect === 'NoSchedule'), stay: true };
 }
 
-/** The node of a daemon's pod, before and after it is scheduled. */
+/** Returns the node of a daemon's pod, before and after it is scheduled. */
 export function nodeOf(pod: Pod): string {
   if ((pod.spec?.nodeName ?? '') !== '') return pod.spec?.nodeName ?? '';
   const terms =
@@ -62,7 +62,7 @@ export function nodeOf(pod: Pod): string {
   return '';
 }
 
-/** The spec of the pod with a node affinity for its node; the scheduler binds it. */
+/** Returns the spec of the pod with a node affinity for its node; the scheduler binds it. */
 export function boundToNode(set: DaemonSet, pod: Pod, node: string): Pod {
   const fields = [{ key: 'metadata.name', operator: 'In', values: [node] }];
   const affinity = structuredClone(pod.spec?.affinity ?? {});

@@ -16,7 +16,7 @@ export type DeploymentStatus = Wire<V1DeploymentStatus>;
 /** The `progressDeadlineSeconds` that stands for no deadline, as in kube-controller-manager. */
 const NO_DEADLINE = INT32_MAX;
 
-/** The condition of that type, or undefined. */
+/** Returns the condition of that type, or undefined. */
 export function conditionOf(status: DeploymentStatus | undefined, type: string): DeploymentCondition | undefined {
   return status?.conditions?.find((condition) => condition.type === type);
 }
@@ -31,7 +31,7 @@ export function newCondition(condition: ConditionText, nowMs: number): Deploymen
   return { type, status, lastUpdateTime: now, lastTransitionTime: now, reason, message };
 }
 
-/** The list with the condition in it; the same list if the condition does not change. */
+/** Returns the list with the condition in it; the same list if the condition does not change. */
 export function withCondition(
   conditions: readonly DeploymentCondition[],
   condition: DeploymentCondition,
@@ -137,7 +137,7 @@ export function hasTimedOut(deployment: Deployment, status: DeploymentStatus, no
   return since + (deployment.spec?.progressDeadlineSeconds ?? 0) * 1000 < nowMs;
 }
 
-/** The status with the conditions of the rollout. */
+/** Returns the status with the conditions of the rollout. */
 export function withProgress(
   deployment: Deployment,
   computed: DeploymentStatus,

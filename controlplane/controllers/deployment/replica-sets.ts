@@ -62,7 +62,7 @@ export function maxRevision(sets: readonly ReplicaSet[]): bigint {
   return sets.map(revisionOf).reduce((most, revision) => (revision > most ? revision : most), 0n);
 }
 
-/** The desired replicas of a replica set; 1 is the default of the API. */
+/** Returns the desired replicas of a replica set; 1 is the default of the API. */
 export function sizeOf(set: ReplicaSet): number {
   return set.spec?.replicas ?? 1;
 }
@@ -75,7 +75,7 @@ export function totalOf(sets: readonly (ReplicaSet | undefined)[], what: (set: R
 /** Whether the deployment has the strategy RollingUpdate, as one without a strategy has. */
 export const isRollingUpdate = (deployment: Deployment): boolean => deployment.spec?.strategy?.type !== 'Recreate';
 
-/** The numbers of pods that may be surplus and unavailable; they are never both zero. */
+/** Returns the numbers of pods that may be surplus and unavailable; they are never both zero. */
 export function surgeAndUnavailable(deployment: Deployment): { readonly surge: number; readonly unavailable: number } {
   const replicas = deployment.spec?.replicas ?? 1;
   if (!isRollingUpdate(deployment) || replicas === 0) return { surge: 0, unavailable: 0 };
@@ -91,7 +91,7 @@ export function maxUnavailableOf(deployment: Deployment): number {
   return surgeAndUnavailable(deployment).unavailable;
 }
 
-/** The size that the new replica set may have now. */
+/** Returns the size that the new replica set may have now. */
 export function newSetSize(deployment: Deployment, all: readonly (ReplicaSet | undefined)[], current: number): number {
   const replicas = deployment.spec?.replicas ?? 1;
   if (!isRollingUpdate(deployment)) return replicas;
@@ -101,7 +101,7 @@ export function newSetSize(deployment: Deployment, all: readonly (ReplicaSet | u
   return current + Math.min(most - total, replicas - current);
 }
 
-/** The annotations of a replica set of a deployment with that size. */
+/** Returns the annotations of a replica set of a deployment with that size. */
 export function sizeAnnotations(deployment: Deployment): Record<string, string> {
   const replicas = deployment.spec?.replicas ?? 1;
   return {

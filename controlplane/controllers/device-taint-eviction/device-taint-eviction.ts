@@ -169,7 +169,7 @@ const generationOf = (slice: ResourceSlice | undefined): number | undefined => s
 
 const claimStatuses = ({ status }: Pod): string | undefined => stringifyJson(status?.resourceClaimStatuses);
 
-/** The `NoExecute` taints of a slice by the keys of their devices. */
+/** Returns the `NoExecute` taints of a slice by the keys of their devices. */
 function taintedDevices(slice: ResourceSlice | undefined): ReadonlyMap<string, readonly DeviceTaint[]> {
   const found = new Map<string, readonly DeviceTaint[]>();
   for (const { name, taints = [] } of slice?.spec?.devices ?? []) {

@@ -21,8 +21,8 @@ interface DeviceView {
 }
 
 /**
- * The time at which the pod is evicted, in ms since the epoch; `undefined` for never. Only the claims in the pod's spec count,
- * and only if they are reserved for the pod; a claim for extended resources is not among them.
+ * Returns the time at which the pod is evicted, in ms since the epoch; `undefined` for never. Only the claims in the pod's spec
+ * count, and only if they are reserved for the pod; a claim for extended resources is not among them.
  */
 export function podEvictionTime(pod: Pod, view: DeviceView): number | undefined {
   if ((pod.spec?.nodeName ?? '') === '' || isPodFinished(pod)) return undefined;
@@ -34,7 +34,7 @@ export function podEvictionTime(pod: Pod, view: DeviceView): number | undefined 
   return earliest(times);
 }
 
-/** The claims of the pod that exist and are reserved for it. The claim of a template must belong to the pod. */
+/** Returns the claims of the pod that exist and are reserved for it. The claim of a template must belong to the pod. */
 function claimsInUse(pod: Pod, view: DeviceView): ResourceClaim[] {
   const { namespace = '', uid } = pod.metadata;
   return (pod.spec?.resourceClaims ?? []).flatMap(({ name, resourceClaimName }) => {
@@ -48,8 +48,8 @@ function claimsInUse(pod: Pod, view: DeviceView): ResourceClaim[] {
 }
 
 /**
- * The time at which users of the device are evicted, in ms since the epoch; `undefined` for never. A taint counts from its
- * `timeAdded`, which the API server sets. The shortest of several tolerations of a taint counts, unless one has no limit.
+ * Returns the time at which users of the device are evicted, in ms since the epoch; `undefined` for never. A taint counts from
+ * its `timeAdded`, which the API server sets. The shortest of several tolerations of a taint counts, unless one has no limit.
  */
 export function deviceEvictionTime(
   taints: readonly DeviceTaint[],

@@ -32,7 +32,7 @@ interface Scale extends KubeObject {
  */
 type ScaleOf = (reference: OwnerReference, namespace: string) => Promise<ControllerScale | undefined>;
 
-/** The informers of the built-in kinds whose replicas count. */
+/** Returns the informers of the built-in kinds whose replicas count. */
 export function scaledOwners(informers: Informers) {
   return [
     informers.for(replicaSets),
@@ -81,7 +81,10 @@ export function controllerScales(
   };
 }
 
-/** The sum of the replicas of all controllers of the pods. Pods without a controller do not count. Throws if one is unknown. */
+/**
+ * Returns the sum of the replicas of all controllers of the pods. Pods without a controller do not count. Throws if one is
+ * unknown.
+ */
 export async function totalScale(members: readonly Pod[], scaleOf: ScaleOf): Promise<number> {
   const scales = new Map<string, number>();
   const seen = new Set<string>();

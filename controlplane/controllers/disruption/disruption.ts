@@ -77,7 +77,7 @@ export function computeBudgetStatus(
   );
 }
 
-/** The pods that were evicted so long ago that the eviction counts as failed. Pure. */
+/** Returns the pods that were evicted so long ago that the eviction counts as failed. Pure. */
 function notDeleted(budget: PodDisruptionBudget, members: readonly Pod[], nowMs: number): Pod[] {
   const evicted = budget.status?.disruptedPods;
   return members.filter((pod) => {
@@ -89,7 +89,7 @@ function notDeleted(budget: PodDisruptionBudget, members: readonly Pod[], nowMs:
 const unmanaged = (selector: NonNullable<PodDisruptionBudget['spec']>['selector']): string =>
   `Pods selected by this PodDisruptionBudget (selector: ${goText(selector)}) were found to be unmanaged. As a result, the status of the PDB cannot be calculated correctly, which may result in undefined behavior. To account for these pods please set ".spec.minAvailable" field of the PDB to an integer value.`;
 
-/** The form in which kube-controller-manager prints a selector. */
+/** Returns the form in which kube-controller-manager prints a selector. */
 function goText(selector: NonNullable<PodDisruptionBudget['spec']>['selector']): string {
   if (selector === undefined) return 'nil';
   const labels = Object.entries(selector.matchLabels ?? {})
@@ -125,7 +125,7 @@ function withAllowed(
   };
 }
 
-/** The status of a budget; it allows no disruption, with an event, if the expectation cannot be computed. */
+/** Returns the status of a budget; it allows no disruption, with an event, if the expectation cannot be computed. */
 async function budgetStatus(
   { clock, recorder }: ControllerEnvironment,
   budget: PodDisruptionBudget,

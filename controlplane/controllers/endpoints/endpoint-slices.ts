@@ -238,7 +238,7 @@ function newSlice(
   };
 }
 
-/** The annotation with the time of the newest change of the service or its pods, from which latency is measured. */
+/** Returns the annotation with the time of the newest change of the service or its pods, from which latency is measured. */
 export function triggerTime(service: Service, members: readonly Pod[]): Record<string, string> {
   const times = [
     service.metadata.creationTimestamp ?? '',

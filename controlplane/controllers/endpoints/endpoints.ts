@@ -89,7 +89,7 @@ function tidy({ addresses, notReadyAddresses, ports }: Required<Subset>): Subset
   };
 }
 
-/** The maximum number of addresses of an Endpoints object; ready ones have precedence. */
+/** Returns the maximum number of addresses of an Endpoints object; ready ones have precedence. */
 export function truncate(subsets: readonly Subset[]): { readonly subsets: Subset[]; readonly truncated: boolean } {
   let room = MOST_ADDRESSES;
   let truncated = false;

@@ -28,13 +28,13 @@ export function isHeadless(service: Service): boolean {
   return service.spec?.clusterIP === 'None';
 }
 
-/** The pods that the selector of the service selects, whatever their state is. */
+/** Returns the pods that the selector of the service selects, whatever their state is. */
 export function podsOf(service: Service, pods: Informer<Pod>): Pod[] {
   const selector = selectorOfLabels(service.spec?.selector ?? {});
   return pods.list(service.metadata.namespace ?? '').filter((pod) => selector.matches(pod.metadata.labels));
 }
 
-/** The reference by which an endpoint names its pod. */
+/** Returns the reference by which an endpoint names its pod. */
 export function referenceToPod({ metadata: { namespace, name, uid } }: Pod) {
   return {
     kind: 'Pod',
@@ -51,7 +51,7 @@ export function belongsToEndpoints(pod: Pod, options: { readonly includeTerminat
   return options.includeTerminating || !isPodTerminating(pod);
 }
 
-/** The number of `targetPort` in this pod; `undefined` if the pod has no port of that name. */
+/** Returns the number of `targetPort` in this pod; `undefined` if the pod has no port of that name. */
 export function targetPortIn(pod: Pod, port: ServicePort): number | undefined {
   const target = port.targetPort ?? port.port;
   if (typeof target === 'number') return target === 0 ? port.port : target;
@@ -60,7 +60,10 @@ export function targetPortIn(pod: Pod, port: ServicePort): number | undefined {
 
 const portsOfPods = new WeakMap<Pod, ReadonlyMap<string, number>>();
 
-/** The container ports by protocol and name. A service and a pod may both have thousands, so that pairs are not compared. */
+/**
+ * Returns the container ports by protocol and name. A service and a pod may both have thousands, so that pairs are not
+ * compared.
+ */
 function namedPorts(pod: Pod): ReadonlyMap<string, number> {
   const known = portsOfPods.get(pod);
   if (known !== undefined) return known;
@@ -94,7 +97,7 @@ export function addressOf(pod: Pod, family: 'IPv4' | 'IPv6'): string | undefined
 const isOfHost = (ip: Ip): boolean =>
   isUnspecified(ip) || isLoopback(ip) || isLinkLocalUnicast(ip) || isLinkLocalMulticast(ip);
 
-/** The fields of a pod that endpoints contain. Changes of other fields do not affect services. */
+/** Returns the fields of a pod that endpoints contain. Changes of other fields do not affect services. */
 function relevant(pod: Pod): unknown {
   return [
     pod.metadata.labels,

@@ -35,7 +35,7 @@ export interface SlicePlan {
   readonly remove: readonly EndpointSlice[];
 }
 
-/** The families of the service; one of the family of its address if it lists none. */
+/** Returns the families of the service; one of the family of its address if it lists none. */
 export function familiesOf(service: Service): AddressType[] {
   const families = (service.spec?.ipFamilies ?? []).filter(
     (family): family is AddressType => family === 'IPv4' || family === 'IPv6',
@@ -76,7 +76,7 @@ export function groupEndpoints(
 const lacksNode = (service: Service, node: Node | undefined): boolean =>
   node === undefined && service.spec?.publishNotReadyAddresses !== true;
 
-/** The first pod that the slices of the service omit, because its node does not exist (yet). */
+/** Returns the first pod that the slices of the service omit, because its node does not exist (yet). */
 export function podWithoutNode(
   service: Service,
   pods: readonly Pod[],

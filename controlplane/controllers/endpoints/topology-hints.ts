@@ -23,7 +23,7 @@ export function wantsTopologyHints({ metadata }: Service): boolean {
   return /^[Aa]uto$/.test(ownMember(metadata.annotations, name) ?? '');
 }
 
-/** The facts of a node that the shares of the zones depend on. */
+/** Returns the facts of a node that the shares of the zones depend on. */
 export function zoneFacts({ metadata, status }: Node): readonly unknown[] {
   const isReady = status?.conditions?.some((condition) => condition.type === 'Ready' && condition.status === 'True');
   const isExcluded = EXCLUDED.some((label) => ownMember(metadata.labels, label) !== undefined);
@@ -34,7 +34,10 @@ export function zoneFacts({ metadata, status }: Node): readonly unknown[] {
   ];
 }
 
-/** The share of each zone in the CPUs of the ready nodes; `undefined` with fewer than two zones, or if a node lacks a fact. */
+/**
+ * Returns the share of each zone in the CPUs of the ready nodes; `undefined` with fewer than two zones, or if a node lacks a
+ * fact.
+ */
 export function zoneShares(nodes: readonly Node[]): ReadonlyMap<string, number> | undefined {
   const cpus = new Map<string, number>();
   let total = 0;
@@ -163,7 +166,7 @@ function redistribute(open: readonly Endpoint[], zones: Map<string, string>, pai
   }
 }
 
-/** The groups of all families with hints, and the problem of each family that has none. */
+/** Returns the groups of all families with hints, and the problem of each family that has none. */
 export function hintedGroups(
   groups: readonly EndpointGroup[],
   families: readonly AddressType[],

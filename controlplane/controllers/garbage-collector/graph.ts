@@ -178,7 +178,7 @@ function refersTo(dependent: GraphNode, resource: Resource, object: KubeObject):
   );
 }
 
-/** The group of an `apiVersion`; empty for the core group. */
+/** Returns the group of an `apiVersion`; empty for the core group. */
 export function groupOf(apiVersion: string): string {
   const slash = apiVersion.indexOf('/');
   return slash < 0 ? '' : apiVersion.slice(0, slash);

@@ -8,15 +8,15 @@ import { podCondition } from '../pod-state.ts';
 
 const BACKOFF = { firstMs: 10_000, longestMs: 600_000 };
 
-/** The delay after a failure before the next pod is created. */
+/** Returns the delay after a failure before the next pod is created. */
 export function backoffMs(consecutiveFailures: number): number {
   if (consecutiveFailures <= 0) return 0;
   return backoffDelay(consecutiveFailures, BACKOFF);
 }
 
 /**
- * The time at which a pod terminated, in ms since the epoch: when its last container exited, else when it was no longer ready,
- * else when its deletion was requested. A pod that has none of them, for example since the kubelet did not admit it,
+ * Returns the time at which a pod terminated, in ms since the epoch: when its last container exited, else when it was no longer
+ * ready, else when its deletion was requested. A pod that has none of them, for example since the kubelet did not admit it,
  * terminated when it was created.
  */
 export function finishTime(pod: Pod): number {

@@ -66,7 +66,7 @@ export function replacesOnlyFailed(job: Job): boolean {
   return job.spec?.podReplacementPolicy === 'Failed' || job.spec?.podFailurePolicy !== undefined;
 }
 
-/** The action of the job's failure policy for a failed pod: that of the first rule that matches. */
+/** Returns the action of the job's failure policy for a failed pod: that of the first rule that matches. */
 export function matchFailurePolicy(job: Job, pod: Pod): PolicyMatch | undefined {
   const rules = job.spec?.podFailurePolicy?.rules ?? [];
   for (const [at, rule] of rules.entries()) {
@@ -175,7 +175,7 @@ export function parseIndexes(text: string | undefined, completions: number): num
   return indexes;
 }
 
-/** The form of the status: `1,3-5,7`, sorted. Two neighbors are separated by a comma. */
+/** Returns the form of the status: `1,3-5,7`, sorted. Two neighbors are separated by a comma. */
 export function formatIndexes(indexes: Iterable<number>): string {
   const sorted = [...new Set(indexes)].toSorted((a, b) => a - b);
   const parts: string[] = [];
@@ -213,7 +213,7 @@ export function pointlessPods(job: Job, active: readonly Pod[], compare: (a: Pod
     });
 }
 
-/** The number of pods that should run at the same time. */
+/** Returns the number of pods that should run at the same time. */
 export function wantedActive(
   job: Job,
   counts: { readonly succeeded: number; readonly finishedIndexes: number },

@@ -4,7 +4,7 @@ import type { Job } from '../../../api/kinds/kinds.ts';
 import { jobs } from '../../../api/client/resources.ts';
 import { ReconcileLoop, splitKey, type RunController } from '../controller.ts';
 
-/** The time at which the job is deleted, in ms since the epoch; `undefined` for never. */
+/** Returns the time at which the job is deleted, in ms since the epoch; `undefined` for never. */
 function expiryOf(job: Job): number | undefined {
   const ttl = job.spec?.ttlSecondsAfterFinished;
   const finished = job.status?.conditions?.find(

@@ -31,12 +31,12 @@ const OURS = new Set([
   UNSCHEDULABLE_TAINT,
 ]);
 
-/** The condition of that type, or undefined. */
+/** Returns the condition of that type, or undefined. */
 export function nodeCondition(node: Node, type: string): NodeCondition | undefined {
   return node.status?.conditions?.find((condition) => condition.type === type);
 }
 
-/** The conditions of a node that has not reported for too long; `undefined` if it already has them. */
+/** Returns the conditions of a node that has not reported for too long; `undefined` if it already has them. */
 export function conditionsOfSilent(node: Node, nowMs: number): NodeCondition[] | undefined {
   const now = formatTime(nowMs);
   const conditions = [...(node.status?.conditions ?? [])];
@@ -69,8 +69,8 @@ export function conditionsOfSilent(node: Node, nowMs: number): NodeCondition[] |
 }
 
 /**
- * The taints that a node should have: those of other parties unchanged, and those of its conditions. `NoExecute` taints, which
- * evict pods, are set only if `mayEvict` is true.
+ * Returns the taints that a node should have: those of other parties unchanged, and those of its conditions. `NoExecute`
+ * taints, which evict pods, are set only if `mayEvict` is true.
  */
 export function wantedTaints(node: Node, options: { readonly mayEvict: boolean; readonly nowMs: number }): Taint[] {
   const current = node.spec?.taints ?? [];
@@ -105,7 +105,7 @@ export function wantedTaints(node: Node, options: { readonly mayEvict: boolean; 
 /** How many nodes of a zone are unhealthy, which determines the rate of evictions. */
 export type ZoneState = 'Normal' | 'PartialDisruption' | 'FullDisruption';
 
-/** The key of a zone, in the form of Kubernetes; empty if the node has neither label. */
+/** Returns the key of a zone, in the form of Kubernetes; empty if the node has neither label. */
 export function zoneOf(node: Node): string {
   const labels = node.metadata.labels ?? {};
   const region = labels[REGION_LABEL] ?? '';

@@ -28,7 +28,7 @@ export function nextStep(step: number, count: number): number {
   return next;
 }
 
-/** The time of a step of the table, in seconds. */
+/** Returns the time of a step of the table, in seconds. */
 export const secondsOf = (step: number): number => STEPS[step]?.seconds ?? 0;
 
 /** Writes all nodes when their number crosses the border of a step. */

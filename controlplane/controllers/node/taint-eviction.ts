@@ -8,7 +8,9 @@ import { ReconcileLoop, splitKey, type RunController } from '../controller.ts';
 import { indexByNode, podsOn } from './node-lifecycle.ts';
 import type { Taint } from './node-health.ts';
 
-/** The time at which the pod is evicted, in ms since the epoch; `undefined` for never. The shortest toleration decides. */
+/**
+ * Returns the time at which the pod is evicted, in ms since the epoch; `undefined` for never. The shortest toleration decides.
+ */
 function evictionTime(pod: Pod, taints: readonly Taint[], taintedAtMs: number): number | undefined {
   let shortest = Number.POSITIVE_INFINITY;
   for (const taint of taints) {

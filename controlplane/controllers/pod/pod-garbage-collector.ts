@@ -28,7 +28,7 @@ const isOutOfService = (node: Node | undefined): boolean =>
 
 const isLost = (pod: Pod): boolean => isPodTerminating(pod) && (pod.spec?.nodeName ?? '') === '';
 
-/** The oldest finished pods beyond the threshold; evicted ones first. Pure. */
+/** Returns the oldest finished pods beyond the threshold; evicted ones first. Pure. */
 export function surplusFinished(all: readonly Pod[], threshold: number): Pod[] {
   const finished = all.filter((pod) => isPodFinished(pod) && !isPodTerminating(pod));
   const surplus = finished.length - threshold;

@@ -207,7 +207,7 @@ class ResourceClaimController {
   }
 }
 
-/** The names of the claims of a pod that are known so far. */
+/** Returns the names of the claims of a pod that are known so far. */
 function claimNames(pod: Pod): string[] {
   return (pod.spec?.resourceClaims ?? []).flatMap(({ name, resourceClaimName }) => {
     const found =

@@ -25,7 +25,7 @@ interface CountedResource {
 
 const POD_AMOUNT = /^(?:cpu|memory|ephemeral-storage|hugepages-.+|requests\..+|limits\..+)$/;
 
-/** The resource whose objects a name of `spec.hard` counts; `undefined` if there is none. */
+/** Returns the resource whose objects a name of `spec.hard` counts; `undefined` if there is none. */
 export function countedBy(name: string): CountedResource | undefined {
   if (name.startsWith('count/')) {
     const [resource = '', ...group] = name.slice('count/'.length).split('.');

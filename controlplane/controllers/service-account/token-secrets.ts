@@ -20,7 +20,7 @@ export interface LegacyTokenSigner {
   issueLegacy(account: ServiceAccount, secretName: string): string;
 }
 
-/** The members of `data` in base64. Pure. */
+/** Returns the members of `data` in base64. Pure. */
 function wantedData(
   secret: Secret,
   account: ServiceAccount,

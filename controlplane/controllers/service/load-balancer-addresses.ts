@@ -60,8 +60,9 @@ export function balancedNodes(nodes: readonly Node[]): NodeAddresses[] {
 }
 
 /**
- * The external addresses of a family, or the internal ones if the node has none. Nodes write them: every node would redirect
- * what it sends to an address of the host itself, or to the metadata service of its cloud, to the endpoints of a service.
+ * Returns the external addresses of a family, or the internal ones if the node has none. Nodes write them: every node would
+ * redirect what it sends to an address of the host itself, or to the metadata service of its cloud, to the endpoints of a
+ * service.
  */
 function reachableAddresses(addresses: NonNullable<NonNullable<Node['status']>['addresses']>): string[] {
   const ofType = (wanted: string, isV6: boolean): string[] =>
@@ -80,7 +81,7 @@ function isOfANode(address: string): boolean {
   return ![isLoopback, isLinkLocalUnicast, isMulticast, isUnspecified].some((isSpecial) => isSpecial(ip));
 }
 
-/** The names of the nodes with a ready endpoint. */
+/** Returns the names of the nodes with a ready endpoint. */
 export function nodesWithEndpoints(slices: readonly EndpointSlice[]): Set<string> {
   return new Set(
     slices
@@ -91,8 +92,8 @@ export function nodesWithEndpoints(slices: readonly EndpointSlice[]): Set<string
 }
 
 /**
- * The nodes at which the service may have its ports. A node states the port of its agent and those of its host itself, which
- * therefore count for this node alone.
+ * Returns the nodes at which the service may have its ports. A node states the port of its agent and those of its host itself,
+ * which therefore count for this node alone.
  */
 export function nodesFor(service: Service, nodes: readonly NodeAddresses[]): NodeAddresses[] {
   const ports = new Set(portsOf(service));
@@ -102,8 +103,8 @@ export function nodesFor(service: Service, nodes: readonly NodeAddresses[]): Nod
 }
 
 /**
- * The addresses of the service, those of its first family first. With `externalTrafficPolicy: Local`, other nodes than those
- * with an endpoint would drop the traffic. `spec.loadBalancerIP` selects one of the addresses.
+ * Returns the addresses of the service, those of its first family first. With `externalTrafficPolicy: Local`, other nodes than
+ * those with an endpoint would drop the traffic. `spec.loadBalancerIP` selects one of the addresses.
  */
 export function balancerAddresses(
   { spec }: Service,

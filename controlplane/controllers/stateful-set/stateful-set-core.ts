@@ -31,12 +31,12 @@ export function isMember(set: StatefulSet, ordinal: number): boolean {
   return ordinal >= firstOrdinal(set) && ordinal < firstOrdinal(set) + replicasOf(set);
 }
 
-/** The name of the claim of a template for the pod with that ordinal. */
+/** Returns the name of the claim of a template for the pod with that ordinal. */
 function claimName(template: string, set: StatefulSet, ordinal: number): string {
   return `${template}-${set.metadata.name}-${ordinal}`;
 }
 
-/** The claims of the pod with that ordinal; their labels are those of the selector. */
+/** Returns the claims of the pod with that ordinal; their labels are those of the selector. */
 export function claimsOf(set: StatefulSet, ordinal: number): PersistentVolumeClaim[] {
   return (set.spec?.volumeClaimTemplates ?? []).map((template) => ({
     ...structuredClone(template),

@@ -27,7 +27,7 @@ export interface StorageLookup {
   readonly attaches: (driver: string) => boolean;
 }
 
-/** The name of a volume in a node's `volumesInUse` and `volumesAttached`. */
+/** Returns the name of a volume in a node's `volumesInUse` and `volumesAttached`. */
 export function nameOnNode(volume: PersistentVolume): string {
   const { driver = '', volumeHandle = '' } = volume.spec?.csi ?? {};
   return uniqueVolumeName(driver, volumeHandle);
@@ -38,7 +38,7 @@ interface ClaimOfPod {
   readonly owner: Pod | undefined;
 }
 
-/** The claims of a pod's volumes; those of ephemeral volumes must be owned by the pod. */
+/** Returns the claims of a pod's volumes; those of ephemeral volumes must be owned by the pod. */
 export function claimsOf(pod: Pod): ClaimOfPod[] {
   return (pod.spec?.volumes ?? []).flatMap((volume): ClaimOfPod[] => {
     if (volume.persistentVolumeClaim !== undefined)

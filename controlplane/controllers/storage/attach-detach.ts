@@ -262,7 +262,7 @@ class AttachDetach {
   }
 }
 
-/** The fields of a node that decide whether its volumes can be detached. */
+/** Returns the fields of a node that decide whether its volumes can be detached. */
 function usedBy(node: Node): string {
   return stringifyJson([
     node.status?.volumesInUse,

@@ -18,7 +18,7 @@ export function followUnscheduledPods(pods: Informer<Pod>, enqueue: (claim: stri
   pods.addHandler({ add: (pod) => keysOf(pod).forEach(enqueue) });
 }
 
-/** The reason and message of the event, in the words of kube-controller-manager. */
+/** Returns the reason and message of the event, in the words of kube-controller-manager. */
 export function delayOf(
   { metadata }: PersistentVolumeClaim,
   pods: Informer<Pod>,

@@ -8,7 +8,7 @@ import { isPodFinished } from '../pod-state.ts';
 
 type Volume = NonNullable<NonNullable<Pod['spec']>['volumes']>[number];
 
-/** The claim of an ephemeral volume of the pod. Pure. */
+/** Returns the claim of an ephemeral volume of the pod. Pure. */
 function claimFor(pod: Pod, volume: Volume): PersistentVolumeClaim {
   const template = volume.ephemeral?.volumeClaimTemplate;
   const { labels, annotations } = template?.metadata ?? {};

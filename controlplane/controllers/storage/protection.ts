@@ -20,7 +20,7 @@ const CLAIM_FINALIZER = 'kubernetes.io/pvc-protection';
 const VOLUME_FINALIZER = 'kubernetes.io/pv-protection';
 const ATTRIBUTES_FINALIZER = 'kubernetes.io/vac-protection';
 
-/** The claims that a pod mounts, including those of its ephemeral volumes. */
+/** Returns the claims that a pod mounts, including those of its ephemeral volumes. */
 export function claimNames(pod: Pod): string[] {
   return (pod.spec?.volumes ?? []).flatMap((volume) => {
     if (volume.persistentVolumeClaim !== undefined) return [volume.persistentVolumeClaim.claimName];

@@ -10,7 +10,7 @@ interface Options {
   readonly wide?: boolean;
 }
 
-/** A column of type `string` by default; `wide` ones are shown by `kubectl get -o wide` alone. */
+/** Declares a column of type `string` by default; `wide` ones are shown by `kubectl get -o wide` alone. */
 export function column(name: string, description: TableColumn['description'], options: Options = {}): TableColumn {
   return {
     name,
@@ -37,15 +37,15 @@ export const nameColumn: TableColumn = column('Name', NAME_TEXT, { format: 'name
 /** The last column of nearly every kind. */
 export const ageColumn: TableColumn = column('Age', CREATED_TEXT);
 
-/** The cell of a time in RFC 3339: its age when a Table is requested, or `<unknown>` if it is absent or empty. */
+/** Returns the cell of a time in RFC 3339: its age when a Table is requested, or `<unknown>` if it is absent or empty. */
 export function since(time: string | null | undefined): Cell {
   return time === undefined || time === null || time === '' ? '<unknown>' : { sinceMs: Date.parse(time) };
 }
 
-/** The cell of `ageColumn`. */
+/** Returns the cell of `ageColumn`. */
 export const age = (object: KubeObject): Cell => since(object.metadata.creationTimestamp);
 
-/** The cell of `nameColumn`. */
+/** Returns the cell of `nameColumn`. */
 export const nameOf = (object: KubeObject): string => object.metadata.name ?? '';
 
 /** Returns `<none>` for an empty text. */

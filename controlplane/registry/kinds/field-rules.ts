@@ -69,12 +69,12 @@ export function maxItems(field: string, items: readonly unknown[] | undefined, m
   return items !== undefined && items.length > max ? [tooMany(field, items.length, max)] : [];
 }
 
-/** A name of RFC 1123 without dots. */
+/** Validates a name of RFC 1123 without dots. */
 export function dnsLabel(field: string, value: string): FieldError[] {
   return invalidFor(field, value, dnsLabelErrors(value));
 }
 
-/** A name of RFC 1123 with dots. */
+/** Validates a name of RFC 1123 with dots. */
 export function dnsSubdomain(field: string, value: string): FieldError[] {
   return invalidFor(field, value, dnsSubdomainErrors(value));
 }

@@ -283,7 +283,7 @@ function attributeOf({ driver, device }: PooledDevice, name: string): string | u
   return `${bool ?? ''}/${int ?? ''}/${version ?? ''}/${string ?? ''}`;
 }
 
-/** The only node that can use the device. `undefined` if several can. */
+/** Returns the only node that can use the device. `undefined` if several can. */
 const nodeOf = ({ nodes }: PooledDevice): string | undefined =>
   nodes !== undefined && 'name' in nodes ? nodes.name : undefined;
 

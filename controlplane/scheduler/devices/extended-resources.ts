@@ -46,7 +46,7 @@ function isPreferred(one: DeviceClass, other: DeviceClass): boolean {
     : Date.parse(created) > Date.parse(otherCreated);
 }
 
-/** The resources that the pod requests and that a class backs. */
+/** Returns the resources that the pod requests and that a class backs. */
 export function backedResources({ requests }: PodInfo, resources: ExtendedResources): readonly string[] {
   return [...requests.actual].flatMap(([name, amount]) =>
     amount > 0 && resources.classOf(name) !== undefined ? [name] : [],

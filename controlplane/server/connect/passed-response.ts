@@ -56,7 +56,7 @@ export function dialedTls({ verifiesHost = false, ...tls }: TargetTls) {
   return { ...tls, ...(tls.servername === undefined && !verifiesHost ? { checkServerIdentity: () => undefined } : {}) };
 }
 
-/** The address alone: what else is known of the target is in its TLS settings. */
+/** Returns the address alone: what else is known of the target is in its TLS settings. */
 export const addressOf = ({ secure, host, port }: Origin): Origin => ({ secure, host, port });
 
 /**

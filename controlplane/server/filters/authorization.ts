@@ -69,7 +69,7 @@ function decide(
   throw forbiddenError(attributes, decision.reason);
 }
 
-/** The attributes of the request as authorizers see them. */
+/** Returns the attributes of the request as authorizers see them. */
 export function attributesOf(request: ApiRequest): AuthorizationAttributes {
   const { info, user } = request;
   const base = {

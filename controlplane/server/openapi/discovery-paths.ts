@@ -98,7 +98,7 @@ export function plainDocuments(source: OpenApiSource): string[] {
 const schemaOf = ({ answer }: PlainPath, writer: SchemaWriter): JsonObject =>
   answer === undefined ? { type: 'string' } : writer.reference(answer);
 
-/** The path item of OpenAPI 2. */
+/** Returns the path item of OpenAPI 2. */
 export function plainItemV2(path: PlainPath, writer: SchemaWriter): JsonObject {
   return {
     get: {
@@ -117,7 +117,7 @@ export function plainItemV2(path: PlainPath, writer: SchemaWriter): JsonObject {
   };
 }
 
-/** The path item of OpenAPI 3. */
+/** Returns the path item of OpenAPI 3. */
 export function plainItemV3(path: PlainPath, writer: SchemaWriter): JsonObject {
   const schema = schemaOf(path, writer);
   const content = Object.fromEntries(path.produces.map((type) => [type, { schema }]));

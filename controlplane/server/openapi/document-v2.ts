@@ -64,7 +64,7 @@ export async function buildBaseV2(source: OpenApiSource): Promise<BaseV2> {
   return { ...base, parameters: new Map(Object.entries(base.parameters)) };
 }
 
-/** The part of one row. Synchronous; one row costs little. */
+/** Returns the part of one row. Synchronous; one row costs little. */
 export function buildCustomPartV2(source: OpenApiSource, row: ResourceInfo, parameters: SharedParameters): Part {
   const writer = new SchemaWriter(2, source.schema, []);
   const document = { source, writer, share: shareFrom(parameters) };

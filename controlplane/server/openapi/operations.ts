@@ -70,7 +70,7 @@ const METHODS_OF_CONNECT: ReadonlyMap<string, readonly Method[]> = new Map(
   }),
 );
 
-/** The path of a group and version: `/api/v1`, or `/apis/apps/v1`. */
+/** Returns the path of a group and version: `/api/v1`, or `/apis/apps/v1`. */
 export function basePath(group: string, version: string): string {
   return group === '' ? `/api/${version}` : `/apis/${group}/${version}`;
 }

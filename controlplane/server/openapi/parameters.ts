@@ -72,7 +72,7 @@ export const COMMON_PARAMETERS: readonly ParameterInfo[] = queries('listNamespac
 /** The namespace in the path. */
 export const NAMESPACE: ParameterInfo = parameter('path', 'namespace', 'string', 'listNamespacedPod');
 
-/** The name of an object of this kind in the path. */
+/** Returns the name of an object of this kind in the path. */
 export function nameParameter(kind: string): ParameterInfo {
   return { name: 'name', in: 'path', type: 'string', description: () => `name of the ${kind}` };
 }

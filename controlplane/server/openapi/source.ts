@@ -71,7 +71,7 @@ export function typeTexts(schema: Schema): { apiVersion: string | undefined; kin
   return { apiVersion: schema.description(pod, 'apiVersion'), kind: schema.description(pod, 'kind') };
 }
 
-/** The options of the row's paths. */
+/** Returns the options of the row's paths. */
 export const optionsOf = (source: OpenApiSource, row: ResourceInfo): PathOptions => ({
   returnsDeleted: source.returnsDeleted?.(row),
 });
@@ -123,7 +123,7 @@ export function produced(types: MediaTypes, { answer, isText, streams }: Operati
 
 const CODE_TEXTS: Readonly<Record<number, string>> = { 200: 'OK', 201: 'Created', 202: 'Accepted' };
 
-/** The description of a status code in the documents. */
+/** Returns the description of a status code in the documents. */
 export function codeText(code: number): string {
   return CODE_TEXTS[code] ?? String(code);
 }

@@ -96,7 +96,7 @@ const SAME_SHAPE: ReadonlySet<string> = new Set([
 
 let versions: ReadonlyMap<string, string> | undefined;
 
-/** The version that this project stores, by `group/kind`: the first one that discovery lists. */
+/** Returns the version that this project stores, by `group/kind`: the first one that discovery lists. */
 function storedVersions(): ReadonlyMap<string, string> {
   versions ??= new Map(
     builtinResources()

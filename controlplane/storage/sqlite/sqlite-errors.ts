@@ -54,7 +54,7 @@ function primaryOf(code: string): string {
   return code.split('_', 2).join('_');
 }
 
-/** The code of an error of better-sqlite3 or Node.js; empty if it has none. */
+/** Returns the code of an error of better-sqlite3 or Node.js; empty if it has none. */
 export function codeOf(error: unknown): string {
   const code = error instanceof Error && 'code' in error ? error.code : undefined;
   return typeof code === 'string' ? code : '';

@@ -51,7 +51,7 @@ export function readDeviceCheckpoint(json: unknown): {
   return { entries: data.PodDeviceEntries ?? [], registered: data.RegisteredDevices ?? {} };
 }
 
-/** The kubelet's checksum: FNV-1a over the data as Go prints it. */
+/** Returns the kubelet's checksum: FNV-1a over the data as Go prints it. */
 export function deviceChecksum({ PodDeviceEntries, RegisteredDevices }: Data): number {
   const entry = (row: PodDevicesEntry): string =>
     goStruct([

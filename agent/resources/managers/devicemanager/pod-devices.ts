@@ -14,7 +14,7 @@ interface DeviceAllocation {
   readonly answer: AllocateAnswer;
 }
 
-/** The ids of all devices of an allocation, whatever their NUMA nodes are. */
+/** Returns the ids of all devices of an allocation, whatever their NUMA nodes are. */
 export const idsOf = ({ byNode }: DeviceAllocation): Set<string> => new Set([...byNode.values()].flat());
 
 /** Owns the allocations by pod, container and resource. */

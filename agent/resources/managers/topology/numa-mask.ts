@@ -6,21 +6,21 @@
 /** A set of NUMA nodes: the bit with the number of the node id. */
 export type NumaMask = bigint;
 
-/** The set of these node ids. */
+/** Returns the set of these node ids. */
 export function maskOf(nodes: Iterable<number>): NumaMask {
   let mask = 0n;
   for (const node of nodes) mask |= 1n << BigInt(node);
   return mask;
 }
 
-/** The node ids of the set, in ascending order. */
+/** Returns the node ids of the set, in ascending order. */
 export function nodesOf(mask: NumaMask): number[] {
   const nodes: number[] = [];
   for (let rest = mask, node = 0; rest > 0n; rest >>= 1n, node++) if ((rest & 1n) === 1n) nodes.push(node);
   return nodes;
 }
 
-/** The number of nodes in the set. */
+/** Returns the number of nodes in the set. */
 export function countNodes(mask: NumaMask): number {
   return nodesOf(mask).length;
 }

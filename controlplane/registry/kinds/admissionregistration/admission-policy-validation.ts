@@ -270,7 +270,7 @@ export function bindingErrors({ policyName = '', paramRef, matchResources }: Bin
   ];
 }
 
-/** The rules of every binding, and the limit of operations. */
+/** Validates the rules of every binding, and the limit of operations. */
 export function mutatingBindingErrors(spec: BindingSpec): FieldError[] {
   return [...bindingErrors(spec), ...mutableOperationErrors(spec.matchResources, 'spec.matchResources')];
 }

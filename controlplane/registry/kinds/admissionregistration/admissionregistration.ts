@@ -163,7 +163,7 @@ const mutatingBindings: Strategy<MutatingBinding> = {
   columns: bindingColumns,
 };
 
-/** The rows of the group. `check` compiles expressions. */
+/** Returns the rows of the group. `check` compiles expressions. */
 export function admissionRegistrationKinds(check: ExpressionChecker): KindRow[] {
   return [
     kindRow(GROUP, 'mutatingwebhookconfigurations', webhookStrategy(check, { mutating: true })),

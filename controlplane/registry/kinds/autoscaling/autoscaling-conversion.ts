@@ -43,7 +43,7 @@ export function dropCarried(object: KubeObject): void {
 
 const CPU_DEFAULT = 80;
 
-/** The metric that version 1 stands for; 80 percent by default. */
+/** Returns the metric that version 1 stands for; 80 percent by default. */
 export const cpuMetric = (averageUtilization = CPU_DEFAULT): Metric => ({
   type: 'Resource',
   resource: { name: 'cpu', target: { type: 'Utilization', averageUtilization } },

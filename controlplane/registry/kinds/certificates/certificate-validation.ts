@@ -33,7 +33,7 @@ export type Condition = NonNullable<NonNullable<SigningRequest['status']>['condi
 /** Returns what identifies a condition in one state. */
 export const stateOf = ({ type, status }: Condition): string => `${type ?? ''}/${status ?? ''}`;
 
-/** The conditions of the status; empty if there are none. */
+/** Returns the conditions of the status; empty if there are none. */
 export const conditionsOf = (request: SigningRequest): readonly Condition[] => request.status?.conditions ?? [];
 
 const LEGACY_SIGNER = 'kubernetes.io/legacy-unknown';

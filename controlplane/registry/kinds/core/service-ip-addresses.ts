@@ -57,7 +57,7 @@ export function refersTo(address: IpAddress, service: Service): boolean {
   return parent?.namespace === service.metadata.namespace && parent?.name === service.metadata.name;
 }
 
-/** The operations on IPAddress objects in the transaction that changes a service. */
+/** Returns the operations on IPAddress objects in the transaction that changes a service. */
 export function addressWrites(
   addresses: StoredResource,
   service: Service | undefined,

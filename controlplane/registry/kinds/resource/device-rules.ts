@@ -28,7 +28,7 @@ const MAX_EXPRESSION_BYTES = 10 * 1024;
 const MAX_PARAMETERS_BYTES = 10 * 1024;
 const MAX_SELECTORS = 32;
 
-/** A name of RFC 1123 whose case does not matter. */
+/** Validates a name of RFC 1123 whose case does not matter. */
 export function driverErrors(field: string, driver: string): FieldError[] {
   if (driver === '') return [required(field)];
   return [
@@ -46,7 +46,7 @@ export function poolErrors(field: string, pool: string): FieldError[] {
   ];
 }
 
-/** A DNS label. */
+/** Validates a DNS label. */
 export const labelErrors = (field: string, name: string): FieldError[] => invalidFor(field, name, dnsLabelErrors(name));
 
 /** Validates the name of an attribute or a capacity: `identifier` or `domain/identifier`. */
@@ -60,7 +60,7 @@ export function qualifiedErrors(field: string, name: string): FieldError[] {
   ];
 }
 
-/** A qualified name with its domain. */
+/** Validates a qualified name with its domain. */
 export function fullyQualifiedErrors(field: string, name: string): FieldError[] {
   const errors = qualifiedErrors(field, name);
   if (!name.includes('/'))

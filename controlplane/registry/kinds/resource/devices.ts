@@ -220,7 +220,7 @@ const taintRules: Strategy<DeviceTaintRule> = {
   status: statusWithoutMetadata as UpdateStrategy<DeviceTaintRule>,
 };
 
-/** The rows of the group. `check` compiles selectors. */
+/** Returns the rows of the group. `check` compiles selectors. */
 export function deviceKinds(check: ExpressionChecker, options: KindOptions): KindRow[] {
   return [
     kindRow(GROUP, 'resourceclaims', claims(check, options), DEVICE_CONVERSIONS.claims),
