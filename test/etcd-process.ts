@@ -25,6 +25,7 @@ interface MemberOptions {
   readonly more: readonly string[];
 }
 
+/** A member of etcd in its own process. It is restarted with the same data and ports. */
 export class EtcdProcess {
   readonly url: string;
   /** The proxy through which other members reach this one, if the cluster has `hasPeerProxies`. */

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { systemClock } from '../api/machinery/clock.ts';
 
+/** A proxy between a client and one server. A test cuts its connections and heals them. */
 export class HeldProxy {
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();

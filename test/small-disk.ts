@@ -7,6 +7,7 @@ import { temporaryFolder } from './temporary-folder.ts';
 
 const mount = (...args: readonly string[]): boolean => spawnSync('mount', args, { stdio: 'ignore' }).status === 0;
 
+/** A mounted tmpfs of a given size. */
 export class SmallDisk {
   readonly directory: string;
   readonly isMounted: boolean;

@@ -136,6 +136,7 @@ export function requireMergeKey(item: JsonObject, mergeKey: string): void {
 /** Errors that kube-apiserver returns without a status reason. */
 export const failure = (message: string): StatusError => newStatusError(500, '', message);
 
+/** Creates the error for a value of a patch that has the wrong type. */
 export const unexpectedType = (expected: string, found: JsonValue | undefined): StatusError =>
   failure(`expected a ${expected}, but received a ${goTypeName(found)}`);
 

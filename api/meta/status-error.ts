@@ -226,10 +226,15 @@ export function isStatusError(error: unknown, reason?: string): error is StatusE
 
 // Predicates of `StatusError`s by their reason. They are false for any other error.
 
+/** Whether the error has the reason `NotFound`. */
 export const isNotFound = (error: unknown): boolean => isStatusError(error, 'NotFound');
+/** Whether the error has the reason `AlreadyExists`. */
 export const isAlreadyExists = (error: unknown): boolean => isStatusError(error, 'AlreadyExists');
+/** Whether the error has the reason `Conflict`. */
 export const isConflict = (error: unknown): boolean => isStatusError(error, 'Conflict');
+/** Whether the error has the reason `Forbidden`. */
 export const isForbidden = (error: unknown): boolean => isStatusError(error, 'Forbidden');
+/** Whether the error has the reason `Invalid`. */
 export const isInvalid = (error: unknown): boolean => isStatusError(error, 'Invalid');
 /** Whether a request waited in vain for a resource version that the server has not reached. */
 export const isResourceVersionTooLarge = (error: unknown): boolean =>

@@ -6,6 +6,7 @@ export const PODS = '/api/v1/namespaces/default/pods';
 export const TABLE = 'application/json;as=Table;v=v1;g=meta.k8s.io';
 export const PROTOBUF = 'application/vnd.kubernetes.protobuf';
 
+/** Returns a ConfigMap with 100 bytes of data. Without a name, the server generates one. */
 export const configMap = (name?: string): object => ({
   apiVersion: 'v1',
   kind: 'ConfigMap',

@@ -23,6 +23,7 @@ export interface FakePluginOptions {
   readonly prefer?: (available: readonly string[], count: number) => readonly string[];
 }
 
+/** A device plugin for one resource. It registers when a test asks for it, and reports the devices that the test sets. */
 export class FakeDevicePlugin {
   readonly socket: string;
   readonly allocated: (readonly string[])[] = [];

@@ -191,6 +191,7 @@ export class FakeResource implements Rest {
   }
 }
 
+/** The catalog of the given rows, which do not change. */
 export class FakeCatalog implements ResourceCatalog {
   readonly #rows: Rest[];
 

@@ -43,6 +43,7 @@ interface LogEntry {
 
 type Interceptor = (call: FakeCall) => KubeObject | undefined | Promise<KubeObject | undefined>;
 
+/** The fake API and its client in one object. `seed` stores objects without recording a write. */
 export class FakeClient implements Client {
   readonly calls: FakeCall[] = [];
   readonly #clock: Clock;

@@ -10,6 +10,7 @@ interface Pending {
   readonly callback: () => void;
 }
 
+/** A clock whose time a test advances. */
 export class FakeClock implements Clock {
   #now: number;
   readonly #start: number;

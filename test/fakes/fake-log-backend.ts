@@ -5,6 +5,7 @@
 import type { LogPage, RecordMark } from '../../controlplane/storage/stored-log.ts';
 import type { LogBackend, LogMarks, LogRecord } from '../../controlplane/storage/log-backend.ts';
 
+/** A backend whose operations a test observes and lets fail. */
 export class FakeLogBackend implements LogBackend {
   readonly records = new Map<number, LogRecord>();
   marks: LogMarks = { compactedRevision: 0, lastRevision: 0, lastCompaction: undefined };

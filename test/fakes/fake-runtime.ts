@@ -59,6 +59,7 @@ function addImage(host: FakeHost, reference: string): ImageInfo {
 
 const notFound = (what: string, id: string): RuntimeError => new RuntimeError('not-found', `${what} ${id} not found`);
 
+/** The fake runtime. Several of them can share one `host`, like an agent that is restarted. */
 export class FakeRuntime implements Runtime {
   readonly host: FakeHost;
   /** The calls in order, as `name id`. */

@@ -13,6 +13,7 @@ const PAGE = 2;
 /** Responds instead of the server. Returns true if it did. */
 export type Fault = (request: IncomingMessage, response: ServerResponse, body: Buffer) => boolean;
 
+/** An S3 server with one account. */
 export class FakeS3 {
   readonly objects = new Map<string, Buffer>();
   readonly uploads = new Map<string, { readonly path: string; readonly parts: Map<number, Buffer> }>();

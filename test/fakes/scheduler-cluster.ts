@@ -33,6 +33,7 @@ export function podOf(name: string, words: PodWords = {}): Pod {
   } as unknown as Pod;
 }
 
+/** A cluster of nodes, pods and disruption budgets. */
 export class SchedulerCluster {
   readonly state = new ClusterState();
   readonly budgets: PodDisruptionBudget[] = [];

@@ -1,6 +1,7 @@
 /** Implements a clock that advances by a millisecond whenever it is read, so that time slices end after some units of work. */
 import { FakeClock } from './fake-clock.ts';
 
+/** A fake clock that advances at each reading. */
 export class TickingClock extends FakeClock {
   #readings = 0;
 

@@ -6,6 +6,7 @@ import { createHash } from 'node:crypto';
 
 const MAX_OUTCOMES = 1_000_000;
 
+/** The set of outcomes that were seen before. */
 export class Outcomes {
   readonly #hashes = new Set<number>();
   readonly #max: number;

@@ -1,5 +1,6 @@
 /** Generates pseudo-random numbers for fuzzing. The same seed generates the same inputs. */
 
+/** A generator of pseudo-random numbers with a seed. */
 export class Random {
   #state: number;
 

@@ -41,6 +41,7 @@ function shape(value: unknown, depth: number): string {
   return `{${Math.min(3, Object.keys(value).length)}${first === undefined ? '' : shape(first, depth - 1)}}`;
 }
 
+/** The error of a law that does not hold for an input. */
 export class Violation extends Error {
   override readonly name = 'Violation';
 }

@@ -36,6 +36,7 @@ export async function restartRuntime(on: RuntimeName, between: () => Promise<voi
   }
 }
 
+/** An agent that a test starts, kills and starts again. */
 export class AgentProcess {
   readonly directory: string;
   readonly rootDirectory: string;

@@ -18,6 +18,7 @@ export const skipWithoutCeph: string | false =
 
 const SHA256_OF_NOTHING = 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855';
 
+/** A running gateway with one bucket. */
 export class CephGateway {
   readonly credentials = { AWS_ACCESS_KEY_ID: 'ORCHLETTESTKEY', AWS_SECRET_ACCESS_KEY: randomUUID() };
   readonly endpoint: string;

@@ -9,6 +9,7 @@ import { temporaryFolder } from '../temporary-folder.ts';
 
 const ORCHLET = join(import.meta.dirname, '../../bin/orchlet');
 
+/** A control plane that a test stops and starts again. */
 export class ControlPlaneProcess {
   readonly directory: string;
   readonly kubeconfig: string;

@@ -26,6 +26,7 @@ interface Ports {
   readonly grpc: number;
 }
 
+/** The servers in their thread, and the requests that they have received. */
 export class HealthServers {
   /** The requests that this thread has received notifications for, as `http GET /path x-why=…` or `grpc service`. */
   readonly asked: string[] = [];

@@ -55,6 +55,7 @@ const DUAL_RANGES = [
   ...['--cluster-cidr', '10.196.0.0/16,fd96::/48', '--service-cluster-ip-range', '10.195.0.0/16,fd95::/112'],
 ];
 
+/** A node in its network namespace, with its runtime and its agent. */
 export class NamespacedNode {
   readonly name: string;
   address: string;
@@ -227,6 +228,7 @@ async function finished(child: ChildProcess, what: string): Promise<void> {
   if (code !== 0) throw new Error(`${what} failed: ${said}`);
 }
 
+/** The bridge of a cluster on one host, and the nodes behind it. */
 export class NodesOfOneHost {
   /** The address of this host on the network of the nodes. */
   readonly outside = `${NET}.1`;

@@ -36,6 +36,7 @@ interface EventSeen {
   readonly message: string;
 }
 
+/** A control plane with one node. */
 export class PodCluster {
   readonly plane: ControlPlaneProcess;
   readonly agent: AgentProcess;

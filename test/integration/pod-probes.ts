@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import type { PodRequest } from './policy-pod.ts';
 
+/** The process in the namespace of one pod. */
 export class PodProbes {
   readonly #child: ChildProcessWithoutNullStreams;
   readonly #waiting = new Map<number, (result: boolean | string) => void>();

@@ -46,6 +46,7 @@ interface Event {
   };
 }
 
+/** The recorded states of pods, and the checks on them. */
 export class PodWatch {
   readonly #pods: Seen[] = [];
   readonly #events: Event[] = [];

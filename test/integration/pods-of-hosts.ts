@@ -67,6 +67,7 @@ function serviceObject({ namespace, name, labels }: PolicyPod): object {
   };
 }
 
+/** The hosts with the nine pods. */
 export class PodsOfHosts {
   readonly host: NodesOfOneHost;
   /** The pods with their addresses. */

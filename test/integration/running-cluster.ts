@@ -19,6 +19,7 @@ export interface ClusterOptions {
   readonly program?: string;
 }
 
+/** A cluster of one node that `orchlet up` runs. */
 export class RunningCluster {
   readonly directory: string;
   readonly kubeconfig: string;

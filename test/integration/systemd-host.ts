@@ -28,6 +28,7 @@ export interface Done {
   readonly output: string;
 }
 
+/** A booted host. A test runs commands on it and reads its journal. */
 export class SystemdHost {
   readonly #directory: string;
   readonly #child: ChildProcess;

@@ -23,6 +23,7 @@ export interface Call {
   readonly accept?: string;
 }
 
+/** A control plane and its address. */
 export class TestedPlane {
   readonly plane: ControlPlane;
   readonly connection: Connection;

@@ -23,6 +23,7 @@ export interface PodOptions {
   readonly metadata?: object;
 }
 
+/** A control plane with one node on Docker and one on containerd. */
 export class TwoRuntimes {
   readonly #agents = new Map<RuntimeName, AgentProcess>();
   readonly #preparations: (() => object[])[] = [];

@@ -37,6 +37,7 @@ const RETRY_MS = 200;
 const COMPARED_HEADERS = ['content-type', 'warning', 'retry-after', 'location', 'allow'];
 const JSON_HEADERS = { 'content-type': 'application/json', 'user-agent': 'replay/1' };
 
+/** A server and the values that earlier responses of a scenario have set. */
 export class Replayer {
   readonly #target: Target;
   readonly #agent = new Agent({ keepAlive: true, maxSockets: Infinity });

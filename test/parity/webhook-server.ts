@@ -22,6 +22,7 @@ export interface Webhooks {
 
 const NO_REVIEW = {};
 
+/** A server of webhooks on loopback. */
 export class WebhookServer {
   readonly #server: Server;
   readonly #ca: string;

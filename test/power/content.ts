@@ -9,6 +9,7 @@ type Edit = { readonly at: number; readonly data: Buffer } | { readonly size: nu
 /** What a power failure leaves of the edits that were not synced: those up to one that is torn, or any of their sectors. */
 export type Leaves = 'nothing' | 'all' | 'beginning' | 'sectors';
 
+/** The content of one file. */
 export class Content {
   #bytes = Buffer.alloc(0);
   #size = 0;

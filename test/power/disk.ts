@@ -30,6 +30,7 @@ interface Renaming {
 /** The content of a folder: files as buffers, links as texts. */
 export interface Tree extends Map<string, Buffer | string | Tree> {}
 
+/** The state of a disk after the operations so far. */
 export class Disk {
   readonly #root: string;
   readonly #rootFile: number;

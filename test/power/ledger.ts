@@ -30,6 +30,7 @@ export interface Found {
 /** What is found on an empty disk. */
 export const NOTHING: Found = { values: new Map(), revision: 0 };
 
+/** The announced and the acknowledged writes. */
 export class Ledger {
   /** The values that a key may have: the acknowledged one, and those whose writes have begun since. */
   readonly #allowed: Map<string, string[]>;

@@ -20,6 +20,7 @@ const HEADER_BYTES = 32;
 /** Returns whether there is a C compiler. */
 export const canRecord = (): boolean => spawnSync('cc', ['--version']).status === 0;
 
+/** The compiled recorder, with the environment of the programs that it records. */
 export class Recorder {
   /** The environment of the processes that are recorded. */
   readonly environment: Readonly<Record<string, string>>;

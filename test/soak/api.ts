@@ -38,6 +38,7 @@ export interface OpenWatch {
   resume(): void;
 }
 
+/** The connection to one API server. */
 export class Api {
   readonly #agent = new Agent({ keepAlive: true, maxSockets: 64 });
   readonly #port: number;

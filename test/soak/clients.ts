@@ -32,6 +32,7 @@ const REFUSED = new Set([400, 401, 403, 404, 409, 410, 422, 429]);
 /** The messages of errors with which the disk or etcd refuses a write without having written it. */
 const NO_ROOM = /the disk is full|database space exceeded/;
 
+/** A client that reads and writes keys at random and records each operation. */
 export class Writer {
   readonly #api: Api;
   readonly #random: Random;
@@ -174,6 +175,7 @@ export async function list(api: Api, recording: Recording, limit: number): Promi
 
 export type WatchManner = 'steady' | 'slow' | 'reopening';
 
+/** A client that watches the keys in one manner and records the events. */
 export class Watcher {
   readonly #name: string;
   readonly #manner: WatchManner;

@@ -19,6 +19,7 @@ const DISK_MIB = 64;
 /** The exit code after a failure of the storage. */
 const STORAGE_FAILED = 74;
 
+/** The tested control plane with its disk. */
 export class SoakPlane {
   readonly api: Api;
   readonly hasOwnDisk: boolean;

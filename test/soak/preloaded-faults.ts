@@ -22,6 +22,7 @@ const SOURCE = join(import.meta.dirname, 'faults.c');
 const DISK_AT = 0;
 const CLOCK_AT = 8;
 
+/** The compiled library, with the faults that it causes in one process. */
 export class PreloadedFaults {
   readonly #control: string;
   /** The environment of the process that the faults concern. */

@@ -66,6 +66,7 @@ export function deviceEvictionTime(
   );
 }
 
+/** Whether the taint evicts pods that use the device. */
 export const isNoExecute = ({ effect }: DeviceTaint): boolean => effect === 'NoExecute';
 
 /** A toleration without effect lets the scheduler allocate the device, but does not prevent an eviction. */

@@ -185,6 +185,7 @@ export const documentV2: Message = {
 
 // The messages of OpenAPI 3.
 
+/** The message of a schema of OpenAPI 3, or of a reference to one. */
 export const v3SchemaOrReference: Message = {
   pick: (value) => (has(value, '$ref') ? [2, v3Reference] : [1, v3Schema]),
 };

@@ -178,6 +178,7 @@ export const yaml: Target = {
   },
 };
 
+/** Returns the target for the codec of protobuf. */
 export function protobuf(): Target {
   const schema = loadSchema();
   const codec = createProtobufCodec(schema);

@@ -263,6 +263,7 @@ function readRequest(input: Buffer): { method: string; path: string; headers: st
   };
 }
 
+/** Starts a control plane and returns the target that sends requests to it. */
 export async function http(): Promise<Target> {
   const plane = await startControlPlane({ memory: true });
   const config = parseYaml(plane.kubeconfig).value as { users: [{ user: Record<string, string> }] };

@@ -84,6 +84,7 @@ function doubling(random: Random): Buffer {
   return Buffer.from(JSON.stringify(copies));
 }
 
+/** The target for JSON patches. */
 export const jsonPatch: Target = target((document, patch) => applyJsonPatch(document, patch), {
   seeds: [
     '[{"op":"add","path":"/metadata/labels/x","value":"y"},{"op":"test","path":"/kind","value":"Pod"}]',
@@ -106,6 +107,7 @@ function wideAndDeep(random: Random): Buffer {
   );
 }
 
+/** The target for JSON merge patches. */
 export const mergePatch: Target = target((document, patch) => applyMergePatch(document, patch), {
   seeds: ['{"metadata":{"labels":{"a":null,"b":{"c":null}}},"__proto__":{"x":1}}', '{"document":{"a":1},"patch":[]}'],
   words: JSON_WORDS,
@@ -118,6 +120,7 @@ const struct = (kind: string) => {
   return found;
 };
 
+/** Returns the target for strategic merge patches. */
 export function strategicMerge(): Target {
   const pod = struct('Pod');
   return target((document, patch) => applyStrategicMergePatch(document, patch, pod), {
@@ -148,6 +151,7 @@ const clock = {
   sleep: () => Promise.resolve(),
 };
 
+/** Returns the target for server-side apply. */
 export function structuredMerge(): Target {
   const pod = struct('Pod');
   const expected = {

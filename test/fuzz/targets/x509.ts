@@ -26,6 +26,7 @@ function tried(run: () => string): string {
   }
 }
 
+/** Resolves to the target for the parsers of certificates. */
 export async function x509(): Promise<Target> {
   const keys = await generateKey('ecdsa');
   const template = {

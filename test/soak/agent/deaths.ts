@@ -8,6 +8,7 @@ const AT_RANDOM = 0.15;
 const AT_ONCE = 0.7;
 const LATEST_TURN = 5;
 
+/** The points at which the agent was killed, and how often each of them was used. */
 export class DeathPlan {
   readonly #tries = new Map<string, number>();
   readonly #random: Random;

@@ -34,6 +34,7 @@ export interface SoakNodeOptions {
   readonly kubeconfig: string;
 }
 
+/** The tested agent with its directories and its runtime. */
 export class SoakNode {
   readonly name: string;
   readonly root: string;

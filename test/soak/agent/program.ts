@@ -27,6 +27,7 @@ export interface WantedPod {
 /** What the program does to a pod. */
 export type Change = 'create' | 'delete' | 'crash' | 'resize' | 'replace';
 
+/** The random operations on pods, with the result that they must have. */
 export class PodProgram {
   readonly pods = new Map<string, WantedPod>();
   readonly counts = new Map<string, number>();

@@ -13,6 +13,7 @@ import { type Start, WORKLOAD_IMAGE } from './workload-history.ts';
 
 const STATUS_MS = 2000;
 
+/** A node with a runtime in memory. */
 export class SoakNode {
   readonly name: string;
   /** The containers that were started on the node, in order. */

@@ -29,6 +29,7 @@ export interface ServersOptions {
   readonly clockAheadSeconds?: number | undefined;
 }
 
+/** One control plane with its proxy. */
 export class SoakServer {
   readonly api: Api;
   readonly proxies: readonly HeldProxy[];

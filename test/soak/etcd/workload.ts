@@ -20,6 +20,7 @@ const END_MS = 120_000;
 
 const isDone = ({ status }: Answer): boolean => status === 200 || status === 201;
 
+/** The pods, the deployment and the services of the test. */
 export class Workload {
   readonly #api: Api;
   readonly #nodes: readonly SoakNode[];

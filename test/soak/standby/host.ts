@@ -46,6 +46,7 @@ export interface CommandResult {
   readonly output: string;
 }
 
+/** One of the two hosts. */
 export class PairHost {
   readonly number: number;
   readonly api: Api;

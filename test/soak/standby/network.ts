@@ -29,6 +29,7 @@ export const clientAddressOf = (host: number): string => `${NET}.${4 * host + 2}
 /** The address at which the other host reaches it. */
 export const pairAddressOf = (host: number): string => `${NET}.${128 + host}`;
 
+/** The links of the two hosts. */
 export class PairNetwork {
   constructor() {
     for (const host of [0, 1]) {

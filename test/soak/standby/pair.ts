@@ -10,6 +10,7 @@ import type { PairHost } from './host.ts';
 import type { Term } from './lineage.ts';
 import type { PairNetwork } from './network.ts';
 
+/** The two hosts in their roles, and the terms so far. */
 export class Pair {
   readonly hosts: readonly [PairHost, PairHost];
   readonly network: PairNetwork;
