@@ -81,7 +81,7 @@ const UNINITIALIZED = { key: 'node.cloudprovider.kubernetes.io/uninitialized', v
 
 function nodeAnnotations(flags: AgentFlags): Readonly<Record<string, string>> {
   return {
-    // The control plane of this project makes its storage class for local volumes once such a node is there.
+    // The control plane of orchlet creates its storage class for local volumes when such a node exists.
     [LOCAL_VOLUMES]: 'true',
     ...(flags.enableControllerAttachDetach ? { 'volumes.kubernetes.io/controller-managed-attach-detach': 'true' } : {}),
     ...(flags.cloudProvider === 'external' && flags.nodeIp.length > 0

@@ -184,7 +184,7 @@ export class Directory {
     await unlink(this.#at(name));
   }
 
-  /** Opens a descriptor that only refers to the entry, of any kind, or to this directory. A link is not followed. */
+  /** Opens an entry of any kind, or this directory, without its content (`O_PATH`). A link is not followed. */
   pin(name?: string): Promise<FileHandle> {
     return name === undefined ? open(this.#self(), O_PATH) : open(this.#at(name), O_PATH | O_NOFOLLOW);
   }
@@ -221,7 +221,7 @@ export class Directory {
     }
   }
 
-  /** Writes a file that must not be there yet. */
+  /** Creates a file. Rejects with EEXIST if the entry exists. */
   async createFile(name: string, file: NewFile): Promise<void> {
     await this.#write(await this.openFile(name, O_WRONLY | O_CREAT | O_EXCL), file);
   }
@@ -276,7 +276,7 @@ export class Directory {
       throw new Error(`${JSON.stringify(name)} is a mount: nothing is removed through it`);
   }
 
-  /** The id of the mount that the directory is on, which nothing else has while the descriptor is open. */
+  /** Returns the id of the mount that the directory is on. No other mount has it while the descriptor is open. */
   async #mountId(): Promise<string | undefined> {
     const facts = await readFile(`/proc/self/fdinfo/${this.#handle.fd}`, 'utf8');
     return /^mnt_id:\s*(\d+)$/m.exec(facts)?.[1];
@@ -317,7 +317,7 @@ export class Directory {
   }
 }
 
-/** Reads an open file to its end. Throws where it is larger. */
+/** Reads an open file to its end. Rejects if it is larger than `maxBytes`. */
 export async function readBounded(
   file: FileHandle,
   { name, maxBytes }: { readonly name: string; readonly maxBytes: number },

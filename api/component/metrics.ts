@@ -127,7 +127,7 @@ class MetricFamily<S extends Series> implements Family<S> {
   readonly #options: MetricOptions;
   readonly #create: () => S;
   readonly #entries = new ByLabels<Entry<S>>();
-  /** The entries by their labels. Absent since the last change. */
+  /** The entries in the order of their labels; `undefined` after a change. */
   #sorted: readonly Entry<S>[] | undefined;
 
   constructor(kind: Kind, options: MetricOptions, create: () => S) {

@@ -25,7 +25,7 @@ interface ChannelOptions {
   readonly keepaliveMs?: number;
 }
 
-/** In PEM. Without `ca`, the certificate authorities of Node.js count. */
+/** Certificates and a key in PEM. Without `ca`, the CAs of Node.js are trusted. */
 export interface GrpcTls {
   readonly ca?: Buffer | undefined;
   readonly cert?: Buffer | undefined;

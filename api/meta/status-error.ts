@@ -236,7 +236,7 @@ export const isConflict = (error: unknown): boolean => isStatusError(error, 'Con
 export const isForbidden = (error: unknown): boolean => isStatusError(error, 'Forbidden');
 /** Whether the error has the reason `Invalid`. */
 export const isInvalid = (error: unknown): boolean => isStatusError(error, 'Invalid');
-/** Whether a request waited in vain for a resource version that the server has not reached. */
+/** Whether the server did not reach a resource version in the time for which the request waited. */
 export const isResourceVersionTooLarge = (error: unknown): boolean =>
   isStatusError(error, 'Timeout') &&
   (error.status.details?.causes ?? []).some(({ reason }) => reason === 'ResourceVersionTooLarge');

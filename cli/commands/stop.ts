@@ -45,15 +45,15 @@ export const stop: Command = {
     const running = [...new Set([agent, plane].filter((pid) => pid !== undefined))];
     if (parsed.values['pods'] === true) {
       if (agent === undefined)
-        throw new CommandError(`no agent of ${rootDirectory} runs, which could end its pods: start it first`);
+        throw new CommandError(`no agent of ${rootDirectory} runs that could terminate its pods: start it first`);
       await endPods(agent, rootDirectory, timeoutMs);
-      io.stdout.write('the pods have ended\n');
+      io.stdout.write('the pods have terminated\n');
     }
     for (const pid of running) {
       const unit = await endProcess(pid, timeoutMs);
       io.stdout.write(`${unit ?? `process ${pid}`} is stopped\n`);
     }
-    // The units know nothing of a directory that is named.
+    // The units do not run with a directory that --data-dir names.
     const restarting = parsed.given.has('dataDir') ? [] : restartingUnits(systemdHost);
     for (const unit of restarting) {
       stopUnit(unit);

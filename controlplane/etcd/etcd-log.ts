@@ -11,7 +11,7 @@ const REMOVED = /the member has been permanently removed from the cluster/;
 /** The text for people, when `wasRemoved` resolves to true. */
 export const REMOVED_MESSAGE = 'this member was removed from the etcd cluster: remove its data to join again';
 
-/** Reads the file anew at each call; no file is an empty log. */
+/** Reads the file at each call. If it does not exist, the log is empty. */
 export class EtcdLog {
   readonly #path: string;
 

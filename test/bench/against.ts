@@ -29,7 +29,7 @@ interface Side {
   readonly name: string;
   readonly program: string;
   /** The measurements of each row, with one value for each round. */
-  readonly figures: Map<string, { readonly unit: string; readonly all: number[] }>;
+  readonly measurements: Map<string, { readonly unit: string; readonly all: number[] }>;
 }
 
 const ROOT = join(import.meta.dirname, '../..');
@@ -45,8 +45,8 @@ export async function against({ commit, rounds, names }: Comparison): Promise<vo
   try {
     execFileSync(join(other, 'scripts/setup'), { stdio: ['ignore', 'inherit', 'inherit'] });
     const sides: readonly [Side, Side] = [
-      { name: git('rev-parse', '--short', commit).trim(), program: join(other, 'bin/orchlet'), figures: new Map() },
-      { name: 'this checkout', program: join(ROOT, 'bin/orchlet'), figures: new Map() },
+      { name: git('rev-parse', '--short', commit).trim(), program: join(other, 'bin/orchlet'), measurements: new Map() },
+      { name: 'this checkout', program: join(ROOT, 'bin/orchlet'), measurements: new Map() },
     ];
     const steal = stealTicks();
     describeMachine();
@@ -78,9 +78,9 @@ async function measure(side: Side, names: readonly string[]): Promise<void> {
     const isDetail = what.startsWith('  ');
     if (!isDetail) heading = what;
     const name = isDetail ? `${heading}: ${what.trimStart()}` : what;
-    const row = side.figures.get(name) ?? { unit, all: [] };
+    const row = side.measurements.get(name) ?? { unit, all: [] };
     row.all.push(figure);
-    side.figures.set(name, row);
+    side.measurements.set(name, row);
   }
   const [code] = await exited;
   if (code !== 0) throw new Error(`the benchmark of ${side.name} exited with ${String(code)}`);
@@ -90,9 +90,9 @@ function printRatios([before, now]: readonly [Side, Side]): void {
   process.stdout.write(
     '| what | before | now | now / before | smallest and largest before; now |\n| --- | --- | --- | --- | --- |\n',
   );
-  for (const [what, { unit, all }] of now.figures) {
-    const old = before.figures.get(what)?.all ?? [];
-    const spread = [old, all].map((figures) => `${text(Math.min(...figures))} to ${text(Math.max(...figures))}`);
+  for (const [what, { unit, all }] of now.measurements) {
+    const old = before.measurements.get(what)?.all ?? [];
+    const spread = [old, all].map((measurements) => `${text(Math.min(...measurements))} to ${text(Math.max(...measurements))}`);
     const [was, is] = [median(old), median(all)];
     const cells = [`${what} (${unit})`, text(was), text(is), (is / was).toFixed(2), spread.join('; ')];
     process.stdout.write(`| ${cells.join(' | ')} |\n`);
@@ -111,8 +111,8 @@ function stealTicks(): number {
   return Number(readFileSync('/proc/stat', 'utf8').split('\n', 1)[0]?.trim().split(/\s+/)[8] ?? 0);
 }
 
-function median(figures: readonly number[]): number {
-  const sorted = figures.toSorted((a, b) => a - b);
+function median(measurements: readonly number[]): number {
+  const sorted = measurements.toSorted((a, b) => a - b);
   const middle = sorted.length >> 1;
   return sorted.length % 2 === 1
     ? (sorted[middle] ?? Number.NaN)

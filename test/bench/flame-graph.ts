@@ -57,7 +57,7 @@ export function flameGraphHtml({ title, tree, format, place }: FlameGraph): stri
   draw(tree, 0, 0);
   return `<!doctype html><meta charset="utf-8"><title>${escaped(title)}</title>
 <style>body{font:14px sans-serif;margin:12px}text{font:11px monospace;pointer-events:none}rect:hover{stroke:#000}</style>
-<h1>${escaped(title)}</h1><p>${escaped(format(tree.total))} in all. Point at a frame for its figures.</p>
+<h1>${escaped(title)}</h1><p>${escaped(format(tree.total))} in all. Point at a frame for its measurements.</p>
 <svg width="${WIDTH}" height="${depth * ROW}" xmlns="http://www.w3.org/2000/svg">${frames.join('\n')}</svg>
 `;
 }

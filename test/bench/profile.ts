@@ -159,9 +159,9 @@ function printSteps({ cpu, heap, perSecond }: Profiles, { about, load: { request
     `${'step'.padEnd(44)} ${'µs a request'.padStart(13)} ${'share'.padStart(8)} ${'KiB allocated'.padStart(14)}\n`,
   );
   const line = (step: string, us: number, allocated: number): void => {
-    const figures = [(us / requests).toFixed(1).padStart(13), `${((100 * us) / cpu.total).toFixed(1)} %`.padStart(8)];
+    const columns = [(us / requests).toFixed(1).padStart(13), `${((100 * us) / cpu.total).toFixed(1)} %`.padStart(8)];
     process.stdout.write(
-      `${step.padEnd(44)} ${figures.join(' ')} ${(allocated / 1024 / requests).toFixed(1).padStart(14)}\n`,
+      `${step.padEnd(44)} ${columns.join(' ')} ${(allocated / 1024 / requests).toFixed(1).padStart(14)}\n`,
     );
   };
   for (const [step, us] of steps) line(step, us, bytes.get(step) ?? 0);

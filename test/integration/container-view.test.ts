@@ -150,7 +150,7 @@ describe('what a container sees', { skip: skipWithoutBoth, timeout: 290_000 }, (
       );
       assert.match(resolver, /^options ndots:2$/m);
       assert.equal(nodes.shell(pod, 'hostname'), 'quite.another.name');
-      await until('to be told of the one too many', () =>
+      await until('the event about the one too many', () =>
         nodes
           .events(pod)
           .includes(

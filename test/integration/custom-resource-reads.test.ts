@@ -281,7 +281,7 @@ function watch(query: string, last?: string): Promise<WatchEvent[]> {
 }
 
 describe('watches', () => {
-  test('with bookmarks, a watch that may begin anywhere is told where the objects end', async () => {
+  test('with bookmarks, a watch that may begin anywhere gets a bookmark after the last existing object', async () => {
     for (const query of ['', 'resourceVersion=', 'resourceVersion=0']) {
       const events = await watch(`allowWatchBookmarks=true&${query}`, 'BOOKMARK');
       assert.equal(events.filter(({ type }) => type === 'ADDED').length, 7, query);

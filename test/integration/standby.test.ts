@@ -390,7 +390,7 @@ describe('a warm standby', { timeout: 900_000 }, () => {
     });
   });
 
-  it('becomes the standby by itself if the other one was promoted while it was away, and both have the flag', async () => {
+  it('becomes the standby by itself if the other one was promoted while it did not run, and both have the flag', async () => {
     await second.end('SIGKILL');
     assert.equal(orchlet('promote', '--force', '--data-dir', first.directory).status, 0);
     await first.ready();

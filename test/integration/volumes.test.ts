@@ -149,11 +149,11 @@ for (const [on, skip, cidr] of [
           'jsonpath={.items[*].message}',
         ]);
       await until(
-        'to be told what is missing',
+        'the event that names what is missing',
         () => events().includes('MountVolume.SetUp failed for volume "v" : configmap "late" not found') || undefined,
       );
       apply(configMap('late', { a: '1' }));
-      await until('to be told of the secret', () => events().includes('secret "later" not found') || undefined);
+      await until('the event about the secret', () => events().includes('secret "later" not found') || undefined);
       apply({ apiVersion: 'v1', kind: 'Secret', metadata: { name: 'later' }, stringData: { WORD: 'here' } });
       await running('waits');
       assert.equal(sh('waits', 'echo $WORD; cat /v/a'), 'here\n1');

@@ -220,7 +220,7 @@ function removeMembers(
   return kept;
 }
 
-/** Returns `set` with every named member on its paths, and not only those at their ends. */
+/** Returns `set` with the members of structs that its paths pass through. */
 export function withNamedMembers(type: MergeType, set: FieldSet): FieldSet {
   if (set.children === undefined) return set;
   const children = new Map<string, FieldSet>();

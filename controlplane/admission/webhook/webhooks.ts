@@ -121,7 +121,7 @@ export abstract class WebhookPlugin {
     return true;
   }
 
-  /** All registered webhooks, for a request that any of them may match. */
+  /** Returns the webhooks that may match the request: all registered ones, or none if the request is exempt from webhooks. */
   protected candidates(attributes: AdmissionAttributes): readonly RegisteredWebhook[] {
     const all = this.#registered.all();
     return all.length === 0 || isExempt(attributes) ? [] : all;
@@ -131,7 +131,7 @@ export abstract class WebhookPlugin {
     return new Views(attributes, this.options.conversion);
   }
 
-  /** The attributes that rules and selectors match. Those of the object are read on demand. */
+  /** Reads what rules and selectors match, and resolves to the function that matches one webhook with it. */
   protected async matcher(
     attributes: AdmissionAttributes,
   ): Promise<(registered: RegisteredWebhook) => Match | undefined> {

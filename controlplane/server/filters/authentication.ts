@@ -13,7 +13,7 @@ import type { AuditSink } from './audit.ts';
 import type { ApiRequest, Filter, Handler, MaybePromise } from '../request.ts';
 import { ANONYMOUS_USER, AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP } from '../../../api/meta/system-users.ts';
 
-/** The authenticator, and who learns of its refusals. */
+/** The authenticator, and where its refusals are recorded. */
 interface AuthenticationOptions {
   readonly authenticator: Authenticator;
   readonly logger: Logger;
@@ -73,7 +73,7 @@ class RequestCredentials implements Credentials {
   }
 }
 
-/** Throws, either at once or when the refusal is recorded, if audit makes requests wait. */
+/** Throws a 401: at once, or after audit has recorded the refusal if requests wait for it. */
 function refuse(request: ApiRequest, error: unknown, { audit, logger }: AuthenticationOptions): MaybePromise<never> {
   logger.debug({ err: error }, 'Authentication failed');
   const recorded = audit?.received(request);

@@ -26,7 +26,7 @@ async function outcomeOf(texts: Readonly<Record<string, string>>): Promise<Outco
   let output = '';
   const outcome = await runTests(
     Object.keys(texts).map((name) => relative(ROOT, join(folder, name))),
-    // The variable tells node:test that it is itself run by node:test.
+    // By the variable, node:test detects that it is itself run by node:test.
     { env: { NODE_TEST_CONTEXT: undefined }, concurrency: 1, onOutput: (text) => (output = text) },
   );
   return { ...outcome, output };

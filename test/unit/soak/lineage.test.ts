@@ -1,4 +1,7 @@
-/** The checks of a soak of a pair find each kind of broken promise, and none in histories with losses that the page names. */
+/**
+ * The checks of a soak of a pair find each kind of violation, and none in histories with losses that docs/high-availability.md
+ * allows.
+ */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Operation, WatchSegment } from '../../soak/history.ts';

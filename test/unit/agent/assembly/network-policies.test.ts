@@ -13,7 +13,7 @@ interface Situation {
   readonly enforcedBefore?: boolean;
 }
 
-/** `allowed.now` is what the API server answers; `undefined` while it is away. */
+/** `allowed.now` is what the API server answers; `undefined` while it is unreachable. */
 function setUp({ mode = 'auto', isOwnCluster = true, enforcedBefore = false }: Situation) {
   const clock = new FakeClock();
   const ending = new AbortController();
@@ -82,7 +82,7 @@ it('a node that has not enforced policies takes a denial with a fault as one, so
   await end();
 });
 
-it('a node that enforced policies before goes on while the API server is away', async () => {
+it('a node that enforced policies before goes on while the API server is unreachable', async () => {
   const { allowed, steps, pass, end } = setUp({ enforcedBefore: true });
   allowed.now = undefined;
   await pass(60);

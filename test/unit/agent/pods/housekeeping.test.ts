@@ -10,7 +10,7 @@ it('reports once a minute that dead containers cannot be collected, as the kubel
   const housekeeping = new Housekeeping({
     clock,
     logger: silentLogger,
-    runtime: { listContainers: () => Promise.reject(new Error('the runtime is away')) },
+    runtime: { listContainers: () => Promise.reject(new Error('the runtime is unreachable')) },
     table: { sourcesReady: () => false },
     deadContainers: {},
     aboutNode: (reason: string, message: string) => void events.push(`${reason}: ${message}`),
@@ -18,7 +18,7 @@ it('reports once a minute that dead containers cannot be collected, as the kubel
   const stop = new AbortController();
   const running = housekeeping.run(stop.signal);
   await clock.advance(59_000);
-  assert.deepEqual(events, ['ContainerGCFailed: the runtime is away']);
+  assert.deepEqual(events, ['ContainerGCFailed: the runtime is unreachable']);
   await clock.advance(60_000);
   assert.equal(events.length, 2);
   // A collection under eviction pressure is logged by its caller.

@@ -148,7 +148,7 @@ describe("the agent's server", () => {
   it('logs few lines, however many requests it cannot authenticate', async (t) => {
     const lines: object[] = [];
     const away = (): never => {
-      throw newStatusError(503, 'ServiceUnavailable', 'the API server is away');
+      throw newStatusError(503, 'ServiceUnavailable', 'the API server is unreachable');
     };
     const server = await startServerUnderTest({
       host: {} as PodHost,

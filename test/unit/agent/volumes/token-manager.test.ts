@@ -14,9 +14,9 @@ const pod: Pod = {
 function setUp() {
   const clock = new FakeClock();
   const client = new FakeClient(clock);
-  const state = { asked: 0, away: false };
+  const state = { asked: 0, unreachable: false };
   client.intercept((call) => {
-    if (state.away) throw new Error('the API server is away');
+    if (state.unreachable) throw new Error('the API server is unreachable');
     const spec = call.object?.['spec'] as { expirationSeconds: number };
     state.asked += 1;
     const expirationTimestamp = formatTime(clock.now() + spec.expirationSeconds * 1000);
@@ -59,11 +59,11 @@ describe('tokens of service accounts', () => {
     const { clock, state, manager } = setUp();
     const spec = { audience: undefined, expirationSeconds: 3600 };
     await manager.token(pod, spec);
-    state.away = true;
+    state.unreachable = true;
     await clock.advance(3_500_000);
     assert.equal(await manager.token(pod, spec), 'token-1');
     await clock.advance(100_000);
-    await assert.rejects(manager.token(pod, spec), { message: 'failed to fetch token: the API server is away' });
+    await assert.rejects(manager.token(pod, spec), { message: 'failed to fetch token: the API server is unreachable' });
   });
 
   it('are forgotten with their pod', async () => {

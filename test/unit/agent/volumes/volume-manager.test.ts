@@ -155,7 +155,7 @@ describe('the volume manager', () => {
     assert.equal(mounter.requests.length, servers.length);
   });
 
-  it('ends waiting when the pod is to be stopped', async () => {
+  it('stops waiting when the pod is terminated', async () => {
     const { manager } = await setUp();
     const stop = new AbortController();
     const pod = podOf('stuck', [{ name: 'share', nfs: { server: 'hang', path: '/' } }]);
@@ -287,7 +287,7 @@ describe('the volume manager', () => {
     await manager.unmount(pod, never);
   });
 
-  it('removes nothing through a mount that will not go', async () => {
+  it('removes nothing through a mount that cannot be unmounted', async () => {
     const { manager, mounter, root } = await setUp();
     const pod = podOf('p', [{ name: 'd', emptyDir: { medium: 'Memory' } }]);
     await manager.mount(pod, never);

@@ -260,7 +260,7 @@ test('a failing API server is tried again until the deadline', async () => {
   const { start, client } = world(clock);
   let isFailing = false;
   client.intercept((call) => {
-    if (isFailing && call.resource === leases) throw newServiceUnavailable('etcd is away');
+    if (isFailing && call.resource === leases) throw newServiceUnavailable('etcd is unreachable');
     return undefined;
   });
   const first = start('a');

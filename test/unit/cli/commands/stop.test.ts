@@ -55,7 +55,7 @@ describe('orchlet stop', () => {
     const ending = `process.once('SIGUSR2', () => require('fs').writeFileSync(${JSON.stringify(state)}, '{"endTime":1}'))`;
     const child = await agent(ending);
     const { code, stdout } = await orchlet(['stop', '--pods', '--data-dir', directory]);
-    assert.deepEqual([code, stdout], [0, `the pods have ended\nprocess ${child.pid} is stopped\n`]);
+    assert.deepEqual([code, stdout], [0, `the pods have terminated\nprocess ${child.pid} is stopped\n`]);
   });
 
   it('fails where a process does not end in time, and names it', async () => {

@@ -12,6 +12,6 @@ test('a host whose volumes have no limits gets the reason and a remedy', async (
   assert.match(finding.remedy ?? '', /apt-get install quota.*prjquota/);
 });
 
-test('a host whose volumes have limits is told so', async () => {
+test('the report says of a host that its volumes have limits', async () => {
   assert.equal((await checkLocalVolumes('/', { problem: async () => '' })).verdict, 'ok');
 });

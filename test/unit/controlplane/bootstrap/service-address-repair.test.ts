@@ -63,7 +63,7 @@ test('each address of a service is given its object at the start', async () => {
   await t.stop();
 });
 
-test('an object that is deleted or changed by hand is made again', async () => {
+test('an object that is deleted or changed by hand is recreated', async () => {
   const t = repairing([
     [serviceCIDRs, range],
     [services, service('a', '10.96.0.1')],

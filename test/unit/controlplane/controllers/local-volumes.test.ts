@@ -136,7 +136,7 @@ for (const [what, spec, more, message] of [
   ['a copy', { dataSource: { kind: 'PersistentVolumeClaim', name: 'x' } }, {}, /data source/],
   ['an immediate volume', {}, { volumeBindingMode: 'Immediate' }, /WaitForFirstConsumer/],
 ] as const) {
-  test(`a claim for ${what} is told why it gets none`, async () => {
+  test(`a claim for ${what} gets an event that says why it gets none`, async () => {
     const t = await withClaim(claim(spec as Partial<NonNullable<PersistentVolumeClaim['spec']>>), more);
     assert.deepEqual(t.calls.made, []);
     assert.match(t.events().join('\n'), message);

@@ -191,8 +191,8 @@ test('every taint of a condition says since when', () => {
     { type: 'Ready', status: 'False' },
     { type: 'MemoryPressure', status: 'True' },
   ];
-  const sick: Node = { ...node('a', { unschedulable: true }), status: { conditions } };
-  const taints = wantedTaints(sick, { mayEvict: true, nowMs: 0 });
+  const unhealthy: Node = { ...node('a', { unschedulable: true }), status: { conditions } };
+  const taints = wantedTaints(unhealthy, { mayEvict: true, nowMs: 0 });
   assert.deepEqual(taints.map(({ key, effect }) => `${key.slice('node.kubernetes.io/'.length)} ${effect}`).toSorted(), [
     'memory-pressure NoSchedule',
     'not-ready NoExecute',

@@ -16,7 +16,7 @@ const pod = (name: string, cpu?: string): Pod => ({
 const configMap = (name: string): ConfigMap => ({ metadata: { name, namespace: 'n' } });
 const used = (t: ControllerTest) => t.client.peek(resourceQuotas, 'n', 'q')?.status?.used;
 
-test('names tell whose objects they count', () => {
+test('the resource whose objects a name counts follows from the name', () => {
   assert.deepEqual(countedBy('count/deployments.apps'), { group: 'apps', resource: 'deployments' });
   assert.deepEqual(countedBy('count/widgets.example.com'), { group: 'example.com', resource: 'widgets' });
   assert.deepEqual(countedBy('gpu.deviceclass.resource.k8s.io/devices'), {

@@ -330,7 +330,7 @@ test('an indexed job gives each pod an index and makes only the missing ones aga
   assert.equal(jobStatus(t)?.completedIndexes, '0,2');
   await t.advance(15_000);
   const again = byIndex('1').find((pod) => pod.status?.phase === undefined);
-  assert.ok(again, 'made again after the back-off');
+  assert.ok(again, 'recreated after the backoff');
   await setPhase(t, again.metadata.name ?? '', 'Succeeded');
   assert.equal(jobStatus(t)?.completedIndexes, '0-2');
   assert.equal(jobCondition(t, 'Complete')?.status, 'True');

@@ -160,7 +160,7 @@ const CASES: readonly (readonly [string, Limited, string, number | null, number,
   ['times of a map', mapOf(plain('date-time')), 'self["a"] == self["b"]', 8, 7, 8],
   ['durations of a map', mapOf(plain('duration')), 'self["c"] == self["d"]', 8, 42, 8],
   [
-    'values that are told',
+    'values that are printed',
     (most) => ({ type: 'string', enum: ['A', 'B', 'C', 'LongValue'], ...length(most) }),
     "self.contains('A')",
     2,

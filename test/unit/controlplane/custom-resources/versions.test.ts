@@ -159,7 +159,7 @@ describe('versions with a webhook', () => {
       /no response provided/,
     );
   });
-  test('tell why the webhook failed', async () => {
+  test('report why the webhook failed', async () => {
     const call = answering((one) => one, { status: 'Failure', message: 'not today' });
     await assert.rejects(
       async () => await conversionWith(call).convertAll?.([object], 'served'),

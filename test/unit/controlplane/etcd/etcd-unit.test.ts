@@ -97,7 +97,7 @@ describe('a start', () => {
   });
 });
 
-test('a member that was removed from its cluster loses its unit, and its control plane is told', async () => {
+test('a member that was removed from its cluster loses its unit, and its control plane gets the error', async () => {
   const { units, calls, options, removed } = setUp();
   const runner = new EtcdUnit(options, units);
   await runner.start();

@@ -70,7 +70,7 @@ test('the newest standbys are remembered, each once', async (t) => {
   assert.throws(() => readStandbys(directory), /standbys\.json cannot be read/);
 });
 
-test('a first whose standby was promoted while it was away does not start, and has the mark of a former first', async (t) => {
+test('a first whose standby was promoted while it did not run does not start, and has the mark of a former first', async (t) => {
   const directory = await dataDirectory(t);
   const url = await otherPlane(t, directory, promotedAt(3));
   await rememberStandby(directory, url);

@@ -106,7 +106,7 @@ test('zero in a drop-in is zero, because drop-ins are merged after the defaults 
   );
 });
 
-test('a field of the configuration file that can tell zero from absent keeps zero', () => {
+test('a field of the configuration file for which zero differs from absent keeps zero', () => {
   const types = new Map<string, (readonly [name: string, type: string])[]>();
   const recorded = readFileSync(join(import.meta.dirname, '../upstream/kubelet-config-v1beta1.tsv'), 'utf8');
   for (const line of recorded.split('\n')) {

@@ -211,13 +211,13 @@ describe('the prober', () => {
     const { clock, pod, manager, update, answer, events, commands } = setUp(t, {
       livenessProbe: exec({ periodSeconds: 10, failureThreshold: 1 }),
     });
-    answer.value = new Error('the runtime is away');
+    answer.value = new Error('the runtime is unreachable');
     update();
     manager.addPod(pod);
     await clock.advance(1000);
     assert.equal(commands.length, 3);
     assert.deepEqual(events, [
-      'Warning Unhealthy Liveness probe errored and resulted in unknown state: the runtime is away @spec.containers{main}',
+      'Warning Unhealthy Liveness probe errored and resulted in unknown state: the runtime is unreachable @spec.containers{main}',
     ]);
     assert.equal(manager.result('liveness', 'fake://1'), 'success');
   });

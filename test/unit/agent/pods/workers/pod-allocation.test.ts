@@ -42,12 +42,12 @@ describe('a resize', () => {
   it('that fits is taken up, in progress until the runtime has done it', () => {
     const { allocations, events } = setUp();
     allocations.decide(pod('u', '1'));
-    const wished = pod('u', '2', { generation: 2 });
-    assert.equal(cpuOf(allocations.decide(wished)), '2');
+    const desired = pod('u', '2', { generation: 2 });
+    assert.equal(cpuOf(allocations.decide(desired)), '2');
     assert.deepEqual(allocations.conditions('u'), { inProgress: { generation: 2 } });
-    allocations.actuated(wished, { left: 1 });
+    allocations.actuated(desired, { left: 1 });
     assert.deepEqual(allocations.conditions('u'), { inProgress: { generation: 2 } });
-    allocations.actuated(wished, { left: 0 });
+    allocations.actuated(desired, { left: 0 });
     assert.deepEqual(allocations.conditions('u'), {});
     const details =
       '{"containers":[{"name":"c","resources":{"requests":{"cpu":"2","memory":"100Mi"}}}],"generation":2}';
@@ -60,9 +60,9 @@ describe('a resize', () => {
   it('that fails is logged once, and is retried', () => {
     const { allocations, events } = setUp();
     allocations.decide(pod('u', '1'));
-    const wished = pod('u', '2', { generation: 2 });
-    allocations.decide(wished);
-    for (let round = 0; round < 2; round++) allocations.actuated(wished, { left: 1, error: 'no' });
+    const desired = pod('u', '2', { generation: 2 });
+    allocations.decide(desired);
+    for (let round = 0; round < 2; round++) allocations.actuated(desired, { left: 1, error: 'no' });
     assert.deepEqual(allocations.conditions('u'), { inProgress: { generation: 2, error: 'no' } });
     assert.equal(events.filter((event) => event.startsWith('Warning ResizeError')).length, 1);
   });

@@ -217,7 +217,7 @@ describe('a validating policy', () => {
       /denied request: expression 'object.data\['a'\]' resulted in error: no such key: data/,
     );
     assert.deepEqual([...annotations], [['p/good', 'x']]);
-    assert.equal(warnings.length, 1, 'what else it found is told as the binding wants it');
+    assert.equal(warnings.length, 1, 'what else it found is reported as the binding demands');
     const numbers = [{ key: 'number', valueExpression: 'dyn(1)' }];
     await assert.rejects(
       async () => validating({ auditAnnotations: numbers }, actions).validate?.(attributes, signal),

@@ -65,7 +65,7 @@ test('a trust bundle is named after its signer', async () => {
   ]);
 });
 
-test('a trust bundle holds authorities, each once, and is read again only when it changes', async () => {
+test('a trust bundle contains CAs, each once, and is read again only when it changes', async () => {
   const [one, two, leaf] = [await authority(), await authority(), await authority(false)];
   const errorsOf = (trustBundle: string): readonly string[] => bundles.create({ spec: { trustBundle } }).errors;
   const refused = (text: string): string => `spec.trustBundle: Invalid value: "<value omitted>": ${text}`;

@@ -65,7 +65,7 @@ describe('storage kinds', () => {
     assert.equal((await refusal(merge(VOLUMES, 'placed', affinity('other')))).code, 422);
   });
 
-  it('tell when a volume changed its phase', async () => {
+  it('contain the time at which a volume changed its phase', async () => {
     const made = (await fixture.create(VOLUMES, volume('phases'))) as unknown as { status: Record<string, string> };
     assert.match(made.status['lastPhaseTransitionTime'] ?? '', /^\d{4}-.*Z$/);
     const other = { status: { phase: 'Available', lastPhaseTransitionTime: '2020-01-01T00:00:00Z' } };
