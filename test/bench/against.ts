@@ -45,7 +45,11 @@ export async function against({ commit, rounds, names }: Comparison): Promise<vo
   try {
     execFileSync(join(other, 'scripts/setup'), { stdio: ['ignore', 'inherit', 'inherit'] });
     const sides: readonly [Side, Side] = [
-      { name: git('rev-parse', '--short', commit).trim(), program: join(other, 'bin/orchlet'), measurements: new Map() },
+      {
+        name: git('rev-parse', '--short', commit).trim(),
+        program: join(other, 'bin/orchlet'),
+        measurements: new Map(),
+      },
       { name: 'this checkout', program: join(ROOT, 'bin/orchlet'), measurements: new Map() },
     ];
     const steal = stealTicks();
@@ -92,7 +96,9 @@ function printRatios([before, now]: readonly [Side, Side]): void {
   );
   for (const [what, { unit, all }] of now.measurements) {
     const old = before.measurements.get(what)?.all ?? [];
-    const spread = [old, all].map((measurements) => `${text(Math.min(...measurements))} to ${text(Math.max(...measurements))}`);
+    const spread = [old, all].map(
+      (measurements) => `${text(Math.min(...measurements))} to ${text(Math.max(...measurements))}`,
+    );
     const [was, is] = [median(old), median(all)];
     const cells = [`${what} (${unit})`, text(was), text(is), (is / was).toFixed(2), spread.join('; ')];
     process.stdout.write(`| ${cells.join(' | ')} |\n`);
