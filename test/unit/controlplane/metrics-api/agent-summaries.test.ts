@@ -18,9 +18,9 @@ describe("an agent's summary", () => {
       node: usage(5),
       pods: [{ podRef: { uid: 'u' }, containers: [{ name: 'main', ...usage(7) }] }],
     });
-    const usage = { time: '2026-01-02T03:04:05Z', workingSetBytes: 4096 };
-    assert.deepEqual(summary.node, { ...usage, nanoCores: 5 });
-    assert.deepEqual(summary.pods.get('u'), { containers: [{ name: 'main', ...usage, nanoCores: 7 }] });
+    const measured = { time: '2026-01-02T03:04:05Z', workingSetBytes: 4096 };
+    assert.deepEqual(summary.node, { ...measured, nanoCores: 5 });
+    assert.deepEqual(summary.pods.get('u'), { containers: [{ name: 'main', ...measured, nanoCores: 7 }] });
   });
 
   it('gives none of a pod while one of its containers has no rate yet', () => {
