@@ -20,7 +20,7 @@ interface CommitPipelineOptions {
   readonly health: StorageHealth;
   /** Adds a durable record to the versions. */
   readonly show: (record: LogRecord) => VersionChange;
-  /** Never throws. */
+  /** Has a guard for each watch. If it throws all the same, the storage fails. */
   readonly notify: (changes: readonly VersionChange[]) => void;
 }
 
@@ -136,7 +136,12 @@ export class CommitPipeline {
       this.#queue.settled(write.key);
       write.resolve(records[at]?.revision ?? 0);
     }
-    notify(changes);
+    try {
+      notify(changes);
+    } catch (error) {
+      // Some watches have lost events, and only a restart makes them begin again. Later commits must not wait for this one.
+      health.fail(error);
+    }
   }
 
   #refuse(writes: readonly PendingWrite[], cause: unknown): void {

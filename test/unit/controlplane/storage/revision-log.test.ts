@@ -177,6 +177,28 @@ describe('a watch that throws', { timeout: 10_000 }, () => {
     assert.deepEqual(failed, ['/core/x/', '/']);
   });
 
+  it('whose failure cannot be counted fails the storage, and holds up no later write', async () => {
+    const failures: Error[] = [];
+    const onWatchFailed = (): never => {
+      throw new Error('the metric is broken');
+    };
+    const { log } = open(new FakeLogBackend(), { onWatchFailed, onFailure: (error) => failures.push(error) });
+    const observer = {
+      onEvents: () => {
+        throw new Error('an encoder failed');
+      },
+      onEnd: () => undefined,
+    };
+    log.watch({ prefix: '/core/x/', afterRevision: log.revision() }, observer);
+    await log.create('/core/x/a', value);
+    await assert.rejects(log.create('/core/x/b', value), fails('unusable'));
+    assert.deepEqual(
+      failures.map(({ message }) => message),
+      ['the metric is broken'],
+    );
+    await log.close();
+  });
+
   it('may throw at its end as well', async () => {
     const { log } = open(new FakeLogBackend());
     const fail = (): never => {
