@@ -11,12 +11,12 @@ import type { KubeObject } from '../meta/object.ts';
 import type { Logger } from '../component/logger.ts';
 import type { Client, ClientListOptions, ClientWatchEvent, Resource } from './client.ts';
 import { boundedWaitMs } from './response-status.ts';
+import { Backoff } from '../machinery/backoff.ts';
 import type { Clock } from '../machinery/clock.ts';
 
 const INITIAL_EVENTS_END = 'k8s.io/initial-events-end';
 const PAGE_SIZE = 500;
-const FIRST_BACKOFF_MS = 800;
-const LONGEST_BACKOFF_MS = 30_000;
+const BACKOFF = { firstMs: 800, longestMs: 30_000 };
 /** A run of this duration without an error resets the backoff. */
 const HEALTHY_AFTER_MS = 120_000;
 
@@ -76,12 +76,13 @@ class Reflector {
   readonly #selection: ReflectorSelection;
   #position: Position = { kind: 'empty' };
   #watchList: boolean;
-  #backoffMs = FIRST_BACKOFF_MS;
+  readonly #backoff: Backoff;
   #lastFailure = Number.NEGATIVE_INFINITY;
 
   constructor(options: ReflectorOptions, sink: ReflectorSink) {
     this.#options = options;
     this.#sink = sink;
+    this.#backoff = new Backoff({ ...BACKOFF, jitter: 1, random: options.random ?? Math.random });
     this.#watchList = options.watchList ?? true;
     const { namespace, labelSelector, fieldSelector } = options;
     this.#selection = {
@@ -106,12 +107,10 @@ class Reflector {
     } else {
       logger.warn({ resource: resource.resource, err: error }, 'The resource could not be watched; trying again');
     }
-    if (clock.monotonic() - this.#lastFailure > HEALTHY_AFTER_MS) this.#backoffMs = FIRST_BACKOFF_MS;
+    if (clock.monotonic() - this.#lastFailure > HEALTHY_AFTER_MS) this.#backoff.reset();
     this.#lastFailure = clock.monotonic();
     const askedMs = isStatusError(error) ? boundedWaitMs(error.status.details?.retryAfterSeconds) : 0;
-    const jittered = this.#backoffMs * (1 + (this.#options.random ?? Math.random)());
-    this.#backoffMs = Math.min(this.#backoffMs * 2, LONGEST_BACKOFF_MS);
-    await clock.sleep(Math.max(askedMs, jittered), signal).catch(ignoreAbort(signal));
+    await clock.sleep(Math.max(askedMs, this.#backoff.next()), signal).catch(ignoreAbort(signal));
   }
 
   /**

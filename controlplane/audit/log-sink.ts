@@ -10,6 +10,7 @@ import { basename, dirname, extname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { createGzip } from 'node:zlib';
 import type { Clock } from '../../api/machinery/clock.ts';
+import { SerialQueue } from '../../api/machinery/serial-queue.ts';
 import type { AuditEvent } from './event.ts';
 import type { EventSink } from './event-sink.ts';
 
@@ -50,7 +51,7 @@ class LogFile implements EventSink {
   #waitingBytes = 0;
   /** Settles with the write that contains the pending lines. */
   #next: Promise<void> | undefined;
-  #writing: Promise<void> = Promise.resolve();
+  readonly #writes = new SerialQueue();
 
   constructor(options: LogSinkOptions) {
     this.#options = options;
@@ -64,17 +65,12 @@ class LogFile implements EventSink {
     this.#waiting.push(...lines);
     this.#waitingBytes += bytes;
     // Events that arrive before the write starts are included in it.
-    if (this.#next === undefined) {
-      const next = this.#writing.then(() => this.#flush());
-      this.#next = next;
-      this.#writing = next.catch(() => undefined);
-    }
+    this.#next ??= this.#writes.run(() => this.#flush());
     return this.#next;
   }
 
   async close(): Promise<void> {
-    while (this.#next !== undefined) await this.#writing;
-    await this.#writing;
+    while (this.#writes.length > 0) await this.#writes.drained();
     await this.#file?.close();
     this.#file = undefined;
   }

@@ -5,6 +5,7 @@
  */
 import type { Duplex } from 'node:stream';
 import { constants, createDeflate, createInflate, type Deflate, type Inflate } from 'node:zlib';
+import { SerialQueue } from '../../../api/machinery/serial-queue.ts';
 import { DICTIONARY } from './dictionary.ts';
 import {
   controlFrame,
@@ -39,7 +40,7 @@ export class SpdyConnection {
   readonly #streams = new Map<number, SpdyStream>();
   readonly #onStream: ((stream: SpdyStream) => void) | undefined;
   readonly closed: Promise<void>;
-  #headers: Promise<void> = Promise.resolve();
+  readonly #headers = new SerialQueue();
   #ended = false;
   #answerBytes = 0;
   #heldBytes = 0;
@@ -242,12 +243,10 @@ export class SpdyConnection {
 
   /** Sends headers after the ones before them, because all header blocks share one state of compression. */
   #sendHeaders(kind: number, fixed: Buffer, headers: Readonly<Record<string, string>>): Promise<void> {
-    const next = this.#headers.then(async () => {
+    return this.#headers.run(async () => {
       const block = await this.#compress(encodeHeaders(headers));
       this.#answer(controlFrame(kind, 0, Buffer.concat([fixed, block])));
     });
-    this.#headers = next;
-    return next;
   }
 
   #compress(block: Buffer): Promise<Buffer> {

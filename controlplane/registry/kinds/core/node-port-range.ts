@@ -3,6 +3,7 @@
  * changed in the transaction of each service whose ports change, so that of two servers that take one port, one is refused.
  * With one server, the stored services are enough, and the object is not written.
  */
+import { SerialQueue } from '../../../../api/machinery/serial-queue.ts';
 import { encodeObject, parseObject } from '../../../storage/object-bytes.ts';
 import { isStorageError, StorageError, type Storage, type TransactionWrite } from '../../../storage/storage.ts';
 import type { ServiceClaims } from './service-claims.ts';
@@ -35,8 +36,8 @@ interface ServicePortsChange {
  */
 export class NodePortRange {
   readonly #options: NodePortRangeOptions;
-  /** The last write that changes the object. The writes of one server do not compete. */
-  #last: Promise<unknown> = Promise.resolve();
+  /** Runs the writes that change the object, so that those of one server do not compete. */
+  readonly #writes = new SerialQueue();
   readonly #avoided = new Set<number>();
 
   constructor(options: NodePortRangeOptions) {
@@ -61,9 +62,7 @@ export class NodePortRange {
     const taken = [...now.difference(before)];
     const dropped = [...before.difference(now)];
     if (this.#options.storage().catchUp === undefined || taken.length + dropped.length === 0) return write([]);
-    const running = this.#last.then(() => this.#writeInTurn({ taken, dropped }, write));
-    this.#last = running.catch(() => undefined);
-    return running;
+    return this.#writes.run(() => this.#writeInTurn({ taken, dropped }, write));
   }
 
   async #writeInTurn<T>(
