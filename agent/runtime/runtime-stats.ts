@@ -1,5 +1,5 @@
 /** The statistics of the container runtime boundary (`runtime.ts`). */
-import type { ContainerId, PodIdentity, SandboxId } from './runtime-identity.ts';
+import type { ContainerId } from './runtime-identity.ts';
 
 /** The usage of a container since its start. Values that the runtime does not report are 0. */
 export interface ContainerStats {
@@ -14,22 +14,4 @@ export interface ContainerStats {
   readonly majorPageFaults: number;
   readonly writableLayerBytes: number;
   readonly writableLayerInodes: number;
-}
-
-/** The counters of an interface of the pod since it was created. */
-export interface NetworkInterfaceStats {
-  readonly name: string;
-  readonly rxBytes: number;
-  readonly rxErrors: number;
-  readonly txBytes: number;
-  readonly txErrors: number;
-}
-
-/** The usage of a pod. The interfaces are those inside the pod. */
-export interface SandboxStats {
-  readonly id: SandboxId;
-  readonly pod: PodIdentity;
-  readonly interfaces: readonly NetworkInterfaceStats[];
-  readonly processCount: number;
-  readonly containers: readonly ContainerStats[];
 }

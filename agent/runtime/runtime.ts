@@ -7,7 +7,7 @@
 import type { CniPlaces } from '../network/podnetwork/cni-configuration.ts';
 import type { ContainerId, PodIdentity, SandboxId } from './runtime-identity.ts';
 import type { ContainerSecurity, NamespaceOptions, SecurityProfile, SeLinuxOptions } from './runtime-security.ts';
-import type { ContainerStats, SandboxStats } from './runtime-stats.ts';
+import type { ContainerStats } from './runtime-stats.ts';
 
 /** The failures that callers distinguish. */
 export type RuntimeErrorCode =
@@ -346,7 +346,6 @@ export interface Runtime {
   }>;
 
   containerStats(filter?: { readonly podUid?: string }): Promise<readonly ContainerStats[]>;
-  sandboxStats(filter?: { readonly podUid?: string }): Promise<readonly SandboxStats[]>;
 
   /**
    * Calls back until the signal aborts. `onDisconnect` means that events may have been lost, and the caller must

@@ -26,7 +26,6 @@ export interface PodHost {
   /** Returns the pods that the runtime has, with name, namespace, uid and running containers. */
   runningPods(): Promise<readonly Pod[]>;
   podByName(namespace: string, name: string): Pod | undefined;
-  podByUid(uid: string): Pod | undefined;
   logs(of: LoggedContainer, options: LogOptions, out: NodeJS.WritableStream, signal: AbortSignal): Promise<void>;
   /**
    * Returns the id of a container that runs. The uid of a static pod may be that of its mirror pod. Throws a 404 for an unknown
@@ -81,7 +80,6 @@ export function createPodHost({ runtime, table, pleg, clock, devicePluginSocket 
     pods: () => table.pods(),
     runningPods: () => runningPods(runtime),
     podByName: (namespace, name) => table.byName(namespace, name),
-    podByUid: (uid) => table.byUid(uid),
     async logs({ namespace, pod: podName, container }, options, out, signal) {
       const pod = table.byName(namespace, podName);
       if (pod === undefined) throw newStatusError(404, 'NotFound', `pod "${podName}" does not exist`);

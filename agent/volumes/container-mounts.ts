@@ -6,7 +6,6 @@ import { type PreparedMounts, VolumeError } from '../runtime/container-volumes.t
 import { expand } from '../runtime/kuberuntime/environment.ts';
 import type { Mount } from '../runtime/runtime.ts';
 import type { Mounter } from './mounter.ts';
-import type { PodMounts } from './pod-mounts.ts';
 import type { ReadyVolume } from './volume-set-up.ts';
 import { bindSubPath } from './subpath.ts';
 
@@ -20,7 +19,6 @@ interface ContainerMountsOptions {
   /** The runtime supports recursive read-only mounts. */
   readonly recursiveReadOnly: boolean;
   readonly mounter: Mounter;
-  readonly mounts: PodMounts;
   readonly logger: Logger;
 }
 
@@ -86,15 +84,13 @@ function isRecursive({ name, recursiveReadOnly = 'Disabled' }: VolumeMount, supp
 }
 
 async function bound(
-  { pod, container, podDirectory, mounter, mounts, logger }: ContainerMountsOptions,
+  { pod, container, podDirectory, mounter, logger }: ContainerMountsOptions,
   wanted: VolumeMount,
   { index, volumePath, subPath }: { readonly index: number; readonly volumePath: string; readonly subPath: string },
 ): Promise<string> {
   const target = join(podDirectory, 'volume-subpaths', wanted.name, container.name, String(index));
   try {
-    const hostPath = await bindSubPath(volumePath, subPath, target, mounter);
-    mounts.note(target);
-    return hostPath;
+    return await bindSubPath(volumePath, subPath, target, mounter);
   } catch (error) {
     // Only the log contains the details of the error, because they could reveal files of the host.
     logger.error({ pod: pod.metadata.name, err: error }, 'Cannot prepare a subPath');

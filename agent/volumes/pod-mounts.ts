@@ -36,20 +36,10 @@ export class PodMounts {
     return isMissing;
   }
 
-  /** Records a mount that a driver has made for the pod. */
-  note(target: string): void {
-    this.#mounted.add(target);
-  }
-
   /** Returns the mount points below a directory, as the kernel lists them. */
-  async under(directory: string): Promise<string[]> {
+  async #under(directory: string): Promise<string[]> {
     const points = await this.#mounter.list();
     return points.map((point) => point.path).filter((path) => path.startsWith(`${directory}/`));
-  }
-
-  /** Whether this process has mounted anything below a directory. */
-  knowsUnder(directory: string): boolean {
-    return [...this.#mounted].some((path) => path.startsWith(`${directory}/`));
   }
 
   /** Unmounts the path, and removes its mount point. */
@@ -62,8 +52,8 @@ export class PodMounts {
 
   /** Unmounts everything below, the innermost first. Throws if a mount stays, because files must not be removed through it. */
   async takeDownAll(directory: string): Promise<void> {
-    for (const point of (await this.under(directory)).toReversed()) await this.takeDown(point);
-    const left = await this.under(directory);
+    for (const point of (await this.#under(directory)).toReversed()) await this.takeDown(point);
+    const left = await this.#under(directory);
     if (left.length > 0) throw new Error(`still mounted: ${left.join(', ')}`);
   }
 }

@@ -44,12 +44,8 @@ export interface VolumeManager extends ContainerVolumes {
   mount(pod: Pod, signal: AbortSignal): Promise<void>;
   /** Whether the runtime supports recursive read-only mounts. */
   recursiveReadOnly(): boolean;
-  /** Removes the sub-path mounts of a terminated container that is not restarted. Idempotent. */
-  releaseContainer(podUid: string, containerName: string): Promise<void>;
   /** Unmounts all volumes of a terminated pod and removes its data (emptyDir). Resolves when all of it is gone. Idempotent. */
   unmount(pod: Pod, signal: AbortSignal): Promise<void>;
-  /** Whether something is mounted below `<rootDir>/pods/<uid>`. */
-  hasMounts(podUid: string): boolean;
   /** Unmounts and removes the directories `<rootDir>/pods/<uid>` of unknown pods, which remain after a restart of the agent. */
   cleanOrphans(known: () => ReadonlySet<string>): Promise<void>;
   /** Returns the directories of the pod's volumes on the host, for usage statistics and eviction. */

@@ -283,7 +283,6 @@ class HostVolumes implements VolumeManager {
       podDirectory: this.#directory(pod.metadata.uid),
       recursiveReadOnly: this.recursiveReadOnly(),
       mounter,
-      mounts: this.#mounts,
       logger,
     });
   }
@@ -293,13 +292,6 @@ class HostVolumes implements VolumeManager {
     if (volume === undefined || volume.path === '')
       throw new VolumeError(`cannot find the volume "${volumeName}" referenced by FileKeyRef`);
     return { path: join(volume.path, path), text: await readInside(volume.path, path, LONGEST_TEXT_BYTES) };
-  }
-
-  async releaseContainer(podUid: string, containerName: string): Promise<void> {
-    const root = join(this.#directory(podUid), 'volume-subpaths');
-    for (const point of await this.#mounts.under(root)) {
-      if (point.slice(root.length + 1).split('/')[1] === containerName) await this.#mounts.takeDown(point);
-    }
   }
 
   async unmount(pod: Pod, _signal: AbortSignal): Promise<void> {
@@ -327,10 +319,6 @@ class HostVolumes implements VolumeManager {
       await removeTree(join(directory, part));
     }
     await this.#exclusive.release(uid);
-  }
-
-  hasMounts(podUid: string): boolean {
-    return this.#pods.has(podUid) || this.#mounts.knowsUnder(this.#directory(podUid));
   }
 
   async cleanOrphans(known: () => ReadonlySet<string>): Promise<void> {

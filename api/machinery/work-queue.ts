@@ -63,10 +63,6 @@ export class WorkQueue {
     return this.#ready.size === 0 && this.#processing.size === 0 && this.#delayed.size === 0;
   }
 
-  get isShutDown(): boolean {
-    return this.#shutDown;
-  }
-
   /** Adds a key. Returns false if the queue is full or shut down. */
   add(key: string): boolean {
     if (this.#shutDown) return false;

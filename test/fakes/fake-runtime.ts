@@ -308,9 +308,6 @@ export class FakeRuntime implements Runtime {
   containerStats(): ReturnType<Runtime['containerStats']> {
     return Promise.resolve([]);
   }
-  sandboxStats(): ReturnType<Runtime['sandboxStats']> {
-    return Promise.resolve([]);
-  }
   async events(signal: AbortSignal, onEvent: (event: RuntimeEvent) => void, onDisconnect: () => void): Promise<void> {
     this.host.listeners.add(onEvent);
     onDisconnect();

@@ -35,7 +35,6 @@ const OPERATIONS: Readonly<Partial<Record<keyof Runtime, string>>> = {
   removeImage: 'remove_image',
   imageFilesystems: 'image_fs_info',
   containerStats: 'list_container_stats',
-  sandboxStats: 'list_podsandbox_stats',
 };
 
 /** Multiplied one after the other, as Go does, because the last digits of the numbers are in the names of the buckets. */

@@ -30,7 +30,7 @@ import { containerMessage, resourcesMessage, sandboxMessage } from './cri-config
 import { type Begun, followCriEvents } from './cri-events.ts';
 import { CriImages } from './cri-images.ts';
 import { CriStates, LABEL_POD_UID } from './cri-states.ts';
-import { containerStatsOf, sandboxStatsOf } from './cri-stats.ts';
+import { containerStatsOf } from './cri-stats.ts';
 import { forwardRemotePort, runRemoteCommand } from './remote-streams.ts';
 import { CRI } from './schema.ts';
 
@@ -348,11 +348,6 @@ class CriRuntime implements Runtime {
   async containerStats(filter: { readonly podUid?: string } = {}): ReturnType<Runtime['containerStats']> {
     const { stats } = await this.#client.call('listContainerStats', { filter: podFilter(filter.podUid) });
     return stats.filter((entry) => LABEL_POD_UID in (entry.attributes?.labels ?? {})).map(containerStatsOf);
-  }
-
-  async sandboxStats(filter: { readonly podUid?: string } = {}): ReturnType<Runtime['sandboxStats']> {
-    const { stats } = await this.#client.call('listPodSandboxStats', { filter: podFilter(filter.podUid) });
-    return stats.map(sandboxStatsOf);
   }
 
   events(signal: AbortSignal, onEvent: (event: RuntimeEvent) => void, onDisconnect: () => void): Promise<void> {

@@ -1,7 +1,7 @@
 /** Translates the resource usage that a CRI runtime reports into the boundary's form. Pure. */
 import type { FilesystemUsage } from '../runtime.ts';
-import type { ContainerId, SandboxId } from '../runtime-identity.ts';
-import type { ContainerStats, SandboxStats } from '../runtime-stats.ts';
+import type { ContainerId } from '../runtime-identity.ts';
+import type { ContainerStats } from '../runtime-stats.ts';
 import type { Incoming } from './schema.ts';
 
 const NS_PER_MS = 1e6;
@@ -23,34 +23,6 @@ export function containerStatsOf(stats: Incoming<'ContainerStats'>): ContainerSt
     majorPageFaults: number(memory?.majorPageFaults),
     writableLayerBytes: number(writableLayer?.usedBytes),
     writableLayerInodes: number(writableLayer?.inodesUsed),
-  };
-}
-
-/** The default interface comes first and is listed once. */
-export function sandboxStatsOf(stats: Incoming<'PodSandboxStats'>): SandboxStats {
-  const { attributes, linux } = stats;
-  const network = linux?.network;
-  const listed = network?.interfaces ?? [];
-  const first = network?.defaultInterface;
-  const interfaces =
-    first === null || first === undefined ? listed : [first, ...listed.filter(({ name }) => name !== first.name)];
-  return {
-    id: (attributes?.id ?? '') as SandboxId,
-    pod: {
-      name: attributes?.metadata?.name ?? '',
-      namespace: attributes?.metadata?.namespace ?? '',
-      uid: attributes?.metadata?.uid ?? '',
-      attempt: attributes?.metadata?.attempt ?? 0,
-    },
-    interfaces: interfaces.map((entry) => ({
-      name: entry.name,
-      rxBytes: number(entry.rxBytes),
-      rxErrors: number(entry.rxErrors),
-      txBytes: number(entry.txBytes),
-      txErrors: number(entry.txErrors),
-    })),
-    processCount: number(linux?.process?.processCount),
-    containers: (linux?.containers ?? []).map(containerStatsOf),
   };
 }
 

@@ -189,14 +189,6 @@ export const MESSAGES = {
     overhead: '4 LinuxContainerResources',
     resources: '5 LinuxContainerResources',
   },
-  LinuxPodSandboxStats: {
-    cpu: '1 CpuUsage',
-    memory: '2 MemoryUsage',
-    network: '3 NetworkUsage',
-    process: '4 ProcessUsage',
-    containers: '5 ContainerStats[]',
-    io: '6 IoUsage',
-  },
   LinuxPodSandboxStatus: { namespaces: '1 Namespace' },
   LinuxRuntimeConfiguration: { cgroupDriver: '1 int32' },
   LinuxSandboxSecurityContext: {
@@ -220,8 +212,6 @@ export const MESSAGES = {
   ListImagesResponse: { images: '1 Image[]' },
   ListPodSandboxRequest: { filter: '1 PodSandboxFilter' },
   ListPodSandboxResponse: { items: '1 PodSandbox[]' },
-  ListPodSandboxStatsRequest: { filter: '1 PodSandboxStatsFilter' },
-  ListPodSandboxStatsResponse: { stats: '1 PodSandboxStats[]' },
   MemoryUsage: {
     timestamp: '1 int64',
     workingSetBytes: '2 UInt64Value',
@@ -252,18 +242,6 @@ export const MESSAGES = {
     usernsOptions: '5 UserNamespace',
   },
   NetworkConfig: { podCidr: '1 string' },
-  NetworkInterfaceUsage: {
-    name: '1 string',
-    rxBytes: '2 UInt64Value',
-    rxErrors: '3 UInt64Value',
-    txBytes: '4 UInt64Value',
-    txErrors: '5 UInt64Value',
-  },
-  NetworkUsage: {
-    timestamp: '1 int64',
-    defaultInterface: '2 NetworkInterfaceUsage',
-    interfaces: '3 NetworkInterfaceUsage[]',
-  },
   PodIP: { ip: '1 string' },
   PodSandbox: {
     id: '1 string',
@@ -274,7 +252,6 @@ export const MESSAGES = {
     annotations: '6 map',
     runtimeHandler: '7 string',
   },
-  PodSandboxAttributes: { id: '1 string', metadata: '2 PodSandboxMetadata', labels: '3 map', annotations: '4 map' },
   PodSandboxConfig: {
     metadata: '1 PodSandboxMetadata',
     hostname: '2 string',
@@ -289,8 +266,6 @@ export const MESSAGES = {
   PodSandboxMetadata: { name: '1 string', uid: '2 string', namespace: '3 string', attempt: '4 uint32' },
   PodSandboxNetworkStatus: { ip: '1 string', additionalIps: '2 PodIP[]' },
   PodSandboxStateValue: { state: '1 int32' },
-  PodSandboxStats: { attributes: '1 PodSandboxAttributes', linux: '2 LinuxPodSandboxStats' },
-  PodSandboxStatsFilter: { id: '1 string', labelSelector: '2 map' },
   PodSandboxStatus: {
     id: '1 string',
     metadata: '2 PodSandboxMetadata',
@@ -312,7 +287,6 @@ export const MESSAGES = {
   PortForwardRequest: { podSandboxId: '1 string', port: '2 int32[]' },
   PortForwardResponse: { url: '1 string' },
   PortMapping: { protocol: '1 int32', containerPort: '2 int32', hostPort: '3 int32', hostIp: '4 string' },
-  ProcessUsage: { timestamp: '1 int64', processCount: '2 UInt64Value' },
   PullImageRequest: { image: '1 ImageSpec', auth: '2 AuthConfig', sandboxConfig: '3 PodSandboxConfig' },
   PullImageResponse: { imageRef: '1 string' },
   RemoveContainerRequest: { containerId: '1 string' },

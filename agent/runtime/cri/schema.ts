@@ -37,7 +37,6 @@ export const METHODS = {
   attach: ['RuntimeService', 'AttachRequest', 'AttachResponse'],
   portForward: ['RuntimeService', 'PortForwardRequest', 'PortForwardResponse'],
   listContainerStats: ['RuntimeService', 'ListContainerStatsRequest', 'ListContainerStatsResponse'],
-  listPodSandboxStats: ['RuntimeService', 'ListPodSandboxStatsRequest', 'ListPodSandboxStatsResponse'],
   updateRuntimeConfig: ['RuntimeService', 'UpdateRuntimeConfigRequest', 'UpdateRuntimeConfigResponse'],
   status: ['RuntimeService', 'StatusRequest', 'StatusResponse'],
   checkpointContainer: ['RuntimeService', 'CheckpointContainerRequest', 'CheckpointContainerResponse'],

@@ -359,10 +359,6 @@ class DockerRuntime implements Runtime {
     return this.#stats.containers(filter.podUid);
   }
 
-  sandboxStats(filter: { readonly podUid?: string } = {}): ReturnType<Runtime['sandboxStats']> {
-    return this.#stats.sandboxes(filter.podUid);
-  }
-
   events(signal: AbortSignal, onEvent: (event: RuntimeEvent) => void, onDisconnect: () => void): Promise<void> {
     const { clock, logger } = this.#options;
     const settled = (id: string): Promise<void> => this.#exitListed(id);

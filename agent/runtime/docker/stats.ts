@@ -1,15 +1,15 @@
 /**
- * Reads the resource usage of containers and pod networks from the engine's one-shot statistics. The engine walks the file
+ * Reads the resource usage of containers from the engine's one-shot statistics. The engine walks the file
  * system to compute the sizes of writable layers, so these are requested at most once a minute.
  */
 import type Docker from 'dockerode';
 import type { Clock } from '../../../api/machinery/clock.ts';
-import type { ContainerId, SandboxId } from '../runtime-identity.ts';
-import type { ContainerStats, NetworkInterfaceStats, SandboxStats } from '../runtime-stats.ts';
+import type { ContainerId } from '../runtime-identity.ts';
+import type { ContainerStats } from '../runtime-stats.ts';
 import { engineTime } from './engine-time.ts';
 import { isCode, type DockerClient } from './docker-client.ts';
 import { LABEL_INSTANCE } from '../instance.ts';
-import { LABEL_POD_UID, LABEL_SANDBOX, LABEL_TYPE, readLabels } from './labels.ts';
+import { LABEL_POD_UID, LABEL_TYPE, readLabels } from './labels.ts';
 
 const SIZES_TTL_MS = 60_000;
 
@@ -17,10 +17,6 @@ interface EngineStats {
   readonly read: string;
   readonly cpu_stats: { readonly cpu_usage: { readonly total_usage: number } };
   readonly memory_stats: { readonly usage?: number; readonly stats?: Readonly<Record<string, number>> };
-  readonly pids_stats?: { readonly current?: number };
-  readonly networks?: Readonly<
-    Record<string, { rx_bytes: number; rx_errors: number; tx_bytes: number; tx_errors: number }>
-  >;
 }
 
 /** Reads statistics of the containers of one agent. */
@@ -37,38 +33,16 @@ export class DockerStats {
   }
 
   async containers(podUid: string | undefined): Promise<readonly ContainerStats[]> {
-    const running = await this.#running('container', podUid);
+    const running = await this.#running(podUid);
     const sizes = await this.#layerSizes();
     const stats = await Promise.all(running.map((entry) => this.#container(entry, sizes)));
     return stats.filter((entry) => entry !== undefined);
   }
 
-  async sandboxes(podUid: string | undefined): Promise<readonly SandboxStats[]> {
-    const [sandboxes, containers, sizes] = [
-      await this.#running('podsandbox', podUid),
-      await this.#running('container', podUid),
-      await this.#layerSizes(),
-    ];
-    return Promise.all(
-      sandboxes.map(async (sandbox) => {
-        const members = containers.filter((entry) => entry.Labels[LABEL_SANDBOX] === sandbox.Id);
-        const own = await this.#read(sandbox.Id);
-        const stats = await Promise.all(members.map((entry) => this.#container(entry, sizes)));
-        return {
-          id: sandbox.Id as SandboxId,
-          pod: readLabels(sandbox.Labels).pod,
-          interfaces: interfacesOf(own),
-          processCount: own?.pids_stats?.current ?? 0,
-          containers: stats.filter((entry) => entry !== undefined),
-        };
-      }),
-    );
-  }
-
-  #running(type: string, podUid: string | undefined): Promise<Docker.ContainerInfo[]> {
+  #running(podUid: string | undefined): Promise<Docker.ContainerInfo[]> {
     const label = [
       `${LABEL_INSTANCE}=${this.#instance}`,
-      `${LABEL_TYPE}=${type}`,
+      `${LABEL_TYPE}=container`,
       ...(podUid === undefined ? [] : [`${LABEL_POD_UID}=${podUid}`]),
     ];
     return this.#client.call('list containers', () => this.#client.docker.listContainers({ filters: { label } }));
@@ -120,14 +94,4 @@ export class DockerStats {
     this.#sizes = { at: now, byId };
     return byId;
   }
-}
-
-function interfacesOf(stats: EngineStats | undefined): readonly NetworkInterfaceStats[] {
-  return Object.entries(stats?.networks ?? {}).map(([name, network]) => ({
-    name,
-    rxBytes: network.rx_bytes,
-    rxErrors: network.rx_errors,
-    txBytes: network.tx_bytes,
-    txErrors: network.tx_errors,
-  }));
 }

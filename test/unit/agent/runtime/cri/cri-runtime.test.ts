@@ -453,31 +453,6 @@ describe('usage', () => {
     );
     assert.equal(more.length, 0);
   });
-
-  it('of a pod has its default interface first, once', async (t) => {
-    const { runtime } = await start(t, {
-      listPodSandboxStats: () => ({
-        stats: [
-          {
-            attributes: { id: 's1', metadata: POD },
-            linux: {
-              network: {
-                defaultInterface: { name: 'eth0', rxBytes: { value: 1 } },
-                interfaces: [{ name: 'net1' }, { name: 'eth0' }],
-              },
-              process: { processCount: { value: 4 } },
-              containers: [{ attributes: { id: 'c1' } }],
-            },
-          },
-        ],
-      }),
-    });
-    const [first] = await runtime.sandboxStats();
-    assert.deepEqual(
-      [first?.pod, first?.interfaces.map(({ name }) => name), first?.processCount, first?.containers.length],
-      [POD, ['eth0', 'net1'], 4, 1],
-    );
-  });
 });
 
 it('a socket on which no runtime of CRI v1 answers is refused at the start', async (t) => {
