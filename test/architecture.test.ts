@@ -484,6 +484,33 @@ test('no arrow function hides a promise behind void, where the linter does not l
   assert.deepEqual(hidden, []);
 });
 
+/** Files with a loop that lasts until a signal aborts and that no primitive of `api/machinery/` runs. */
+const OWN_LOOPS: ReadonlyMap<string, string> = new Map([
+  ['api/machinery/wakeable-loop.ts', 'it is the primitive'],
+  ['api/machinery/background.ts', 'it is the primitive'],
+  ['api/client/leader-election.ts', 'its attempts end when the lease is held, and are bounded by its deadline'],
+  ['api/client/reflector.ts', 'each step depends on how the one before ended'],
+  ['agent/host/process/lock-file.ts', 'it ends when another process waits for the lock'],
+  ['agent/host/process/run-once.ts', 'it ends with the pods'],
+  ['agent/node/shutdown/node-shutdown.ts', 'it connects again, after a backoff also if the connection ended well'],
+  ['agent/runtime/cri/cri-events.ts', 'it follows a stream or, where there is none, lists'],
+  ['agent/runtime/docker/log-writer.ts', 'it ends with the container'],
+  ['agent/runtime/logs/log-reader.ts', 'it reads a file as it grows'],
+  ['agent/sources/pod-config.ts', 'it restarts a source that failed'],
+  ['agent/volumes/referenced-objects.ts', 'it ends with an object that cannot change'],
+  ['controlplane/etcd/etcd-supervisor.ts', 'it ends with a member that was removed'],
+  ['controlplane/standby/log-stream.ts', 'it reads a log as it grows'],
+  ['controlplane/storage/etcd/etcd-watch.ts', 'how it goes on depends on how the watch ended'],
+]);
+
+test('loops until a signal aborts are run by the primitives, so that no failed turn ends them', () => {
+  const own = sources
+    .filter(({ text }) => /\bwhile \(!(?:[\w#]+\.)*aborted\) \{/.test(text))
+    .map(({ path }) => path)
+    .toSorted();
+  assert.deepEqual(own, [...OWN_LOOPS.keys()].toSorted());
+});
+
 test('there are no escapes from the type system, and no empty catch', () => {
   const escapes = sources.flatMap(({ path, text }) =>
     text

@@ -5,8 +5,10 @@
  */
 import { createHash } from 'node:crypto';
 import { background } from '../../api/machinery/background.ts';
+import { Backoff } from '../../api/machinery/backoff.ts';
 import type { Client } from '../../api/client/client.ts';
-import { pause, untilAborted } from '../../api/machinery/clock.ts';
+import { untilAborted } from '../../api/machinery/clock.ts';
+import { WakeableLoop } from '../../api/machinery/wakeable-loop.ts';
 import type { Informers } from '../../api/client/informer.ts';
 import { remoteInformers } from '../../api/client/remote-informers.ts';
 import type { SelfSubjectAccessReview } from '../../api/kinds/kinds.ts';
@@ -132,12 +134,18 @@ export async function decide(
     start();
     state = 'on';
   }
-  while (!signal.aborted) {
+  const loop = new WakeableLoop({
+    clock,
+    onError: (error) =>
+      logger.error({ err: error }, 'The enforcement of network policies cannot be started or ended, retrying'),
+    backoff: new Backoff({ firstMs: RETRY_MS, longestMs: RETRY_MS }),
+  });
+  await loop.run(signal, async () => {
     // The API server is not available; the next attempt follows.
     const answer = await mayReadPolicies(client).catch(() => undefined);
     // A user who keeps an authorizer from answering must not be able to turn policies off.
     const isAllowed = answer?.isFault === true && state === 'on' ? undefined : answer?.isAllowed;
-    if (signal.aborted) return;
+    if (signal.aborted) return Infinity;
     if (isAllowed === true && state !== 'on') {
       start();
       state = 'on';
@@ -149,8 +157,8 @@ export async function decide(
       await off();
       state = 'off';
     }
-    await pause(clock, isAllowed === undefined ? RETRY_MS : state === 'on' ? ALLOWED_MS : DENIED_MS, signal);
-  }
+    return isAllowed === undefined ? RETRY_MS : state === 'on' ? ALLOWED_MS : DENIED_MS;
+  });
 }
 
 /** Asks for the node's own access. `isFault`: an authorizer that might have allowed it failed, so the denial is not final. */

@@ -2,7 +2,7 @@
  * Builds the parts that protect and measure the node: usage statistics, the eviction manager and the cgroups of allocatable
  * resources.
  */
-import { pause } from '../../api/machinery/clock.ts';
+import { periodically } from '../../api/machinery/periodic.ts';
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import { createCgroupReader } from '../resources/statistics/cgroup-reader.ts';
 import type { CgroupManager } from '../host/cgroups/cgroup-resources.ts';
@@ -94,12 +94,13 @@ export async function createUsage(base: Base, deps: UsageDeps): Promise<Usage> {
     pods,
     logger,
   });
-  const keepProbeMetrics = async (signal: AbortSignal): Promise<void> => {
-    while (!signal.aborted) {
-      registries.probes.retain(new Set(pods().map((pod) => pod.metadata.uid)));
-      await pause(clock, PROBE_METRICS_PERIOD_MS, signal);
-    }
-  };
+  const keepProbeMetrics = (signal: AbortSignal): Promise<void> =>
+    periodically(() => registries.probes.retain(new Set(pods().map((pod) => pod.metadata.uid))), {
+      clock,
+      periodMs: PROBE_METRICS_PERIOD_MS,
+      signal,
+      onError: (error) => logger.error({ err: error }, 'Cannot remove the metrics of probes of removed pods'),
+    });
   return {
     collector,
     storage,

@@ -11,7 +11,8 @@ import { readOwnFile } from '../files/regular-file.ts';
 import { stringifyJson } from '../../api/codec/json.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Client } from '../../api/client/client.ts';
-import { type Clock, pause } from '../../api/machinery/clock.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import { periodically } from '../../api/machinery/periodic.ts';
 import { createDialer, DialRefusedError } from '../../api/http/dialer.ts';
 import type { Endpoints } from '../../api/kinds/kinds.ts';
 import { replaceFile } from '../../api/machinery/replace-file.ts';
@@ -55,21 +56,21 @@ export async function followServers(
   signal: AbortSignal,
 ): Promise<void> {
   let written = '';
-  while (!signal.aborted) {
-    try {
-      const found = serversOf(await client.get(endpoints, 'default', 'kubernetes', { resourceVersion: '0', signal }));
-      const text = stringifyJson({ servers: found });
-      if (found.length > 0 && text !== written) {
-        servers.replace([...configured, ...found]);
-        logger.info({ servers: servers.all }, 'The list of API servers has changed');
-        await store(join(directory, FILE), `${text}\n`);
-        written = text;
-      }
-    } catch (error) {
-      if (!signal.aborted) logger.debug({ err: error }, 'The addresses of the API servers could not be read or stored');
-    }
-    await pause(clock, CHECK_MS, signal);
-  }
+  const check = async (): Promise<void> => {
+    const found = serversOf(await client.get(endpoints, 'default', 'kubernetes', { resourceVersion: '0', signal }));
+    const text = stringifyJson({ servers: found });
+    if (found.length === 0 || text === written) return;
+    servers.replace([...configured, ...found]);
+    logger.info({ servers: servers.all }, 'The list of API servers has changed');
+    await store(join(directory, FILE), `${text}\n`);
+    written = text;
+  };
+  await periodically(check, {
+    clock,
+    periodMs: CHECK_MS,
+    signal,
+    onError: (error) => logger.debug({ err: error }, 'The addresses of the API servers could not be read or stored'),
+  });
 }
 
 async function store(path: string, text: string): Promise<void> {

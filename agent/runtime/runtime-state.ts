@@ -3,7 +3,8 @@
  * pod workers read the result.
  */
 import type { Logger } from '../../api/component/logger.ts';
-import { type Clock, pause } from '../../api/machinery/clock.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import { periodically } from '../../api/machinery/periodic.ts';
 import type { Runtime } from './runtime.ts';
 
 const INTERVAL_MS = 5_000;
@@ -45,10 +46,9 @@ export class RuntimeState {
 
   /** Checks the runtime periodically until the signal aborts. */
   async run(signal: AbortSignal): Promise<void> {
-    while (!signal.aborted) {
-      await this.check();
-      await pause(this.#options.clock, INTERVAL_MS, signal);
-    }
+    const { clock, logger } = this.#options;
+    const onError = (error: unknown): void => logger.error({ err: error }, 'Cannot check the container runtime');
+    await periodically(() => this.check(), { clock, periodMs: INTERVAL_MS, signal, onError });
   }
 
   /** Asks the runtime for its conditions once. */

@@ -7,7 +7,8 @@ import type { IncomingMessage } from 'node:http';
 import { createDialer, redirectTarget } from '../../api/http/dialer.ts';
 import type { YamlParser } from '../../api/codec/yaml-thread.ts';
 import type { Logger } from '../../api/component/logger.ts';
-import { type Clock, pause } from '../../api/machinery/clock.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import { periodically } from '../../api/machinery/periodic.ts';
 import { GatheredBytes } from '../../api/machinery/gathered-bytes.ts';
 import { errorMessage } from '../../api/meta/error-message.ts';
 import type { Pod } from '../model/pod.ts';
@@ -40,23 +41,20 @@ export function createUrlSource(options: UrlSourceOptions): PodSource {
       const { clock, logger, url, checkMs } = options;
       let etag: string | undefined;
       let lastError = '';
-      while (!signal.aborted) {
-        try {
-          const answer = await ask(options, etag, signal);
-          lastError = '';
-          if (answer !== undefined) {
-            etag = answer.etag;
-            onPods(answer.pods);
-          }
-        } catch (error) {
-          if (signal.aborted) return;
-          const message = errorMessage(error);
-          if (message !== lastError)
-            logger.error({ url, err: message }, 'Cannot read pods from the URL, keeping the last ones');
-          lastError = message;
-        }
-        await pause(clock, checkMs, signal);
-      }
+      const check = async (): Promise<void> => {
+        const answer = await ask(options, etag, signal);
+        lastError = '';
+        if (answer === undefined) return;
+        etag = answer.etag;
+        onPods(answer.pods);
+      };
+      const onError = (error: unknown): void => {
+        const message = errorMessage(error);
+        if (message !== lastError)
+          logger.error({ url, err: message }, 'Cannot read pods from the URL, keeping the last ones');
+        lastError = message;
+      };
+      await periodically(check, { clock, periodMs: checkMs, signal, onError });
     },
   };
 }

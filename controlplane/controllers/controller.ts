@@ -8,6 +8,7 @@ import { isConflict, isNotFound, isStatusError } from '../../api/meta/status-err
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { LoopTurns } from '../../api/machinery/loop-turns.ts';
+import { periodically } from '../../api/machinery/periodic.ts';
 import type { EventRecorder } from '../../api/client/event-report.ts';
 import type { Informer, Informers } from '../../api/client/informer.ts';
 import type { TypedClient } from '../../api/client/typed-client.ts';
@@ -130,16 +131,8 @@ export async function every(
   signal: AbortSignal,
   turn: () => Promise<void>,
 ): Promise<void> {
-  while (!signal.aborted) {
-    try {
-      await turn();
-    } catch (error) {
-      if (!signal.aborted)
-        environment.logger.warn({ err: error }, 'A periodic task of a controller failed; it is tried again');
-    }
-    if (signal.aborted) return;
-    await environment.clock.sleep(periodMs, signal).catch((error: unknown) => {
-      if (!signal.aborted) throw error;
-    });
-  }
+  const { clock, logger } = environment;
+  const onError = (error: unknown): void =>
+    logger.warn({ err: error }, 'A periodic task of a controller failed; it is tried again');
+  await periodically(turn, { clock, periodMs, signal, onError });
 }

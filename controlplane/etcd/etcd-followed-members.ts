@@ -4,7 +4,8 @@
  */
 import type { Logger } from '../../api/component/logger.ts';
 import type { GrpcTls } from '../../api/grpc/grpc-channel.ts';
-import { type Clock, pause } from '../../api/machinery/clock.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import { periodically } from '../../api/machinery/periodic.ts';
 import { EtcdError } from '../storage/etcd/etcd-client.ts';
 import type { EtcdServers } from '../storage/etcd/etcd-servers.ts';
 import { type EtcdPaths, type MemberRecord, readMember } from './etcd-files.ts';
@@ -40,24 +41,23 @@ interface FollowedMembers {
 
 /** Replaces the servers by the members of the cluster whenever these change, until the signal aborts. Never rejects. */
 export async function followMembers(options: FollowedMembers): Promise<void> {
-  const { servers, clock, signal } = options;
+  const { servers, clock, logger, signal } = options;
   const [local = ''] = servers.urls;
-  for (await pause(clock, CHECK_EVERY_MS, signal); !signal.aborted; await pause(clock, CHECK_EVERY_MS, signal))
-    await checkMembers(local, options);
+  const onError = (error: unknown): void => {
+    if (!(error instanceof EtcdError)) logger.error({ err: error }, 'The members of etcd cannot be read');
+    else logger.debug({ err: error }, 'The members of etcd cannot be read now');
+  };
+  const check = (): Promise<void> => checkMembers(local, options);
+  await periodically(check, { clock, periodMs: CHECK_EVERY_MS, signal, onError, first: 'later' });
 }
 
 async function checkMembers(local: string, { servers, paths, tls, logger, signal }: FollowedMembers): Promise<void> {
-  try {
-    const member = await readMember(paths);
-    if (member === undefined) return;
-    const known = servers.urls;
-    // The member in use is the one that answers.
-    const found = await memberServers(local, { asked: [...new Set([servers.url, ...known])], member, tls });
-    if (signal.aborted || found.toSorted().join() === known.toSorted().join()) return;
-    await servers.replace(found);
-    logger.info({ servers: found }, 'The members of etcd changed');
-  } catch (error) {
-    if (!(error instanceof EtcdError)) logger.error({ err: error }, 'The members of etcd cannot be read');
-    else logger.debug({ err: error }, 'The members of etcd cannot be read now');
-  }
+  const member = await readMember(paths);
+  if (member === undefined) return;
+  const known = servers.urls;
+  // The member in use is the one that answers.
+  const found = await memberServers(local, { asked: [...new Set([servers.url, ...known])], member, tls });
+  if (signal.aborted || found.toSorted().join() === known.toSorted().join()) return;
+  await servers.replace(found);
+  logger.info({ servers: found }, 'The members of etcd changed');
 }

@@ -1,6 +1,8 @@
 /** The log file of an etcd that orchlet runs: its end, for errors, and the limit of its size. */
 import { copyFile, open, stat, truncate } from 'node:fs/promises';
-import { type Clock, pause } from '../../api/machinery/clock.ts';
+import type { Logger } from '../../api/component/logger.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import { periodically } from '../../api/machinery/periodic.ts';
 
 const LIMIT_BYTES = 8 * 1024 * 1024;
 const CHECK_MS = 60_000;
@@ -35,16 +37,22 @@ export class EtcdLog {
 
   /**
    * Keeps the file below 8 MiB, with one older part, until the signal aborts. etcd opens the file to append, so that it writes
-   * on after the file was shortened.
+   * on after the file was shortened. Never rejects: a full disk has no room for the older part, and the next turn tries again.
    */
-  async limitSize(clock: Clock, signal: AbortSignal): Promise<void> {
-    while (!signal.aborted) {
-      if ((await this.size()) > LIMIT_BYTES) {
-        await copyFile(this.#path, `${this.#path}.old`);
-        await truncate(this.#path);
-      }
-      await pause(clock, CHECK_MS, signal);
-    }
+  async limitSize(options: {
+    readonly clock: Clock;
+    readonly logger: Logger;
+    readonly signal: AbortSignal;
+  }): Promise<void> {
+    const { logger } = options;
+    const onError = (error: unknown): void => logger.error({ err: error }, 'The log of etcd cannot be shortened');
+    await periodically(() => this.#shorten(), { ...options, periodMs: CHECK_MS, onError });
+  }
+
+  async #shorten(): Promise<void> {
+    if ((await this.size()) <= LIMIT_BYTES) return;
+    await copyFile(this.#path, `${this.#path}.old`);
+    await truncate(this.#path);
   }
 
   async #tail(): Promise<string> {

@@ -2,7 +2,8 @@
 import type { Logger } from '../../api/component/logger.ts';
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import type { GrpcTls } from '../../api/grpc/grpc-channel.ts';
-import { type Clock, pause } from '../../api/machinery/clock.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import { periodically } from '../../api/machinery/periodic.ts';
 import { EtcdError } from '../storage/etcd/etcd-client.ts';
 import { storageSize } from '../storage/size-metric.ts';
 import { withMembers } from './etcd-membership.ts';
@@ -34,7 +35,7 @@ export async function followSizes({
   signal,
 }: SizeOptions): Promise<void> {
   const size = storageSize(metrics);
-  while (!signal.aborted) {
+  const measure = async (): Promise<void> => {
     for (const [at, { url, tls }] of clusters.entries()) {
       try {
         const { databaseBytes } = await withMembers(url(), tls, (etcd) => etcd.status());
@@ -44,6 +45,7 @@ export async function followSizes({
         logger.debug({ err: error }, 'The size of etcd cannot be read now');
       }
     }
-    await pause(clock, intervalMs, signal);
-  }
+  };
+  const onError = (error: unknown): void => logger.error({ err: error }, 'The size of etcd cannot be measured');
+  await periodically(measure, { clock, periodMs: intervalMs, signal, onError });
 }

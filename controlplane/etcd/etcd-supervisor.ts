@@ -7,7 +7,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { Backoff } from '../../api/machinery/backoff.ts';
-import { background } from '../../api/machinery/background.ts';
+import { background, untilDone } from '../../api/machinery/background.ts';
 import { pause } from '../../api/machinery/clock.ts';
 import { replaceFile } from '../../api/machinery/replace-file.ts';
 import { EtcdLog, REMOVED_MESSAGE } from './etcd-log.ts';
@@ -15,6 +15,7 @@ import type { EtcdRunner, EtcdRunnerOptions } from './etcd-runner.ts';
 import { STOP_MS, stopLeftBehindEtcd } from './left-behind-etcd.ts';
 
 const RESTART = { firstMs: 200, longestMs: 10_000 };
+const RETRY_WRITE = { firstMs: 1000, longestMs: 30_000 };
 /** A process that ran for this long starts again without a delay. */
 const STEADY_MS = 60_000;
 
@@ -44,7 +45,10 @@ export class EtcdSupervisor implements EtcdRunner {
     this.#running = this.#supervise();
     const { logger, clock } = this.#options;
     background(this.#running, { logger, what: 'Running etcd' });
-    background(this.#log.limitSize(clock, this.#stop.signal), { logger, what: 'Shortening the log of etcd' });
+    background(this.#log.limitSize({ clock, logger, signal: this.#stop.signal }), {
+      logger,
+      what: 'Shortening the log of etcd',
+    });
   }
 
   async close(): Promise<void> {
@@ -80,15 +84,28 @@ export class EtcdSupervisor implements EtcdRunner {
 
   /** Resolves to the exit code or the signal of the process, as text. */
   async #runOnce(): Promise<string> {
-    const { binary, arguments: given, pidFile } = this.#options;
+    const { binary, arguments: given } = this.#options;
     const child = spawn(binary, given, { stdio: 'ignore', env: ownEnvironment() });
     this.#child = child;
     const ended = new Promise<string>((resolve) => {
       child.once('error', (error) => resolve(error.message));
       child.once('exit', (code, signal) => resolve(signal === null ? `exit code ${code}` : signal));
     });
-    if (child.pid !== undefined) await replaceFile(pidFile, `${child.pid}\n`, { mode: 0o600 });
-    return ended;
+    const exited = new AbortController();
+    const writing = child.pid === undefined ? undefined : this.#writePid(child.pid, exited.signal);
+    const how = await ended;
+    exited.abort();
+    await writing;
+    return how;
+  }
+
+  /** Tries until the file is written or the process has exited: on a full disk, etcd is supervised all the same. */
+  async #writePid(pid: number, signal: AbortSignal): Promise<void> {
+    const { pidFile, clock, logger } = this.#options;
+    const onError = (error: unknown): void =>
+      logger.warn({ err: error, path: pidFile }, 'The process id of etcd could not be written, retrying');
+    const write = (): Promise<void> => replaceFile(pidFile, `${pid}\n`, { mode: 0o600 });
+    await untilDone(write, { clock, backoff: new Backoff(RETRY_WRITE), signal, onError });
   }
 }
 

@@ -8,7 +8,7 @@ import { access, readFile, rm } from 'node:fs/promises';
 import { delimiter, dirname, join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { background } from '../../api/machinery/background.ts';
-import { pause } from '../../api/machinery/clock.ts';
+import { periodically } from '../../api/machinery/periodic.ts';
 import { replaceFile, syncFolder } from '../../api/machinery/replace-file.ts';
 import { quoteText } from '../../api/meta/quote.ts';
 import { StartError } from '../model/start-error.ts';
@@ -57,6 +57,8 @@ export class EtcdUnit implements EtcdRunner {
   readonly #units: UnitManager;
   readonly #log: EtcdLog;
   readonly #stop = new AbortController();
+  /** The size of the log when it was checked for the removal of the member. */
+  #checkedBytes = -1;
 
   constructor(options: EtcdRunnerOptions, units: UnitManager) {
     this.#options = options;
@@ -70,6 +72,7 @@ export class EtcdUnit implements EtcdRunner {
 
   async start(): Promise<void> {
     const { pidFile, clock, logger } = this.#options;
+    const { signal } = this.#stop;
     // An earlier control plane may have run etcd as its child process.
     await stopLeftBehindEtcd(this.#options);
     await rm(pidFile, { force: true });
@@ -79,8 +82,14 @@ export class EtcdUnit implements EtcdRunner {
     } catch (cause) {
       throw new StartError(`${ETCD_UNIT} cannot be started: see 'systemctl status ${ETCD_UNIT}'`, { cause });
     }
-    background(this.#awaitRemoval(), { logger, what: 'Watching the log of etcd' });
-    background(this.#log.limitSize(clock, this.#stop.signal), { logger, what: 'Shortening the log of etcd' });
+    const onError = (error: unknown): void =>
+      logger.error(
+        { err: error, unit: ETCD_UNIT },
+        'The unit of a member that was removed from etcd cannot be removed',
+      );
+    const watching = periodically(() => this.#checkRemoval(), { clock, periodMs: WATCH_LOG_MS, signal, onError });
+    background(watching, { logger, what: 'Watching the log of etcd' });
+    background(this.#log.limitSize({ clock, logger, signal }), { logger, what: 'Shortening the log of etcd' });
   }
 
   close(): Promise<void> {
@@ -105,19 +114,15 @@ export class EtcdUnit implements EtcdRunner {
   }
 
   /** systemd would start a removed member again and again. */
-  async #awaitRemoval(): Promise<void> {
-    const { clock, onRemoved } = this.#options;
-    let seen = -1;
-    while (!this.#stop.signal.aborted) {
-      const size = await this.#log.size();
-      if (size !== seen && (await this.#log.wasRemoved())) {
-        await removeEtcdUnit(this.#units);
-        onRemoved(new Error(REMOVED_MESSAGE));
-        return;
-      }
-      seen = size;
-      await pause(clock, WATCH_LOG_MS, this.#stop.signal);
+  async #checkRemoval(): Promise<void> {
+    const size = await this.#log.size();
+    if (size === this.#checkedBytes) return;
+    if (await this.#log.wasRemoved()) {
+      await removeEtcdUnit(this.#units);
+      this.#stop.abort();
+      this.#options.onRemoved(new Error(REMOVED_MESSAGE));
     }
+    this.#checkedBytes = size;
   }
 }
 

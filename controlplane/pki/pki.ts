@@ -10,7 +10,8 @@
 import { createPrivateKey, createPublicKey } from 'node:crypto';
 import { join } from 'node:path';
 import { background } from '../../api/machinery/background.ts';
-import { type Clock, pause } from '../../api/machinery/clock.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import { periodically } from '../../api/machinery/periodic.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import { generateKey, privateKeyPem } from '../../api/pki/signing.ts';
 import { ensureAdminKubeconfig } from './admin-kubeconfig.ts';
@@ -117,14 +118,14 @@ async function checkInTurns(
   // The wall clock at the start of the monotonic one, which no step of the wall clock changes.
   const originMs = (): number => clock.now() - clock.monotonic();
   let checked = { atMs: clock.monotonic(), originMs: originMs() };
-  for (;;) {
-    await pause(clock, CLOCK_EVERY_MS, signal);
-    if (signal.aborted) return;
+  const checkIfDue = async (): Promise<void> => {
     const isDue = clock.monotonic() - checked.atMs >= CHECK_EVERY_MS;
-    if (!isDue && Math.abs(originMs() - checked.originMs) < JUMP_MS) continue;
+    if (!isDue && Math.abs(originMs() - checked.originMs) < JUMP_MS) return;
     checked = { atMs: clock.monotonic(), originMs: originMs() };
-    await check().catch((error: unknown) => logger.error({ err: error }, 'Cannot check the certificates'));
-  }
+    await check();
+  };
+  const onError = (error: unknown): void => logger.error({ err: error }, 'Cannot check the certificates');
+  await periodically(checkIfDue, { clock, periodMs: CLOCK_EVERY_MS, signal, onError, first: 'later' });
 }
 
 /** No certificate of such a CA is accepted, so the API cannot be used. */

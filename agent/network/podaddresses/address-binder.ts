@@ -11,7 +11,8 @@ import { dirname, join } from 'node:path';
 import { readOwnFile } from '../../files/regular-file.ts';
 import type { Logger } from '../../../api/component/logger.ts';
 import { stringifyJson } from '../../../api/codec/json.ts';
-import { type Clock, pause } from '../../../api/machinery/clock.ts';
+import type { Clock } from '../../../api/machinery/clock.ts';
+import { periodically } from '../../../api/machinery/periodic.ts';
 import { makeFolder, replaceFile } from '../../../api/machinery/replace-file.ts';
 import { SerialQueue } from '../../../api/machinery/serial-queue.ts';
 import { canonicalIp } from '../../../api/meta/ip-addresses.ts';
@@ -55,14 +56,13 @@ export class AddressBinder {
   /** Keeps the table until the signal aborts. */
   async run(signal: AbortSignal): Promise<void> {
     const { clock, logger } = this.#options;
-    while (!signal.aborted) {
-      await this.#queue
-        .run(() => this.#inspect())
-        .catch((error: unknown) => {
-          logger.warn({ err: error }, 'Cannot sync the rules that bind pods to their addresses, retrying');
-        });
-      await pause(clock, INSPECT_MS, signal);
-    }
+    await periodically(() => this.#queue.run(() => this.#inspect()), {
+      clock,
+      periodMs: INSPECT_MS,
+      signal,
+      onError: (error) =>
+        logger.warn({ err: error }, 'Cannot sync the rules that bind pods to their addresses, retrying'),
+    });
   }
 
   /** Resolves when the pod is bound to its addresses, or this host cannot do that. Rejects if it failed; the caller retries. */

@@ -10,7 +10,8 @@ import { X509Certificate } from 'node:crypto';
 import { access } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Logger } from '../../../api/component/logger.ts';
-import { type Clock, pause } from '../../../api/machinery/clock.ts';
+import type { Clock } from '../../../api/machinery/clock.ts';
+import { periodically } from '../../../api/machinery/periodic.ts';
 import { HttpClient } from '../../../api/client/http-client.ts';
 import { newKubeconfig, writeKubeconfig } from '../../../api/client/kubeconfig.ts';
 import type { ServerList } from '../../../api/client/server-list.ts';
@@ -71,15 +72,13 @@ export class ClusterAuthority {
   /** Runs until the signal aborts. */
   async run(signal: AbortSignal): Promise<void> {
     const { clock, logger } = this.#options;
-    while (!signal.aborted) {
-      try {
-        await this.refresh();
-      } catch (error) {
-        // Other clusters need not publish it.
-        logger.debug({ err: errorMessage(error) }, 'The CA bundle of the cluster was not read');
-      }
-      await pause(clock, CHECK_MS, signal);
-    }
+    await periodically(() => this.refresh(), {
+      clock,
+      periodMs: CHECK_MS,
+      signal,
+      // Other clusters need not publish it.
+      onError: (error) => logger.debug({ err: errorMessage(error) }, 'The CA bundle of the cluster was not read'),
+    });
   }
 
   /** Reads the published bundle. Resolves to whether a new one was accepted. */

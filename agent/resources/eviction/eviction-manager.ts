@@ -7,7 +7,9 @@
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
-import { type Clock, pause, untilAborted } from '../../../api/machinery/clock.ts';
+import { Backoff } from '../../../api/machinery/backoff.ts';
+import { type Clock, untilAborted } from '../../../api/machinery/clock.ts';
+import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
 import type { PodEventRecorder } from '../../model/pod-events.ts';
 import type { Pod } from '../../model/pod.ts';
 import { isCriticalPod } from '../../model/pod-kinds.ts';
@@ -90,17 +92,16 @@ export class EvictionManager {
   async run(signal: AbortSignal): Promise<void> {
     const { clock, logger } = this.#deps;
     this.#stop = signal;
-    while (!signal.aborted) {
-      let evicted = false;
-      try {
-        evicted = await this.synchronize();
-      } catch (error) {
-        logger.warn({ err: error }, 'Cannot read the eviction signals of the node');
-      }
+    const loop = new WakeableLoop({
+      clock,
+      onError: (error) => logger.warn({ err: error }, 'Cannot read the eviction signals of the node'),
+      backoff: new Backoff({ firstMs: PRESSED_POLL_MS, longestMs: CALM_POLL_MS }),
+    });
+    await loop.run(signal, async () => {
+      const evicted = await this.synchronize();
       const pressed = (this.#state.met.length > 0 && !this.#exhausted) || evicted;
-      const waitMs = pressed ? PRESSED_POLL_MS : CALM_POLL_MS;
-      await pause(clock, waitMs, signal);
-    }
+      return pressed ? PRESSED_POLL_MS : CALM_POLL_MS;
+    });
   }
 
   /** Reads the signals once and acts on them. Returns whether pods were evicted. */

@@ -4,7 +4,8 @@
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
-import { type Clock, pause } from '../../../api/machinery/clock.ts';
+import type { Clock } from '../../../api/machinery/clock.ts';
+import { periodically } from '../../../api/machinery/periodic.ts';
 import type { RuntimeEvent } from '../runtime.ts';
 import { valuesOf } from './bounded-responses.ts';
 import type { DockerClient } from './docker-client.ts';
@@ -29,28 +30,27 @@ export async function followEvents(
   onEvent: (event: RuntimeEvent) => void,
   onDisconnect: () => void,
 ): Promise<void> {
-  while (!signal.aborted) {
-    try {
-      const filters = { type: ['container'], label: [`${LABEL_INSTANCE}=${instance}`] };
-      const stream = await client.docker.getEvents({ filters: JSON.stringify(filters), abortSignal: signal });
-      onDisconnect();
-      for await (const value of valuesOf(stream)) {
-        const event = eventOf(value as EngineEvent);
-        if (event === undefined) continue;
-        if (!event.ended) onEvent(event);
-        else
-          background(
-            settled(event.containerId).finally(() => onEvent(event)),
-            { logger, what: 'Waiting for the end of a container', fields: { container: event.containerId }, signal },
-          );
-      }
-    } catch (error) {
-      if (!signal.aborted) logger.debug({ err: error }, 'The event stream of Docker was interrupted, opening it again');
-    }
-    if (signal.aborted) return;
+  const follow = async (): Promise<void> => {
+    const filters = { type: ['container'], label: [`${LABEL_INSTANCE}=${instance}`] };
+    const stream = await client.docker.getEvents({ filters: JSON.stringify(filters), abortSignal: signal });
     onDisconnect();
-    await pause(clock, RETRY_MS, signal);
-  }
+    for await (const value of valuesOf(stream)) {
+      const event = eventOf(value as EngineEvent);
+      if (event === undefined) continue;
+      if (!event.ended) onEvent(event);
+      else
+        background(
+          settled(event.containerId).finally(() => onEvent(event)),
+          { logger, what: 'Waiting for the end of a container', fields: { container: event.containerId }, signal },
+        );
+    }
+    if (!signal.aborted) onDisconnect();
+  };
+  const onError = (error: unknown): void => {
+    logger.debug({ err: error }, 'The event stream of Docker was interrupted, opening it again');
+    onDisconnect();
+  };
+  await periodically(follow, { clock, periodMs: RETRY_MS, signal, onError });
 }
 
 interface EngineEvent {

@@ -6,9 +6,10 @@
  */
 import { formatDuration } from '../../../api/component/duration.ts';
 import type { Logger } from '../../../api/component/logger.ts';
-import { type Clock, pause } from '../../../api/machinery/clock.ts';
+import type { Clock } from '../../../api/machinery/clock.ts';
+import { periodically } from '../../../api/machinery/periodic.ts';
 import { SerialQueue } from '../../../api/machinery/serial-queue.ts';
-import { toError } from '../../../api/meta/error-message.ts';
+import { errorMessage, toError } from '../../../api/meta/error-message.ts';
 import type { ContainerStatus, ImageInfo, Runtime } from '../runtime.ts';
 
 /** The limits of `--image-gc-*` and `imageMaximumGCAge`. */
@@ -123,20 +124,13 @@ export class ImageGc {
   }
 
   async run(signal: AbortSignal): Promise<void> {
-    const { clock, logger } = this.#options;
-    let failures = 0;
-    while (!signal.aborted) {
-      try {
-        await this.collect();
-        failures = 0;
-      } catch (error) {
-        failures++;
-        logger.warn({ err: error }, 'Cannot collect images');
-        // The first failure may only mean that the runtime is still starting.
-        if (failures > 1) this.#options.aboutNode('ImageGCFailed', (error as Error).message);
-      }
-      await pause(clock, PERIOD_MS, signal);
-    }
+    const { clock, logger, aboutNode } = this.#options;
+    const onError = (error: unknown, failures: number): void => {
+      logger.warn({ err: error }, 'Cannot collect images');
+      // The first failure may only mean that the runtime is still starting.
+      if (failures > 1) aboutNode('ImageGCFailed', errorMessage(error));
+    };
+    await periodically(() => this.collect(), { clock, periodMs: PERIOD_MS, signal, onError });
   }
 
   /** Removes images that are too old, and then as many as the thresholds require. Throws if it could not free enough. */

@@ -10,7 +10,8 @@ import { constants } from 'node:fs';
 import { pipeline } from 'node:stream/promises';
 import { createGzip } from 'node:zlib';
 import type { Logger } from '../../../api/component/logger.ts';
-import { type Clock, pause } from '../../../api/machinery/clock.ts';
+import type { Clock } from '../../../api/machinery/clock.ts';
+import { periodically } from '../../../api/machinery/periodic.ts';
 import type { Directory } from '../../files/beneath.ts';
 import { type ContainerStatus, type Runtime, RuntimeError } from '../runtime.ts';
 import { inLogFolder, rotatedNames } from './log-files.ts';
@@ -43,12 +44,10 @@ export class LogRotation {
 
   /** Rotates logs periodically until the signal aborts. Does nothing without a maximum size. */
   async run(signal: AbortSignal): Promise<void> {
-    const { clock, checkMs, maxSizeBytes } = this.#options;
+    const { clock, logger, checkMs, maxSizeBytes } = this.#options;
     if (maxSizeBytes <= 0) return;
-    while (!signal.aborted) {
-      await pause(clock, checkMs, signal);
-      if (!signal.aborted) await this.rotateAll(signal);
-    }
+    const onError = (error: unknown): void => logger.error({ err: error }, 'Cannot rotate container logs');
+    await periodically(() => this.rotateAll(signal), { clock, periodMs: checkMs, signal, onError, first: 'later' });
   }
 
   /** Checks the logs of all running containers once. A failed rotation does not prevent the others. */

@@ -4,7 +4,8 @@
  * the compacted revision. `etcd-storage.ts` starts it.
  */
 import type { Logger } from '../../../api/component/logger.ts';
-import { type Clock, pause } from '../../../api/machinery/clock.ts';
+import type { Clock } from '../../../api/machinery/clock.ts';
+import { periodically } from '../../../api/machinery/periodic.ts';
 import { isStorageError } from '../storage.ts';
 import { COMPARE_VERSION } from './etcd-interface.ts';
 import type { EtcdServers } from './etcd-servers.ts';
@@ -29,16 +30,13 @@ interface Turn {
 /** Runs until the signal aborts. */
 export async function compactEtcd({ servers, clock, logger, intervalMs, signal }: EtcdCompactorOptions): Promise<void> {
   let turn: Turn = { version: 0, revision: 0 };
-  while (!signal.aborted) {
-    await pause(clock, intervalMs, signal);
-    if (signal.aborted) return;
-    try {
-      turn = await takeTurn(servers, turn);
-    } catch (error) {
-      if (isStorageError(error, 'closed')) return;
-      logger.warn({ err: error }, 'The history of etcd could not be compacted');
-    }
-  }
+  const compact = async (): Promise<void> => {
+    turn = await takeTurn(servers, turn);
+  };
+  const onError = (error: unknown): void => {
+    if (!isStorageError(error, 'closed')) logger.warn({ err: error }, 'The history of etcd could not be compacted');
+  };
+  await periodically(compact, { clock, periodMs: intervalMs, signal, onError, first: 'later' });
 }
 
 /** Compacts up to the revision of the last turn, unless another server has taken this one. */

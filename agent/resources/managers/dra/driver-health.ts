@@ -4,7 +4,8 @@
  */
 import type { Logger } from '../../../../api/component/logger.ts';
 import { background } from '../../../../api/machinery/background.ts';
-import { type Clock, pause, whenAborted } from '../../../../api/machinery/clock.ts';
+import { type Clock, whenAborted } from '../../../../api/machinery/clock.ts';
+import { periodically } from '../../../../api/machinery/periodic.ts';
 import { RateLimiter } from '../../../../api/machinery/rate-limiter.ts';
 import { connectGrpc } from '../../../../api/grpc/grpc-client.ts';
 import type { IncomingOf } from '../../../../api/grpc/messages.ts';
@@ -90,16 +91,16 @@ export class DriverHealth {
 
   async #follow(driver: string, socket: string, signal: AbortSignal): Promise<void> {
     const { clock, logger } = this.#options;
-    while (!signal.aborted) {
+    const receive = async (): Promise<void> => {
       try {
         await this.#receive(driver, socket, signal);
-      } catch (error) {
-        logger.warn({ err: error, driver }, 'The stream of the health of devices has ended');
       } finally {
         this.#drivers.delete(driver);
       }
-      await pause(clock, RETRY_MS, signal);
-    }
+    };
+    const onError = (error: unknown): void =>
+      logger.warn({ err: error, driver }, 'The stream of the health of devices has ended');
+    await periodically(receive, { clock, periodMs: RETRY_MS, signal, onError });
   }
 
   async #receive(driver: string, socket: string, signal: AbortSignal): Promise<void> {

@@ -11,10 +11,13 @@ interface Situation {
   /** The nodes of the cluster provide its services. */
   readonly isOwnCluster?: boolean;
   readonly enforcedBefore?: boolean;
+  /** How often the end of the enforcement fails. */
+  readonly failures?: number;
 }
 
 /** `allowed.now` is what the API server answers; `undefined` while it is unreachable. */
-function setUp({ mode = 'auto', isOwnCluster = true, enforcedBefore = false }: Situation) {
+function setUp({ mode = 'auto', isOwnCluster = true, enforcedBefore = false, failures = 0 }: Situation) {
+  let left = failures;
   const clock = new FakeClock();
   const ending = new AbortController();
   const allowed: { now: boolean | undefined; fault?: string } = { now: true };
@@ -32,7 +35,10 @@ function setUp({ mode = 'auto', isOwnCluster = true, enforcedBefore = false }: S
       checkpoints: { networkPolicies: () => Promise.resolve(enforcedBefore ? {} : undefined) } as never,
     },
     client as never,
-    { start: () => void steps.push('start'), off: () => Promise.resolve(void steps.push('off')) },
+    {
+      start: () => void steps.push('start'),
+      off: () => ((left -= 1) < 0 ? Promise.resolve(void steps.push('off')) : Promise.reject(new Error('locked'))),
+    },
   );
   const pass = async (seconds: number): Promise<void> => {
     for (let passed = 0; passed < seconds; passed += 5) await clock.advance(5_000);
@@ -79,6 +85,18 @@ it('a node that has not enforced policies takes a denial with a fault as one, so
   allowed.fault = 'clusterrole "gone" not found';
   await pass(10);
   assert.deepEqual(steps.at(-1), 'off');
+  await end();
+});
+
+it('a node whose rules cannot be removed at first removes them later, and enforces policies again', async () => {
+  const { allowed, steps, pass, end } = setUp({ failures: 2 });
+  await pass(5);
+  allowed.now = false;
+  await pass(320);
+  assert.deepEqual(steps, ['start', 'off']);
+  allowed.now = true;
+  await pass(65);
+  assert.deepEqual(steps, ['start', 'off', 'start']);
   await end();
 });
 

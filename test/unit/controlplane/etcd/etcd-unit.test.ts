@@ -107,3 +107,21 @@ test('a member that was removed from its cluster loses its unit, and its control
   assert.ok(calls.includes(`disable --now ${ETCD_UNIT}`));
   await runner.close();
 });
+
+test('the unit of a removed member is removed later if systemd refuses it at first', async () => {
+  const { units, options, removed } = setUp();
+  const systemctl = units.systemctl.bind(units);
+  let refusals = 0;
+  units.systemctl = (...args) => {
+    if (args[0] !== 'disable' || refusals > 0) return systemctl(...args);
+    refusals += 1;
+    return Promise.reject(new Error('refused'));
+  };
+  const runner = new EtcdUnit(options, units);
+  await runner.start();
+  writeFileSync(options.logFile, '{"msg":"the member has been permanently removed from the cluster"}\n');
+  await removed;
+  assert.equal(refusals, 1);
+  assert.equal(existsSync(join(units.folder, ETCD_UNIT)), false);
+  await runner.close();
+});
