@@ -1,4 +1,5 @@
-/** Computes at which addresses a service of type LoadBalancer is reachable, and which ports it needs there. Pure. */
+/** Computes at which addresses a service of type LoadBalancer is reachable, and which ports it needs there. */
+import { isDeepStrictEqual } from 'node:util';
 import type { EndpointSlice, Node, Service } from '../../../api/kinds/kinds.ts';
 import {
   canonicalIp,
@@ -31,7 +32,7 @@ export const portsOf = ({ spec }: Service): string[] =>
   (spec?.ports ?? []).map(({ protocol = 'TCP', port }) => `${protocol} ${port}`);
 
 /** A node and what is already used there. */
-export interface NodeAddresses {
+interface NodeAddresses {
   readonly name: string;
   readonly addresses: readonly string[];
   /** The port of the agent's server, which no service may have at this node. */
@@ -40,23 +41,52 @@ export interface NodeAddresses {
   readonly listeningPorts: readonly string[];
 }
 
-/** Returns the nodes that receive traffic of load balancers, sorted by name. */
-export function balancedNodes(nodes: readonly Node[]): NodeAddresses[] {
-  return nodes
-    .filter(
-      ({ metadata, spec, status }) =>
-        metadata.labels?.[EXCLUDED] === undefined &&
-        metadata.deletionTimestamp === undefined &&
-        !(spec?.taints ?? []).some(({ key }) => key === BEING_REMOVED) &&
-        (status?.conditions ?? []).some((condition) => condition.type === 'Ready' && condition.status === 'True'),
-    )
-    .map(({ metadata, status }) => ({
-      name: metadata.name ?? '',
-      addresses: reachableAddresses(status?.addresses ?? []),
-      agentPort: status?.daemonEndpoints?.kubeletEndpoint?.Port ?? 0,
-      listeningPorts: (metadata.annotations?.[LISTENING_PORTS] ?? '').split(',').slice(0, MOST_LISTENERS),
-    }))
-    .toSorted((a, b) => (a.name < b.name ? -1 : 1));
+/**
+ * The nodes that receive traffic of load balancers. Nodes change often, because of their heartbeats, so that a change reads the
+ * changed node alone.
+ */
+export class BalancedNodes {
+  readonly #byName = new Map<string, NodeAddresses>();
+  #sorted: readonly NodeAddresses[] | undefined;
+
+  /** The nodes in the order of their names. */
+  get all(): readonly NodeAddresses[] {
+    this.#sorted ??= [...this.#byName.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
+    return this.#sorted;
+  }
+
+  /** Takes a new or changed node. Returns whether this changes the addresses or ports of services. */
+  update(node: Node): boolean {
+    const current = balancedNode(node);
+    if (current === undefined) return this.remove(node);
+    if (isDeepStrictEqual(current, this.#byName.get(current.name))) return false;
+    this.#byName.set(current.name, current);
+    this.#sorted = undefined;
+    return true;
+  }
+
+  /** Returns whether the node received traffic. */
+  remove({ metadata }: Node): boolean {
+    if (!this.#byName.delete(metadata.name ?? '')) return false;
+    this.#sorted = undefined;
+    return true;
+  }
+}
+
+/** Returns `undefined` for a node that receives no traffic of load balancers. */
+function balancedNode({ metadata, spec, status }: Node): NodeAddresses | undefined {
+  const isBalanced =
+    metadata.labels?.[EXCLUDED] === undefined &&
+    metadata.deletionTimestamp === undefined &&
+    !(spec?.taints ?? []).some(({ key }) => key === BEING_REMOVED) &&
+    (status?.conditions ?? []).some((condition) => condition.type === 'Ready' && condition.status === 'True');
+  if (!isBalanced) return undefined;
+  return {
+    name: metadata.name ?? '',
+    addresses: reachableAddresses(status?.addresses ?? []),
+    agentPort: status?.daemonEndpoints?.kubeletEndpoint?.Port ?? 0,
+    listeningPorts: (metadata.annotations?.[LISTENING_PORTS] ?? '').split(',').slice(0, MOST_LISTENERS),
+  };
 }
 
 /**

@@ -6,7 +6,6 @@
  * As cloud-controller-manager does, it protects a service by a finalizer. It also marks the service, so that it releases only
  * what it gave itself, also after the controller is disabled or the service has another class.
  */
-import { isDeepStrictEqual } from 'node:util';
 import type { EndpointSlice, Node, Service } from '../../../api/kinds/kinds.ts';
 import { endpointSlices, nodes as nodesResource, services as servicesResource } from '../../../api/client/resources.ts';
 import { referenceTo } from '../../../api/client/event-recorder.ts';
@@ -14,10 +13,9 @@ import { ETCD_CLIENT_PORT, ETCD_PEER_PORT } from '../../../api/meta/etcd-ports.t
 import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';
 import { type ControllerEnvironment, keyOf, ReconcileLoop, type RunController, splitKey } from '../controller.ts';
 import {
-  balancedNodes,
+  BalancedNodes,
   balancerAddresses,
   isOurs,
-  type NodeAddresses,
   nodesFor,
   nodesWithEndpoints,
   portsOf,
@@ -62,7 +60,7 @@ class ServiceLoadBalancers {
   readonly #slices;
   readonly #loop: ReconcileLoop;
   readonly #ports = new LoadBalancerPorts();
-  #balanced: readonly NodeAddresses[] = [];
+  readonly #balanced = new BalancedNodes();
 
   constructor(environment: ControllerEnvironment, options: ServiceLoadBalancersOptions) {
     this.#environment = environment;
@@ -85,7 +83,7 @@ class ServiceLoadBalancers {
       if (signal.aborted) return;
       throw error;
     }
-    this.#readNodes();
+    for (const node of this.#nodes.list()) this.#balanced.update(node);
     this.#resumePorts();
     this.#follow();
     await this.#loop.run(signal, ...caches);
@@ -97,25 +95,25 @@ class ServiceLoadBalancers {
       update: (_, current) => this.#loop.enqueue(current),
       delete: this.#loop.enqueue,
     });
-    const nodeChanged = (): void => {
-      if (this.#readNodes())
-        for (const service of this.#services.list()) if (isOurs(service)) this.#loop.enqueue(service);
+    const nodesChanged = (): void => {
+      for (const service of this.#services.list()) if (isOurs(service)) this.#loop.enqueue(service);
     };
-    this.#nodes.addHandler({ add: nodeChanged, update: nodeChanged, delete: nodeChanged });
+    const nodeChanged = (node: Node): void => {
+      if (this.#balanced.update(node)) nodesChanged();
+    };
+    this.#nodes.addHandler({
+      add: nodeChanged,
+      update: (_, node) => nodeChanged(node),
+      delete: (node) => {
+        if (this.#balanced.remove(node)) nodesChanged();
+      },
+    });
     const sliceChanged = (slice: EndpointSlice): void => {
       const { namespace = '', labels } = slice.metadata;
       const service = this.#services.get(namespace, labels?.[SERVICE_NAME_LABEL] ?? '');
       if (service?.spec?.externalTrafficPolicy === 'Local' && isOurs(service)) this.#loop.enqueue(service);
     };
     this.#slices.addHandler({ add: sliceChanged, update: (_, slice) => sliceChanged(slice), delete: sliceChanged });
-  }
-
-  /** Returns whether the nodes that receive traffic have changed; heartbeats change nothing. */
-  #readNodes(): boolean {
-    const balanced = balancedNodes(this.#nodes.list() as Node[]);
-    if (isDeepStrictEqual(balanced, this.#balanced)) return false;
-    this.#balanced = balanced;
-    return true;
   }
 
   /**
@@ -150,7 +148,7 @@ class ServiceLoadBalancers {
   readonly #retry = (key: string): void => void this.#loop.queue.add(key);
 
   #addressesFor(key: string, service: Service): string[] {
-    return balancerAddresses(service, nodesFor(service, this.#balanced), () =>
+    return balancerAddresses(service, nodesFor(service, this.#balanced.all), () =>
       nodesWithEndpoints(this.#slices.byIndex('load-balancer', key)),
     );
   }
@@ -175,7 +173,7 @@ class ServiceLoadBalancers {
       reservedPorts.some(({ first, last }) => first <= number && number <= last);
     const kept = (service.spec?.ports ?? []).find(isReserved);
     if (kept !== undefined) return `port ${kept.port} of the nodes is reserved (--service-lb-reserved-ports)`;
-    const isNowhere = this.#balanced.length > 0 && nodesFor(service, this.#balanced).length === 0;
+    const isNowhere = this.#balanced.all.length > 0 && nodesFor(service, this.#balanced.all).length === 0;
     return isNowhere ? 'on each node, the agent or another process of the host has one of its ports' : undefined;
   }
 

@@ -3,7 +3,7 @@ import { describe, it } from 'node:test';
 import type { EndpointSlice, Node, Service } from '../../../../api/kinds/kinds.ts';
 import { endpointSlices, nodes, services } from '../../../../api/client/resources.ts';
 import {
-  balancedNodes,
+  BalancedNodes,
   balancerAddresses,
 } from '../../../../controlplane/controllers/service/load-balancer-addresses.ts';
 import { serviceLoadBalancers } from '../../../../controlplane/controllers/service/service-load-balancers.ts';
@@ -60,6 +60,12 @@ const slice = (name: string, ...nodeNames: readonly string[]): EndpointSlice =>
     endpoints: nodeNames.map((nodeName) => ({ addresses: ['10.0.0.1'], nodeName })),
   }) as unknown as EndpointSlice;
 
+function balanced(all: readonly Node[]): BalancedNodes {
+  const nodes = new BalancedNodes();
+  for (const one of all) nodes.update(one);
+  return nodes;
+}
+
 const TWO = [node('a', ['192.0.2.1', 'fd00::1']), node('b', ['192.0.2.2'])];
 
 async function started(
@@ -85,7 +91,7 @@ const NODES = TWO.map((each) => [nodes, each] as const);
 
 describe('the addresses of a load balancer', () => {
   it('are those of ready nodes that are not excluded, external ones first choice', () => {
-    const balanced = balancedNodes([
+    const { all } = balanced([
       ...TWO,
       node('unready', ['192.0.2.3'], { ready: 'False' }),
       node('excluded', ['192.0.2.4'], { labels: { 'node.kubernetes.io/exclude-from-external-load-balancers': '' } }),
@@ -97,12 +103,39 @@ describe('the addresses of a load balancer', () => {
     ]);
     const families = { ipFamilies: ['IPv6', 'IPv4'] };
     assert.deepEqual(
-      balancerAddresses(service('web', families), balanced, () => new Set()),
+      balancerAddresses(service('web', families), all, () => new Set()),
       ['fd00::1', 'fd00::5', '192.0.2.1', '192.0.2.2', '203.0.113.5'],
     );
     assert.deepEqual(
-      balancerAddresses(service('web', { loadBalancerIP: '192.0.2.2' }), balanced, () => new Set()),
+      balancerAddresses(service('web', { loadBalancerIP: '192.0.2.2' }), all, () => new Set()),
       ['192.0.2.2'],
+    );
+  });
+});
+
+describe('a change of a node', () => {
+  it('reads that node alone, because nodes send heartbeats', () => {
+    const nodes = new BalancedNodes();
+    let reads = 0;
+    const counted = (one: Node): Node =>
+      Object.defineProperty({ ...one }, 'status', { get: () => ((reads += 1), one.status) });
+    for (let at = 0; at < 100; at += 1) nodes.update(counted(node(`node-${at}`, ['192.0.2.1'])));
+    reads = 0;
+    assert.equal(nodes.update(counted(node('node-7', ['192.0.2.1']))), false);
+    assert.equal(reads, 1);
+    assert.equal(nodes.update(node('node-7', ['192.0.2.7'])), true);
+    assert.equal(nodes.all.find(({ name }) => name === 'node-7')?.addresses[0], '192.0.2.7');
+  });
+
+  it('that receives no traffic before and afterwards changes nothing', () => {
+    const nodes = balanced(TWO);
+    const unready = node('c', ['192.0.2.3'], { ready: 'False' });
+    assert.equal(nodes.update(unready), false);
+    assert.equal(nodes.remove(unready), false);
+    assert.equal(nodes.update(node('a', [], { ready: 'False' })), true);
+    assert.deepEqual(
+      nodes.all.map(({ name }) => name),
+      ['b'],
     );
   });
 });
@@ -110,8 +143,8 @@ describe('the addresses of a load balancer', () => {
 describe('a node that lies', () => {
   it('makes no address of the host or of a metadata service an address of load balancers', () => {
     const claimed = ['127.0.0.1', '169.254.169.254', '0.0.0.0', '224.0.0.1', 'fe80::1', '::1', '192.0.2.9'];
-    assert.deepEqual(balancedNodes([node('evil', claimed)])[0]?.addresses, ['192.0.2.9']);
-    assert.deepEqual(balancedNodes([node('evil', [], { external: '169.254.169.254' })])[0]?.addresses, []);
+    assert.deepEqual(balanced([node('evil', claimed)]).all[0]?.addresses, ['192.0.2.9']);
+    assert.deepEqual(balanced([node('evil', [], { external: '169.254.169.254' })]).all[0]?.addresses, []);
   });
 
   it('about the port of its agent takes that port from services at its own addresses alone', async () => {
