@@ -12,7 +12,7 @@ import { tolerateRaces } from '../../api/meta/status-error.ts';
 import { createIfMissing, objectsByName } from './existing-objects.ts';
 import { ensureFlowControl } from './flow-control-objects.ts';
 import { ensureDefaultRange } from './default-service-range.ts';
-import { SYSTEM_PRIORITY_CLASSES } from '../registry/kinds/policy/policy.ts';
+import { SYSTEM_PRIORITY_CLASSES } from '../registry/kinds/scheduling/scheduling.ts';
 import { METRICS_API } from '../metrics-api/metrics-api.ts';
 import { localApiPriorities } from '../registry/kinds/apiregistration/api-service-priorities.ts';
 import { SYSTEM_NAMESPACE } from '../../api/meta/system-namespaces.ts';

@@ -25,10 +25,11 @@ import { autoscalingKinds } from './kinds/autoscaling/autoscaling.ts';
 import { claimKinds } from './kinds/core/persistent-volume-claims.ts';
 import { volumeKinds } from './kinds/core/persistent-volumes.ts';
 import { podKinds } from './kinds/core/pods.ts';
+import { schedulingKinds } from './kinds/scheduling/scheduling.ts';
 import { policyKinds } from './kinds/policy/policy.ts';
 import { serviceKinds } from './kinds/core/services.ts';
 import { storageKinds } from './kinds/storage/storage.ts';
-import { storageMigrationKinds } from './kinds/storage/storage-migrations.ts';
+import { storageMigrationKinds } from './kinds/storagemigration/storage-migrations.ts';
 import type { KindRow } from './strategy.ts';
 
 /** Returns the rows of all kinds with their own strategy, in no particular order. */
@@ -59,5 +60,6 @@ export function kindRows(options: KindOptions): KindRow[] {
     ...storageMigrationKinds,
     ...autoscalingKinds,
     ...policyKinds,
+    ...schedulingKinds,
   ];
 }

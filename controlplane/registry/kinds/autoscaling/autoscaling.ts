@@ -7,7 +7,7 @@ import { type FieldError, forbidden, invalid, notSupported, required } from '../
 import { parseApiVersion } from '../../../../api/meta/object.ts';
 import { pathSegmentErrors } from '../../../../api/meta/names.ts';
 import { parseQuantity } from '../../../../api/meta/quantity.ts';
-import { autoscalerColumns } from '../policy/columns.ts';
+import { autoscalerColumns } from './columns.ts';
 import { restore, statusOnly } from '../../generic-strategy.ts';
 import { kindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
 import {

@@ -17,7 +17,7 @@ import { duplicate, type FieldError, forbidden, invalid, required } from '../../
 import { qualifiedNameErrors } from '../../../../api/meta/names.ts';
 import { compareQuantities, parseQuantity, quotient } from '../../../../api/meta/quantity.ts';
 import { internalForm } from '../../../../api/schema/internal-form.ts';
-import { quotaColumns } from '../policy/columns.ts';
+import { quotaColumns } from './quota-columns.ts';
 import { specAndStatus, statusOnly } from '../../generic-strategy.ts';
 import { kindRow, type Strategy } from '../../strategy.ts';
 import { invalidFor } from '../../../../api/kinds/validation-rules.ts';

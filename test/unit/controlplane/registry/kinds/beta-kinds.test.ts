@@ -9,7 +9,7 @@ import {
   compareVersions,
   parseVersion,
 } from '../../../../../controlplane/registry/kinds/coordination/semantic-version.ts';
-import { storageMigrationKinds } from '../../../../../controlplane/registry/kinds/storage/storage-migrations.ts';
+import { storageMigrationKinds } from '../../../../../controlplane/registry/kinds/storagemigration/storage-migrations.ts';
 import type { Strategy } from '../../../../../controlplane/registry/strategy.ts';
 import { rulesOf, shown, strategyOf } from './strategy-fixture.ts';
 
