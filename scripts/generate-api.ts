@@ -159,6 +159,22 @@ function encodeType(type: string, index: ReadonlyMap<string, number>): string {
 
 const PRESENCE_CODES: Readonly<Record<Presence, string>> = { omit: '', keep: '?', print: '!', null: '0' };
 
+/** Lists the fields that `order=` of a type lacks, and those that it names in vain. `kind` and `apiVersion` always come first. */
+export function orderProblems(types: readonly TypeFacts[] = readTypes()): string[] {
+  return types.flatMap(({ name, options: { order }, fields }) => {
+    if (order === undefined) return [];
+    const ordered = new Set(order.split(','));
+    const names = new Set(fields.map((field) => field.name));
+    const missing = [...names].filter((field) => !ordered.has(field) && field !== 'kind' && field !== 'apiVersion');
+    return [
+      ...missing.map((field) => `${name}.${field} is not in order= of the type`),
+      ...[...ordered]
+        .filter((field) => !names.has(field))
+        .map((field) => `${name} has no field ${field} of its order=`),
+    ];
+  });
+}
+
 /**
  * Returns the content of `table.json`: a line for each type. A field is `[name, type + presence, number, required 0|1,
  * options?]`; `api/schema/table.ts` reads it.
@@ -327,6 +343,13 @@ export async function disagreements(): Promise<string[]> {
 }
 
 async function main(args: readonly string[]): Promise<number> {
+  const misplaced = orderProblems();
+  if (misplaced.length > 0) {
+    process.stderr.write(
+      `${misplaced.join('\n')}\norder= in api/schema/facts/types.txt lists the fields of a type as its Go struct declares them\n`,
+    );
+    return 1;
+  }
   const wrong = await disagreements();
   if (wrong.length > 0) {
     process.stderr.write(

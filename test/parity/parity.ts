@@ -110,6 +110,10 @@ async function main(): Promise<number> {
     .flatMap(scenariosOf)
     .filter((scenario) => options.only === undefined || scenario.name.includes(options.only))
     .filter((scenario) => !options.known || !knownToDiffer.has(titleOf({ scenario })));
+  if (scenarios.length === 0) {
+    process.stderr.write(`no scenario of ${wanted.join(', ')} has "${options.only ?? ''}" in its name\n`);
+    return 2;
+  }
   const { target, close } = await openTarget();
   const replayer = new Replayer(target);
   try {

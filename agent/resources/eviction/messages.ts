@@ -8,6 +8,7 @@ import {
   type Threshold,
   formatAmount,
   formatThreshold,
+  isRequested,
   resourceOf,
 } from './thresholds.ts';
 
@@ -72,7 +73,7 @@ export function evictionMessage(pod: Pod, { resource, usage, thresholds, observa
   }
   const offenders: string[] = [];
   const usages: string[] = [];
-  if (resource === 'memory' || resource === 'ephemeral-storage') {
+  if (isRequested(resource)) {
     for (const consumption of usage.containers) {
       const container = [...pod.spec.containers, ...(pod.spec.initContainers ?? [])].find(
         (entry) => entry.name === consumption.name,

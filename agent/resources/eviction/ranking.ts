@@ -4,7 +4,7 @@
 import type { Pod } from '../../model/pod.ts';
 import { bytesOf, podResources, requestsOf } from '../../runtime/kuberuntime/resources.ts';
 import { isCriticalPod } from '../../model/pod-kinds.ts';
-import type { StarvedResource } from './thresholds.ts';
+import { isRequested, type StarvedResource } from './thresholds.ts';
 
 /** The usage of a pod; `undefined` if it is unknown. */
 export interface PodConsumption {
@@ -43,7 +43,7 @@ export function rankPods(
     const used = consumption(pod);
     const usage = used === undefined ? undefined : usageOf(used, resource);
     const requests = podResources(pod, requestsOf);
-    const request = resource === 'memory' || resource === 'ephemeral-storage' ? bytesOf(requests[resource]) : 0;
+    const request = isRequested(resource) ? bytesOf(requests[resource]) : 0;
     const deducted = resource === 'inodes' ? bytesOf(requests['ephemeral-storage']) : request;
     return {
       pod,

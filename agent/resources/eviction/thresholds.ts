@@ -238,6 +238,18 @@ export const conditionOf = (signal: Signal): Condition => MEANINGS[signal].condi
 /** Returns the resource that pods are ranked by. */
 export const resourceOf = (signal: Signal): StarvedResource => MEANINGS[signal].resource;
 
+const REQUESTED: Readonly<Record<StarvedResource, boolean>> = {
+  memory: true,
+  'ephemeral-storage': true,
+  inodes: false,
+  pids: false,
+};
+
+/** Whether pods request the resource. Its amounts are bytes; those of the other resources are numbers. */
+export function isRequested(resource: StarvedResource): resource is 'memory' | 'ephemeral-storage' {
+  return REQUESTED[resource];
+}
+
 /** Sorts by urgency: memory comes first, and the others keep their order. */
 export function byUrgency(thresholds: readonly Threshold[]): readonly Threshold[] {
   const rank = (threshold: Threshold): number => (resourceOf(threshold.signal) === 'memory' ? 0 : 1);
@@ -246,12 +258,7 @@ export function byUrgency(thresholds: readonly Threshold[]): readonly Threshold[
 
 /** Formats an amount of a resource: bytes in binary units, counts as they are. */
 export function formatAmount(resource: StarvedResource, amount: number): string {
-  return formatQuantity(
-    newQuantity(
-      Math.floor(amount),
-      resource === 'memory' || resource === 'ephemeral-storage' ? 'BinarySI' : 'DecimalSI',
-    ),
-  );
+  return formatQuantity(newQuantity(Math.floor(amount), isRequested(resource) ? 'BinarySI' : 'DecimalSI'));
 }
 
 /** Formats the amount of a threshold as in messages of evictions: a share of the capacity is in binary units. */

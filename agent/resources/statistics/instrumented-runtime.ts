@@ -8,8 +8,8 @@ import type { Pod } from '../../model/pod.ts';
 import type { StartObserver } from '../../runtime/kuberuntime/container-starter.ts';
 import type { ContainerConfig, Runtime, SandboxConfig } from '../../runtime/runtime.ts';
 
-/** The metric's operation name by method. Methods that are absent (long-lived streams, close) are not measured. */
-const OPERATIONS: Readonly<Partial<Record<keyof Runtime, string>>> = {
+/** The metric's operation name by method; `undefined` for methods that the kubelet does not measure or CRI does not have. */
+const OPERATIONS: Readonly<Record<keyof Runtime, string | undefined>> = {
   info: 'version',
   conditions: 'status',
   setPodCidr: 'update_runtime_config',
@@ -35,6 +35,15 @@ const OPERATIONS: Readonly<Partial<Record<keyof Runtime, string>>> = {
   removeImage: 'remove_image',
   imageFilesystems: 'image_fs_info',
   containerStats: 'list_container_stats',
+  features: undefined,
+  cgroupDriver: undefined,
+  cniPlaces: undefined,
+  exec: undefined,
+  attach: undefined,
+  portForward: undefined,
+  loadImages: undefined,
+  events: undefined,
+  close: undefined,
 };
 
 /** Multiplied one after the other, as Go does, because the last digits of the numbers are in the names of the buckets. */
