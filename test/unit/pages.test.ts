@@ -63,6 +63,26 @@ describe('the table of commands in README.md', () => {
   });
 });
 
+it('docs/dependencies.md lists every package of package.json', () => {
+  const { dependencies, optionalDependencies, devDependencies } = JSON.parse(textOf('package.json')) as Record<
+    'dependencies' | 'optionalDependencies' | 'devDependencies',
+    Record<string, string>
+  >;
+  const text = textOf('docs/dependencies.md');
+  const rows = text.split('\n').filter((line) => line.startsWith('| '));
+  const listed = Object.keys({ ...dependencies, ...optionalDependencies });
+  assert.deepEqual(
+    listed.filter((name) => !rows.some((row) => (row.split('|')[1] ?? '').trim().split(', ').includes(name))),
+    [],
+    'each package of an installation needs a row with a reason',
+  );
+  const tools = Object.keys(devDependencies).filter((name) => !name.startsWith('@types/'));
+  assert.deepEqual(
+    tools.filter((name) => !text.includes(name)),
+    [],
+  );
+});
+
 for (const page of pages)
   describe(page, () => {
     it('links to files and headings that exist', () => {
