@@ -111,7 +111,9 @@ async function main(): Promise<number> {
     .filter((scenario) => options.only === undefined || scenario.name.includes(options.only))
     .filter((scenario) => !options.known || !knownToDiffer.has(titleOf({ scenario })));
   if (scenarios.length === 0) {
-    process.stderr.write(`no scenario of ${wanted.join(', ')} has "${options.only ?? ''}" in its name\n`);
+    process.stderr.write(
+      `no scenario has "${options.only ?? ''}" in its name; the files are in test/parity/exchanges\n`,
+    );
     return 2;
   }
   const { target, close } = await openTarget();
