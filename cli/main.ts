@@ -21,10 +21,30 @@ function exitSoon(): void {
   });
 }
 
+/**
+ * Lets a command go on when its output cannot be written. Output without a reader, as in `orchlet … | head`, is dropped. Any
+ * other error of the standard output is returned by the result, once the command has finished.
+ */
+function followOutput(): () => NodeJS.ErrnoException | undefined {
+  let failure: NodeJS.ErrnoException | undefined;
+  process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EPIPE') failure ??= error;
+  });
+  process.stderr.on('error', () => undefined);
+  return () => failure;
+}
+
 async function main(): Promise<void> {
   const alive = keepAlive();
+  const failure = followOutput();
   process.exitCode = await run(process.argv.slice(2), processIo);
   alive.cancel();
+  process.once('beforeExit', () => {
+    const error = failure();
+    if (error === undefined) return;
+    process.stderr.write(`orchlet: cannot write the output: ${error.message}\n`);
+    process.exitCode = 1;
+  });
   exitSoon();
 }
 

@@ -127,7 +127,7 @@ function checkCgroups({ exists, read }: Host): Finding {
 }
 
 function checkModule({ exists }: Host, name: string, path: string, why: string): Finding {
-  if (exists(path)) return { name, verdict: 'ok', text: 'there' };
+  if (exists(path)) return { name, verdict: 'ok', text: 'available' };
   return { name, verdict: 'warn', text: `missing: ${why}`, remedy: `modprobe ${name}` };
 }
 

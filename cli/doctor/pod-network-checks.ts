@@ -37,7 +37,7 @@ export async function checkPodNetwork({ network, places, usesCni }: PodNetworkHo
 }
 
 function finding(name: string, { problem, substitute }: LinkSupport, consequence: string): Finding {
-  if (problem === '') return { name, verdict: 'ok', text: substitute === '' ? 'there' : substitute };
+  if (problem === '') return { name, verdict: 'ok', text: substitute === '' ? 'available' : substitute };
   // The text has the remedy in parentheses.
   const open = problem.indexOf(' (');
   const close = problem.indexOf(')', open);
@@ -52,7 +52,7 @@ function finding(name: string, { problem, substitute }: LinkSupport, consequence
 
 async function pluginFinding(places: CniPlaces): Promise<Finding> {
   const missing = await missingPlugins(places);
-  if (missing.length === 0) return { name: 'CNI plugins', verdict: 'ok', text: 'there' };
+  if (missing.length === 0) return { name: 'CNI plugins', verdict: 'ok', text: 'available' };
   return {
     name: 'CNI plugins',
     verdict: 'warn',
