@@ -159,7 +159,7 @@ function encodeType(type: string, index: ReadonlyMap<string, number>): string {
 
 const PRESENCE_CODES: Readonly<Record<Presence, string>> = { omit: '', keep: '?', print: '!', null: '0' };
 
-/** Lists the fields that `order=` of a type lacks, and those that it names in vain. `kind` and `apiVersion` always come first. */
+/** Lists fields that `order=` of a type lacks, and those that the type lacks. `kind` and `apiVersion` always come first. */
 export function orderProblems(types: readonly TypeFacts[] = readTypes()): string[] {
   return types.flatMap(({ name, options: { order }, fields }) => {
     if (order === undefined) return [];

@@ -16,8 +16,8 @@ const lines = async (problems: Readonly<Record<'vxlan' | 'wireguard', string>>, 
 
 test('doctor finds what the pod network needs', async () => {
   assert.deepEqual(await lines({ vxlan: '', wireguard: '' }, false), [
-    'ok vxlan: there -> ',
-    'ok wireguard: there -> ',
+    'ok vxlan: available -> ',
+    'ok wireguard: available -> ',
   ]);
   assert.equal(
     (await lines({ vxlan: '', wireguard: '' }, false, 'wireguard-go is used'))[1],
