@@ -191,7 +191,7 @@ async function serviceNetwork(
     services: known,
     slices,
     ...ruleWriters(flags.proxyMode, clock),
-    conntrack: hostConntrack,
+    conntrack: hostConntrack(),
     observer: proxyMetrics(metrics, clock),
     clock,
     logger: logger.child({ part: 'service-proxy' }),

@@ -3,17 +3,17 @@
  * the node, and one host outside. The rules are those of the service proxy, in the node's namespace.
  */
 import assert from 'node:assert/strict';
-import { type ChildProcessWithoutNullStreams, execFile, spawn, spawnSync } from 'node:child_process';
+import { type ChildProcessWithoutNullStreams, spawn, spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { after, before, describe, test } from 'node:test';
-import { promisify } from 'node:util';
 import { hostNftables } from '../../agent/network/nftables.ts';
 import { hostPacketFilter } from '../../agent/network/serviceproxy/iptables.ts';
 import { IptablesWriter } from '../../agent/network/serviceproxy/iptables-writer.ts';
 import { NftablesWriter } from '../../agent/network/serviceproxy/nftables-writer.ts';
 import type { ProxyMode } from '../../agent/network/serviceproxy/rule-writer.ts';
 import { ServiceProxy } from '../../agent/network/serviceproxy/service-proxy.ts';
+import { hostConntrack } from '../../agent/network/serviceproxy/udp-connections.ts';
 import { silentLogger } from '../../api/component/logger.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
 import { Informers } from '../../api/client/informer.ts';
@@ -207,10 +207,11 @@ function scenarios(mode: ProxyMode): void {
   const informers = new Informers({ client, clock: systemClock, logger: silentLogger });
   const filter = hostPacketFilter(IN_NODE);
   const nft = hostNftables(IN_NODE);
-  const writers = [
+  const newWriters = () => [
     new NftablesWriter({ nft, filter, table: 'orchlet-services', clock: systemClock }),
     new IptablesWriter(filter, systemClock),
   ];
+  let writers = newWriters();
   let proxy: ServiceProxy;
 
   const place = (name: string): Place => {
@@ -224,6 +225,28 @@ function scenarios(mode: ProxyMode): void {
   const answers = async (from: string, address: string, port: number): Promise<string[]> => {
     const all = await Promise.all(Array.from({ length: 24 }, () => place(from).ask(address, port)));
     return [...new Set(all)].toSorted();
+  };
+  const proxyOf = (used: ProxyMode): ServiceProxy =>
+    new ServiceProxy({
+      services: informers.for(services),
+      slices: informers.for(endpointSlices),
+      writers: writers.filter((writer) => writer.mode === used),
+      otherWriters: writers.filter((writer) => writer.mode !== used),
+      conntrack: hostConntrack(['ip', 'netns', 'exec', NODE]),
+      clock: systemClock,
+      logger: silentLogger,
+      masqueradeBit: 14,
+      place: () => ({ nodeName: 'here', zone: '', nodeIps: [NODE_ADDRESS] }),
+      podCidrs: () => ['10.98.1.0/24', 'fd98:1::/64'],
+      localhostNodePorts: true,
+      nameServer: () => ({ addresses: ['10.96.0.53', 'fd96::53'], port: 5300 }),
+      takeLock: () => Promise.resolve({ close: () => undefined }),
+    });
+  const conntrackOf = async (address: string): Promise<string> => {
+    const lines: string[] = [];
+    for await (const line of hostConntrack(['ip', 'netns', 'exec', NODE])(['-L', '-p', 'udp', '-d', address]))
+      lines.push(line);
+    return lines.join('\n');
   };
   const create = async (wanted: Wanted): Promise<void> => {
     await client.create(services, 'shop', serviceOf(wanted));
@@ -251,21 +274,7 @@ function scenarios(mode: ProxyMode): void {
     ]);
     for (const name of [...Object.keys(PODS), 'outside', 'node']) places.set(name, new Place(name));
     for (const wanted of WANTED) await create(wanted);
-    proxy = new ServiceProxy({
-      services: informers.for(services),
-      slices: informers.for(endpointSlices),
-      writers: writers.filter((writer) => writer.mode === mode),
-      otherWriters: writers.filter((writer) => writer.mode !== mode),
-      conntrack: (args) => promisify(execFile)('ip', ['netns', 'exec', NODE, 'conntrack', ...args]),
-      clock: systemClock,
-      logger: silentLogger,
-      masqueradeBit: 14,
-      place: () => ({ nodeName: 'here', zone: '', nodeIps: [NODE_ADDRESS] }),
-      podCidrs: () => ['10.98.1.0/24', 'fd98:1::/64'],
-      localhostNodePorts: true,
-      nameServer: () => ({ addresses: ['10.96.0.53', 'fd96::53'], port: 5300 }),
-      takeLock: () => Promise.resolve({ close: () => undefined }),
-    });
+    proxy = proxyOf(mode);
     void proxy.run(new AbortController().signal);
     await until('the rules', async () => (await place('c').ask('fd96::1', 80, { timeoutMs: 500 })) !== 'none');
   });
@@ -386,6 +395,34 @@ function scenarios(mode: ProxyMode): void {
     },
   );
 
+  test(
+    'keep clients of datagrams at an endpoint while it terminates, and take them from one that went while no agent ran',
+    { skip: !hasConntrack && 'conntrack is not installed' },
+    async () => {
+      const ask = (from: number): Promise<string> =>
+        place('c').ask('10.96.0.8', 80, { protocol: 'UDP', from, timeoutMs: 500 });
+      const replace = async (endpoints: NonNullable<Wanted['endpoints']>, conditions: object): Promise<void> => {
+        const slice = sliceOf({ name: 'datagrams', ip: '10.96.0.8', protocol: 'UDP', endpoints }, 'IPv4');
+        for (const one of slice.endpoints ?? [])
+          if (one.addresses[0] === addressOf('b')) Object.assign(one, { conditions });
+        await client.update(endpointSlices, { ...client.peek(endpointSlices, 'shop', 'datagrams-ipv4'), ...slice });
+      };
+      assert.match(await ask(40_001), /^b /);
+      await replace({ a: 'here', b: 'here' }, { ready: false, serving: true, terminating: true });
+      let port = 40_001;
+      await until('the ready endpoint for new clients', async () => (await ask((port += 1))).startsWith('a '));
+      assert.match(await ask(40_001), /^b /, 'a client of the endpoint that terminates');
+      const names = await conntrackOf('10.96.0.8');
+      assert.match(names, new RegExp(`sport=40001 .*src=${addressOf('b')} `));
+      await proxy.close({ remove: false });
+      await replace({ a: 'here' }, {});
+      writers = newWriters();
+      proxy = proxyOf(mode);
+      void proxy.run(new AbortController().signal);
+      await until('the ready endpoint', async () => (await ask(40_001)).startsWith('a '));
+    },
+  );
+
   test('follow changes', async () => {
     await client.delete(endpointSlices, 'shop', 'own-ipv4');
     await until('a refusal', async () => (await place('c').ask('10.96.0.2', 80)) === 'refused');
@@ -409,7 +446,7 @@ function scenarios(mode: ProxyMode): void {
       slices: informers.for(endpointSlices),
       writers: writers.filter((writer) => writer.mode === other),
       otherWriters: writers.filter((writer) => writer.mode === mode),
-      conntrack: () => Promise.resolve(),
+      conntrack: hostConntrack(['ip', 'netns', 'exec', NODE]),
       clock: systemClock,
       logger: silentLogger,
       masqueradeBit: 14,

@@ -137,6 +137,7 @@ function probeScript(table: string): string {
     cluster,
     internal: cluster,
     external: [],
+    serving: [],
     hasEndpoints: true,
   } as const;
   const transactions = new NftablesTransactions(table, PROBE);

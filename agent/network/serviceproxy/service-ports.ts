@@ -51,6 +51,11 @@ export interface ServicePort {
   /** The endpoints for traffic to node ports, external IPs and load balancer IPs: those of `cluster`, or those on this node. */
   readonly external: readonly Endpoint[];
   /**
+   * All endpoints of UDP ports that serve, whatever policies and topology say: those that existing flows may lead to. Empty for
+   * other protocols.
+   */
+  readonly serving: readonly Endpoint[];
+  /**
    * Whether the cluster has endpoints for the port, if only on other nodes. If so, traffic without an endpoint on this node
    * is dropped; otherwise it is rejected.
    */
@@ -157,6 +162,13 @@ export function portsOf(service: Service, slicesOf: SlicesOf, family: Family, pl
       cluster,
       internal: spec.internalTrafficPolicy === 'Local' ? local : cluster,
       external: externalLocal ? local : cluster,
+      serving:
+        protocol === 'UDP'
+          ? endpointsOf(
+              candidates.filter(({ endpoint }) => isServing(endpoint)),
+              family,
+            )
+          : [],
       hasEndpoints: usable(candidates, family).length > 0,
     };
   });
@@ -217,16 +229,18 @@ interface Candidate {
 const isReady = ({ conditions }: SliceEndpoint): boolean => conditions?.ready !== false;
 const isServing = ({ conditions }: SliceEndpoint): boolean => (conditions?.serving ?? conditions?.ready) !== false;
 
-/**
- * Returns the addresses of the ready endpoints; if there are none, of the terminating endpoints that still serve. Each pair of
- * address and port occurs once, in a fixed order, so that equal endpoints give equal rules.
- */
+/** Returns the ready endpoints; if there are none, the terminating endpoints that still serve. */
 function usable(candidates: readonly Candidate[], family: Family): Endpoint[] {
   const ready = candidates.filter(({ endpoint }) => isReady(endpoint));
   const terminating = (): Candidate[] =>
     candidates.filter(({ endpoint }) => endpoint.conditions?.terminating === true && isServing(endpoint));
+  return endpointsOf(ready.length > 0 ? ready : terminating(), family);
+}
+
+/** Returns each pair of address and port once, in a fixed order, so that equal endpoints give equal rules. */
+function endpointsOf(candidates: readonly Candidate[], family: Family): Endpoint[] {
   const found = new Map<string, Endpoint>();
-  for (const { endpoint, number } of ready.length > 0 ? ready : terminating()) {
+  for (const { endpoint, number } of candidates) {
     const ip = canonicalAddress(endpoint.addresses[0] ?? '', family);
     if (ip !== undefined) found.set(`${ip} ${number}`, { ip, port: number });
   }

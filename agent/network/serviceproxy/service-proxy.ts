@@ -91,7 +91,7 @@ export class ServiceProxy {
   constructor(options: ServiceProxyOptions) {
     this.#options = options;
     this.#health = new HealthCheckPorts(options);
-    this.#udp = new UdpConnections(options.conntrack, options.logger);
+    this.#udp = new UdpConnections(options);
     const { services, place } = options;
     const service = (key: string): Service | undefined => services.get(...namesOf(key));
     const slicesOf = (namespace: string, name: string): readonly EndpointSlice[] =>
@@ -268,8 +268,7 @@ export class ServiceProxy {
     if (isFirst && family === 'IPv4') await setTimeouts?.();
     onWritten?.(family);
     observer?.synced(family, (clock.monotonic() - startMs) / 1000);
-    // At the start, connections of an earlier agent's time are not known to be outdated.
-    if (!isFirst) this.#udp.forget(family, changes);
+    if (isFirst || UdpConnections.concerns(changes)) this.#udp.clean(family, () => table.ports());
   }
 
   #settings(family: Family): RuleSettings {

@@ -89,6 +89,11 @@ export class ServiceTable {
     return changes;
   }
 
+  /** Yields the ports of all services. */
+  *ports(): Generator<ServicePort, undefined> {
+    for (const ports of this.#ports.values()) yield* ports;
+  }
+
   /** Replaces the claims of a service. Returns the services that compete with its old or its new claims. */
   #replaceClaims(key: string): Set<string> {
     const { family, service, slicesOf, place } = this.#options;

@@ -1,109 +1,149 @@
 /**
- * Deletes conntrack entries of UDP clients whose translation is outdated: the kernel would keep sending their datagrams to an
- * endpoint that is gone, or to a service's own address from the time when it had no endpoints. Needs the `conntrack` tool,
- * since Node.js has no netlink. The service proxy calls it after each change.
+ * Deletes conntrack entries of UDP clients that lead to no endpoint of their service: the kernel would keep sending their
+ * datagrams to an endpoint that is gone, or to a service's own address from the time when it had no endpoints. Needs the
+ * `conntrack` tool, since Node.js has no netlink. The service proxy calls it at its start, and after each change of UDP services.
+ *
+ * As in kube-proxy, all endpoints that serve count, whatever policies and topology say, so that changes of these leave existing
+ * flows alone, and endpoints that terminate keep their clients.
  */
-import { execFile } from 'node:child_process';
-import { promisify } from 'node:util';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { networkInterfaces } from 'node:os';
+import { createInterface } from 'node:readline';
+import { text } from 'node:stream/consumers';
 import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
 import { SerialQueue } from '../../../api/machinery/serial-queue.ts';
+import { assertSucceeded } from '../run-with-input.ts';
 import type { Family } from './addresses.ts';
-import type { Endpoint, ServicePort } from './service-ports.ts';
+import { endpointText, type ServicePort } from './service-ports.ts';
 import type { PortChange } from './service-table.ts';
 
-/** Runs the tool with these arguments. */
-export type Conntrack = (args: readonly string[]) => Promise<unknown>;
+/** Runs the tool with these arguments, and yields the lines of its output. Throws ENOENT if it is not installed. */
+export type Conntrack = (args: readonly string[]) => AsyncIterable<string>;
 
-/** Thousands of endpoints that change at once would occupy the host for minutes; their connections expire first. */
-const MOST_WAITING = 2000;
-const execute = promisify(execFile);
-/** Runs `conntrack` of this host, which exits with 1 if no entry matched. */
-export const hostConntrack: Conntrack = (args) => execute('conntrack', args, { timeout: 10_000 });
+/** Further groups of connections stay until the next change, because each costs a run of the tool. */
+const MOST_DELETIONS = 2000;
+const TIMEOUT_MS = 10_000;
 
-/** Returns the arguments of the deletions that the changes require. Pure. */
-export function outdatedConnections(family: Family, changes: readonly PortChange[]): string[][] {
-  const deletions = new Map<string, string[]>();
-  const remove = (...match: readonly string[]): void => {
-    const args = ['-D', '-f', family.toLowerCase(), '-p', 'udp', ...match];
-    deletions.set(args.join(' '), args);
+/** Runs `conntrack` of this host. `prefix` is a command that runs it elsewhere. */
+export function hostConntrack(prefix: readonly string[] = []): Conntrack {
+  return async function* (args) {
+    const [command = 'conntrack', ...rest] = [...prefix, 'conntrack', ...args];
+    const child = spawn(command, rest, { stdio: ['ignore', 'pipe', 'pipe'], timeout: TIMEOUT_MS });
+    const [stderr, closed] = [text(child.stderr), once(child, 'close') as Promise<[number | null]>];
+    // Awaited below.
+    closed.catch(() => undefined);
+    yield* createInterface({ input: child.stdout });
+    const [code] = await closed;
+    // It exits with 1 if no entry matched.
+    if (code !== 1) assertSucceeded('conntrack', { code, stderr: await stderr });
   };
-  for (const { before, after } of changes) {
-    const earlier = new Map(before.filter(isUdp).map((port) => [port.id, port]));
-    const now = new Map(after.filter(isUdp).map((port) => [port.id, port]));
-    for (const previous of earlier.values()) {
-      const left = endpointsOf(now.get(previous.id));
-      for (const [name, { ip, port }] of endpointsOf(previous))
-        if (!left.has(name))
-          for (const match of destinationsOf(previous))
-            remove(...match, '--dst-nat', ip, '--reply-port-src', `${port}`);
-    }
-    // Clients may have sent to a node port or an address before the service had it, or an endpoint.
-    for (const port of now.values()) {
-      if (endpointsOf(port).size === 0) continue;
-      const translated = translatedDestinations(earlier.get(port.id));
-      for (const match of destinationsOf(port)) if (!translated.has(match.join(' '))) remove(...match);
-    }
+}
+
+/** The addresses of this host, which have node ports. */
+const hostAddresses = (): ReadonlySet<string> =>
+  new Set(Object.values(networkInterfaces()).flatMap((all = []) => all.map(({ address }) => address)));
+
+/** The endpoints that may have connections, as `endpointText` writes them, by what clients send to. */
+export interface Frontends {
+  /** By address and port. */
+  readonly addresses: ReadonlyMap<string, ReadonlySet<string>>;
+  /** By node port. */
+  readonly nodePorts: ReadonlyMap<number, ReadonlySet<string>>;
+}
+
+/** Returns the destinations of these UDP ports. A port without endpoints has none, as in kube-proxy. Pure. */
+export function frontendsOf(ports: Iterable<ServicePort>): Frontends {
+  const addresses = new Map<string, ReadonlySet<string>>();
+  const nodePorts = new Map<number, ReadonlySet<string>>();
+  for (const { protocol, serving, clusterIp, externalIps, loadBalancerIps, port, nodePort } of ports) {
+    if (protocol !== 'UDP' || serving.length === 0) continue;
+    const endpoints = new Set(serving.map(endpointText));
+    for (const ip of [clusterIp, ...externalIps, ...loadBalancerIps])
+      addresses.set(endpointText({ ip, port }), endpoints);
+    if (nodePort !== 0) nodePorts.set(nodePort, endpoints);
   }
-  return [...deletions.values()];
+  return { addresses, nodePorts };
 }
 
-const isUdp = ({ protocol }: ServicePort): boolean => protocol === 'UDP';
+/** Both directions of an entry. The second one is that of the responses, which come from where the datagrams are sent to. */
+const TUPLE = /src=(\S+) dst=(\S+) sport=(\d+) dport=(\d+)/g;
 
-/** Returns the endpoints of a port by address and port. */
-function endpointsOf(port: ServicePort | undefined): Map<string, Endpoint> {
-  const all = port === undefined ? [] : [...port.internal, ...port.external, ...port.cluster];
-  return new Map(all.map((endpoint) => [`${endpoint.ip} ${endpoint.port}`, endpoint]));
-}
-
-/** Returns the destinations, as `destinationsOf` writes them, whose datagrams went to an endpoint. */
-function translatedDestinations(port: ServicePort | undefined): Set<string> {
-  if (port === undefined || endpointsOf(port).size === 0) return new Set();
-  return new Set(destinationsOf(port).map((match) => match.join(' ')));
-}
-
-function destinationsOf({ clusterIp, externalIps, loadBalancerIps, port, nodePort }: ServicePort): string[][] {
-  const addresses = [clusterIp, ...externalIps, ...loadBalancerIps];
+/**
+ * Returns the arguments of the deletion that removes the entry and all others to the same destination that lead to the same
+ * wrong place; `undefined` for an entry that is right. `line` is one of the output of `conntrack -L`. Pure.
+ */
+export function deletionOf(
+  line: string,
+  { addresses, nodePorts }: Frontends,
+  isLocal: (address: string) => boolean,
+): readonly string[] | undefined {
+  const [forward, reverse] = line.matchAll(TUPLE);
+  const [, , destination = '', , port = ''] = forward ?? [];
+  const [, place = '', , placePort = ''] = reverse ?? [];
+  if (place === '') return undefined;
+  const endpoints =
+    addresses.get(endpointText({ ip: destination, port: Number(port) })) ??
+    (isLocal(destination) ? nodePorts.get(Number(port)) : undefined);
+  if (endpoints === undefined || endpoints.has(endpointText({ ip: place, port: Number(placePort) }))) return undefined;
   return [
-    ...addresses.map((address) => ['--orig-dst', address, '--orig-port-dst', `${port}`]),
-    ...(nodePort === 0 ? [] : [['--orig-port-dst', `${nodePort}`]]),
+    ...['--orig-dst', destination, '--orig-port-dst', port],
+    ...['--reply-src', place, '--reply-port-src', placePort],
   ];
 }
 
-/** Owns the queue of deletions. It is bounded, and what does not fit is dropped: entries expire by themselves. */
+interface UdpConnectionsOptions {
+  readonly conntrack: Conntrack;
+  readonly logger: Logger;
+  readonly localAddresses?: () => ReadonlySet<string>;
+}
+
+/** Owns the queue of the work. At most one run of each family waits. */
 export class UdpConnections {
-  readonly #conntrack: Conntrack;
-  readonly #logger: Logger;
+  readonly #options: UdpConnectionsOptions;
   readonly #queue = new SerialQueue();
+  readonly #waiting = new Set<Family>();
   #isMissing = false;
 
-  constructor(conntrack: Conntrack, logger: Logger) {
-    this.#conntrack = conntrack;
-    this.#logger = logger;
+  constructor(options: UdpConnectionsOptions) {
+    this.#options = options;
   }
 
-  /** Deletes in the background, one after the other. */
-  forget(family: Family, changes: readonly PortChange[]): void {
-    for (const args of outdatedConnections(family, changes)) {
-      if (this.#isMissing || this.#queue.length >= MOST_WAITING) return;
-      background(
-        this.#queue.run(() => this.#delete(args)),
-        { logger: this.#logger, what: 'Deleting outdated UDP connections' },
-      );
-    }
+  /** Whether a service with UDP ports is among the changes. */
+  static concerns(changes: readonly PortChange[]): boolean {
+    return changes.some(({ before, after }) => [...before, ...after].some(({ protocol }) => protocol === 'UDP'));
   }
 
-  async #delete(args: readonly string[]): Promise<void> {
-    if (this.#isMissing) return;
+  /** Deletes the outdated entries in the background. `ports` is read when that begins. */
+  clean(family: Family, ports: () => Iterable<ServicePort>): void {
+    if (this.#isMissing || this.#waiting.has(family)) return;
+    this.#waiting.add(family);
+    background(
+      this.#queue.run(async () => {
+        this.#waiting.delete(family);
+        await this.#clean(family, frontendsOf(ports()));
+      }),
+      { logger: this.#options.logger, what: 'Deleting outdated UDP connections' },
+    );
+  }
+
+  async #clean(family: Family, frontends: Frontends): Promise<void> {
+    if (frontends.addresses.size === 0 || this.#isMissing) return;
+    const { conntrack, logger, localAddresses = hostAddresses } = this.#options;
+    const ofFamily = ['-f', family.toLowerCase(), '-p', 'udp'];
+    const local = localAddresses();
+    const deletions = new Map<string, readonly string[]>();
     try {
-      await this.#conntrack(args);
+      for await (const line of conntrack(['-L', ...ofFamily])) {
+        const args = deletionOf(line, frontends, (address) => local.has(address));
+        if (args !== undefined && deletions.size < MOST_DELETIONS) deletions.set(args.join(' '), args);
+      }
+      for (const args of deletions.values()) for await (const _ of conntrack(['-D', ...ofFamily, ...args]));
     } catch (error) {
-      const { code } = error as { code?: unknown };
-      // No entry matched.
-      if (code === 1) return;
-      if (code !== 'ENOENT') throw error;
+      if ((error as { code?: unknown }).code !== 'ENOENT') throw error;
       this.#isMissing = true;
-      this.#logger.warn(
+      logger.warn(
         {},
         'UDP clients keep sending to endpoints that are gone until their connections expire; install conntrack to prevent that',
       );

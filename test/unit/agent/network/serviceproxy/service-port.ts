@@ -33,6 +33,7 @@ export function servicePort(more: Partial<ServicePort> = {}): ServicePort {
     cluster,
     internal: cluster,
     external: cluster,
+    serving: more.protocol === 'UDP' ? cluster : [],
     hasEndpoints: true,
     ...more,
   };

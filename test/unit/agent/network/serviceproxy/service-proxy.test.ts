@@ -72,7 +72,7 @@ function setUp(lockName: string) {
     slices: informers.for(endpointSlices),
     writers: [new IptablesWriter(filter, clock)],
     otherWriters: [],
-    conntrack: () => Promise.resolve(),
+    async *conntrack() {},
     observer: proxyMetrics(metrics, clock),
     clock,
     logger: silentLogger,
