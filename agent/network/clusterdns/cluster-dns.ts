@@ -18,8 +18,7 @@ import { type ClusterNames, clusterRecords, reverseRecords } from './records.ts'
 import type { ResponseCache } from './response-cache.ts';
 import {
   answerOf,
-  encodeMessage,
-  isEncodable,
+  balanced,
   MOST_UDP_BYTES,
   reply,
   type Resolved,
@@ -27,13 +26,17 @@ import {
   startOfAuthority,
   type Transport,
 } from './responses.ts';
+import { encodeQuestion, isEncodable } from './message-writer.ts';
+import { UpstreamOrder } from './upstream-order.ts';
 import { askOverTcp, askOverUdp, framed, LONGEST_MESSAGE_BYTES, parseUpstream, queriesOf } from './upstream.ts';
 import {
+  BAD_VERSION,
   FORMAT_ERROR,
   HEADER_BYTES,
   NO_ERROR,
   NO_SUCH_NAME,
   NOT_IMPLEMENTED,
+  REFUSED,
   RESPONSE,
   SERVER_FAILURE,
 } from './message-header.ts';
@@ -55,6 +58,8 @@ interface ClusterDnsOptions {
   /** Responses of other name servers. */
   readonly cache: ResponseCache;
   readonly clock: Clock;
+  /** Returns a number from 0 to less than 1. */
+  readonly random?: () => number;
   readonly observer?: DnsObserver;
   readonly logger: Logger;
 }
@@ -72,6 +77,8 @@ const MOST_BYTES = { udp: MOST_UDP_BYTES, tcp: LONGEST_MESSAGE_BYTES } as const;
 /** The maximum length of a CNAME chain. */
 const MOST_ALIASES = 8;
 
+/** The types of queries for a whole zone. */
+const TRANSFERS: ReadonlySet<string> = new Set(['AXFR', 'IXFR']);
 /** The opcode bits of the flags; 0 is a query. */
 const OPCODE = 0x7800;
 /** The errors of a host without IPv6. */
@@ -97,10 +104,12 @@ export class ClusterDns {
   readonly #served = new Set<Family>();
   #port = 0;
   readonly #forwarded = new ClientShares(FORWARDED);
+  readonly #order: UpstreamOrder;
   readonly #connections = new ClientShares(CONNECTIONS);
 
   constructor(options: ClusterDnsOptions) {
     this.#options = options;
+    this.#order = new UpstreamOrder(options.clock);
   }
 
   /** The port of the server, or 0 until it listens. */
@@ -249,10 +258,13 @@ export class ClusterDns {
   async #respond(message: Buffer, query: DecodedPacket, question: Question, client: Client): Promise<Buffer> {
     const { transport } = client;
     try {
-      if (((query.flags ?? 0) & OPCODE) !== 0)
-        return reply(query, { code: NOT_IMPLEMENTED, answers: [], additionals: [] }, transport);
+      const refusal = refusalOf(query, question);
+      if (refusal !== NO_ERROR) return reply(query, { code: refusal, answers: [], additionals: [] }, transport);
       const local = await this.#local(question, 0, client);
-      if (local !== undefined) return reply(query, local, transport, this.#options.domain);
+      if (local !== undefined) {
+        const answers = balanced(local.answers, this.#random);
+        return reply(query, { ...local, answers }, transport, this.#options.domain);
+      }
       return await this.#forward(message, question.name, client);
     } catch (error) {
       this.#options.logger.debug({ name: question.name, err: errorMessage(error) }, 'Cannot resolve a name');
@@ -269,22 +281,26 @@ export class ClusterDns {
     if (!isOurs && !isReverse) return undefined;
     if (isOurs && !synced()) return { code: SERVER_FAILURE, answers: [], additionals: [] };
     const most = Math.floor(MOST_BYTES[client.transport] / SHORTEST_RECORD_BYTES);
-    const found = (isOurs ? clusterRecords : reverseRecords)({ name, type }, { domain, names, most });
+    const zone = { domain, names, most, from: this.#random() };
+    const found = (isOurs ? clusterRecords : reverseRecords)({ name, type }, zone);
     // An address that is not in the cluster may belong to another zone.
     if (found === undefined) return isOurs ? { code: NO_SUCH_NAME, answers: [], additionals: [] } : undefined;
     if (name === domain && type === 'SOA')
       return { code: NO_ERROR, answers: [startOfAuthority(domain)], additionals: [] };
     const answers = found.answers.map((record) => answerOf(record, asked));
+    const additionals = found.additionals.map((record) => answerOf(record));
     const [alias] = found.answers;
-    if (alias?.type === 'CNAME' && type !== 'CNAME' && aliases < MOST_ALIASES)
-      answers.push(...(await this.#follow({ name: alias.data, type }, aliases + 1, client)));
-    return { code: NO_ERROR, answers, additionals: found.additionals.map((record) => answerOf(record)) };
+    if (alias?.type !== 'CNAME' || type === 'CNAME') return { code: NO_ERROR, answers, additionals };
+    const next =
+      aliases < MOST_ALIASES ? await this.#follow({ name: alias.data, type }, aliases + 1, client) : undefined;
+    return { code: NO_ERROR, answers: next === undefined ? [] : [...answers, ...next], additionals };
   }
 
-  async #follow(next: Question, aliases: number, client: Client): Promise<readonly Answer[]> {
+  /** Returns what an alias leads to; `undefined` if that is a name of the cluster without such records, as in CoreDNS. */
+  async #follow(next: Question, aliases: number, client: Client): Promise<readonly Answer[] | undefined> {
     const local = await this.#local(next, aliases, client);
-    if (local !== undefined) return local.answers;
-    const question = encodeMessage({
+    if (local !== undefined) return local.answers.length > 0 ? local.answers : undefined;
+    const question = encodeQuestion({
       type: 'query',
       id: Math.floor(Math.random() * 65_536),
       flags: dnsPacket.RECURSION_DESIRED,
@@ -308,15 +324,20 @@ export class ClusterDns {
   async #ask(message: Buffer, name: string, transport: Transport): Promise<Buffer> {
     const ask = transport === 'udp' ? askOverUdp : askOverTcp;
     let last: unknown = new Error('the host has no name server configured');
-    for (const upstream of await this.#options.upstreams(name)) {
+    for (const upstream of this.#order.of(await this.#options.upstreams(name))) {
       try {
-        return await ask(parseUpstream(upstream), message, UPSTREAM_MS);
+        const response = await ask(parseUpstream(upstream), message, UPSTREAM_MS);
+        this.#order.answered(upstream);
+        return response;
       } catch (error) {
+        this.#order.failed(upstream);
         last = error;
       }
     }
     throw last;
   }
+
+  readonly #random = (): number => (this.#options.random ?? Math.random)();
 }
 
 async function closeListener({ udp, tcp }: Listener): Promise<void> {
@@ -333,6 +354,14 @@ function queryFault(message: Buffer): 'no query' | 'malformed' | undefined {
   const [questions, answers, authorities, additionals] = [4, 6, 8, 10].map((at) => message.readUInt16BE(at));
   const isPlain = questions === 1 && answers === 0 && authorities === 0 && (additionals ?? 0) <= 2;
   return isPlain ? undefined : 'malformed';
+}
+
+/** Returns the response code of a query that this server answers in no case; NO_ERROR for others. */
+function refusalOf(query: DecodedPacket, question: Question): number {
+  const option = query.additionals?.find((each) => each.type === 'OPT');
+  if (option !== undefined && option.ednsVersion !== 0) return BAD_VERSION;
+  if (((query.flags ?? 0) & OPCODE) !== 0) return NOT_IMPLEMENTED;
+  return TRANSFERS.has(question.type) ? REFUSED : NO_ERROR;
 }
 
 /** Returns a header without a question, since none of the message was read. */

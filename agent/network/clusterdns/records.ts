@@ -52,6 +52,8 @@ interface Zone {
    * If there are more records, one more than these is returned: a service may have more endpoints than a response has room for.
    */
   readonly most?: number;
+  /** From which part of the endpoints on they are read, from 0 to less than 1, so that all of them get into responses. */
+  readonly from?: number;
 }
 
 const NOTHING: Found = { answers: [], additionals: [] };
@@ -62,7 +64,7 @@ const NOTHING: Found = { answers: [], additionals: [] };
  */
 export function clusterRecords(
   { name, type }: RecordQuestion,
-  { domain, names, most = Number.MAX_SAFE_INTEGER }: Zone,
+  { domain, names, most = Number.MAX_SAFE_INTEGER, from = 0 }: Zone,
 ): Found | undefined {
   const labels = name.slice(0, -domain.length - 1).split('.');
   const server = `ns.dns.${domain}`;
@@ -84,7 +86,7 @@ export function clusterRecords(
   if (kind === 'pod') return more.length > 0 ? undefined : podRecords(name, type, last);
   const service = names.service(namespace, last);
   if (service === undefined) return undefined;
-  return serviceRecords(name, type, more.toReversed(), { service, namespace, domain, names, most });
+  return serviceRecords(name, type, more.toReversed(), { service, namespace, domain, names, most, from });
 }
 
 /**
@@ -112,17 +114,22 @@ interface Where {
   readonly domain: string;
   readonly names: ClusterNames;
   readonly most: number;
+  readonly from: number;
 }
+
+/** The types for which an ExternalName service has its alias; it has no records of other types, as in CoreDNS. */
+const ALIASED: ReadonlySet<string> = new Set(['A', 'AAAA', 'CNAME']);
 
 /** Returns the records of a service. `before` has the labels before its name. */
 function serviceRecords(name: string, type: string, before: readonly string[], where: Where): Found | undefined {
+  if (before.length > 2) return undefined;
   const { service } = where;
   const { spec } = service;
   if (spec?.type === 'ExternalName') {
     const target = (spec.externalName ?? '').replace(/\.$/, '');
     // An address is the target of no alias.
     if (before.length > 0 || target === '' || isIP(target) !== 0) return undefined;
-    return { answers: [{ type: 'CNAME', name, data: target }], additionals: [] };
+    return ALIASED.has(type) ? { answers: [{ type: 'CNAME', name, data: target }], additionals: [] } : NOTHING;
   }
   const addresses = (spec?.clusterIPs ?? []).filter((address) => address !== 'None' && address !== '');
   const isHeadless = addresses.length === 0;
@@ -135,18 +142,14 @@ function serviceRecords(name: string, type: string, before: readonly string[], w
   }
   if (before.length === 1) {
     const hosts = hostsNamed(before[0] ?? '', where);
-    return hosts.length === 0
-      ? undefined
-      : addressRecords(
-          name,
-          type,
-          hosts.flatMap((host) => host.addresses),
-          where.most,
-        );
+    if (hosts.length === 0) return undefined;
+    if (type === 'SRV') return srvRecords(name, hosts.values().flatMap(targetsOf(where)), where.most);
+    const own = hosts.flatMap((host) => host.addresses);
+    return addressRecords(name, type, own, where.most);
   }
-  const [port = '', protocol = ''] = before;
-  if (before.length !== 2 || !port.startsWith('_') || !protocol.startsWith('_')) return undefined;
-  const found = portRecords(name, port.slice(1), protocol.slice(1), where);
+  // CoreDNS takes the labels of port and protocol without an underscore as well.
+  const [port = '', protocol = ''] = before.map((label) => label.replace(/^_/, ''));
+  const found = portRecords(name, port, protocol, where);
   if (found.answers.length === 0) return undefined;
   if (type === 'SRV') return found;
   const targets = found.additionals.flatMap((record) => (record.type === type ? [String(record.data)] : []));
@@ -163,19 +166,26 @@ type Ports = Host['ports'];
 
 /** Yields the endpoints of a service. `portsOf` selects the ports of a slice, and a slice without any is skipped. */
 function* endpointHosts(
-  { service, namespace, names }: Where,
+  { service, namespace, names, from }: Where,
   portsOf?: (ports: Ports) => Ports,
 ): Generator<Host, undefined> {
-  for (const slice of names.slicesOf(namespace, service.metadata.name ?? '')) {
+  for (const slice of rotated(names.slicesOf(namespace, service.metadata.name ?? ''), from)) {
     if (slice.addressType === 'FQDN') continue;
     const ports = portsOf?.(slice.ports ?? []) ?? slice.ports ?? [];
     if (portsOf !== undefined && ports.length === 0) continue;
-    for (const { addresses, conditions, hostname } of slice.endpoints ?? []) {
+    for (const { addresses, conditions, hostname } of rotated(slice.endpoints ?? [], from)) {
       if (conditions?.ready === false) continue;
       const label = hostname === undefined || hostname === '' ? dashed(addresses[0] ?? '') : hostname;
       yield { label, addresses, ports };
     }
   }
+}
+
+/** Yields all items, beginning at a part of the list. */
+function* rotated<T>(items: readonly T[], from: number): Generator<T, undefined> {
+  const start = Math.floor(from * items.length);
+  yield* items.values().drop(start);
+  yield* items.values().take(start);
 }
 
 /** The ready endpoints of slices by label. Slices of an informer never change, and a query must not visit all of them. */
@@ -193,32 +203,68 @@ function hostsNamed(label: string, where: Where): Host[] {
   });
 }
 
+/** A port of a name that a SRV record leads to. */
+interface Target {
+  readonly target: string;
+  readonly port: number;
+  readonly addresses: readonly string[];
+}
+
+const serviceNameOf = ({ service, namespace, domain }: Where): string =>
+  `${service.metadata.name}.${namespace}.svc.${domain}`;
+
+const targetsOf =
+  (where: Where) =>
+  ({ label, addresses, ports }: Host): readonly Target[] =>
+    ports.map(({ port = 0 }) => ({ target: `${label}.${serviceNameOf(where)}`, port, addresses }));
+
 /**
  * Returns the SRV records of ports with this name and protocol; empty matches any. A headless service has one record
  * for each endpoint.
  */
 function portRecords(name: string, port: string, protocol: string, where: Where): Found {
-  const { service, namespace, domain, most } = where;
-  const serviceName = `${service.metadata.name}.${namespace}.svc.${domain}`;
+  const { service, most } = where;
   const wanted = (each: { readonly name?: string; readonly protocol?: string }): boolean =>
     (port === '' || each.name === port) && (protocol === '' || (each.protocol ?? 'TCP').toLowerCase() === protocol);
   const addresses = (service.spec?.clusterIPs ?? []).filter((address) => address !== 'None' && address !== '');
-  const all =
-    addresses.length > 0
-      ? (service.spec?.ports ?? []).values().map((each) => ({ target: serviceName, ...each, addresses }))
-      : endpointHosts(where, (ports) => ports.filter(wanted)).flatMap(({ label, addresses: own, ports }) =>
-          ports.values().map((each) => ({ target: `${label}.${serviceName}`, ...each, addresses: own })),
-        );
-  const targets = [...all.filter(wanted).take(most + 1)];
-  const weight = Math.max(1, Math.floor(100 / Math.max(1, targets.length)));
-  const additionals = new Map(targets.map(({ target, addresses: own }) => [target, own]));
+  if (addresses.length === 0) {
+    const hosts = endpointHosts(where, (ports) => ports.filter(wanted));
+    return srvRecords(name, hosts.flatMap(targetsOf(where)), most);
+  }
+  const ports = (service.spec?.ports ?? []).filter(wanted);
+  const target = serviceNameOf(where);
+  return srvRecords(
+    name,
+    ports.values().map((each) => ({ target, port: each.port ?? 0, addresses })),
+    most,
+  );
+}
+
+/** Returns one SRV record for each name and port, with the addresses of the names. */
+function srvRecords(name: string, all: IteratorObject<Target>, most: number): Found {
+  const targets = new Map<string, Target>();
+  const addresses = new Map<string, Set<string>>();
+  let found = 0;
+  // Many endpoints may have one name.
+  for (const each of all.take(4 * most)) {
+    const { target, port } = each;
+    // Ports of several protocols may have one number, and an endpoint an address of each family.
+    if (!targets.has(`${target} ${port}`)) targets.set(`${target} ${port}`, each);
+    if (targets.size > most) break;
+    const own = addresses.get(target) ?? new Set();
+    addresses.set(target, own);
+    for (const address of each.addresses) own.add(address);
+    found += each.addresses.length;
+  }
+  // CoreDNS divides by the number of addresses and ports.
+  const weight = Math.max(1, Math.floor(100 / Math.max(1, found)));
   return {
-    answers: targets.map((each) => ({
+    answers: [...targets.values()].map(({ target, port }) => ({
       type: 'SRV',
       name,
-      data: { target: each.target, port: each.port ?? 0, priority: 0, weight },
+      data: { target, port, priority: 0, weight },
     })),
-    additionals: [...additionals].flatMap(([target, own]) => [
+    additionals: [...addresses].flatMap(([target, own]) => [
       ...addressRecords(target, 'A', own, most).answers,
       ...addressRecords(target, 'AAAA', own, most).answers,
     ]),

@@ -205,6 +205,8 @@ describe('the name server of a node', () => {
     client.close();
     assert.ok(answer.length <= 512);
     assert.equal(dnsPacket.decode(answer).flag_tc, true);
+    // Clients that do not repeat the query over TCP use what is there.
+    assert.equal(dnsPacket.decode(answer).answers?.length, 29);
     const socket = connect(dns.port, '127.0.0.1');
     const whole = await new Promise<Buffer>((resolve) => {
       const read = new FramedMessages(resolve);
@@ -213,6 +215,63 @@ describe('the name server of a node', () => {
     });
     socket.destroy();
     assert.equal(dnsPacket.decode(whole).answers?.length, 120);
+  });
+
+  it('has the addresses of a service in another order in each response, and any of them in a truncated one', async () => {
+    const first = new Set<string | undefined>();
+    for (let time = 0; time < 60; time += 1) first.add((await resolver.resolve4('db.shop.svc.cluster.local'))[0]);
+    assert.deepEqual([...first].toSorted(), ['10.0.0.1', '10.0.0.2']);
+    const client = createSocket('udp4');
+    const questions = [{ type: 'A' as const, name: 'crowd.shop.svc.cluster.local' }];
+    const seen = new Set<unknown>();
+    while (seen.size < 120) {
+      client.send(dnsPacket.encode({ type: 'query', id: 7, questions }), dns.port, '127.0.0.1');
+      const [answer] = (await once(client, 'message')) as [Buffer];
+      for (const record of dnsPacket.decode(answer).answers ?? []) seen.add('data' in record ? record.data : '');
+    }
+    client.close();
+  });
+
+  it('refuses zone transfers, other operations and versions of EDNS that it does not know', async () => {
+    const client = createSocket('udp4');
+    const codeOf = async (type: 'A' | 'AXFR', { version = 0, opcode = 0 } = {}): Promise<number> => {
+      const questions = [{ type, name: 'web.shop.svc.cluster.local' }];
+      const option = { type: 'OPT', name: '.', udpPayloadSize: 1232, ednsVersion: version, flags: 0, options: [] };
+      const query = { type: 'query', id: 7, questions, additionals: [option] } as never;
+      const message = dnsPacket.encode(query);
+      message.writeUInt16BE(opcode << 11, 2);
+      client.send(message, dns.port, '127.0.0.1');
+      const [answer] = (await once(client, 'message')) as [Buffer];
+      const { flags = 0, additionals = [] } = dnsPacket.decode(answer);
+      const [upper = 0] = additionals.map((record) => (record.type === 'OPT' ? record.extendedRcode : 0));
+      return (flags & 0xf) | (upper << 4);
+    };
+    assert.deepEqual(
+      [await codeOf('A'), await codeOf('AXFR'), await codeOf('A', { opcode: 5 }), await codeOf('A', { version: 1 })],
+      [0, 5, 4, 16],
+    );
+    client.close();
+  });
+
+  it('does not let each query wait for a name server that is down', async () => {
+    const silent = createSocket('udp4');
+    await new Promise<void>((resolve) => silent.bind(0, '127.0.0.1', resolve));
+    let asked = 0;
+    silent.on('message', () => (asked += 1));
+    const second = new ClusterDns({
+      ...{ names, domain: 'cluster.local', synced: () => true, cache: new ResponseCache({ clock: systemClock }) },
+      ...{ clock: systemClock, logger: silentLogger },
+      upstreams: () => Promise.resolve([`127.0.0.1:${silent.address().port}`, `127.0.0.1:${upstream.address().port}`]),
+    });
+    await second.listen(0, ['127.0.0.1']);
+    second.serve('IPv4');
+    const client = new Resolver({ timeout: 8000, tries: 1 });
+    client.setServers([`127.0.0.1:${second.port}`]);
+    for (const name of ['one', 'two', 'three', 'four'])
+      assert.deepEqual(await client.resolve4(`${name}.example.org`), ['203.0.113.5']);
+    assert.equal(asked, 2);
+    await second.close();
+    silent.close();
   });
 
   it('serves IPv6 as it serves IPv4: whole over TCP, truncated over UDP, up to 1,232 bytes with EDNS', async () => {
