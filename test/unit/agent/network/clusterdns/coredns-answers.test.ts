@@ -101,7 +101,10 @@ describe('the answers of the name server', () => {
     for (const [pattern, reason] of DIFFERENT) {
       const lines = answers.filter((line) => pattern.test(line));
       const ours = await Promise.all(lines.map((line) => answered(line.split(' ')[0] ?? '', line.split(' ')[1] ?? '')));
-      assert.ok(lines.length > 0 && lines.some((line) => !ours.includes(line)), reason);
+      assert.ok(
+        lines.some((line) => !ours.includes(line)),
+        reason,
+      );
     }
   });
 });

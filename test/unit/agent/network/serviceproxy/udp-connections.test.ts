@@ -98,6 +98,7 @@ describe('the deletion of outdated UDP connections', () => {
     let asked = 0;
     const connections = cleaned(async function* () {
       asked += 1;
+      yield '';
     });
     connections.clean('IPv4', () => [servicePort(), dns()]);
     connections.clean('IPv6', () => [dns(one)]);
