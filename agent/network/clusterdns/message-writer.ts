@@ -65,7 +65,7 @@ export function encodeQuestion(message: Omit<Packet, 'answers' | 'authorities' |
   return dnsPacket.encode(message);
 }
 
-/** Appends records to a message as long as they fit. Records of one section must follow each other, in the order of the header. */
+/** Appends records to a message as long as they fit. Sections must follow each other in the order of the header. */
 export class MessageWriter {
   readonly #parts: Buffer[];
   readonly #limit: number;
@@ -73,7 +73,7 @@ export class MessageWriter {
   /** The positions of the names of the message, by their encoded bytes; also of the ends of names, from a label on. */
   readonly #positions = new Map<string, number>();
 
-  /** Starts with the header and the questions. The limit in bytes is for them and all records but OPT, which is always added. */
+  /** Starts with the header and the questions. The limit, in bytes, is for them and all records but OPT, which always fits. */
   constructor(message: Omit<Packet, 'answers' | 'authorities' | 'additionals'>, limit: number) {
     const start = encodeQuestion(message);
     this.#limit = limit;

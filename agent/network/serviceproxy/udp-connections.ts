@@ -1,7 +1,7 @@
 /**
  * Deletes conntrack entries of UDP clients that lead to no endpoint of their service: the kernel would keep sending their
  * datagrams to an endpoint that is gone, or to a service's own address from the time when it had no endpoints. Needs the
- * `conntrack` tool, since Node.js has no netlink. The service proxy calls it at its start, and after each change of UDP services.
+ * `conntrack` tool, since Node.js has no netlink. The service proxy calls it at its start, and after changes of UDP services.
  *
  * As in kube-proxy, all endpoints that serve count, whatever policies and topology say, so that changes of these leave existing
  * flows alone, and endpoints that terminate keep their clients.
