@@ -46,7 +46,7 @@ const hostAddresses = (): ReadonlySet<string> =>
   new Set(Object.values(networkInterfaces()).flatMap((all = []) => all.map(({ address }) => address)));
 
 /** The endpoints that may have connections, as `endpointText` writes them, by what clients send to. */
-export interface Frontends {
+interface Frontends {
   /** By address and port. */
   readonly addresses: ReadonlyMap<string, ReadonlySet<string>>;
   /** By node port. */
