@@ -19,3 +19,29 @@ export function packet(from: string, to: string): string {
   const header = (sum: string): string => `4500001c00000000ff11${sum}${ip(from)}${ip(to)}`;
   return `0800${header(checksum(Buffer.from(header('0000'), 'hex')))}${udp}`;
 }
+
+/** Returns the checksum of SCTP (RFC 9260, appendix A), whose bytes stand in the packet in the reverse order. */
+function crc32c(data: Buffer): number {
+  let crc = 0xffff_ffff;
+  for (const byte of data) {
+    crc ^= byte;
+    for (let bit = 0; bit < 8; bit += 1) crc = (crc >>> 1) ^ ((crc & 1) === 0 ? 0 : 0x82f6_3b78);
+  }
+  return ~crc >>> 0;
+}
+
+/** Returns the first packet of an SCTP association, with its chunk INIT, without a header of IP. */
+export function sctpInit(from: number, to: number): string {
+  const init = Buffer.alloc(32);
+  init.writeUInt16BE(from, 0);
+  init.writeUInt16BE(to, 2);
+  init.writeUInt8(1, 12);
+  init.writeUInt16BE(20, 14);
+  init.writeUInt32BE(0x1234_5678, 16);
+  init.writeUInt32BE(65_536, 20);
+  init.writeUInt16BE(1, 24);
+  init.writeUInt16BE(1, 26);
+  init.writeUInt32BE(1, 28);
+  init.writeUInt32LE(crc32c(init), 8);
+  return init.toString('hex');
+}
