@@ -108,6 +108,8 @@ function ensureInstalled(say: (text: string) => void): void {
     ...(has('iptables') ? [] : ['iptables']),
     // Network policies are enforced with it.
     ...(has('nft') ? [] : ['nftables']),
+    // UDP clients are taken from endpoints that are gone with it.
+    ...(has('conntrack') ? [] : ['conntrack']),
     ...(has('curl') ? [] : ['curl']),
     ...(has('docker') ? [] : ['docker.io']),
   ];

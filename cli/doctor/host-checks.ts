@@ -90,6 +90,7 @@ export function checkHost(host: Host, directory: string): readonly Finding[] {
     checkTools(host),
     checkIptables(host),
     checkNftables(host),
+    checkConntrack(host),
   ];
 }
 
@@ -249,6 +250,31 @@ function checkBridgeRules(name: string, problem: string): Finding {
     text: `cannot write rules of bridges, so that a pod with NET_RAW can pass for another one of its node: ${problem}`,
     remedy: 'boot a kernel with CONFIG_NF_TABLES_BRIDGE, or take NET_RAW and NET_ADMIN from pods that you do not trust',
   };
+}
+
+/** The files that a kernel has whose connection tracking knows the protocol. They are there once it is in use. */
+const TRACKED = {
+  udp: '/proc/sys/net/netfilter/nf_conntrack_udp_timeout',
+  sctp: '/proc/sys/net/netfilter/nf_conntrack_sctp_timeout_established',
+} as const;
+
+function checkConntrack({ hasCommand, exists }: Host): Finding {
+  const name = 'conntrack';
+  if (!hasCommand('conntrack'))
+    return {
+      name,
+      verdict: 'warn',
+      text: 'missing: clients of services keep sending UDP to endpoints that are gone',
+      remedy: 'apt-get install conntrack',
+    };
+  if (exists(TRACKED.udp) && !exists(TRACKED.sctp))
+    return {
+      name,
+      verdict: 'warn',
+      text: 'the kernel tracks no connections of SCTP, so that services with ports of SCTP do not work',
+      remedy: 'boot a kernel with CONFIG_NF_CT_PROTO_SCTP, if services need it',
+    };
+  return { name, verdict: 'ok', text: 'available' };
 }
 
 function checkTools({ hasCommand }: Host): Finding {

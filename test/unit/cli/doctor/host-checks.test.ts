@@ -149,6 +149,15 @@ describe('one check reports what a host lacks, with a remedy', () => {
       /a pod with NET_RAW can pass for another one.*not supported/,
       /CONFIG_NF_TABLES_BRIDGE/,
     ],
+    ['conntrack', { missingCommands: ['conntrack'] }, 'conntrack', 'warn', /UDP/, /^apt-get install conntrack$/],
+    [
+      'a kernel that tracks SCTP',
+      { missing: ['/proc/sys/net/netfilter/nf_conntrack_sctp_timeout_established'] },
+      'conntrack',
+      'warn',
+      /SCTP do not work/,
+      /CONFIG_NF_CT_PROTO_SCTP/,
+    ],
     ['nftables', { missingCommands: ['nft'] }, 'nftables', 'warn', /not enforced/, /^apt-get install nftables/],
   ];
   for (const [what, facts, name, verdict, text, remedy] of rows)
