@@ -5,7 +5,7 @@
 import { jsonEqual } from '../meta/json-equality.ts';
 import { isJsonObject } from '../meta/json-object.ts';
 import type { JsonObject, JsonValue } from '../meta/object.ts';
-import { newStatusError, type StatusError } from '../meta/status-error.ts';
+import { newErrorWithoutReason, type StatusError } from '../meta/status-error.ts';
 
 /** Whether two items are the same. With a merge key, they are if their keys are equal. */
 function sameItem(a: JsonValue, b: JsonValue, mergeKey: string): boolean {
@@ -111,7 +111,7 @@ export function checkSetElementOrder(
   }
   if (found === placed.length) return;
   const message = `The order in patch list:\n${goText([...patch])}\n doesn't match $setElementOrder list:\n${goText([...order])}\n`;
-  throw failure(message);
+  throw newErrorWithoutReason(message);
 }
 
 /** Whether two items have the same merge key. Both must have one. */
@@ -130,15 +130,12 @@ export function requireMap(item: JsonValue): JsonObject {
 /** Requires that an item of a list that merges by key has the key. */
 export function requireMergeKey(item: JsonObject, mergeKey: string): void {
   if (Object.hasOwn(item, mergeKey)) return;
-  throw failure(`map: ${goText(item)} does not contain declared merge key: ${mergeKey}`);
+  throw newErrorWithoutReason(`map: ${goText(item)} does not contain declared merge key: ${mergeKey}`);
 }
-
-/** Errors that kube-apiserver returns without a status reason. */
-export const failure = (message: string): StatusError => newStatusError(500, '', message);
 
 /** Creates the error for a value of a patch that has the wrong type. */
 export const unexpectedType = (expected: string, found: JsonValue | undefined): StatusError =>
-  failure(`expected a ${expected}, but received a ${goTypeName(found)}`);
+  newErrorWithoutReason(`expected a ${expected}, but received a ${goTypeName(found)}`);
 
 /** Returns the name of the Go type into which a JSON value is decoded. */
 export function goTypeName(value: JsonValue | undefined): string {

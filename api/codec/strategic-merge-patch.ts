@@ -9,12 +9,11 @@ import { quote } from '../meta/field-error.ts';
 import { cloneJson, defineMember } from '../meta/json-equality.ts';
 import { isJsonObject } from '../meta/json-object.ts';
 import type { JsonObject, JsonValue } from '../meta/object.ts';
-import { newBadRequest, newStatusError } from '../meta/status-error.ts';
+import { newBadRequest, newErrorWithoutReason, newStatusError } from '../meta/status-error.ts';
 import type { StructType, TypeNode } from '../schema/schema.ts';
 import { jsonTypeName } from './json-patch.ts';
 import {
   checkSetElementOrder,
-  failure,
   goText,
   goTypeName,
   ItemIndex,
@@ -64,7 +63,7 @@ function rulesOf(owner: TypeNode | undefined, member: string): MemberRules {
   const field = owner.struct.fields.get(member);
   if (field === undefined) {
     const name = owner.struct.name.slice(owner.struct.name.lastIndexOf('.') + 1);
-    throw failure(`unable to find api field in struct ${name} for the json field ${quote(member)}`);
+    throw newErrorWithoutReason(`unable to find api field in struct ${name} for the json field ${quote(member)}`);
   }
   const strategies = field.patchStrategy ?? [];
   return {
@@ -89,7 +88,8 @@ function mergeMap(original: JsonObject, patch: JsonObject, type: TypeNode | unde
 function obeyMapDirective(patch: JsonObject): JsonObject {
   const directive = patch[PATCH];
   if (directive === 'delete') return {};
-  if (directive !== 'replace') throw failure(`unknown patch type: ${goText(directive)} in map: ${goText(patch)}`);
+  if (directive !== 'replace')
+    throw newErrorWithoutReason(`unknown patch type: ${goText(directive)} in map: ${goText(patch)}`);
   delete patch[PATCH];
   return patch;
 }
@@ -147,7 +147,7 @@ function mergeOrderedLists(original: JsonObject, patch: JsonObject, type: TypeNo
 function checkPlaces(items: readonly JsonValue[], order: readonly JsonValue[], mergeKey: string): void {
   for (const item of items) requireMergeKey(requireMap(item), mergeKey);
   const place = items.length === 0 ? -1 : order.findIndex((item) => !isJsonObject(item));
-  if (place >= 0) throw failure(`value for key ${place} is not a map`);
+  if (place >= 0) throw newErrorWithoutReason(`value for key ${place} is not a map`);
 }
 
 const noList = (found: JsonValue | undefined) => unexpectedType('[]interface {}', found);
@@ -203,11 +203,12 @@ const MAP = goTypeName({});
 /** Returns the Go type of the items, which must be the same for all. `lists` are what an error shows. */
 function elementType(items: readonly JsonValue[], lists: JsonValue[][]): string {
   const [first] = items;
-  if (first === undefined) throw failure('no elements in any of the given slices');
+  if (first === undefined) throw newErrorWithoutReason('no elements in any of the given slices');
   const type = goTypeName(first);
   if (Array.isArray(first)) throw newStatusError(422, '', 'lists of lists are not supported');
   for (const item of items) {
-    if (goTypeName(item) !== type) throw failure(`list element types are not identical: ${goText(lists)}`);
+    if (goTypeName(item) !== type)
+      throw newErrorWithoutReason(`list element types are not identical: ${goText(lists)}`);
   }
   return type;
 }
@@ -230,7 +231,8 @@ function mergeList(original: JsonValue[], patch: JsonValue[], rules: MemberRules
 function mergeKeyedList(original: JsonValue[], patch: JsonObject[], rules: MemberRules): JsonValue[] {
   const { mergeKey } = rules;
   const itemsType = itemType(rules.type);
-  if (mergeKey === '') throw failure(`cannot merge lists without merge key for ${itemsType?.kind ?? 'interface'}`);
+  if (mergeKey === '')
+    throw newErrorWithoutReason(`cannot merge lists without merge key for ${itemsType?.kind ?? 'interface'}`);
   const { kept, additions, replaced } = obeyListDirectives(original, patch, mergeKey);
   if (replaced) return additions;
   const merged = [...kept];
@@ -273,9 +275,9 @@ function obeyListDirectives(original: JsonValue[], patch: readonly JsonObject[],
         replaced = true;
         break;
       case 'merge':
-        throw failure('merging lists cannot yet be specified in the patch');
+        throw newErrorWithoutReason('merging lists cannot yet be specified in the patch');
       default:
-        throw failure(`unknown patch type: ${goText(item[PATCH])} in map: ${goText(item)}`);
+        throw newErrorWithoutReason(`unknown patch type: ${goText(item[PATCH])} in map: ${goText(item)}`);
     }
   }
   const gone = new ItemIndex(deleted, mergeKey);

@@ -158,6 +158,11 @@ export function newInternalError(message: string, cause?: unknown): StatusError 
   });
 }
 
+/** 500 without a reason: kube-apiserver answers so for errors of Go that are no Status. */
+export function newErrorWithoutReason(message: string): StatusError {
+  return newStatusError(500, '', message);
+}
+
 /** 503: the server cannot answer now. */
 export function newServiceUnavailable(message: string): StatusError {
   return newStatusError(503, 'ServiceUnavailable', message);

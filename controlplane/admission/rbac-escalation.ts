@@ -9,7 +9,7 @@ import type { Clock } from '../../api/machinery/clock.ts';
 import { inSlices, TimeSlice } from '../../api/machinery/time-slice.ts';
 import { pathSegmentErrors } from '../../api/meta/names.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
-import { newBadRequest, newNotFound, newStatusError } from '../../api/meta/status-error.ts';
+import { newBadRequest, newErrorWithoutReason, newNotFound } from '../../api/meta/status-error.ts';
 import type { UserInfo } from '../model/user-info.ts';
 import type { Authorizer } from '../authorization/authorization.ts';
 import { aggregate, type RbacAuthorizer } from '../authorization/rbac.ts';
@@ -45,7 +45,7 @@ const ROLES: ReadonlyMap<string, string> = new Map([
  * and its error for another kind has no reason.
  */
 function checkReference({ kind, name }: RoleRef, namespace: string): void {
-  if (!ROLES.has(kind)) throw newStatusError(500, '', `unsupported role reference kind: ${quote(kind)}`);
+  if (!ROLES.has(kind)) throw newErrorWithoutReason(`unsupported role reference kind: ${quote(kind)}`);
   if (kind === 'Role' && namespace === '') throw newBadRequest('Namespace parameter required.');
   if (name === '') throw newBadRequest('Name parameter required.');
   const errors = pathSegmentErrors(name);

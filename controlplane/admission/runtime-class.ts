@@ -3,7 +3,7 @@ import { quoteText } from '../../api/meta/quote.ts';
 import type { RuntimeClass } from '../../api/kinds/kinds.ts';
 import { runtimeClasses } from '../../api/client/resources.ts';
 import { requestNameFault } from '../../api/meta/names.ts';
-import { newStatusError } from '../../api/meta/status-error.ts';
+import { newErrorWithoutReason } from '../../api/meta/status-error.ts';
 import { podOf, refusal, type PodSpec } from './pod-attributes.ts';
 import { mergeTolerations, sameResources } from './tolerations.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
@@ -54,7 +54,7 @@ async function classOf(
   const name = spec.runtimeClassName;
   if (name === undefined || name === null) return undefined;
   const fault = requestNameFault(name);
-  if (fault !== undefined) throw newStatusError(500, '', fault);
+  if (fault !== undefined) throw newErrorWithoutReason(fault);
   const found = source.get('', name) ?? (await source.live('', name));
   if (found === undefined) throw refusal(attributes, `pod rejected: RuntimeClass ${quoteText(name)} not found`);
   return found;

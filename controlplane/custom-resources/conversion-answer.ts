@@ -3,8 +3,9 @@ import { canonicalJson } from '../../api/codec/structured-merge/path-element.ts'
 import { isJsonObject } from '../../api/meta/json-object.ts';
 import { type JsonObject, type JsonValue, type KubeObject, parseApiVersion } from '../../api/meta/object.ts';
 import { quoteText } from '../../api/meta/quote.ts';
-import { newStatusError } from '../../api/meta/status-error.ts';
-import { checkReviewKind, jsonKind } from '../admission/webhook/webhook-answer.ts';
+import { newErrorWithoutReason } from '../../api/meta/status-error.ts';
+import { jsonKind } from '../../api/schema/go-types.ts';
+import { checkReviewKind } from '../admission/webhook/webhook-answer.ts';
 
 const GROUP = 'apiextensions.k8s.io';
 const KIND = 'ConversionReview';
@@ -69,13 +70,13 @@ function checkIdentity(
 
 /** Reads an object of a webhook's response. Throws a 500 for what is not an object of the API. */
 export function readObject(value: JsonValue | undefined): KubeObject {
-  if (value === undefined || value === null) throw newStatusError(500, '', 'unexpected end of JSON input');
+  if (value === undefined || value === null) throw newErrorWithoutReason('unexpected end of JSON input');
   if (!isJsonObject(value)) {
     const why = `json: cannot unmarshal ${jsonKind(value)} into Go value of type map[string]interface {}`;
-    throw newStatusError(500, '', why);
+    throw newErrorWithoutReason(why);
   }
   const { apiVersion, kind } = value;
   const isReadable = typeof apiVersion !== 'string' || parseApiVersion(apiVersion) !== undefined;
   if (typeof kind === 'string' && kind !== '' && isReadable) return value as unknown as KubeObject;
-  throw newStatusError(500, '', `Object 'Kind' is missing in '${canonicalJson(value)}'`);
+  throw newErrorWithoutReason(`Object 'Kind' is missing in '${canonicalJson(value)}'`);
 }

@@ -12,7 +12,7 @@ import { goType } from '../../api/meta/go-text.ts';
 import { isJsonObject } from '../../api/meta/json-object.ts';
 import { apiVersionOf, type JsonObject, type JsonValue, type KubeObject } from '../../api/meta/object.ts';
 import { validateLabels } from '../../api/meta/selector.ts';
-import { newStatusError } from '../../api/meta/status-error.ts';
+import { newErrorWithoutReason } from '../../api/meta/status-error.ts';
 import { validateAnnotations } from '../../api/meta/validation.ts';
 import type { Conversion } from '../registry/strategy.ts';
 import { convertedObjects, readObject } from './conversion-answer.ts';
@@ -70,7 +70,7 @@ export function webhookConversion(
   async function askBatch({ objects, texts, from }: Batch, version: string): Promise<KubeObject[]> {
     const desiredAPIVersion = apiVersionOf({ group, version });
     const webhook = `conversion webhook for ${objects[0]?.apiVersion ?? ''}, Kind=${kind}`;
-    const fail = (why: string): Error => newStatusError(500, '', `${webhook} failed: ${why}`);
+    const fail = (why: string): Error => newErrorWithoutReason(`${webhook} failed: ${why}`);
     const uid = randomUUID();
     const [apiVersion, wanted] = [`${GROUP}/${review}`, desiredAPIVersion].map(quoteText);
     const request = `{"uid":"${uid}","desiredAPIVersion":${wanted},"objects":[${texts.join()}]}`;
@@ -84,7 +84,7 @@ export function webhookConversion(
       throw fail(errorMessage(error));
     }
     if (converted.length !== objects.length) {
-      throw newStatusError(500, '', `${webhook} returned ${converted.length} objects, expected ${objects.length}`);
+      throw newErrorWithoutReason(`${webhook} returned ${converted.length} objects, expected ${objects.length}`);
     }
     return objects.map((object, index) =>
       taken(object, readObject(converted[index]), { apiVersion: desiredAPIVersion, index: from + index, webhook }),
@@ -168,7 +168,7 @@ function taken(
   next: KubeObject,
   { apiVersion, index, webhook }: { readonly apiVersion: string; readonly index: number; readonly webhook: string },
 ): KubeObject {
-  const refuse = (why: string): Error => newStatusError(500, '', `${webhook} returned invalid ${why}`);
+  const refuse = (why: string): Error => newErrorWithoutReason(`${webhook} returned invalid ${why}`);
   if (next.apiVersion !== apiVersion) {
     const why = `invalid groupVersion (expected ${apiVersion}, received ${next.apiVersion ?? ''})`;
     throw refuse(`object at index ${index}: ${why}`);

@@ -5,6 +5,7 @@
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Origin } from '../model/rest.ts';
 import { type AgentConnection, requestAgent } from '../registry/kinds/core/agent-request.ts';
+import { isCount } from '../../api/meta/integers.ts';
 
 /** Usage at one moment. CPU is in billionths of a core, averaged by the agent. */
 export interface MeasuredUsage {
@@ -106,12 +107,11 @@ export function parseSummary(answer: unknown): NodeSummary {
 }
 
 const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)$/;
-const isAmount = (value: unknown): value is number => Number.isSafeInteger(value) && Number(value) >= 0;
 
 function measuredUsage({ cpu, memory }: Members): MeasuredUsage | undefined {
   const { time, usageNanoCores: nanoCores } = membersOf(cpu);
   const { workingSetBytes } = membersOf(memory);
-  if (!isAmount(nanoCores) || !isAmount(workingSetBytes)) return undefined;
+  if (!isCount(nanoCores) || !isCount(workingSetBytes)) return undefined;
   if (typeof time !== 'string' || !TIME.test(time) || Number.isNaN(Date.parse(time))) return undefined;
   return { time, nanoCores, workingSetBytes };
 }

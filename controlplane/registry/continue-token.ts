@@ -5,6 +5,7 @@
  */
 import { JsonSyntaxError, parseJson, stringifyJson } from '../../api/codec/json.ts';
 import { newBadRequest, newStatusError, type StatusError } from '../../api/meta/status-error.ts';
+import { jsonKind } from '../../api/schema/go-types.ts';
 import { quote } from '../../api/meta/field-error.ts';
 
 /** Where the next page begins. */
@@ -49,7 +50,7 @@ function parse(raw: Buffer, text: string): { v?: unknown; rv?: unknown; start?: 
     const { value } = parseJson(text);
     if (value === null) return {};
     if (typeof value === 'object' && !Array.isArray(value)) return value;
-    throw refuse(`json: cannot unmarshal ${goKind(value)} into Go value of type storage.continueToken`);
+    throw refuse(`json: cannot unmarshal ${jsonKind(value)} into Go value of type storage.continueToken`);
   } catch (error) {
     if (!(error instanceof JsonSyntaxError)) throw error;
     const first = raw[0] ?? 0;
@@ -60,11 +61,8 @@ function parse(raw: Buffer, text: string): { v?: unknown; rv?: unknown; start?: 
   }
 }
 
-const goKind = (value: unknown): string =>
-  Array.isArray(value) ? 'array' : typeof value === 'boolean' ? 'bool' : typeof value;
-
 const mistyped = (value: unknown, field: string, type: string): string =>
-  `json: cannot unmarshal ${goKind(value)} into Go struct field continueToken.${field} of type ${type}`;
+  `json: cannot unmarshal ${jsonKind(value)} into Go struct field continueToken.${field} of type ${type}`;
 
 /** Returns the 410 for a token with a compacted revision. It contains a token that continues with the newest state. */
 export function expiredContinue(token: ContinueToken): StatusError {

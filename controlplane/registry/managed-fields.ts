@@ -26,7 +26,7 @@ import {
   type KubeObject,
   type ManagedFieldsEntry,
 } from '../../api/meta/object.ts';
-import { isStatusError, newBadRequest, newStatusError, type StatusError } from '../../api/meta/status-error.ts';
+import { isStatusError, newBadRequest, newErrorWithoutReason } from '../../api/meta/status-error.ts';
 import { DecodeError } from '../../api/schema/decode.ts';
 import { withoutEmpties } from '../../api/schema/empty-values.ts';
 import type { StructType } from '../../api/schema/schema.ts';
@@ -235,7 +235,7 @@ function* applyManaged(request: ApplyRequest): Pausing<KubeObject> {
   const config = readConfig(request);
   yield;
   const owners = readOwners(live?.metadata.managedFields);
-  if (owners === undefined) throw failure('failed to decode managed fields');
+  if (owners === undefined) throw newErrorWithoutReason('failed to decode managed fields');
   const current = withoutManagedFields(live ?? emptyOf(expected));
   yield* asFailure(adaptedOwners(owners, { type, live: current }, writer));
   yield;
@@ -271,7 +271,7 @@ function refuseUntyped({ type, expected }: ApplyRequest, current: JsonObject): v
   const [error] = typeErrors(type, current);
   if (error === undefined) return;
   const subject = subjectText(expected, current['metadata']);
-  throw failure(
+  throw newErrorWithoutReason(
     `failed to create manager for existing fields: failed to convert new object (${subject}) to smd typed: ${error}`,
   );
 }
@@ -285,7 +285,7 @@ function* asFailure<Result>(work: Pausing<Result>): Pausing<Result> {
   try {
     return yield* work;
   } catch (error) {
-    throw error instanceof UntypedVersionError ? failure(error.message) : error;
+    throw error instanceof UntypedVersionError ? newErrorWithoutReason(error.message) : error;
   }
 }
 
@@ -301,8 +301,6 @@ function stamped(owners: Owners, writer: Writer): Owners {
     owner.operation === 'Apply' && owner.manager === writer.manager && owner.subresource === writer.subresource;
   return new Map([...owners].map(([key, owner]) => [key, isApplier(owner) ? { ...owner, time: writer.time } : owner]));
 }
-
-const failure = (message: string): StatusError => newStatusError(500, '', message);
 
 const readConfig = ({ expected, patch }: ApplyRequest): JsonObject => readApplied(expected, patch.body);
 
@@ -333,7 +331,7 @@ export function readApplied(expected: ExpectedKind, body: unknown): JsonObject {
   if (errors.length > 0) {
     const name = subjectText(expected, metadata);
     const list = errors.length === 1 ? errors[0] : `errors:\n${errors.map((error) => `  ${error}`).join('\n')}`;
-    throw failure(`failed to create typed patch object (${name}): ${list}`);
+    throw newErrorWithoutReason(`failed to create typed patch object (${name}): ${list}`);
   }
   return withoutManagedFields({ ...config, metadata });
 }
@@ -367,8 +365,8 @@ function* conform(expected: ExpectedKind, merged: JsonObject, subject: string): 
     return object;
   } catch (error) {
     if (!(error instanceof DecodeError)) throw error;
-    if (expected.reader !== builtInReader) throw failure(error.message);
+    if (expected.reader !== builtInReader) throw newErrorWithoutReason(error.message);
     const why = `unable to convert unstructured object to ${kindText(expected)}: ${error.message}`;
-    throw failure(`failed to convert new object (${subject}) to proper version: ${why}`);
+    throw newErrorWithoutReason(`failed to convert new object (${subject}) to proper version: ${why}`);
   }
 }

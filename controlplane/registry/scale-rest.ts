@@ -5,7 +5,7 @@
 import { cloneJson } from '../../api/meta/json-equality.ts';
 import { isJsonObject } from '../../api/meta/json-object.ts';
 import { apiVersionOf, type JsonObject, type KubeObject } from '../../api/meta/object.ts';
-import { newConflict, newInvalid, newStatusError, type StatusError } from '../../api/meta/status-error.ts';
+import { newConflict, newErrorWithoutReason, newInvalid, type StatusError } from '../../api/meta/status-error.ts';
 import type { Schema, SubresourceInfo } from '../../api/schema/schema.ts';
 import { builtInReader, type ExpectedKind } from './object-decoding.ts';
 import { patchObject } from './object-patching.ts';
@@ -242,7 +242,7 @@ export function createScaleRest(
 function notConverted(name: string): StatusError {
   const why = 'request to convert CR to an invalid group/version: autoscaling/v1';
   const subject = `/${name}; autoscaling/v1, Kind=Scale`;
-  return newStatusError(500, '', `failed to convert new object (${subject}) to proper version: ${why}`);
+  return newErrorWithoutReason(`failed to convert new object (${subject}) to proper version: ${why}`);
 }
 
 function setVersion(object: KubeObject, resourceVersion: string | undefined): void {

@@ -7,6 +7,7 @@ import type { Clock } from '../../api/machinery/clock.ts';
 import type { GroupVersionKind, KubeObject } from '../../api/meta/object.ts';
 import {
   newConflict,
+  newErrorWithoutReason,
   newInternalError,
   newNotFound,
   newStatusError,
@@ -155,7 +156,7 @@ export const MODIFIED = 'the object has been modified; please apply your changes
 
 /** Returns an error that kube-apiserver returns without a reason. */
 export function unexplained(message: string): StatusError {
-  return newStatusError(500, '', message);
+  return newErrorWithoutReason(message);
 }
 
 interface AdmissionInput {

@@ -10,6 +10,7 @@ import type { Body, Rest } from '../model/rest.ts';
 import type { Encodings } from '../model/encoding.ts';
 import { inputFormat, type Format } from './media-type.ts';
 import type { ApiRequest, MaybePromise } from './request.ts';
+import { jsonKind } from '../../api/schema/go-types.ts';
 
 const MAX_BODY_BYTES = 3 * 1024 * 1024;
 
@@ -135,14 +136,8 @@ function summary(bytes: Buffer): string {
   return bytes.length > SHOWN_BYTES ? `${text} ...` : text;
 }
 
-/** Returns the name of a JSON type, as Go's decoder has it in errors. */
-export function jsonType(value: unknown): 'object' | 'array' | 'string' | 'number' | 'bool' | 'null' {
-  if (value === null) return 'null';
-  if (Array.isArray(value)) return 'array';
-  if (typeof value === 'boolean') return 'bool';
-  if (typeof value === 'string') return 'string';
-  return typeof value === 'object' ? 'object' : 'number';
-}
+/** Returns the kind of a JSON value of a request, as Go's decoder names it; `null` for null. */
+export const jsonType = (value: unknown): string => (value === null ? 'null' : jsonKind(value));
 
 const DELETE_OPTIONS: TypeMeta = { apiVersion: 'meta.k8s.io/v1', kind: 'DeleteOptions' };
 

@@ -5,7 +5,7 @@
 import { quoteText } from '../../api/meta/quote.ts';
 import { encodeJson, parseExactJson, stringifyJson } from '../../api/codec/json.ts';
 import { apiVersionOf, parseApiVersion, type KubeObject } from '../../api/meta/object.ts';
-import { newBadRequest, newNotAcceptable, newStatusError, type Status } from '../../api/meta/status-error.ts';
+import { newBadRequest, newErrorWithoutReason, newNotAcceptable, type Status } from '../../api/meta/status-error.ts';
 import { internalPackage } from '../../api/schema/go-types.ts';
 import type { ResourceInfo } from '../../api/schema/schema.ts';
 import type { Entry, Rest } from '../model/rest.ts';
@@ -47,7 +47,7 @@ export function sendEntry(reply: Reply, status: number, rest: Rest, entry: Entry
   const contentType = contentTypeOf(media.format);
   if (media.as === 'PartialObjectMetadataList') {
     // kube-apiserver takes the object of a custom resource for a list before it reads its members.
-    if (rest.info.custom !== undefined) throw newStatusError(500, '', 'content is not a list');
+    if (rest.info.custom !== undefined) throw newErrorWithoutReason('content is not a list');
     throw newNotAcceptable(
       `you requested PartialObjectMetadataList, but the requested object is not a list (*${internalType(entry.object)})`,
     );

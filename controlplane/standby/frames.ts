@@ -6,6 +6,7 @@
 import type { RecordColumns } from '../storage/stored-log.ts';
 import { encodeJson, parseJson } from '../../api/codec/json.ts';
 import type { LogMarks } from '../storage/log-backend.ts';
+import { isCount } from '../../api/meta/integers.ts';
 
 /** The first frames are `snapshot` and its `part`s if the standby cannot continue its copy. `preparing` may come before. */
 export type Frame =
@@ -130,7 +131,6 @@ function frameOf(header: Record<string, unknown>, body: Buffer): Frame | undefin
   }
 }
 
-const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && Number(value) >= 0;
 const isCounts = (value: unknown): value is number[] => Array.isArray(value) && value.every(isCount);
 
 /** Revisions increase, all columns have the same length, and the values fill the body. */

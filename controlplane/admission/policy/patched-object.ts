@@ -4,7 +4,7 @@
  */
 import { apiVersionOf, type GroupVersionKind, type KubeObject, parseApiVersion } from '../../../api/meta/object.ts';
 import { quoteText } from '../../../api/meta/quote.ts';
-import { newInternalError, newStatusError } from '../../../api/meta/status-error.ts';
+import { newErrorWithoutReason, newInternalError } from '../../../api/meta/status-error.ts';
 import { CelError } from '../../../api/cel/values.ts';
 import { DecodeError, decodeStruct, unknownFieldErrors } from '../../../api/schema/decode.ts';
 import { internalPackage, jsonKind } from '../../../api/schema/go-types.ts';
@@ -36,7 +36,7 @@ export function checkPatchedObject(schema: Schema, object: KubeObject, wanted: G
  */
 export function checkPatchedKind(schema: Schema, object: KubeObject, wanted: GroupVersionKind): void {
   const fault = unknownConversion(registeredKind(schema, object, wanted).found, wanted);
-  if (fault !== undefined) throw newStatusError(500, '', fault);
+  if (fault !== undefined) throw newErrorWithoutReason(fault);
 }
 
 /** Returns the kind that the object names and its type. Throws a 500 if there is no such kind. */

@@ -14,7 +14,7 @@ import {
   parseApiVersion,
 } from '../../../api/meta/object.ts';
 import { quoteText } from '../../../api/meta/quote.ts';
-import { newInvalid, newStatusError } from '../../../api/meta/status-error.ts';
+import { newErrorWithoutReason, newInvalid } from '../../../api/meta/status-error.ts';
 import type { ResourceCatalog } from '../../model/rest.ts';
 import { DecodeError, decodeStruct } from '../../../api/schema/decode.ts';
 import { withoutEmpties } from '../../../api/schema/empty-values.ts';
@@ -81,7 +81,7 @@ export function catalogConversion(
     const { group, version } = parseApiVersion(apiVersion) ?? { group: '', version: '' };
     if (group !== wanted.group || schemaVersions(group).has(version) === false) {
       const text = `${apiVersion}, Kind=${kind} is unstructured and is not suitable for converting to`;
-      throw newStatusError(500, '', `${text} ${quoteText(apiVersionOf(wanted))}`);
+      throw newErrorWithoutReason(`${text} ${quoteText(apiVersionOf(wanted))}`);
     }
     if (kind !== wanted.kind)
       throw newInvalid({ group, resource: kind }, metadata?.name ?? '', [

@@ -10,7 +10,8 @@ import { INT32_MAX } from '../../../api/meta/integers.ts';
 import { userInfoJson } from '../../model/user-info.ts';
 import type { AdmissionAttributes } from '../admission.ts';
 import { namespaceOf } from '../pod-attributes.ts';
-import { checkReviewKind, decodedReview, jsonKind } from './webhook-answer.ts';
+import { jsonKind } from '../../../api/schema/go-types.ts';
+import { checkReviewKind, decodedReview } from './webhook-answer.ts';
 
 const GROUP = 'admission.k8s.io';
 /** The highest status code of HTTP. */

@@ -8,6 +8,7 @@ import { parseYaml } from '../../../api/codec/yaml.ts';
 import { notAnObject } from '../../../api/meta/go-text.ts';
 import { quoteText } from '../../../api/meta/quote.ts';
 import type { WebhookAnswer } from '../../authentication/webhook-client.ts';
+import { jsonKind } from '../../../api/schema/go-types.ts';
 
 const OPENING_BRACE = 0x7b;
 const MAX_YAML_BYTES = 64 * 1024;
@@ -93,10 +94,6 @@ export function decodedReview(body: Buffer, limits?: JsonLimits): Record<string,
   if (isJsonObject(value)) return value;
   throw new Error(`couldn't get version/kind; json parse error: ${notAnObject(jsonKind(value))}`);
 }
-
-/** Returns the name of a type in the messages of Go's JSON decoder. */
-export const jsonKind = (value: unknown): string =>
-  Array.isArray(value) ? 'array' : typeof value === 'boolean' ? 'bool' : typeof value;
 
 interface ReviewKind {
   readonly group: string;

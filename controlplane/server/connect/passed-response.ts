@@ -5,7 +5,7 @@ import { writeOut } from '../../../api/http/back-pressure.ts';
 import { type Dialer, DialRefusedError, type Purpose, UnaskedUpgradeError } from '../../../api/http/dialer.ts';
 import { GatheredBytes } from '../../../api/machinery/gathered-bytes.ts';
 import { toError } from '../../../api/meta/error-message.ts';
-import { newBadRequest, newServiceUnavailable, newStatusError } from '../../../api/meta/status-error.ts';
+import { newBadRequest, newErrorWithoutReason, newServiceUnavailable } from '../../../api/meta/status-error.ts';
 import type { ConnectTarget, Origin } from '../../model/rest.ts';
 import type { Exchange } from '../exchange.ts';
 
@@ -100,7 +100,7 @@ export function requestTarget(options: TargetRequest): Promise<IncomingMessage> 
 
 function reachError(error: Error): Error {
   if (error instanceof DialRefusedError) return newBadRequest(error.message);
-  if (error instanceof UnaskedUpgradeError) return newStatusError(500, '', error.message);
+  if (error instanceof UnaskedUpgradeError) return newErrorWithoutReason(error.message);
   return newServiceUnavailable(`error trying to reach service: ${error.message}`);
 }
 

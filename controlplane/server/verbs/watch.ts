@@ -5,8 +5,8 @@
 import {
   isExpired,
   isResourceVersionTooLarge,
+  newErrorWithoutReason,
   newMethodNotSupported,
-  newStatusError,
 } from '../../../api/meta/status-error.ts';
 import type { Rest, WatchEvent, WatchHandle, WatchOptions, WatchSink } from '../../model/rest.ts';
 import type { Upgrade } from '../exchange.ts';
@@ -110,7 +110,7 @@ function watchTypeOf({ format }: OutputMediaType): string {
 
 const errorEvent = (error: unknown): WatchEvent => ({
   type: 'ERROR',
-  error: error instanceof Error ? error : newStatusError(500, '', String(error)),
+  error: error instanceof Error ? error : newErrorWithoutReason(String(error)),
 });
 
 async function stream({ request, rest, options, carrier, limits, context, media, timeoutMs }: Stream): Promise<void> {

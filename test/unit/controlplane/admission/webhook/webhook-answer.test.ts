@@ -74,6 +74,7 @@ describe('the review of an answer', () => {
 
   for (const [body, reason] of [
     ['hello', /json: cannot unmarshal string into Go value of type struct/],
+    ['9007199254740993', /json: cannot unmarshal number into Go value of type struct/],
     ['<html>', /json: cannot unmarshal string into Go value of type struct/],
   ] as const)
     it(`is refused for the text ${body} with Go's error`, () =>
