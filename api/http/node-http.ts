@@ -4,6 +4,6 @@
  * imports this file, and imports types from `node:http` itself. `test/architecture.test.ts` enforces it.
  */
 
-export const { Agent, createServer, request, ServerResponse } = process.getBuiltinModule('node:http');
+export const { Agent, createServer, METHODS, request, ServerResponse } = process.getBuiltinModule('node:http');
 /** An agent of `node:http`. */
 export type Agent = InstanceType<typeof Agent>;

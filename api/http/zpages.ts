@@ -3,10 +3,11 @@
  * `config.k8s.io` if the Accept header requests the kind. The response to any other Accept header is 406. Agent and API server
  * serve both.
  */
-import { stringifyJson } from '../codec/json.ts';
 import { stringifyYaml } from '../codec/yaml.ts';
 import { formatTime } from '../machinery/clock.ts';
-import { TEXT_TYPE } from './media-types.ts';
+import { type AcceptClause, acceptClauses } from './accept.ts';
+import { JSON_TYPE, TEXT_TYPE, YAML_TYPE } from './media-types.ts';
+import { type PrettyRequest, responseJson, wantsPretty } from './pretty.ts';
 
 /** What `/statusz` shows. */
 export interface Statusz {
@@ -45,30 +46,35 @@ const DEPRECATED = 'v1alpha1';
 const WARNING =
   'Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for debugging purposes only.';
 
+/** What a request says about the form of its response. */
+export interface ZpageRequest extends PrettyRequest {
+  readonly accept: string | undefined;
+}
+
 /** Returns the response of `/statusz`. */
-export function statuszResponse(accept: string | undefined, component: string, status: Statusz): ZpageResponse {
-  return responseOf(accept, { kind: 'Statusz', component, text: statuszText(status), fields: statuszFields(status) });
+export function statuszResponse(request: ZpageRequest, component: string, status: Statusz): ZpageResponse {
+  return responseOf(request, { kind: 'Statusz', component, text: statuszText(status), fields: statuszFields(status) });
 }
 
 /** Returns the response of `/flagz`. */
-export function flagzResponse(accept: string | undefined, component: string, flags: Flagz): ZpageResponse {
-  return responseOf(accept, { kind: 'Flagz', component, text: flagzText(flags), fields: { flags } });
+export function flagzResponse(request: ZpageRequest, component: string, flags: Flagz): ZpageResponse {
+  return responseOf(request, { kind: 'Flagz', component, text: flagzText(flags), fields: { flags } });
 }
 
-function responseOf(accept: string | undefined, { kind, component, text, fields }: Page): ZpageResponse {
-  const form = negotiate(accept ?? '', kind);
-  if (form === undefined) return NOT_ACCEPTABLE;
+function responseOf(request: ZpageRequest, { kind, component, text, fields }: Page): ZpageResponse {
+  const form = negotiate(request.accept ?? '', kind);
+  if (form === undefined) return notAcceptable(request);
   if (form.type === 'text') {
     const body = `\n${component} ${kind.toLowerCase()}\n${WARNING}\n${text}`;
     return { status: 200, type: TEXT_TYPE, body };
   }
-  const { type, version } = form;
+  const { type, version, pretty } = form;
   const object = { kind, apiVersion: `${GROUP}/${version}`, metadata: { name: component }, ...fields };
   return {
     status: 200,
     type: `application/${type}`,
     parameters: `;g=${GROUP};v=${version};as=${kind}`,
-    body: type === 'yaml' ? stringifyYaml(object) : `${stringifyJson(object)}\n`,
+    body: type === 'yaml' ? stringifyYaml(object) : responseJson(object, { pretty: pretty || wantsPretty(request) }),
     ...(version === DEPRECATED
       ? {
           warning: `299 - "This version of the ${kind.toLowerCase()} endpoint is deprecated. Please use a newer version."`,
@@ -77,61 +83,61 @@ function responseOf(accept: string | undefined, { kind, component, text, fields 
   };
 }
 
-type ZpageForm = { readonly type: 'text' } | { readonly type: 'json' | 'yaml'; readonly version: string };
+type ZpageForm =
+  | { readonly type: 'text' }
+  | { readonly type: 'json' | 'yaml'; readonly pretty: boolean; readonly version: string };
 
-/** Returns the first clause of the header, by weight, that can be served. Pure. */
+/** Returns the first clause of the header, in the order of kube-apiserver, that can be served. Pure. */
 export function negotiate(accept: string, kind: string): ZpageForm | undefined {
   if (accept.trim() === '') return { type: 'text' };
-  const clauses = accept
-    .split(',')
-    .map(parseClause)
-    .toSorted((left, right) => right.weight - left.weight);
-  for (const { type, subtype, parameters } of clauses) {
-    const matches = (wanted: string): boolean => {
-      const [major, minor] = wanted.split('/');
-      return (type === '*' || type === major) && (subtype === '*' || subtype === minor);
-    };
-    const named = ['as', 'g', 'v'].some((name) => parameters.has(name));
-    const version = parameters.get('v') ?? '';
-    const isKind = parameters.get('as') === kind && parameters.get('g') === GROUP && VERSIONS.includes(version);
-    if (isKind && matches('application/json')) return { type: 'json', version };
-    if (isKind && matches('application/yaml')) return { type: 'yaml', version };
-    if (!named && matches('text/plain')) return { type: 'text' };
+  for (const clause of acceptClauses(accept)) {
+    const { params } = clause;
+    if (asksFor(clause, 'stream') || asksFor(clause, 'sv')) continue;
+    const version = params.get('v') ?? '';
+    const isKind = params.get('as') === kind && params.get('g') === GROUP && VERSIONS.includes(version);
+    const pretty = params.get('pretty') === '1';
+    if (isKind && matches(clause, JSON_TYPE)) return { type: 'json', pretty, version };
+    if (isKind && matches(clause, YAML_TYPE)) return { type: 'yaml', pretty, version };
+    if (!asksForKind(clause) && matches(clause, 'text/plain')) return { type: 'text' };
   }
   return undefined;
 }
 
-function parseClause(text: string): {
-  readonly type: string;
-  readonly subtype: string;
-  readonly weight: number;
-  readonly parameters: ReadonlyMap<string, string>;
-} {
-  const [range = '', ...rest] = text.split(';').map((part) => part.trim());
-  const [type = '', subtype = ''] = range.toLowerCase().split('/');
-  const parameters = new Map(
-    rest.map((part) => {
-      const [name = '', value = ''] = part.split('=');
-      return [name.trim(), value.trim().replace(/^"(.*)"$/, '$1')];
-    }),
-  );
-  const weight = Number(parameters.get('q') ?? 1);
-  return { type, subtype, weight: Number.isNaN(weight) ? 1 : weight, parameters };
+function matches({ type }: AcceptClause, served: string): boolean {
+  return type === '*/*' || type === served || type === `${served.split('/')[0]}/*`;
 }
 
-const NOT_ACCEPTABLE: ZpageResponse = {
-  status: 406,
-  type: 'application/json',
-  body: `${stringifyJson({
+const asksFor = ({ params }: AcceptClause, parameter: string): boolean => (params.get(parameter) ?? '') !== '';
+
+const asksForKind = ({ params }: AcceptClause): boolean => ['as', 'g', 'v'].some((name) => params.has(name));
+
+/** The error is in YAML if the header accepts that first. An error that the header does not accept is indented JSON. */
+function notAcceptable(request: ZpageRequest): ZpageResponse {
+  const status = {
     kind: 'Status',
     apiVersion: 'v1',
     metadata: {},
     status: 'Failure',
-    message: 'only the following media types are accepted: application/json, application/yaml, text/plain',
+    message: `only the following media types are accepted: ${JSON_TYPE}, ${YAML_TYPE}, text/plain`,
     reason: 'NotAcceptable',
     code: 406,
-  })}\n`,
-};
+  };
+  const json = (pretty: boolean): ZpageResponse => ({
+    status: 406,
+    type: JSON_TYPE,
+    body: responseJson(status, { pretty }),
+  });
+  for (const clause of acceptClauses(request.accept)) {
+    if (asksForKind(clause) || asksFor(clause, 'sv')) continue;
+    const pretty = clause.params.get('pretty') === '1';
+    const stream = clause.params.get('stream') ?? '';
+    if (matches(clause, JSON_TYPE) && (stream === '' || stream === 'watch'))
+      return json(pretty || wantsPretty(request));
+    if (matches(clause, YAML_TYPE) && stream === '')
+      return { status: 406, type: YAML_TYPE, body: stringifyYaml(status) };
+  }
+  return json(true);
+}
 
 function flagzText(flags: Flagz): string {
   return Object.keys(flags)

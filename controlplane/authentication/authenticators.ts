@@ -12,7 +12,7 @@ import type { Sources } from '../readers/sources.ts';
 import { FRONT_PROXY_CLIENT, KUBELET_CLIENT } from '../pki/pki.ts';
 import type { JwtSettings } from './authentication-config.ts';
 import type { AuthenticationMetrics } from './authentication-metrics.ts';
-import { anonymousAuthenticator } from './anonymous.ts';
+import { ANONYMOUS, anonymousAuthenticator } from './anonymous.ts';
 import { bearerAuthenticator } from './bearer.ts';
 import { bootstrapTokenAuthenticator } from './bootstrap-token.ts';
 import type { CaBundle } from './ca-bundle.ts';
@@ -30,7 +30,7 @@ import { groupAdder, tokenGroupAdder, unionAuthenticator, unionTokens } from './
 import { WebhookClient } from './webhook-client.ts';
 import { webhookFromFile } from './webhook-file.ts';
 import { webhookTokenAuthenticator } from './webhook-token.ts';
-import type { Authenticator, TokenAuthenticator } from './authentication.ts';
+import type { Authenticated, Authenticator, TokenAuthenticator } from './authentication.ts';
 import { SYSTEM_NAMESPACE } from '../../api/meta/system-namespaces.ts';
 
 /** A row of a table of `docs/security.md`; `flags` enable and configure the part. */
@@ -125,6 +125,8 @@ export interface Authenticators {
   readonly authenticator: Authenticator;
   /** For TokenReview. */
   readonly tokens: TokenAuthenticator;
+  /** For TokenReview: the user of a request without credentials, unless that depends on the path. */
+  readonly anonymous: Authenticated | undefined;
   /**
    * Replaces the issuers and empties the token cache. Rejects and keeps the old ones if the keys of a new issuer cannot be
    * fetched within a minute.
@@ -170,6 +172,7 @@ export async function buildAuthenticators(options: AuthenticatorsOptions): Promi
   return {
     authenticator: metrics?.measured(anyone, () => clock.monotonic()) ?? anyone,
     tokens: cached,
+    anonymous: options.anonymous && options.anonymousPaths === undefined ? ANONYMOUS : undefined,
     async replaceIssuers(settings, signal) {
       await issuers.replace(settings, signal);
       cache.forget();

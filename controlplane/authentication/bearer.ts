@@ -2,7 +2,7 @@
  * Reads the token from the `Authorization: Bearer` header, or from the WebSocket sub-protocol that browsers use, for the token
  * authenticators.
  */
-import { trim } from '../../api/component/trim.ts';
+import { trim, trimEnd } from '../../api/component/trim.ts';
 import { AuthenticationError } from './union.ts';
 import type { Authenticated, Authenticator, Credentials, TokenAuthenticator } from './authentication.ts';
 
@@ -16,18 +16,28 @@ function bearerToken(credentials: Credentials): string | undefined {
   const header = credentials.headers['authorization'];
   if (typeof header !== 'string') return websocketToken(credentials);
   // Only trims the white space of HTTP: any other character is part of the token.
-  const parts = trim(header, ' \t').split(' ');
-  if (parts.length < 2 || parts[0]?.toLowerCase() !== 'bearer') return websocketToken(credentials);
-  const token = parts[1] ?? '';
-  if (token === '') {
-    if (parts.length > 2) {
-      credentials.warn?.(
-        'the provided Authorization header contains extra space before the bearer token, and is ignored',
-      );
-    }
-    return undefined;
+  const [scheme = '', token, ...more] = trim(header, ' \t').split(' ');
+  if (token === undefined || scheme.toLowerCase() !== 'bearer') return websocketToken(credentials);
+  if (token !== '') return token;
+  if (more.length > 0) {
+    credentials.warn?.(
+      'the provided Authorization header contains extra space before the bearer token, and is ignored',
+    );
   }
-  return token;
+  return undefined;
+}
+
+/** The white space of Unicode. */
+const WHITE_SPACE =
+  '\t\n\v\f\r \u0085\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000';
+
+/**
+ * Returns the token of a TokenReview. kube-apiserver reads it like the header of a request: up to the first blank, without
+ * white space at the end. It is `undefined` if nothing precedes the first blank.
+ */
+export function reviewedToken(text: string): string | undefined {
+  const [token = ''] = trimEnd(text, WHITE_SPACE).split(' ');
+  return token === '' ? undefined : token;
 }
 
 function websocketToken(credentials: Credentials): string | undefined {

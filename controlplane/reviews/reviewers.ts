@@ -1,7 +1,7 @@
 /** Lists the review endpoints and their paths. `start/serve.ts` passes them to the registry. */
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Sources } from '../readers/sources.ts';
-import type { TokenAuthenticator } from '../authentication/authentication.ts';
+import type { Authenticated, TokenAuthenticator } from '../authentication/authentication.ts';
 import type { TokenIssuer } from '../authentication/token-issuer.ts';
 import type { Authorizer, RuleResolver } from '../authorization/authorization.ts';
 import { localSubjectAccessReviewer, selfSubjectAccessReviewer, subjectAccessReviewer } from './access-review.ts';
@@ -18,6 +18,8 @@ interface ReviewersOptions {
   readonly authorizer: Authorizer;
   readonly rules: RuleResolver;
   readonly tokens: TokenAuthenticator;
+  /** What a TokenReview without a token in its text reports, if anything. */
+  readonly anonymous: Authenticated | undefined;
   readonly apiAudiences: readonly string[];
   readonly issuer: TokenIssuer;
   /** The value of `--service-account-extend-token-expiration`. */
@@ -54,7 +56,7 @@ const REVIEW_PATHS: readonly ReviewPath[] = [
   {
     group: AUTHENTICATION,
     resource: 'tokenreviews',
-    make: ({ tokens, apiAudiences }) => tokenReviewer(tokens, apiAudiences),
+    make: (options) => tokenReviewer(options),
   },
   {
     group: '',

@@ -2,23 +2,37 @@
 import { newBadRequest } from '../../api/meta/status-error.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { TokenReview } from '../../api/kinds/kinds.ts';
-import type { TokenAuthenticator } from '../authentication/authentication.ts';
-import { INVALID_BEARER_TOKEN } from '../authentication/bearer.ts';
+import type { Authenticated, TokenAuthenticator } from '../authentication/authentication.ts';
+import { INVALID_BEARER_TOKEN, reviewedToken } from '../authentication/bearer.ts';
 import { messagesOf } from '../authentication/union.ts';
 import type { Reviewer } from './review-rest.ts';
 import { userInfoJson } from '../model/user-info.ts';
 
-/** Implements TokenReview. `apiAudiences` are the audiences of a review that names none. Throws 400 without a token. */
-export function tokenReviewer(tokens: TokenAuthenticator, apiAudiences: readonly string[]): Reviewer {
+interface TokenReviewerOptions {
+  readonly tokens: TokenAuthenticator;
+  /** The audiences of a review that names none. */
+  readonly apiAudiences: readonly string[];
+  /** What a text is that contains no token, as kube-apiserver's whole chain of authenticators reviews it. */
+  readonly anonymous: Authenticated | undefined;
+}
+
+/** Implements TokenReview. Throws 400 without a text. */
+export function tokenReviewer({ tokens, apiAudiences, anonymous }: TokenReviewerOptions): Reviewer {
   return async ({ object }) => {
     const { spec } = object as KubeObject as TokenReview;
-    const token = spec?.token ?? '';
-    if (token === '') throw newBadRequest('token is required for TokenReview in authentication');
+    const text = spec?.token ?? '';
+    if (text === '') throw newBadRequest('token is required for TokenReview in authentication');
     if ((object.metadata.namespace ?? '') !== '')
       throw newBadRequest(`namespace is not allowed on this type: ${object.metadata.namespace}`);
     const asked = spec.audiences ?? [];
     const wanted = asked.length > 0 ? asked : apiAudiences;
-    object['status'] = await statusOf(tokens, token, wanted);
+    const token = reviewedToken(text);
+    object['status'] =
+      token !== undefined
+        ? await statusOf(tokens, token, wanted)
+        : anonymous === undefined
+          ? { user: {} }
+          : authenticated({ ...anonymous, audiences: wanted });
     return object;
   };
 }
@@ -31,13 +45,12 @@ async function statusOf(
   try {
     const known = await tokens.authenticateToken(token, wanted);
     if (known === undefined) return { user: {}, error: INVALID_BEARER_TOKEN };
-    const audiences = known.audiences ?? [];
-    return {
-      authenticated: true,
-      user: userInfoJson(known.user),
-      ...(audiences.length === 0 ? {} : { audiences }),
-    };
+    return authenticated(known);
   } catch (error) {
     return { user: {}, error: `[${[INVALID_BEARER_TOKEN, ...messagesOf(error)].join(', ')}]` };
   }
+}
+
+function authenticated({ user, audiences = [] }: Authenticated): Record<string, unknown> {
+  return { authenticated: true, user: userInfoJson(user), ...(audiences.length === 0 ? {} : { audiences }) };
 }

@@ -6,7 +6,6 @@
  */
 import { trimEnd } from '../../api/component/trim.ts';
 import { createHash } from 'node:crypto';
-import { encodeJson } from '../../api/codec/json.ts';
 import type { ProtobufCodec } from '../../api/codec/protobuf.ts';
 import { encodeYaml } from '../../api/codec/yaml.ts';
 import { apiVersionOf } from '../../api/meta/object.ts';
@@ -15,9 +14,10 @@ import { compareVersions } from '../../api/meta/version-order.ts';
 import type { ResourceInfo, SubresourceInfo } from '../../api/schema/schema.ts';
 import type { AggregatedVersion } from '../aggregation/aggregator.ts';
 import type { ResourceCatalog } from '../model/rest.ts';
-import { acceptClauses, type AcceptClause } from './accept.ts';
+import { acceptClauses, type AcceptClause } from '../../api/http/accept.ts';
+import { responseJson } from '../../api/http/pretty.ts';
 import { Document, sendDocument, SHARED } from './document.ts';
-import { asksForForm, checkProduced, formatOf, type Format } from './media-type.ts';
+import { asksForForm, checkProduced, formatOf, isPretty, type Format } from './media-type.ts';
 import { pageNotFound, reading, type PathHandlers } from './path-handlers.ts';
 import type { ApiRequest, MaybePromise } from './request.ts';
 import { methodNotAllowed, notFound } from './router.ts';
@@ -41,6 +41,7 @@ const PRODUCED = [JSON_TYPE, YAML_TYPE, PROTOBUF_TYPE];
 
 interface Wanted {
   readonly format: Format;
+  readonly pretty: boolean;
   /** The version of `apidiscovery.k8s.io` for the aggregated document, or an empty text for the plain one. */
   readonly aggregated: '' | 'v2';
 }
@@ -94,8 +95,12 @@ class Discovery {
   /** Sends the document of a path. With `aggregates`, the client may request the aggregated form of all groups. */
   async serve(request: ApiRequest, path: string, { aggregates }: { readonly aggregates: boolean }): Promise<void> {
     if (!this.exists(path)) return this.#missing(request, path);
-    const wanted = this.#negotiated(request, path, aggregates);
-    const key = `${wanted.format} ${wanted.aggregated} ${path}`;
+    const negotiated = this.#negotiated(request, path, aggregates);
+    const wanted = {
+      ...negotiated,
+      pretty: negotiated.format === 'json' && (negotiated.pretty || request.wantsPretty),
+    };
+    const key = `${wanted.format} ${wanted.pretty} ${wanted.aggregated} ${path}`;
     let document = this.#documents.get(key);
     if (document === undefined) {
       const value = wanted.aggregated === '' ? this.#plain(path) : this.#aggregated(path);
@@ -149,7 +154,7 @@ class Discovery {
     const contentType = `${TYPES[wanted.format]}${suffix}`;
     switch (wanted.format) {
       case 'json':
-        return new Document(contentType, Buffer.concat([encodeJson(value), Buffer.from('\n')]));
+        return new Document(contentType, Buffer.from(responseJson(value, wanted)));
       case 'yaml':
         return new Document(contentType, encodeYaml(value));
       case 'protobuf':
@@ -238,12 +243,13 @@ function negotiate(accept: string | undefined, aggregates: boolean, checksRoute:
 function satisfy(clause: AcceptClause, aggregates: boolean): Wanted | undefined {
   const format = formatOf(clause, { serverVersion: '' });
   if (format === undefined) return undefined;
-  if (!asksForForm(clause)) return { format, aggregated: '' };
+  const pretty = isPretty(clause);
+  if (!asksForForm(clause)) return { format, pretty, aggregated: '' };
   const { params } = clause;
   const as = params.get('as');
   const version = params.get('v');
   if (!aggregates || as !== 'APIGroupDiscoveryList' || params.get('g') !== 'apidiscovery.k8s.io') return undefined;
-  return version === 'v2' ? { format, aggregated: version } : undefined;
+  return version === 'v2' ? { format, pretty, aggregated: version } : undefined;
 }
 
 /** The priorities of custom resources. */

@@ -53,7 +53,7 @@ function* indented(list: FormattedList): Generator<string> {
     yield `${count === 0 ? '' : ','}${text.slice('[\n  ['.length, -'\n  ]\n]'.length)}`;
     count += 1;
   }
-  yield `${count === 0 ? '' : '\n  '}${frame.slice(at + 1)}\n`;
+  yield `${count === 0 ? '' : '\n  '}${frame.slice(at + 1)}`;
 }
 
 function* inYaml(list: FormattedList, yaml: Yaml): Generator<string> {

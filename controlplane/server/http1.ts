@@ -27,6 +27,8 @@ export function refusalOf({ httpVersion, headers, rawHeaders }: IncomingMessage)
 
 interface Http1Arrival {
   readonly connection: ClientConnection;
+  /** The method if it is not that of the message. */
+  readonly method?: string | undefined;
   readonly unread: UnreadBodies;
   readonly upgrade?: Upgrade;
 }
@@ -45,9 +47,13 @@ export class Http1Exchange implements Exchange {
   #upgrade: Upgrade | undefined;
   #taken = false;
 
-  constructor(request: IncomingMessage, response: ServerResponse, { connection, unread, upgrade }: Http1Arrival) {
+  constructor(
+    request: IncomingMessage,
+    response: ServerResponse,
+    { connection, method, unread, upgrade }: Http1Arrival,
+  ) {
     this.connection = connection;
-    this.method = request.method ?? 'GET';
+    this.method = method ?? request.method ?? 'GET';
     this.target = request.url ?? '/';
     this.headers = request.headers;
     this.rawHeaders = request.rawHeaders;

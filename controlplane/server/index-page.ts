@@ -13,7 +13,7 @@ export function installIndex(paths: PathHandlers, catalog: ResourceCatalog): voi
     }
     all.delete('/');
     all.delete('/index.html');
-    request.send(200, 'application/json', `${stringifyJson({ paths: [...all].sort() }, 2)}\n`);
+    request.send(200, 'application/json', stringifyJson({ paths: [...all].sort() }, 2));
   };
   for (const path of ['/', '/index.html']) paths.exact(path, serve);
 }

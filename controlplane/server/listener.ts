@@ -17,6 +17,7 @@ import { TlsConnection } from './connection.ts';
 import { UnreadBodies } from './unread-bodies.ts';
 import type { Exchange, Upgrade } from './exchange.ts';
 import { Http1Exchange, refusalOf, type Refusal } from './http1.ts';
+import { otherMethodRequest, type ParseFailure, ReceivedRequest } from './other-methods.ts';
 import { Http2Exchange } from './http2.ts';
 import { UntakenResponses } from '../../api/http/untaken-responses.ts';
 import { TEXT_TYPE } from '../../api/http/media-types.ts';
@@ -81,7 +82,7 @@ export class Listener {
   readonly #connections = new Map<Duplex, ClientConnection>();
   /** The response of the newest request of a connection. */
   readonly #newest = new WeakMap<Duplex, ServerResponse>();
-  /** The connections that close because a request was refused. */
+  /** The connections that close with the response to a request that was refused, or whose method the parser does not know. */
   readonly #refused = new WeakSet<Duplex>();
   readonly #unread = new UnreadBodies();
   readonly #headers: IncompleteHeaders;
@@ -227,7 +228,13 @@ export class Listener {
       this.#refused.add(request.socket);
       refuse(response, refusal);
     } else {
-      const arrival = { connection, unread: this.#unread, ...(upgrade && { upgrade }) };
+      const { socket }: { readonly socket: Duplex } = request;
+      const method = socket instanceof ReceivedRequest ? socket.method : undefined;
+      if (method !== undefined) {
+        response.shouldKeepAlive = false;
+        this.#refused.add(socket);
+      }
+      const arrival = { connection, method, unread: this.#unread, ...(upgrade && { upgrade }) };
       const exchange = new Http1Exchange(request, response, arrival);
       if (upgrade === undefined) this.#headers.received(request);
       else this.#headers.remove(request.socket);
@@ -240,6 +247,32 @@ export class Listener {
   #isAnswering(socket: Duplex): boolean {
     const last = this.#newest.get(socket);
     return last !== undefined && last.req.complete && !last.writableFinished;
+  }
+
+  /** A response on a connection that the parser has left. The connection ends with it. */
+  #responseOn(socket: Duplex, request: IncomingMessage): ServerResponse {
+    const response = new NodeResponse(request);
+    response.shouldKeepAlive = false;
+    response.assignSocket(socket as TLSSocket);
+    response.on('finish', () => socket.end());
+    socket.on('error', (error) => this.#options.logger.debug({ err: error }, 'An upgraded connection broke'));
+    return response;
+  }
+
+  /** Handles a request if the parser failed at its method. The connection ends with the response. */
+  #acceptOtherMethod(error: Error & ParseFailure, socket: Duplex): boolean {
+    const connection = this.#connections.get(socket);
+    if (connection === undefined || !socket.writable || this.#isAnswering(socket)) return false;
+    const request = otherMethodRequest(error);
+    if (request === undefined) return false;
+    this.#refused.add(socket);
+    this.#headers.remove(socket as TLSSocket);
+    const received = new ReceivedRequest(socket, request);
+    this.#connections.set(received, connection);
+    received.once('close', () => this.#connections.delete(received));
+    received.on('error', (failure) => this.#options.logger.debug({ err: failure }, 'A connection broke'));
+    this.#http.emit('connection', received);
+    return true;
   }
 
   #createHttp1(): HttpServer {
@@ -258,16 +291,15 @@ export class Listener {
       (request, response) => this.#acceptHttp1(request, response),
     );
     server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
-      const response = new NodeResponse(request);
-      response.shouldKeepAlive = false;
-      response.assignSocket(socket as TLSSocket);
-      response.on('finish', () => socket.end());
-      socket.on('error', (error) => this.#options.logger.debug({ err: error }, 'An upgraded connection broke'));
+      const response = this.#responseOn(socket, request);
       this.#acceptHttp1(request, response, { message: request, socket, head, response });
+    });
+    server.on('connect', (request: IncomingMessage, socket: Duplex) => {
+      this.#acceptHttp1(request, this.#responseOn(socket, request));
     });
     server.on('clientError', (error: Error, socket: Duplex) => {
       this.#options.logger.debug({ err: error }, 'A request could not be read');
-      if (this.#refused.has(socket)) return;
+      if (this.#refused.has(socket) || this.#acceptOtherMethod(error, socket)) return;
       // While the previous request of the connection has no response, its client would take a 400 for that response.
       if (socket.writable && !this.#isAnswering(socket))
         socket.end(

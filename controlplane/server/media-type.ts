@@ -11,7 +11,7 @@ import {
   type StatusError,
 } from '../../api/meta/status-error.ts';
 import type { MetaVersion } from '../model/encoding.ts';
-import { type AcceptClause, acceptClauses } from './accept.ts';
+import { type AcceptClause, acceptClauses } from '../../api/http/accept.ts';
 import { JSON_TYPE, YAML_TYPE, PROTOBUF_TYPE } from '../../api/http/media-types.ts';
 
 /** The encoding of a response. */
@@ -76,18 +76,24 @@ const notAcceptable = (types: readonly string[]): StatusError =>
 export const asksForForm = ({ params }: AcceptClause): boolean =>
   params.has('as') || params.has('g') || params.has('v');
 
+/** The encoding of an error. */
+export type ErrorMediaType = Pick<OutputMediaType, 'format' | 'pretty'>;
+
 /**
- * Returns the format of an error: JSON if none can be negotiated. Clauses that ask for another form (`as`) do not apply to
- * errors.
+ * Returns the encoding of an error. Clauses that ask for another form (`as`) do not apply to errors. If none applies, the error
+ * is indented JSON.
  */
-export function negotiateError(accept: string | undefined): Format {
-  if (accept === undefined || accept === '' || accept === JSON_TYPE) return 'json';
+export function negotiateError(accept: string | undefined): ErrorMediaType {
+  if (accept === undefined || accept === '' || accept === JSON_TYPE) return DEFAULT;
   for (const clause of acceptClauses(accept)) {
     const format = asksForForm(clause) ? undefined : formatOf(clause, { serverVersion: '' });
-    if (format !== undefined) return format;
+    if (format !== undefined) return { format, pretty: isPretty(clause) };
   }
-  return 'json';
+  return { format: 'json', pretty: true };
 }
+
+/** Whether the clause asks for indented JSON. */
+export const isPretty = ({ params }: AcceptClause): boolean => params.get('pretty') === '1';
 
 /**
  * Returns the first format that the media type allows; a type with wildcards allows JSON. Returns `undefined` if there is none,
@@ -108,7 +114,7 @@ export function formatOf(
 function satisfy(clause: AcceptClause, scope: NegotiationScope): OutputMediaType | undefined {
   const format = formatOf(clause, { serverVersion: 'v1' });
   if (format === undefined) return undefined;
-  const pretty = clause.params.get('pretty') === '1';
+  const pretty = isPretty(clause);
   if (!asksForForm(clause)) {
     if (format === 'protobuf' && !scope.protobuf) return undefined;
     return pretty ? { ...PLAIN[format], pretty } : PLAIN[format];

@@ -15,6 +15,7 @@ export class PathHandlers {
   readonly #exact = new Map<string, PathHandler>();
   readonly #services = new Set<string>();
   readonly #trees: { readonly prefix: string; readonly handler: PathHandler }[] = [];
+  readonly #listedTrees = new Set<string>();
 
   /** Handles a path such as `/healthz`, without a trailing slash. */
   exact(path: string, handler: PathHandler): void {
@@ -27,15 +28,16 @@ export class PathHandlers {
     this.#services.add(path);
   }
 
-  /** Handles all paths below `prefix`, which must end with a slash. */
-  tree(prefix: string, handler: PathHandler): void {
+  /** Handles all paths below `prefix`, which must end with a slash. If `isListed`, the prefix is one of `paths()`. */
+  tree(prefix: string, handler: PathHandler, { isListed = false }: { readonly isListed?: boolean } = {}): void {
+    if (isListed) this.#listedTrees.add(prefix);
     this.#trees.push({ prefix, handler });
     this.#trees.sort((a, b) => b.prefix.length - a.prefix.length);
   }
 
-  /** Returns the exact paths in order, without the prefixes. */
+  /** Returns the exact paths and the listed prefixes in order. */
   paths(): string[] {
-    return [...this.#exact.keys()].sort();
+    return [...this.#exact.keys(), ...this.#listedTrees].sort();
   }
 
   /** Returns the handler of a path: the exact one, or else the first whose prefix the path has. */

@@ -4,6 +4,7 @@
  */
 import type { Clock } from '../../api/machinery/clock.ts';
 import { parseRequestPath, type RequestPath, RequestPathError, splitTarget } from '../../api/http/request-path.ts';
+import { wantsPretty } from '../../api/http/pretty.ts';
 import { newBadRequest } from '../../api/meta/status-error.ts';
 import type { UserInfo } from '../model/user-info.ts';
 import type { Authorizer } from '../authorization/authorization.ts';
@@ -158,6 +159,12 @@ export class ApiRequest implements RequestContext {
     return this.header('user-agent') ?? '';
   }
 
+  /** Whether JSON is indented even if the Accept header does not ask for it. */
+  get wantsPretty(): boolean {
+    const pretty = this.rawQuery === '' ? null : this.query.get('pretty');
+    return wantsPretty({ pretty, userAgent: this.userAgent });
+  }
+
   get fieldManager(): string {
     if (this.#fieldManager === undefined) {
       const given = this.query.get('fieldManager') ?? '';
@@ -237,9 +244,14 @@ export class ApiRequest implements RequestContext {
   }
 
   send(status: number, contentType: string, body: Buffer | string | undefined): void {
+    this.sendWith(status, this.responseHeaders(contentType), body);
+  }
+
+  /** Sends a response that has more headers than `responseHeaders`. */
+  sendWith(status: number, headers: ResponseHeaders, body: Buffer | string | undefined): void {
     this.status = status;
     this.responseBytes = body?.length ?? 0;
-    this.exchange.send(status, this.responseHeaders(contentType), body);
+    this.exchange.send(status, headers, body);
   }
 }
 

@@ -3,7 +3,8 @@
  * bytes. `Encodings` provides every other encoding.
  */
 import { quoteText } from '../../api/meta/quote.ts';
-import { encodeJson, parseExactJson, stringifyJson } from '../../api/codec/json.ts';
+import { encodeJson, parseExactJson } from '../../api/codec/json.ts';
+import { responseJson } from '../../api/http/pretty.ts';
 import { apiVersionOf, parseApiVersion, type KubeObject } from '../../api/meta/object.ts';
 import { newBadRequest, newErrorWithoutReason, newNotAcceptable, type Status } from '../../api/meta/status-error.ts';
 import { internalPackage } from '../../api/schema/go-types.ts';
@@ -12,17 +13,19 @@ import type { Entry, Rest } from '../model/rest.ts';
 import type { Encodings, IncludeObject, ListMetadata } from '../model/encoding.ts';
 import { GZIP_FROM_BYTES, MADE_CHUNK_BYTES, sendBody, sendMade } from './body-stream.ts';
 import { formattedChunks, inChunks, type FormattedList } from './formatted-list.ts';
-import { contentTypeOf, negotiateError, type Format, type OutputMediaType } from './media-type.ts';
+import { contentTypeOf, negotiateError, type ErrorMediaType, type OutputMediaType } from './media-type.ts';
 import { Pieces } from './pieces.ts';
 import type { ApiRequest } from './request.ts';
 
 const COMMA = Buffer.from(',');
+/** JSON on one line ends in a newline. */
+const NEWLINE = Buffer.from('\n');
 
 /** Where one object is sent, and in which encoding. */
 interface ObjectReply {
   readonly request: ApiRequest;
   readonly encodings: Encodings;
-  readonly media: { readonly format: Format; readonly pretty: boolean };
+  readonly media: ErrorMediaType;
 }
 
 /** Where objects of the registry are sent, and as what: themselves, rows of a table or their metadata. */
@@ -39,9 +42,9 @@ export function sendEntry(reply: Reply, status: number, rest: Rest, entry: Entry
     media.as === '' &&
     !media.pretty &&
     entry.bytes.length < GZIP_FROM_BYTES &&
-    !wantsPretty(request)
+    !request.wantsPretty
   ) {
-    request.send(status, 'application/json', entry.bytes);
+    request.send(status, 'application/json', Buffer.concat([entry.bytes, NEWLINE]));
     return;
   }
   const contentType = contentTypeOf(media.format);
@@ -59,6 +62,7 @@ export function sendEntry(reply: Reply, status: number, rest: Rest, entry: Entry
   }
   let pieces = Pieces.of([
     media.as === 'PartialObjectMetadata' ? encodings.metadata(entry, media.version) : entry.bytes,
+    NEWLINE,
   ]);
   if (media.as === 'Table') {
     const metadata = {
@@ -259,47 +263,35 @@ function rows(
 }
 
 /** Sends any object with kind and version as JSON. */
-export function sendObject({ request, encodings, media }: ObjectReply, status: number, object: object): void {
+export function sendObject(reply: ObjectReply, status: number, object: object): void {
+  const { request, media } = reply;
   request.audited?.answerIs(object);
-  if (media.format === 'protobuf') {
-    request.send(status, contentTypeOf('protobuf'), encodings.protobufOf(object));
-    return;
+  request.send(status, contentTypeOf(media.format), encoded(reply, object));
+}
+
+function encoded({ request, encodings, media: { format, pretty } }: ObjectReply, object: object): Buffer | string {
+  switch (format) {
+    case 'protobuf':
+      return encodings.protobufOf(object);
+    case 'yaml':
+      return [...encodings.yaml(object)].join('');
+    case 'json':
+      return responseJson(object, { pretty: pretty || request.wantsPretty });
   }
-  if (media.format === 'yaml') {
-    request.send(status, contentTypeOf('yaml'), [...encodings.yaml(object)].join(''));
-    return;
-  }
-  const pretty = media.pretty || wantsPretty(request);
-  request.send(status, contentTypeOf('json'), `${stringifyJson(object, pretty ? 2 : 0)}\n`);
 }
 
 /** The only place that converts an error to a response. */
 export function sendStatus(request: ApiRequest, encodings: Encodings, status: Status): void {
   request.audited?.statusIs(status);
   const retryAfter = status.details?.retryAfterSeconds;
-  const format = negotiateError(request.header('accept'));
-  if (retryAfter !== undefined && retryAfter > 0) {
-    request.status = status.code;
-    const headers = request.responseHeaders(contentTypeOf('json'));
-    headers['retry-after'] = String(retryAfter);
-    request.exchange.send(status.code, headers, `${stringifyJson(status)}\n`);
-    return;
-  }
-  sendObject({ request, encodings, media: { format, pretty: false } }, status.code, status);
-}
-
-/** Whether to indent the response: the query requests it, or the client is a browser or a command-line tool. */
-function wantsPretty(request: ApiRequest): boolean {
-  if (request.rawQuery !== '') {
-    const given = request.query.get('pretty');
-    if (given !== null && given !== '') return ['1', 't', 'T', 'TRUE', 'true', 'True'].includes(given);
-  }
-  const agent = request.userAgent;
-  return agent.startsWith('curl') || agent.startsWith('Wget') || agent.startsWith('Mozilla/5.0');
+  const media = negotiateError(request.header('accept'));
+  const headers = request.responseHeaders(contentTypeOf(media.format));
+  if (retryAfter !== undefined && retryAfter > 0) headers['retry-after'] = String(retryAfter);
+  request.sendWith(status.code, headers, encoded({ request, encodings, media }, status));
 }
 
 const isFormatted = (request: ApiRequest, { format, pretty }: OutputMediaType): boolean =>
-  format === 'yaml' || pretty || wantsPretty(request);
+  format === 'yaml' || pretty || request.wantsPretty;
 
 /** Sends a list whose text is made of its items as the client takes it. */
 function sendFormatted(
@@ -323,5 +315,6 @@ function sendJson({ request, encodings, media }: Reply, status: number, pieces: 
   const value = parseExactJson(pieces.whole().toString());
   if (media.format === 'yaml')
     sendMade(request, status, contentTypeOf('yaml'), inChunks(encodings.yaml(value), MADE_CHUNK_BYTES));
-  else sendBody(request, status, contentTypeOf('json'), Pieces.of([Buffer.from(`${stringifyJson(value, 2)}\n`)]));
+  else
+    sendBody(request, status, contentTypeOf('json'), Pieces.of([Buffer.from(responseJson(value, { pretty: true }))]));
 }

@@ -21,7 +21,7 @@ interface VersionInfo {
 
 /** Adds the path. Only JSON is produced. */
 export function installVersion(paths: PathHandlers, info: VersionInfo): void {
-  const body = `${stringifyJson(info, 2)}\n`;
+  const body = stringifyJson(info, 2);
   paths.service(
     '/version',
     reading((request) => {

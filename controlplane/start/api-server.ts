@@ -182,16 +182,26 @@ function servingCertificate({ tlsCertFile, tlsPrivateKeyFile }: ControlPlaneFlag
  * still work and a restart would not help. A storage that failed, or whose thread does not respond, fails `/livez` as well.
  */
 function healthChecks({
+  clock,
   logger,
   storage,
+  security,
   overrides,
   sources,
   encryption,
   startHooks,
   isClosing,
 }: Parts): Pick<HealthOptions, 'live' | 'ready'> {
-  const first: readonly HealthCheck[] = [
-    { name: 'log', check: () => logger.check?.() },
+  const log: HealthCheck = { name: 'log', check: () => logger.check?.() };
+  /** Clients of this host, such as the agent of `orchlet up`, get this certificate. A start renews an expired one. */
+  const certificate: HealthCheck = {
+    name: 'loopback-serving-certificate',
+    check: () => {
+      if (clock.now() > security.pki.material().apiserver.certificate.notAfterMs)
+        throw new Error('loopback serving certificate is expired');
+    },
+  };
+  const both: readonly HealthCheck[] = [
     { name: 'etcd', check: () => storage.check({ writes: false }) },
     ...overrides.map((one, i) => ({ name: `etcd-override-${i}`, check: () => one.storage.check({ writes: false }) })),
     ...(encryption?.checks ?? []),
@@ -211,7 +221,7 @@ function healthChecks({
     },
   };
   return {
-    live: [...first, ...startHooks.checks],
-    ready: [...first, ...ready, ...startHooks.checks, shutdown],
+    live: [log, certificate, ...both, ...startHooks.checks],
+    ready: [log, ...both, ...ready, ...startHooks.checks, shutdown],
   };
 }

@@ -98,6 +98,7 @@ function reviewersOptions({ flags, clock, sources, security }: Parts): Parameter
     authorizer: security.authorizers.authorizer,
     rules: security.authorizers.rules,
     tokens: security.authenticators.tokens,
+    anonymous: security.authenticators.anonymous,
     apiAudiences: security.audiences,
     issuer: security.issuer,
     extendExpiration: flags.serviceAccountExtendTokenExpiration,

@@ -18,6 +18,7 @@ const HOOKS: readonly (readonly [string, StartStep])[] = [
   ['poststarthook/start-apiextensions-controllers', 'definitions'],
   ['poststarthook/crd-informer-synced', 'definitions'],
   ['poststarthook/start-system-namespaces-controller', 'bootstrap'],
+  ['poststarthook/peer-endpoint-reconciler-controller', 'loops'],
   ['poststarthook/start-cluster-authentication-info-controller', 'loops'],
   ['poststarthook/start-kube-apiserver-identity-lease-controller', 'loops'],
   ['poststarthook/start-kube-apiserver-identity-lease-garbage-collector', 'loops'],

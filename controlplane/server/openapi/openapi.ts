@@ -12,7 +12,7 @@ import { encodeJson, stringifyJson } from '../../../api/codec/json.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type { JsonObject } from '../../../api/meta/object.ts';
 import type { ResourceInfo } from '../../../api/schema/schema.ts';
-import { acceptClauses } from '../accept.ts';
+import { acceptClauses } from '../../../api/http/accept.ts';
 import { Document, documentOfRuns, sendDocument, type SendableDocument } from '../document.ts';
 import type { PathHandlers } from '../path-handlers.ts';
 import type { ApiRequest } from '../request.ts';
@@ -31,7 +31,7 @@ export function installOpenApi(paths: PathHandlers, source: OpenApiSource, clock
   // kube-apiserver answers every method alike.
   paths.exact('/openapi/v2', (request) => openApi.serveV2(request));
   paths.exact('/openapi/v3', (request) => openApi.serveIndex(request));
-  paths.tree('/openapi/v3/', (request) => openApi.serveV3(request));
+  paths.tree('/openapi/v3/', (request) => openApi.serveV3(request), { isListed: true });
 }
 
 const VARY_V2 = 'Accept-Encoding, Accept';

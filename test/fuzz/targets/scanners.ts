@@ -23,7 +23,7 @@ import { parseSchedule, ScheduleError } from '../../../controlplane/controllers/
 import { readFieldPath } from '../../../controlplane/custom-resources/field-path.ts';
 import { fitsFormat } from '../../../controlplane/custom-resources/formats.ts';
 import { findAll, parseJsonPath } from '../../../controlplane/custom-resources/json-path.ts';
-import { acceptClauses } from '../../../controlplane/server/accept.ts';
+import { acceptClauses } from '../../../api/http/accept.ts';
 import { HtmlLinks, throughProxy } from '../../../controlplane/server/connect/html-links.ts';
 import { acceptsGzip } from '../../../controlplane/server/media-type.ts';
 import { law, outcome, type Target } from '../target.ts';

@@ -27,9 +27,9 @@ const GROUPS: Readonly<
   'coordination.k8s.io': { group: 16_500, versions: { v1beta1: 13, v1alpha2: 12 } },
   'node.k8s.io': { group: 16_300 },
   'discovery.k8s.io': { group: 16_200 },
+  'resource.k8s.io': { group: 16_200, versions: { v1: 21, v1beta2: 15 } },
   'flowcontrol.apiserver.k8s.io': { group: 16_100, versions: { v1: 21 } },
   'internal.apiserver.k8s.io': { group: 16_000, versions: { v1alpha1: 9 } },
-  'resource.k8s.io': { group: 15_900, versions: { v1: 20, v1beta2: 15 } },
   'storagemigration.k8s.io': { group: 15_800 },
   'metrics.k8s.io': { group: 100, versions: { v1beta1: 100 } },
 };

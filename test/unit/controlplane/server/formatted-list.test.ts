@@ -27,8 +27,7 @@ for (const member of ['items', 'rows'] as const) {
       const joined = (chunks: Iterable<Buffer>): string => Buffer.concat([...chunks]).toString();
 
       it('is indented as at once', () => {
-        for (const bytes of [1, 1 << 20])
-          assert.equal(joined(formattedChunks(list, bytes)), `${stringifyJson(whole, 2)}\n`);
+        for (const bytes of [1, 1 << 20]) assert.equal(joined(formattedChunks(list, bytes)), stringifyJson(whole, 2));
       });
 
       it('is the same YAML as at once', () => {

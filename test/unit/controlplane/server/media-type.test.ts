@@ -96,12 +96,20 @@ test('custom resources have no protobuf form', () => {
   assert.throws(() => inputFormat('application/vnd.kubernetes.protobuf', CUSTOM), /unknown format/);
 });
 
-test('errors fall back to JSON', () => {
-  assert.equal(negotiateError('text/html'), 'json');
-  assert.equal(negotiateError('application/yaml'), 'yaml');
-  assert.equal(negotiateError('application/vnd.kubernetes.protobuf'), 'protobuf');
-  assert.equal(negotiateError('application/yaml;sv=v1'), 'json');
-  assert.equal(negotiateError('application/yaml;q=0'), 'yaml');
+test('errors fall back to indented JSON', () => {
+  for (const [accept, format, pretty] of [
+    ['application/json', 'json', false],
+    ['*/*', 'json', false],
+    ['application/json;pretty=1', 'json', true],
+    ['text/html', 'json', true],
+    ['application/yaml', 'yaml', false],
+    ['application/vnd.kubernetes.protobuf', 'protobuf', false],
+    ['application/yaml;sv=v1', 'json', true],
+    ['application/yaml;q=0', 'yaml', false],
+  ] as const) {
+    const found = negotiateError(accept);
+    assert.deepEqual([found.format, found.pretty], [format, pretty], accept);
+  }
 });
 
 test('gzip is taken only where it is named', () => {

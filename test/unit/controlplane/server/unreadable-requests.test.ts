@@ -9,6 +9,7 @@ import { createCertificate, certificatePem } from '../../../../api/pki/certifica
 import { generateKey, privateKeyPem } from '../../../../api/pki/signing.ts';
 import type { Exchange } from '../../../../controlplane/server/exchange.ts';
 import { Listener } from '../../../../controlplane/server/listener.ts';
+import { until } from '../../../until.ts';
 
 const GARBAGE = '{"kind":"DeleteOptions"}';
 const exchanges: Exchange[] = [];
@@ -68,4 +69,27 @@ for (const [what, head, status] of [
     assert.match(answer, new RegExp(`^HTTP/1\\.1 ${status} `));
     assert.equal(answer.match(/HTTP\/1\.1 /g)?.length, 1);
     assert.equal(exchanges.length, before);
+  });
+
+for (const [what, line, method] of [
+  ['that no parser knows', 'FOO /api', 'FOO'],
+  ['that begins like a known one', 'POSTX /api', 'POSTX'],
+  ['in lower case', 'get /api', 'get'],
+  ['of every character of a token', "!#$%&'*+.^_`|~1aZ- /api", "!#$%&'*+.^_`|~1aZ-"],
+  ['for tunnels', 'CONNECT /api', 'CONNECT'],
+] as const)
+  test(`a request with a method ${what} is handled, and the connection ends with its response`, async () => {
+    const answer = sent(
+      `${line} HTTP/1.1\r\nhost: a\r\naccept: text/plain\r\n\r\nFOO /next HTTP/1.1\r\nhost: a\r\n\r\n`,
+    );
+    await until('the request', () => exchanges.at(-1)?.method === method);
+    const exchange = exchanges.at(-1);
+    assert.deepEqual([exchange?.target, exchange?.headers['accept']], ['/api', 'text/plain']);
+    exchange?.send(405, {}, 'no');
+    assert.match(await answer, /^HTTP\/1\.1 405 .*\r\nConnection: close\r\n\r\nno$/is);
+  });
+
+for (const line of ['F@O /api', ' /api', 'FOO', 'FOO /api HTTP/1.1\r\nno header'])
+  test(`a request that begins with ${JSON.stringify(line)} is answered with 400`, async () => {
+    assert.match(await sent(`${line} HTTP/1.1\r\nhost: a\r\n\r\n`), /^HTTP\/1\.1 400 /);
   });

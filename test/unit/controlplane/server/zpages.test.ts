@@ -15,7 +15,7 @@ describe('/statusz and /flagz of the API server', () => {
   const { values } = parseFlags(controlPlaneFlags, ['--etcd-servers=http://root:secret@127.0.0.1:2379', '--v=3']);
   before(async () => {
     const paths = new PathHandlers();
-    for (const path of ['/', '/apis', '/healthz', '/healthz/ping', '/openapi/v2', '/version'])
+    for (const path of ['/', '/index.html', '/apis', '/healthz', '/healthz/ping', '/openapi/v2', '/version'])
       paths.exact(path, () => undefined);
     installZpages(paths, {
       statusz: () => ({ startedAtMs: nowMs - 3_725_000, nowMs, version: '1.36.2' }),
@@ -51,6 +51,16 @@ describe('/statusz and /flagz of the API server', () => {
   it('refuse other Accept headers', async () => {
     for (const accept of ['application/json', 'application/cbor', as('Statusz')['accept'] ?? ''])
       assert.equal((await fake.request('GET', '/flagz', { accept })).status, 406, accept);
+  });
+
+  it('refuse in YAML what accepts YAML, and indented what accepts nothing', async () => {
+    const body = async (accept: string, path = '/flagz'): Promise<string> =>
+      (await fake.request('GET', path, { accept })).text;
+    assert.match(await body('application/yaml'), /^apiVersion: v1\ncode: 406\n/);
+    assert.match(await body('application/json'), /^\{"kind":"Status".*\}\n$/);
+    assert.match(await body('application/cbor'), /^\{\n {2}"kind": "Status"/);
+    assert.match(await body(`${as('Flagz')['accept']};stream=watch`), /"NotAcceptable"/);
+    assert.match(await body(as('Flagz')['accept'] ?? '', '/flagz?pretty=1'), /^\{\n {2}"kind": "Flagz"[^]*\n\}$/);
   });
 
   it('show flags with their values, but no credentials of addresses', async () => {

@@ -4,7 +4,7 @@
  * The order is that of kube-apiserver: a quality of 0 is the last choice and excludes nothing, and a type without wildcards
  * moves before one with wildcards even if its quality is lower.
  */
-import { trim } from '../../api/component/trim.ts';
+import { trim } from '../component/trim.ts';
 
 /** One clause, without its quality. */
 export interface AcceptClause {
