@@ -293,22 +293,3 @@ export function compare(a: CelValue, b: CelValue): number {
   }
   throw new CelError('no such overload');
 }
-
-/** Converts a value to plain JSON for patches and messages. Throws for a value that JSON cannot represent. */
-export function toJson(value: CelValue): unknown {
-  if (value === null || typeof value === 'boolean' || typeof value === 'string') return value;
-  if (typeof value === 'bigint') return safe(value);
-  if (value instanceof Double) return value.value;
-  if (value instanceof Uint) return safe(value.value);
-  if (value instanceof Uint8Array) return Buffer.from(value).toString('base64');
-  if (value instanceof Optional) return value.value === undefined ? null : toJson(value.value);
-  if (Array.isArray(value)) return value.map((item) => toJson(adapt(item)));
-  const entries = entriesOf(value);
-  if (entries === undefined) throw new CelError(`unsupported conversion of ${typeNameOf(value)} to JSON`);
-  return Object.fromEntries(entries.map(([key, inner]) => [String(key), toJson(inner)]));
-}
-
-const safe = (value: bigint): bigint | number => {
-  const number = Number(value);
-  return Number.isSafeInteger(number) ? number : value;
-};

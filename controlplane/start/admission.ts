@@ -2,6 +2,8 @@
 import { networkInterfaces } from 'node:os';
 import { clientMetrics } from '../../api/client/client-metrics.ts';
 import { namespaces, resourceQuotas } from '../../api/client/resources.ts';
+import type { GroupVersionKind } from '../../api/meta/object.ts';
+import type { ResourceInfo } from '../../api/schema/schema.ts';
 import { loadAdmissionConfiguration } from '../admission/admission-config.ts';
 import { chainMetrics, podSecurityMetrics, webhookMetrics } from '../admission/admission-metrics.ts';
 import type { AdmissionChain } from '../admission/admission.ts';
@@ -42,7 +44,10 @@ export async function buildAdmission(before: Before): Promise<AdmissionPhase> {
       await clients.system.create(namespaces, '', { apiVersion: 'v1', kind: 'Namespace', metadata: { name } });
     },
     policies: {
-      structOf: (kind) => schema.kind(kind.group, kind.version, kind.kind) ?? definitions.structOf(kind),
+      structOf: (kind) =>
+        registry.catalog.resources().some((resource) => isDocumentedWith(resource, kind))
+          ? (schema.kind(kind.group, kind.version, kind.kind) ?? definitions.structOf(kind))
+          : undefined,
       resources: () => registry.catalog.resources(),
     },
     webhooks: {
@@ -82,4 +87,16 @@ export async function buildAdmission(before: Before): Promise<AdmissionPhase> {
   });
   await sources.synced();
   return { admission: admissionChain(plugins, chainMetrics(metrics), () => clock.monotonic()) };
+}
+
+/**
+ * Whether the OpenAPI document of the kind's group and version describes the kind, in which kube-apiserver looks up the
+ * type of an apply configuration. Scale is described with the resources that have it as a subresource.
+ */
+function isDocumentedWith(resource: ResourceInfo, { group, version, kind }: GroupVersionKind): boolean {
+  if (resource.group !== group || resource.version !== version) return false;
+  return (
+    resource.kind === kind ||
+    resource.subresources.some((one) => one.kind === kind && one.group === group && one.version === version)
+  );
 }

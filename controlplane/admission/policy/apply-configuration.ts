@@ -4,14 +4,16 @@
  */
 import { isJsonObject } from '../../../api/meta/json-object.ts';
 import { quoteText } from '../../../api/meta/quote.ts';
+import { toJson } from '../../../api/cel/json-value.ts';
 import {
   adapt,
   CelError,
   type CelValue,
+  Duration,
   entriesOf,
   MessageValue,
   Optional,
-  toJson,
+  Timestamp,
   typeNameOf,
 } from '../../../api/cel/values.ts';
 import { mergeTypeOf } from '../../../api/codec/structured-merge/merge-types.ts';
@@ -27,16 +29,15 @@ interface Configuration {
 }
 
 /**
- * Converts the result of an expression into an apply configuration. Throws `CelError`. `struct` is the type of the kind;
- * `undefined` if it is not known.
+ * Converts the result of an expression into an apply configuration. Throws `CelError`. `struct` is the type of the kind.
  */
-export function configurationOf(made: CelValue, struct: StructType | undefined): Configuration {
+export function configurationOf(made: CelValue, struct: StructType): Configuration {
   if (!(made instanceof MessageValue)) {
     throw new CelError(`unsupported return type from ApplyConfiguration expression: ${typeNameOf(made)}`);
   }
   const removed: string[][] = [];
   const value = plain(made, [], removed);
-  if (struct === undefined || !isJsonObject(value)) return { value, removed };
+  if (!isJsonObject(value)) return { value, removed };
   const unknown: string[] = [];
   const atomic: string[] = [];
   const { apiVersion: _apiVersion, kind: _kind, ...members } = value;
@@ -68,6 +69,8 @@ function plain(value: CelValue, path: readonly string[], removed: string[][]): J
     }
   }
   const entries = entriesOf(value);
+  if (value instanceof Timestamp || value instanceof Duration || value instanceof Uint8Array)
+    throw new CelError(`unsupported conversion of ${typeNameOf(value)} to JSON`);
   if (entries === undefined) return toJson(value) as JsonValue;
   const out: Record<string, JsonValue> = {};
   for (const [key, inner] of entries) {

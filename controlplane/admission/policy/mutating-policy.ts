@@ -4,15 +4,15 @@
  */
 import { applyJsonPatch, isTestFailure, patchFailure } from '../../../api/codec/json-patch.ts';
 import { merge } from '../../../api/codec/structured-merge/merge.ts';
-import { deduced, type MergeType, mergeTypeOf } from '../../../api/codec/structured-merge/merge-types.ts';
-import { adapt, CelError, type CelValue, toJson } from '../../../api/cel/values.ts';
+import { mergeTypeOf } from '../../../api/codec/structured-merge/merge-types.ts';
+import { toJson } from '../../../api/cel/json-value.ts';
+import { adapt, CelError, type CelValue, entriesOf } from '../../../api/cel/values.ts';
 import {
   mutatingAdmissionPolicies,
   mutatingAdmissionPolicyBindings,
   type ResourceOf,
 } from '../../../api/client/resources.ts';
 import { cloneJson, jsonEqual } from '../../../api/meta/json-equality.ts';
-import { isJsonObject } from '../../../api/meta/json-object.ts';
 import { type GroupVersionKind, type JsonValue, type KubeObject, parseApiVersion } from '../../../api/meta/object.ts';
 import { TimeSlice } from '../../../api/machinery/time-slice.ts';
 import { newStatusError, type StatusError } from '../../../api/meta/status-error.ts';
@@ -29,7 +29,7 @@ import { policyBindings, type PolicyPluginOptions } from './validating-policy.ts
 
 /** What mutating policies need beyond what both kinds of policies share. */
 export interface MutatingPolicyOptions extends PolicyPluginOptions {
-  /** Returns the type of a kind, built-in or custom. */
+  /** Returns the type of a kind, built-in or custom, if the OpenAPI document of its group and version describes it. */
   readonly structOf: (kind: GroupVersionKind) => StructType | undefined;
   /** The built-in mutating plugins run again after a change. */
   readonly reinvoke: (attributes: AdmissionAttributes, signal: AbortSignal) => Promise<void>;
@@ -135,10 +135,14 @@ function mutate(
     return patched;
   }
   const { apiVersion = '', kind = '' } = object;
-  const struct = structOf({ ...(parseApiVersion(apiVersion) ?? { group: '', version: '' }), kind });
-  const type: MergeType = struct === undefined ? deduced : mergeTypeOf(struct);
+  const named = { ...(parseApiVersion(apiVersion) ?? { group: '', version: '' }), kind };
+  const struct = structOf(named);
+  if (struct === undefined) {
+    const why = `no corresponding type for ${named.group}/${named.version}, Kind=${kind}`;
+    throw new CelError(`error applying patch: failed to convert patch object to typed object: ${why}`);
+  }
   const { value, removed } = configurationOf(made, struct);
-  const next = cloneJson(merge(type, current, value)) as unknown as KubeObject;
+  const next = cloneJson(merge(mergeTypeOf(struct), current, value)) as unknown as KubeObject;
   for (const path of removed) removeAt(next, path);
   // A configuration may name a kind and a version, which have no meaning.
   return { ...next, apiVersion, kind };
@@ -146,8 +150,21 @@ function mutate(
 
 /** An operation always has a path, which is that of the document if the expression has none. */
 function operationOf(made: CelValue): unknown {
-  const operation = toJson(made);
-  return isJsonObject(operation) ? { path: '', ...operation } : operation;
+  const entries = entriesOf(made);
+  if (entries === undefined) return toJson(made);
+  return Object.fromEntries([
+    ['path', ''],
+    ...entries.map(([key, value]) => [String(key), memberOf(String(key), value)]),
+  ]);
+}
+
+function memberOf(name: string, value: CelValue): unknown {
+  try {
+    return toJson(value);
+  } catch (error) {
+    if (name !== 'value' || !(error instanceof CelError)) throw error;
+    throw new CelError(`JSONPath valueExpression evaluated to a type that could not marshal to JSON: ${error.message}`);
+  }
 }
 
 function removeAt(object: KubeObject, path: readonly string[]): void {

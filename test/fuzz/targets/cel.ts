@@ -1,7 +1,8 @@
 /** Attacks CEL: compiling and running an expression stays within the budget and throws only the declared errors. */
 import { CelCompileError, compile } from '../../../api/cel/cel.ts';
 import { dyn, int, list, map, string } from '../../../api/cel/types.ts';
-import { CelError, CostExceeded, Pending, toJson } from '../../../api/cel/values.ts';
+import { toJson } from '../../../api/cel/json-value.ts';
+import { CelError, CostExceeded, Pending } from '../../../api/cel/values.ts';
 import { outcome, type Target } from '../target.ts';
 
 const OBJECT = {

@@ -4,7 +4,8 @@ import { describe, test } from 'node:test';
 import { authorizerType, authorizerValue } from '../../../../api/cel/authorizer.ts';
 import { CelCompileError, compile, runWaiting } from '../../../../api/cel/cel.ts';
 import { type CelType, dyn, int, list, string } from '../../../../api/cel/types.ts';
-import { CelError, CostExceeded, toJson } from '../../../../api/cel/values.ts';
+import { toJson } from '../../../../api/cel/json-value.ts';
+import { CelError, CostExceeded } from '../../../../api/cel/values.ts';
 
 const OBJECT = {
   metadata: { name: 'web', labels: { app: 'web', 'a.b/c': 'x' } },

@@ -310,6 +310,34 @@ describe('a mutating policy', () => {
       template: { spec: { containers: [{ name: 'c', image: 'i' }] } },
     });
   });
+  for (const [value, data] of [
+    ["{'t': timestamp('2024-01-01T00:00:00.5Z')}", { t: '2024-01-01T00:00:00.5Z' }],
+    ["{'d': duration('1h')}", { d: '3600s' }],
+    ["{'b': b'abc'}", { b: 'YWJj' }],
+    ["{'o': optional.of('x')}", { o: 'x' }],
+  ] as const)
+    test(`a JSON patch with ${value} has its JSON`, async () => {
+      const expression = `[JSONPatch{op: 'add', path: '/data', value: ${value}}]`;
+      const object = await changed({ patchType: 'JSONPatch', jsonPatch: { expression } }, configMap('x'));
+      assert.deepEqual(object?.['data'], data);
+    });
+  for (const [value, why] of [
+    ['optional.none()', 'optional.none() dereference'],
+    ["{1: 'x'}", "unsupported type conversion from 'int' to string"],
+    ["{true: 'x'}", "type conversion error from bool to 'string'"],
+    ['string', "type conversion not supported for 'type'"],
+    ["quantity('1')", "type conversion error from 'Quantity' to '*structpb.Value'"],
+    ['-1.0 / 0.0', 'invalid -Inf value'],
+  ] as const)
+    test(`a JSON patch with ${value} is no JSON`, async () => {
+      const expression = `[JSONPatch{op: 'add', path: '/data', value: ${value}}]`;
+      await assert.rejects(
+        async () => changed({ patchType: 'JSONPatch', jsonPatch: { expression } }, configMap('x')),
+        (error: Error) =>
+          error.message.includes('valueExpression evaluated to a type that could not marshal to JSON: ') &&
+          error.message.endsWith(why),
+      );
+    });
   test('applies a patch', async () => {
     const expression = "[JSONPatch{op: 'add', path: '/data', value: {'n': string(1)}}]";
     const object = await changed({ patchType: 'JSONPatch', jsonPatch: { expression } }, configMap('x'));
