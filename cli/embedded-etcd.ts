@@ -33,7 +33,10 @@ async function ownEtcdOf(dataDirectory: string): Promise<OwnEtcd | undefined> {
   return { tls, ownUrl: record.clientUrl, members, urls: [...new Set([record.clientUrl, ...all])] };
 }
 
-/** Resolves to `undefined` if the control plane runs no etcd. Rejects with `EtcdError` if its etcd does not answer. */
+/**
+ * Finds the etcd that the control plane of this host runs. Resolves to `undefined` if the control plane runs no etcd. Rejects
+ * with `EtcdError` if its etcd does not answer.
+ */
 export function findOwnEtcd(dataDirectory: string, io: CommandIo): Promise<OwnEtcd | undefined> {
   return withRightsOfOwner(dataDirectory, io, () => ownEtcdOf(dataDirectory));
 }

@@ -145,7 +145,7 @@ function ensureContainerdInstalled(say: (text: string) => void): void {
   installPackages(wanted, 'the tests need a containerd');
 }
 
-/** Returns a containerd with CRI and a pod network of its own, for tests; `archive` holds its sandbox image. */
+/** Starts a containerd with CRI and a pod network of its own, for tests; `archive` holds its sandbox image. */
 export function startPrivateContainerd(directory: string, archive: string, say: (text: string) => void): FoundRuntime {
   ensureContainerdInstalled(say);
   const script = join(SCRIPTS, 'containerd-private');
@@ -181,7 +181,7 @@ export function ensureTestTools(say: (text: string) => void): void {
   }
 }
 
-/** Returns the image archive for a host without a registry, made once. */
+/** Returns the image archive for a host without a registry, which it builds at the first call. */
 export function ensureImages(directory: string, say: (text: string) => void): string {
   const archive = join(directory, 'orchlet-images.tar');
   if (existsSync(archive)) return archive;

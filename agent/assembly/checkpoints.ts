@@ -15,7 +15,10 @@ export interface Checkpoints extends Part {
   readonly client: Client;
 }
 
-/** Returns `undefined` without an API server or with `--pod-checkpoints=false`. */
+/**
+ * Creates the store of responses and the client that reads from it. Returns `undefined` without an API server or with
+ * `--pod-checkpoints=false`.
+ */
 export function createCheckpoints(
   { flags, clock, logger, rootDirectory }: Base,
   client: Client | undefined,

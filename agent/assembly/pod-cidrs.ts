@@ -23,7 +23,10 @@ interface PodCidrsOptions {
 
 const RETRY = { firstMs: 500, longestMs: 30_000 };
 
-/** Returns at once and goes on until `signal` aborts. `onTaken` is called after each change that the runtime has accepted. */
+/**
+ * Passes the pod CIDRs of the node to the runtime until `signal` aborts. Returns at once. `onTaken` is called after each change
+ * that the runtime has accepted.
+ */
 export function passPodCidrs({ node, runtime, mtu, onTaken, clock, logger, signal }: PodCidrsOptions): void {
   let assigned: readonly string[] = [];
   let taken = assigned;

@@ -99,7 +99,10 @@ export function podNetworkPort(mode: string, flags: Pick<AgentFlags, 'podNetwork
   return port === 0 ? DEFAULT_PORTS[mode === 'wireguard' ? mode : 'vxlan'] : port;
 }
 
-/** Returns `undefined` if the network is left to a network plugin. */
+/**
+ * Resolves to the mode in which this node takes part in the pod network. Returns `undefined` if the network is left to a
+ * network plugin.
+ */
 export async function chosenMode(
   flag: string,
   { nodesProvideServices, annotation }: Pick<PodNetworkDeps, 'nodesProvideServices' | 'annotation'>,

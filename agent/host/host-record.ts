@@ -38,7 +38,7 @@ export async function writeHostRecord(rootDirectory: string, record: HostRecord)
   if ((await readOwnFile(path).catch(() => '')) !== text) await replaceFile(path, text, { mode: 0o600 });
 }
 
-/** Returns `undefined` without a record, or with one that is damaged. */
+/** Reads the record of the agent's last start. Returns `undefined` without a record, or with one that is damaged. */
 export async function readHostRecord(rootDirectory: string): Promise<HostRecord | undefined> {
   // An unreadable record counts as none.
   const text = await readOwnFile(join(rootDirectory, HOST_RECORD_FILE)).catch(() => '');

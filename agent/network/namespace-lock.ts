@@ -17,7 +17,10 @@ export interface NamespaceLock {
   close(): void;
 }
 
-/** Returns `undefined` if another process has the lock. Only root may write below `/run`, and rejects others with EACCES. */
+/**
+ * Takes a lock that all processes in this network namespace share. Resolves to `undefined` if another process has the lock.
+ * Rejects with EACCES if the caller may not write below `/run`.
+ */
 export async function takeNamespaceLock(name: string, locks: string = LOCKS): Promise<NamespaceLock | undefined> {
   const directory = join(locks, await networkNamespace());
   await mkdir(directory, { recursive: true, mode: 0o700 });

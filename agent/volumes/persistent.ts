@@ -74,7 +74,7 @@ export async function resolveClaim(
   return { volume, claim, readOnly };
 }
 
-/** Whether containers get the volume as a device rather than as a directory. */
+/** Checks that containers use a block volume as a device, and any other one as a directory. Throws if they do not. */
 export function checkVolumeMode(pod: Pod, volumeName: string, volumeMode: string | undefined): void {
   const containers: readonly Container[] = initAndMainContainers(pod.spec);
   const asDirectory = containers.some((entry) => entry.volumeMounts?.some(({ name }) => name === volumeName));

@@ -17,7 +17,7 @@ interface Operator {
   readonly at: number;
 }
 
-/** Returns `undefined` if the call is not one of these operators. */
+/** Compiles the call of an operator. Returns `undefined` if the call is not one of these operators. */
 export function compileOperator(
   compiler: ExpressionCompiler,
   { name, args, at }: Extract<Expr, { kind: 'call' }>,

@@ -40,7 +40,10 @@ const TRANSFORMS: ReadonlyMap<string, 'list' | 'map' | 'mapEntry'> = new Map(
   }),
 );
 
-/** Returns `undefined` if the call is not a loop. Throws `CelSyntaxError` if a variable is not a name that it may have. */
+/**
+ * Parses the call of a macro that loops. Returns `undefined` if the call is not a loop. Throws `CelSyntaxError` if a variable
+ * is not a name that it may have.
+ */
 export function comprehensionOf(call: Call): Comprehension | undefined {
   const loop = loopOf(call);
   loop?.variables.forEach((name, index) => {
@@ -95,7 +98,7 @@ function loopOf({ name, target, args, at }: Call): Comprehension | undefined {
   };
 }
 
-/** Returns `undefined` for an ordinary call. */
+/** Compiles the call of a macro. Returns `undefined` for an ordinary call. */
 export function compileMacro(compiler: ExpressionCompiler, call: Call): Compiled | undefined {
   const { name, target, args, at } = call;
   const [first] = args;

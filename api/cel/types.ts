@@ -40,7 +40,7 @@ export const timestamp: CelType = { kind: 'timestamp' };
 export const duration: CelType = { kind: 'duration' };
 export const typeType: CelType = { kind: 'type' };
 export const errorType: CelType = { kind: 'error' };
-/** The type of lists with these items. */
+/** Returns the type of lists with these items. */
 export const list = (item: CelType): CelType => ({ kind: 'list', item });
 /** Returns the type of maps. */
 export const map = (key: CelType, value: CelType): CelType => ({ kind: 'map', key, value });

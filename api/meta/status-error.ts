@@ -248,7 +248,10 @@ export const isResourceVersionTooLarge = (error: unknown): boolean =>
 /** Whether the resource version or continue token is too old, so that the client must list again. */
 export const isExpired = (error: unknown): boolean => isStatusError(error, 'Expired') || isStatusError(error, 'Gone');
 
-/** Resolves to `undefined` if the request fails with an error that one of `expected` accepts. Throws other errors. */
+/**
+ * Waits for a request. Resolves to `undefined` if the request fails with an error that one of `expected` accepts. Throws other
+ * errors.
+ */
 export async function tolerate<T>(
   request: Promise<T>,
   ...expected: readonly ((error: unknown) => boolean)[]

@@ -54,7 +54,8 @@ export function signCaBundle(bundle: CaBundle, privateKey: KeyObject): string {
 }
 
 /**
- * Returns `undefined` unless a trusted CA (PEM) signed the bundle and it contains only CA certificates. Never throws.
+ * Verifies a signed bundle of CAs. Returns `undefined` unless a trusted CA (PEM) signed the bundle and it contains only CA
+ * certificates. Never throws.
  */
 export function verifyCaBundle(text: string, trusted: string): CaBundle | undefined {
   const [header, payload, signature, ...more] = text.trim().split('.');

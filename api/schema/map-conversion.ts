@@ -9,7 +9,10 @@ import { INT64_MIN } from '../meta/integers.ts';
 
 const BITS = { int32: 32, int64: 64 } as const;
 
-/** Returns `undefined` for a number with a fraction. A float beyond 64 bits becomes the smallest integer, as on amd64. */
+/**
+ * Converts a number to an integer of the type, as Go does. Returns `undefined` for a number with a fraction. A float beyond 64
+ * bits becomes the smallest integer, as on amd64.
+ */
 export function convertedInteger(scalar: 'int32' | 'int64', value: number | bigint): number | bigint | undefined {
   if (typeof value === 'number' && !Number.isInteger(value)) return undefined;
   const exact = BigInt(value);

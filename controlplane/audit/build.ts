@@ -34,8 +34,8 @@ interface AuditParts {
 }
 
 /**
- * Resolves to `undefined` without a policy or without a backend. Rejects if the policy file or the webhook's file cannot be
- * read or parsed, or if the limits of sizes contradict each other.
+ * Builds the audit sink from the flags. Resolves to `undefined` without a policy or without a backend. Rejects if the policy
+ * file or the webhook's file cannot be read or parsed, or if the limits of sizes contradict each other.
  */
 export async function buildAudit(parts: AuditParts): Promise<Audit | undefined> {
   const { flags, clock, logger, metrics } = parts;

@@ -31,7 +31,10 @@ import { NODES_GROUP, NODE_USER_PREFIX } from '../../api/meta/system-users.ts';
 import { MIRROR_ANNOTATION } from '../../api/kinds/pod-annotations.ts';
 import { groupResourceName } from '../../api/meta/group-resource.ts';
 
-/** Returns `undefined` if the user is not a node, and an empty string for a node without a name. */
+/**
+ * Returns the name of the node that a user is. Returns `undefined` if the user is not a node, and an empty string for a node
+ * without a name.
+ */
 export function nodeNameOf(user: UserInfo): string | undefined {
   return user.name.startsWith(NODE_USER_PREFIX) && user.groups.includes(NODES_GROUP)
     ? user.name.slice(NODE_USER_PREFIX.length)

@@ -118,7 +118,7 @@ export function namedStatus(definition: Definition, taken: TakenNames, nowMs: nu
   return status;
 }
 
-/** Returns the approval of a definition in a protected group. */
+/** Sets the condition with the approval of a definition in a protected group. */
 function setApproval(
   definition: Definition,
   set: (type: string, status: 'True' | 'False', reason: string, message: string) => void,

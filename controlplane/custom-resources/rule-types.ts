@@ -89,7 +89,10 @@ export function celTypeOf(schema: JsonSchema, options: ObjectOptions): CelType {
   return ruleTypeOf(schema, options)?.type ?? dyn;
 }
 
-/** Returns `undefined` for values that rules cannot access, because the schema does not specify their type. */
+/**
+ * Returns the type that a value of the schema has in rules. Returns `undefined` for values that rules cannot access, because
+ * the schema does not specify their type.
+ */
 export function ruleTypeOf(schema: JsonSchema, options: ObjectOptions): RuleType | undefined {
   if (schema['x-kubernetes-int-or-string'] === true) {
     return scalar(dyn, 1, lengthOf(schema) ?? MAX_CONTENT);

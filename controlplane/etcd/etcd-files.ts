@@ -102,7 +102,7 @@ export interface MemberRecord {
   readonly isJoined: boolean;
 }
 
-/** Resolves to `undefined` if no member was set up. Throws if the record is damaged. */
+/** Reads the record of the member. Resolves to `undefined` if no member was set up. Throws if the record is damaged. */
 export async function readMember(paths: EtcdPaths): Promise<MemberRecord | undefined> {
   const text = await readIfThere(paths.member);
   if (text === undefined) return undefined;

@@ -25,7 +25,10 @@ export class NotYetError extends Error {
   override readonly name = 'NotYetError';
 }
 
-/** Returns `undefined` if no served resource of the kind can be applied. */
+/**
+ * Returns the served resource of a kind, by which its objects are applied. Returns `undefined` if no served resource of the
+ * kind can be applied.
+ */
 export function resourceOf(
   catalog: ResourceCatalog,
   { group, kind, version }: { readonly group: string; readonly kind: string; readonly version?: string },
@@ -41,7 +44,7 @@ export function resourceOf(
     );
 }
 
-/** Resolves to undefined if the object does not exist; rejects with every other error. */
+/** Reads an object. Resolves to undefined if the object does not exist; rejects with every other error. */
 export function find(
   client: Client,
   resource: Resource,

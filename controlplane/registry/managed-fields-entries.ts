@@ -33,7 +33,7 @@ export function ownerKey(owner: Omit<Owner, 'time' | 'fields'>): string {
   return `{${name}"operation":"${operation}"${version}${below}}`;
 }
 
-/** Returns `undefined` if any entry is invalid. */
+/** Decodes the owners of fields. Returns `undefined` if any entry is invalid. */
 export function readOwners(entries: readonly ManagedFieldsEntry[] | undefined): Owners | undefined {
   const owners: Owners = new Map();
   for (const entry of entries ?? []) {

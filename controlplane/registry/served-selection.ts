@@ -14,7 +14,10 @@ export type Matches = (entry: Entry) => boolean;
 
 const isIdentity = (field: string): boolean => field === 'metadata.name' || field === 'metadata.namespace';
 
-/** Returns `undefined` if the selectors name nothing that a conversion may change. */
+/**
+ * Returns a function that evaluates selectors on objects in the served version. Returns `undefined` if the selectors name
+ * nothing that a conversion may change.
+ */
 export function servedMatcher(
   { labelSelector, fieldSelector }: Selectors,
   readers: FieldReaders | undefined,

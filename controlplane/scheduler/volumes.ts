@@ -69,7 +69,10 @@ export function volumeFitsNode(volume: PersistentVolume, node: NodeInfo): boolea
   return required === undefined || matchesNodeSelector(required as NodeSelector, node);
 }
 
-/** Returns `undefined` if there is neither a volume nor a provisioner for a claim on the node. */
+/**
+ * Decides which volumes the claims get on a node. Returns `undefined` if there is neither a volume nor a provisioner for a
+ * claim on the node.
+ */
 export function decide(
   claims: readonly PersistentVolumeClaim[],
   node: NodeInfo,

@@ -25,7 +25,7 @@ interface Reader {
   reject(error: Error): void;
 }
 
-/** Returns `undefined` for a read, whose body is dropped as it comes. */
+/** Returns the body of a request. Returns `undefined` for a read, whose body is dropped as it comes. */
 export function incomingBody(method: string, source: Readable, openUnread?: OpenUnread): IncomingBody | undefined {
   if (method !== 'GET' && method !== 'HEAD') return new IncomingBody(source, openUnread);
   source.resume();

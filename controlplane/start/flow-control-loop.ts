@@ -25,7 +25,7 @@ type FlowControlParts = Pick<
   'flags' | 'clock' | 'logger' | 'sources' | 'registry' | 'definitions' | 'metrics' | 'clients' | 'signal'
 >;
 
-/** Returns `undefined` if `--enable-priority-and-fairness` is false. */
+/** Starts API priority and fairness. Returns `undefined` if `--enable-priority-and-fairness` is false. */
 export function startFlowControl(parts: FlowControlParts): PriorityAndFairnessOptions | undefined {
   const { flags, clock, registry, definitions, logger, signal } = parts;
   if (!flags.enablePriorityAndFairness) return undefined;

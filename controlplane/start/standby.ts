@@ -14,7 +14,10 @@ interface OpenStandbyOptions {
   readonly onFatal: (error: Error) => void;
 }
 
-/** Resolves to `undefined` if this control plane is the first of the two. Rejects as `startStandby` does. */
+/**
+ * Starts the standby of `--standby-of`. Resolves to `undefined` if this control plane is the first of the two. Rejects as
+ * `startStandby` does.
+ */
 export function openStandby({ flags, ...options }: OpenStandbyOptions): Promise<Standby | undefined> {
   const address = new PublishedAddress(flags.advertiseAddress);
   return startStandby({

@@ -38,7 +38,7 @@ export interface ElectedLoop {
 
 type TermParts = Pick<Parts, 'flags' | 'clock' | 'logger' | 'clients' | 'metrics' | 'onClose'>;
 
-/** Returns at once. The loops end when the control plane runs its `onClose` steps. */
+/** Starts the loops, each while its Lease is held if leaders are elected. They stop with the `onClose` steps. */
 export function startTerms(parts: TermParts, loops: readonly ElectedLoop[]): void {
   if (electsLeaders(parts.flags)) for (const loop of loops) runElected(parts, loop);
   else startUnelected(parts, loops);

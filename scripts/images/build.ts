@@ -33,7 +33,7 @@ function busyboxRoot(busybox: string): FileEntry[] {
   return files;
 }
 
-/** Builds a busybox that needs no library: an ELF file without an interpreter. */
+/** Finds a busybox that needs no library: an ELF file without an interpreter. */
 function findBusybox(): string {
   for (const path of ['/bin/busybox', '/usr/bin/busybox', '/usr/local/bin/busybox']) {
     if (existsSync(path) && !readFileSync(path).subarray(0, 4096).includes('/ld-')) return path;

@@ -21,8 +21,8 @@ const SOA = 6;
 const OPT = 41;
 
 /**
- * Returns `undefined` for a response that must not be cached: malformed, truncated, an error, or a denial without the SOA
- * record that limits it.
+ * Reads the lifetimes of a response and the positions at which they stand. Returns `undefined` for a response that must not be
+ * cached: malformed, truncated, an error, or a denial without the SOA record that limits it.
  */
 export function messageTtls(message: Buffer): MessageTtls | undefined {
   if (message.length < HEADER_BYTES) return undefined;

@@ -18,7 +18,7 @@ interface StoredKeys {
 /** The bytes before the key itself in PKCS #8. */
 const PKCS8_PREFIX = Buffer.from('302e020100300506032b656e04220420', 'hex');
 
-/** Returns `undefined` if the file does not exist or holds no key. */
+/** Reads the stored keys. Returns `undefined` if the file does not exist or holds no key. */
 export async function readKeys(path: string): Promise<StoredKeys | undefined> {
   try {
     const privateKey = (await readOwnFile(path)).trim();

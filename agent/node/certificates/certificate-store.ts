@@ -26,7 +26,7 @@ export function currentPath(directory: string, name: string): string {
 
 const MAX_PAIR_BYTES = 1024 * 1024;
 
-/** Returns `undefined` if there is no pair, or if the file is damaged. */
+/** Reads the pair in use. Returns `undefined` if there is no pair, or if the file is damaged. */
 export async function readPair(directory: string, name: string): Promise<StoredPair | undefined> {
   let text: string;
   try {

@@ -42,8 +42,8 @@ export function goSlice(values: readonly (string | number)[]): string {
 const LONGEST_STATE_BYTES = 64 * 1024 * 1024;
 
 /**
- * Returns `undefined` if the file does not exist. Throws for anything but a regular file: device plugins can write to the
- * folder of one of the files, and a FIFO in its place would be waited for.
+ * Reads the JSON of a state file. Returns `undefined` if the file does not exist. Throws for anything but a regular file:
+ * device plugins can write to the folder of one of the files, and a FIFO in its place would be waited for.
  */
 export async function readStateFile(path: string): Promise<unknown> {
   const bytes = await inDirectory(dirname(path), (directory) =>

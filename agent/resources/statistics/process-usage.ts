@@ -18,7 +18,7 @@ export interface ProcessUsage {
 const MOST_PROCESSES = 256;
 const MOST_DESCRIPTORS = 4096;
 
-/** Returns `undefined` if the container has no processes that this host can see. */
+/** Measures the processes of a container. Returns `undefined` if the container has no processes that this host can see. */
 export async function processUsage(pids: readonly number[], procDirectory: string): Promise<ProcessUsage | undefined> {
   const [first] = pids;
   if (first === undefined) return undefined;

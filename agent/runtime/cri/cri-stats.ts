@@ -8,7 +8,7 @@ const NS_PER_MS = 1e6;
 
 const number = (value: Incoming<'UInt64Value'> | null | undefined): number => value?.value ?? 0;
 
-/** Values that the runtime does not report are 0. */
+/** Returns the usage of a container. Values that the runtime does not report are 0. */
 export function containerStatsOf(stats: Incoming<'ContainerStats'>): ContainerStats {
   const { cpu, memory, writableLayer } = stats;
   return {

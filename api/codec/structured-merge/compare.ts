@@ -40,7 +40,7 @@ function compareValue(type: MergeType, old: JsonValue | undefined, next: JsonVal
   else compareInside(type, old, next, sets);
 }
 
-/** Returns every path of a value that only one side has, which is most of the work when an object is created. */
+/** Adds every path of a value that only one side has, which is most of the work when an object is created. */
 function takeWhole(type: MergeType, value: JsonValue, set: FieldSetBuilder): void {
   set.owned = true;
   switch (type.kind) {
