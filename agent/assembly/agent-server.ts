@@ -3,7 +3,6 @@ import type { Logger } from '../../api/component/logger.ts';
 import type { Verbosity } from '../../api/component/logging.ts';
 import { background } from '../../api/machinery/background.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
-import type { HttpClient } from '../../api/client/http-client.ts';
 import {
   initialServingPair,
   keepSelfSigned,
@@ -26,6 +25,7 @@ import type { SystemLogsOptions } from '../server/system-logs.ts';
 import type { Zpages } from '../server/zpages.ts';
 import { type AgentServer, type AgentServerOptions, startAgentServer } from '../server/server.ts';
 import { cipherName, groupNames } from '../server/tls-names.ts';
+import type { ApiClients } from './api-clients.ts';
 
 interface AssembledServerOptions {
   readonly flags: AgentFlags;
@@ -39,7 +39,7 @@ interface AssembledServerOptions {
   readonly logger: Logger;
   readonly nodeName: string;
   readonly certificateDirectory: string;
-  readonly client: HttpClient | undefined;
+  readonly api: Pick<ApiClients, 'client' | 'reviews'> | undefined;
   readonly host: PodHost;
   readonly hostIps: () => readonly string[];
   readonly submitted: SubmittedPods | undefined;
@@ -62,7 +62,7 @@ interface AssembledServerOptions {
  * client CAs are followed until `signal` aborts.
  */
 export async function assembleServer(options: AssembledServerOptions): Promise<AgentServer> {
-  const { flags, clock, logger, nodeName, client, signal } = options;
+  const { flags, clock, logger, nodeName, api, signal } = options;
   const clientCa = flags.clientCaFile === '' ? undefined : await readClientCa(flags.clientCaFile);
   const serving = {
     certificateDirectory: options.certificateDirectory,
@@ -100,8 +100,11 @@ export async function assembleServer(options: AssembledServerOptions): Promise<A
     },
   };
   const renewal =
-    flags.rotateServerCertificates && client !== undefined
-      ? keepServingCertificate({ ...keeping, client, observer: options.registries.certificates.server }, signal)
+    flags.rotateServerCertificates && api !== undefined
+      ? keepServingCertificate(
+          { ...keeping, client: api.client, observer: options.registries.certificates.server },
+          signal,
+        )
       : keepSelfSigned(keeping, signal);
   background(renewal, { logger, what: 'Renewing the serving certificate', signal });
   return server;
@@ -137,9 +140,9 @@ function serverOptions(
 }
 
 function access(options: AssembledServerOptions, hasClientCa: boolean): AgentServerOptions['access'] {
-  const { flags, client, clock, nodeName } = options;
+  const { flags, api, clock, nodeName } = options;
   return createAccess({
-    ...{ client, clock, nodeName, hasClientCa },
+    ...{ client: api?.reviews, clock, nodeName, hasClientCa },
     anonymous: anonymousAccess(options),
     tokenWebhook: flags.authenticationTokenWebhook,
     tokenTtlMs: flags.authenticationTokenWebhookCacheTtl,
@@ -163,22 +166,22 @@ function tls(flags: AgentFlags, pair: ServingPair, clientCa: string | undefined)
   };
 }
 
-type Exposure = Pick<AssembledServerOptions, 'flags' | 'client' | 'effective'>;
+type Exposure = Pick<AssembledServerOptions, 'flags' | 'api' | 'effective'>;
 
 /**
  * Returns what anonymous clients may read. Without an API server no client is authorized, and with the kubelet's defaults
  * every client that reaches the port could run commands in pods. Explicit settings of the administrator apply unchanged.
  */
-function anonymousAccess({ flags, client, effective }: Exposure): 'none' | 'health' | 'any' {
+function anonymousAccess({ flags, api, effective }: Exposure): 'none' | 'health' | 'any' {
   if (!flags.anonymousAuth) return 'none';
   const { origins } = effective;
   const isExplicit = [origins.get('anonymousAuth'), origins.get('authorizationMode')].some(isChosen);
-  return client === undefined && !isExplicit ? 'health' : 'any';
+  return api === undefined && !isExplicit ? 'health' : 'any';
 }
 
-function readOnlyPort({ flags, client, effective }: Exposure): number {
+function readOnlyPort({ flags, api, effective }: Exposure): number {
   if (flags.runonce) return 0;
-  return client === undefined && !isChosen(effective.origins.get('readOnlyPort')) ? 0 : flags.readOnlyPort;
+  return api === undefined && !isChosen(effective.origins.get('readOnlyPort')) ? 0 : flags.readOnlyPort;
 }
 
 function isChosen(origin: Origin | undefined): boolean {

@@ -101,7 +101,7 @@ export async function assembleAgent(base: Base, outside: Outside, lifecycle: Lif
     ...base,
     localVolumes,
     certificateDirectory: resolve(base.flags.certDir),
-    client: outside.api?.client,
+    api: outside.api,
     host,
     hostIps: () => node.hostIps(),
     submitted,

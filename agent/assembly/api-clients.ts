@@ -1,6 +1,7 @@
 /**
- * Creates the clients of the API server: one for ordinary requests, one for events and one for the node's heartbeats, so that
- * each has its own rate limit. Obtains the credentials: the bootstrap at the start, then the rotation of the certificate.
+ * Creates the clients of the API server: one for ordinary requests, one for events, one for the node's heartbeats and one for
+ * reviews of the clients of the agent, so that each has its own rate limit. Obtains the credentials: the bootstrap at the start,
+ * then the rotation of the certificate.
  */
 import { resolve } from 'node:path';
 import { createProtobufCodec } from '../../api/codec/protobuf.ts';
@@ -34,6 +35,8 @@ export interface ApiClients {
   readonly events: HttpClient;
   /** The client without a rate limit. */
   readonly heartbeats: HttpClient;
+  /** Sends the reviews of tokens and permissions of the agent's own clients, who decide how many there are. */
+  readonly reviews: HttpClient;
   close(): void;
 }
 
@@ -51,6 +54,8 @@ export interface ApiClientOptions {
   readonly observe?: RequestObserver;
   readonly signal: AbortSignal;
 }
+
+const REVIEW_TIMEOUT_MS = 10_000;
 
 /**
  * Creates the clients of the API server. Resolves to `undefined` without a kubeconfig. Waits for the bootstrap if one is
@@ -93,13 +98,18 @@ export async function connectApi(options: ApiClientOptions): Promise<ApiClients 
   };
   const client = new HttpClient({ ...common, ...limits(flags.kubeApiQps, flags.kubeApiBurst) });
   const events = new HttpClient({ ...common, ...limits(flags.eventQps, flags.eventBurst) });
+  const reviews = new HttpClient({
+    ...common,
+    ...limits(flags.kubeApiQps, flags.kubeApiBurst),
+    timeoutMs: REVIEW_TIMEOUT_MS,
+  });
   const heartbeats: HttpClient = new HttpClient({
     ...common,
     timeoutMs: Math.min(flags.nodeStatusUpdateFrequency, flags.nodeLeaseDurationSeconds * 1000),
     // Connections that broke with the network do not recover when the network does.
     onTimeout: () => all.forEach((each) => each.closeConnections()),
   });
-  const all = [client, events, heartbeats];
+  const all = [client, events, heartbeats, reviews];
   if (mayFollow)
     background(followServers(known, servers, client, signal), { logger, what: 'Following the API servers', signal });
   if (flags.rotateCertificates && usesRotatedPair(kubeconfig, certificateDirectory)) {
@@ -119,7 +129,7 @@ export async function connectApi(options: ApiClientOptions): Promise<ApiClients 
       background(authority.run(signal), { logger, what: "Following the cluster's CA", signal });
     background(rotate(options, client, all, authority), { logger, what: 'Renewing the client certificate', signal });
   }
-  return { client, events, heartbeats, close: () => all.forEach((each) => each.close()) };
+  return { client, events, heartbeats, reviews, close: () => all.forEach((each) => each.close()) };
 }
 
 /** Whether a user of the kubeconfig has the certificate file that the rotation replaces. */

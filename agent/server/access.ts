@@ -8,9 +8,12 @@ import type { IncomingMessage } from 'node:http';
 import { createHash } from 'node:crypto';
 import type { Client } from '../../api/client/client.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
+import { ExpiringCache } from '../../api/machinery/expiring-cache.ts';
 import { subjectAccessReviews, tokenReviews } from '../../api/client/resources.ts';
+import { clientKey } from '../../api/http/connection-limit.ts';
+import { FairTurns, TooManyWaiting } from '../../api/machinery/fair-turns.ts';
 import { parseCertificate } from '../../api/pki/certificate.ts';
-import { StatusError } from '../../api/meta/status-error.ts';
+import { newStatusError, StatusError } from '../../api/meta/status-error.ts';
 import {
   ANONYMOUS_USER,
   AUTHENTICATED_GROUP,
@@ -28,6 +31,7 @@ interface AgentUser {
 
 /** The settings of authentication and authorization; durations are in milliseconds. */
 export interface AccessOptions {
+  /** Sends the reviews. Its rate limit is its own: reviews for clients of the agent must not delay the agent's requests. */
   readonly client: Client | undefined;
   readonly clock: Clock;
   readonly nodeName: string;
@@ -61,35 +65,13 @@ export interface Access {
 
 /** The maximum number of entries of each cache. The oldest entry is removed first. */
 const MOST_KEPT = 4096;
-
-class TimedCache<T> {
-  readonly #entries = new Map<string, { readonly value: T; readonly untilMs: number }>();
-  readonly #clock: Clock;
-
-  constructor(clock: Clock) {
-    this.#clock = clock;
-  }
-
-  get(key: string): T | undefined {
-    const found = this.#entries.get(key);
-    if (found === undefined || found.untilMs <= this.#clock.monotonic()) return undefined;
-    return found.value;
-  }
-
-  set(key: string, value: T, ttlMs: number): void {
-    if (ttlMs <= 0) return;
-    this.#entries.delete(key);
-    this.#entries.set(key, { value, untilMs: this.#clock.monotonic() + ttlMs });
-    if (this.#entries.size <= MOST_KEPT) return;
-    const [oldest] = this.#entries.keys();
-    if (oldest !== undefined) this.#entries.delete(oldest);
-  }
-}
+/** The tokens that are reviewed at once, and those that wait for it. */
+const REVIEWS = { mostAtOnce: 16, mostWaiting: 256 };
 
 /** Creates empty caches, which are bounded. */
 export function createAccess(options: AccessOptions): Access {
   const reviewed = tokenReviewer(options);
-  const decisions = new TimedCache<boolean>(options.clock);
+  const decisions = new ExpiringCache<boolean>({ clock: options.clock, most: MOST_KEPT });
   return {
     async authenticate(request, connection = { isTrusted: true }) {
       const byCertificate = options.hasClientCa ? certificateUser(request, connection, options) : 'none';
@@ -97,7 +79,7 @@ export function createAccess(options: AccessOptions): Access {
       const header = request.headers.authorization ?? '';
       const token = /^Bearer +(\S+)$/i.exec(header)?.[1];
       if (token !== undefined && options.tokenWebhook && options.client !== undefined) {
-        const user = await reviewed(token);
+        const user = await reviewed(token, request.socket.remoteAddress ?? '');
         return user === 'refused' ? undefined : user;
       }
       // A request with wrong credentials is not anonymous.
@@ -152,36 +134,48 @@ function certificateUser(
   };
 }
 
-/** Returns the function that authenticates a token. Concurrent requests with one token share its review. */
-function tokenReviewer(options: AccessOptions): (token: string) => Promise<AgentUser | 'refused'> {
+/**
+ * Returns the function that authenticates a token of a client with this address. Concurrent requests with one token share its
+ * review. Anybody can send tokens: refused ones take no place of others in the cache, and no address keeps others waiting.
+ * Rejects with 429 if the address has too many that wait.
+ */
+function tokenReviewer(options: AccessOptions): (token: string, address: string) => Promise<AgentUser | 'refused'> {
   const { clock, observe } = options;
-  const known = new TimedCache<AgentUser | 'refused'>(clock);
+  const users = new ExpiringCache<AgentUser>({ clock, most: MOST_KEPT });
+  const refused = new ExpiringCache<'refused'>({ clock, most: MOST_KEPT });
+  const turns = new FairTurns(REVIEWS);
   const running = new Map<string, Promise<AgentUser | 'refused'>>();
-  const review = async (token: string, key: string): Promise<AgentUser | 'refused'> => {
+  const review = async (token: string, key: string, address: string): Promise<AgentUser | 'refused'> => {
     observe?.tokenCache.active('in_flight', 1);
     let outcome: 'ok' | 'error' = 'error';
     try {
-      const user = await reviewToken(token, options);
+      const user = await turns.run(clientKey(address), () => reviewToken(token, options));
       outcome = 'ok';
-      known.set(key, user, options.tokenTtlMs);
+      if (user === 'refused') refused.set(key, user, options.tokenTtlMs);
+      else users.set(key, user, options.tokenTtlMs);
       return user;
+    } catch (error) {
+      if (!(error instanceof TooManyWaiting)) throw error;
+      throw newStatusError(429, 'TooManyRequests', 'too many tokens are being verified, please try again', {
+        cause: error,
+      });
     } finally {
       observe?.tokenCache.fetched(outcome);
       observe?.tokenCache.active('in_flight', -1);
       running.delete(key);
     }
   };
-  return async (token) => {
+  return async (token, address) => {
     const startMs = clock.monotonic();
     const looked = (status: 'hit' | 'miss'): void =>
       observe?.tokenCache.looked(status, (clock.monotonic() - startMs) / 1000);
     const key = createHash('sha256').update(token).digest('base64');
-    const kept = known.get(key);
+    const kept = users.get(key) ?? refused.get(key);
     if (kept !== undefined) {
       looked('hit');
-      return kept;
+      return kept.value;
     }
-    const shared = running.get(key) ?? review(token, key);
+    const shared = running.get(key) ?? review(token, key, address);
     running.set(key, shared);
     observe?.tokenCache.active('blocked', 1);
     try {
@@ -267,11 +261,11 @@ async function allowed(
   user: AgentUser,
   { verb, subresource }: { readonly verb: string; readonly subresource: string },
   options: AccessOptions,
-  cache: TimedCache<boolean>,
+  cache: ExpiringCache<boolean>,
 ): Promise<boolean> {
   const key = JSON.stringify([user.name, user.uid, user.groups, user.extra, verb, subresource]);
   const kept = cache.get(key);
-  if (kept !== undefined) return kept;
+  if (kept !== undefined) return kept.value;
   const answer = await measured(options, 'authz', async () =>
     options.client?.create(subjectAccessReviews, '', {
       apiVersion: 'authorization.k8s.io/v1',

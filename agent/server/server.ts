@@ -320,6 +320,7 @@ async function authorize(
   const user = await access
     .authenticate(request, { isTrusted: trust.isTrusted(request.socket) })
     .catch((error: unknown) => {
+      if (error instanceof StatusError && error.code === 429) throw error;
       logger.error({ err: error }, 'Cannot authenticate a request');
       return undefined;
     });

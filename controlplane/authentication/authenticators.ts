@@ -156,7 +156,7 @@ export async function buildAuthenticators(options: AuthenticatorsOptions): Promi
     const verifier = new PeerVerifier(options.clientCa, clock);
     list.push(clientCertificateAuthenticator({ verifier, refusedNames: OWN_IDENTITIES, onBelieved }));
   }
-  const issuers = new Issuers(options.oidc, { client, clock, logger });
+  const issuers = new Issuers(options.oidc, { client, clock, logger, onUnreadableKey: metrics?.unreadableKey });
   const tokens = unionTokens(await tokenAuthenticators(options, issuers, client));
   const cache = cachedTokens(withImplicitAudiences(tokens, options.apiAudiences), {
     clock,
@@ -233,8 +233,8 @@ function orAnonymous(known: Authenticator, paths: readonly string[] | undefined)
 /** Methods without audiences authenticate for the API server's own audiences only. */
 function withImplicitAudiences(inner: TokenAuthenticator, apiAudiences: readonly string[]): TokenAuthenticator {
   return {
-    async authenticateToken(token, audiences) {
-      const known = await inner.authenticateToken(token, audiences);
+    async authenticateToken(token, audiences, connection) {
+      const known = await inner.authenticateToken(token, audiences, connection);
       if (known === undefined || known.audiences !== undefined) return known;
       const wanted = audiences.length > 0 ? audiences : apiAudiences;
       const common = wanted.filter((audience) => apiAudiences.includes(audience));

@@ -9,6 +9,7 @@ import { hash, randomBytes } from 'node:crypto';
 import type { TokenCacheMetrics } from '../../api/component/authentication-metrics.ts';
 import { quoteText } from '../../api/meta/quote.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
+import { ExpiringCache } from '../../api/machinery/expiring-cache.ts';
 import type { Authenticated, ClientConnection, TokenAuthenticator } from './authentication.ts';
 
 interface CachedTokenOptions {
@@ -22,52 +23,6 @@ interface CachedTokenOptions {
   readonly metrics?: TokenCacheMetrics;
 }
 
-interface Remembered<T> {
-  readonly value: T;
-  readonly untilMs: number;
-}
-
-/** The oldest entry is evicted first. */
-export class ExpiringCache<T> {
-  readonly #entries = new Map<string, Remembered<T>>();
-  readonly #max: number;
-  readonly #clock: Clock;
-
-  constructor(clock: Clock, max: number) {
-    this.#clock = clock;
-    this.#max = max;
-  }
-
-  get(key: string, nowMs = this.#clock.monotonic()): { readonly value: T } | undefined {
-    const found = this.#entries.get(key);
-    if (found === undefined) return undefined;
-    if (found.untilMs > nowMs) return found;
-    this.#entries.delete(key);
-    return undefined;
-  }
-
-  /** Keeps a value for `ttlMs`. If the cache is full, the oldest entry is dropped. */
-  set(key: string, value: T, ttlMs: number): void {
-    if (ttlMs <= 0) return;
-    this.#entries.delete(key);
-    if (this.#entries.size >= this.#max) {
-      for (const oldest of this.#entries.keys()) {
-        this.#entries.delete(oldest);
-        break;
-      }
-    }
-    this.#entries.set(key, { value, untilMs: this.#clock.monotonic() + ttlMs });
-  }
-
-  get size(): number {
-    return this.#entries.size;
-  }
-
-  clear(): void {
-    this.#entries.clear();
-  }
-}
-
 interface CachedTokens extends TokenAuthenticator {
   /** Discards all results, including those of validations that are running. */
   forget(): void;
@@ -77,17 +32,17 @@ interface CachedTokens extends TokenAuthenticator {
 export function cachedTokens(inner: TokenAuthenticator, options: CachedTokenOptions): CachedTokens {
   const { clock, metrics } = options;
   const keyOf = tokenKeys(options.implicitAudiences ?? []);
-  const successes = new ExpiringCache<Authenticated>(clock, options.maxSuccesses ?? 8192);
-  const failures = new ExpiringCache<undefined>(clock, options.maxFailures ?? 4096);
+  const successes = new ExpiringCache<Authenticated>({ clock, most: options.maxSuccesses ?? 8192 });
+  const failures = new ExpiringCache<undefined>({ clock, most: options.maxFailures ?? 4096 });
   /** Concurrent requests with the same token share one validation. */
   const underWay = new Map<string, Promise<Authenticated | undefined>>();
   let generation = 0;
 
-  const authenticate = async (token: string, audiences: readonly string[], key: string) => {
+  const authenticate = async (key: string, ...credentials: Parameters<TokenAuthenticator['authenticateToken']>) => {
     const startedIn = generation;
     metrics?.active('in_flight', 1);
     try {
-      const result = await inner.authenticateToken(token, audiences);
+      const result = await inner.authenticateToken(...credentials);
       metrics?.fetched('ok');
       if (generation !== startedIn) return result;
       if (result === undefined) failures.set(key, undefined, options.failureTtlMs);
@@ -125,7 +80,7 @@ export function cachedTokens(inner: TokenAuthenticator, options: CachedTokenOpti
           looked();
         });
       }
-      const answer = authenticate(token, audiences, key).finally(() => {
+      const answer = authenticate(key, token, audiences, connection).finally(() => {
         if (underWay.get(key) === answer) underWay.delete(key);
         looked();
       });

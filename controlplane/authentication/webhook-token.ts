@@ -1,7 +1,9 @@
 /** Authenticates a bearer token with a TokenReview of a remote service. The caller caches the results (`cached-token.ts`). */
 import { isJsonObject } from '../../api/meta/json-object.ts';
 import { stringifyJson } from '../../api/codec/json.ts';
+import { clientKey } from '../../api/http/connection-limit.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
+import { FairTurns } from '../../api/machinery/fair-turns.ts';
 import { AuthenticationError } from './union.ts';
 import { WebhookCallError, withTimeout, type WebhookClient, type WebhookEndpoint } from './webhook-client.ts';
 import type { Authenticated, TokenAuthenticator } from './authentication.ts';
@@ -16,17 +18,20 @@ interface WebhookTokenOptions {
 }
 
 const GROUP = 'authentication.k8s.io';
+/** The calls at once, and those that wait. The client has no more connections for one webhook. */
+const CALLS = { mostAtOnce: 64, mostWaiting: 1024 };
 const CALL_TIMEOUT_MS = 30_000;
 const BACKOFF_MS = [500, 750, 1125, 1690];
 
 /**
  * Creates the authenticator that calls a webhook with a TokenReview. Throws an `AuthenticationError` for the error that the
  * service reports, for another status than 200 or 201, and for anything else than a TokenReview. Throws the error of the call
- * if there is no response.
+ * if there is no response, and `TooManyWaiting` if it is not called.
  */
 export function webhookTokenAuthenticator(options: WebhookTokenOptions): TokenAuthenticator {
+  const turns = new FairTurns(CALLS);
   return {
-    async authenticateToken(token, audiences): Promise<Authenticated | undefined> {
+    async authenticateToken(token, audiences, connection): Promise<Authenticated | undefined> {
       const wanted = audiences.length > 0 ? audiences : options.apiAudiences;
       const review = {
         kind: 'TokenReview',
@@ -35,7 +40,9 @@ export function webhookTokenAuthenticator(options: WebhookTokenOptions): TokenAu
         spec: { token, ...(wanted.length === 0 ? {} : { audiences: wanted }) },
         status: { user: {} },
       };
-      const answer = await post(stringifyJson(review), options);
+      // Anybody can send tokens: the address that sends most does not keep others waiting for the service.
+      const client = clientKey(connection?.remoteAddress ?? '');
+      const answer = await turns.run(client, () => post(stringifyJson(review), options));
       if (!isJsonObject(answer) || answer['apiVersion'] !== review.apiVersion || answer['kind'] !== 'TokenReview') {
         throw new AuthenticationError([
           'the token webhook answered with something else than the TokenReview it was asked for',

@@ -6,7 +6,8 @@ import { errorMessage } from '../../api/meta/error-message.ts';
 import { isJsonObject } from '../../api/meta/json-object.ts';
 import { stringifyJson } from '../../api/codec/json.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
-import { ExpiringCache } from '../authentication/cached-token.ts';
+import { ExpiringCache } from '../../api/machinery/expiring-cache.ts';
+import { inSlices, type Slice, TimeSlice } from '../../api/machinery/time-slice.ts';
 import {
   WebhookCallError,
   withTimeout,
@@ -24,33 +25,42 @@ interface WebhookAuthorizerOptions extends Omit<WebhookSettings, 'configFile'> {
 }
 
 const GROUP = 'authorization.k8s.io';
+const NO_OPINION: Decision = { decision: 'no-opinion', reason: '' };
 const BACKOFF_MS = [500, 750, 1125, 1690];
 /** A caller controls the size of cache keys, so larger ones are not cached. */
 const MAX_KEY_BYTES = 10_000;
 
 /** Creates the authorizer. It never throws: the failure policy determines the decision when the webhook cannot be reached. */
 export function webhookAuthorizer(options: WebhookAuthorizerOptions): Authorizer & RuleResolver {
-  const cache = new ExpiringCache<Decision>(options.clock, 8192);
+  const cache = new ExpiringCache<Decision>({ clock: options.clock, most: 8192 });
   const failed = (error: unknown): Decision => ({
     decision: options.failurePolicy === 'Deny' ? 'deny' : 'no-opinion',
     reason: '',
     evaluationError: errorMessage(error),
   });
+  const decide = (attributes: AuthorizationAttributes): Decision | Promise<Decision> => {
+    const body = stringifyJson(reviewOf(attributes, options.version));
+    const known = cache.get(body);
+    if (known !== undefined) return known.value;
+    return ask(body, options).then((decision) => {
+      const ttlMs = decision.decision === 'allow' ? options.authorizedTtlMs : options.unauthorizedTtlMs;
+      if (body.length <= MAX_KEY_BYTES) cache.set(body, decision, ttlMs);
+      return decision;
+    }, failed);
+  };
   return {
     authorize(attributes): Decision | Promise<Decision> {
+      const conditions = options.matchConditions ?? [];
+      if (conditions.length === 0) return decide(attributes);
       try {
-        if (!allMatch(options.matchConditions ?? [], attributes)) return { decision: 'no-opinion', reason: '' };
+        const slice = new TimeSlice(options.clock);
+        const matches = inSlices(allMatch(conditions, attributes, slice), slice);
+        if (matches instanceof Promise)
+          return matches.then((known) => (known ? decide(attributes) : NO_OPINION)).catch(failed);
+        return matches ? decide(attributes) : NO_OPINION;
       } catch (error) {
         return failed(error);
       }
-      const body = stringifyJson(reviewOf(attributes, options.version));
-      const known = cache.get(body);
-      if (known !== undefined) return known.value;
-      return ask(body, options).then((decision) => {
-        const ttlMs = decision.decision === 'allow' ? options.authorizedTtlMs : options.unauthorizedTtlMs;
-        if (body.length <= MAX_KEY_BYTES) cache.set(body, decision, ttlMs);
-        return decision;
-      }, failed);
     },
     rulesFor: () => ({
       resourceRules: [],
@@ -63,13 +73,17 @@ export function webhookAuthorizer(options: WebhookAuthorizerOptions): Authorizer
 
 /**
  * Whether all conditions match. One that evaluates to false decides, whatever errors the others have; otherwise the errors are
- * thrown as one.
+ * thrown as one. Yields between conditions when the slice is spent: a client chooses how large the request is that they read.
  */
-function allMatch(conditions: readonly MatchCondition[], attributes: AuthorizationAttributes): boolean {
-  if (conditions.length === 0) return true;
+function* allMatch(
+  conditions: readonly MatchCondition[],
+  attributes: AuthorizationAttributes,
+  slice: Slice,
+): Generator<void, boolean, undefined> {
   const request = requestOf(attributes);
   const errors: string[] = [];
   for (const condition of conditions) {
+    if (slice.isSpent) yield;
     try {
       if (!condition.matches(request)) return false;
     } catch (error) {

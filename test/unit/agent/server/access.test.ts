@@ -242,3 +242,58 @@ describe("the metrics of the access to the agent's server", () => {
     assert.equal(value('apiserver_client_certificate_expiration_seconds_bucket{le="3600"}'), '1');
   });
 });
+
+describe('a flood of wrong tokens, which anybody can send to the port of an agent', () => {
+  /** An access whose reviews end when the test ends them. */
+  function slowReviews() {
+    const clock = new FakeClock();
+    const client = new FakeClient(clock);
+    const asked: string[] = [];
+    const ends: (() => void)[] = [];
+    client.intercept(async (call) => {
+      const { token = '' } = call.object?.['spec'] as { token?: string };
+      asked.push(token);
+      await new Promise<void>((resolve) => ends.push(resolve));
+      return { metadata: {}, status: { authenticated: token === 'good', user: { username: 'jane' } } } as never;
+    });
+    const access = createAccess({
+      ...{ client, clock, nodeName: 'n', hasClientCa: false, anonymous: 'none', tokenWebhook: true },
+      ...{ tokenTtlMs: 120_000, authorization: 'AlwaysAllow', allowedTtlMs: 0, refusedTtlMs: 0 },
+    });
+    const send = (token: string, remoteAddress: string): ReturnType<typeof access.authenticate> =>
+      access.authenticate(request(`Bearer ${token}`, { remoteAddress, getPeerX509Certificate: () => undefined }));
+    const settle = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+    return { asked, ends, send, settle };
+  }
+
+  it('causes a bounded number of reviews at once, and the next one is that of another client', async () => {
+    const { asked, ends, send, settle } = slowReviews();
+    const refused: unknown[] = [];
+    for (let i = 0; i < 2000; i++) send(`wrong-${i}`, '10.0.0.1').catch((error: unknown) => refused.push(error));
+    await settle();
+    assert.equal(asked.length, 16);
+    assert.equal(refused.length, 2000 - 16 - 256);
+    assert.equal((refused[0] as { code?: number }).code, 429);
+    const good = send('good', '10.0.0.2');
+    ends.shift()?.();
+    await settle();
+    assert.equal(asked.at(-1), 'good');
+    ends.pop()?.();
+    assert.equal((await good)?.name, 'jane');
+  });
+
+  it('takes no place of the right one in the cache', async () => {
+    const { asked, ends, send, settle } = slowReviews();
+    const answered = async (token: string) => {
+      const answer = send(token, '10.0.0.1');
+      await settle();
+      ends.shift()?.();
+      return answer;
+    };
+    await answered('good');
+    for (let i = 0; i < 5000; i++) await answered(`wrong-${i}`);
+    asked.length = 0;
+    assert.equal((await answered('good'))?.name, 'jane');
+    assert.deepEqual(asked, []);
+  });
+});

@@ -13,6 +13,7 @@ import {
   withTimeout,
   type WebhookEndpoint,
 } from '../../../../controlplane/authentication/webhook-client.ts';
+import { cachedTokens } from '../../../../controlplane/authentication/cached-token.ts';
 import { webhookTokenAuthenticator } from '../../../../controlplane/authentication/webhook-token.ts';
 import type { AuthorizationAttributes } from '../../../../controlplane/authorization/authorization.ts';
 import { webhookAuthorizer } from '../../../../controlplane/authorization/webhook.ts';
@@ -205,6 +206,48 @@ test('a webhook that answers without audiences vouches for the API server alone'
   assert.deepEqual((await tokens.authenticateToken('good', []))?.audiences, ['api']);
   assert.deepEqual((await tokens.authenticateToken('good', ['vault', 'api']))?.audiences, ['api']);
   assert.equal(await tokens.authenticateToken('good', ['vault']), undefined);
+});
+
+test('a client that floods a token webhook with wrong tokens keeps other clients from it for one call at most', async () => {
+  const asked: string[] = [];
+  const ends: (() => void)[] = [];
+  const slow = new (class extends WebhookClient {
+    override async call(...[, { body = '' }]: Parameters<WebhookClient['call']>) {
+      const { spec } = JSON.parse(body) as { spec: { token: string } };
+      asked.push(spec.token);
+      await new Promise<void>((resolve) => ends.push(resolve));
+      const user = { username: 'ann' };
+      const review = {
+        apiVersion: 'authentication.k8s.io/v1',
+        kind: 'TokenReview',
+        status: { authenticated: spec.token === 'good', user },
+      };
+      return { status: 200, contentType: 'application/json', body: Buffer.from(JSON.stringify(review)) };
+    }
+  })('test');
+  const reviewed = webhookTokenAuthenticator({
+    ...{ endpoint: () => Promise.resolve(endpoint()), client: slow, version: 'v1', apiAudiences: [] },
+    clock: new FakeClock(),
+  });
+  const ttls = { successTtlMs: 0, failureTtlMs: 0 };
+  const tokens = cachedTokens(cachedTokens(reviewed, { clock: new FakeClock(), ...ttls }), {
+    ...{ clock: new FakeClock(), ...ttls },
+  });
+  const send = async (token: string, remoteAddress: string) =>
+    tokens.authenticateToken(token, [], { remoteAddress, peerCertificate: undefined });
+  const settle = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+  let refused = 0;
+  for (let i = 0; i < 3000; i++) send(`wrong-${i}`, '192.0.2.1').catch(() => (refused += 1));
+  await settle();
+  assert.equal(asked.length, 64);
+  assert.equal(refused, 3000 - 64 - 1024);
+  const good = send('good', '192.0.2.2');
+  await settle();
+  ends.shift()?.();
+  await settle();
+  assert.equal(asked.at(-1), 'good');
+  ends.pop()?.();
+  assert.equal((await good)?.user.name, 'ann');
 });
 
 const wanted: AuthorizationAttributes = {
