@@ -60,6 +60,7 @@ const SHAPE: ConfigShape = {
 };
 const UNIQUE = new Set(['Node', 'RBAC', 'ABAC', 'AlwaysAllow', 'AlwaysDeny']);
 const MAX_TIMEOUT_MS = 30_000;
+const MAX_CONDITIONS = 64;
 
 /** Reads an AuthorizationConfiguration. `path` is for messages. Throws an error with the path and the faulty field. */
 export function loadAuthorizationConfig(
@@ -129,9 +130,15 @@ function webhookSettings(
   if (conditions.length > 0 && webhook['matchConditionSubjectAccessReviewVersion'] !== 'v1') {
     return refuse(`${at}.matchConditionSubjectAccessReviewVersion must be v1`);
   }
+  if (conditions.length > MAX_CONDITIONS)
+    return refuse(`${at}.matchConditions: ${conditions.length} are too many, must have at most ${MAX_CONDITIONS}`);
+  const known = new Set<string>();
   const matchConditions = conditions.map((condition, i) => {
     const expression = isJsonObject(condition) ? condition['expression'] : undefined;
-    if (typeof expression !== 'string') return refuse(`${at}.matchConditions[${i}].expression is required`);
+    if (typeof expression !== 'string' || expression.trim() === '')
+      return refuse(`${at}.matchConditions[${i}].expression is required`);
+    if (known.has(expression)) return refuse(`${at}.matchConditions[${i}].expression: "${expression}" occurs twice`);
+    known.add(expression);
     if (compile === undefined) return refuse(`${at}.matchConditions[${i}]: expressions are not available`);
     return compile(expression);
   });

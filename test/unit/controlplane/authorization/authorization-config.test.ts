@@ -116,6 +116,22 @@ describe('a configuration of authorizers', () => {
       withWebhook({ matchConditionSubjectAccessReviewVersion: 'v1', matchConditions: [{}] }),
       'matchConditions[0].expression is required',
     ],
+    [
+      'a match condition twice',
+      withWebhook({
+        matchConditionSubjectAccessReviewVersion: 'v1',
+        matchConditions: [{ expression: 'true' }, { expression: 'true' }],
+      }),
+      'matchConditions[1].expression: "true" occurs twice',
+    ],
+    [
+      'more match conditions than each request may wait for',
+      withWebhook({
+        matchConditionSubjectAccessReviewVersion: 'v1',
+        matchConditions: Array.from({ length: 65 }, (_, at) => ({ expression: `${at} == ${at}` })),
+      }),
+      'matchConditions: 65 are too many, must have at most 64',
+    ],
   ] as const)
     it(`with ${what} is refused, and the error names the file and the field`, () => {
       assert.throws(

@@ -4,6 +4,7 @@ import { describe, it } from 'node:test';
 import { authorizationCondition } from '../../../../controlplane/admission/policy/match-conditions.ts';
 import { WebhookClient } from '../../../../controlplane/authentication/webhook-client.ts';
 import { webhookAuthorizer } from '../../../../controlplane/authorization/webhook.ts';
+import { systemClock } from '../../../../api/machinery/clock.ts';
 import type { AuthorizationAttributes } from '../../../../controlplane/authorization/authorization.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 
@@ -79,5 +80,31 @@ describe('match conditions of an authorization webhook', () => {
     const failing = "request.extra['none'] == []";
     assert.match(await outcome([failing, 'true'], LIST), /^cel evaluation error: no such key: none$/);
     assert.equal(await outcome([failing, 'false'], LIST), 'not called');
+  });
+
+  it('give the event loop to others between them, whatever the request is that they read', async () => {
+    const groups = Array.from({ length: 30_000 }, (_, at) => `group-${at}`);
+    const expressions = Array.from({ length: 30 }, (_, at) => `!request.groups.exists(g, g == 'absent-${at}')`);
+    const authorizer = webhookAuthorizer({
+      name: 'hook',
+      endpoint: () => Promise.reject(new Error('is not called')),
+      client: new WebhookClient('test'),
+      version: 'v1',
+      authorizedTtlMs: 0,
+      unauthorizedTtlMs: 0,
+      matchConditions: [...expressions, 'false'].map(authorizationCondition),
+      clock: systemClock,
+    });
+    let turns = 0;
+    let isDecided = false;
+    const count = (): void => {
+      turns += 1;
+      if (!isDecided) setImmediate(count);
+    };
+    setImmediate(count);
+    const { decision } = await authorizer.authorize({ ...LIST, user: { name: 'ann', groups } });
+    isDecided = true;
+    assert.equal(decision, 'no-opinion');
+    assert.ok(turns > 5, `${turns} turns`);
   });
 });
