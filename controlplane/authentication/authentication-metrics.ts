@@ -29,6 +29,8 @@ export interface AuthenticationMetrics {
   serviceAccountToken(kind: TokenKind): void;
   /** Receives the remaining lifetime, in seconds, of an accepted client certificate's chain. */
   certificate(expiresInSeconds: number): void;
+  /** Counts a key of an OpenID issuer that cannot be read. */
+  readonly unreadableKey: () => void;
   /** Counts and times the attempts of the whole union. */
   measured(authenticator: Authenticator, monotonic: () => number): Authenticator;
 }
@@ -36,10 +38,18 @@ export interface AuthenticationMetrics {
 /** Registers the metrics at once, except those of `measured`, which are registered when it is called. */
 export function authenticationMetrics(registry: MetricsRegistry): AuthenticationMetrics {
   const certificates = certificateExpirations(registry);
+  const unreadableKeys = registry
+    .counter({
+      name: 'orchlet_authentication_unreadable_issuer_keys_total',
+      help: 'Keys of OpenID issuers that could not be read, by which no token is accepted.',
+      labels: [],
+    })
+    .with();
   return {
     tokenCache: tokenCacheMetrics(registry),
     serviceAccountToken: serviceAccountCounters(registry),
     certificate: (seconds) => certificates.observe(seconds),
+    unreadableKey: () => unreadableKeys.inc(),
     measured: (authenticator, monotonic) => measured(registry, authenticator, monotonic),
   };
 }

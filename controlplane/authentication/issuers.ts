@@ -15,6 +15,8 @@ interface IssuersOptions {
   readonly client: WebhookClient;
   readonly clock: Clock;
   readonly logger: Logger;
+  /** Called for each key of an issuer that cannot be read. */
+  readonly onUnreadableKey?: (() => void) | undefined;
 }
 
 const READY_WITHIN_MS = 60_000;

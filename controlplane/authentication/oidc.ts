@@ -39,6 +39,8 @@ export interface OidcOptions {
   readonly client: WebhookClient;
   readonly clock: Clock;
   readonly logger: Logger;
+  /** Called for each key of the issuer that cannot be read. */
+  readonly onUnreadableKey?: (() => void) | undefined;
 }
 
 const SUPPORTED = new Set(['RS256', 'RS384', 'RS512', 'ES256', 'ES384', 'ES512', 'PS256', 'PS384', 'PS512']);
@@ -46,6 +48,10 @@ const REFRESH_AT_MOST_EVERY_MS = 10_000;
 const FETCH_TIMEOUT_MS = 10_000;
 /** A token without a key id is verified with one key after the other, in one turn of the event loop. */
 const MOST_KEYS = 128;
+/** The limits of Go for the keys of TLS. With larger ones, the verification of a signature takes tens of milliseconds. */
+const MAX_MODULUS_BITS = 8192;
+const MAX_EXPONENT = 2n ** 31n - 1n;
+const MAX_SHOWN_ID = 64;
 
 class OidcError extends Error {
   constructor(message: string, options?: ErrorOptions) {
@@ -169,6 +175,21 @@ function usernamePrefix(options: OidcOptions): string {
   return options.usernameClaim === 'email' ? '' : `${options.issuerUrl}#`;
 }
 
+/** Throws if the JSON web key cannot be read, or verifies too slowly for each token to wait for it. */
+function issuerKey(jwk: unknown): IssuerKey {
+  if (!isJsonObject(jwk)) throw new OidcError('the key is no JSON object');
+  const { kid, alg } = jwk;
+  const key = createPublicKey({ key: jwk as JsonWebKeyInput['key'], format: 'jwk' });
+  const { modulusLength = 0, publicExponent = 0n } = key.asymmetricKeyDetails ?? {};
+  if (modulusLength > MAX_MODULUS_BITS || publicExponent > MAX_EXPONENT)
+    throw new OidcError(`the key has ${modulusLength} bits and the exponent ${publicExponent}, which are too many`);
+  return {
+    id: typeof kid === 'string' ? kid : '',
+    algorithm: typeof alg === 'string' ? alg : undefined,
+    key,
+  };
+}
+
 class IssuerKeys {
   readonly #options: OidcOptions;
   #keys: readonly IssuerKey[] = [];
@@ -234,22 +255,22 @@ class IssuerKeys {
     const { keys } = await this.#get(uri, isOwnHost ? 'configured' : 'issuer-keys');
     if (!Array.isArray(keys)) throw new OidcError('the key set has no keys');
     if (keys.length > MOST_KEYS) throw new OidcError(`the key set has ${keys.length} keys, more than ${MOST_KEYS}`);
-    const found: IssuerKey[] = [];
-    for (const jwk of keys as unknown[]) {
-      if (
-        !isJsonObject(jwk) ||
-        (jwk['kty'] !== 'RSA' && jwk['kty'] !== 'EC') ||
-        (jwk['use'] !== undefined && jwk['use'] !== 'sig')
-      )
-        continue;
-      const { kid, alg } = jwk;
-      found.push({
-        id: typeof kid === 'string' ? kid : '',
-        algorithm: typeof alg === 'string' ? alg : undefined,
-        key: createPublicKey({ key: jwk as JsonWebKeyInput['key'], format: 'jwk' }),
-      });
+    return (keys as unknown[]).flatMap((jwk) => this.#readKey(jwk) ?? []);
+  }
+
+  /** Returns `undefined` for a key of another kind. Logs and counts one that cannot be read: the others stay valid. */
+  #readKey(jwk: unknown): IssuerKey | undefined {
+    const { logger, issuerUrl, onUnreadableKey } = this.#options;
+    if (isJsonObject(jwk) && jwk['use'] !== undefined && jwk['use'] !== 'sig') return undefined;
+    if (isJsonObject(jwk) && jwk['kty'] !== 'RSA' && jwk['kty'] !== 'EC') return undefined;
+    try {
+      return issuerKey(jwk);
+    } catch (error) {
+      const id = isJsonObject(jwk) && typeof jwk['kid'] === 'string' ? jwk['kid'].slice(0, MAX_SHOWN_ID) : '';
+      logger.warn({ err: error, issuer: issuerUrl, key: id }, 'A key of the OpenID issuer cannot be read');
+      onUnreadableKey?.();
+      return undefined;
     }
-    return found;
   }
 
   async #get(url: string, purpose: 'configured' | 'issuer-keys'): Promise<Record<string, unknown>> {

@@ -13,14 +13,16 @@ const { privateKey, publicKey } = generateKeyPairSync('rsa', { modulusLength: 20
 const { publicKey: another } = generateKeyPairSync('rsa', { modulusLength: 2048 });
 
 /** An authenticator whose issuer has so many keys; the last one has signed the token. */
-function authenticator(keys: number) {
+const authenticator = (keys: number) =>
+  authenticatorWith(
+    Array.from({ length: keys }, (_key, at) => (at === keys - 1 ? publicKey : another).export({ format: 'jwk' })),
+  );
+
+/** An authenticator whose issuer has these JSON web keys. */
+function authenticatorWith(keys: readonly unknown[], onUnreadableKey?: () => void) {
   const documents: Readonly<Record<string, unknown>> = {
     '/.well-known/openid-configuration': { issuer: ISSUER, jwks_uri: `${ISSUER}/keys` },
-    '/keys': {
-      keys: Array.from({ length: keys }, (_key, at) =>
-        (at === keys - 1 ? publicKey : another).export({ format: 'jwk' }),
-      ),
-    },
+    '/keys': { keys },
   };
   const client: Pick<WebhookClient, 'call'> = {
     call: ({ url }) =>
@@ -41,6 +43,7 @@ function authenticator(keys: number) {
     },
     ...{ requiredClaims: {}, signingAlgorithms: ['RS256'], clock: systemClock, logger: silentLogger },
     client: client as WebhookClient,
+    onUnreadableKey,
   });
 }
 
@@ -56,4 +59,35 @@ test('more keys of an issuer than a token can be verified with in one turn are r
   const many = authenticator(129);
   assert.equal(await many.ready(), false);
   await assert.rejects(async () => many.authenticateToken(token(), []), /failed to verify signature/);
+});
+
+const { n, e } = publicKey.export({ format: 'jwk' });
+for (const [what, broken] of Object.entries({
+  'without a modulus': { kty: 'RSA', e },
+  'whose modulus is a number': { kty: 'RSA', n: 5, e },
+  'on an unknown curve': { kty: 'EC', crv: 'P-1', x: 'AA', y: 'AA' },
+  'that is a point beside its curve': { kty: 'EC', crv: 'P-256', x: 'AA', y: 'AA' },
+  'that is null': null,
+  'that is a text': 'key',
+  'with a modulus of 16384 bits': { kty: 'RSA', n: Buffer.alloc(2048, 0xff).toString('base64url'), e },
+  'with an exponent of 2048 bits': { kty: 'RSA', n, e: n },
+}))
+  test(`a key ${what} is counted, and keeps no token of the other keys of its issuer from being accepted`, async () => {
+    let unreadable = 0;
+    const jwk = publicKey.export({ format: 'jwk' });
+    const issuer = authenticatorWith([broken, jwk, broken], () => unreadable++);
+    assert.equal((await issuer.authenticateToken(token(), []))?.user.name, 'jo');
+    assert.equal(unreadable, 2);
+  });
+
+test('keys of another use or kind are no error', async () => {
+  let unreadable = 0;
+  const jwk = publicKey.export({ format: 'jwk' });
+  const others = [
+    { ...jwk, use: 'enc' },
+    { kty: 'oct', k: 'AA' },
+  ];
+  const issuer = authenticatorWith([...others, jwk], () => unreadable++);
+  assert.equal((await issuer.authenticateToken(token(), []))?.user.name, 'jo');
+  assert.equal(unreadable, 0);
 });
