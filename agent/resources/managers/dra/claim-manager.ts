@@ -71,14 +71,17 @@ interface ClaimJson {
 }
 
 const STATE_FILE = 'dra_manager_state';
+const UNPREPARED = { Devices: [] as const };
 const CALL = { timeoutMs: 45_000 };
 
 /** Owns the prepared claims and the drivers' endpoints. A pod whose claims cannot be prepared stays pending and is retried. */
 export class ClaimManager {
   readonly #options: ClaimManagerOptions;
   readonly #drivers: DraDrivers;
-  /** Prepared claims by uid. */
+  /** The claims that are prepared or being prepared, by uid. */
   readonly #claims = new Map<string, PreparedClaim>();
+  /** The claims of which all drivers have answered in this process. A driver may prepare a claim without any device. */
+  readonly #ready = new WeakSet<PreparedClaim>();
   /** The queue by namespace and name, because preparing and unpreparing one claim must not overlap. */
   readonly #turns = new KeyedQueue();
   readonly #writer: StateWriter;
@@ -139,7 +142,14 @@ export class ClaimManager {
   }
 
   #isPrepared(pod: Pod, name: string): boolean {
-    return [...this.#claims.values()].some((claim) => claim.ClaimName === name && isHeldBy(claim, pod));
+    return [...this.#claims.values()].some(
+      (claim) => claim.ClaimName === name && isHeldBy(claim, pod) && this.#isReady(claim),
+    );
+  }
+
+  /** Whether all drivers have prepared their devices, in this process or before its start. */
+  #isReady(claim: PreparedClaim): boolean {
+    return this.#ready.has(claim) || Object.values(claim.DriverState).every(({ Devices }) => Devices.length > 0);
   }
 
   async #observed(operation: 'PrepareResources' | 'UnprepareResources', work: () => Promise<void>): Promise<void> {
@@ -187,20 +197,29 @@ export class ClaimManager {
       throw new Error(
         `old ResourceClaim with same name ${name} and different UID ${replaced.ClaimUID} still exists (previous pod force-deleted?!)`,
       );
-    const known = this.#claims.get(claim.metadata.uid);
     const drivers = new Set((status.allocation.devices?.results ?? []).map(({ driver }) => driver));
-    const prepared: PreparedClaim = known ?? {
+    // A pod whose driver was never there has nothing to unprepare, for which it would wait when it is deleted.
+    for (const driver of drivers) this.#drivers.check(driver);
+    const prepared: PreparedClaim = this.#claims.get(claim.metadata.uid) ?? {
       ClaimUID: claim.metadata.uid,
       ClaimName: name,
       Namespace: namespace,
       PodUIDs: {},
       DriverState: {},
     };
-    for (const driver of drivers)
-      if (!Object.hasOwn(prepared.DriverState, driver))
-        prepared.DriverState[driver] = { Devices: await this.#prepareWith(driver, claim) };
+    for (const driver of drivers) {
+      if (Object.hasOwn(prepared.DriverState, driver)) continue;
+      prepared.DriverState[driver] = UNPREPARED;
+      this.#ready.delete(prepared);
+    }
+    // Recorded before the first call: what a driver prepares is unprepared even if another driver, or the agent, fails.
     prepared.PodUIDs[uid] = {};
     this.#claims.set(claim.metadata.uid, prepared);
+    await this.#save();
+    if (this.#isReady(prepared)) return;
+    for (const [driver, { Devices }] of Object.entries(prepared.DriverState))
+      if (Devices.length === 0) prepared.DriverState[driver] = { Devices: await this.#prepareWith(driver, claim) };
+    this.#ready.add(prepared);
     await this.#save();
   }
 

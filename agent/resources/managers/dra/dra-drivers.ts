@@ -79,10 +79,16 @@ export class DraDrivers {
     return (this.#instances.get(name) ?? []).filter(({ socket }) => socket !== endpoint);
   }
 
-  /** Calls the newest instance of the driver. Rejects if there is none. */
-  async call<T>(driver: string, work: (client: DriverClient) => Promise<T>): Promise<T> {
+  /** Throws if the driver is not registered. Returns its newest instance. */
+  check(driver: string): Instance {
     const plugin = this.#instances.get(driver)?.at(-1);
     if (plugin === undefined) throw new Error(`DRA driver ${driver} is not registered`);
+    return plugin;
+  }
+
+  /** Calls the newest instance of the driver. Rejects if there is none. */
+  async call<T>(driver: string, work: (client: DriverClient) => Promise<T>): Promise<T> {
+    const plugin = this.check(driver);
     const observe = this.#observeCalls?.(driver);
     const client = await connectGrpc({
       socket: plugin.socket,

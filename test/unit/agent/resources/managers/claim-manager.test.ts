@@ -307,6 +307,46 @@ test('after a restart prepared claims are restored, and a failed unprepare is re
   assert.deepEqual(rig.calls, ['prepare mine', 'unprepare mine']);
 });
 
+test('the devices of a driver are unprepared if another driver of the claim fails, also after a restart of the agent', async (t) => {
+  const rig = await setUp(t);
+  const other = 'net.example.com';
+  const answering = { name: other, endpoint: join(rig.rootDirectory, 'driver.sock') };
+  const failing = { name: other, endpoint: join(rig.rootDirectory, 'nobody.sock') };
+  const register = async (manager: ClaimManager, plugin: typeof failing): Promise<void> => {
+    await rig.register(manager);
+    const { signal } = new AbortController();
+    await manager.handler().register({ ...plugin, supportedVersions: ['v1.DRAPlugin'] }, signal);
+  };
+  await register(rig.manager, failing);
+  rig.client.seed(resourceClaims, claim(['a'], { devices: { results: [{ driver: DRIVER }, { driver: other }] } }));
+  await assert.rejects(rig.manager.prepare(pod('a')));
+  assert.deepEqual(rig.calls, ['prepare mine']);
+  assert.deepEqual(rig.manager.pods(), ['a']);
+  const { rootDirectory, client, clock } = rig;
+  const again = await ClaimManager.start({ rootDirectory, client, clock, nodeName: 'n1', logger: silentLogger });
+  assert.deepEqual(again.pods(), ['a']);
+  await register(again, answering);
+  await again.release('a');
+  assert.deepEqual(rig.calls, ['prepare mine', 'unprepare mine', 'unprepare mine'], 'by both drivers');
+  assert.deepEqual(again.pods(), []);
+});
+
+test('what only one of two drivers has prepared is not ready, and prepared once the other driver answers', async (t) => {
+  const rig = await setUp(t);
+  await rig.register(rig.manager);
+  const other = { name: 'net.example.com', endpoint: '/nobody.sock', supportedVersions: ['v1.DRAPlugin'] };
+  const { signal } = new AbortController();
+  await rig.manager.handler().register(other, signal);
+  const results = [{ driver: DRIVER }, { driver: other.name }];
+  rig.client.seed(resourceClaims, claim(['a'], { devices: { results } }));
+  await assert.rejects(rig.manager.prepare(pod('a')));
+  await assert.rejects(rig.manager.prepare(pod('a')));
+  await rig.manager.handler().register({ ...other, endpoint: join(rig.rootDirectory, 'driver.sock') }, signal);
+  await rig.manager.prepare(pod('a'));
+  await rig.manager.prepare(pod('a'));
+  assert.deepEqual(rig.calls, ['prepare mine', 'prepare mine']);
+});
+
 test('a driver without a supported service is rejected', async (t) => {
   const rig = await setUp(t);
   assert.throws(
@@ -315,7 +355,7 @@ test('a driver without a supported service is rejected', async (t) => {
   );
 });
 
-test('a driver that returns a NUL, or more than fits into a checkpoint, keeps the pod from starting, and nothing is stored', async (t) => {
+test('a driver that returns a NUL, or more than fits into a checkpoint, keeps the pod from starting, and no device is stored', async (t) => {
   const rig = await setUp(t);
   await rig.register(rig.manager);
   rig.client.seed(resourceClaims, claim(['a']));
@@ -326,7 +366,9 @@ test('a driver that returns a NUL, or more than fits into a checkpoint, keeps th
   );
   rig.cdiPrefix = 'x'.repeat(1 << 20);
   await assert.rejects(rig.manager.prepare(pod('a')), /has more than 262144 bytes/);
-  assert.deepEqual(rig.manager.pods(), []);
+  assert.deepEqual(devices(rig.manager, pod('a')), [[], []]);
+  await rig.manager.release('a');
+  assert.deepEqual(rig.calls, ['prepare mine', 'prepare mine', 'unprepare mine']);
 });
 
 test('an error of a driver that has megabytes is cut before it becomes an event and a line of the log', async (t) => {
