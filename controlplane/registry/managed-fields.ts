@@ -86,9 +86,12 @@ function otherVersions(lookup: VersionLookup): NonNullable<Writer['others']> {
   };
 }
 
-/** Pruning may have removed all metadata, which conversions expect. */
+/**
+ * Pruning may have removed all metadata, which conversions expect. An object that has some is returned itself, by which a
+ * conversion knows that it has converted it before.
+ */
 const withMetadata = (object: JsonObject): KubeObject =>
-  ({ ...object, metadata: object['metadata'] ?? {} }) as KubeObject;
+  ((object['metadata'] ?? undefined) === undefined ? { ...object, metadata: {} } : object) as unknown as KubeObject;
 
 /** Waits for a conversion. A failure of a webhook concerns the ownership of fields only, so it is an error of its own. */
 function* outcomeOf(converted: KubeObject | Promise<KubeObject>): Pausing<JsonObject> {

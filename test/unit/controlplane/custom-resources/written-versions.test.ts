@@ -129,3 +129,31 @@ describe('an owner that wrote in a version without a member of the written objec
     assert.equal(updated.managedFields, undefined);
   });
 });
+
+test('a webhook converts each object of a write once to the version of an owner', async () => {
+  assert(metadata !== undefined);
+  const schema = schemaWith([], 'a');
+  const gvk = { group: 'g.io', version: 'v2', kind: 'Thing' };
+  const converted: string[] = [];
+  const management = createFieldManagement(
+    systemClock,
+    {
+      ...gvk,
+      struct: structTypeOf(gvk, schema, metadata),
+      reader: createSchemaReader(schema, metadata),
+      applyDefaults: undefined,
+    },
+    otherVersions(definition, version('v2', schema), metadata, (object, to) => {
+      converted.push(`${JSON.stringify(object['spec'])} to ${to}`);
+      return Promise.resolve({ ...object, apiVersion: `g.io/${to}` });
+    }),
+  );
+  const owner = (manager: string) => ({
+    ...{ manager, operation: 'Update', apiVersion: 'g.io/v1', time: '2026-01-01T00:00:00Z', fieldsType: 'FieldsV1' },
+    fieldsV1: { 'f:spec': { 'f:a': {} } },
+  });
+  const live = thing('g.io/v2', { a: 'one' }, { managedFields: ['p', 'q', 'r'].map(owner) });
+  const write = { manager: 'second', apiVersion: 'g.io/v2', subresource: '', resetFields: [] };
+  await management.updateInTurns(live, thing('g.io/v2', { a: 'two' }), write);
+  assert.deepEqual(converted, ['{"a":"one"} to v1', '{"a":"two"} to v1']);
+});
