@@ -28,17 +28,16 @@ const UNDERSTOOD: ReadonlySet<string> = new Set([
   EXTENSION.subjectKeyId,
   EXTENSION.authorityKeyId,
 ]);
-/**
- * The maximum number of signature checks of one verification. It bounds the search in a hostile bundle of
- * intermediates.
- */
+/** The maximum number of signature checks of one verification. */
 const MAX_SIGNATURES = 100;
 
 /**
- * Verifies the chain of a certificate. Never throws for a bad chain. The number of signatures that are verified is limited.
+ * Verifies the chain of a certificate. Never throws for a bad chain. The number of signatures that are verified is limited, and
+ * only keys that a root vouches for verify any: the client chooses the others, and may choose keys that take long.
  */
 export function verifyChain(leaf: Certificate, options: ChainOptions): ChainResult {
-  const budget = { signatures: MAX_SIGNATURES };
+  const signatures = new Signatures();
+  const issuing = [...options.roots, ...vouchedFor(options, signatures)];
   const wanted = EXTENDED_KEY_USAGES.get(options.usage) ?? options.usage;
   let reason = 'x509: certificate signed by unknown authority';
   const refuse = (why: string): undefined => {
@@ -51,14 +50,11 @@ export function verifyChain(leaf: Certificate, options: ChainOptions): ChainResu
     const why = unusable(current, { chain, wanted, nowMs: options.nowMs });
     if (why !== undefined) return refuse(why);
     if (options.roots.some((root) => root.raw.equals(current.raw))) return chain;
-    const issuers = [
-      ...options.roots.map((certificate) => certificate),
-      ...options.intermediates.filter((certificate) => !chain.some((link) => link.raw.equals(certificate.raw))),
-    ].filter((candidate) => mayHaveIssued(candidate, current));
-    for (const issuer of issuers) {
-      if (--budget.signatures < 0)
+    for (const issuer of issuing) {
+      if (!mayHaveIssued(issuer, current) || chain.some((link) => link.raw.equals(issuer.raw))) continue;
+      if (signatures.areExhausted)
         return refuse('x509: signature check attempts limit reached while verifying certificate chain');
-      if (!verifySigned(current.parts, issuer.publicKey)) continue;
+      if (!signatures.match(current, issuer)) continue;
       const found = walk([...chain, issuer]);
       if (found !== undefined) return found;
     }
@@ -66,6 +62,36 @@ export function verifyChain(leaf: Certificate, options: ChainOptions): ChainResu
   };
   const chain = walk([leaf]);
   return chain === undefined ? { valid: false, reason } : { valid: true, chain };
+}
+
+/** Checks signatures, of which there is a maximum number in one verification. */
+class Signatures {
+  #left = MAX_SIGNATURES;
+
+  get areExhausted(): boolean {
+    return this.#left <= 0;
+  }
+
+  /** Whether the issuer signed the certificate. False once the checks are exhausted. */
+  match({ parts }: Certificate, { publicKey }: Certificate): boolean {
+    if (this.areExhausted) return false;
+    this.#left -= 1;
+    return verifySigned(parts, publicKey);
+  }
+}
+
+/** Returns the intermediates that a root has signed, directly or through others. */
+function vouchedFor({ roots, intermediates }: ChainOptions, signatures: Signatures): readonly Certificate[] {
+  const found = new Set<Certificate>();
+  let issuers = roots;
+  while (issuers.length > 0) {
+    const signers = issuers;
+    issuers = intermediates.filter(
+      (one) => !found.has(one) && signers.some((signer) => mayHaveIssued(signer, one) && signatures.match(one, signer)),
+    );
+    for (const one of issuers) found.add(one);
+  }
+  return [...found];
 }
 
 function mayHaveIssued(candidate: Certificate, child: Certificate): boolean {

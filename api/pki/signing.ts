@@ -60,7 +60,15 @@ export function signed(toBeSigned: Buffer, key: KeyObject): Buffer {
   return der.sequence(toBeSigned, identifier, der.bitString(sign(hash, toBeSigned, key)));
 }
 
-/** Verifies the result of `signed`. Rejects unknown algorithms, and keys of another type. */
+/** The limit of Go. The time of a verification grows with the length of the exponent, which a hostile key has in thousands of bits. */
+const MAX_EXPONENT = 2n ** 31n - 1n;
+
+/** Whether signatures are verified by the key in about the time that others take. */
+export function verifiesInTime({ asymmetricKeyDetails = {} }: KeyObject): boolean {
+  return (asymmetricKeyDetails.publicExponent ?? 0n) <= MAX_EXPONENT;
+}
+
+/** Verifies the result of `signed`. Rejects unknown algorithms, keys of another type, and those that take long. */
 export function verifySigned(
   parts: readonly der.DerElement[],
   key: KeyObject,
@@ -71,7 +79,7 @@ export function verifySigned(
   const [id] = der.readAll(der.expect(algorithm, der.TAG.sequence).content);
   const algorithms = signedThing === 'request' ? VERIFY_REQUEST : VERIFY;
   const known = id === undefined ? undefined : algorithms.get(der.readOid(id));
-  if (known === undefined || known.type !== key.asymmetricKeyType) return false;
+  if (known === undefined || known.type !== key.asymmetricKeyType || !verifiesInTime(key)) return false;
   const bits = der.expect(signature, der.TAG.bitString).content.subarray(1);
   const options = known.type === 'rsa' ? { key, padding: constants.RSA_PKCS1_PADDING } : key;
   return verify(known.hash, body.whole, options, bits);

@@ -10,6 +10,7 @@ import { createPublicKey, type JsonWebKeyInput, type KeyObject } from 'node:cryp
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import { background } from '../../api/machinery/background.ts';
+import { verifiesInTime } from '../../api/pki/signing.ts';
 import { parseJwt, verifyJwt, type Jwt } from './jwt.ts';
 import { withTimeout, type WebhookClient } from './webhook-client.ts';
 import type { Authenticated, TokenAuthenticator } from './authentication.ts';
@@ -48,9 +49,8 @@ const REFRESH_AT_MOST_EVERY_MS = 10_000;
 const FETCH_TIMEOUT_MS = 10_000;
 /** A token without a key id is verified with one key after the other, in one turn of the event loop. */
 const MOST_KEYS = 128;
-/** The limits of Go for the keys of TLS. With larger ones, the verification of a signature takes tens of milliseconds. */
+/** The limit of Go for the keys of TLS. With larger ones, a verification takes tens of milliseconds. */
 const MAX_MODULUS_BITS = 8192;
-const MAX_EXPONENT = 2n ** 31n - 1n;
 const MAX_SHOWN_ID = 64;
 
 class OidcError extends Error {
@@ -180,9 +180,9 @@ function issuerKey(jwk: unknown): IssuerKey {
   if (!isJsonObject(jwk)) throw new OidcError('the key is no JSON object');
   const { kid, alg } = jwk;
   const key = createPublicKey({ key: jwk as JsonWebKeyInput['key'], format: 'jwk' });
-  const { modulusLength = 0, publicExponent = 0n } = key.asymmetricKeyDetails ?? {};
-  if (modulusLength > MAX_MODULUS_BITS || publicExponent > MAX_EXPONENT)
-    throw new OidcError(`the key has ${modulusLength} bits and the exponent ${publicExponent}, which are too many`);
+  const { modulusLength = 0 } = key.asymmetricKeyDetails ?? {};
+  if (modulusLength > MAX_MODULUS_BITS || !verifiesInTime(key))
+    throw new OidcError(`signatures of the key take too long to be verified, which has ${modulusLength} bits`);
   return {
     id: typeof kid === 'string' ? kid : '',
     algorithm: typeof alg === 'string' ? alg : undefined,

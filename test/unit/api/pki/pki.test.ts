@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { X509Certificate } from 'node:crypto';
+import { createPublicKey, generateKeyPairSync, type KeyObject, X509Certificate } from 'node:crypto';
 import { test } from 'node:test';
 import { createCsr, parseCsr } from '../../../../api/pki/certificate-request.ts';
 import {
@@ -11,8 +11,9 @@ import {
 import { verifyChain } from '../../../../api/pki/chain.ts';
 import { DerError, readElement, readText, utf8String } from '../../../../api/pki/der.ts';
 import { ipBytes, ipText } from '../../../../api/pki/names.ts';
-import { generateKey, type KeyPair } from '../../../../api/pki/signing.ts';
+import { generateKey, type KeyPair, verifiesInTime, verifySigned } from '../../../../api/pki/signing.ts';
 
+const reasonOf = (result: ReturnType<typeof verifyChain>): string => (result.valid ? '' : result.reason);
 const NOW = Date.parse('2026-06-01T00:00:00Z');
 const DAY = 86_400_000;
 
@@ -95,6 +96,51 @@ test('a chain is valid only with its intermediate', async () => {
   const options = { roots: [root.certificate], nowMs: NOW, usage: 'client auth' };
   assert.ok(verifyChain(made, { ...options, intermediates: [middle.certificate] }).valid);
   assert.equal(verifyChain(made, { ...options, intermediates: [] }).valid, false);
+});
+
+test('keys that no root vouches for verify nothing, whatever certificates a client shows', async () => {
+  const root = await authority('root');
+  const middle = await authority('middle', {}, root);
+  const own = await generateKey('rsa');
+  const times = { notBeforeMs: NOW - DAY, notAfterMs: NOW + DAY };
+  const claimed = Array.from({ length: 8 }, () =>
+    parseCertificate(
+      createCertificate(
+        { subject: { commonName: 'root' }, publicKey: own.publicKey, ...times, basicConstraints: { isCa: true } },
+        { privateKey: own.privateKey },
+      ),
+    ),
+  );
+  const used: KeyObject[] = [];
+  const watched = (certificate: ReturnType<typeof parseCertificate>) => ({
+    ...certificate,
+    get publicKey() {
+      used.push(certificate.publicKey);
+      return certificate.publicKey;
+    },
+  });
+  const options = { roots: [root.certificate], nowMs: NOW, usage: 'client auth' };
+  const [issuer] = claimed;
+  assert.ok(issuer);
+  const forged = leaf(await generateKey('ecdsa'), { privateKey: own.privateKey, certificate: issuer });
+  const intermediates = [...claimed.map(watched), middle.certificate];
+  assert.match(reasonOf(verifyChain(forged, { ...options, intermediates })), /unknown authority/);
+  assert.deepEqual(used, []);
+  assert.ok(verifyChain(leaf(await generateKey('ecdsa'), middle), { ...options, intermediates }).valid);
+});
+
+test('a certificate of a key with an exponent of thousands of bits is not verified', () => {
+  const { privateKey, publicKey } = generateKeyPairSync('rsa', { modulusLength: 2048, publicExponent: 0x1_0001 });
+  const { n = '' } = publicKey.export({ format: 'jwk' });
+  const slow = createPublicKey({ key: { kty: 'RSA', n, e: n }, format: 'jwk' });
+  const times = { notBeforeMs: NOW - DAY, notAfterMs: NOW + DAY };
+  const { parts } = parseCertificate(
+    createCertificate({ subject: { commonName: 'c' }, publicKey: slow, ...times }, { privateKey }),
+  );
+  assert.equal(verifySigned(parts, publicKey), true);
+  assert.equal(verifiesInTime(publicKey), true);
+  assert.equal(verifySigned(parts, slow), false);
+  assert.equal(verifiesInTime(slow), false);
 });
 
 test('invalid certificates are rejected', async () => {
