@@ -13,6 +13,7 @@ import { HealthResults } from '../../api/component/health-results.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { ConnectionLimit, connectionsWithin } from '../../api/http/connection-limit.ts';
+import { CostlyHandshakes } from '../../api/http/costly-handshakes.ts';
 import { IncompleteHeaders } from '../../api/http/incomplete-headers.ts';
 import { UntakenResponses } from '../../api/http/untaken-responses.ts';
 import { newStatusError, StatusError } from '../../api/meta/status-error.ts';
@@ -118,6 +119,7 @@ export async function startAgentServer(given: AgentServerOptions): Promise<Agent
     maxHeaderSize: MAX_HEADER_BYTES,
     handshakeTimeout: HANDSHAKE_TIMEOUT_MS,
   });
+  new CostlyHandshakes(options).follow(secure);
   const trust = new ClientTrust(options.clock);
   const intake = intakeOf(options);
   const gate = { ...options, limit: intake.limit, trust };

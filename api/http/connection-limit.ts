@@ -111,7 +111,8 @@ export class ConnectionLimit {
 /** Returns the address in hexadecimal: 8 digits of IPv4, the first 16 of the 32 of IPv6. */
 export const clientKey = (address: string): string => addressKey(address).slice(0, 16);
 
-const endsOf = ({ remoteAddress, remotePort, localPort }: Ends): string =>
+/** Returns what names a connection while it is open, for the TLS socket and for the socket below it. */
+export const endsOf = ({ remoteAddress, remotePort, localPort }: Ends): string =>
   `${remoteAddress ?? ''} ${remotePort ?? ''} ${localPort ?? ''}`;
 
 /** The limit of a server that may use a share of the descriptors of the process: `atMost`, or fewer if the process has few. */

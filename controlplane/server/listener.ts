@@ -10,6 +10,7 @@ import type { Duplex } from 'node:stream';
 import { createServer as createHttpServer, ServerResponse as NodeResponse } from '../../api/http/node-http.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { ConnectionLimit, connectionsWithin } from '../../api/http/connection-limit.ts';
+import { CostlyHandshakes } from '../../api/http/costly-handshakes.ts';
 import { IncompleteHeaders } from '../../api/http/incomplete-headers.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import type { ClientConnection } from '../authentication/authentication.ts';
@@ -120,6 +121,7 @@ export class Listener {
       (socket) => this.#accept(socket),
     );
     this.#limit = new ConnectionLimit({ ...options, most: options.maxConnections ?? connectionsWithin(CONNECTIONS) });
+    new CostlyHandshakes(options).follow(this.#tls);
     this.#tls.on('connection', (socket: Socket) => {
       // Connections are counted before the handshake, so that those that send nothing count, too.
       this.#limit.add(socket);

@@ -7,6 +7,7 @@ import { silentLogger } from '../../../../api/component/logger.ts';
 import { systemClock } from '../../../../api/machinery/clock.ts';
 import { createCertificate, certificatePem } from '../../../../api/pki/certificate.ts';
 import { generateKey, privateKeyPem } from '../../../../api/pki/signing.ts';
+import { chainOf } from '../../../certificate-chain.ts';
 import { Listener } from '../../../../controlplane/server/listener.ts';
 
 type Limits = Pick<ConstructorParameters<typeof Listener>[0], 'maxConnections' | 'handshakeTimeoutMs'>;
@@ -76,6 +77,22 @@ test('a client that does not complete its handshake in time is disconnected', as
   // The beginning of a record of TLS.
   socket.write(Buffer.from([22, 3, 1]));
   await once(socket, 'close');
+});
+
+test('a client whose handshakes cost much is refused', async (t) => {
+  const { port } = await listening(t, {});
+  const keys = await generateKey('ecdsa');
+  const client = { key: privateKeyPem(keys.privateKey), cert: chainOf(60, keys, keys) };
+  const isAccepted = (options: object): Promise<boolean> =>
+    new Promise((resolve) => {
+      const socket = connectTls({ host: '127.0.0.1', port, rejectUnauthorized: false, ...options });
+      t.after(() => socket.destroy());
+      socket.on('error', () => undefined);
+      socket.on('close', () => resolve(false));
+      socket.on('data', () => resolve(true));
+      socket.write('GET / HTTP/1.1\r\nHost: a\r\n\r\n');
+    });
+  assert.deepEqual([await isAccepted(client), await isAccepted(client), await isAccepted({})], [true, true, false]);
 });
 
 test('clients that send nothing do not keep the listener from closing', async (t) => {

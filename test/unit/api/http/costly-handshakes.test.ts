@@ -1,0 +1,146 @@
+/** Tests which handshakes of real TLS connections count as costly. */
+import assert from 'node:assert/strict';
+import {
+  createPrivateKey,
+  createPublicKey,
+  generateKeyPairSync,
+  type JsonWebKeyInput,
+  type KeyObject,
+} from 'node:crypto';
+import { once } from 'node:events';
+import { type AddressInfo, connect as connectTcp, createServer as createTcpServer } from 'node:net';
+import { connect, createServer } from 'node:tls';
+import { before, describe, it, type TestContext } from 'node:test';
+import { silentLogger } from '../../../../api/component/logger.ts';
+import { CostlyHandshakes } from '../../../../api/http/costly-handshakes.ts';
+import { certificatePem, createCertificate } from '../../../../api/pki/certificate.ts';
+import { generateKey, type KeyPair, privateKeyPem } from '../../../../api/pki/signing.ts';
+import { chainOf } from '../../../certificate-chain.ts';
+import { FakeClock } from '../../../fakes/fake-clock.ts';
+
+const times = { notBeforeMs: Date.now() - 60_000, notAfterMs: Date.now() + 3_600_000 };
+let keys: KeyPair;
+before(async () => {
+  keys = await generateKey('ecdsa');
+});
+
+const numberOf = (text = ''): bigint => BigInt(`0x${Buffer.from(text, 'base64url').toString('hex')}`);
+const textOf = (value: bigint): string => {
+  const digits = value.toString(16);
+  return Buffer.from(digits.padStart(digits.length + (digits.length % 2), '0'), 'hex').toString('base64url');
+};
+
+function inverse(value: bigint, modulus: bigint): bigint | undefined {
+  let [a, b, x, y] = [value % modulus, modulus, 1n, 0n];
+  while (b > 0n) [a, b, x, y] = [b, a % b, y, x - (a / b) * y];
+  return a === 1n ? ((x % modulus) + modulus) % modulus : undefined;
+}
+
+/** A valid RSA pair whose public exponent has almost as many bits as its modulus. */
+function slowPair(): { readonly publicKey: KeyObject; readonly privateKey: KeyObject } {
+  const jwk = generateKeyPairSync('rsa', { modulusLength: 2048 }).privateKey.export({ format: 'jwk' });
+  const [p, q] = [numberOf(jwk.p), numberOf(jwk.q)];
+  const order = (p - 1n) * (q - 1n);
+  let e = (1n << 2000n) + 1n;
+  let d = inverse(e, order);
+  while (d === undefined) d = inverse((e += 2n), order);
+  const key: JsonWebKeyInput['key'] = {
+    ...jwk,
+    e: textOf(e),
+    d: textOf(d),
+    dp: textOf(d % (p - 1n)),
+    dq: textOf(d % (q - 1n)),
+  };
+  const privateKey = createPrivateKey({ key, format: 'jwk' });
+  return { privateKey, publicKey: createPublicKey(privateKey) };
+}
+
+/** Starts a TLS server. `shake` resolves to whether a handshake of a client with this chain is completed. */
+async function serving(t: TestContext) {
+  const clock = new FakeClock();
+  const cert = certificatePem(
+    createCertificate({ subject: { commonName: 's' }, publicKey: keys.publicKey, ...times }, keys),
+  );
+  const key = privateKeyPem(keys.privateKey);
+  const server = createServer({ key, cert, requestCert: true, rejectUnauthorized: false }, (socket) => {
+    socket.on('error', () => undefined);
+    socket.end('hello');
+  });
+  server.on('tlsClientError', (_error, socket) => socket.destroy());
+  new CostlyHandshakes({ clock, logger: silentLogger }).follow(server);
+  await new Promise<void>((resolve) => server.listen(0, resolve));
+  const { port } = server.address() as AddressInfo;
+  t.after(() => server.close());
+  const shake = async (chain: string, { localAddress = '127.0.0.1', to = port } = {}): Promise<boolean> => {
+    const socket = connect({
+      ...{ host: '127.0.0.1', port: to, localAddress, rejectUnauthorized: false },
+      ...(chain === '' ? {} : { cert: chain, key }),
+    });
+    socket.on('error', () => undefined);
+    let text = '';
+    socket.on('data', (chunk: Buffer) => (text += chunk.toString()));
+    await new Promise((resolve) => socket.on('close', resolve));
+    return text === 'hello';
+  };
+  return { clock, port, shake };
+}
+
+describe('a client whose TLS handshakes cost much', () => {
+  it('is refused for a minute after two of them, and others are not', async (t) => {
+    const { clock, shake } = await serving(t);
+    const long = chainOf(60, keys, keys);
+    assert.deepEqual([await shake(long), await shake(long)], [true, true]);
+    assert.equal(await shake(''), false);
+    assert.equal(await shake('', { localAddress: '127.0.0.2' }), true);
+    await clock.advance(61_000);
+    assert.equal(await shake(''), true);
+  });
+
+  it('is known by keys in its chain that verify slowly', async (t) => {
+    const { shake } = await serving(t);
+    const slow = chainOf(6, keys, slowPair());
+    assert.deepEqual([await shake(slow), await shake(slow), await shake('')], [true, true, false]);
+  });
+
+  it('is known by a long chain also if it does not complete the handshake', async (t) => {
+    const { port, shake } = await serving(t);
+    // A proxy that withholds the end of what the client sends after its certificate.
+    const proxy = createTcpServer((client) => {
+      const upstream = connectTcp({ port, host: '127.0.0.1', localAddress: '127.0.0.3' });
+      let sent = 0;
+      client.on('error', () => undefined);
+      upstream.on('error', () => undefined);
+      client.on('data', (chunk: Buffer) => {
+        const isFirst = sent === 0;
+        sent += chunk.length;
+        if (isFirst) upstream.write(chunk);
+        else if (sent < 5000) upstream.write(chunk);
+        else upstream.end(chunk.subarray(0, chunk.length - 60));
+      });
+      upstream.pipe(client);
+      upstream.on('close', () => client.destroy());
+    });
+    await new Promise<void>((resolve) => proxy.listen(0, resolve));
+    t.after(() => proxy.close());
+    const { port: to } = proxy.address() as AddressInfo;
+    const long = chainOf(12, keys, keys);
+    for (let attempt = 0; attempt < 2; attempt++) await shake(long, { to });
+    assert.equal(await shake('', { localAddress: '127.0.0.3' }), false);
+    assert.equal(await shake(''), true);
+  });
+
+  it('is not one with an ordinary chain, or one that gives up a handshake', async (t) => {
+    const { port, shake } = await serving(t);
+    const rsa = generateKeyPairSync('rsa', { modulusLength: 4096 });
+    for (let attempt = 0; attempt < 3; attempt++) {
+      assert.equal(await shake(chainOf(3, keys, rsa)), true);
+      const socket = connectTcp(port, '127.0.0.1');
+      await once(socket, 'connect');
+      socket.end('not a handshake');
+      socket.resume();
+      socket.on('error', () => undefined);
+      await once(socket, 'close');
+    }
+    assert.equal(await shake(chainOf(1, keys, keys)), true);
+  });
+});
