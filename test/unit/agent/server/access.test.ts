@@ -251,7 +251,7 @@ describe('a flood of wrong tokens, which anybody can send to the port of an agen
     const asked: string[] = [];
     const ends: (() => void)[] = [];
     client.intercept(async (call) => {
-      const { token = '' } = call.object?.['spec'] as { token?: string };
+      const { token = '' } = (call.object?.['spec'] ?? {}) as { token?: string };
       asked.push(token);
       await new Promise<void>((resolve) => ends.push(resolve));
       return { metadata: {}, status: { authenticated: token === 'good', user: { username: 'jane' } } } as never;
