@@ -72,13 +72,15 @@ export class CostlyHandshakes {
   }
 }
 
+/** `bytes` may include the beginning of the first request, which clients send with the end of the handshake. */
 function isCostly(bytes: number, socket: TLSSocket): boolean {
   if (bytes <= MODEST_BYTES) return false;
-  if (bytes > LARGEST_BYTES) return true;
   const seen = new Set<string>();
+  let chainBytes = 0;
   let next: X509Certificate | undefined = socket.getPeerX509Certificate();
   while (next !== undefined && !seen.has(next.fingerprint256)) {
-    if (!verifiesInTime(next.publicKey)) return true;
+    chainBytes += next.raw.length;
+    if (chainBytes > LARGEST_BYTES || !verifiesInTime(next.publicKey)) return true;
     seen.add(next.fingerprint256);
     next = next.issuerCertificate;
   }

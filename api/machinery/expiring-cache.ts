@@ -1,6 +1,6 @@
 /**
- * Keeps values for a time, within a number of entries and of bytes: others choose the size of what is kept, such as the groups of
- * a user that a webhook returns. The oldest entries are dropped first.
+ * Keeps values for a time, within a number of entries and of bytes: others choose the size of what is kept, such as the groups
+ * of a user that a webhook returns. The oldest entries are dropped first.
  */
 import type { Clock } from './clock.ts';
 

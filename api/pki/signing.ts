@@ -60,7 +60,7 @@ export function signed(toBeSigned: Buffer, key: KeyObject): Buffer {
   return der.sequence(toBeSigned, identifier, der.bitString(sign(hash, toBeSigned, key)));
 }
 
-/** The limit of Go. The time of a verification grows with the length of the exponent, which a hostile key has in thousands of bits. */
+/** The limit of Go. The time of a verification grows with the length of the exponent: a hostile key has thousands of bits. */
 const MAX_EXPONENT = 2n ** 31n - 1n;
 
 /** Whether signatures are verified by the key in about the time that others take. */

@@ -45,6 +45,12 @@ export interface Queue {
 
 /** The estimated duration of a request until it has ended. */
 const ESTIMATED_MS = 3;
+/** The number of queues up to which those without requests are shown. */
+const MOST_SHOWN = 10_000;
+
+const emptyQueue = (index: number): Queue => ({
+  ...{ index, waiting: new Set(), seatsWaiting: 0, executing: 0, seatsInUse: 0, nextDispatch: 0 },
+});
 
 /** The claim of a request on seats. It is waiting, executing or finished. */
 export class Ticket {
@@ -88,8 +94,11 @@ export class QueueSet {
   readonly demand: SeatDemand;
   #config: QueuingConfig = { queues: 0, queueLengthLimit: 0 };
   #limit = 0;
-  #queues: Queue[] = [];
-  #active = 0;
+  /**
+   * The queues with requests, by index. A level may have ten million queues, of which few have any, so the others take neither
+   * memory nor time.
+   */
+  readonly #queues = new Map<number, Queue>();
   #virtual = 0;
   #lastMs: number;
   #robin = 0;
@@ -127,8 +136,12 @@ export class QueueSet {
     return this.#virtual;
   }
 
+  /** Returns the queues in the order of their indexes, with those that have no requests unless there are thousands. */
   get queues(): readonly Queue[] {
-    return this.#queues;
+    const { queues } = this.#config;
+    const indexes = new Set(queues > MOST_SHOWN ? [] : Array.from({ length: queues }, (_, index) => index));
+    for (const index of this.#queues.keys()) indexes.add(index);
+    return [...indexes].sort((a, b) => a - b).map((index) => this.#queues.get(index) ?? emptyQueue(index));
   }
 
   /** The estimated seat-milliseconds of the waiting requests. */
@@ -136,14 +149,10 @@ export class QueueSet {
     return queue.seatsWaiting * ESTIMATED_MS;
   }
 
-  /** Applies new settings. Superfluous queues are removed when they are empty. */
+  /** Applies new settings. Requests stay in queues that are superfluous then. */
   configure(config: QueuingConfig): void {
     this.#advance();
     this.#config = config;
-    for (let index = this.#queues.length; index < config.queues; index++) {
-      this.#queues.push({ index, waiting: new Set(), seatsWaiting: 0, executing: 0, seatsInUse: 0, nextDispatch: 0 });
-    }
-    this.#dropIdleTail();
   }
 
   /** Sets the number of seats, and dispatches what they allow. */
@@ -163,11 +172,12 @@ export class QueueSet {
       this.#start(ticket, nowMs);
       return ticket;
     }
-    const queue = this.#shortest(request.hand);
+    const index = this.#shortest(request.hand);
+    const known = this.#queues.get(index);
     const isFree = this.waiting === 0 && this.#fits(request.width);
-    if (!isFree && queue.waiting.size >= this.#config.queueLengthLimit) return this.#reject();
+    if (!isFree && (known?.waiting.size ?? 0) >= this.#config.queueLengthLimit) return this.#reject();
+    const queue = known ?? this.#activate(index);
     const ticket = new Ticket(this, queue, request, at);
-    if (queue.waiting.size === 0 && queue.executing === 0) this.#activate(queue);
     if (isFree) {
       this.#start(ticket, nowMs);
       return ticket;
@@ -219,9 +229,9 @@ export class QueueSet {
     const nowMs = this.#clock.monotonic();
     const elapsedMs = nowMs - this.#lastMs;
     this.#lastMs = nowMs;
-    if (elapsedMs > 0 && this.#active > 0) {
+    if (elapsedMs > 0 && this.#queues.size > 0) {
       const served = Math.min(this.seatsInUse + this.seatsWaiting, this.#limit);
-      this.#virtual += (elapsedMs * served) / this.#active;
+      this.#virtual += (elapsedMs * served) / this.#queues.size;
     }
     return nowMs;
   }
@@ -231,33 +241,33 @@ export class QueueSet {
     return this.seatsInUse + width <= this.#limit || (this.seatsInUse === 0 && this.#limit > 0);
   }
 
-  #shortest(hand: readonly number[]): Queue {
-    let best: Queue | undefined;
+  /** Returns the index of the queue of the hand whose requests have the fewest seats. */
+  #shortest(hand: readonly number[]): number {
+    let best = 0;
     let least = Number.POSITIVE_INFINITY;
     for (let at = 0; at < hand.length; at++) {
-      const queue = this.#queues[hand[at] ?? 0];
-      if (queue === undefined) continue;
-      const seats = queue.seatsInUse + queue.seatsWaiting;
+      const index = hand[at] ?? 0;
+      if (index >= this.#config.queues) continue;
+      const queue = this.#queues.get(index);
+      const seats = queue === undefined ? 0 : queue.seatsInUse + queue.seatsWaiting;
       if (seats < least) {
         least = seats;
-        best = queue;
+        best = index;
       }
     }
-    const chosen = best ?? this.#queues[0];
-    if (chosen === undefined) throw new Error('a priority level with queues has none');
-    return chosen;
+    return best;
   }
 
-  /** A queue that was idle has no credit and no debt. */
-  #activate(queue: Queue): void {
-    queue.nextDispatch = this.#virtual;
-    this.#active += 1;
+  /** Creates the queue for its first request. A queue that was idle has no credit and no debt. */
+  #activate(index: number): Queue {
+    const queue = { ...emptyQueue(index), nextDispatch: this.#virtual };
+    this.#queues.set(index, queue);
+    return queue;
   }
 
   #settle(queue: Queue): void {
     if (queue.waiting.size === 0 && queue.executing === 0) {
-      this.#active -= 1;
-      this.#dropIdleTail();
+      this.#queues.delete(queue.index);
       return;
     }
     const [oldest] = queue.waiting;
@@ -318,33 +328,24 @@ export class QueueSet {
 
   /** Returns the queue whose oldest request would finish first in virtual time. Equal queues take turns. */
   #next(): Queue | undefined {
-    const count = this.#queues.length;
     let best: Queue | undefined;
     let earliest = Number.POSITIVE_INFINITY;
-    for (let step = 1; step <= count; step++) {
-      const queue = this.#queues[(this.#robin + step) % count];
-      if (queue === undefined || queue.waiting.size === 0) continue;
+    for (const queue of this.#queues.values()) {
       const [oldest] = queue.waiting;
-      const finish = queue.nextDispatch + ESTIMATED_MS * (oldest?.width ?? 1);
-      if (finish < earliest) {
-        earliest = finish;
-        best = queue;
-      }
+      if (oldest === undefined) continue;
+      const finish = queue.nextDispatch + ESTIMATED_MS * oldest.width;
+      if (finish > earliest || (finish === earliest && best !== undefined && !this.#isBefore(queue, best))) continue;
+      earliest = finish;
+      best = queue;
     }
     if (best !== undefined) this.#robin = best.index;
     return best;
   }
 
-  /** Queues beyond the configured number are removed when they are empty. */
-  #dropIdleTail(): void {
-    for (
-      let last = this.#queues.at(-1);
-      last !== undefined && last.index >= this.#config.queues;
-      last = this.#queues.at(-1)
-    ) {
-      if (last.waiting.size > 0 || last.executing > 0) return;
-      this.#queues.pop();
-    }
+  /** Whether it is the turn of queue `a` before that of `b`: the indexes after that of the last turn come first. */
+  #isBefore({ index: a }: Queue, { index: b }: Queue): boolean {
+    const isNext = a > this.#robin;
+    return isNext === b > this.#robin ? a < b : isNext;
   }
 
   #observe(): void {

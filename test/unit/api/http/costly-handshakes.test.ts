@@ -64,6 +64,7 @@ async function serving(t: TestContext) {
   const key = privateKeyPem(keys.privateKey);
   const server = createServer({ key, cert, requestCert: true, rejectUnauthorized: false }, (socket) => {
     socket.on('error', () => undefined);
+    socket.resume();
     socket.end('hello');
   });
   server.on('tlsClientError', (_error, socket) => socket.destroy());
@@ -71,12 +72,16 @@ async function serving(t: TestContext) {
   await new Promise<void>((resolve) => server.listen(0, resolve));
   const { port } = server.address() as AddressInfo;
   t.after(() => server.close());
-  const shake = async (chain: string, { localAddress = '127.0.0.1', to = port } = {}): Promise<boolean> => {
+  const shake = async (
+    chain: string,
+    { localAddress = '127.0.0.1', to = port, request = '' } = {},
+  ): Promise<boolean> => {
     const socket = connect({
       ...{ host: '127.0.0.1', port: to, localAddress, rejectUnauthorized: false },
       ...(chain === '' ? {} : { cert: chain, key }),
     });
     socket.on('error', () => undefined);
+    socket.end(request);
     let text = '';
     socket.on('data', (chunk: Buffer) => (text += chunk.toString()));
     await new Promise((resolve) => socket.on('close', resolve));
@@ -127,6 +132,13 @@ describe('a client whose TLS handshakes cost much', () => {
     for (let attempt = 0; attempt < 2; attempt++) await shake(long, { to });
     assert.equal(await shake('', { localAddress: '127.0.0.3' }), false);
     assert.equal(await shake(''), true);
+  });
+
+  it('is not one that sends a large request together with the end of its handshake', async (t) => {
+    const { shake } = await serving(t);
+    const request = 'x'.repeat(60_000);
+    for (let attempt = 0; attempt < 3; attempt++) assert.equal(await shake(chainOf(2, keys, keys), { request }), true);
+    for (let attempt = 0; attempt < 3; attempt++) assert.equal(await shake('', { request }), true);
   });
 
   it('is not one with an ordinary chain, or one that gives up a handshake', async (t) => {

@@ -147,11 +147,15 @@ test('queues that are configured away serve the requests that wait in them', asy
   const first = taken(take(3));
   const second = taken(take(3));
   set.configure({ queues: 1, queueLengthLimit: 100 });
-  assert.equal(set.queues.length, 4);
+  const third = taken(take(3));
+  assert.equal(third.queue?.index, 0, 'no further requests');
+  const indexes = (): number[] => set.queues.map(({ index }) => index);
+  assert.deepEqual(indexes(), [0, 3]);
   first.release();
   assert.equal(await grantOf(second), 'execute');
   second.release();
-  assert.equal(set.queues.length, 1);
+  assert.equal(await grantOf(third), 'execute');
+  assert.deepEqual(indexes(), [0]);
 });
 
 test('demand is averaged over the time that it lasted', async () => {
@@ -163,4 +167,18 @@ test('demand is averaged over the time that it lasted', async () => {
   assert.deepEqual(set.demand.reset(clock.monotonic()), { average: 2, deviation: 2, highWatermark: 4 });
   await clock.advance(1000);
   assert.deepEqual(set.demand.reset(clock.monotonic()), { average: 0, deviation: 0, highWatermark: 0 });
+});
+
+test('ten million queues, as many as a level may have, take neither memory nor time while they are idle', async () => {
+  const { set, take } = level({ queues: 10_000_000 });
+  const startMs = performance.now();
+  const first = taken(take(9_999_999));
+  const waiting = Array.from({ length: 1000 }, (_, at) => taken(take(at * 10_000 + 1)));
+  first.release();
+  for (const ticket of waiting) {
+    assert.equal(await grantOf(ticket), 'execute');
+    ticket.release();
+  }
+  assert.ok(performance.now() - startMs < 5000);
+  assert.deepEqual(set.queues, []);
 });
