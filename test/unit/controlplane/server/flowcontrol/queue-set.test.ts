@@ -169,16 +169,14 @@ test('demand is averaged over the time that it lasted', async () => {
   assert.deepEqual(set.demand.reset(clock.monotonic()), { average: 0, deviation: 0, highWatermark: 0 });
 });
 
-test('ten million queues, as many as a level may have, take neither memory nor time while they are idle', async () => {
+test('ten million queues, as many as a level may have, take neither memory nor time while they are idle', () => {
   const { set, take } = level({ queues: 10_000_000 });
   const startMs = performance.now();
   const first = taken(take(9_999_999));
   const waiting = Array.from({ length: 1000 }, (_, at) => taken(take(at * 10_000 + 1)));
   first.release();
-  for (const ticket of waiting) {
-    assert.equal(await grantOf(ticket), 'execute');
-    ticket.release();
-  }
+  for (let at = 0; at < waiting.length; at++) for (const ticket of set.running) ticket.release();
+  assert.ok(waiting.every(({ state }) => state === 'done'));
   assert.ok(performance.now() - startMs < 5000);
   assert.deepEqual(set.queues, []);
 });
