@@ -1,11 +1,13 @@
 /**
- * Refuses connections of clients whose TLS handshakes cost too much. OpenSSL verifies the chain of certificates that a client
- * shows, in the event loop, before anybody knows who the client is, and by the keys that the client chooses: 100 KB of
- * certificates with exponents of thousands of bits take seconds. Node.js limits neither the chain nor its keys. The servers of
- * agents and control planes call this. An IPv6 client counts by its /64 network.
+ * Refuses connections of clients, and connections to servers, whose TLS handshakes cost too much. OpenSSL verifies the chain of
+ * certificates that a peer shows, in the event loop, before anybody knows the peer, and by the keys that the peer chooses:
+ * 100 KB of certificates with exponents of thousands of bits take seconds. Node.js limits neither the chain nor its keys, and
+ * verifies the chains of servers also where nobody asks for it, such as those of pods under a probe. The servers of agents and
+ * control planes call this, and so does the dialer. An IPv6 client counts by its /64 network.
  */
 import type { X509Certificate } from 'node:crypto';
-import type { Socket } from 'node:net';
+import { Agent as HttpsAgent } from 'node:https';
+import { connect, type NetConnectOpts, type Socket } from 'node:net';
 import type { Server as TlsServer, TLSSocket } from 'node:tls';
 import type { Logger } from '../component/logger.ts';
 import type { Clock } from '../machinery/clock.ts';
@@ -72,7 +74,10 @@ export class CostlyHandshakes {
   }
 }
 
-/** `bytes` may include the beginning of the first request, which clients send with the end of the handshake. */
+/**
+ * Whether the chain that the peer showed takes long. `bytes` are those that the peer has sent, which may include the beginning
+ * of a request: clients send it with the end of the handshake.
+ */
 function isCostly(bytes: number, socket: TLSSocket): boolean {
   if (bytes <= MODEST_BYTES) return false;
   const seen = new Set<string>();
@@ -85,4 +90,60 @@ function isCostly(bytes: number, socket: TLSSocket): boolean {
     next = next.issuerCertificate;
   }
   return false;
+}
+
+/** The time for which a server with a costly handshake is not called. */
+const AVOIDED_MS = 600_000;
+
+/** The error for a server that is not called because of its handshakes. */
+class CostlyServerError extends Error {
+  override readonly name = 'CostlyServerError';
+}
+
+/** Remembers the servers with costly handshakes. */
+export class CostlyServers {
+  readonly #known: ExpiringCache<true>;
+
+  constructor(clock: Clock) {
+    this.#known = new ExpiringCache({ clock, most: MOST_CLIENTS });
+  }
+
+  /** Returns why the server is not called. The key names the server and what it is called for. */
+  refusal(key: string, address: string): Error | undefined {
+    if (this.#known.get(key) === undefined) return undefined;
+    return new CostlyServerError(`the TLS handshake of ${address} takes too long: it is not called for ten minutes`);
+  }
+
+  /**
+   * Judges the handshake of a connection to the server. Without the TCP socket, a handshake that is not completed does not
+   * count.
+   */
+  follow(key: string, secure: TLSSocket, tcp: Socket | undefined): void {
+    let isComplete = false;
+    const avoid = (): void => this.#known.set(key, true, AVOIDED_MS);
+    secure.once('secureConnect', () => {
+      isComplete = true;
+      if (isCostly(tcp?.bytesRead ?? Number.POSITIVE_INFINITY, secure)) avoid();
+    });
+    if (tcp === undefined) return;
+    // A socket that is destroyed has lost the count when it reports its end.
+    const destroy = secure._destroy.bind(secure);
+    secure._destroy = (error, done) => {
+      if (!isComplete && tcp.bytesRead > MODEST_BYTES) avoid();
+      destroy(error, done);
+    };
+  }
+}
+
+/** The agent of one request to an address. Its TCP socket counts what arrives during the handshake. */
+export class CountingAgent extends HttpsAgent {
+  tcp: Socket | undefined;
+
+  override createConnection(...[options, callback]: Parameters<HttpsAgent['createConnection']>): Socket {
+    const tcp = connect(options as NetConnectOpts);
+    this.tcp = tcp;
+    const secure = super.createConnection({ ...options, socket: tcp } as typeof options, callback) as Socket;
+    tcp.on('error', (error) => secure.destroy(error));
+    return secure;
+  }
 }

@@ -13,9 +13,11 @@ import { type RequestOptions as TlsRequestOptions, request as httpsRequest } fro
 import { connect as connectTcp, isIP, type LookupFunction, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { TLSSocket } from 'node:tls';
+import { type Clock, systemClock } from '../machinery/clock.ts';
 import { quoteText } from '../meta/quote.ts';
 import { publicKeyHash } from '../pki/public-key-hash.ts';
 import { type AddressClass, addressClasses, bareAddress } from './address-class.ts';
+import { CostlyServers, CountingAgent } from './costly-handshakes.ts';
 import { request as httpRequest } from './node-http.ts';
 
 interface PurposeRules {
@@ -122,6 +124,7 @@ interface DialerOptions {
   readonly connectTimeoutsMs?: Partial<Readonly<Record<Purpose, number>>>;
   /** Resolves a name to all its addresses. The resolver of the host is the default, and tests pass another one. */
   readonly resolve?: ResolveName;
+  readonly clock?: Clock;
 }
 
 /** Has the signature of `dns.lookup` with `all`. */
@@ -135,7 +138,7 @@ export type ResolveName = (
 export interface Dialer {
   /**
    * Creates an HTTP(S) request. The caller must call `end()`. Throws `DialRefusedError` for an address, and emits it for a
-   * name.
+   * name. Throws for a server whose TLS handshakes take too long.
    */
   request(options: DialRequestOptions, onResponse?: (response: IncomingMessage) => void): ClientRequest;
   /** Opens a TCP connection. Throws `DialRefusedError` for an address, and emits it for a name. */
@@ -156,7 +159,9 @@ export function createDialer({
   loopbackTargets = new Set(),
   connectTimeoutsMs = {},
   resolve = lookup,
+  clock = systemClock,
 }: DialerOptions = {}): Dialer {
+  const costly = new CostlyServers(clock);
   const limitOf = (purpose: Purpose): number => connectTimeoutsMs[purpose] ?? PURPOSES[purpose].connectTimeoutMs;
   const refusal = (target: DialTarget, address: string): DialRefusedError | undefined => {
     const rules: PurposeRules = PURPOSES[target.purpose];
@@ -186,9 +191,17 @@ export function createDialer({
     },
     request(options, onResponse) {
       const { purpose, name: _name, secure, servingKeys, ...rest } = options;
-      const common: RequestOptions = { ...rest, ...checked(options), maxHeaderSize: MAX_RESPONSE_HEADER_BYTES };
+      const target = checked(options);
+      const common: RequestOptions = { ...rest, ...target, maxHeaderSize: MAX_RESPONSE_HEADER_BYTES };
+      const isFollowed = secure && purpose !== 'configured';
+      const key = `${purpose} ${target.host}`;
+      const avoided = isFollowed ? costly.refusal(key, target.host) : undefined;
+      if (avoided !== undefined) throw avoided;
+      const counting = isFollowed && rest.agent === false && isIP(target.host) !== 0 ? new CountingAgent() : undefined;
+      if (counting !== undefined) common.agent = counting;
       const request = secure ? httpsRequest(common, onResponse) : httpRequest(common, onResponse);
       request.once('socket', (socket) => {
+        if (isFollowed && socket.connecting && socket instanceof TLSSocket) costly.follow(key, socket, counting?.tcp);
         limitConnecting(socket, secure ? 'secureConnect' : 'connect', limitOf(purpose));
         if (request.listenerCount('upgrade') === 0) refuseUpgrade(request);
         if (servingKeys !== undefined && socket instanceof TLSSocket) requireKey(socket, servingKeys, options);

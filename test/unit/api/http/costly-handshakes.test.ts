@@ -9,10 +9,12 @@ import {
 } from 'node:crypto';
 import { once } from 'node:events';
 import { type AddressInfo, connect as connectTcp, createServer as createTcpServer } from 'node:net';
+import { createServer as createHttpsServer } from 'node:https';
 import { connect, createServer } from 'node:tls';
 import { before, describe, it, type TestContext } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { CostlyHandshakes } from '../../../../api/http/costly-handshakes.ts';
+import { createDialer, type Purpose } from '../../../../api/http/dialer.ts';
 import { certificatePem, createCertificate } from '../../../../api/pki/certificate.ts';
 import { generateKey, type KeyPair, privateKeyPem } from '../../../../api/pki/signing.ts';
 import { chainOf } from '../../../certificate-chain.ts';
@@ -154,5 +156,75 @@ describe('a client whose TLS handshakes cost much', () => {
       await once(socket, 'close');
     }
     assert.equal(await shake(chainOf(1, keys, keys)), true);
+  });
+});
+
+describe('a server whose TLS handshake costs much', () => {
+  /** Starts a server with this chain. `ask` resolves to the status of a response, or to the reason of a failure. */
+  async function asking(t: TestContext, chain: string) {
+    const clock = new FakeClock();
+    const server = createHttpsServer({ key: privateKeyPem(keys.privateKey), cert: chain }, (_request, response) =>
+      response.end('ok'),
+    );
+    await new Promise<void>((resolve) => server.listen(0, resolve));
+    t.after(() => server.close());
+    const { port } = server.address() as AddressInfo;
+    const dialer = createDialer({ clock, connectTimeoutsMs: { probe: 2000 } });
+    const ask = (given: { purpose?: Purpose; to?: number; host?: string } = {}): Promise<string> =>
+      new Promise((resolve) => {
+        const { purpose = 'probe', to = port, host = '127.0.0.1' } = given;
+        const options = { purpose, secure: true, host, port: to, path: '/', agent: false, rejectUnauthorized: false };
+        try {
+          const request = dialer.request({ ...options, agent: false }, (response) => {
+            response.resume().on('end', () => resolve(String(response.statusCode)));
+          });
+          request.on('error', (error: NodeJS.ErrnoException) => resolve(error.code ?? error.message));
+          request.end();
+        } catch (error) {
+          resolve((error as Error).name);
+        }
+      });
+    return { clock, port, ask };
+  }
+
+  it('is called once in ten minutes, and others are called', async (t) => {
+    const { clock, ask } = await asking(t, chainOf(6, keys, slowPair()));
+    assert.deepEqual([await ask(), await ask()], ['200', 'CostlyServerError']);
+    assert.equal(await ask({ host: '127.0.0.2' }), '200');
+    assert.equal(await ask({ purpose: 'configured' }), '200');
+    await clock.advance(601_000);
+    assert.equal(await ask(), '200');
+  });
+
+  it('is known by a long chain also if it does not complete the handshake', async (t) => {
+    const { port, ask } = await asking(t, chainOf(12, keys, keys));
+    assert.deepEqual([await ask(), await ask()], ['200', '200'], 'a chain of a few kilobytes with ordinary keys');
+    const proxy = createTcpServer((client) => {
+      const upstream = connectTcp(port, '127.0.0.1');
+      let sent = 0;
+      for (const socket of [client, upstream]) socket.on('error', () => undefined);
+      client.pipe(upstream);
+      upstream.on('data', (chunk: Buffer) => {
+        sent += chunk.length;
+        if (sent < 5000) client.write(chunk);
+        else client.end(chunk.subarray(0, chunk.length - 40));
+      });
+    });
+    await new Promise<void>((resolve) => proxy.listen(0, resolve));
+    t.after(() => proxy.close());
+    const { port: to } = proxy.address() as AddressInfo;
+    assert.deepEqual([await ask({ to }), await ask({ to })], ['ECONNRESET', 'CostlyServerError']);
+  });
+
+  it('is not one that does not answer, does not exist, or has an ordinary chain', async (t) => {
+    const { ask } = await asking(t, chainOf(3, keys, generateKeyPairSync('rsa', { modulusLength: 4096 })));
+    const silent = createTcpServer((socket) => socket.on('error', () => undefined));
+    await new Promise<void>((resolve) => silent.listen(0, resolve));
+    t.after(() => silent.close());
+    const { port: to } = silent.address() as AddressInfo;
+    assert.deepEqual(
+      [await ask({ to }), await ask({ to: 1 }), await ask(), await ask()],
+      [...['dial timed out', 'ECONNREFUSED', '200', '200']],
+    );
   });
 });
