@@ -22,13 +22,15 @@ const METADATA: ReadonlySet<string> = new Set(
 
 const ZEROES = '0'.repeat(24);
 /**
- * The prefixes of IPv6 addresses that contain an IPv4 address, and the offset of its first byte: mapped, compatible, NAT64,
- * 6to4.
+ * The prefixes of IPv6 addresses that contain an IPv4 address, and the offset of its first byte: mapped, compatible, translated
+ * (RFC 2765), NAT64 (RFC 6052 and, with a prefix of 96 bits, RFC 8215), 6to4.
  */
 const EMBEDDING: readonly (readonly [prefix: string, at: number])[] = [
   [`${'0'.repeat(20)}ffff`, 12],
   [ZEROES, 12],
+  ['0000000000000000ffff0000', 12],
   ['0064ff9b0000000000000000', 12],
+  ['0064ff9b0001', 12],
   ['2002', 2],
 ];
 

@@ -7,6 +7,7 @@ import type { Authenticated, TokenAuthenticator } from './authentication.ts';
 /** Matches a token. The groups are its id and its secret. */
 export const BOOTSTRAP_TOKEN = /^([a-z0-9]{6})\.([a-z0-9]{16})$/;
 const GROUP = /^system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]$/;
+const RFC3339 = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$/;
 /** The type of the Secrets of tokens. */
 export const BOOTSTRAP_TOKEN_TYPE = 'bootstrap.kubernetes.io/token';
 
@@ -47,8 +48,10 @@ export function bootstrapTokenAuthenticator(options: BootstrapTokenOptions): Tok
   };
 }
 
+/** A time that is not one of RFC 3339, to which `Date.parse` may give a meaning of its own, has passed. */
 function expired(text: string, nowMs: number): boolean {
   if (text === '') return false;
+  if (!RFC3339.test(text)) return true;
   const atMs = Date.parse(text);
   return Number.isNaN(atMs) || atMs < nowMs;
 }

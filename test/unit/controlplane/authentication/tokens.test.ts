@@ -346,6 +346,8 @@ test('bootstrap tokens need the right secret, the usage and good groups', async 
   assert.equal(await ask({ 'usage-bootstrap-authentication': 'yes' }), undefined);
   assert.equal(await ask({ 'auth-extra-groups': 'system:masters' }), undefined);
   assert.equal(await ask({ expiration: '2001-01-01T00:00:00Z' }), undefined);
+  for (const expiration of ['2999', 'Jan 1 2999', '2999-01-01', '2999-01-01T00:00', 'never'])
+    assert.equal(await ask({ expiration }), undefined, expiration);
 });
 
 test('the token file takes quoted groups', async () => {
