@@ -13,6 +13,7 @@ import { statusWithoutMetadata, restore } from '../../generic-strategy.ts';
 import type { Strategy, UpdateStrategy } from '../../strategy.ts';
 import { signerNameErrors } from './certificate-validation.ts';
 import { immutable } from '../field-rules.ts';
+import { possessionErrors } from './proof-of-possession.ts';
 import { invalidFor } from '../../../../api/kinds/validation-rules.ts';
 
 type Request = Kind<{ spec: V1beta1PodCertificateRequestSpec; status: V1beta1PodCertificateRequestStatus }>;
@@ -44,7 +45,7 @@ function createErrors({ spec }: Request): FieldError[] {
   const longest = /^([a-z0-9.-]+\.)?kubernetes\.io\//.test(signerName) ? DAY_SECONDS : 91 * DAY_SECONDS;
   if (seconds < HOUR_SECONDS || seconds > longest)
     errors.push(invalid(at, seconds, `must be in the range [${HOUR_SECONDS}, ${longest}]`));
-  return errors;
+  return [...errors, ...possessionErrors(spec)];
 }
 
 const conditionsOf = ({ status }: Request) => status?.conditions ?? [];

@@ -2,6 +2,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { certificatePem, createCertificate } from '../../../../../api/pki/certificate.ts';
+import { createCsr } from '../../../../../api/pki/certificate-request.ts';
+import { readPem } from '../../../../../api/pki/pem.ts';
 import { generateKey } from '../../../../../api/pki/signing.ts';
 import { certificateKinds } from '../../../../../controlplane/registry/kinds/certificates/certificates.ts';
 import { coordinationKinds } from '../../../../../controlplane/registry/kinds/coordination/coordination.ts';
@@ -141,7 +143,8 @@ test('a migration names a resource for good, and ends once', () => {
   assert.match(statusErrors(strategy, conditions('Failed'), {}).join(), /Failed condition cannot be set to false/);
 });
 
-test('a pod certificate request does not change, and ends once', () => {
+test('a pod certificate request does not change, and ends once', async () => {
+  const [stub] = readPem(createCsr({ subject: {} }, await generateKey('ecdsa')));
   const spec = {
     signerName: 'example.com/signer',
     podName: 'p',
@@ -151,6 +154,7 @@ test('a pod certificate request does not change, and ends once', () => {
     nodeName: 'n',
     nodeUID: 'u3',
     maxExpirationSeconds: 86_400,
+    stubPKCS10Request: stub?.der.toString('base64'),
   };
   const errorsOf = (change: object): readonly string[] => podRequests.create({ spec: { ...spec, ...change } }).errors;
   assert.deepEqual(errorsOf({}), []);
