@@ -6,7 +6,7 @@ import { type Clock, untilAborted } from '../../../api/machinery/clock.ts';
 import type { PodEventRecorder } from '../../model/pod-events.ts';
 import type { Container, Pod } from '../../model/pod.ts';
 import type { ReferencedObjects } from '../../model/referenced-objects.ts';
-import { BackOff } from '../kuberuntime/back-off.ts';
+import { PullFailures } from './pull-failures.ts';
 import { type ContainerKind, fieldPathOf } from '../kuberuntime/pod-containers.ts';
 import { type ImageInfo, type Runtime, RuntimeError } from '../runtime.ts';
 import { ImageReferenceError, withDefaultTag } from '../../../api/kinds/image-reference.ts';
@@ -95,15 +95,13 @@ interface SharedPull {
 /** Owns running pulls and back-offs. Methods throw `ImageError`s. */
 export class ImageManager {
   readonly #options: ImageManagerOptions;
-  readonly #backOff: BackOff;
   readonly #pulls = new Map<string, SharedPull>();
-  /** The last error by back-off key. */
-  readonly #failures = new Map<string, { readonly text: string; readonly atMs: number }>();
+  readonly #failures: PullFailures;
   readonly #turns: PullTurns;
 
   constructor(options: ImageManagerOptions) {
     this.#options = options;
-    this.#backOff = new BackOff(options.clock);
+    this.#failures = new PullFailures(options.clock);
     const mostAtOnce = options.serialPulls ? 1 : options.maxParallelPulls;
     const { registryQps: perSecond, registryBurst: burst } = options;
     this.#turns = new PullTurns({ mostAtOnce, perSecond, burst }, options.clock);
@@ -170,8 +168,7 @@ export class ImageManager {
 
   /** Forgets what old failures left. */
   collect(): void {
-    this.#backOff.collect();
-    for (const key of this.#failures.keys()) if (this.#backOff.delayMs(key) === 0) this.#failures.delete(key);
+    this.#failures.collect();
   }
 
   async #inspect(reference: string, record: RecordEvent): Promise<ImageInfo | undefined> {
@@ -206,15 +203,10 @@ export class ImageManager {
 
   /** Throws `ImagePullBackOff` while the last failure is too fresh. */
   #checkBackOff({ pod, written, record }: WantedImage): void {
-    const { clock } = this.#options;
-    const key = `${pod.metadata.uid}_${written}`;
-    const last = this.#failures.get(key);
-    if (this.#backOff.remainingMs(key, last?.atMs ?? clock.now()) === 0) return;
+    const last = this.#failures.inBackOff(`${pod.metadata.uid}_${written}`);
+    if (last === undefined) return;
     record('Normal', 'BackOff', `Back-off pulling image "${written}"`);
-    throw new ImageError(
-      'ImagePullBackOff',
-      `Back-off pulling image "${written}"${last === undefined ? '' : `: ${last.text}`}`,
-    );
+    throw new ImageError('ImagePullBackOff', `Back-off pulling image "${written}": ${last}`);
   }
 
   async #pull(
@@ -231,8 +223,7 @@ export class ImageManager {
       const info = await runtime.imageStatus(id);
       if (info === undefined)
         throw new RuntimeError('image-not-found', `image "${reference}" is not there after it was pulled`);
-      this.#backOff.forget(key);
-      this.#failures.delete(key);
+      this.#failures.succeeded(key);
       const seconds = (ms: number): string => `${Number((ms / 1000).toFixed(3))}s`;
       const withQueueMs = clock.monotonic() - startedMs;
       record(
@@ -248,8 +239,7 @@ export class ImageManager {
       const why = (error as Error).message;
       record('Warning', 'Failed', `Failed to pull image "${written}": ${why}`);
       const [reason, message] = meaning(written, why);
-      this.#failures.set(key, { text: `${reason}: ${message}`, atMs: clock.now() });
-      this.#backOff.next(key, clock.now());
+      this.#failures.failed(key, `${reason}: ${message}`);
       throw new ImageError(reason, message, { cause: error });
     } finally {
       this.#options.onPull?.(pod.metadata.uid, clock.monotonic() - startedMs);
