@@ -210,6 +210,18 @@ it('rejects and terminates a pod that ran before the agent started if its exclus
   ]);
 });
 
+it('rejects a pod whose allocation fails unexpectedly, and gives its room to the next one', async () => {
+  let failures = 1;
+  const { add, taken } = setUp({
+    allocate: () => ((failures -= 1) < 0 ? Promise.resolve(undefined) : Promise.reject(new Error('boom'))),
+  });
+  await add(pod('a', '1500m'));
+  const why = 'Allocate failed due to boom, which is unexpected';
+  assert.deepEqual(taken(), [`reject a: UnexpectedAdmissionError: ${why}`, 'release a']);
+  await add(pod('b', '1500m'));
+  assert.deepEqual(taken(), ['sync b']);
+});
+
 it('gives the room to the pod that came first, however long its exclusive resources take', async () => {
   const first = Promise.withResolvers<undefined>();
   const { add, clock, taken } = setUp({

@@ -54,6 +54,19 @@ describe('the health of zones', () => {
 });
 
 describe('the loss of many nodes', () => {
+  it('costs each node the same, whatever number of nodes there is', async () => {
+    const lose = (size: number): void => {
+      const all = Array.from({ length: size }, (_, at) => node(`n${at}`, 'z', at % 3 === 0 ? 'True' : 'Unknown'));
+      const health = zones(...all);
+      for (const one of all) {
+        assert.equal(health.isDark, false);
+        assert.equal(health.state(zoneOf(one)), 'PartialDisruption');
+        assert.equal(health.size(zoneOf(one)), size);
+      }
+    };
+    await assertLinearTime(lose, { minBytes: 1000, maxBytes: 16_000, noticeableMs: 200 });
+  });
+
   it('of 1,500 nodes of a zone is handled in time that grows with their number', async () => {
     const lose = async (size: number): Promise<void> => {
       const all = Array.from({ length: size }, (_, at) => node(`n${at}`, 'z', at * 3 < size ? 'True' : 'Unknown'));

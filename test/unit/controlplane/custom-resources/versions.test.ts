@@ -118,6 +118,16 @@ describe('versions with a webhook', () => {
       spec: { b: '2' },
     });
   });
+  test('get the answers of the webhook by their places in the list, without a search for each', async () => {
+    let count = 0;
+    const call = answering((one) => ({ ...one, apiVersion: 'g.io/v2', spec: { b: String((count += 1)) } }));
+    const known = { ...object, apiVersion: 'g.io/v2' };
+    const served = await conversionWith(call).convertAll?.([object, known, object, object], 'served');
+    assert.deepEqual(
+      served?.map(({ spec }) => spec),
+      [{ b: '1' }, {}, { b: '2' }, { b: '3' }],
+    );
+  });
   test('send integers beyond 2^53 as they are', async () => {
     let sent = '';
     const call: CallConversion = (config, body) => {

@@ -1,6 +1,6 @@
 /** Tests the embedded storage on a small tmpfs that fills up and is emptied again. */
 import assert from 'node:assert/strict';
-import { rmSync, statSync } from 'node:fs';
+import { rmSync, statfsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
@@ -255,6 +255,33 @@ describe('a checkpoint that found no room', { timeout: 60_000 }, () => {
     database.probe(9);
     assert.equal(database.checkpointIfLong(), true);
     database.close();
+  });
+});
+
+describe('a write-ahead log that cannot be moved into the file', { timeout: 60_000 }, () => {
+  it('makes the storage unready until a probe has moved it', async (t) => {
+    if (!disk.isMounted) return t.skip('needs the right to mount');
+    disk.resize('24m');
+    const directory = join(disk.directory, 'storage');
+    const storage = await openSqliteStorage({ directory, clock, logger: silentLogger });
+    for (let at = 0; at < 9; at += 1) await storage.create(`/core/x/${at}`, Buffer.alloc(870_000));
+    // There is room for the log until a checkpoint is due, and none for what that moves into the file.
+    const { bavail, bsize } = statfsSync(disk.directory);
+    disk.take(bavail * bsize - 500_000);
+    let { revision } = await storage.create('/core/x/small', value);
+    let problem: unknown;
+    while (problem === undefined) {
+      ({ revision } = await storage.update('/core/x/small', value, revision));
+      // The checkpoint follows the response, and the first check returns after it.
+      await storage.check({ writes: false });
+      problem = await storage.check({ writes: true }).catch((error: unknown) => error);
+    }
+    assert.match(String(problem), /the write-ahead log cannot be moved into the file: .* \(SQLITE_FULL\)/);
+    await storage.check({ writes: false });
+    disk.empty();
+    await takesWrites(storage);
+    await storage.update('/core/x/small', value, revision);
+    await storage.close();
   });
 });
 

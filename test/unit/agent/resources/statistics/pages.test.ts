@@ -209,6 +209,14 @@ describe('the metrics endpoints', () => {
     assert.match(resourceMetrics(undefined), /^resource_scrape_error 1$/m);
   });
 
+  it('write the error of a machine whose memory cannot be read', () => {
+    const errorOf = (memoryBytes: number): string | undefined =>
+      /^machine_scrape_error .*$/m.exec(
+        cadvisorMetrics({ ...FACTS, usage: undefined, machine: { ...FACTS.machine, memoryBytes } }),
+      )?.[0];
+    assert.deepEqual([0, 1].map(errorOf), ['machine_scrape_error 1', 'machine_scrape_error 0']);
+  });
+
   it('show how long tasks of a container were stalled', async () => {
     const unified = v2('/kubepods/podu1/c', { cpuUs: 1, memory: 1, inactive: 0 });
     await withTree({ 'cgroup.controllers': 'cpu memory', ...unified }, async (directory) => {

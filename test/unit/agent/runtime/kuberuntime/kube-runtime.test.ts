@@ -189,3 +189,54 @@ for (const [ranMs, isSoon] of [
     const again = await runtime.syncPod(crashing, exited(1, times), never);
     assert.equal(again.retryAtMs, undefined);
   });
+
+for (const [what, sandboxState, liveness, restarts] of [
+  ['kills an unhealthy container', 'ready', 'failure', []],
+  ['replaces a sandbox', 'notready', undefined, []],
+  ['restarts all containers', 'ready', undefined, [{ exitCodes: { operator: 'In', values: [42] } }]],
+] as const)
+  it(`ends a sync that ${what} when the pod terminates, though the container does not stop`, async () => {
+    const terminated = new AbortController();
+    const stopping = Promise.withResolvers<void>();
+    const options = {
+      runtime: {
+        stopContainer: () => {
+          stopping.resolve();
+          return new Promise(() => undefined);
+        },
+      },
+      clock: new FakeClock(),
+      logger: silentLogger,
+      events: { event: () => undefined },
+      probes: (kind: string) => (kind === 'liveness' ? liveness : undefined),
+      config: { settings: { resources: () => ({}) } },
+    };
+    const runtime = new KubeRuntime(options as unknown as ConstructorParameters<typeof KubeRuntime>[0]);
+    const restartPolicyRules = restarts.map((one) => ({ action: 'RestartAllContainers', ...one }));
+    const containers = [
+      { name: 'c', image: 'i' },
+      ...(restarts.length === 0 ? [] : [{ name: 'd', image: 'i', restartPolicy: 'Never', restartPolicyRules }]),
+    ];
+    const sandbox = {
+      id: 's1',
+      state: sandboxState,
+      attempt: 0,
+      ips: ['10.1.0.2'],
+      createdAtMs: 0,
+      runtimeHandler: '',
+    };
+    const one = { attempt: 0, labels: {}, annotations: {}, sandboxId: 's1', startedAtMs: 0, createdAtMs: 0 };
+    const status = {
+      sandboxes: [{ ...sandbox, pod: { uid: 'u' }, labels: {}, annotations: {} }],
+      containers: [
+        { ...one, id: 'c0', name: 'c', state: 'running' },
+        ...(restarts.length === 0 ? [] : [{ ...one, id: 'd0', name: 'd', state: 'exited', exitCode: 42 }]),
+      ],
+      ips: ['10.1.0.2'],
+    } as unknown as RuntimePodStatus;
+    const of = { ...pod, spec: { ...pod.spec, containers } } as unknown as Pod;
+    const syncing = runtime.syncPod(of, status, terminated.signal).catch((error: unknown) => (error as Error).message);
+    await stopping.promise;
+    terminated.abort(new Error('the pod is terminating'));
+    assert.equal(await syncing, 'the pod is terminating');
+  });
