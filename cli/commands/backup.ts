@@ -25,6 +25,7 @@ import { databaseFromEtcd, databaseToEtcd } from '../etcd-copy.ts';
 import { findOwnEtcd } from '../embedded-etcd.ts';
 import { exchangeData } from '../exchange-data.ts';
 import type { CommandIo } from '../io.ts';
+import { step } from '../progress.ts';
 import { type Rights, withRightsOfOwner } from '../owner-rights.ts';
 import { runningProcess } from '../processes.ts';
 import { s3Bucket, type S3Bucket } from '../s3/bucket.ts';
@@ -102,14 +103,16 @@ async function backUp({ directory, place, upload, etcd }: WantedBackup, rights: 
   const partial = isBeside ? partialOf(file) : join(scratch, 'archive.tgz');
   try {
     let storage = join(scratch, 'copy.db');
-    if (etcd === undefined) await copyOfStorage(directory, storage, io);
+    if (etcd === undefined)
+      await step(io, 'Copying the database', () => copyOfStorage(directory, storage, io), { file: storage });
     else {
       await databaseFromEtcd(etcd, scratch, io);
       storage = join(scratch, STORAGE_FILE);
     }
-    await writeArchive(partial, { directory, storage, scratch });
-    const verified = await verifyArchive(partial, scratch);
-    if (upload !== undefined) await uploadArchive(partial, upload);
+    const sources = { directory, storage, scratch };
+    await step(io, 'Writing the archive', () => writeArchive(partial, sources), { file: partial });
+    const verified = await step(io, 'Restoring the archive as a test', () => verifyArchive(partial, scratch));
+    if (upload !== undefined) await step(io, 'Uploading the archive', () => uploadArchive(partial, upload));
     else if (isBeside) await moveFile(partial, file);
     else await handOver(partial, file, rights);
     return verified;
@@ -267,20 +270,23 @@ async function restoreTo(
   const isCopied = download !== undefined || isOfOwner;
   const archive = isCopied ? `${fresh}.tgz` : file;
   try {
-    if (download !== undefined) await downloadArchive(download, archive);
+    if (download !== undefined)
+      await step(io, 'Downloading the archive', () => downloadArchive(download, archive), { file: archive });
     else if (isCopied) {
       const source = await asCaller(async () => {
         const opened = createReadStream(file);
         await once(opened, 'open');
         return opened;
       });
-      await pipeline(source, createWriteStream(archive, { flags: 'wx', mode: 0o600 }));
+      const copy = createWriteStream(archive, { flags: 'wx', mode: 0o600 });
+      await step(io, 'Copying the archive', () => pipeline(source, copy), { file: archive });
     }
-    await readArchive(archive, fresh);
     const database = join(fresh, STORAGE_FILE);
+    await step(io, 'Reading the archive', () => readArchive(archive, fresh), { file: database });
     const revision =
       etcd === undefined ? await checked(() => leapAhead(database)) : await restoreToEtcd(fresh, etcd, io);
-    const old = await exchangeData(directory, fresh, etcd === undefined ? undefined : BACKED_UP);
+    const names = etcd === undefined ? undefined : BACKED_UP;
+    const old = await step(io, 'Writing the data to the disk', () => exchangeData(directory, fresh, names));
     io.stdout.write(
       `${directory} is as it was at revision ${revision}${old === undefined ? '' : `; what was there is in ${old}`}\n`,
     );

@@ -15,6 +15,7 @@ import { CommandError } from '../command.ts';
 import type { CommandIo } from '../io.ts';
 import { withRightsOfOwner } from '../owner-rights.ts';
 import { runningProcess } from '../processes.ts';
+import { largeStep, step } from '../progress.ts';
 
 /** Keys, certificates and kubeconfigs are much smaller. */
 const LARGEST_FILE_BYTES = 16 << 20;
@@ -34,9 +35,9 @@ export interface ExaminedData {
  * none. Rejects with `CommandError`.
  */
 export async function examineData(directory: string, exportFile: string, io: CommandIo): Promise<ExaminedData> {
-  const read = await withRightsOfOwner(directory, io, () => readData(directory));
+  const read = await withRightsOfOwner(directory, io, () => readData(directory, io));
   const { rows, lastRevision, damage } = read.found;
-  const exported = exportFile === '' ? undefined : await exportSalvaged(read, resolve(exportFile));
+  const exported = exportFile === '' ? undefined : await exportSalvaged(read, resolve(exportFile), io);
   return { records: rows.length, lastRevision, damage, exported };
 }
 
@@ -46,7 +47,7 @@ interface ReadData {
   readonly rest: readonly SmallFile[];
 }
 
-async function readData(directory: string): Promise<ReadData> {
+async function readData(directory: string, io: CommandIo): Promise<ReadData> {
   const file = join(directory, STORAGE_FILE);
   if (!existsSync(file)) throw new CommandError(`${file} is missing: give the --data-dir of a control plane`);
   const pid = await runningProcess(`${file}.pid`);
@@ -54,7 +55,8 @@ async function readData(directory: string): Promise<ReadData> {
     throw new CommandError(
       `the control plane of ${directory} runs (process ${pid}) and changes the files: stop it with 'orchlet stop', pods run on`,
     );
-  return { found: salvage(file), rest: (await Promise.all(BACKED_UP.map((name) => filesOf(directory, name)))).flat() };
+  const found = await largeStep(io, 'Examining the database', file, () => salvage(file));
+  return { found, rest: (await Promise.all(BACKED_UP.map((name) => filesOf(directory, name)))).flat() };
 }
 
 interface SmallFile {
@@ -82,6 +84,7 @@ async function filesOf(directory: string, path: string): Promise<readonly SmallF
 async function exportSalvaged(
   { found, rest }: ReadData,
   file: string,
+  io: CommandIo,
 ): Promise<{ readonly file: string; readonly objects: number }> {
   if (existsSync(file)) throw new CommandError(`${file} exists`);
   const scratch = await mkdtemp(join(dirname(file), '.orchlet-export-'));
@@ -94,8 +97,9 @@ async function exportSalvaged(
       await writeFile(join(directory, path), content, { flag: 'wx', mode });
     }
     const draft = join(scratch, 'archive.tgz');
-    await writeArchive(draft, { directory, storage, scratch });
-    const { objects } = await verifyArchive(draft, scratch);
+    const sources = { directory, storage, scratch };
+    await step(io, 'Writing the archive', () => writeArchive(draft, sources), { file: draft });
+    const { objects } = await step(io, 'Restoring the archive as a test', () => verifyArchive(draft, scratch));
     await moveFile(draft, file);
     return { file, objects };
   } finally {
