@@ -7,6 +7,7 @@
  * closes the watches of its group. Clients open them again. No failure here reaches the commit.
  */
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
+import { TimeSlice } from '../../api/machinery/time-slice.ts';
 import { errorMessage } from '../../api/meta/error-message.ts';
 import { newExpired, newInternalError } from '../../api/meta/status-error.ts';
 import type { WatchEvent, WatchSink } from '../model/rest.ts';
@@ -18,7 +19,10 @@ import { type Group, type GroupsSource, type Member, WatchGroups } from './watch
 import { tooOldText } from './version-errors.ts';
 
 const BOOKMARK_MS = 60_000;
-/** The number of patient watches that get events in one turn of the event loop. They take about 15 ms. */
+/**
+ * The number of patient watches that get events in one turn of the event loop. They take about 15 ms. Fewer of them get large
+ * events, which end the turn when its time slice is spent.
+ */
 const TURN_WATCHES = 1000;
 /** The number of batches that a group keeps for members that are a little behind. */
 const RECENT_BATCHES = 128;
@@ -82,6 +86,7 @@ export class WatchFanout {
   deliver(events: readonly CacheEvent[]): void {
     const [first = 0, revision = 0] = [events[0]?.revision, events.at(-1)?.revision];
     let left = TURN_WATCHES;
+    const slice = new TimeSlice(this.#source.clock);
     for (const [group, batches] of this.#shownTo(events)) {
       const last = batches.at(-1);
       if (last !== undefined) last.revision = revision;
@@ -90,7 +95,7 @@ export class WatchFanout {
       for (const member of group.members) {
         if (!member.live) continue;
         const isPatient = member.sink.isPatient === true;
-        if (isPatient && left === 0) this.#defer(member, first - 1);
+        if (isPatient && (left === 0 || slice.isSpent)) this.#defer(member, first - 1);
         else for (const batch of batches) if (member.live) this.#send(member, batch.events, batch.revision);
         if (isPatient && left > 0) left -= 1;
       }
@@ -105,8 +110,13 @@ export class WatchFanout {
   }
 
   #catchUpBehind(): void {
-    for (const member of this.#behind.splice(0, TURN_WATCHES))
+    const slice = new TimeSlice(this.#source.clock);
+    const members = this.#behind.splice(0, TURN_WATCHES);
+    const spentAt = members.findIndex((member) => {
       if (!member.closed && !member.paused) this.#catchUp(member);
+      return slice.isSpent;
+    });
+    if (spentAt >= 0) this.#behind.unshift(...members.slice(spentAt + 1));
     if (this.#behind.length > 0) setImmediate(() => this.#catchUpBehind());
   }
 
