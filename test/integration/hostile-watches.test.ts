@@ -285,4 +285,20 @@ describe('a webhook that converts the events of a watch', () => {
       again.close();
       assert.equal((await plane.call({ path: '/readyz' })).status, 200);
     });
+
+  test('and answers late holds up its own watch alone, which then gets every event in order', async () => {
+    respond = convert;
+    const [stored, converted] = await Promise.all([Watch.open(V1), Watch.open(V2)]);
+    const late: (() => void)[] = [];
+    respond = (review, response) => void late.push(() => convert(review, response));
+    const names: string[] = [];
+    for (let at = 0; at < 20; at += 1) names.push(await write('{"n":1}'));
+    await until('the events of the stored version', () => stored.has(names.at(-1) ?? ''));
+    assert.deepEqual(converted.names, []);
+    respond = convert;
+    for (const release of late.splice(0)) release();
+    await until('the events of the other version', () => converted.has(names.at(-1) ?? ''));
+    assert.deepEqual(converted.names, names);
+    for (const watch of [stored, converted]) watch.close();
+  });
 });

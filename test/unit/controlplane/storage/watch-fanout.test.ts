@@ -132,59 +132,61 @@ function countingClock(): FakeClock {
   return Object.assign(new FakeClock(), { monotonic: () => (readings += 1) });
 }
 
-for (const [what, clock, watchesOfTurn] of [
-  ['thousands of watches get the events of a commit in several turns', new FakeClock(), 1001],
-  // Each read of the clock takes a millisecond, as the encoding of a large event does.
-  ['watches get large events in several turns', countingClock(), 11],
-] as const)
-  test(`${what}, all of them in order, and parts of the process at once`, async () => {
-    const changes = Array.from({ length: 40 }, (_, at) => creation(`p${at}`, at + 2));
-    let revision = 1;
-    const count = 5 * (watchesOfTurn - 1);
-    const fanout = new WatchFanout({
-      clock,
-      history: {
-        newest: () => revision,
-        after: (after) => changes.filter((change) => change.revision > after && change.revision <= revision),
-      },
-      indexedFields: [],
-      revision: () => revision,
-      compactedRevision: () => 0,
-      keyOf: (namespace, name) => `${PREFIX}${namespace}/${name}`,
-      namespaced: true,
-      watchFailed: (error) => assert.fail(String(error)),
-    });
-    const watches = Array.from({ length: count }, (_, at) => {
-      const names: string[] = [];
-      const options = {
-        selection: selectionOf(at % 2 === 0 ? '' : 'a'),
-        afterRevision: 1,
-        bookmarks: false,
-        initialEventsEnd: false,
-      };
-      const isPatient = at !== count - 1;
-      const onEvents = (events: readonly WatchEvent[]): boolean => {
-        for (const event of events)
-          names.push('entry' in event ? (event.entry.object.metadata.name ?? '') : event.type);
-        return true;
-      };
-      fanout.add(options, undefined, { isPatient, onEvents, onEnd: () => assert.fail('the watch ended') });
-      return names;
-    });
-    const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
-    await turn();
-    let longest = 0;
-    const total = (): number => watches.reduce((sum, { length }) => sum + length, 0);
-    for (const change of changes) {
-      const before = total();
-      revision = change.revision;
-      fanout.deliver([change]);
-      longest = Math.max(longest, total() - before);
-      assert.equal(watches[count - 1]?.at(-1), change.current?.name);
-      if (change.revision % 3 === 0) await turn();
-    }
-    for (let turns = 0; turns < count; turns += 1) await turn();
-    assert.ok(longest <= watchesOfTurn, `${longest} watches in one turn`);
-    const expected = changes.map(({ current }) => current?.name);
-    for (const names of watches) assert.deepEqual(names, expected);
+/** Commits changes to many watches, the last of which is part of the process. At most so many get events in one turn. */
+async function commitToMany(clock: FakeClock, watchesOfTurn: number): Promise<void> {
+  const changes = Array.from({ length: 40 }, (_, at) => creation(`p${at}`, at + 2));
+  let revision = 1;
+  const count = 5 * (watchesOfTurn - 1);
+  const fanout = new WatchFanout({
+    clock,
+    history: {
+      newest: () => revision,
+      after: (after) => changes.filter((change) => change.revision > after && change.revision <= revision),
+    },
+    indexedFields: [],
+    revision: () => revision,
+    compactedRevision: () => 0,
+    keyOf: (namespace, name) => `${PREFIX}${namespace}/${name}`,
+    namespaced: true,
+    watchFailed: (error) => assert.fail(String(error)),
   });
+  const watches = Array.from({ length: count }, (_, at) => {
+    const names: string[] = [];
+    const options = {
+      selection: selectionOf(at % 2 === 0 ? '' : 'a'),
+      afterRevision: 1,
+      bookmarks: false,
+      initialEventsEnd: false,
+    };
+    const isPatient = at !== count - 1;
+    const onEvents = (events: readonly WatchEvent[]): boolean => {
+      for (const event of events) names.push('entry' in event ? (event.entry.object.metadata.name ?? '') : event.type);
+      return true;
+    };
+    fanout.add(options, undefined, { isPatient, onEvents, onEnd: () => assert.fail('the watch ended') });
+    return names;
+  });
+  const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+  await turn();
+  let longest = 0;
+  const total = (): number => watches.reduce((sum, { length }) => sum + length, 0);
+  for (const change of changes) {
+    const before = total();
+    revision = change.revision;
+    fanout.deliver([change]);
+    longest = Math.max(longest, total() - before);
+    assert.equal(watches[count - 1]?.at(-1), change.current?.name);
+    if (change.revision % 3 === 0) await turn();
+  }
+  for (let turns = 0; turns < count; turns += 1) await turn();
+  assert.ok(longest <= watchesOfTurn, `${longest} watches in one turn`);
+  const expected = changes.map(({ current }) => current?.name);
+  for (const names of watches) assert.deepEqual(names, expected);
+}
+
+test('thousands of watches get the events of a commit in several turns, all of them in order, and parts of the process at once', () =>
+  commitToMany(new FakeClock(), 1001));
+
+// Each read of the clock takes a millisecond, as the encoding of a large event does.
+test('watches get large events in several turns, all of them in order, and parts of the process at once', () =>
+  commitToMany(countingClock(), 11));
