@@ -29,6 +29,7 @@ import {
 } from '../unit/agent/network/policy/policy-cases.ts';
 import { until } from '../until.ts';
 import type { PodRequest } from './policy-pod.ts';
+import { hasPerl, sendSctp } from './raw-packets.ts';
 import { run } from './running-cluster.ts';
 import { namespacePrefix } from './test-namespaces.ts';
 
@@ -261,6 +262,32 @@ describe('network policies with packets', { skip: whyNot(), timeout: 280_000 }, 
       );
       assert.deepEqual(wrong.flat(), []);
     });
+
+  test('hold for SCTP', { skip: !hasPerl && 'perl is not installed' }, async () => {
+    const [from, to] = [pods.find((pod) => nameOf(pod) === 'x/a'), pods.find((pod) => nameOf(pod) === 'y/a')];
+    assert.ok(from && to);
+    const peer = { namespaceSelector: { matchLabels: { ns: 'x' } } };
+    const ingress = [{ from: [peer], ports: [{ protocol: 'SCTP', port: 80 }] }];
+    const spec = { podSelector: {}, policyTypes: ['Ingress'], ingress };
+    await setPolicies([{ namespace: 'y', name: 'streams', spec: spec as never }]);
+    const inPod = ['netns', 'exec', `${PREFIX}ya`, 'nft'];
+    const seen = 'table inet seen { chain in { type filter hook prerouting priority -300; }; }';
+    const arrives = async (source: string, port: number, address: string): Promise<boolean> => {
+      run('ip', [...inPod, `${seen}; flush chain inet seen in; add rule inet seen in sctp dport ${port} counter`]);
+      sendSctp(`${PREFIX}${source}`, { address, port });
+      await systemClock.sleep(100);
+      const counted = run('ip', [...inPod, 'list', 'table', 'inet', 'seen']);
+      run('ip', [...inPod, 'delete', 'table', 'inet', 'seen']);
+      return counted.includes('packets 1 ');
+    };
+    for (const address of to.ips) {
+      assert.ok(await arrives('xa', 80, address), `the allowed port at ${address}`);
+      assert.ok(!(await arrives('xa', 81, address)), `another port at ${address}`);
+      assert.ok(!(await arrives('za', 80, address)), `another namespace to ${address}`);
+    }
+    const tcp = { from, to, family: 4, protocol: 'TCP', port: 80 } as const;
+    assert.ok(!(await probe(tcp)), 'TCP on the number of the allowed port');
+  });
 
   test('bind the queries of pods to the name server of the node, as they would those to pods of CoreDNS', async () => {
     await nft.run(`add table ip names

@@ -1,6 +1,8 @@
 /** Builds packets in hexadecimal, for tests that send what the kernel would not. */
+import { spawnSync } from 'node:child_process';
 import { isIPv4 } from 'node:net';
 import { ipBytes } from '../../api/pki/names.ts';
+import { run } from './running-cluster.ts';
 
 /** Returns the bytes of an address in hexadecimal. */
 export const ip = (address: string): string => ipBytes(address).toString('hex');
@@ -31,7 +33,7 @@ function crc32c(data: Buffer): number {
 }
 
 /** Returns the first packet of an SCTP association, with its chunk INIT, without a header of IP. */
-export function sctpInit(from: number, to: number): string {
+function sctpInit(from: number, to: number): string {
   const init = Buffer.alloc(32);
   init.writeUInt16BE(from, 0);
   init.writeUInt16BE(to, 2);
@@ -44,4 +46,19 @@ export function sctpInit(from: number, to: number): string {
   init.writeUInt32BE(1, 28);
   init.writeUInt32LE(crc32c(init), 8);
   return init.toString('hex');
+}
+
+export const hasPerl = spawnSync('perl', ['-e', '1']).status === 0;
+
+/** A kernel without SCTP sockets has raw ones for its packets. */
+const SEND_SCTP = `use Socket qw(:DEFAULT getaddrinfo); my ($host, $data) = @ARGV;
+my ($err, $to) = getaddrinfo($host, "", { flags => Socket::AI_NUMERICHOST, socktype => 3 });
+socket(my $s, $to->{family}, 3, 132) or die $!; defined send($s, pack("H*", $data), 0, $to->{addr}) or die $!;`;
+
+/** Sends the first packet of an SCTP association from a network namespace. */
+export function sendSctp(
+  namespace: string,
+  { address, port }: { readonly address: string; readonly port: number },
+): void {
+  run('ip', ['netns', 'exec', namespace, 'perl', '-e', SEND_SCTP, address, sctpInit(40_000, port)]);
 }

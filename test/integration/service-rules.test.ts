@@ -23,7 +23,7 @@ import { FakeClient } from '../fakes/fake-client.ts';
 import { FakeClock } from '../fakes/fake-clock.ts';
 import { until } from '../until.ts';
 import { run } from './running-cluster.ts';
-import { sctpInit } from './raw-packets.ts';
+import { hasPerl, sendSctp } from './raw-packets.ts';
 import type { ServiceRequest } from './service-pod.ts';
 import { namespacePrefix } from './test-namespaces.ts';
 
@@ -89,11 +89,6 @@ const PODS = { a: 2, b: 3, c: 4 } as const;
 const addressOf = (pod: keyof typeof PODS): string => `10.98.1.${PODS[pod]}`;
 const OUTSIDE = '192.0.2.7';
 const NODE_ADDRESS = '192.0.2.1';
-
-/** Sends a packet of SCTP, which a kernel without SCTP sockets does for a raw socket. */
-const SEND_SCTP = `use Socket qw(:DEFAULT getaddrinfo); my ($host, $port, $data) = @ARGV;
-my ($err, $to) = getaddrinfo($host, "", { flags => Socket::AI_NUMERICHOST, socktype => 3 });
-socket(my $s, $to->{family}, 3, 132) or die $!; defined send($s, pack("H*", $data), 0, $to->{addr}) or die $!;`;
 
 function connect(name: string, number: number, isPod: boolean): void {
   const port = `v${number}`;
@@ -361,35 +356,21 @@ function scenarios(mode: ProxyMode): void {
     assert.equal(await place('outside').ask(NODE_ADDRESS, 30_008, { protocol: 'UDP' }), 'a 10.98.1.1');
   });
 
-  test(
-    'carry the first packets of SCTP associations',
-    { skip: spawnSync('perl', ['-e', '1']).status !== 0 && 'perl is not installed' },
-    () => {
-      const inPod = ['netns', 'exec', `${PREFIX}a`, 'nft'];
-      const seen = 'table inet seen { chain in { type filter hook prerouting priority -300; }; }';
-      for (const [from, address, port] of [
-        ['c', '10.96.0.21', 80],
-        ['c', 'fd96::21', 80],
-        ['outside', NODE_ADDRESS, 30_021],
-        ['outside', '2001:db8:7::1', 30_021],
-      ] as const) {
-        run('ip', [...inPod, `${seen}; flush chain inet seen in; add rule inet seen in sctp dport 8080 counter`]);
-        run('ip', [
-          'netns',
-          'exec',
-          `${PREFIX}${from}`,
-          'perl',
-          '-e',
-          SEND_SCTP,
-          address,
-          `${port}`,
-          sctpInit(40_000, port),
-        ]);
-        assert.match(run('ip', [...inPod, 'list', 'table', 'inet', 'seen']), /packets 1 /, `${from} to ${address}`);
-        run('ip', [...inPod, 'delete', 'table', 'inet', 'seen']);
-      }
-    },
-  );
+  test('carry the first packets of SCTP associations', { skip: !hasPerl && 'perl is not installed' }, () => {
+    const inPod = ['netns', 'exec', `${PREFIX}a`, 'nft'];
+    const seen = 'table inet seen { chain in { type filter hook prerouting priority -300; }; }';
+    for (const [from, address, port] of [
+      ['c', '10.96.0.21', 80],
+      ['c', 'fd96::21', 80],
+      ['outside', NODE_ADDRESS, 30_021],
+      ['outside', '2001:db8:7::1', 30_021],
+    ] as const) {
+      run('ip', [...inPod, `${seen}; flush chain inet seen in; add rule inet seen in sctp dport 8080 counter`]);
+      sendSctp(`${PREFIX}${from}`, { address, port });
+      assert.match(run('ip', [...inPod, 'list', 'table', 'inet', 'seen']), /packets 1 /, `${from} to ${address}`);
+      run('ip', [...inPod, 'delete', 'table', 'inet', 'seen']);
+    }
+  });
 
   test('have external addresses, the oldest service first, which no service takes from a cluster IP', async () => {
     assert.deepEqual(await answers('outside', '203.0.113.1', 80), ['a 10.98.1.1', 'b 10.98.1.1']);
