@@ -54,7 +54,8 @@ function finite(value: number): number {
   throw new CelError(`json: error calling MarshalJSON for type *structpb.Value: ${why}`);
 }
 
-const safe = (value: bigint): bigint | number => {
+/** An integer that a double does not represent becomes a text. */
+const safe = (value: bigint): string | number => {
   const number = Number(value);
-  return Number.isSafeInteger(number) ? number : value;
+  return Number.isSafeInteger(number) ? number : String(value);
 };

@@ -1,5 +1,5 @@
 /** Reads and decodes the body of a write. The registry checks its kind. */
-import { JsonNumberError, JsonSyntaxError, stringifyJson } from '../../api/codec/json.ts';
+import { JsonNumberError, JsonSyntaxError } from '../../api/codec/json.ts';
 import { YamlSyntaxError } from '../../api/codec/yaml.ts';
 import { notAnObject } from '../../api/meta/go-text.ts';
 import { apiVersionOf, parseApiVersion } from '../../api/meta/object.ts';
@@ -11,6 +11,7 @@ import type { Encodings } from '../model/encoding.ts';
 import { inputFormat, type Format } from './media-type.ts';
 import type { ApiRequest, MaybePromise } from './request.ts';
 import { jsonKind } from '../../api/schema/go-types.ts';
+import { checkDeleteOptionsKind } from './delete-options-kind.ts';
 
 const MAX_BODY_BYTES = 3 * 1024 * 1024;
 
@@ -151,13 +152,17 @@ export async function readDeleteOptions(
   const format = inputFormat(request.header('content-type'), options);
   const body = await deleteOptionsOf(request, bytes, format, options);
   request.audited?.bodyIs(body);
-  const kind = body['kind'];
-  if (kind !== undefined && kind !== 'DeleteOptions') {
-    const version = stringifyJson(body['apiVersion'] ?? DELETE_OPTIONS.apiVersion);
-    const scheme = 'in scheme "pkg/runtime/scheme.go:111"';
-    throw newBadRequest(`no kind ${stringifyJson(kind)} is registered for version ${version} ${scheme}`);
-  }
+  const { kind, apiVersion } = deleteOptionsType(body);
+  checkDeleteOptionsKind(kind, apiVersion);
   return body;
+}
+
+function deleteOptionsType(body: unknown): ReturnType<typeof typeMetaOf> {
+  try {
+    return typeMetaOf(body);
+  } catch (error) {
+    throw newBadRequest(decodeProblem(error));
+  }
 }
 
 async function deleteOptionsOf(

@@ -253,9 +253,12 @@ function fromQuery(query: URLSearchParams): RawDeleteOptions {
 
 function fromBody(body: Record<string, unknown>): RawDeleteOptions {
   const preconditions = field(body, 'preconditions', 'object') as Record<string, unknown> | undefined;
-  const uid = preconditions === undefined ? undefined : (field(preconditions, 'uid', 'string') as string | undefined);
-  const version =
-    preconditions === undefined ? undefined : (field(preconditions, 'resourceVersion', 'string') as string | undefined);
+  const condition = (name: string): string | undefined =>
+    preconditions === undefined
+      ? undefined
+      : (field(preconditions, name, 'string', 'Preconditions.preconditions') as string | undefined);
+  const uid = condition('uid');
+  const version = condition('resourceVersion');
   return {
     dryRun: stringList(body['dryRun']),
     gracePeriodSeconds: field(body, 'gracePeriodSeconds', 'number') as number | undefined,
@@ -270,13 +273,20 @@ function fromBody(body: Record<string, unknown>): RawDeleteOptions {
 }
 
 const GO_TYPES: ReadonlyMap<string, string> = new Map(
-  Object.entries({ number: 'int64', boolean: 'bool', object: 'v1.Preconditions' }),
+  Object.entries({
+    number: 'int64',
+    boolean: 'bool',
+    object: 'v1.Preconditions',
+    propagationPolicy: 'v1.DeletionPropagation',
+    uid: 'types.UID',
+  }),
 );
 
 function field(
   object: Record<string, unknown>,
   name: string,
   type: 'string' | 'number' | 'boolean' | 'object',
+  within = 'DeleteOptions',
 ): unknown {
   const value = object[name];
   if (value === undefined || value === null) return undefined;
@@ -285,7 +295,7 @@ function field(
   const isDecimal = type === 'number' && typeof value === 'number';
   const found = isDecimal ? `number ${value}` : jsonType(value);
   throw newBadRequest(
-    `json: cannot unmarshal ${found} into Go struct field DeleteOptions.${name} of type ${GO_TYPES.get(type) ?? type}`,
+    `json: cannot unmarshal ${found} into Go struct field ${within}.${name} of type ${GO_TYPES.get(name) ?? GO_TYPES.get(type) ?? type}`,
   );
 }
 

@@ -315,6 +315,7 @@ describe('a mutating policy', () => {
     ["{'d': duration('1h')}", { d: '3600s' }],
     ["{'b': b'abc'}", { b: 'YWJj' }],
     ["{'o': optional.of('x')}", { o: 'x' }],
+    ["dyn({'n': 9223372036854775807})", { n: '9223372036854775807' }],
   ] as const)
     test(`a JSON patch with ${value} has its JSON`, async () => {
       const expression = `[JSONPatch{op: 'add', path: '/data', value: ${value}}]`;
