@@ -68,7 +68,7 @@ export function frontendsOf(ports: Iterable<ServicePort>): Frontends {
 }
 
 /** Both directions of an entry. The second one is that of the responses, which come from where the datagrams are sent to. */
-const TUPLE = /src=(\S+) dst=(\S+) sport=(\d+) dport=(\d+)/g;
+const TUPLE = /src=([^\s=]+) dst=([^\s=]+) sport=(\d+) dport=(\d+)/g;
 
 /**
  * Returns the arguments of the deletion that removes the entry and all others to the same destination that lead to the same
