@@ -109,7 +109,7 @@ const flags = {
   }),
 } as const;
 
-/** The content of `cluster-info` is signed with the token: a detached JWS with HS256. */
+/** Whether the token signed the content of `cluster-info`. The signature is a detached JWS with HS256. */
 function signatureFits(content: string, signature: string, tokenId: string, tokenSecret: string): boolean {
   const [header = '', payload, given = ''] = signature.split('.');
   if (payload !== '') return false;

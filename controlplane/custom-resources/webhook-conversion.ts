@@ -111,7 +111,7 @@ export function webhookConversion(
   };
 }
 
-/** The limits of one call, but for an object that is larger alone. Its response is parsed in one turn of the event loop. */
+/** The limits of one call; an object that exceeds them is sent alone. The response is parsed in one turn of the event loop. */
 const MOST_CHARACTERS = 1 << 20;
 const MOST_VALUES = 50_000;
 
@@ -142,7 +142,7 @@ function* batchesOf(all: readonly KubeObject[]): Generator<Batch> {
   if (texts.length > 0) yield { objects, texts, from };
 }
 
-/** About the number of values: each but the first of its list or object comes after a comma. */
+/** Returns about the number of values: each but the first of its list or object comes after a comma. */
 function commasIn(text: string): number {
   let count = 0;
   for (let at = text.indexOf(','); at !== -1; at = text.indexOf(',', at + 1)) count += 1;
@@ -214,7 +214,7 @@ const VALIDATE = {
   annotations: (texts: Texts): FieldError[] => validateAnnotations(texts, 'metadata.annotation'),
 };
 
-/** Writes errors as Go's aggregate of them does. */
+/** Formats errors as Go's aggregate of errors does. */
 function aggregated(errors: readonly FieldError[]): string {
   const texts = [...new Set(errors.map(String))];
   return texts.length === 1 ? (texts[0] ?? '') : `[${texts.join(', ')}]`;
