@@ -46,7 +46,40 @@ export const CHAIN_PREFIX = 'ORC-';
  * another table can do that, so these are needed beside rules of services in nftables.
  */
 export function acceptRules(masqueradeBit: number): string {
-  return `*filter\n:ORC-ACCEPT - [0:0]\n${acceptsOf(markOf(masqueradeBit), 'ORC-ACCEPT').join('\n')}\nCOMMIT\n`;
+  return `*filter\n:ORC-ACCEPT - [0:0]\n${acceptLines(masqueradeBit).join('\n')}\nCOMMIT\n`;
+}
+
+const acceptLines = (masqueradeBit: number): string[] => acceptsOf(markOf(masqueradeBit), 'ORC-ACCEPT');
+
+/** Whether a table `filter`, in the lines of `iptables-save`, has `acceptRules` and the jumps to them. */
+export function hasAcceptRules(table: readonly string[], masqueradeBit: number): boolean {
+  const lines = new Set(table);
+  const hasDocker = table.some((line) => line.startsWith(`:${DOCKER_USER} `));
+  const jumps = ACCEPT_JUMPS.map((jump) => (hasDocker ? beforeDocker(jump) : jump));
+  const wanted = [...acceptLines(masqueradeBit), ...jumps.map(({ from, to }) => `-A ${from} -j ${to}`)];
+  return wanted.every((line) => lines.has(line));
+}
+
+/** Whether rules of others, or a policy, may drop packets that arrive here. `table` is as for `hasAcceptRules`. */
+export function hasForeignRules(table: readonly string[]): boolean {
+  return ['FORWARD', 'INPUT'].some((chain) =>
+    table.some(
+      (line) =>
+        (line.startsWith(`:${chain} `) && !line.startsWith(`:${chain} ACCEPT `)) ||
+        (line.startsWith(`-A ${chain} `) && !line.includes(`-j ${CHAIN_PREFIX}`)),
+    ),
+  );
+}
+
+/** Docker calls this chain before its own rules. */
+export const DOCKER_USER = 'DOCKER-USER';
+
+/**
+ * Moves a jump of FORWARD to Docker's chain for users. Whenever Docker creates a network, it inserts the rules that accept its
+ * traffic before all others except this chain.
+ */
+export function beforeDocker(jump: Jump): Jump {
+  return jump.from === 'FORWARD' ? { ...jump, from: DOCKER_USER } : jump;
 }
 
 const markOf = (bit: number): string => `0x${(2 ** bit).toString(16)}`;

@@ -5,14 +5,13 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { assertSucceeded, runWithInput } from '../run-with-input.ts';
-import { ACCEPT_JUMPS, CHAIN_PREFIX, JUMPS, type Jump } from './iptables-rules.ts';
+import { ACCEPT_JUMPS, beforeDocker, CHAIN_PREFIX, DOCKER_USER, JUMPS, type Jump } from './iptables-rules.ts';
 import { CHAINS_OF_A_PART } from './iptables-transactions.ts';
 import type { Family } from './addresses.ts';
 
 const execute = promisify(execFile);
 /** Other processes hold the xtables lock only briefly. */
 const WAIT_SECONDS = '10';
-const DOCKER_USER = 'DOCKER-USER';
 
 const tool = (family: Family, suffix = ''): string => `${family === 'IPv4' ? 'iptables' : 'ip6tables'}${suffix}`;
 
@@ -22,8 +21,8 @@ export interface PacketFilter {
   apply(family: Family, rules: string): Promise<void>;
   /** Inserts the jumps that do not exist at the beginning of the built-in chains. */
   ensureJumps(family: Family, jumps: readonly Jump[]): Promise<void>;
-  /** Whether rules of others, or a policy, may drop packets that arrive here. False where there is no iptables. */
-  hasForeignRules(family: Family): Promise<boolean>;
+  /** Returns the table `filter` in the lines of `iptables-save`. Without a usable iptables there are none. */
+  filterTable(family: Family): Promise<readonly string[]>;
   /** Returns false if another process has removed the jumps. */
   intact(family: Family): Promise<boolean>;
   /** Returns our chains of the nat table, including those of an agent that was killed. */
@@ -68,18 +67,13 @@ class IptablesTools implements PacketFilter {
     }
   }
 
-  async hasForeignRules(family: Family): Promise<boolean> {
-    for (const chain of ['FORWARD', 'INPUT']) {
-      try {
-        const { stdout } = await this.#run(tool(family), ['-w', WAIT_SECONDS, '-t', 'filter', '-S', chain]);
-        const lines = stdout.split('\n').filter((line) => line !== '' && !line.includes(`-j ${CHAIN_PREFIX}`));
-        if (lines.some((line) => line !== `-P ${chain} ACCEPT`)) return true;
-      } catch {
-        // Without a usable iptables, no rules of its tables exist.
-        return false;
-      }
+  async filterTable(family: Family): Promise<readonly string[]> {
+    try {
+      return (await this.#savedTable(family, 'filter')).split('\n').filter((line) => /^[:-]/.test(line));
+    } catch {
+      // Without a usable iptables, no rules of its tables exist.
+      return [];
     }
-    return false;
   }
 
   async intact(family: Family): Promise<boolean> {
@@ -178,11 +172,3 @@ const chainNames = (saved: string): string[] => {
     .map(([, chain = '']) => chain)
     .filter((chain) => chain.startsWith(CHAIN_PREFIX));
 };
-
-/**
- * Moves a jump of FORWARD to Docker's chain for users. Whenever Docker creates a network, it inserts the rules that accept its
- * traffic before all others except this chain.
- */
-function beforeDocker(jump: Jump): Jump {
-  return jump.from === 'FORWARD' ? { ...jump, from: DOCKER_USER } : jump;
-}

@@ -6,7 +6,7 @@ import type { Clock } from '../../../api/machinery/clock.ts';
 import { inOneSlice, inSlices, TimeSlice } from '../../../api/machinery/time-slice.ts';
 import type { Nftables } from '../nftables.ts';
 import type { Family } from './addresses.ts';
-import { ACCEPT_JUMPS, acceptRules } from './iptables-rules.ts';
+import { ACCEPT_JUMPS, acceptRules, hasAcceptRules, hasForeignRules } from './iptables-rules.ts';
 import type { PacketFilter } from './iptables.ts';
 import { tableType } from './nftables-rules.ts';
 import { NftablesTransactions } from './nftables-transactions.ts';
@@ -109,7 +109,8 @@ export class NftablesWriter implements RuleWriter {
    */
   async #acceptElsewhere(family: Family): Promise<void> {
     const { filter } = this.#options;
-    if (!(await filter.hasForeignRules(family))) return;
+    const table = await filter.filterTable(family);
+    if (!hasForeignRules(table) || hasAcceptRules(table, this.#masqueradeBit)) return;
     await filter.apply(family, acceptRules(this.#masqueradeBit));
     await filter.ensureJumps(family, ACCEPT_JUMPS);
   }

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Nftables } from '../../../../../agent/network/nftables.ts';
 import type { PacketFilter } from '../../../../../agent/network/serviceproxy/iptables.ts';
+import { hasForeignRules } from '../../../../../agent/network/serviceproxy/iptables-rules.ts';
 import { NftablesWriter } from '../../../../../agent/network/serviceproxy/nftables-writer.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
 import { servicePort, SETTINGS } from './service-port.ts';
@@ -12,7 +13,7 @@ const ADDED = { before: [], after: [servicePort()] };
 function setUp() {
   const scripts: string[] = [];
   const applied: string[] = [];
-  const state = { fails: false, hasTable: true, hasForeignRules: false, problem: '', clients: 0 };
+  const state = { fails: false, hasTable: true, filterTable: [] as string[], problem: '', clients: 0 };
   const nft: Nftables = {
     async run(script) {
       if (state.fails) throw new Error('nft: Device or resource busy');
@@ -32,7 +33,7 @@ function setUp() {
     },
   };
   const filter = {
-    hasForeignRules: async () => state.hasForeignRules,
+    filterTable: async () => state.filterTable,
     apply: async (_family: string, rules: string) => void applied.push(rules),
     ensureJumps: async () => void applied.push('jumps'),
   } as unknown as PacketFilter;
@@ -84,17 +85,50 @@ describe('a transaction', () => {
 });
 
 describe('rules of other programs', () => {
+  const DROPS = [':INPUT ACCEPT [0:0]', ':FORWARD DROP [12:720]'];
+
   it('are made to accept the connections of services at the first write and at each check, where there are any', async () => {
     const { writer, applied, state } = setUp();
     await writer.write(SETTINGS, [ADDED]);
     assert.deepEqual(applied, []);
-    state.hasForeignRules = true;
+    state.filterTable = DROPS;
     assert.equal(await writer.intact('IPv4'), true);
     assert.equal(applied.length, 2);
     assert.match(applied[0] ?? '', /0x4000/);
     assert.equal(applied[1], 'jumps');
   });
+
+  it('stay as they are while they accept the connections, wherever Docker wants the jumps', async () => {
+    const { writer, applied, state } = setUp();
+    state.filterTable = DROPS;
+    await writer.write(SETTINGS, [ADDED]);
+    const accepts = (applied[0] ?? '').split('\n').filter((line) => line.startsWith('-A'));
+    const jumps = ['-A INPUT -j ORC-ACCEPT', '-A FORWARD -j ORC-ACCEPT'];
+    const written = async (table: readonly string[]): Promise<boolean> => {
+      applied.length = 0;
+      state.filterTable = [...table];
+      await writer.intact('IPv4');
+      return applied.length > 0;
+    };
+    assert.equal(await written([...DROPS, ...accepts, ...jumps]), false);
+    for (const line of [...accepts, ...jumps])
+      assert.equal(await written([...DROPS, ...accepts, ...jumps].filter((each) => each !== line)), true, line);
+    const docker = [...DROPS, ':DOCKER-USER - [0:0]', ...accepts];
+    assert.equal(await written([...docker, ...jumps]), true);
+    assert.equal(await written([...docker, '-A INPUT -j ORC-ACCEPT', '-A DOCKER-USER -j ORC-ACCEPT']), false);
+  });
 });
+
+for (const { table, isForeign } of [
+  { table: [], isForeign: false },
+  { table: [':INPUT ACCEPT [1:2]', ':FORWARD ACCEPT [0:0]', '-A INPUT -j ORC-ACCEPT'], isForeign: false },
+  { table: [':INPUT ACCEPT [1:2]', ':FORWARD ACCEPT [0:0]', '-A OUTPUT -j ufw-out'], isForeign: false },
+  { table: [':INPUT DROP [1:2]', ':FORWARD ACCEPT [0:0]'], isForeign: true },
+  { table: [':INPUT ACCEPT [1:2]', ':FORWARD ACCEPT [0:0]', '-A FORWARD -j DOCKER-USER'], isForeign: true },
+])
+  it(`a table ${JSON.stringify(table)} ${isForeign ? 'has' : 'has no'} rules of others that may drop packets`, () => {
+    assert.equal(hasForeignRules(table), isForeign);
+  });
 
 it('a host is asked for every expression of the rules before the writer is used', async () => {
   const { writer, scripts, state } = setUp();

@@ -56,7 +56,7 @@ function setUp(lockName: string) {
       return Promise.resolve();
     },
     ensureJumps: () => Promise.resolve(),
-    hasForeignRules: () => Promise.resolve(false),
+    filterTable: () => Promise.resolve([]),
     hasRules: () => Promise.resolve(true),
     intact: () =>
       done.unreadable-- > 0 ? Promise.reject(new Error('the tables are locked')) : Promise.resolve(done.isIntact),
