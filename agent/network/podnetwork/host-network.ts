@@ -112,11 +112,11 @@ async function readItems<T>(run: Run, tool: string, args: readonly string[]): Pr
 }
 
 async function readUplink(address: Ip, run: Run): Promise<Uplink | undefined> {
-  const found = await readItems<LinkJson>(run, 'ip', ['address', 'show', 'to', formatIp(address)]);
-  const [link] = found.filter(({ addr_info: addresses = [] }) => addresses.length > 0);
+  const links = await readItems<LinkJson>(run, 'ip', ['address', 'show']);
+  const wanted = formatIp(address);
+  const link = links.find(({ addr_info: all = [] }) => all.some(({ local = '' }) => canonical(local) === wanted));
   if (link?.ifname === undefined) return undefined;
-  const [whole = link] = await readItems<LinkJson>(run, 'ip', ['address', 'show', 'dev', link.ifname]);
-  const networks = addressesOf(whole).flatMap((one) => parseCidr(one) ?? []);
+  const networks = addressesOf(link).flatMap((one) => parseCidr(one) ?? []);
   return { name: link.ifname, mtu: link.mtu ?? 1500, address, networks };
 }
 
@@ -131,11 +131,11 @@ async function observe(run: Run): Promise<ObservedNetwork> {
   // A link whose keys cannot be read counts as a link without keys: the next turn sets them again, or removes the link.
   const dump = wireguard.length > 0 ? await run('wg', ['show', WIREGUARD_LINK, 'dump']).catch(() => '') : '';
   const protocol = String(ROUTE_PROTOCOL);
-  const four = await readItems<RouteJson>(run, 'ip', ['-4', 'route', 'show', 'proto', protocol]);
-  const six = await readItems<RouteJson>(run, 'ip', ['-6', 'route', 'show', 'proto', protocol]).catch(missing);
+  // With all tables, `ip` prints the routes of both families.
+  const routes = await readItems<RouteJson>(run, 'ip', ['route', 'show', 'table', 'all', 'proto', protocol]);
   return {
     links: [...vxlan, ...wireguard].map(observedLink),
-    routes: [...four, ...six].map(observedRoute),
+    routes: routes.map(observedRoute),
     ...(vxlan.length > 0 ? await observeVxlan(run) : { neighbors: [], forwarding: [] }),
     ...wireguardState(dump),
   };

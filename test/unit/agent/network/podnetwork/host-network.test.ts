@@ -129,8 +129,13 @@ describe('a WireGuard link', () => {
     const { network } = host([
       [/address show dev orchlet\.wg/, JSON.stringify([link])],
       [/^wg show orchlet\.wg dump$/, `${dump.join('\n')}\n`],
-      [/-4 route show/, JSON.stringify([{ ...route, dst: '10.244.2.0/24', prefsrc: '10.244.1.1' }])],
-      [/-6 route show/, JSON.stringify([{ ...route, dst: 'fd00:2::/64', prefsrc: 'fd00:1::1', metric: 1024 }])],
+      [
+        /route show table all proto 111/,
+        JSON.stringify([
+          { ...route, dst: '10.244.2.0/24', prefsrc: '10.244.1.1' },
+          { ...route, dst: 'fd00:2::/64', prefsrc: 'fd00:1::1', metric: 1024 },
+        ]),
+      ],
     ]);
     assert.ok(isEmpty(commandsFor(desired, await network.observe())));
   });
