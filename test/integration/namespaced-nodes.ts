@@ -85,12 +85,24 @@ export class NamespacedNode {
     const peer = ['peer', 'name', 'eth0', 'netns', this.namespace];
     run('ip', ['-n', SWITCH, 'link', 'add', this.#port, 'type', 'veth', ...peer]);
     run('ip', ['-n', SWITCH, 'link', 'set', this.#port, 'master', 'switch', 'up']);
+    run('ip', [...inside, 'link', 'set', 'lo', 'up']);
+    this.plugIn();
+  }
+
+  /** Gives the node its addresses and its default routes. */
+  plugIn(): void {
+    const inside = ['-n', this.namespace];
     run('ip', [...inside, 'address', 'add', `${this.address}/24`, 'dev', 'eth0']);
     run('ip', [...inside, 'address', 'add', `${this.address6}/64`, 'dev', 'eth0', 'nodad']);
-    run('ip', [...inside, 'link', 'set', 'lo', 'up']);
     run('ip', [...inside, 'link', 'set', 'eth0', 'up']);
     run('ip', [...inside, 'route', 'add', 'default', 'via', `${NET}.1`]);
     run('ip', [...inside, '-6', 'route', 'add', 'default', 'via', `${NET6}:1`]);
+  }
+
+  /** Takes the addresses and routes of the node away, as on a host whose uplink is not there yet. */
+  unplug(): void {
+    run('ip', ['-n', this.namespace, 'link', 'set', 'eth0', 'down']);
+    run('ip', ['-n', this.namespace, 'address', 'flush', 'dev', 'eth0']);
   }
 
   /** Gives the node another address in place of its IPv4 address, and its default route again. */
@@ -173,8 +185,21 @@ export class NamespacedNode {
   processOf(containerId: string): string {
     const id = containerId.replace(/^.*:\/\//, '');
     if (this.#settings.runtime === 'docker') return this.docker(['inspect', '-f', '{{.State.Pid}}', id]).trim();
-    const tasks = run('ctr', ['--address', this.socket, '--namespace', 'k8s.io', 'tasks', 'ls']);
-    return new RegExp(`^${id}\\s+(\\d+)`, 'm').exec(tasks)?.[1] ?? '';
+    return new RegExp(`^${id}\\s+(\\d+)`, 'm').exec(this.#tasks())?.[1] ?? '';
+  }
+
+  /** Returns the processes of all running containers, those of sandboxes included. */
+  runningProcesses(): readonly string[] {
+    if (this.#settings.runtime === 'docker')
+      return this.docker(['ps', '-q'])
+        .split('\n')
+        .filter((id) => id !== '')
+        .map((id) => this.processOf(id));
+    return [...this.#tasks().matchAll(/^\S+\s+(\d+)\s+RUNNING/gm)].map(([, pid = '']) => pid);
+  }
+
+  #tasks(): string {
+    return run('ctr', ['--address', this.socket, '--namespace', 'k8s.io', 'tasks', 'ls']);
   }
 
   /** Returns the output of a command in the node's network namespace. */

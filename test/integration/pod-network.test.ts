@@ -58,6 +58,10 @@ describe(
       await cluster.connected();
     });
 
+    test('every pod resolves the names of all services at its own node, over both families', async () => {
+      await cluster.withLogs('all names', async () => (await cluster.wrongNames()).length === 0);
+    });
+
     test('every pod is bound to its addresses', () => {
       const rules = cluster.host.nodes.map((node) => node.exec('nft', ['list', 'ruleset', 'bridge'])).join('\n');
       for (const { name, ips } of cluster.pods)
@@ -109,41 +113,10 @@ describe(
       a.exec('nft', ['delete', 'table', 'inet', 'seen']);
     });
 
-    let probed = 0;
-    for (const [name, policies] of CASES.filter(([title]) => POLICIES.includes(title)))
-      test(`network policies hold across hosts: ${name}`, async () => {
-        cluster.setPolicies(policies);
-        const probes: Probe[] = cluster.pods.flatMap((from) =>
-          cluster.pods
-            .filter((to) => to !== from)
-            .flatMap((to) =>
-              ([4, 6] as const).flatMap((family) =>
-                ([80, 81] as const).map((port) => {
-                  const protocol = (family === 4) === (port === 80) ? 'TCP' : 'UDP';
-                  return { from, to, family, protocol, port } as const;
-                }),
-              ),
-            ),
-        );
-        const failures = async (): Promise<readonly string[]> => {
-          const results = probes.map(async (probe) => {
-            const expected = isAllowed(policies, probe);
-            return (await cluster.probe(probe, expected ? 5_000 : 700)) === expected
-              ? []
-              : [describeProbe(probe, expected)];
-          });
-          return (await Promise.all(results)).flat();
-        };
-        // The nodes learn of policies one after the other.
-        let wrong: readonly string[] = [];
-        await until('the policies', async () => (wrong = await failures()).length === 0, 30_000).catch(() => undefined);
-        assert.deepEqual(wrong, []);
-        probed += probes.length;
-      });
+    policyTests(() => cluster);
 
-    test('policies were probed often enough to be a truth table', () => {
-      assert.ok(probed >= 300, `${probed} probes`);
-      cluster.setPolicies([]);
+    test('services of other hosts are reached with the rules of iptables as well', async () => {
+      await withIptables(cluster);
     });
 
     test('a node that claims the address of a newer one cuts it off from nobody', async () => {
@@ -188,6 +161,34 @@ describe(
       );
       third?.cut(false);
       await cluster.connected();
+    });
+
+    test('a node that starts without an uplink runs its pods, and is reached as soon as it has one', async () => {
+      const [, , third] = cluster.host.nodes;
+      assert.ok(third);
+      await third.stopAgent();
+      third.unplug();
+      third.startAgent();
+      const there = cluster.podOn('c');
+      const container = (): string => {
+        const pods = cluster.list('pods').filter(({ metadata }) => metadata.namespace === there.namespace);
+        const pod = pods.find(({ metadata }) => metadata.name === there.name);
+        return pod?.status.containerStatuses?.[0]?.containerID ?? '';
+      };
+      const before = container();
+      await cluster.withLogs('health', () =>
+        third.exec('sh', ['-c', 'curl -s http://127.0.0.1:10248/healthz || true']).includes('ok'),
+      );
+      const processes = third.runningProcesses();
+      const ended = third.processOf(before);
+      process.kill(Number(ended), 'SIGKILL');
+      await cluster.withLogs('a container in its place', () => {
+        const now = third.runningProcesses();
+        return now.length === processes.length && !now.includes(ended);
+      });
+      third.plugIn();
+      await cluster.connected();
+      await cluster.withLogs('the status of the new container', () => ![before, ''].includes(container()));
     });
 
     test('nodes follow the changed address of another one', async () => {
@@ -266,20 +267,25 @@ describe(
   },
 );
 
-describe('the network of pods on two hosts with Docker', { skip: skipWithoutNamespaces, timeout: 280_000 }, () => {
+describe('the network of pods on three hosts with Docker', { skip: skipWithoutNamespaces, timeout: 400_000 }, () => {
   let cluster: PodsOfHosts;
 
   before(async () => {
-    cluster = await PodsOfHosts.start(['a', 'b'], { runtime: 'docker', isDualStack: false });
-    await cluster.run(['x']);
+    cluster = await PodsOfHosts.start(['a', 'b', 'c'], { runtime: 'docker', isDualStack: true });
+    await cluster.run(['x', 'y', 'z']);
   });
 
   after(async () => {
     await cluster?.remove();
   });
 
-  test('every pod reaches every other one and its service, with its own address', async () => {
+  test('every pod reaches every other one and its service, in both families, with its own address', async () => {
+    assert.ok(cluster.pods.every(({ ips }) => ips.length === 2));
     await cluster.connected();
+  });
+
+  test('every pod resolves the names of all services at its own node, over both families', async () => {
+    await cluster.withLogs('all names', async () => (await cluster.wrongNames()).length === 0);
   });
 
   test('every pod is bound to its addresses', () => {
@@ -293,7 +299,80 @@ describe('the network of pods on two hosts with Docker', { skip: skipWithoutName
     assert.ok(pod);
     assert.equal(await cluster.outsideSource(pod), cluster.host.nodes[0]?.address);
   });
+
+  policyTests(() => cluster);
+
+  test('nodes follow the changed address of another one, and one that was cut off is reached again', async () => {
+    const [, second, third] = cluster.host.nodes;
+    second?.move(77);
+    third?.cut(true);
+    const [xa, there] = [cluster.pod('x/a'), cluster.podOn('c')];
+    await until(
+      'the cut',
+      async () => (await cluster.probesOf(xa).source(there.ips[0] ?? '', { timeoutMs: 500 })) === '',
+    );
+    third?.cut(false);
+    await cluster.connected();
+  });
+
+  test('services of other hosts are reached with the rules of iptables as well', async () => {
+    await withIptables(cluster);
+  });
 });
+
+/** Probes policies between all pods, whose hosts enforce them each for its own pods. */
+function policyTests(cluster: () => PodsOfHosts): void {
+  let probed = 0;
+  for (const [name, policies] of CASES.filter(([title]) => POLICIES.includes(title)))
+    test(`network policies hold across hosts: ${name}`, async () => {
+      cluster().setPolicies(policies);
+      const probes: Probe[] = cluster().pods.flatMap((from) =>
+        cluster()
+          .pods.filter((to) => to !== from)
+          .flatMap((to) =>
+            ([4, 6] as const).flatMap((family) =>
+              ([80, 81] as const).map((port) => {
+                const protocol = (family === 4) === (port === 80) ? 'TCP' : 'UDP';
+                return { from, to, family, protocol, port } as const;
+              }),
+            ),
+          ),
+      );
+      const failures = async (): Promise<readonly string[]> => {
+        const results = probes.map(async (probe) => {
+          const expected = isAllowed(policies, probe);
+          return (await cluster().probe(probe, expected ? 5_000 : 700)) === expected
+            ? []
+            : [describeProbe(probe, expected)];
+        });
+        return (await Promise.all(results)).flat();
+      };
+      // The nodes learn of policies one after the other.
+      let wrong: readonly string[] = [];
+      await until('the policies', async () => (wrong = await failures()).length === 0, 30_000).catch(() => undefined);
+      assert.deepEqual(wrong, []);
+      probed += probes.length;
+    });
+
+  test('policies were probed often enough to be a truth table', () => {
+    assert.ok(probed >= 300, `${probed} probes`);
+    cluster().setPolicies([]);
+  });
+}
+
+/** Restarts the agents with the rules of services in iptables, and waits until all pods reach each other by these alone. */
+async function withIptables(cluster: PodsOfHosts): Promise<void> {
+  await Promise.all(cluster.host.nodes.map((node) => node.stopAgent()));
+  for (const node of cluster.host.nodes) node.startAgent(['--proxy-mode', 'iptables']);
+  await cluster.withLogs('rules of iptables', () =>
+    cluster.host.nodes.every(
+      (node) =>
+        node.exec('iptables-save', []).includes('ORC-SERVICES') &&
+        !node.exec('nft', ['list', 'tables']).includes('orchlet-services'),
+    ),
+  );
+  await cluster.connected();
+}
 
 function describeProbe({ from, to, family, protocol, port }: Probe, expected: boolean): string {
   const name = (pod: Probe['from']): string => `${pod?.namespace ?? ''}/${pod?.name ?? ''}`;

@@ -38,6 +38,13 @@ export class PodProbes {
     return String(await this.#send({ what: 'source', protocol: 'TCP', address, port, timeoutMs }));
   }
 
+  /** Returns the addresses that the name server gives the name, sorted. */
+  async names(server: string, name: string): Promise<string> {
+    return String(
+      await this.#send({ what: 'names', protocol: 'UDP', address: server, port: 53, timeoutMs: 3_000, name }),
+    );
+  }
+
   #send(request: Omit<PodRequest, 'id'>): Promise<boolean | string> {
     const id = this.#next++;
     const { promise, resolve } = Promise.withResolvers<boolean | string>();

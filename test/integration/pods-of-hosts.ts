@@ -231,6 +231,27 @@ export class PodsOfHosts {
     return (await Promise.all(results)).flat();
   }
 
+  /**
+   * Asks the name server of each pod, at each address of `kube-dns`, for the names of the services of all pods. Returns what is
+   * not answered with the addresses of the service.
+   */
+  async wrongNames(): Promise<readonly string[]> {
+    const items = this.list('services');
+    const addresses = (key: string): readonly string[] =>
+      items.find(({ metadata }) => keyOf(metadata) === key)?.spec.clusterIPs ?? [];
+    const results = this.pods.flatMap((from) =>
+      this.pods.flatMap((to) =>
+        addresses('kube-system/kube-dns').map(async (server) => {
+          const found = await this.probesOf(from).names(server, `${to.name}.${to.namespace}.svc.cluster.local`);
+          return found === addresses(keyOf(to)).toSorted().join(' ')
+            ? []
+            : [`${keyOf(from)} at ${server} for ${keyOf(to)}: ${found}`];
+        }),
+      ),
+    );
+    return (await Promise.all(results)).flat();
+  }
+
   /** Waits until all pods reach each other with their own addresses. */
   async connected(): Promise<void> {
     let wrong: readonly string[] = [];

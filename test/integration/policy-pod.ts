@@ -3,19 +3,22 @@
  * JSON request for each line of its standard input and writes one JSON response for each.
  *
  * `hold` opens a TCP connection that stays, and `use` sends over it and reports whether an echo came. Port 82 answers with the
- * address of the client, which `source` returns; empty if nothing came.
+ * address of the client, which `source` returns; empty if nothing came. `names` returns the addresses that the name server at
+ * `address` gives a name, sorted.
  */
 import { createSocket } from 'node:dgram';
+import { Resolver } from 'node:dns/promises';
 import { connect, createServer, type Socket } from 'node:net';
 import { createInterface } from 'node:readline';
 
 export interface PodRequest {
   readonly id: number;
-  readonly what: 'probe' | 'hold' | 'use' | 'source';
+  readonly what: 'probe' | 'hold' | 'use' | 'source' | 'names';
   readonly address: string;
   readonly port: number;
   readonly protocol: 'TCP' | 'UDP';
   readonly timeoutMs: number;
+  readonly name?: string;
 }
 
 const held = new Map<string, Socket>();
@@ -90,6 +93,16 @@ function source({ address, port, timeoutMs }: PodRequest): Promise<string> {
   });
 }
 
+async function names({ address, name = '', timeoutMs }: PodRequest): Promise<string> {
+  const resolver = new Resolver({ timeout: timeoutMs, tries: 1 });
+  resolver.setServers([address.includes(':') ? `[${address}]` : address]);
+  const found = await Promise.all([
+    resolver.resolve4(name).catch((): string[] => []),
+    resolver.resolve6(name).catch((): string[] => []),
+  ]);
+  return found.flat().toSorted().join(' ');
+}
+
 createServer((socket) =>
   socket.on('error', () => undefined).end((socket.remoteAddress ?? '').replace(/^::ffff:/, '')),
 ).listen(82, '::');
@@ -102,7 +115,7 @@ for (const port of [80, 81]) {
 const lines = createInterface({ input: process.stdin });
 lines.on('line', (line) => {
   const request = JSON.parse(line) as PodRequest;
-  const run = { probe: request.protocol === 'TCP' ? overTcp : overUdp, hold, use, source }[request.what];
+  const run = { probe: request.protocol === 'TCP' ? overTcp : overUdp, hold, use, source, names }[request.what];
   void run(request).then((result) => process.stdout.write(`${JSON.stringify({ id: request.id, result })}\n`));
 });
 lines.on('close', () => process.exit(0));
