@@ -4,7 +4,8 @@
  */
 import { readFileSync, readdirSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
-import { arch, hostname, networkInterfaces, platform } from 'node:os';
+import { arch, hostname, type NetworkInterfaceInfo, networkInterfaces, platform } from 'node:os';
+import { defaultRouteInterfaces, isContainerInterface } from '../../api/machinery/default-routes.ts';
 
 /** The facts of `status.nodeInfo` that the host provides. Unknown texts are empty. */
 export interface SystemInfo {
@@ -134,28 +135,16 @@ export function hostName(): string {
   return hostname();
 }
 
-/** Links of container networks of this host; `orc` and ten digits is the bridge of pods in Docker. */
-const OF_CONTAINERS = /^(docker|br-|veth|cni|cbr|orch|orc[0-9a-f]{10}$)/;
-
 /**
- * Addresses of the host that others can reach: the first of each family of the interface that has the default route, then the
- * others.
+ * Returns the addresses of the host that others can reach: those of the interfaces with a default route, whatever their names
+ * are, then those of the others that are not of container networks.
  */
-export function hostAddresses(): string[] {
-  const route = readText('/proc/net/route') ?? '';
-  const defaults = route
-    .split('\n')
-    .slice(1)
-    .map((line) => line.split('\t'))
-    .filter((fields) => fields[1] === '00000000')
-    .map((fields) => fields[0] ?? '');
-  const all = networkInterfaces();
-  const names = Object.keys(all).filter((name) => !OF_CONTAINERS.test(name));
-  const ordered = [
-    ...names.filter((name) => defaults.includes(name)),
-    ...names.filter((name) => !defaults.includes(name)),
-  ];
-  const addresses = ordered.flatMap((name) =>
+export function hostAddresses(
+  all: Readonly<Record<string, readonly NetworkInterfaceInfo[] | undefined>> = networkInterfaces(),
+  routed: readonly string[] = defaultRouteInterfaces(),
+): string[] {
+  const ordered = new Set([...routed, ...Object.keys(all).filter((name) => !isContainerInterface(name))]);
+  const addresses = [...ordered].flatMap((name) =>
     (all[name] ?? [])
       .filter((entry) => !entry.internal && !entry.address.startsWith('fe80:'))
       .map((entry) => entry.address),
