@@ -25,7 +25,7 @@ function read(name: string): string {
 }
 
 /**
- * Reads `/proc/net/route`: the interface, then the destination, as the seventh column the metric, and as the eighth one the mask.
+ * Reads `/proc/net/route`: the interface, then the destination, as the seventh column the metric, and the mask after it.
  * Programs for private networks have routes to half of all addresses, which are no default routes.
  */
 export function defaultsOf(text: string): string[] {
@@ -35,7 +35,7 @@ export function defaultsOf(text: string): string[] {
   return byMetric(found);
 }
 
-/** Reads `/proc/net/ipv6_route`: the destination, the length of its prefix, as the sixth column the metric, last the interface. */
+/** Reads `/proc/net/ipv6_route`: the destination, the length of its prefix, as the sixth column the metric, and the interface. */
 export function defaults6Of(text: string): string[] {
   const found = rowsOf(text).flatMap((row) => {
     const name = row[9] ?? '';
