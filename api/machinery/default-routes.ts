@@ -35,7 +35,7 @@ export function defaultsOf(text: string): string[] {
   return byMetric(found);
 }
 
-/** Reads `/proc/net/ipv6_route`: the destination, the length of its prefix, as the sixth column the metric, and the interface. */
+/** Reads `/proc/net/ipv6_route`: destination, length of its prefix, the metric as the sixth column, and the interface. */
 export function defaults6Of(text: string): string[] {
   const found = rowsOf(text).flatMap((row) => {
     const name = row[9] ?? '';
