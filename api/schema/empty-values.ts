@@ -53,18 +53,20 @@ function serialized(type: TypeNode, value: JsonValue, options: EmptyOptions): Js
   if (type.kind === 'struct') return Array.isArray(value) ? value : withoutEmpties(type.struct, value, options);
   if (type.kind === 'list') {
     if (type.items.kind === 'scalar' || !Array.isArray(value)) return value;
-    const items = value.map((item) => serialized(type.items, item, options));
-    return items.some((item, index) => item !== value[index]) ? items : value;
+    let items: JsonValue[] | undefined;
+    for (const [index, item] of value.entries()) {
+      const kept = serialized(type.items, item, options);
+      if (kept !== item) (items ??= [...value])[index] = kept;
+    }
+    return items ?? value;
   }
   if (type.values.kind === 'scalar' || Array.isArray(value)) return value;
-  const entries = Object.entries(value).map(
-    ([key, item]) => [key, serialized(type.values, item ?? null, options)] as const,
-  );
-  return entries.some(([key, item]) => item !== value[key]) ? fromEntries(entries) : value;
-}
-
-function fromEntries(entries: readonly (readonly [string, JsonValue])[]): JsonObject {
-  const out: JsonObject = {};
-  for (const [key, item] of entries) setMember(out, key, item);
-  return out;
+  let members: JsonObject | undefined;
+  for (const key in value) {
+    const item = value[key];
+    if (item === undefined) continue;
+    const kept = serialized(type.values, item, options);
+    if (kept !== item) setMember((members ??= { ...value }), key, kept);
+  }
+  return members ?? value;
 }

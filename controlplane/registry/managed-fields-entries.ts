@@ -105,6 +105,7 @@ const OLD_UPDATES = 'ancient-changes';
 
 /** Merges the oldest updaters of a version into one if there are more than ten. */
 export function capUpdaters(owners: Owners): void {
+  if (owners.size <= MAX_UPDATERS) return;
   const updaters = [...owners].filter(([, owner]) => owner.operation === 'Update');
   let left = updaters.length;
   if (left <= MAX_UPDATERS) return;

@@ -23,6 +23,7 @@ import {
   apiVersionOf,
   parseApiVersion,
   type JsonObject,
+  type JsonValue,
   type KubeObject,
   type ManagedFieldsEntry,
 } from '../../api/meta/object.ts';
@@ -115,8 +116,9 @@ function ignoredSet(reset: ResetFields): FieldSet {
   return set;
 }
 
-/** Returns an object in the form in which ownership is computed. */
+/** Returns an object in the form in which ownership is computed. It must not be modified. */
 function withoutManagedFields(object: KubeObject): JsonObject {
+  if (object.metadata.managedFields === undefined) return object as unknown as JsonObject;
   const { managedFields: _, ...metadata } = object.metadata;
   return { ...object, metadata } as unknown as JsonObject;
 }
@@ -149,9 +151,11 @@ function startingOwners(live: KubeObject | undefined, object: KubeObject, subres
  * drops them. Validation checks all other fields.
  */
 function fitsType(type: MergeType, object: KubeObject, resetFields: ResetFields): boolean {
-  const names = new Set(resetFields.flatMap(([name, inner]) => (inner === undefined ? [name] : [])));
-  const reset = Object.entries(object).filter(([name]) => name !== 'metadata' && names.has(name));
-  return typeErrors(type, Object.fromEntries(reset) as JsonObject).length === 0;
+  return resetFields.every(([name = '', inner]) => {
+    const value = object[name] as JsonValue | undefined;
+    if (inner !== undefined || name === 'metadata' || value === undefined) return true;
+    return typeErrors(type, { [name]: value }).length === 0;
+  });
 }
 
 /** Yields after each step that visits the whole object. */

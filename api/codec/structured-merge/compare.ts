@@ -7,7 +7,8 @@ import { jsonEqual } from '../../meta/json-equality.ts';
 import { isJsonObject } from '../../meta/json-object.ts';
 import type { JsonObject, JsonValue } from '../../meta/object.ts';
 import { type FieldSet, FieldSetBuilder } from './field-set.ts';
-import { type MergeMember, type MergeType, type StructMergeType, deduce, itemElement } from './merge-types.ts';
+import { type MergeType, type StructMergeType, deduce, itemElement, zerosOf } from './merge-types.ts';
+import { wholeValue } from './whole-value.ts';
 
 /** The paths that differ. They are disjoint. */
 export interface Comparison {
@@ -25,62 +26,16 @@ interface Sets {
 }
 
 /** Returns which paths differ between two values. Throws `PathElementError` for lists whose items have no distinct keys. */
-export function compare(type: MergeType, old: JsonValue | undefined, next: JsonValue | undefined): Comparison {
+export function compare(type: MergeType, old: JsonValue, next: JsonValue): Comparison {
   const sets = { added: new FieldSetBuilder(), removed: new FieldSetBuilder(), modified: new FieldSetBuilder() };
-  compareValue(type, old, next, sets);
+  compareInside(type, old, next, sets);
   return sets;
 }
 
-/** Adds the differences of two values to the sets. `undefined` means that the value is absent. Null is a value. */
-function compareValue(type: MergeType, old: JsonValue | undefined, next: JsonValue | undefined, sets: Sets): void {
-  if (old === undefined) {
-    if (next !== undefined) takeWhole(type, next, sets.added);
-  } else if (next === undefined) takeWhole(type, old, sets.removed);
-  else if (type.kind === 'deduced') compareDeduced(old, next, sets);
-  else compareInside(type, old, next, sets);
-}
-
-/** Adds every path of a value that only one side has, which is most of the work when an object is created. */
-function takeWhole(type: MergeType, value: JsonValue, set: FieldSetBuilder): void {
-  set.owned = true;
-  switch (type.kind) {
-    case 'leaf':
-      return;
-    case 'deduced':
-      takeWhole(deduce(value), value, set);
-      return;
-    case 'keyed':
-    case 'set':
-      if (Array.isArray(value)) takeItems(type, value, set);
-      return;
-    case 'map':
-      if (!isJsonObject(value)) return;
-      for (const name in value) {
-        const member = value[name];
-        if (member !== undefined) takeChild(type.values, member, `f:${name}`, set);
-      }
-      return;
-    case 'struct':
-      if (isJsonObject(value)) takeMembers(type, value, set);
-  }
-}
-
+/** Adds all paths of a value that only one side has. */
 function takeChild(type: MergeType, value: JsonValue, element: string, set: FieldSetBuilder): void {
   if (type.kind === 'leaf') set.own(element);
-  else takeWhole(type, value, set.child(element));
-}
-
-function takeMembers(type: StructMergeType, value: JsonObject, set: FieldSetBuilder): void {
-  for (const name in value) {
-    const given = value[name];
-    const member = type.members.get(name);
-    const inner = member?.type ?? type.others;
-    if (given === undefined || inner === undefined) continue;
-    takeChild(inner, given ?? member?.zero ?? null, member?.element ?? `f:${name}`, set);
-  }
-  for (const member of zerosOf(type)) {
-    if (value[member.name] === undefined) takeChild(member.type, member.zero ?? null, member.element, set);
-  }
+  else set.own(element, wholeValue(type, value));
 }
 
 function takeItems(type: ListType, items: readonly JsonValue[], set: FieldSetBuilder): void {
@@ -139,37 +94,42 @@ function isEmptyObject(type: MergeType, object: JsonObject | undefined): boolean
   return type.kind !== 'struct' || zerosOf(type).length === 0;
 }
 
-const zeros = new WeakMap<StructMergeType, readonly MergeMember[]>();
-
-/** Returns the members that the type always has. */
-function zerosOf(type: StructMergeType): readonly MergeMember[] {
-  let found = zeros.get(type);
-  if (found === undefined) {
-    found = [...type.members.values()].filter((member) => member.zero !== undefined);
-    zeros.set(type, found);
-  }
-  return found;
-}
-
 function compareLeaf(old: JsonValue, next: JsonValue, sets: Sets): void {
   if (!jsonEqual(old, next)) sets.modified.owned = true;
 }
 
+/** A type has many members and an object has few of them, so this visits the members of the objects. */
 function compareStruct(
   type: StructMergeType,
   old: JsonObject | undefined,
   next: JsonObject | undefined,
   sets: Sets,
 ): void {
-  for (const member of type.members.values()) {
-    const oldValue = old === undefined ? undefined : (old[member.name] ?? nullOr(old, member.name, member.zero));
-    const nextValue = next === undefined ? undefined : (next[member.name] ?? nullOr(next, member.name, member.zero));
-    if (oldValue === undefined && nextValue === undefined) continue;
-    compareMember(member.type, member.element, oldValue, nextValue, sets);
+  for (const name in next) compareNamed(type, name, old, next, sets);
+  for (const name in old) {
+    if (next === undefined || !Object.hasOwn(next, name)) compareNamed(type, name, old, next, sets);
   }
-  if (type.others === undefined) return;
-  for (const name of memberNames(old, next)) {
-    if (!type.members.has(name)) compareMember(type.others, `f:${name}`, own(old, name), own(next, name), sets);
+  // If both sides are objects, the members that the type always has are equal where both omit them.
+  if (old !== undefined && next !== undefined) return;
+  for (const { name } of zerosOf(type)) {
+    if ((old ?? next)?.[name] === undefined) compareNamed(type, name, old, next, sets);
+  }
+}
+
+function compareNamed(
+  type: StructMergeType,
+  name: string,
+  old: JsonObject | undefined,
+  next: JsonObject | undefined,
+  sets: Sets,
+): void {
+  const member = type.members.get(name);
+  if (member !== undefined) {
+    const oldValue = old === undefined ? undefined : (old[name] ?? nullOr(old, name, member.zero));
+    const nextValue = next === undefined ? undefined : (next[name] ?? nullOr(next, name, member.zero));
+    compareMember(member.type, member.element, oldValue, nextValue, sets);
+  } else if (type.others !== undefined) {
+    compareMember(type.others, `f:${name}`, own(old, name), own(next, name), sets);
   }
 }
 
@@ -214,7 +174,7 @@ function compareMember(
       removed: sets.removed.child(element),
       modified: sets.modified.child(element),
     };
-    compareValue(type, old, next, below);
+    compareInside(type, old, next, below);
     sets.added.dropEmpty(element);
     sets.removed.dropEmpty(element);
     sets.modified.dropEmpty(element);

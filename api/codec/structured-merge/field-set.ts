@@ -11,7 +11,7 @@ export interface FieldSet {
   /** Whether the path of this node is in the set. It is always false at the root. */
   readonly owned: boolean;
   readonly children: ReadonlyMap<string, FieldSet> | undefined;
-  /** The wire form from which a root was decoded. */
+  /** The wire form, if the set was made of it. */
   readonly wire?: JsonObject | undefined;
 }
 
@@ -40,15 +40,18 @@ export class FieldSetBuilder implements FieldSet {
     const found = this.children.get(element);
     if (found instanceof FieldSetBuilder) return found;
     const child = new FieldSetBuilder();
-    child.owned = found?.owned === true;
+    if (found !== undefined) {
+      child.owned = found.owned;
+      if (found.children !== undefined) child.children = new Map(found.children);
+    }
     this.children.set(element, child);
     return child;
   }
 
-  /** Adds a path that has none below it. */
-  own(element: string): void {
+  /** Adds a path, which has those of `below` below it. */
+  own(element: string, below: FieldSet = leaf): void {
     this.children ??= new Map();
-    this.children.set(element, leaf);
+    this.children.set(element, below);
   }
 
   /** Removes a child that remained empty. */

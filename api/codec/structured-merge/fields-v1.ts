@@ -36,45 +36,41 @@ function decodeInto(target: FieldSetBuilder, fields: JsonObject): boolean {
 
 /** Returns the wire form, which is shared and must not be changed. */
 export function encodeFieldsV1(set: FieldSet): JsonObject {
-  return set.wire ?? encodeNode(set);
-}
-
-/** The object is shared and must not be modified. */
-const NOTHING: JsonObject = Object.freeze({});
-
-function encodeNode(set: FieldSet): JsonObject {
-  if (set.children === undefined) return NOTHING;
+  if (set.wire !== undefined) return set.wire;
+  if (set.children === undefined) return NO_FIELDS;
   const fields: JsonObject = {};
-  if (set.owned) fields['.'] = NOTHING;
+  if (set.owned) fields['.'] = NO_FIELDS;
   for (const element of orderedElements(set)) {
     const child = set.children.get(element);
-    if (child !== undefined) fields[element] = encodeNode(child);
+    if (child !== undefined) fields[element] = encodeFieldsV1(child);
   }
   return fields;
 }
 
-function orderedElements(set: FieldSet): string[] {
-  const elements = [...(set.children?.keys() ?? [])];
+/** The wire form of a path that has none below it. It is shared and must not be modified. */
+export const NO_FIELDS: JsonObject = Object.freeze({});
+
+const orderedElements = (set: FieldSet): string[] => sortElements([...(set.children?.keys() ?? [])]);
+
+/** Sorts elements of one node, in place. */
+export function sortElements(elements: string[]): string[] {
   if (elements.length < 2) return elements;
-  if (!elements.every(comparesAsText)) return elements.sort(compareElements);
-  return elements.length <= FEW ? insertionSorted(elements) : elements.sort();
+  return elements.every(comparesAsText) ? sortTexts(elements) : elements.sort(compareElements);
 }
 
-/**
- * Up to this number of elements, `insertionSorted` takes less time and memory than `Array.prototype.sort`. Most nodes of a
- * field set have fewer members.
- */
+/** Up to this number of texts, insertion takes less time and memory than `Array.prototype.sort`. Most nodes have fewer. */
 const FEW = 24;
 
-/** Sorts in place by UTF-16 code units. */
-function insertionSorted(elements: string[]): string[] {
-  for (let end = 1; end < elements.length; end++) {
-    const element = elements[end] ?? '';
+/** Sorts by UTF-16 code units, in place. */
+export function sortTexts(texts: string[]): string[] {
+  if (texts.length > FEW) return texts.sort();
+  for (let end = 1; end < texts.length; end++) {
+    const text = texts[end] ?? '';
     let at = end;
-    for (; at > 0 && (elements[at - 1] ?? '') > element; at--) elements[at] = elements[at - 1] ?? '';
-    elements[at] = element;
+    for (; at > 0 && (texts[at - 1] ?? '') > text; at--) texts[at] = texts[at - 1] ?? '';
+    texts[at] = text;
   }
-  return elements;
+  return texts;
 }
 
 /**

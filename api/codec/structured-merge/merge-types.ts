@@ -141,6 +141,18 @@ function zeroOf(field: Field): JsonValue | undefined {
   return field.type.scalar === 'duration' ? '0s' : (zeroOfScalar(field.type.scalar) ?? null);
 }
 
+const zeros = new WeakMap<StructMergeType, readonly MergeMember[]>();
+
+/** Returns the members that the type always has. */
+export function zerosOf(type: StructMergeType): readonly MergeMember[] {
+  let found = zeros.get(type);
+  if (found === undefined) {
+    found = [...type.members.values()].filter((member) => member.zero !== undefined);
+    zeros.set(type, found);
+  }
+  return found;
+}
+
 /** Returns the type of a value without a schema. Null may have any form. */
 export function deduce(value: JsonValue | undefined): MergeType {
   if (typeof value !== 'object' || value === null) return { kind: 'leaf', expects: undefined };
