@@ -37,8 +37,8 @@ export interface Encodings {
 
   /** Returns the column definitions of the resource's Table as a JSON array. */
   tableColumns(info: ResourceInfo): Buffer;
-  /** Returns one row as JSON: `{"cells":[…],"object":…}`. */
-  tableRow(entry: Entry, options: TableRowOptions): Buffer;
+  /** Returns one row as JSON, in parts: `{"cells":[…],"object":…}`. */
+  tableRow(entry: Entry, options: TableRowOptions): readonly Buffer[];
   /** Returns the entries of a list in the order of their rows. */
   inRowOrder(info: ResourceInfo, entries: readonly Entry[]): readonly Entry[];
 

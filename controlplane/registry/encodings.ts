@@ -24,13 +24,15 @@ interface EncodingsOptions {
 }
 
 interface Row {
-  /** The times between which the ages of the row have the texts that `bytes` contains. The second is exclusive. */
+  /** The times between which the ages of the row have the texts that `parts` contain. The second is exclusive. */
   readonly fromMs: number;
   readonly untilMs: number;
-  readonly bytes: Buffer;
+  readonly parts: readonly Buffer[];
 }
 
-interface Cached {
+/** The encodings of one entry. */
+class Cached {
+  readonly owner: Encodings;
   /** The resource of the cells. A new version of a definition may have other columns. */
   info?: ResourceInfo;
   cells?: readonly Cell[];
@@ -42,6 +44,10 @@ interface Cached {
   /** Protobuf in the form of a list item. */
   item?: Buffer;
   metadataItem?: Buffer;
+
+  constructor(owner: Encodings) {
+    this.owner = owner;
+  }
 }
 
 /** Creates the encodings. Each encoding is kept as long as its entry. */
@@ -53,7 +59,6 @@ class KeptEncodings implements Encodings {
   readonly yaml: Encodings['yaml'];
   readonly #options: EncodingsOptions;
   readonly #protobuf: ProtobufCodec;
-  readonly #cache = new WeakMap<Entry, Cached>();
   readonly #tables = new WeakMap<ResourceInfo, Buffer>();
 
   constructor(options: EncodingsOptions) {
@@ -69,11 +74,10 @@ class KeptEncodings implements Encodings {
   }
 
   #cachedOf(entry: Entry): Cached {
-    let cached = this.#cache.get(entry);
-    if (cached === undefined) {
-      cached = {};
-      this.#cache.set(entry, cached);
-    }
+    const known = entry.encodings;
+    if (known instanceof Cached && known.owner === this) return known;
+    const cached = new Cached(this);
+    entry.encodings = cached;
     return cached;
   }
 
@@ -83,7 +87,7 @@ class KeptEncodings implements Encodings {
     return (cached.metadataBeta ??= encodeMetadata(entry, version));
   }
 
-  tableRow(entry: Entry, { info, include, version, nowMs }: TableRowOptions): Buffer {
+  tableRow(entry: Entry, { info, include, version, nowMs }: TableRowOptions): readonly Buffer[] {
     const cached = this.#cachedOf(entry);
     if (cached.info !== info) {
       cached.info = info;
@@ -96,12 +100,12 @@ class KeptEncodings implements Encodings {
     const form = include === 'Metadata' ? version : include;
     cached.rows ??= new Map();
     const kept = cached.rows.get(form);
-    if (kept !== undefined && nowMs >= kept.fromMs && nowMs < kept.untilMs) return kept.bytes;
+    if (kept !== undefined && nowMs >= kept.fromMs && nowMs < kept.untilMs) return kept.parts;
     const cells = cached.cells ?? [];
     const object = include === 'None' ? undefined : include === 'Object' ? entry.bytes : this.metadata(entry, version);
-    const bytes = encodeRow(cells, nowMs, cached.conditions ?? '', object);
-    cached.rows.set(form, { fromMs: nowMs, untilMs: unchangedUntilMs(cells, nowMs), bytes });
-    return bytes;
+    const parts = rowParts(cells, nowMs, cached.conditions ?? '', object);
+    cached.rows.set(form, { fromMs: nowMs, untilMs: unchangedUntilMs(cells, nowMs), parts });
+    return parts;
   }
 
   inRowOrder(info: ResourceInfo, entries: readonly Entry[]): readonly Entry[] {
@@ -226,9 +230,12 @@ function unchangedUntilMs(cells: readonly Cell[], nowMs: number): number {
   return untilMs;
 }
 
-function encodeRow(cells: readonly Cell[], nowMs: number, conditions: string, object: Buffer | undefined): Buffer {
+const ROW_END = Buffer.from('}');
+
+/** The object of a row is not copied, because it stays when the ages change. */
+function rowParts(cells: readonly Cell[], nowMs: number, conditions: string, object: Buffer | undefined): Buffer[] {
   const values = cells.map((cell) => (isElapsed(cell) ? elapsedText(cell, nowMs) : cell));
   const head = `{"cells":${stringifyJson(values)}${conditions}`;
-  if (object === undefined) return Buffer.from(`${head},"object":null}`);
-  return Buffer.concat([Buffer.from(`${head},"object":`), object, Buffer.from('}')]);
+  if (object === undefined) return [Buffer.from(`${head},"object":null}`)];
+  return [Buffer.from(`${head},"object":`), object, ROW_END];
 }

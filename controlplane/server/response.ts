@@ -104,7 +104,7 @@ export function sendList(reply: Reply, rest: Rest, entries: readonly Entry[], me
   if (media.as === 'Table') {
     if (isFormatted(request, media) && !hasNoRows(encodings, info, entries)) {
       const frame = Pieces.of([...tableFrame(encodings, info, metadata, media), OPEN_LIST, CLOSE_LIST]);
-      const items = rows(reply, info, entries);
+      const items = rows(reply, info, entries).map((parts) => Buffer.concat(parts));
       sendFormatted(reply, { frame, member: 'rows', items, omitted: [] });
     } else sendJson(reply, 200, table(reply, info, entries, metadata));
     return;
@@ -226,7 +226,7 @@ function table(reply: Reply, info: ResourceInfo, entries: readonly Entry[], meta
   for (const row of rows(reply, info, entries)) {
     if (!isFirst) pieces.add(COMMA);
     isFirst = false;
-    pieces.add(row);
+    for (const part of row) pieces.add(part);
   }
   pieces.add(CLOSE_LIST);
   return pieces;
@@ -256,7 +256,7 @@ function rows(
   { request, encodings, media: { version } }: Reply,
   info: ResourceInfo,
   entries: readonly Entry[],
-): Iterable<Buffer> {
+): IteratorObject<readonly Buffer[]> {
   const options = { info, include: includeObject(request), version, nowMs: request.nowMs };
   const ordered = encodings.inRowOrder(info, entries);
   return ordered.values().map((entry) => encodings.tableRow(entry, options));

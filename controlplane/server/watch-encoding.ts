@@ -145,7 +145,7 @@ function tableFrame({ encodings, media, rest, include, nowMs }: Omit<WatchEncodi
       ),
       columns,
       OPEN_ROWS,
-      encodings.tableRow(entry, { info: rest.info, include, version: media.version, nowMs: nowMs() }),
+      ...encodings.tableRow(entry, { info: rest.info, include, version: media.version, nowMs: nowMs() }),
       CLOSE_ROWS,
     ]);
   };

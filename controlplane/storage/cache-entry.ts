@@ -2,7 +2,7 @@
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { Entry } from '../model/rest.ts';
 
-/** An object of the cache. Each revision has one shared instance, so that a WeakMap can keep other encodings of it. */
+/** An object of the cache. Each revision has one shared instance, which keeps its other encodings. */
 export interface CacheEntry extends Entry {
   readonly key: string;
   /** Empty for cluster-scoped objects. */

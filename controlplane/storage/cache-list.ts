@@ -63,12 +63,14 @@ export class CacheLists {
     if (isPast()) this.#assertReadable(revision ?? 0);
     const newest = storage.revision();
     const past = revision !== undefined && revision < newest;
-    let found = past
-      ? objects.rangeAt(revision, prefix, startAfter)
-      : this.#present(selection, prefix, startAfter, candidates);
-    const entries: CachedObject[] = [];
     // Every candidate is in the namespace, because of its prefix.
     const all = selection.everything && selection.name === '';
+    let found = past
+      ? objects.rangeAt(revision, prefix, startAfter)
+      : all
+        ? objects.page(prefix, startAfter, limit === 0 ? undefined : limit).values()
+        : this.#present(selection, prefix, startAfter, candidates);
+    const entries: CachedObject[] = [];
     for (;;) {
       const { done, value } = found.next();
       if (done === true) break;

@@ -71,6 +71,11 @@ export class CacheObjects {
     return this.#objects(this.#versions.range(prefix, startAfter));
   }
 
+  /** Returns the first `limit` objects that `range` yields, or all without a limit. */
+  page(prefix: string, startAfter: string, limit?: number): CachedObject[] {
+    return this.#versions.page(prefix, startAfter, limit).map((version) => this.#objectOf(version));
+  }
+
   /** Yields what `range` yielded at an earlier revision. */
   rangeAt(revision: number, prefix: string, startAfter: string): IterableIterator<CachedObject> {
     return this.#objects(this.#versions.rangeAt(revision, prefix, startAfter));

@@ -50,6 +50,7 @@ interface Parsed {
 export class CachedObject implements CacheEntry {
   readonly #context: ObjectContext;
   readonly stored: StoredValue;
+  encodings: object | undefined = undefined;
   #labels: Labels | undefined;
   #parsed: WeakRef<Parsed & WeakKey> | undefined;
   #deleted: CachedObject | undefined;

@@ -98,6 +98,18 @@ export class ResourceVersions {
     }
   }
 
+  /** Returns the first `limit` values that `range` yields, or all without a limit, as fast as lists of thousands need it. */
+  page(prefix: string, startAfter: string, limit = Number.POSITIVE_INFINITY): StoredVersion[] {
+    const found: StoredVersion[] = [];
+    for (const keys of this.#keys.runs(prefix, startAfter)) {
+      for (const key of keys) {
+        const version = this.#current.get(key);
+        if (version !== undefined && found.push(version) === limit) return found;
+      }
+    }
+    return found;
+  }
+
   /** Yields the values as they were at a revision that is not compacted. */
   *rangeAt(revision: number, prefix: string, startAfter = ''): Generator<StoredVersion, void, undefined> {
     const states = this.#statesAt(revision, prefix);

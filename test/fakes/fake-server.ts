@@ -20,7 +20,7 @@ export const fakeEncodings: Encodings = {
   hasProtobuf: () => true,
   hasColumns: () => true,
   tableColumns: () => Buffer.from('[{"name":"Name","type":"string"}]'),
-  tableRow: (entry) => Buffer.from(JSON.stringify({ cells: [entry.object.metadata.name] })),
+  tableRow: (entry) => [Buffer.from(JSON.stringify({ cells: [entry.object.metadata.name] }))],
   inRowOrder: (_info, entries) => entries,
   metadata: (entry, version) =>
     Buffer.from(

@@ -40,6 +40,28 @@ test('a row of a table is encoded again exactly when one of its ages has another
   assert.equal(String(tableRow(CREATED_MS + 12 * MINUTE_MS + 500)), '{"cells":["a","up 12m","12m"],"object":null}');
 });
 
+test('a row whose ages have other texts shares its object with the row before', () => {
+  const all = encodings();
+  const one = { object, bytes: Buffer.from('{"kind":"Thing"}') } as unknown as Entry;
+  const rowAt = (include: 'Metadata' | 'Object', nowMs: number) =>
+    all.tableRow(one, { info, include, version: 'v1', nowMs });
+  for (const include of ['Metadata', 'Object'] as const) {
+    const first = rowAt(include, CREATED_MS);
+    const second = rowAt(include, CREATED_MS + MINUTE_MS);
+    assert.notEqual(first[0], second[0]);
+    assert.equal(first[1], second[1]);
+    assert.equal(first[1], include === 'Object' ? one.bytes : all.metadata(one, 'v1'));
+    assert.deepEqual(Object.keys(JSON.parse(Buffer.concat([...second]).toString()) as object), ['cells', 'object']);
+  }
+});
+
+test('encodings of two servers do not mix', () => {
+  const one = { object, bytes: Buffer.from('{}') } as unknown as Entry;
+  const [a, b] = [encodings(), encodings()];
+  assert.notEqual(a.metadata(one, 'v1'), b.metadata(one, 'v1'));
+  assert.deepEqual(a.metadata(one, 'v1'), b.metadata(one, 'v1'));
+});
+
 test('a row is right after the clock was set back, also to before the creation', () => {
   const { tableRow } = bound(encodings());
   tableRow(CREATED_MS + 12 * MINUTE_MS);
