@@ -13,7 +13,7 @@ import {
 } from '../meta/names.ts';
 import { localPathErrors } from './mount-validation.ts';
 import { containersOf } from './pod-annotation-validation.ts';
-import type { Container, EnvironmentVariable, PodSpec } from './pod-types.ts';
+import type { Container, EnvironmentVariable, PodSpec, Volume } from './pod-types.ts';
 import { invalidFor, isBlank } from './validation-rules.ts';
 
 const FIELD_PATHS = [
@@ -39,18 +39,21 @@ const CONTAINER_RESOURCES = [
 /** Validates `env`. */
 export function environmentErrors(variables: readonly EnvironmentVariable[], path: string): FieldError[] {
   const errors: FieldError[] = [];
-  for (const [index, variable] of variables.entries()) {
-    const at = `${path}[${index}]`;
-    if (isBlank(variable.name)) errors.push(required(`${at}.name`));
-    else errors.push(...invalidFor(`${at}.name`, variable.name, relaxedEnvironmentNameErrors(variable.name)));
-    errors.push(...valueFromErrors(variable, `${at}.valueFrom`));
+  for (let index = 0; index < variables.length; index += 1) {
+    const { name, value, valueFrom } = variables[index] ?? {};
+    const texts = isBlank(name) ? [] : relaxedEnvironmentNameErrors(name);
+    if (isBlank(name)) errors.push(required(`${path}[${index}].name`));
+    else if (texts.length > 0) errors.push(...invalidFor(`${path}[${index}].name`, name, texts));
+    if (valueFrom !== undefined) errors.push(...valueFromErrors(valueFrom, value, `${path}[${index}].valueFrom`));
   }
   return errors;
 }
 
-function valueFromErrors(variable: EnvironmentVariable, path: string): FieldError[] {
-  const source = variable.valueFrom;
-  if (source === undefined) return [];
+function valueFromErrors(
+  source: NonNullable<EnvironmentVariable['valueFrom']>,
+  value: string | undefined,
+  path: string,
+): FieldError[] {
   const errors: FieldError[] = [];
   let count = 0;
   const { fieldRef, resourceFieldRef, configMapKeyRef, secretKeyRef, fileKeyRef } = source;
@@ -82,7 +85,7 @@ function valueFromErrors(variable: EnvironmentVariable, path: string): FieldErro
         'must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`',
       ),
     );
-  else if (!isBlank(variable.value)) errors.push(invalid(path, '', 'may not be specified when `value` is not empty'));
+  else if (!isBlank(value)) errors.push(invalid(path, '', 'may not be specified when `value` is not empty'));
   else if (count > 1) errors.push(invalid(path, '', 'may not have more than one field specified at a time'));
   return errors;
 }
@@ -103,12 +106,13 @@ function fileKeyErrors(
 
 /** The files that variables are read from lie in volumes of the kind emptyDir. */
 export function fileVolumeErrors(spec: PodSpec, path: string): FieldError[] {
-  const volumes = new Map((spec.volumes ?? []).map((volume) => [volume.name ?? '', volume]));
+  let volumes: ReadonlyMap<string, Volume> | undefined;
   return containersOf(spec, path).flatMap(([container, at]) =>
     (container.env ?? []).flatMap(({ valueFrom }, index) => {
       if (valueFrom?.fileKeyRef === undefined) return [];
       const { volumeName = '' } = valueFrom.fileKeyRef;
       const field = `${at}.env[${index}].valueFrom.fileKeyRef.volumeName`;
+      volumes ??= new Map((spec.volumes ?? []).map((one) => [one.name ?? '', one]));
       const volume = volumes.get(volumeName);
       if (volume === undefined) return [notFound(field, volumeName)];
       return volume.emptyDir === undefined

@@ -117,8 +117,11 @@ interface MountNames {
   readonly paths: ReadonlySet<string>;
 }
 
+const NO_NAMES: MountNames = { names: new Set(), paths: new Set() };
+
 /** Builds a map by name. The later of two entries with one name wins. */
 function named(items: readonly (readonly [name: string, path: string])[]): MountNames {
+  if (items.length === 0) return NO_NAMES;
   const byName = new Map(items);
   return { names: new Set(byName.keys()), paths: new Set(byName.values()) };
 }

@@ -64,13 +64,17 @@ function appArmorErrors(profile: string, field: string, container: string, spec:
 
 type Profile = { readonly type?: string | undefined; readonly localhostProfile?: string | undefined };
 
+/** Whether it is the key of a profile of AppArmor or seccomp. */
+const confines = (key: string): boolean =>
+  key === SECCOMP_POD_ANNOTATION || key.startsWith(SECCOMP_CONTAINER_PREFIX) || key.startsWith(APP_ARMOR_PREFIX);
+
 /** An AppArmor or seccomp annotation must agree with the field that replaced it. */
 export function confinementErrors(
   annotations: Readonly<Record<string, string>> | undefined,
   spec: PodSpec,
   path: string,
 ): FieldError[] {
-  if (annotations === undefined) return [];
+  if (annotations === undefined || !Object.keys(annotations).some(confines)) return [];
   const errors = matchErrors(annotations[SECCOMP_POD_ANNOTATION], spec.securityContext?.seccompProfile, {
     at: `${path}.securityContext.seccompProfile`,
     system: 'seccomp',

@@ -171,20 +171,21 @@ function claimNameErrors(podName: string, volume: string, field: string): FieldE
 /** kube-apiserver's names of additional sources in errors, where they differ from the field names. */
 const FURTHER: ReadonlyMap<string, string> = new Map(Object.entries({ cephfs: 'cephFS', downwardAPI: 'downwarAPI' }));
 
-const SOURCE_CHECKS = Object.entries(SOURCES);
+const SOURCE_CHECKS: ReadonlyMap<string, Check> = new Map(Object.entries(SOURCES));
+const SOURCE_NAMES = [...SOURCE_CHECKS.keys()];
 
 /** Validates the first source only, and reports each additional one. */
 function sourceErrors(volume: Volume, at: string, podName: string): FieldError[] {
-  const errors: FieldError[] = [];
-  let count = 0;
-  for (const [name, check] of SOURCE_CHECKS) {
-    if (volume[name as keyof Volume] === undefined) continue;
-    if (count > 0)
-      errors.push(forbidden(`${at}.${FURTHER.get(name) ?? name}`, 'may not specify more than 1 volume type'));
-    else errors.push(...check(volume, at, podName));
-    count++;
-  }
-  if (count === 0) errors.push(required(at, 'must specify a volume type'));
+  const given = Object.keys(volume).filter(
+    (name) => SOURCE_CHECKS.has(name) && volume[name as keyof Volume] !== undefined,
+  );
+  const [first, ...further] =
+    given.length > 1 ? given.sort((a, b) => SOURCE_NAMES.indexOf(a) - SOURCE_NAMES.indexOf(b)) : given;
+  const check = SOURCE_CHECKS.get(first ?? '');
+  if (check === undefined) return [required(at, 'must specify a volume type')];
+  const errors = check(volume, at, podName);
+  for (const name of further)
+    errors.push(forbidden(`${at}.${FURTHER.get(name) ?? name}`, 'may not specify more than 1 volume type'));
   return errors;
 }
 

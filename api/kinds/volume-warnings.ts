@@ -121,12 +121,16 @@ interface PathNode {
 /** More warnings about one volume than a response has room for. */
 const MOST_OVERLAPS = 100;
 
+/** Whether all files are at the top of the volume and have different names, as in the volumes of service accounts. */
+const areDistinctNames = (files: readonly FilePath[]): boolean =>
+  files.every(({ path }) => !path.includes('/')) && new Set(files.map(({ path }) => path)).size === files.length;
+
 /**
  * Describes pairs of files of which one would replace the other or would be a folder of the other's path: the first hundred.
  * Takes time that grows with the length of all paths.
  */
 function overlaps(files: readonly FilePath[]): string[] {
-  if (files.length < 2) return [];
+  if (files.length < 2 || areDistinctNames(files)) return [];
   const root: PathNode = { children: new Map(), files: [], within: [] };
   const texts: string[] = [];
   for (const [at, { path, source }] of files.entries()) {

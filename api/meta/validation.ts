@@ -243,6 +243,7 @@ function validateManagedFields(entries: readonly ManagedFieldsEntry[] | null | u
 function validateFieldManager(manager: string, field: string): FieldError[] {
   const errors: FieldError[] = [];
   if (Buffer.byteLength(manager) > MAX_MANAGER_BYTES) errors.push(tooLong(field, MAX_MANAGER_BYTES));
+  if (ALL_PRINTABLE.test(manager)) return errors;
   let position = 0;
   for (const char of manager) {
     if (!isPrintable(char)) {
@@ -255,7 +256,8 @@ function validateFieldManager(manager: string, field: string): FieldError[] {
 }
 
 /** Matches letters, marks, numbers, punctuation, symbols and the plain space. */
-const isPrintable = (char: string): boolean => char === ' ' || /^[\p{L}\p{M}\p{N}\p{P}\p{S}]$/u.test(char);
+const ALL_PRINTABLE = /^[ \p{L}\p{M}\p{N}\p{P}\p{S}]*$/u;
+const isPrintable = (char: string): boolean => ALL_PRINTABLE.test(char);
 
 function codePointText(char: string): string {
   return `U+${(char.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, '0')}`;

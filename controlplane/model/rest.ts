@@ -17,7 +17,7 @@ export interface Entry {
   readonly object: KubeObject;
   /** JSON of `object`, without a trailing newline. */
   readonly bytes: Buffer;
-  /** Belongs to `Encodings`, which keeps other encodings here as long as the entry: a map of thousands of entries costs more. */
+  /** Where `Encodings` keeps other encodings as long as the entry, because a map of thousands of entries costs more. */
   encodings?: object | undefined;
 }
 

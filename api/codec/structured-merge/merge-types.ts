@@ -37,7 +37,7 @@ export interface StructMergeType {
 }
 
 /** A member of a struct. `element` is its path element, such as `f:spec`. */
-export interface MergeMember {
+interface MergeMember {
   readonly name: string;
   readonly element: string;
   readonly type: MergeType;
