@@ -46,37 +46,33 @@ export function admissionChain(
       ];
     }),
   );
-  const run = async (
-    type: 'admit' | 'validate',
-    attributes: AdmissionAttributes,
-    signal: AbortSignal,
-  ): Promise<void> => {
-    for (const { plugin, observe } of table.get(attributes.operation)?.[type].plugins ?? []) {
-      const startMs = observe === undefined ? 0 : monotonic();
-      let rejected = true;
-      try {
-        const pending = plugin[type]?.(attributes, signal);
-        // Most plugins decide synchronously; an extra microtask for each of them would slow down every write.
-        if (pending !== undefined) await pending;
-        rejected = false;
-      } finally {
-        observe?.(rejected, (monotonic() - startMs) / 1000);
-      }
-    }
-  };
   const step = async (
     type: 'admit' | 'validate',
     attributes: AdmissionAttributes,
     signal: AbortSignal,
   ): Promise<void> => {
-    const observe = table.get(attributes.operation)?.[type].observe;
-    const startMs = observe === undefined ? 0 : monotonic();
+    const chosen = table.get(attributes.operation)?.[type];
+    const beganMs = monotonic();
+    // A plugin begins when the one before it ends, so that the clock is read once for each.
+    let startMs = beganMs;
     let rejected = true;
     try {
-      await run(type, attributes, signal);
+      for (const { plugin, observe } of chosen?.plugins ?? []) {
+        let refuses = true;
+        try {
+          const pending = plugin[type]?.(attributes, signal);
+          // Most plugins decide synchronously; an extra microtask for each of them would slow down every write.
+          if (pending !== undefined) await pending;
+          refuses = false;
+        } finally {
+          const endMs = monotonic();
+          observe?.(refuses, (endMs - startMs) / 1000);
+          startMs = endMs;
+        }
+      }
       rejected = false;
     } finally {
-      observe?.(rejected, (monotonic() - startMs) / 1000);
+      chosen?.observe?.(rejected, (startMs - beganMs) / 1000);
     }
   };
   return {

@@ -169,6 +169,12 @@ export function parseWriteOptions(query: URLSearchParams, kind: WriteOptionsKind
   };
 }
 
+/** Returns a function that parses the options at its first call. They are checked before the body, and used after it. */
+export function writeOptionsOf(query: URLSearchParams, kind: WriteOptionsKind): () => WriteRequest {
+  let parsed: WriteRequest | undefined;
+  return () => (parsed ??= parseWriteOptions(query, kind));
+}
+
 function fieldManagerErrors(fieldManager: string): FieldError[] {
   const errors: FieldError[] = [];
   if (Buffer.byteLength(fieldManager) > MAX_FIELD_MANAGER_BYTES) {

@@ -1,7 +1,6 @@
 /** Handles PUT of an object. The response is a 201 if it created the object. */
-import type { WriteOptions } from '../../model/rest.ts';
 import { readBody } from '../body.ts';
-import { parseWriteOptions } from '../options.ts';
+import { writeOptionsOf } from '../options.ts';
 import { sendEntry } from '../response.ts';
 import { hasProtobuf, outputOf, pathName, pathNamespace, type VerbHandler } from './verb.ts';
 
@@ -9,11 +8,11 @@ import { hasProtobuf, outputOf, pathName, pathNamespace, type VerbHandler } from
 export const update: VerbHandler = async (request, rest, context) => {
   const media = outputOf(request, rest, context);
   const protobuf = hasProtobuf(rest, context.encodings);
-  const parse = (): WriteOptions => parseWriteOptions(request.query, 'UpdateOptions');
-  const body = await readBody(request, rest, { ...context, protobuf, check: parse });
-  const options = parse();
-  const written = await rest.update?.(request, pathNamespace(request, rest), pathName(request), body, options);
+  const { encodings, decoders } = context;
+  const options = writeOptionsOf(request.query, 'UpdateOptions');
+  const body = await readBody(request, rest, { encodings, decoders, protobuf, check: options });
+  const written = await rest.update?.(request, pathNamespace(request, rest), pathName(request), body, options());
   if (written === undefined) return;
-  const reply = { request, encodings: context.encodings, media };
+  const reply = { request, encodings, media };
   sendEntry(reply, written.created ? 201 : 200, rest, written.entry);
 };
