@@ -337,10 +337,6 @@ test('time is passed in: no bare clock or timer outside clock.ts', () => {
  */
 const CONNECTING: ReadonlyMap<string, string> = new Map([
   ['api/http/dialer.ts', 'it is the way out'],
-  [
-    'api/http/costly-handshakes.ts',
-    'it has the agent with which the dialer connects to an address that it has checked',
-  ],
   ['api/http/node-http.ts', 'it passes node:http on, for servers as well'],
   ['api/client/http-connections.ts', 'the server is that of a kubeconfig'],
   ['agent/network/clusterdns/upstream.ts', 'name servers are those of a file of the host'],

@@ -6,8 +6,7 @@
  * control planes call this, and so does the dialer. An IPv6 client counts by its /64 network.
  */
 import type { X509Certificate } from 'node:crypto';
-import { Agent as HttpsAgent } from 'node:https';
-import { connect, type NetConnectOpts, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import type { Server as TlsServer, TLSSocket } from 'node:tls';
 import type { Logger } from '../component/logger.ts';
 import type { Clock } from '../machinery/clock.ts';
@@ -114,36 +113,19 @@ export class CostlyServers {
     return new CostlyServerError(`the TLS handshake of ${address} takes too long: it is not called for ten minutes`);
   }
 
-  /**
-   * Judges the handshake of a connection to the server. Without the TCP socket, a handshake that is not completed does not
-   * count.
-   */
-  follow(key: string, secure: TLSSocket, tcp: Socket | undefined): void {
-    let isComplete = false;
-    const avoid = (): void => this.#known.set(key, true, AVOIDED_MS);
-    secure.once('secureConnect', () => {
-      isComplete = true;
-      if (isCostly(tcp?.bytesRead ?? Number.POSITIVE_INFINITY, secure)) avoid();
-    });
-    if (tcp === undefined) return;
-    // A socket that is destroyed has lost the count when it reports its end.
-    const destroy = secure._destroy.bind(secure);
-    secure._destroy = (error, done) => {
-      if (!isComplete && tcp.bytesRead > MODEST_BYTES) avoid();
+  /** Judges the handshake of a connection to the server, also one that is not completed. */
+  follow(key: string, socket: TLSSocket): void {
+    let isJudged = false;
+    const judge = (): void => {
+      if (!isJudged && isCostly(Number.POSITIVE_INFINITY, socket)) this.#known.set(key, true, AVOIDED_MS);
+      isJudged = true;
+    };
+    socket.once('secureConnect', judge);
+    // A socket that is destroyed has lost the certificates when it reports its end.
+    const destroy = socket._destroy.bind(socket);
+    socket._destroy = (error, done) => {
+      judge();
       destroy(error, done);
     };
-  }
-}
-
-/** The agent of one request to an address. Its TCP socket counts what arrives during the handshake. */
-export class CountingAgent extends HttpsAgent {
-  tcp: Socket | undefined;
-
-  override createConnection(...[options, callback]: Parameters<HttpsAgent['createConnection']>): Socket {
-    const tcp = connect(options as NetConnectOpts);
-    this.tcp = tcp;
-    const secure = super.createConnection({ ...options, socket: tcp } as typeof options, callback) as Socket;
-    tcp.on('error', (error) => secure.destroy(error));
-    return secure;
   }
 }

@@ -17,7 +17,7 @@ import { type Clock, systemClock } from '../machinery/clock.ts';
 import { quoteText } from '../meta/quote.ts';
 import { publicKeyHash } from '../pki/public-key-hash.ts';
 import { type AddressClass, addressClasses, bareAddress } from './address-class.ts';
-import { CostlyServers, CountingAgent } from './costly-handshakes.ts';
+import { CostlyServers } from './costly-handshakes.ts';
 import { request as httpRequest } from './node-http.ts';
 
 interface PurposeRules {
@@ -197,11 +197,9 @@ export function createDialer({
       const key = `${purpose} ${target.host}`;
       const avoided = isFollowed ? costly.refusal(key, target.host) : undefined;
       if (avoided !== undefined) throw avoided;
-      const counting = isFollowed && rest.agent === false && isIP(target.host) !== 0 ? new CountingAgent() : undefined;
-      if (counting !== undefined) common.agent = counting;
       const request = secure ? httpsRequest(common, onResponse) : httpRequest(common, onResponse);
       request.once('socket', (socket) => {
-        if (isFollowed && socket.connecting && socket instanceof TLSSocket) costly.follow(key, socket, counting?.tcp);
+        if (isFollowed && socket.connecting && socket instanceof TLSSocket) costly.follow(key, socket);
         limitConnecting(socket, secure ? 'secureConnect' : 'connect', limitOf(purpose));
         if (request.listenerCount('upgrade') === 0) refuseUpgrade(request);
         if (servingKeys !== undefined && socket instanceof TLSSocket) requireKey(socket, servingKeys, options);

@@ -197,23 +197,37 @@ describe('a server whose TLS handshake costs much', () => {
   });
 
   it('is known by a long chain also if it does not complete the handshake', async (t) => {
-    const { port, ask } = await asking(t, chainOf(12, keys, keys));
-    assert.deepEqual([await ask(), await ask()], ['200', '200'], 'a chain of a few kilobytes with ordinary keys');
-    const proxy = createTcpServer((client) => {
-      const upstream = connectTcp(port, '127.0.0.1');
-      let sent = 0;
-      for (const socket of [client, upstream]) socket.on('error', () => undefined);
-      client.pipe(upstream);
-      upstream.on('data', (chunk: Buffer) => {
-        sent += chunk.length;
-        if (sent < 5000) client.write(chunk);
-        else client.end(chunk.subarray(0, chunk.length - 40));
+    const { port, ask } = await asking(t, chainOf(6, keys, slowPair()));
+    /** Starts a proxy that breaks off, or changes, the end of what the server sends with its certificate. */
+    const proxied = async (how: 'cut' | 'changed' | 'reset'): Promise<number> => {
+      const proxy = createTcpServer((client) => {
+        const upstream = connectTcp(port, '127.0.0.1');
+        let sent = 0;
+        for (const socket of [client, upstream]) socket.on('error', () => undefined);
+        client.pipe(upstream);
+        client.on('close', () => upstream.destroy());
+        upstream.on('data', (chunk: Buffer) => {
+          sent += chunk.length;
+          if (sent < 5000) client.write(chunk);
+          else if (how === 'cut') client.end(chunk.subarray(0, chunk.length - 40));
+          else if (how === 'reset') client.write(chunk.subarray(0, chunk.length - 40), () => client.resetAndDestroy());
+          else client.write(chunk.fill(1, chunk.length - 10));
+        });
       });
-    });
-    await new Promise<void>((resolve) => proxy.listen(0, resolve));
-    t.after(() => proxy.close());
-    const { port: to } = proxy.address() as AddressInfo;
-    assert.deepEqual([await ask({ to }), await ask({ to })], ['ECONNRESET', 'CostlyServerError']);
+      await new Promise<void>((resolve) => proxy.listen(0, resolve));
+      t.after(() => proxy.close());
+      return (proxy.address() as AddressInfo).port;
+    };
+    let at = 1;
+    for (const how of ['cut', 'changed', 'reset'] as const) {
+      const to = await proxied(how);
+      const host = `127.0.0.${(at += 1)}`;
+      assert.notEqual(await ask({ to, host }), '200', how);
+      assert.equal(await ask({ to, host }), 'CostlyServerError', how);
+    }
+    const to = await proxied('cut');
+    assert.notEqual(await ask({ to, host: 'localhost' }), '200');
+    assert.equal(await ask({ to, host: 'localhost' }), 'CostlyServerError');
   });
 
   it('is not one that does not answer, does not exist, or has an ordinary chain', async (t) => {
