@@ -138,10 +138,11 @@ export function tooLong(field: string, maxBytes: number): FieldError {
   return new FieldError('FieldValueTooLong', field, '', `may not be more than ${maxBytes} ${unit}`);
 }
 
-/** The list has more than `max` items. */
+/** The list has more than `max` items. A negative maximum is not named. */
 export function tooMany(field: string, actual: number, max: number): FieldError {
   const unit = max === 1 ? 'item' : 'items';
-  return new FieldError('FieldValueTooMany', field, actual, `must have at most ${max} ${unit}`);
+  const why = max < 0 ? 'has too many items' : `must have at most ${max} ${unit}`;
+  return new FieldError('FieldValueTooMany', field, actual, why);
 }
 
 /** Lists the supported values sorted and quoted, as kube-apiserver does. */

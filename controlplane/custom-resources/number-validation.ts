@@ -29,7 +29,10 @@ export function numberErrors(value: number | bigint, schema: JsonSchema, path: s
   fits(value, 'Checked');
   if (multipleOf !== undefined) {
     const factor = boundOf(multipleOf, 'MultipleOf');
-    if (!isMultiple(value, factor)) refuse(`a multiple of ${shown(factor, value)}`);
+    if (factor <= 0) {
+      const why = `factor MultipleOf declared for ${path} must be positive: ${shown(factor, value)}`;
+      errors.push(invalid(path, factor, why));
+    } else if (!isMultiple(value, factor)) refuse(`a multiple of ${shown(factor, value)}`);
   }
   if (minimum !== undefined) {
     const bound = boundOf(minimum, 'Minimum boundary');
@@ -65,9 +68,9 @@ function fitsNumberFormat(type: string, format: string, value: number | bigint):
 /** How far a quotient may be from a whole number. */
 const EPSILON = 1e-9;
 
+/** The factor is positive. */
 function isMultiple(value: number | bigint, factor: number | bigint): boolean {
   const [divisor, dividend] = [Number(factor), Number(value)];
-  if (divisor === 0) return false;
   if (isWhole(value) && isWhole(factor)) return BigInt(value) % BigInt(factor) === 0n;
   // Go divides by a small factor in this order, which decides how the quotient is rounded.
   const quotient = divisor < 1 ? (1 / divisor) * dividend : dividend / divisor;

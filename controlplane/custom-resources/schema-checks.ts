@@ -162,20 +162,17 @@ function mapListErrors(
     const text = "must be object if parent array's x-kubernetes-list-type is map";
     return [...errors, invalid(`${path}.items.type`, items.type ?? '', text)];
   }
-  // Each error shows all keys. Equal ones are reported once.
-  const problems = new Set<string>();
   const seen = new Set<string>();
   for (const key of keys) {
     const inner = propertyOf(items, key);
-    if (inner === undefined) problems.add('entries must all be names of item properties');
+    if (inner === undefined) errors.push(invalid(field, keys, 'entries must all be names of item properties'));
     else if (inner.type === 'array' || inner.type === 'object') {
       const text = "must be a scalar type if parent array's x-kubernetes-list-type is map";
       errors.push(invalid(`${path}.items.properties[${key}].type`, items.type, text));
     }
-    if (seen.has(key)) problems.add('must not contain duplicate entries');
+    if (seen.has(key)) errors.push(invalid(field, keys, 'must not contain duplicate entries'));
     seen.add(key);
   }
-  errors.push(...[...problems].map((text) => invalid(field, keys, text)));
   return errors;
 }
 

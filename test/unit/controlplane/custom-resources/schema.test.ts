@@ -56,6 +56,29 @@ test('single values are refused in the known words', () => {
   for (const [value, wanted] of cases) assert.deepEqual(faults(spec, value), wanted);
 });
 
+test('a factor that is not positive, and a negative maximum, are named in the error', () => {
+  const factor = (multipleOf: number): JsonSchema => object({ n: { type: 'number', multipleOf } });
+  const declared = (value: number): string =>
+    `spec.n: Invalid value: ${value}: factor MultipleOf declared for spec.n must be positive: ${value}`;
+  assert.deepEqual(faults(factor(0), { n: 1.5 }), [declared(0)]);
+  assert.deepEqual(faults(factor(-1), { n: 2 }), [declared(-1)]);
+  // An integer is divided by an integer.
+  assert.deepEqual(faults(factor(0.5), { n: 2 }), [declared(0)]);
+  const few = object({}, { maxProperties: -1, 'x-kubernetes-preserve-unknown-fields': true });
+  assert.deepEqual(faults(few, { a: 1, b: 1 }), ['spec: Too many: 2: has too many items']);
+});
+
+test('each key of a map list that items do not have is an error', () => {
+  const list: JsonSchema = {
+    type: 'array',
+    items: object({}),
+    'x-kubernetes-list-type': 'map',
+    'x-kubernetes-list-map-keys': ['k', 'v'],
+  };
+  const errors = validateSchema(ofSpec(list), { schemaPath: 's', hasStatus: false, isKnown: false }).map(String);
+  assert.equal(errors.filter((error) => error.endsWith('entries must all be names of item properties')).length, 2);
+});
+
 test('lists, objects and maps are refused in the known words', () => {
   const spec = object({
     l: { type: 'array', minItems: 1, maxItems: 2, items: text },
