@@ -264,16 +264,22 @@ export class Listener {
   /** Handles a request if the parser failed at its method. The connection ends with the response. */
   #acceptOtherMethod(error: Error & ParseFailure, socket: Duplex): boolean {
     const connection = this.#connections.get(socket);
-    if (connection === undefined || !socket.writable || this.#isAnswering(socket)) return false;
     const request = otherMethodRequest(error);
-    if (request === undefined) return false;
+    if (connection === undefined || request === undefined) return false;
     this.#refused.add(socket);
     this.#headers.remove(socket as TLSSocket);
-    const received = new ReceivedRequest(socket, request);
-    this.#connections.set(received, connection);
-    received.once('close', () => this.#connections.delete(received));
-    received.on('error', (failure) => this.#options.logger.debug({ err: failure }, 'A connection broke'));
-    this.#http.emit('connection', received);
+    const accept = (): void => {
+      if (!socket.writable) return;
+      const received = new ReceivedRequest(socket, request);
+      this.#connections.set(received, connection);
+      received.once('close', () => this.#connections.delete(received));
+      received.on('error', (failure) => this.#options.logger.debug({ err: failure }, 'A connection broke'));
+      this.#http.emit('connection', received);
+    };
+    // A client may have the whole response to the request before, and this server may not know yet that it is sent.
+    const last = this.#newest.get(socket);
+    if (last === undefined || last.writableFinished) accept();
+    else last.once('finish', accept);
     return true;
   }
 

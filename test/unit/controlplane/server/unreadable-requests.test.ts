@@ -93,3 +93,12 @@ for (const line of ['F@O /api', ' /api', 'FOO', 'FOO /api HTTP/1.1\r\nno header'
   test(`a request that begins with ${JSON.stringify(line)} is answered with 400`, async () => {
     assert.match(await sent(`${line} HTTP/1.1\r\nhost: a\r\n\r\n`), /^HTTP\/1\.1 400 /);
   });
+
+test('a request with another method waits for the response to the request before it', async () => {
+  const answers = sent('GET /first HTTP/1.1\r\nhost: a\r\n\r\nFOO /second HTTP/1.1\r\nhost: a\r\n\r\n');
+  await until('the first request', () => exchanges.at(-1)?.target === '/first');
+  exchanges.at(-1)?.send(200, {}, 'one');
+  await until('the second request', () => exchanges.at(-1)?.target === '/second');
+  exchanges.at(-1)?.send(405, {}, 'two');
+  assert.match(await answers, /^HTTP\/1\.1 200 [^]*\r\n\r\noneHTTP\/1\.1 405 [^]*\r\n\r\ntwo$/);
+});
