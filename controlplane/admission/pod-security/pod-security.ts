@@ -82,7 +82,7 @@ export function podSecurity(
       }
       const { namespace: name } = attributes;
       const namespace: Namespace | undefined = namespaceSource.get('', name) ?? (await namespaceSource.live('', name));
-      const { policy, errors } = policyOf({ ...defaults, ...namespace?.metadata.labels });
+      const { policy, errors } = policyOf(namespace?.metadata.labels, defaults);
       if (errors.length > 0)
         attributes.annotate(`${ANNOTATION}error`, `Failed to parse policy: ${errors.map(String).join(', ')}`);
       judge(attributes, target, policy, metrics?.evaluated);

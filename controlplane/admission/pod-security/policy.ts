@@ -27,22 +27,34 @@ export function levelRank(level: Level): number {
   return LEVELS.indexOf(level);
 }
 
-/** An unknown level counts as the strictest one, and an unknown version as the newest. Both are reported as errors, too. */
-export function policyOf(labels: Readonly<Record<string, string>> | undefined): {
+type Labels = Readonly<Record<string, string>>;
+
+/**
+ * Reads the policy of a namespace. `defaults` has the form of labels.
+ *
+ * To enforce an unknown level is to enforce the strictest one, while nothing is audited or warned of by an unknown level. An
+ * unknown version counts as the newest. All are reported as errors, too. A namespace that enforces a level, and has no label for
+ * warnings, warns of the same level, so that the templates of workloads cause warnings.
+ */
+export function policyOf(
+  own: Labels | undefined,
+  defaults: Labels = {},
+): {
   readonly policy: Policy;
   readonly errors: readonly FieldError[];
 } {
   const errors: FieldError[] = [];
+  const labels: Labels = { ...defaults, ...own };
   const read = (mode: Mode): LevelVersion => {
     let level: Level = 'privileged';
-    const text = labels?.[PREFIX + mode];
+    const text = labels[PREFIX + mode];
     if (text !== undefined) {
       const known = LEVELS.find((one) => one === text);
       if (known === undefined)
         errors.push(invalid(fieldOf(mode), text, 'must be one of privileged, baseline, restricted'));
-      level = known ?? 'restricted';
+      level = known ?? (mode === 'enforce' ? 'restricted' : 'privileged');
     }
-    const version = labels?.[`${PREFIX}${mode}-version`];
+    const version = labels[`${PREFIX}${mode}-version`];
     if (version === undefined) return { ...PRIVILEGED, level };
     if (version === 'latest') return { level, version, minor: Number.POSITIVE_INFINITY };
     const minor = /^v1\.(0|[1-9]\d*)$/.exec(version)?.[1];
@@ -50,8 +62,13 @@ export function policyOf(labels: Readonly<Record<string, string>> | undefined): 
     errors.push(invalid(fieldOf(`${mode}-version`), version, 'must be "latest" or "v1.x"'));
     return { ...PRIVILEGED, level };
   };
-  const policy = { enforce: read('enforce'), audit: read('audit'), warn: read('warn') };
-  return { policy, errors };
+  const [enforce, audit, warn] = [read('enforce'), read('audit'), read('warn')];
+  const isEnforced = LEVELS.some((level) => level === own?.[`${PREFIX}enforce`]);
+  const isStricter = levelRank(enforce.level) > levelRank(warn.level);
+  if (!isEnforced || !isStricter || own?.[`${PREFIX}warn`] !== undefined)
+    return { policy: { enforce, audit, warn }, errors };
+  const follows = own?.[`${PREFIX}warn-version`] === undefined ? enforce : { ...warn, level: enforce.level };
+  return { policy: { enforce, audit, warn: follows }, errors };
 }
 
 const fieldOf = (label: string): string => `metadata.labels[${PREFIX}${label}]`;

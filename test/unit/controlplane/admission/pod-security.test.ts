@@ -8,7 +8,7 @@ import { podSecurityMetrics } from '../../../../controlplane/admission/admission
 import { podSecurity } from '../../../../controlplane/admission/pod-security/pod-security.ts';
 import { fixedSources } from '../../../fakes/fixed-sources.ts';
 import { evaluatePod, formatViolations } from '../../../../controlplane/admission/pod-security/evaluate.ts';
-import type { Level } from '../../../../controlplane/admission/pod-security/policy.ts';
+import { formatLevel, type Level, policyOf } from '../../../../controlplane/admission/pod-security/policy.ts';
 
 type Pod = Parameters<typeof evaluatePod>[0];
 
@@ -291,4 +291,22 @@ test('a refused pod gets an audit annotation of its other level, and no warning'
     metrics.text(),
     /pod_security_evaluations_total\{decision="deny",mode="audit",policy_level="restricted",policy_version="v1.20",request_operation="create",resource="pod",subresource=""\} 1/,
   );
+});
+
+test('a namespace that enforces a level warns of it as well, unless it has a level for warnings', () => {
+  const label = (mode: string): string => `pod-security.kubernetes.io/${mode}`;
+  const warns = (own: Readonly<Record<string, string>>, defaults: Readonly<Record<string, string>> = {}): string => {
+    const named = (labels: Readonly<Record<string, string>>): Record<string, string> =>
+      Object.fromEntries(Object.entries(labels).map(([mode, value]) => [label(mode), value]));
+    return formatLevel(policyOf(named(own), named(defaults)).policy.warn);
+  };
+  assert.equal(warns({ enforce: 'restricted' }), 'restricted:latest');
+  assert.equal(warns({ enforce: 'baseline', 'enforce-version': 'v1.25' }), 'baseline:v1.25');
+  assert.equal(warns({ enforce: 'baseline', 'enforce-version': 'v1.25', 'warn-version': 'v1.30' }), 'baseline:v1.30');
+  assert.equal(warns({ enforce: 'restricted', warn: 'privileged' }), 'privileged:latest');
+  assert.equal(warns({ enforce: 'unknown' }), 'privileged:latest');
+  assert.equal(warns({ warn: 'unknown' }), 'privileged:latest');
+  assert.equal(warns({ enforce: 'baseline' }, { warn: 'restricted' }), 'restricted:latest');
+  assert.equal(warns({ enforce: 'restricted' }, { warn: 'baseline' }), 'restricted:latest');
+  assert.equal(warns({}, { enforce: 'restricted' }), 'privileged:latest');
 });
