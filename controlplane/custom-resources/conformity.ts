@@ -1,7 +1,7 @@
 /** Checks whether a stored object already conforms to its schema: nothing to prune, and no default missing. */
 import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
-import { itemsToPrune, type JsonSchema, keepsUnknown, memberSchema, OBJECT_MEMBERS } from './json-schema.ts';
+import { itemsOfPruned, type JsonSchema, keepsUnknown, memberSchema, OBJECT_MEMBERS } from './json-schema.ts';
 
 /** Whether an object conforms to the schema. Such an object can be served as its stored bytes. Pure. */
 export function conforms(object: JsonObject, schema: JsonSchema): boolean {
@@ -25,7 +25,7 @@ function conformsInside(object: JsonObject, schema: JsonSchema, isResource: bool
 function valueConforms(value: JsonValue, schema: JsonSchema): boolean {
   if (isJsonObject(value)) return conformsInside(value, schema, schema['x-kubernetes-embedded-resource'] === true);
   if (value === null) return schema.nullable === true || schema.default === undefined;
-  const items = itemsToPrune(schema);
+  const items = itemsOfPruned(schema);
   if (!Array.isArray(value) || items === undefined) return true;
   return value.every((item) => valueConforms(item, items));
 }

@@ -83,6 +83,16 @@ export function itemsToPrune(schema: JsonSchema): JsonSchema | undefined {
   return found;
 }
 
+const NO_MEMBERS: JsonSchema = {};
+
+/**
+ * Returns the schema by which the items of a list are pruned, also of a list where the schema has another type: its items keep
+ * no members. It is `undefined` if they keep all.
+ */
+export function itemsOfPruned(schema: JsonSchema): JsonSchema | undefined {
+  return itemsToPrune(schema) ?? (schema[PRESERVES] === true ? undefined : NO_MEMBERS);
+}
+
 /** Whether members without a schema are preserved. */
 export function keepsUnknown(schema: JsonSchema): boolean {
   return schema[PRESERVES] === true || schema.additionalProperties === true;

@@ -2,7 +2,7 @@
 import { defineMember } from '../../api/meta/json-equality.ts';
 import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
-import { itemsToPrune, type JsonSchema, keepsUnknown, memberSchema, OBJECT_MEMBERS } from './json-schema.ts';
+import { itemsOfPruned, type JsonSchema, keepsUnknown, memberSchema, OBJECT_MEMBERS } from './json-schema.ts';
 
 interface Pruned {
   /** A new object. It shares metadata and values without a schema with the input, which is not modified. */
@@ -52,7 +52,7 @@ export function pruneValue(value: JsonValue, schema: JsonSchema, path: string, u
     const isResource = schema['x-kubernetes-embedded-resource'] === true;
     return pruneObject(value, schema, { path, isResource }, unknown);
   }
-  const items = itemsToPrune(schema);
+  const items = itemsOfPruned(schema);
   if (!Array.isArray(value) || items === undefined) return value;
   return value.map((item, index) => pruneValue(item, items, `${path}[${index}]`, unknown));
 }

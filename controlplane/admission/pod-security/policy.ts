@@ -33,8 +33,8 @@ type Labels = Readonly<Record<string, string>>;
  * Reads the policy of a namespace. `defaults` has the form of labels.
  *
  * To enforce an unknown level is to enforce the strictest one, while nothing is audited or warned of by an unknown level. An
- * unknown version counts as the newest. All are reported as errors, too. A namespace that enforces a level, and has no label for
- * warnings, warns of the same level, so that the templates of workloads cause warnings.
+ * unknown version counts as the newest. All are reported as errors, too. A namespace that enforces a level, and has no label
+ * for warnings, warns of the same level, so that the templates of workloads cause warnings.
  */
 export function policyOf(
   own: Labels | undefined,

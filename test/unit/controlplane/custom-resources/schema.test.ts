@@ -68,6 +68,13 @@ test('a factor that is not positive, and a negative maximum, are named in the er
   assert.deepEqual(faults(few, { a: 1, b: 1 }), ['spec: Too many: 2: has too many items']);
 });
 
+test('objects in a list lose all members where the schema has no list', () => {
+  const spec = (schema: JsonSchema): readonly string[] =>
+    prune({ spec: { a: [{ k: 1 }, [{ m: 2 }]] } }, ofSpec(object({ a: schema }))).unknown;
+  assert.deepEqual(spec(text), ['spec.a[0].k', 'spec.a[1][0].m']);
+  assert.deepEqual(spec({ type: 'object', 'x-kubernetes-preserve-unknown-fields': true }), []);
+});
+
 test('each key of a map list that items do not have is an error', () => {
   const list: JsonSchema = {
     type: 'array',
