@@ -13,7 +13,7 @@ import type { Field, Scalar, StructType, TypeNode } from './schema.ts';
  */
 export function completeStruct(struct: StructType, value: JsonObject): void {
   const { fields } = struct;
-  const isJson = STORED_AS_JSON.test(struct.name);
+  const { isJson, printed } = traitsOf(struct);
   // A type has many fields and an object has few of them, so this visits the members of the object.
   for (const name in value) {
     const field = fields.get(name);
@@ -28,12 +28,16 @@ export function completeStruct(struct: StructType, value: JsonObject): void {
     if (wanted === undefined) delete value[name];
     else if (member !== wanted) value[name] = wanted;
   }
-  addPrinted(struct, value);
+  addAbsent(printed, value);
 }
 
 /** Adds, in place, the zero values of the absent fields that the type always serializes. */
 export function addPrinted(struct: StructType, value: JsonObject): JsonObject {
-  for (const field of printedFields(struct)) {
+  return addAbsent(traitsOf(struct).printed, value);
+}
+
+function addAbsent(printed: readonly Field[], value: JsonObject): JsonObject {
+  for (const field of printed) {
     if (value[field.name] === undefined) value[field.name] = printedValue(field) ?? null;
   }
   return value;
@@ -79,16 +83,24 @@ const ZEROS: Readonly<Record<Scalar, JsonValue>> = {
   fieldsV1: null,
 };
 
-/** The fields that are always serialized. They are computed once for each type. */
-const printed = new WeakMap<StructType, readonly Field[]>();
+interface Traits {
+  /** Whether the type is one of `STORED_AS_JSON`. */
+  readonly isJson: boolean;
+  /** The fields that are always serialized. */
+  readonly printed: readonly Field[];
+}
 
-function printedFields(struct: StructType): readonly Field[] {
-  let fields = printed.get(struct);
-  if (fields === undefined) {
-    fields = [...struct.fields.values()].filter(({ presence }) => presence === 'print' || presence === 'null');
-    printed.set(struct, fields);
+/** The traits of types, which are computed once for each. */
+const traits = new WeakMap<StructType, Traits>();
+
+function traitsOf(struct: StructType): Traits {
+  let found = traits.get(struct);
+  if (found === undefined) {
+    const printed = [...struct.fields.values()].filter(({ presence }) => presence === 'print' || presence === 'null');
+    found = { isJson: STORED_AS_JSON.test(struct.name), printed };
+    traits.set(struct, found);
   }
-  return fields;
+  return found;
 }
 
 /** Maps that have a meaning even if they are empty: the `overhead` of a pod whose runtime class sets none is refused. */
