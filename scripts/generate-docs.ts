@@ -4,7 +4,7 @@
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { pathToFileURL } from 'node:url';
-import { type AnyFlag, type FlagTable, formatDefault } from '../api/component/flags.ts';
+import { type AnyFlag, type FlagTable, formatDefault, shownChoices } from '../api/component/flags.ts';
 import { activeGates, featureGates } from '../agent/options/feature-gates.ts';
 import type { AnyOption } from '../agent/options/option.ts';
 import { agentOptions } from '../agent/options/agent-options.ts';
@@ -38,14 +38,14 @@ const VALUE_NAMES: Readonly<Record<AnyFlag['type'], string>> = {
 };
 
 function meaning(row: AnyFlag): string {
-  const choices = (row.choices ?? []).filter((choice) => choice !== '');
+  const choices = shownChoices(row);
   return [
     row.help,
-    choices.length === 0 ? '' : `One of ${choices.map(code).join(', ')}.`,
+    choices.length === 0 ? '' : `${row.type === 'list' ? 'Any' : 'One'} of ${choices.map(code).join(', ')}.`,
     row.deprecated === undefined ? '' : `Deprecated: ${row.deprecated}${row.deprecated.endsWith('.') ? '' : '.'}`,
   ]
     .filter((part) => part !== '')
-    .map((part) => (part.startsWith('One of') ? part : cell(part)))
+    .map((part) => (/^(One|Any) of /.test(part) ? part : cell(part)))
     .join(' ');
 }
 

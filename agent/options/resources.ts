@@ -54,21 +54,16 @@ export const resourceOptions = {
     default: ['pods'],
     group: CGROUPS,
     config: { path: 'enforceNodeAllocatable', keepsZero: true },
+    choices: [
+      '',
+      'none',
+      'pods',
+      'system-reserved',
+      'kube-reserved',
+      'system-reserved-compressible',
+      'kube-reserved-compressible',
+    ],
     help: 'Which cgroups are limited: pods (to node allocatable), system-reserved and kube-reserved, or none.',
-    check: (list) =>
-      list.every((name) =>
-        [
-          'none',
-          'pods',
-          'system-reserved',
-          'kube-reserved',
-          'system-reserved-compressible',
-          'kube-reserved-compressible',
-          '',
-        ].includes(name),
-      )
-        ? undefined
-        : 'must contain only none, pods, system-reserved, kube-reserved',
   }),
   kubeReservedCgroup: option({
     name: 'kube-reserved-cgroup',

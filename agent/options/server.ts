@@ -1,5 +1,5 @@
 /** The options of the agent's server, its authentication and authorization, and its health port. */
-import { cipherName } from '../server/tls-names.ts';
+import { cipherName, GROUPS } from '../server/tls-names.ts';
 import { address, notNegative, portOrNone } from './checks.ts';
 import { numbers } from './json-forms.ts';
 import { field, option } from './option.ts';
@@ -125,11 +125,8 @@ export const serverOptions = {
     default: [],
     group: SERVER,
     config: { path: 'tlsCurvePreferences', json: numbers },
-    help: 'Key exchange groups by TLS number: 23, 24, 25 (NIST P-256, P-384, P-521), 29 (X25519), 4588 (X25519MLKEM768).',
-    check: (list) =>
-      list.every((id) => ['23', '24', '25', '29', '4588'].includes(id))
-        ? undefined
-        : 'must contain only known groups: 23, 24, 25, 29, 4588',
+    choices: [...GROUPS.keys()],
+    help: 'Key exchange groups by TLS number: NIST P-256, P-384 and P-521 (23 to 25), X25519, X25519MLKEM768 (4588).',
   }),
   clientCaFile: option({
     name: 'client-ca-file',

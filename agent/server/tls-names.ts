@@ -15,7 +15,8 @@ export function cipherName(name: string): string | undefined {
   return `${prefix}AES${bits}-${mode === 'GCM' ? 'GCM-' : ''}${hash}`;
 }
 
-const GROUPS: ReadonlyMap<string, string> = new Map(
+/** The names of key exchange groups in Node.js by their TLS numbers. */
+export const GROUPS: ReadonlyMap<string, string> = new Map(
   Object.entries({
     '23': 'P-256',
     '24': 'P-384',

@@ -49,7 +49,7 @@ export interface Flag<T extends FlagType = FlagType> {
   readonly noEffect?: string;
   /** The value if the flag is given without one. The flag then takes a value only after `=`. */
   readonly bare?: string;
-  /** The allowed values of a string. */
+  /** The allowed values of a string, or of each item of a list. */
   readonly choices?: readonly string[];
   /** Validates a value. Returns the reason to refuse it, or `undefined`. */
   readonly check?: (value: FlagTypes[T]) => string | undefined;
@@ -163,18 +163,24 @@ function takeValue(row: AnyFlag, text: string, before?: unknown): FlagTypes[Flag
     throw new UsageError(`invalid argument ${quoteText(text)} for "--${row.name}" flag: ${why}`);
   };
   const value = convert(row.type, text, before, fail);
-  if (row.choices !== undefined && typeof value === 'string' && !row.choices.includes(value)) {
-    fail(
-      `must be one of ${row.choices
-        .filter((choice) => choice !== '')
-        .map((choice) => quoteText(choice))
-        .join(', ')}`,
-    );
-  }
-  const reason = (row.check as ((value: unknown) => string | undefined) | undefined)?.(value);
+  const reason = valueProblem(row, value);
   if (reason !== undefined) fail(reason);
   return value;
 }
+
+/** Returns why the row refuses a value of its type: by its choices, or else by its check. `undefined` if it is valid. */
+export function valueProblem(row: AnyFlag, value: FlagTypes[FlagType]): string | undefined {
+  const items = Array.isArray(value) ? (value as readonly string[]) : [String(value)];
+  const wrong = row.choices === undefined ? undefined : items.find((item) => row.choices?.includes(item) !== true);
+  if (wrong !== undefined) {
+    const subject = Array.isArray(value) ? `${quoteText(wrong)} ` : '';
+    return `${subject}must be one of ${shownChoices(row).map(quoteText).join(', ')}`;
+  }
+  return (row.check as ((value: unknown) => string | undefined) | undefined)?.(value);
+}
+
+/** Returns the choices that help and completion show: all but the empty text, which stands for no choice. */
+export const shownChoices = (row: AnyFlag): readonly string[] => (row.choices ?? []).filter((choice) => choice !== '');
 
 function convert(type: FlagType, text: string, before: unknown, fail: (why: string) => never): FlagTypes[FlagType] {
   switch (type) {
@@ -316,7 +322,7 @@ function formatRow(row: AnyFlag, width: number): string {
   const isEmpty = shown === '' || (row.type === 'boolean' && !row.default) || shown === '0' || shown === '0s';
   const text = [
     row.help,
-    row.choices === undefined ? '' : `One of: ${row.choices.filter((choice) => choice !== '').join(', ')}.`,
+    row.choices === undefined ? '' : `${row.type === 'list' ? 'Any' : 'One'} of: ${shownChoices(row).join(', ')}.`,
     isEmpty ? '' : `(default ${row.type === 'string' ? quoteText(shown) : shown})`,
     row.deprecated === undefined ? '' : `(DEPRECATED: ${row.deprecated})`,
     row.noEffect === undefined ? '' : `(no effect: ${row.noEffect})`,

@@ -1,5 +1,5 @@
 /** `orchlet completion bash|zsh|fish`: scripts generated from the command table and the flag tables. */
-import type { AnyFlag } from '../../api/component/flags.ts';
+import { type AnyFlag, shownChoices } from '../../api/component/flags.ts';
 import type { Command, CommandRow } from '../command.ts';
 
 const SHELLS = ['bash', 'zsh', 'fish'] as const;
@@ -28,8 +28,7 @@ const firstWords = (rows: readonly Completed[]): string[] => [
 ];
 const secondWords = (rows: readonly Completed[], first: string): string[] =>
   rows.filter((row) => row.name.startsWith(`${first} `)).map((row) => row.name.slice(first.length + 1));
-const valuesOf = (row: AnyFlag): readonly string[] =>
-  row.type === 'boolean' ? ['true', 'false'] : (row.choices ?? []).filter((choice) => choice !== '');
+const valuesOf = (row: AnyFlag): readonly string[] => (row.type === 'boolean' ? ['true', 'false'] : shownChoices(row));
 
 /** Returns a `case` branch in bash for each key; branches without words are left out. */
 function branches(indent: string, pairs: readonly (readonly [string, readonly string[]])[]): string {
@@ -42,7 +41,12 @@ function branches(indent: string, pairs: readonly (readonly [string, readonly st
 function bash(rows: readonly Completed[]): string {
   const firsts = firstWords(rows);
   const flagNames = (row: Completed): string[] => row.flags.map((one) => `--${one.name}`);
-  const values = rows.flatMap((row) => row.flags.map((one) => [`${row.name} --${one.name}`, valuesOf(one)] as const));
+  const valuesIn = (isList: boolean) =>
+    rows.flatMap((row) =>
+      row.flags
+        .filter(({ type }) => (type === 'list') === isList)
+        .map((one) => [`${row.name} --${one.name}`, valuesOf(one)] as const),
+    );
   return `# bash completion for orchlet: source <(orchlet completion bash)
 _orchlet() {
   local current="\${COMP_WORDS[COMP_CWORD]}" previous="\${COMP_WORDS[COMP_CWORD-1]}" words="" command flag=""
@@ -62,8 +66,15 @@ ${rows
     words="${[...firsts, 'help'].join(' ')}"
   elif [ -n "$flag" ] && [[ "$current" != -* ]]; then
     case "$command $flag" in
-${branches('      ', values)}
+${branches('      ', valuesIn(false))}
     esac
+    case "$command $flag" in
+${branches('      ', valuesIn(true))}
+      *) false ;;
+    esac && if [[ "$current" == *,* ]]; then
+      # The last item is completed, after the items before it.
+      words="\${words// / \${current%,*},}"; words="\${current%,*},$words"
+    fi
   elif [[ "$current" == -* ]]; then
     case "$command" in
 ${branches(
@@ -114,7 +125,8 @@ function fish(rows: readonly Completed[]): string {
     const within = second === undefined ? isFirst : `${isFirst}; and __fish_seen_subcommand_from ${second}`;
     for (const one of row.flags) {
       const values = valuesOf(one);
-      const value = one.type === 'boolean' ? '' : values.length > 0 ? ` -x -a '${values.join(' ')}'` : ' -r';
+      const words = one.type === 'list' ? `(__fish_append , ${values.join(' ')})` : values.join(' ');
+      const value = one.type === 'boolean' ? '' : values.length > 0 ? ` -x -a '${words}'` : ' -r';
       lines.push(`complete -c orchlet -n '${within}' -l ${one.name}${value} -d ${quote(firstSentence(one.help))}`);
     }
     if (row.words.length > 0) lines.push(`complete -c orchlet -n '${within}' -f -a '${row.words.join(' ')}'`);

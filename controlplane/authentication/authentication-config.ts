@@ -8,6 +8,7 @@ import { trimEnd } from '../../api/component/trim.ts';
 import { parseConfigFile, shapeFault, type ConfigShape, API_SERVER_CONFIG_VERSIONS } from '../model/config-shape.ts';
 import { claimRules } from './claim-rules.ts';
 import type { OidcOptions } from './oidc.ts';
+import { SIGNING_ALGORITHMS } from './signing-algorithms.ts';
 
 /** An issuer of the file, without what the server adds to call it. */
 export type JwtSettings = Omit<OidcOptions, 'client' | 'clock' | 'logger'>;
@@ -48,7 +49,6 @@ const SHAPE: ConfigShape = {
   ],
   anonymous: { enabled: 'boolean', conditions: [{ path: 'text' }] },
 };
-const ALGORITHMS = ['RS256', 'RS384', 'RS512', 'ES256', 'ES384', 'ES512', 'PS256', 'PS384', 'PS512'];
 
 /** Parses the configuration file. Throws an error with the file name and the reason. */
 export function loadAuthenticationConfig(text: string, path: string, own: OwnIssuers = []): AuthenticationConfig {
@@ -119,7 +119,7 @@ function jwtSettings(item: unknown): JwtSettings {
     ...(typeof certificateAuthority === 'string' && certificateAuthority !== '' ? { ca: certificateAuthority } : {}),
     clientId: String(audiences[0]),
     audiences: audiences.map(String),
-    signingAlgorithms: ALGORITHMS,
+    signingAlgorithms: SIGNING_ALGORITHMS,
     userOf: claimRules(rules),
     usernameClaim: 'sub',
     usernamePrefix: undefined,

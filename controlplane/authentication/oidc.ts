@@ -16,6 +16,7 @@ import { withTimeout, type WebhookClient } from './webhook-client.ts';
 import type { Authenticated, TokenAuthenticator } from './authentication.ts';
 import type { UserInfo } from '../model/user-info.ts';
 import { CREDENTIAL_ID_EXTRA } from '../../api/meta/system-users.ts';
+import { SIGNING_ALGORITHMS } from './signing-algorithms.ts';
 
 /** An issuer with its mapping of claims to a user. */
 export interface OidcOptions {
@@ -44,7 +45,6 @@ export interface OidcOptions {
   readonly onUnreadableKey?: (() => void) | undefined;
 }
 
-const SUPPORTED = new Set(['RS256', 'RS384', 'RS512', 'ES256', 'ES384', 'ES512', 'PS256', 'PS384', 'PS512']);
 const REFRESH_AT_MOST_EVERY_MS = 10_000;
 const FETCH_TIMEOUT_MS = 10_000;
 /** A token without a key id is verified with one key after the other, in one turn of the event loop. */
@@ -76,7 +76,7 @@ function checkOidcOptions(options: OidcOptions): void {
   }
   if (options.clientId === '') throw new OidcError('--oidc-client-id is required with --oidc-issuer-url');
   for (const algorithm of options.signingAlgorithms) {
-    if (!SUPPORTED.has(algorithm)) throw new OidcError(`unsupported signing alg: "${algorithm}"`);
+    if (!SIGNING_ALGORITHMS.includes(algorithm)) throw new OidcError(`unsupported signing alg: "${algorithm}"`);
   }
 }
 

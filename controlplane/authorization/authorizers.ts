@@ -11,6 +11,7 @@ import { WebhookClient } from '../authentication/webhook-client.ts';
 import { webhookFromFile } from '../authentication/webhook-file.ts';
 import { abacAuthorizer } from './abac.ts';
 import { loadAuthorizationConfig, type AuthorizerEntry, type MatchConditionCompiler } from './authorization-config.ts';
+import { AUTHORIZATION_MODES, type AuthorizationMode } from './authorization-modes.ts';
 import type { AuthorizationMetrics } from './authorization-metrics.ts';
 import { NodeAuthorizer } from './node.ts';
 import { RbacAuthorizer } from './rbac.ts';
@@ -21,7 +22,7 @@ import { StartError } from '../model/start-error.ts';
 import { MASTERS_GROUP } from '../../api/meta/system-users.ts';
 
 /** The authorizers with the flags that configure them, as `docs/security.md` lists them. */
-export const AUTHORIZERS: readonly SecurityPart[] = [
+export const AUTHORIZERS: readonly (SecurityPart & { readonly name: AuthorizationMode })[] = [
   { name: 'Node', flags: ['--authorization-mode=Node'] },
   { name: 'RBAC', flags: ['--authorization-mode=RBAC'] },
   { name: 'ABAC', flags: ['--authorization-mode=ABAC', '--authorization-policy-file'] },
@@ -140,9 +141,7 @@ async function makeWebhook(entry: AuthorizerEntry, options: AuthorizersOptions, 
   if (AT_START.has(entry.type))
     throw new Error(`authorizer type ${entry.type} is not allowed if it was not enabled at initial server startup`);
   if (entry.type !== 'Webhook')
-    throw new StartError(
-      `"${entry.type}" is not an authorization mode, use Node, ABAC, RBAC, Webhook, AlwaysAllow or AlwaysDeny`,
-    );
+    throw new StartError(`"${entry.type}" is not an authorization mode, which are ${AUTHORIZATION_MODES.join(', ')}`);
   const settings = entry.webhook ?? options.webhook;
   if (settings === undefined) throw new Error('authorization mode Webhook needs --authorization-webhook-config-file');
   const endpoint = await webhookFromFile(settings.configFile, options.clock);

@@ -1,5 +1,6 @@
 /** Defines the flags of admission. */
 import { flag } from '../../api/component/flags.ts';
+import { PLUGIN_NAMES } from '../admission/plugin-names.ts';
 
 const ADMISSION = 'Admission';
 
@@ -9,6 +10,7 @@ export const admissionFlags = {
     name: 'enable-admission-plugins',
     type: 'list',
     default: [],
+    choices: PLUGIN_NAMES,
     group: ADMISSION,
     help: 'Admission plugins to enable in addition to the default ones.',
   }),
@@ -16,6 +18,7 @@ export const admissionFlags = {
     name: 'disable-admission-plugins',
     type: 'list',
     default: [],
+    choices: PLUGIN_NAMES,
     group: ADMISSION,
     help: 'Default admission plugins to disable.',
   }),

@@ -1,5 +1,6 @@
 /** Defines the flags of authentication. */
 import { flag } from '../../api/component/flags.ts';
+import { SIGNING_ALGORITHMS } from '../authentication/signing-algorithms.ts';
 
 const AUTHENTICATION = 'Authentication';
 
@@ -191,6 +192,7 @@ export const authenticationFlags = {
     name: 'oidc-signing-algs',
     type: 'list',
     default: ['RS256'],
+    choices: SIGNING_ALGORITHMS,
     group: AUTHENTICATION,
     help: 'Signature algorithms that are accepted.',
   }),

@@ -1,5 +1,6 @@
 /** Defines the flags of authorization. */
 import { flag } from '../../api/component/flags.ts';
+import { AUTHORIZATION_MODES } from '../authorization/authorization-modes.ts';
 
 const AUTHORIZATION = 'Authorization';
 
@@ -9,8 +10,9 @@ export const authorizationFlags = {
     name: 'authorization-mode',
     type: 'list',
     default: ['Node', 'RBAC'],
+    choices: AUTHORIZATION_MODES,
     group: AUTHORIZATION,
-    help: 'Authorizers in order: Node, RBAC, ABAC, Webhook, AlwaysAllow, AlwaysDeny.',
+    help: 'Authorizers in the order in which they are asked.',
   }),
   authorizationConfig: flag({
     name: 'authorization-config',

@@ -32,13 +32,8 @@ export const partsFlags = {
     type: 'list',
     default: [],
     group: PARTS,
-    help: `Parts that do not run: ${DISABLEABLE.join(', ')}. What they have created stays, except the addresses of load balancers.`,
-    check(names) {
-      const unknown = names.find((name) => !(DISABLEABLE as readonly string[]).includes(name));
-      return unknown === undefined
-        ? undefined
-        : `${quoteText(unknown)} cannot be disabled; what can be is ${DISABLEABLE.join(', ')}`;
-    },
+    choices: DISABLEABLE,
+    help: 'Parts that do not run. What they have created stays, except the addresses of load balancers.',
   }),
   serviceLbReservedPorts: flag({
     name: 'service-lb-reserved-ports',

@@ -2,13 +2,8 @@
 import { flag } from '../../api/component/flags.ts';
 
 const SERVING = 'Serving';
-const ADDRESS_TYPES: ReadonlySet<string> = new Set([
-  'Hostname',
-  'InternalDNS',
-  'InternalIP',
-  'ExternalDNS',
-  'ExternalIP',
-]);
+/** The types in the order in which they are tried by default. */
+const ADDRESS_TYPES = ['InternalIP', 'Hostname', 'InternalDNS', 'ExternalDNS', 'ExternalIP'] as const;
 
 /** The rows by the property under which the program reads them. */
 export const servingFlags = {
@@ -92,12 +87,10 @@ export const servingFlags = {
   kubeletPreferredAddressTypes: flag({
     name: 'kubelet-preferred-address-types',
     type: 'list',
-    default: ['InternalIP', 'Hostname', 'InternalDNS', 'ExternalDNS', 'ExternalIP'],
+    default: ADDRESS_TYPES,
+    choices: ADDRESS_TYPES,
     group: SERVING,
-    check: (types) =>
-      types.length > 0 && types.every((type) => ADDRESS_TYPES.has(type))
-        ? undefined
-        : `must be some of ${[...ADDRESS_TYPES].join(', ')}`,
+    check: (types) => (types.length > 0 ? undefined : 'must not be empty'),
     help: "Types of a node's addresses at which its agent is called; the first that the node has.",
   }),
   tlsCertFile: flag({

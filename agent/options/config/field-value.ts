@@ -1,6 +1,6 @@
 /** Converts an option's value between the JSON of the configuration file and the form that the program uses. */
 import { formatDuration, parseDuration } from '../../../api/component/duration.ts';
-import type { FlagType, FlagTypes } from '../../../api/component/flags.ts';
+import { type FlagType, type FlagTypes, valueProblem } from '../../../api/component/flags.ts';
 import type { AnyOption, JsonForm } from '../option.ts';
 
 type ReadField = { readonly value: FlagTypes[FlagType] } | { readonly problem: string };
@@ -12,9 +12,7 @@ export function readField(row: AnyOption, json: unknown): ReadField {
   if ('problem' in result) return result;
   // Zero means the default for fields that cannot say "not set" otherwise.
   if (row.config?.keepsZero !== true && isZero(result.value)) return result;
-  if (row.choices !== undefined && !row.choices.includes(String(result.value)))
-    return { problem: `must be one of ${row.choices.filter((choice) => choice !== '').join(', ')}` };
-  const problem = (row.check as ((value: unknown) => string | undefined) | undefined)?.(result.value);
+  const problem = valueProblem(row, result.value);
   return problem === undefined ? result : { problem };
 }
 

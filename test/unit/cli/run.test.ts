@@ -192,9 +192,26 @@ describe('orchlet completion', () => {
     assert.ok((await completed('controlplane', '--storage-b')).includes('--storage-backend'));
     assert.deepEqual(await completed('version', '--output', ''), ['text', 'json']);
     assert.deepEqual(await completed('version', '--output', '=', 'j'), ['json']);
+    assert.deepEqual(await completed('version', '--output', 'text,j'), []);
     assert.deepEqual(await completed('completion', ''), ['bash', 'zsh', 'fish']);
     assert.ok((await completed('help', '')).includes('token'));
     assert.deepEqual(await completed('help', 'token', ''), ['create', 'list', 'delete']);
+  });
+
+  it('in bash completes each item of a list', async () => {
+    const mode = ['controlplane', '--authorization-mode'];
+    assert.deepEqual(await completed(...mode, 'A'), ['ABAC', 'AlwaysAllow', 'AlwaysDeny']);
+    assert.deepEqual(await completed(...mode, 'Node,RB'), ['Node,RBAC']);
+    assert.deepEqual(await completed(...mode, '=', 'Node,RBAC,W'), ['Node,RBAC,Webhook']);
+    assert.deepEqual(await completed('agent', '--enforce-node-allocatable', 'pods,n'), ['pods,none']);
+  });
+
+  it('in fish completes each item of a list', async () => {
+    const { stdout } = await orchlet(['completion', 'fish']);
+    assert.match(
+      stdout,
+      / -l authorization-mode -x -a '\(__fish_append , Node RBAC ABAC Webhook AlwaysAllow AlwaysDeny\)' /,
+    );
   });
 
   it('in fish describes commands and flags', async () => {

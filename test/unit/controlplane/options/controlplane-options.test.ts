@@ -4,6 +4,8 @@ import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { type AnyFlag, formatDefault } from '../../../../api/component/flags.ts';
+import { PLUGINS } from '../../../../controlplane/admission/plugins.ts';
+import { AUTHORIZERS } from '../../../../controlplane/authorization/authorizers.ts';
 import { controlPlaneFlags } from '../../../../controlplane/options/controlplane-options.ts';
 
 const own = new Map(Object.values<AnyFlag>(controlPlaneFlags).map((flag) => [flag.name, flag]));
@@ -135,4 +137,12 @@ test('every flag is read by the control plane or its commands, or documents why 
     [...CHECKED_ALONE.keys()].filter((key) => read.has(key)),
     [],
   );
+});
+
+test('the choices of the flags are the admission plugins and the authorizers that exist', () => {
+  const choicesOf = (name: string): readonly string[] => own.get(name)?.choices?.toSorted() ?? [];
+  const plugins = PLUGINS.map(({ name }) => name).toSorted();
+  assert.deepEqual(choicesOf('enable-admission-plugins'), plugins);
+  assert.deepEqual(choicesOf('disable-admission-plugins'), plugins);
+  assert.deepEqual(choicesOf('authorization-mode'), AUTHORIZERS.map(({ name }) => name).toSorted());
 });

@@ -246,7 +246,7 @@ const bad: readonly (readonly [what: string, text: string, message: RegExp])[] =
   [
     'a value that is none of the known ones',
     `${HEADER}cgroupDriver: none\n`,
-    /^FILE:3:15: cgroupDriver must be one of cgroupfs, systemd$/,
+    /^FILE:3:15: cgroupDriver must be one of "cgroupfs", "systemd"$/,
   ],
   ['a key that stands twice', `${HEADER}maxPods: 1\nmaxPods: 2\n`, /^FILE:4:1: the field "maxPods" stands twice$/],
   ['a file that is no YAML', `${HEADER}maxPods: [\n`, /^FILE:\d+:\d+: /],
