@@ -83,11 +83,15 @@ function isOurs(object: KubeObject): boolean {
   return object.metadata.labels?.[MANAGED] === ON_START || (group === METRICS_API.group && service === undefined);
 }
 
+/** The group of API services. As in kube-apiserver, it has none of its own. */
+const OWN_GROUP = 'apiregistration.k8s.io';
+
 /** Creates one for each group version that is served here, and deletes those of an earlier start that are no longer served. */
 async function ensureApiServices(client: Client, groupVersions: readonly GroupVersion[]): Promise<void> {
   const existing = await objectsByName(client, apiServices);
   if (existing === undefined) return;
-  const wanted = new Map(groupVersions.map((gv) => [`${gv.version}.${gv.group}`, gv]));
+  const others = groupVersions.filter(({ group }) => group !== OWN_GROUP);
+  const wanted = new Map(others.map((gv) => [`${gv.version}.${gv.group}`, gv]));
   const writes: Promise<void>[] = [];
   for (const [name, { group, version }] of wanted) {
     if (existing.has(name)) continue;

@@ -26,3 +26,10 @@ test('the API service of metrics is deleted once they are not served, unless it 
   assert.equal((await started([APPS], [service({})])).has(NAME), false);
   assert.equal((await started([APPS], [service({ service: { name: 's', namespace: 'n' } })])).has(NAME), true);
 });
+
+test('the group of API services has none of its own, and one of an earlier start is deleted', async () => {
+  const own = { group: 'apiregistration.k8s.io', version: 'v1' };
+  const labels = { 'kube-aggregator.kubernetes.io/automanaged': 'onstart' };
+  const earlier: KubeObject = { metadata: { name: 'v1.apiregistration.k8s.io', labels }, spec: own };
+  assert.deepEqual([...(await started([APPS, own], [earlier])).keys()], ['v1.apps']);
+});
