@@ -7,8 +7,7 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, globSync, readFileSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
 import { test } from 'node:test';
-
-const ROOT = join(import.meta.dirname, '..');
+import { FLOORS, LATER, ROOT, type Source, sources } from './source-files.ts';
 
 /** What each folder may import besides itself, and why. */
 const ALLOWED: Readonly<Record<string, { readonly from: readonly string[]; readonly why: string }>> = {
@@ -36,38 +35,6 @@ const isScript = (path: string): boolean =>
  */
 const LAZY: readonly string[] = ['node:http', '@kubernetes/client-node', '@grpc/grpc-js', 'systeminformation'];
 
-interface Source {
-  readonly path: string;
-  readonly text: string;
-  /** Repository paths of files that are loaded with this one. */
-  readonly imports: readonly string[];
-  readonly typeImports: readonly string[];
-  readonly packages: readonly string[];
-}
-
-const IMPORT = /^(?:import|export)\s+(type\s+)?(?:[^'";]*?\s+from\s+)?['"]([^'"]+)['"];?/gm;
-const LATER = /import\(\s*['"]([^'"]+)['"]\s*\)|new URL\(\s*['"](\.[^'"]+)['"]\s*,\s*import\.meta\.url/g;
-
-function readSource(path: string): Source {
-  const text = readFileSync(join(ROOT, path), 'utf8');
-  const imports: string[] = [];
-  const typeImports: string[] = [];
-  const packages: string[] = [];
-  const repository = (specifier: string): string => relative(ROOT, resolve(ROOT, dirname(path), specifier));
-  for (const [, isType, specifier = ''] of text.matchAll(IMPORT)) {
-    if (!specifier.startsWith('.')) {
-      if (isType === undefined) packages.push(specifier);
-    } else if (isType === undefined) imports.push(repository(specifier));
-    else typeImports.push(repository(specifier));
-  }
-  for (const [, later, url] of text.matchAll(LATER)) {
-    const specifier = later ?? url ?? '';
-    if (specifier.startsWith('.')) typeImports.push(repository(specifier));
-  }
-  return { path, text, imports, typeImports, packages };
-}
-
-const sources = globSync('{api,agent,controlplane,cli,scripts}/**/*.ts', { cwd: ROOT }).sort().map(readSource);
 const folderOf = (path: string): string => path.split('/')[0] ?? '';
 
 test('imports point the allowed way', () => {
@@ -83,56 +50,6 @@ test('imports point the allowed way', () => {
   });
   assert.deepEqual(wrong, []);
 });
-
-/**
- * The folders of each side from the lowest to the highest. A file imports from its own folder and from lower ones only, types
- * included, so that each side can be read from the bottom.
- */
-const FLOORS: Readonly<Record<string, readonly string[]>> = {
-  api: ['meta', 'component', 'machinery', 'schema', 'codec', 'pki', 'grpc', 'http', 'kinds', 'cel', 'client'],
-  agent: [
-    'files',
-    'model',
-    'protocols',
-    'network',
-    'runtime',
-    'sources',
-    'host',
-    'volumes',
-    'pods',
-    'resources',
-    'node',
-    'server',
-    'options',
-    'assembly',
-  ],
-  controlplane: [
-    'model',
-    'readers',
-    'pki',
-    'scheduler',
-    'storage',
-    'etcd',
-    'authentication',
-    'authorization',
-    'aggregation',
-    'admission',
-    'registry',
-    'custom-resources',
-    'metrics-api',
-    'controllers',
-    'manifests',
-    'bootstrap',
-    'options',
-    'server',
-    'reviews',
-    'encryption',
-    'backup',
-    'audit',
-    'standby',
-    'start',
-  ],
-};
 
 test('the tables of docs/architecture.md list the folders from the highest to the lowest', () => {
   const page = readFileSync(join(ROOT, 'docs/architecture.md'), 'utf8');
