@@ -33,7 +33,10 @@ export async function announceAgent(agent: Agent, rootDirectory: string, logger:
   );
 }
 
-/** A full disk does not prevent the start: the agent is needed there, because it evicts pods. */
+/**
+ * Writes the process id of the agent to its file. A full disk does not prevent the start: the agent is needed there, because
+ * it evicts pods.
+ */
 export async function writeAgentPid(rootDirectory: string, logger: Logger): Promise<void> {
   try {
     await writePid(join(rootDirectory, AGENT_PID_FILE));

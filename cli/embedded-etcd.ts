@@ -50,7 +50,7 @@ export async function requireOwnEtcd(dataDirectory: string, io: CommandIo): Prom
   );
 }
 
-/** What a further control plane needs to join the etcd of this host. `undefined` if there is none. */
+/** Resolves to what a further control plane needs to join the etcd of this host. `undefined` if there is none. */
 export async function embeddedEtcdOf(dataDirectory: string): Promise<EmbeddedEtcd | undefined> {
   const etcd = await ownEtcdOf(dataDirectory);
   if (etcd === undefined) return undefined;

@@ -28,7 +28,7 @@ async function userOf(pid: number): Promise<number | undefined> {
 /** The command, a checkout's entry, and that of a bundle. */
 const PROGRAM = /(^|\/)(orchlet|cli\/main\.ts|dist\/program\/main\.js)$/;
 
-/** A process that has terminated and is not reaped yet has no command line any more. */
+/** Whether the process runs orchlet. A process that has terminated and is not reaped yet has no command line any more. */
 export async function isOrchlet(pid: number): Promise<boolean> {
   const [program = '', ...args] = (await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '')).split('\0');
   // An editor or pager that has one of our files open also has its name among its arguments.

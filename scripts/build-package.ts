@@ -14,7 +14,7 @@ const ENTRY = 'controlplane/main';
 /** The platforms of the npm package, which is for tests of controllers. Everything else runs on Linux only. */
 const ADDONS = ['linux-x64', 'linux-arm64', 'linuxmusl-x64', 'linuxmusl-arm64', 'darwin-x64', 'darwin-arm64'];
 
-/** The package.json of a checkout without its tools and without dependencies, which are in the bundle. */
+/** Writes the package.json of a checkout without its tools and without dependencies, which are in the bundle. */
 function writeManifest(file: string): void {
   const {
     private: _checkout,

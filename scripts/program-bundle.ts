@@ -108,7 +108,7 @@ function copyAddon(target: string, addons: readonly string[]): void {
     cpSync(join(source, 'prebuilds', `${name}.node`), join(target, 'prebuilds', `${name}.node`));
 }
 
-/** The declarations of the client package, whose comments are the texts of OpenAPI and of `kubectl explain`. */
+/** Copies the declarations of the client package, whose comments are the texts of OpenAPI and of `kubectl explain`. */
 function copyModels(target: string): void {
   const source = join(dirname(createRequire(import.meta.url).resolve(MODELS)), 'gen/models');
   mkdirSync(target);

@@ -185,7 +185,7 @@ async function runJobs(): Promise<void> {
   await Promise.race([last, systemClock.sleep(10_000)]);
 }
 
-/** The process of a lane. Resolves when its parent has disconnected and all is stopped. */
+/** Runs the process of a lane. Resolves when its parent has disconnected and all is stopped. */
 export async function runLane(directory: string, archive: string): Promise<void> {
   const isAlone = !usesGivenRuntime();
   const daemons: FoundRuntime[] = [];

@@ -25,7 +25,7 @@ const ENTRIES: ReadonlySet<string> = new Set([
   'api/codec/yaml-worker.ts',
 ]);
 
-/** A development tool: a shell script of the same name runs it, or one beside the folder. */
+/** Whether the file is a development tool: a shell script of the same name runs it, or one beside the folder. */
 const isScript = (path: string): boolean =>
   path.startsWith('scripts/') &&
   (existsSync(join(ROOT, path.replace(/\.ts$/, ''))) || path === 'scripts/images/build.ts');
@@ -143,7 +143,7 @@ const NAMED = /^(?:import|export)\s+(?:type\s+)?(?:\w+,\s*)?\{([^}]*)\}\s+from\s
 
 const WHOLE = /^import\s+(?:type\s+)?\*\s+as\s+\w+\s+from\s+['"](\.[^'"]+)['"]/gm;
 
-/** The names that a list between braces imports, as the imported file has them. */
+/** Returns the names that a list between braces imports, as the imported file has them. */
 const namesIn = (list: string): string[] =>
   list
     .split(',')

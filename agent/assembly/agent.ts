@@ -19,12 +19,7 @@ import type { EvictionSettings } from '../resources/eviction/thresholds.ts';
 import { NodePressure } from '../resources/eviction/node-pressure.ts';
 import { csiCallMetrics, pluginMetrics } from '../resources/statistics/driver-metrics.ts';
 import { createHttpObserver } from '../resources/statistics/http-metrics.ts';
-import {
-  measuredCgroups,
-  nodeStartMetrics,
-  podMetrics,
-  registerStateMetrics,
-} from '../resources/statistics/state-metrics.ts';
+import { measuredCgroups, nodeStartMetrics, podMetrics } from '../resources/statistics/state-metrics.ts';
 import { volumeMetrics } from '../resources/statistics/volume-metrics.ts';
 import { LogRotation } from '../runtime/logs/log-rotation.ts';
 import type { Runtime } from '../runtime/runtime.ts';
@@ -54,7 +49,7 @@ import { createPodNetwork, type NodePodNetwork } from './pod-network.ts';
 import { createPods, type Pods } from './pods.ts';
 import { podSources } from './pod-sources.ts';
 import { createPodState, type PodState } from './pod-state.ts';
-import { createEviction, createUsage, type Eviction, type Usage } from './protection.ts';
+import { createEviction, createUsage, type Eviction, registerPodMetrics, type Usage } from './protection.ts';
 import type { AgentRegistries } from './registries.ts';
 import { type AssembledResourceManagers, cpuQuota, createResourceManagers } from './resource-managers.ts';
 import { createLocalVolumes, createVolumes, type AgentVolumes } from './volumes.ts';
@@ -344,16 +339,13 @@ async function createPodParts(
   );
   const eviction = lifecycle.add(
     createEviction(base, {
-      ...{ settings, pressure, metrics: registries.own, usage, table, desired, workers, killer, events, node },
+      ...{ settings, pressure, metrics: registries.own, usage, table, killer, events, node },
       housekeeping: pods.housekeeping,
       imageGc: images.gc,
     }),
   );
-  registerStateMetrics(registries.own, {
-    gates: base.effective.gates.all,
-    pods: () => table.pods(),
-    mountedVolumes: (uid) => new Set(volumes.manager.podVolumes(uid).map(({ name }) => name)),
-  });
+  const { manager } = volumes;
+  registerPodMetrics(base, { metrics: registries.own, usage, table, desired, workers, volumes: manager });
   passPodCidrs({
     node,
     runtime,

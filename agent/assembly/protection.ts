@@ -20,6 +20,7 @@ import type { NodePressure } from '../resources/eviction/node-pressure.ts';
 import { observeSignals } from '../resources/eviction/signals.ts';
 import type { EvictionSettings, Signal } from '../resources/eviction/thresholds.ts';
 import { registerAgentMetrics } from '../resources/statistics/agent-metrics.ts';
+import { registerStateMetrics } from '../resources/statistics/state-metrics.ts';
 import { createStatistics } from '../resources/statistics/statistics.ts';
 import type { StatisticsPages } from '../resources/statistics/statistics-pages.ts';
 import { volumeMeasureMetrics } from '../resources/statistics/storage-metrics.ts';
@@ -116,8 +117,6 @@ interface EvictionDeps {
   readonly metrics: MetricsRegistry;
   readonly usage: Usage;
   readonly table: PodTable;
-  readonly desired: PodManager;
-  readonly workers: PodWorkers;
   readonly killer: PodKiller;
   readonly housekeeping: Housekeeping;
   readonly imageGc: ImageGc;
@@ -134,8 +133,8 @@ export interface Eviction extends Part {
  * Creates the eviction manager, which measures and evicts while the part runs. Its conditions reach the node status through
  * `pressure`.
  */
-export function createEviction({ nodeName, clock, logger }: Base, deps: EvictionDeps): Eviction {
-  const { settings, pressure, metrics, usage, table, workers, killer, housekeeping, imageGc, events, node } = deps;
+export function createEviction({ clock, logger }: Base, deps: EvictionDeps): Eviction {
+  const { settings, pressure, metrics, usage, table, killer, housekeeping, imageGc, events, node } = deps;
   const evictions = metrics.counter({
     name: 'kubelet_evictions',
     help: 'Cumulative number of pod evictions by eviction signal',
@@ -174,15 +173,34 @@ export function createEviction({ nodeName, clock, logger }: Base, deps: Eviction
     onRanked: (signal, ageMs) => ages.with(signal).observe(ageMs / 1000),
     onEviction: (signal) => evictions.with(signal).inc(),
   });
+  return { explain: (signal) => manager.explain({ signal }), run: (signal) => manager.run(signal) };
+}
+
+interface PodMetricsDeps {
+  readonly metrics: MetricsRegistry;
+  readonly usage: Usage;
+  readonly table: PodTable;
+  readonly desired: PodManager;
+  readonly workers: PodWorkers;
+  readonly volumes: VolumeManager;
+}
+
+/** Registers the metrics that are computed at each scrape from the pods, their workers and their volumes. */
+export function registerPodMetrics({ nodeName, clock, effective }: Base, deps: PodMetricsDeps): void {
+  const { metrics, usage, table, desired, workers, volumes } = deps;
   registerAgentMetrics(metrics, {
     nodeName,
     cgroupVersion: usage.collector.cgroupVersion,
     startedAtMs: clock.now(),
     pods: () => table.pods(),
-    mirrorCount: () => deps.desired.mirrors().length,
+    mirrorCount: () => desired.mirrors().length,
     workingPods: () => workers.known(),
     workerState: (uid) => workers.state(uid),
     activePods: () => table.active(),
   });
-  return { explain: (signal) => manager.explain({ signal }), run: (signal) => manager.run(signal) };
+  registerStateMetrics(metrics, {
+    gates: effective.gates.all,
+    pods: () => table.pods(),
+    mountedVolumes: (uid) => new Set(volumes.podVolumes(uid).map(({ name }) => name)),
+  });
 }

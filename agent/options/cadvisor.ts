@@ -1,5 +1,5 @@
 /**
- * The options of cAdvisor that the kubelet registered by mistake. Scripts still set them, so they are accepted without
+ * Defines the options of cAdvisor that the kubelet registered by mistake. Scripts still set them, so they are accepted without
  * effect: this agent reads statistics from cgroups and the container runtime.
  */
 import { option } from './option.ts';

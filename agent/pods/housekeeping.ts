@@ -131,7 +131,7 @@ export class Housekeeping {
     }
   }
 
-  /** The regular collection of dead containers, whose failure is an event of the node. */
+  /** Removes dead containers, and reports a failure as an event of the node. */
   async #collect(): Promise<void> {
     try {
       await this.collectContainers();

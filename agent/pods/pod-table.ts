@@ -30,7 +30,7 @@ export class PodTable {
     return this.#options.sources.allSourcesReady();
   }
 
-  /** The desired pods with their current statuses, without mirror pods. */
+  /** Returns the desired pods with their current statuses, without mirror pods. */
   pods(): readonly Pod[] {
     return this.#options.desired.list().map((pod) => this.#withStatus(pod));
   }
@@ -46,7 +46,7 @@ export class PodTable {
     return pod === undefined ? undefined : this.#withStatus(pod);
   }
 
-  /** The desired pods that use resources of the node: those under admission, and those that have not terminated. */
+  /** Returns the desired pods that use resources of the node: those under admission, and those that have not terminated. */
   active(): readonly Pod[] {
     return this.#options.desired
       .list()
@@ -57,8 +57,8 @@ export class PodTable {
   }
 
   /**
-   * The active pods that count when the admission of this pod is decided. Those whose admission began later do not count,
-   * because this pod counts for them.
+   * Returns the active pods that count when the admission of this pod is decided. Those whose admission began later do not
+   * count, because this pod counts for them.
    */
   activeBefore({ metadata: { uid } }: Pod): readonly Pod[] {
     const uids = [...this.#admitting.keys()];
@@ -66,7 +66,7 @@ export class PodTable {
     return this.active().filter(({ metadata: other }) => other.uid !== uid && !later.has(other.uid));
   }
 
-  /** The uids of desired pods and of pods that have not terminated. Valid until the next `await`. */
+  /** Returns the uids of desired pods and of pods that have not terminated. Valid until the next `await`. */
   known(): ReadonlySet<string> {
     const { desired, workers } = this.#options;
     return new Set([...desired.list().map((pod) => pod.metadata.uid), ...workers.known().keys()]);

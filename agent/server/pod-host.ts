@@ -66,7 +66,7 @@ interface PodHostOptions {
   readonly devicePluginSocket: string | undefined;
 }
 
-/** The operations throw `StatusError`s with the kubelet's messages. */
+/** Creates the operations on pods that the server offers. They throw `StatusError`s with the kubelet's messages. */
 export function createPodHost({ runtime, table, pleg, clock, devicePluginSocket }: PodHostOptions): PodHost {
   const runtimeStatus = ({ metadata: { uid, name, namespace } }: Pod): Promise<RuntimePodStatus> =>
     readRuntimeStatus(runtime, { uid, name, namespace });

@@ -22,7 +22,10 @@ interface EmptyDirOptions {
   readonly giveToGroup: (path: string) => Promise<void>;
 }
 
-/** An existing directory belongs to the containers, and a restarted agent does not change it. */
+/**
+ * Creates the directory of an emptyDir, or mounts memory for it. An existing directory belongs to the containers, and a
+ * restarted agent does not change it.
+ */
 export async function setUpEmptyDir(options: EmptyDirOptions): Promise<void> {
   const { pod, volume, path, podDirectory, mounts } = options;
   const ready = join(podDirectory, 'plugins', 'kubernetes.io~empty-dir', volume.name, 'ready');
@@ -57,7 +60,7 @@ export function memoryVolumeBytes(pod: Pod, sizeLimit: string | undefined, alloc
   return limits.length === 0 ? 0 : Math.min(...limits);
 }
 
-/** The pod's limit, else the sum of its containers' limits if each has one. */
+/** Returns the pod's limit, else the sum of its containers' limits if each has one. */
 function podMemoryLimit(pod: Pod): number {
   const own = pod.spec.resources?.limits?.['memory'];
   if (own !== undefined) return bytesOf(own);

@@ -8,9 +8,9 @@ import { mountOf, type MountPoint } from '../host/mount-table.ts';
 import type { Mounter } from './mounter.ts';
 
 /**
- * `path` is the real path, because the table of the kernel has no links. Rejects if the mount fails. Also rejects if something
- * is mounted below the directory already, which the new mount would hide: a restart of the host lets a later start of the agent
- * make it.
+ * Makes mounts below a directory visible in all mount namespaces that share it. `path` is the real path, because the table of
+ * the kernel has no links. Rejects if the mount fails. Also rejects if something is mounted below the directory already, which
+ * the new mount would hide: a restart of the host lets a later start of the agent make it.
  */
 export async function shareRoot(path: string, mounter: Pick<Mounter, 'list' | 'mount'>): Promise<void> {
   const points = await mounter.list();

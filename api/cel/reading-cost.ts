@@ -31,7 +31,7 @@ function costOf(value: CelValue, inOne: number): number {
  */
 export const readingCost = (value: CelValue): number => costOf(value, READ_IN_ONE);
 
-/** Like `readingCost`, for a comparison with a value of the same size: comparing text is faster. */
+/** Returns the cost like `readingCost`, for a comparison with a value of the same size: comparing text is faster. */
 export const comparingCost = (value: CelValue): number => costOf(value, COMPARED_IN_ONE);
 
 /**

@@ -64,7 +64,7 @@ const RELEASED_SECONDS = 1;
 
 type LeaseSpec = NonNullable<Lease['spec']>;
 
-/** Why the times cannot work, or `undefined` if they can. */
+/** Returns why the times cannot work, or `undefined` if they can. */
 export function leaderElectionProblem(times: LeaderElectionTimes): string | undefined {
   const { leaseDurationMs, renewDeadlineMs, retryPeriodMs } = times;
   if (retryPeriodMs < 1) return 'the retry period must be greater than zero';
@@ -290,7 +290,7 @@ class Candidate {
     return Math.max(0, atMs + durationMs - clock.monotonic());
   }
 
-  /** How long the term still lasts without a renewal. */
+  /** Returns how long the term still lasts without a renewal. */
   #leftMs(): number {
     if (this.#termEnd === undefined) return 0;
     const { clock } = this.#options;

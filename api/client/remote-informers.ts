@@ -5,7 +5,7 @@
 import { shapedObject } from '../schema/shape.ts';
 import { Informers, type InformersOptions } from './informer.ts';
 
-/** The objects in the caches have the types of the schema, and no fields that it lacks. */
+/** Creates informers over a client. The objects in the caches have the types of the schema, and no fields that it lacks. */
 export function remoteInformers(options: Omit<InformersOptions, 'shape'>): Informers {
   return new Informers({ ...options, shape: shapedObject });
 }

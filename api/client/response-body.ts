@@ -8,7 +8,7 @@ const LARGEST_LINE_BYTES = 512 << 20;
 const LINE_END = 10;
 const FRAME_HEADER_BYTES = 4;
 
-/** Throws, and closes the body, as soon as it has more than `largestBytes`. */
+/** Reads a body to its end. Rejects, and closes the body, as soon as it has more than `largestBytes`. */
 export async function readAll(body: Readable, largestBytes = LARGEST_LINE_BYTES): Promise<Buffer> {
   const gathered = new GatheredBytes();
   for await (const chunk of body) {

@@ -34,7 +34,7 @@ export class HealthResults {
       .inc();
   }
 
-  /** The page in Prometheus' text format. */
+  /** Returns the page in Prometheus' text format. */
   text(): string {
     return this.#registry.text();
   }

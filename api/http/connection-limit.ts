@@ -115,7 +115,10 @@ export const clientKey = (address: string): string => addressKey(address).slice(
 export const endsOf = ({ remoteAddress, remotePort, localPort }: Ends): string =>
   `${remoteAddress ?? ''} ${remotePort ?? ''} ${localPort ?? ''}`;
 
-/** The limit of a server that may use a share of the descriptors of the process: `atMost`, or fewer if the process has few. */
+/**
+ * Returns the limit of a server that may use a share of the descriptors of the process: `atMost`, or fewer if the process has
+ * few.
+ */
 export function connectionsWithin({ atMost, share }: { readonly atMost: number; readonly share: number }): number {
   return Math.min(atMost, Math.floor(descriptors() * share));
 }

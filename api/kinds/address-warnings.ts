@@ -1,8 +1,8 @@
-/** Warns about IP addresses and CIDRs that are valid but not in their canonical form. */
+/** Returns warnings about IP addresses and CIDRs that are valid but not in their canonical form. */
 import { quote } from '../meta/field-error.ts';
 import { canonicalIp, cidrErrors, formatCidr, formatIp, ipErrors, parseCidr, parseIp } from '../meta/ip-addresses.ts';
 
-/** Warns about an address that is not canonical. An invalid one gets no warning, since validation refuses it. */
+/** Returns warnings about an address that is not canonical. An invalid one gets no warning, since validation refuses it. */
 export function ipWarnings(field: string, text: string): string[] {
   const canonical = canonicalIp(text);
   if (canonical === undefined || canonical === text) return [];
@@ -15,7 +15,7 @@ export function ipWarnings(field: string, text: string): string[] {
     : [];
 }
 
-/** Warns about a range that is not canonical, or that has bits beyond its prefix. */
+/** Returns warnings about a range that is not canonical, or that has bits beyond its prefix. */
 export function cidrWarnings(field: string, text: string): string[] {
   const cidr = parseCidr(text);
   if (cidr === undefined) return [];

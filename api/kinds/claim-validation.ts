@@ -72,7 +72,7 @@ export function accessModeErrors(modes: readonly string[], field: string): Field
   return errors;
 }
 
-/** The quantity must be valid already. */
+/** Validates that a quantity is above zero. The quantity must be valid already. */
 export function positiveQuantityErrors(field: string, quantity: string): FieldError[] {
   return parseQuantity(quantity).nano <= 0n ? [invalid(field, quantity, 'must be greater than zero')] : [];
 }

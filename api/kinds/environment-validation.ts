@@ -104,7 +104,7 @@ function fileKeyErrors(
   return errors;
 }
 
-/** The files that variables are read from lie in volumes of the kind emptyDir. */
+/** Validates that the files that variables are read from lie in volumes of the kind emptyDir. */
 export function fileVolumeErrors(spec: PodSpec, path: string): FieldError[] {
   let volumes: ReadonlyMap<string, Volume> | undefined;
   return containersOf(spec, path).flatMap(([container, at]) =>

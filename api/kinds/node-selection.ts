@@ -47,7 +47,7 @@ function labelsOf(term: NodeSelectorTerm): Selector {
   return selector;
 }
 
-/** An empty term matches nothing. */
+/** Whether the node matches all requirements of the term. An empty term matches nothing. */
 export function matchesTerm(term: NodeSelectorTerm, node: SelectableNode): boolean {
   const { matchExpressions = [], matchFields = [] } = term;
   if (matchExpressions.length === 0 && matchFields.length === 0) return false;

@@ -68,7 +68,7 @@ type Profile = { readonly type?: string | undefined; readonly localhostProfile?:
 const confines = (key: string): boolean =>
   key === SECCOMP_POD_ANNOTATION || key.startsWith(SECCOMP_CONTAINER_PREFIX) || key.startsWith(APP_ARMOR_PREFIX);
 
-/** An AppArmor or seccomp annotation must agree with the field that replaced it. */
+/** Validates the annotations of AppArmor and seccomp. An annotation must agree with the field that replaced it. */
 export function confinementErrors(
   annotations: Readonly<Record<string, string>> | undefined,
   spec: PodSpec,

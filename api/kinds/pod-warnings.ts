@@ -1,5 +1,5 @@
 /**
- * Warns about fields of a pod that are valid but probably unintended. The texts become `Warning: 299` headers, in
+ * Returns warnings about fields of a pod that are valid but probably unintended. The texts become `Warning: 299` headers, in
  * kube-apiserver's order.
  */
 import { quoteText } from '../meta/quote.ts';
@@ -46,7 +46,7 @@ export function podWarnings(meta: ObjectMeta | undefined, spec: PodSpec, path = 
   ];
 }
 
-/** Warns about a pod name that is not a valid hostname. */
+/** Returns warnings about a pod name that is not a valid hostname. */
 export function podNameWarnings(name: string): string[] {
   return dnsLabelErrors(name).map(
     (text) =>
@@ -54,7 +54,7 @@ export function podNameWarnings(name: string): string[] {
   );
 }
 
-/** Warns about the name of an object if the names of its pods would not be valid hostnames. */
+/** Returns warnings about the name of an object if the names of its pods would not be valid hostnames. */
 export function ownerNameWarnings(name: string): string[] {
   return dnsLabelErrors(name).map(
     (text) =>
@@ -252,7 +252,7 @@ function graceWarnings(spec: PodSpec, at: string): string[] {
 
 const SECCOMP_TEXT = 'non-functional in v1.27+; use the "seccompProfile" field instead';
 
-/** Warns about annotations that fields have replaced, unless the field is also set. */
+/** Returns warnings about annotations that fields have replaced, unless the field is also set. */
 function podSeccompWarnings(meta: ObjectMeta | undefined, spec: PodSpec, at: string): string[] {
   const given =
     meta?.annotations?.[SECCOMP_POD_ANNOTATION] !== undefined && spec.securityContext?.seccompProfile === undefined;

@@ -7,7 +7,7 @@ export function invalidFor(field: string, value: unknown, texts: readonly string
   return texts.map((text) => invalid(field, value, text));
 }
 
-/** An absent number counts as 0. */
+/** Validates that a number is not negative. An absent number counts as 0. */
 export function nonNegative(field: string, value: number | null | undefined): FieldError[] {
   return (value ?? 0) < 0 ? [invalid(field, value, 'must be greater than or equal to 0')] : [];
 }

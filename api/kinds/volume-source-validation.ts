@@ -12,7 +12,10 @@ type Text = string | undefined;
 export const need = (at: string, fields: Readonly<Record<string, Text>>): FieldError[] =>
   Object.entries(fields).flatMap(([field, value]) => (isBlank(value) ? [required(`${at}.${field}`)] : []));
 
-/** The message says that partitions begin at 1, although 0 is accepted and means the whole disk. */
+/**
+ * Validates the number of a partition. The message says that partitions begin at 1, although 0 is accepted and means the whole
+ * disk.
+ */
 export function partitionErrors(at: string, partition: number | undefined): FieldError[] {
   const value = partition ?? 0;
   return value < 0 || value > 255 ? [invalid(`${at}.partition`, value, 'must be between 1 and 255, inclusive')] : [];
@@ -158,7 +161,7 @@ interface StorageOs {
   readonly secretRef?: { readonly name?: Text; readonly namespace?: Text } | undefined;
 }
 
-/** The secret reference of a PersistentVolume also has a namespace. */
+/** Validates a StorageOS volume. The secret reference of a PersistentVolume also has a namespace. */
 export function storageOsErrors(
   { volumeName = '', volumeNamespace = '', secretRef }: StorageOs,
   at: string,
@@ -179,7 +182,7 @@ interface Cinder {
   readonly secretRef?: { readonly name?: Text; readonly namespace?: Text } | undefined;
 }
 
-/** The secret of a PersistentVolume has a namespace, that of a pod has none. */
+/** Validates a Cinder volume. The secret of a PersistentVolume has a namespace, that of a pod has none. */
 export function cinderErrors(
   { volumeID, secretRef }: Cinder,
   at: string,
@@ -206,7 +209,7 @@ interface AzureDisk {
   readonly kind?: Text;
 }
 
-/** The form of the URI depends on the kind of disk. */
+/** Validates an Azure disk. The form of the URI depends on the kind of disk. */
 export function azureDiskErrors(disk: AzureDisk, at: string): FieldError[] {
   const { diskName, diskURI = '', cachingMode, kind } = disk;
   const errors = need(at, { diskName, diskURI });

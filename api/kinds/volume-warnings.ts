@@ -1,6 +1,6 @@
 /**
- * Warns about volumes of a pod that are valid but probably unintended: kinds that no longer work, and files of one volume that
- * have the same path, of which the last one wins.
+ * Returns warnings about volumes of a pod that are valid but probably unintended: kinds that no longer work, and files of one
+ * volume that have the same path, of which the last one wins.
  */
 import { milliUnits, parseQuantity } from '../meta/quantity.ts';
 import { quoteText } from '../meta/quote.ts';
@@ -41,7 +41,7 @@ interface SizedClaim {
     | undefined;
 }
 
-/** Warns about sizes of a claim that are not whole bytes. */
+/** Returns warnings about sizes of a claim that are not whole bytes. */
 export function claimWarnings(spec: SizedClaim | undefined, at: string): string[] {
   return (['requests', 'limits'] as const).flatMap((kind) => {
     const size = spec?.resources?.[kind]?.['storage'];
@@ -52,7 +52,7 @@ export function claimWarnings(spec: SizedClaim | undefined, at: string): string[
 /** Thousandths are 64-bit numbers in Kubernetes. A larger amount saturates, so it counts as fractional. */
 const MOST_THOUSANDTHS = INT64_MAX;
 
-/** Warns about an amount of bytes that is not whole. */
+/** Returns warnings about an amount of bytes that is not whole. */
 export function fractionWarning(value: string, field: string): string[] {
   const thousandths = milliUnits(parseQuantity(value));
   if (thousandths % 1000n === 0n && thousandths <= MOST_THOUSANDTHS) return [];

@@ -75,7 +75,7 @@ export class ExpiringCache<T> {
   }
 }
 
-/** An estimate of the memory that plain data takes. */
+/** Returns an estimate of the memory that plain data takes. */
 function bytesOf(value: unknown): number {
   if (typeof value === 'string') return value.length;
   if (typeof value !== 'object' || value === null) return 0;

@@ -110,35 +110,35 @@ export function quote(text: string): string {
 
 const hex = (char: string, digits: number): string => (char.codePointAt(0) ?? 0).toString(16).padStart(digits, '0');
 
-/** The field is absent or empty. */
+/** Creates the error of a field that is absent or empty. */
 export const required = (field: string, detail = ''): FieldError =>
   new FieldError('FieldValueRequired', field, '', detail);
-/** The value is not allowed; `detail` says why. */
+/** Creates the error of a value that is not allowed; `detail` says why. */
 export const invalid = (field: string, value: unknown, detail: string): FieldError =>
   new FieldError('FieldValueInvalid', field, value, detail);
-/** The value has the wrong type. */
+/** Creates the error of a value of the wrong type. */
 export const typeInvalid = (field: string, value: unknown, detail: string): FieldError =>
   new FieldError('FieldValueTypeInvalid', field, value, detail);
-/** Another item of the list has the same value. */
+/** Creates the error of an item whose value another item of the list has the same value. */
 export const duplicate = (field: string, value: unknown): FieldError =>
   new FieldError('FieldValueDuplicate', field, value, '');
-/** The field must not be set here. */
+/** Creates the error of a field that must not be set here. */
 export const forbidden = (field: string, detail: string | (() => string)): FieldError =>
   new FieldError('FieldValueForbidden', field, '', detail);
-/** What the value names does not exist. */
+/** Creates the error of a value that names something which does not exist. */
 export const notFound = (field: string, value: unknown, detail = ''): FieldError =>
   new FieldError('FieldValueNotFound', field, value, detail);
-/** The field could not be validated. */
+/** Creates the error of a field that could not be validated. */
 export const internal = (field: string, detail: string): FieldError =>
   new FieldError('InternalError', field, '', detail);
 
-/** The text is longer than `maxBytes`. */
+/** Creates the error of a text that is longer than `maxBytes`. */
 export function tooLong(field: string, maxBytes: number): FieldError {
   const unit = maxBytes === 1 ? 'byte' : 'bytes';
   return new FieldError('FieldValueTooLong', field, '', `may not be more than ${maxBytes} ${unit}`);
 }
 
-/** The list has more than `max` items. A negative maximum is not named. */
+/** Creates the error of a list that has more than `max` items. A negative maximum is not named. */
 export function tooMany(field: string, actual: number, max: number): FieldError {
   const unit = max === 1 ? 'item' : 'items';
   const why = max < 0 ? 'has too many items' : `must have at most ${max} ${unit}`;

@@ -23,7 +23,10 @@ export function goSyntax(value: JsonValue | undefined): string {
   return `${goType(value)}{${members.map(([name, member]) => `${quoteText(name)}:${goSyntax(member)}`).join(', ')}}`;
 }
 
-/** Names a type as `%T` does: the type to which kube-apiserver decodes the value of an object without a Go type. */
+/**
+ * Returns the name of a type as `%T` prints it: the type to which kube-apiserver decodes the value of an object without a Go
+ * type.
+ */
 export function goType(value: JsonValue | undefined): string {
   if (value === undefined || value === null) return '<nil>';
   if (Array.isArray(value)) return '[]interface {}';

@@ -211,7 +211,7 @@ export function requestNameFault(name: string): string | undefined {
   return errors.length === 0 ? undefined : `invalid resource name ${quoteText(name)}: [${errors.join(' ')}]`;
 }
 
-/** Letters, digits and `_`, without a digit at the beginning. */
+/** Validates a C identifier: letters, digits and `_`, without a digit at the beginning. */
 export function cIdentifierErrors(value: string): string[] {
   if (C_IDENTIFIER_PATTERN.test(value)) return [];
   return [
@@ -352,7 +352,7 @@ const masked =
 export const nameIsSubdomain: NameRule = masked(dnsSubdomainErrors);
 /** Names that become part of a DNS name, such as namespaces. */
 export const nameIsLabel: NameRule = masked(dnsLabelErrors);
-/** Names that only have to fit into a path, such as those of RBAC. */
+/** Validates names that only have to fit into a path, such as those of RBAC. */
 export const nameIsPathSegment: NameRule = (name, form) =>
   form.asPrefix
     ? ['/', '%'].filter((part) => name.includes(part)).map((part) => `may not contain '${part}'`)

@@ -23,7 +23,7 @@ export const podNetworkHost = (): PodNetworkHost => ({
   usesCni: KNOWN_CRI_SOCKETS.some((path) => existsSync(path)),
 });
 
-/** A missing tunnel is a warning, as another mode may be chosen. */
+/** Checks what the pod network needs on this host. A missing tunnel is a warning, as another mode may be chosen. */
 export async function checkPodNetwork({ network, places, usesCni }: PodNetworkHost): Promise<readonly Finding[]> {
   return [
     finding(

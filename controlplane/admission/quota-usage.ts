@@ -72,8 +72,8 @@ export function isCharged({ operation, resource, subresource, object, oldObject 
 }
 
 /**
- * What an object is charged for: its count, and for pods, services, claims and resource claims what they request. With a
- * lookup, the devices of resource claims also count as the extended resources that their classes back.
+ * Returns what an object is charged for: its count, and for pods, services, claims and resource claims what they request. With
+ * a lookup, the devices of resource claims also count as the extended resources that their classes back.
  */
 export function usageOf(group: string, resource: string, object: KubeObject, lookup?: ClaimLookup): Usage {
   const usage = new Map<string, Quantity>([[`count/${groupResourceName({ group, resource })}`, ONE]]);

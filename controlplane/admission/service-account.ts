@@ -26,7 +26,10 @@ const TOKEN_SECONDS = 3607;
 const LOOKUP_RETRIES = 10;
 const LOOKUP_PAUSE_MS = 100;
 
-/** The clock times the retries for a service account that does not exist yet, such as `default` of a new namespace. */
+/**
+ * Creates the plugin. The clock times the retries for a service account that does not exist yet, such as `default` of a new
+ * namespace.
+ */
 export function serviceAccountPlugin(sources: Sources, clock: Clock): AdmissionPlugin {
   const lookup: Lookup = { source: sources.of(serviceAccounts), clock };
   return {

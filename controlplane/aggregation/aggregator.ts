@@ -137,7 +137,7 @@ export class Aggregator {
     this.#again();
   }
 
-  /** The APIService of a group and version that another server serves. */
+  /** Returns the APIService of a group and version that another server serves. */
   find(group: string, version: string): ApiService | undefined {
     return this.#remote.get(`${version}.${group}`);
   }
@@ -156,7 +156,7 @@ export class Aggregator {
     });
   }
 
-  /** The OpenAPI documents of the aggregated servers. */
+  /** Returns the OpenAPI documents of the aggregated servers. */
   openApi(): readonly BackendOpenApi[] {
     return [...this.#known.values()].flatMap(({ openApi }) => (openApi === undefined ? [] : [openApi]));
   }

@@ -10,7 +10,10 @@ interface BlockingOptions {
   readonly onDropped: (count: number) => void;
 }
 
-/** A lost event is logged and counted; with `isStrict` it also fails its request. */
+/**
+ * Returns a backend that writes each event before its request goes on. A lost event is logged and counted; with `isStrict` it
+ * also fails its request.
+ */
 export function blocking(sink: EventSink, { isStrict, logger, onDropped }: BlockingOptions): AuditBackend {
   const lost = (error: unknown): boolean => {
     onDropped(1);

@@ -30,7 +30,10 @@ interface LogSinkOptions {
 
 const MAX_WAITING_BYTES = 64 * 1024 * 1024;
 
-/** The path `-` is standard output, which is neither rotated nor bounded. */
+/**
+ * Returns a sink that writes events to a file, which it rotates. The path `-` is standard output, which is neither rotated nor
+ * bounded.
+ */
 export function logSink(options: LogSinkOptions): EventSink {
   if (options.path !== '-') return new LogFile(options);
   const output = options.output ?? process.stdout;

@@ -44,7 +44,10 @@ export function ruleQuery(attributes: AuthorizationAttributes): RuleQuery {
 
 const ALL = '*';
 
-/** The lists of a rule are short (one to five words), so a scan is faster than a hash lookup. */
+/**
+ * Whether a rule of RBAC allows the request. The lists of a rule are short (one to five words), so a scan is faster than a
+ * hash lookup.
+ */
 export function ruleAllows(rule: PolicyRule, query: RuleQuery): boolean {
   const { verbs } = rule;
   if (!verbs.includes(query.verb) && !verbs.includes(ALL)) return false;

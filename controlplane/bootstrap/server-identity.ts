@@ -31,7 +31,7 @@ interface ServerIdentityOptions {
   readonly hostname: string;
 }
 
-/** The name of a server is the same after each start on its host. */
+/** Returns the name of a server, which is the same after each start on its host. */
 export function serverName(hostname: string): string {
   const digest = createHash('sha256').update(hostname).digest().subarray(0, NAME_BYTES);
   const bits = [...digest].map((byte) => byte.toString(2).padStart(8, '0')).join('');

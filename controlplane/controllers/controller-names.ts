@@ -133,7 +133,7 @@ export function enablesAny(selection: readonly string[]): boolean {
   return CONTROLLER_NAMES.some((name) => isEnabled({ name }, selection));
 }
 
-/** A name in the list has precedence over `*`. */
+/** Whether a list enables the controller. A name in the list has precedence over `*`. */
 export function isEnabled(
   row: { readonly name: ControllerName; readonly offByDefault?: boolean },
   selection: readonly string[],

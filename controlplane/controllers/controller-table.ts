@@ -231,7 +231,10 @@ const CONTROLLERS: readonly ControllerRow[] = [
   },
 ];
 
-/** The order of the rows has no meaning, because all controllers run at the same time. */
+/**
+ * Returns the rows of the controllers with what each needs. The order of the rows has no meaning, because all controllers run
+ * at the same time.
+ */
 export function controllerTable({
   rootCaPem,
   tokenSigner,

@@ -27,7 +27,7 @@ import { type SchemaPlace, validateSchema } from './schema-validation.ts';
 
 type Spec = Definition['spec'];
 
-/** The name of a definition consists of its plural and its group. */
+/** Returns the rule for the name of a definition, which consists of its plural and its group. */
 export function definitionNameRule({ spec }: Definition): NameRule {
   const wanted = `${spec.names.plural}.${spec.group}`;
   return (name, form) => [

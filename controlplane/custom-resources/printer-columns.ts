@@ -10,8 +10,9 @@ import { findAll, type JsonPath, parseJsonPath } from './json-path.ts';
 const AGE: PrinterColumn = { name: 'Age', type: 'date', jsonPath: '.metadata.creationTimestamp' };
 
 /**
- * A definition without columns gets the age. A column of type `string` shows a value of any type. In other columns, a value of
- * another type is an empty cell, and a text that is not a time is `<invalid>` in a column of type `date`.
+ * Returns the columns of a table of custom resources. A definition without columns gets the age. A column of type `string`
+ * shows a value of any type. In other columns, a value of another type is an empty cell, and a text that is not a time is
+ * `<invalid>` in a column of type `date`.
  */
 export function printerColumns(columns: readonly PrinterColumn[] | undefined): TableColumns {
   const own = columns === undefined || columns.length === 0 ? [AGE] : columns;

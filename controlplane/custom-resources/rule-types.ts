@@ -167,7 +167,10 @@ function objectType(schema: JsonSchema, { isResource }: ObjectOptions): RuleType
   return { type, maxElements: 0, minBytes, fields };
 }
 
-/** The first element of a path is the name of a variable, which is the value itself. */
+/**
+ * Returns a function that returns the maximum number of elements of the value at a path; `undefined` if there is no limit. The
+ * first element of a path is the name of a variable, which is the value itself.
+ */
 export function sizesOf(root: RuleType): SizeAt {
   return (path) => {
     let at: RuleType | undefined = root;

@@ -45,7 +45,7 @@ function isEmptyMap(name: string, schema: JsonSchema): boolean {
   return isJsonObject(value) && Object.keys(value).length === 0;
 }
 
-/** The errors are in kube-apiserver's order. */
+/** Validates the keywords of one level of a schema. The errors are in kube-apiserver's order. */
 export function wordErrors(schema: JsonSchema, { path, noDefault, insideMetadata = false }: Place): FieldError[] {
   const errors: FieldError[] = [];
   const { type } = schema;

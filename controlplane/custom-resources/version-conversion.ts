@@ -14,8 +14,8 @@ export interface VersionSchema {
 }
 
 /**
- * The stored object gets the defaults of the stored version, including those that were added later, and is pruned by its
- * schema.
+ * Returns the conversion of definitions without a webhook. The stored object gets the defaults of the stored version,
+ * including those that were added later, and is pruned by its schema.
  */
 export function renamingConversion(group: string, stored: VersionSchema, served: VersionSchema): Conversion {
   const same = stored.name === served.name;

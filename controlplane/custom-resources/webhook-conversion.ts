@@ -51,8 +51,9 @@ export interface WebhookConversion extends Conversion {
 }
 
 /**
- * A stored object gets the defaults of the version in which it was stored, and the webhook gets it with them. The response is
- * pruned by the schema of the version to which it was converted, and gets no defaults, as in kube-apiserver.
+ * Returns the conversion by a webhook. A stored object gets the defaults of the version in which it was stored, and the
+ * webhook gets it with them. The response is pruned by the schema of the version to which it was converted, and gets no
+ * defaults, as in kube-apiserver.
  */
 export function webhookConversion(
   { group, kind, config, reviewVersions, call }: WebhookConversionOptions,

@@ -15,7 +15,10 @@ export interface EncryptedValues extends ValueTransformer {
   close(): void;
 }
 
-/** The first row that covers a resource determines its providers; a resource without a row is stored as it is. */
+/**
+ * Returns the transformer that encrypts and decrypts stored values by the rows. The first row that covers a resource
+ * determines its providers; a resource without a row is stored as it is.
+ */
 export function encryptedValues(rows: readonly ResourceProviders[]): EncryptedValues {
   const all = rows.flatMap((row) => row.providers);
   const byResource = new Map<string, readonly EncryptionProvider[]>();

@@ -14,8 +14,8 @@ interface ReloadingValues extends EncryptedValues {
 }
 
 /**
- * The previous configuration still decrypts for a while after a replacement. Closing closes both, and every one that replaces
- * them later.
+ * Returns a transformer whose configuration can be replaced. The previous configuration still decrypts for a while after a
+ * replacement. Closing closes both, and every one that replaces them later.
  */
 export function reloadingValues(first: EncryptedValues, clock: Clock): ReloadingValues {
   let current = first;

@@ -133,7 +133,7 @@ function staysWithout({ group, kind, isAdopted }: InventoryEntry, live: KubeObje
   return prune !== 'true' && (isAdopted || KEPT_KINDS.has(`${group}/${kind}`));
 }
 
-/** Names an object in messages, as kubectl does. */
+/** Returns the name of an object in messages, as kubectl does. */
 export function nameOf({ kind, name, namespace }: Pick<InventoryEntry, 'kind' | 'name' | 'namespace'>): string {
   return `${kind} ${namespace === '' ? name : `${namespace}/${name}`}`;
 }

@@ -33,7 +33,7 @@ interface PodLike extends KubeObject {
   readonly spec?: { readonly nodeName?: string };
 }
 
-/** The two read-only resources `nodes` and `pods` of the group. */
+/** Returns the two read-only resources `nodes` and `pods` of the group. */
 export function metricsRests({ nodes, pods, summaries, addressTypes }: MetricsApiOptions): readonly Rest[] {
   const summaryOf = async (name: string): Promise<NodeSummary | undefined> => {
     const origin = agentOrigin(nodeNamed(nodes, name), addressTypes);

@@ -103,7 +103,10 @@ const HOUR_MS = 3_600_000;
 /** The lifetime of a shorter certificate is extended by the time by which it is backdated. */
 const SHORT_MS = 8 * HOUR_MS;
 
-/** The lifetime is the smaller of the requested one and `maxLifetimeMs`, and never exceeds the CA's. */
+/**
+ * Signs a certificate request. The lifetime is the smaller of the requested one and `maxLifetimeMs`, and never exceeds the
+ * CA's.
+ */
 export function signRequest(
   input: SigningInput,
   authority: Authority,

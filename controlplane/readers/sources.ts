@@ -85,7 +85,7 @@ export function sourcesFromCatalog(catalog: ResourceCatalog, options: SourcesOpt
   };
 }
 
-/** The user of the control plane's own reads. */
+/** Returns the context of the control plane's own reads. */
 function systemContext(signal: AbortSignal): RequestContext {
   return {
     user: SYSTEM_USER,

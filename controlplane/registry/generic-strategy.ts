@@ -71,7 +71,9 @@ export const statusWithoutMetadata: UpdateStrategy = {
   resetFields: [['spec'], ['metadata']],
 };
 
-/** The strategy is empty unless the kind has both a spec and a status. */
+/**
+ * Returns the strategy of a kind that has none of its own. The strategy is empty unless the kind has both a spec and a status.
+ */
 export function genericStrategy(struct: StructType): Strategy {
   const hasStatus = struct.fields.has('status');
   const hasSpec = struct.fields.has('spec');

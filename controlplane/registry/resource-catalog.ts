@@ -95,7 +95,7 @@ class Rows {
   }
 }
 
-/** The catalog is empty at first. */
+/** Creates a catalog, which is empty at first. */
 export function createCatalog({ catchUp }: Pick<ResourceCatalog, 'catchUp'> = {}): MutableCatalog {
   const rows = new Rows();
   const listeners = new Set<() => void>();

@@ -117,7 +117,7 @@ async function createAdmitted(write: Write, object: KubeObject): Promise<Entry> 
   }
 }
 
-/** What the strategy of the resource learns about the write. */
+/** Returns what the strategy of the resource learns about the write. */
 const strategyContextOf = ({ store, context, target }: Write): StrategyContext =>
   strategyContext(store, context, {
     namespace: target.namespace,

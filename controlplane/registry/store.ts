@@ -70,7 +70,7 @@ export function kindSubjectOf(info: ResourceInfo): Subject {
   return { group: info.group, resource: info.kind };
 }
 
-/** What a strategy learns about the request. */
+/** Returns what a strategy learns about the request. */
 export function strategyContext(
   store: StoredResource,
   context: RequestContext,

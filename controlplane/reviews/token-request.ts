@@ -43,7 +43,7 @@ const KIND = { group: 'authentication.k8s.io', resource: 'TokenRequest' };
 /** The default of `spec.expirationSeconds`. */
 const DEFAULT_SECONDS = 3600;
 
-/** The expiration is an hour if the client asks for none. */
+/** Sets the defaults of a TokenRequest. The expiration is an hour if the client asks for none. */
 export function tokenRequestDefaults(object: KubeObject): void {
   const spec = (object['spec'] ??= {}) as Spec;
   spec.expirationSeconds ??= DEFAULT_SECONDS;

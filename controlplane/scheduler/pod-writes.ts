@@ -44,7 +44,7 @@ export interface PodWrites {
   free(claim: ResourceClaim): Promise<void>;
 }
 
-/** The client acts as the scheduler. */
+/** Returns the writes through a client that acts as the scheduler. */
 export function podWrites(client: TypedClient, clock: Clock): PodWrites {
   const now = (): string => formatTime(clock.now());
   return {

@@ -124,7 +124,7 @@ export class SchedulingQueue {
     return { ...counts, byPlugin: new Map([...this.#waiting].map(([name, waiting]) => [name, waiting.size])) };
   }
 
-  /** How often a pod was tried, and the seconds since it arrived. */
+  /** Returns how often a pod was tried, and the seconds since it arrived. */
   triesOf(uid: string): { readonly attempts: number; readonly seconds: number } {
     const known = this.#pods.get(uid);
     if (known === undefined) return { attempts: 1, seconds: 0 };

@@ -73,7 +73,7 @@ export async function readBody(request: ApiRequest, rest: Rest, options: BodyOpt
 
 /**
  * Returns the bytes of a body once they are received and the request may continue. Records whether the body is processed in
- * several turns of the event loop. Throws a 413 and `TooManyRequests`.
+ * several turns of the event loop. Rejects with a 413 if the body is too large, and with a 429 if too many bodies wait.
  */
 export async function receiveBody(request: ApiRequest): Promise<Buffer> {
   const { exchange, place } = request;
@@ -103,7 +103,7 @@ function decode(
   return format === 'yaml' ? options.decoders.yaml(bytes, request.signal) : options.decoders.json(bytes);
 }
 
-/** Rethrows errors that are not about the content. */
+/** Returns why the content of a body cannot be decoded. Rethrows other errors. */
 function decodeProblem(error: unknown): string {
   if (error instanceof JsonSyntaxError) return `couldn't get version/kind; json parse error: ${error.message}`;
   if (error instanceof YamlSyntaxError) return error.message;
@@ -142,7 +142,7 @@ export const jsonType = (value: unknown): string => (value === null ? 'null' : j
 
 const DELETE_OPTIONS: TypeMeta = { apiVersion: 'meta.k8s.io/v1', kind: 'DeleteOptions' };
 
-/** Decodes DeleteOptions. Returns `undefined` without a body. */
+/** Reads and decodes DeleteOptions. Resolves to `undefined` without a body. Rejects as `receiveBody` does, or with a 400. */
 export async function readDeleteOptions(
   request: ApiRequest,
   options: BodyOptions,

@@ -43,7 +43,10 @@ export interface RunsSummary {
   readonly hash: string;
 }
 
-/** Documents of large clusters have tens of thousands of runs, so the work yields when its slice is spent. */
+/**
+ * Returns the size, the checksum and the hash of all runs together. Documents of large clusters have tens of thousands of
+ * runs, so the work yields when its slice is spent.
+ */
 export function* summaryOf(runs: readonly Run[], slice: Slice): Generator<void, RunsSummary, undefined> {
   let crc = 0;
   let sizeBytes = 0;

@@ -62,7 +62,10 @@ interface HandlerOptions {
   readonly aggregated?: ((request: ApiRequest) => MaybePromise<void> | undefined) | undefined;
 }
 
-/** The order of the filters is that of kube-apiserver, except where a comment says otherwise. */
+/**
+ * Creates the handler of all requests: the filters, then the paths and verbs. The order of the filters is that of
+ * kube-apiserver, except where a comment says otherwise.
+ */
 export function createHandler(options: HandlerOptions): Handler {
   const { authorizer, catalog } = options;
   return chain(

@@ -66,7 +66,10 @@ export class IncomingBody {
     });
   }
 
-  /** The parts as they come. The stream stays open if the consumer leaves. Throws as `whole` does, but has no limit. */
+  /**
+   * Resolves to the parts as they come. The stream stays open if the consumer leaves. Throws as `whole` does, but has no
+   * limit.
+   */
   async *parts(): AsyncGenerator<Buffer, void, undefined> {
     if (this.#state === 'refused') throw new TooManyRequests(RETRY_SECONDS);
     this.#leave();

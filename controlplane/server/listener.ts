@@ -251,7 +251,7 @@ export class Listener {
     return last !== undefined && last.req.complete && !last.writableFinished;
   }
 
-  /** A response on a connection that the parser has left. The connection ends with it. */
+  /** Returns a response on a connection that the parser has left. The connection ends with it. */
   #responseOn(socket: Duplex, request: IncomingMessage): ServerResponse {
     const response = new NodeResponse(request);
     response.shouldKeepAlive = false;

@@ -156,7 +156,10 @@ export function checkProduced(accept: string | undefined, produced: readonly str
   throw routeError(406, 'NotAcceptable', `406: Not Acceptable\n\nAvailable representations: ${produced.join(', ')}`);
 }
 
-/** The errors of routes have details, although they are empty. */
+/**
+ * Creates the error of a path, method or media type that the server does not serve. These errors have details, although they
+ * are empty.
+ */
 export function routeError(code: number, reason: string, message: string): StatusError {
   return newStatusError(code, reason, message, { details: {} });
 }

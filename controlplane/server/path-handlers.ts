@@ -74,5 +74,5 @@ export function sendText(request: ApiRequest, status: number, text: string): voi
   request.exchange.send(status, headers, text);
 }
 
-/** The response to unknown paths, with kube-apiserver's text. */
+/** Responds to unknown paths with a 404, with kube-apiserver's text. */
 export const pageNotFound: PathHandler = (request) => sendText(request, 404, '404 page not found\n');

@@ -280,7 +280,7 @@ function encoded({ request, encodings, media: { format, pretty } }: ObjectReply,
   }
 }
 
-/** The only place that converts an error to a response. */
+/** Sends a Status as the response. This is the only place that converts an error to a response. */
 export function sendStatus(request: ApiRequest, encodings: Encodings, status: Status): void {
   request.audited?.statusIs(status);
   const retryAfter = status.details?.retryAfterSeconds;

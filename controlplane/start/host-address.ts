@@ -15,7 +15,7 @@ export function primaryAddress(): string {
   return hostAddresses().find((address) => !address.startsWith('127.') && address !== '::1') ?? '127.0.0.1';
 }
 
-/** The host's name is in lower case, as certificates have it. */
+/** Returns the name of the host and `localhost`. The host's name is in lower case, as certificates have it. */
 export function hostNames(): string[] {
   return ['localhost', hostname().toLowerCase()];
 }

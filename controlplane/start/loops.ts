@@ -178,7 +178,7 @@ function startControllerLoops(
   onEnd(() => controllers.close());
 }
 
-/** What some controllers need beside the API, with the CA as it is now. */
+/** Returns what some controllers need beside the API, with the CA as it is now. */
 function controllerKeys(parts: Parts, aggregator: Aggregator): ControllerKeys {
   const { flags, clock, security } = parts;
   return {

@@ -40,7 +40,7 @@ export function registerServerMetrics(
   return { onHandshakeError: () => handshakeErrors.inc() };
 }
 
-/** The release whose behaviour the server emulates; there is only one. */
+/** Registers the metric of the release whose behaviour the server emulates; there is only one. */
 function registerVersionInfo(metrics: MetricsRegistry, { gitVersion }: BuildInfo): void {
   const release = gitVersion.replace(/^v(\d+\.\d+).*$/, '$1');
   metrics

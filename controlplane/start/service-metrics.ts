@@ -11,7 +11,9 @@ interface ServiceMetricsOptions extends ServiceRangesOptions {
   readonly nodePorts: { readonly from: number; readonly to: number };
 }
 
-/** The names and help texts are those of kube-apiserver. */
+/**
+ * Registers the metrics of the allocation of addresses and node ports. The names and help texts are those of kube-apiserver.
+ */
 export function registerServiceMetrics(metrics: MetricsRegistry, options: ServiceMetricsOptions): void {
   const gauge = (name: string, help: string, labels: readonly string[] = []) => metrics.gauge({ name, help, labels });
   const allocatedIps = gauge(

@@ -11,7 +11,7 @@ interface StorageFigures {
   readonly file: string;
 }
 
-/** The names and help texts are those of kube-apiserver. */
+/** Registers the metrics of the storage. The names and help texts are those of kube-apiserver. */
 export function registerStorageMetrics(metrics: MetricsRegistry, { storages, file }: StorageFigures): void {
   const stored = metrics.gauge({
     name: 'apiserver_storage_objects',

@@ -50,7 +50,7 @@ export class CacheObjects {
     return this.#context.resource.namespaced ? `${this.prefix}${namespace}/${name}` : this.prefix + name;
   }
 
-  /** The prefix of the keys of a namespace; that of all keys for `''`. */
+  /** Returns the prefix of the keys of a namespace; that of all keys for `''`. */
   prefixOf(namespace: string): string {
     return namespace === '' || !this.#context.resource.namespaced ? this.prefix : `${this.prefix}${namespace}/`;
   }

@@ -17,7 +17,7 @@ interface MemoryStorageOptions {
   readonly onWatchFailed?: (resource: string) => void;
 }
 
-/** The storage is empty, and everything in it is lost when the process ends. */
+/** Opens a storage in memory. The storage is empty, and everything in it is lost when the process ends. */
 export function openMemoryStorage(options: MemoryStorageOptions): Storage {
   const { clock, logger = silentLogger, stamp, onWatchFailed } = options;
   return new RevisionLog({ clock, logger, stamp, onWatchFailed, backend: undefined });

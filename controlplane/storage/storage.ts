@@ -188,12 +188,12 @@ export function occupiedError(key: string): StorageError {
   return new StorageError('occupied', `${key} exists, or was changed`, { occupiedKey: key });
 }
 
-/** The error of a read of the past that is no longer there. */
+/** Creates the error of a read of the past that is no longer there. */
 export function compactedError(revision: number, compacted: number): StorageError {
   return new StorageError('compacted', `revision ${revision} is older than what is kept (${compacted})`);
 }
 
-/** The error of a read of a revision that does not exist yet. */
+/** Creates the error of a read of a revision that does not exist yet. */
 export function futureError(revision: number, current: number): StorageError {
   return new StorageError('future-revision', `revision ${revision} is newer than the newest (${current})`);
 }

@@ -5,10 +5,10 @@ import { StorageError } from './storage.ts';
 export const tooOldText = (revision: number, compacted: number): string =>
   `too old resource version: ${revision} (${compacted})`;
 
-/** The error of a read or a watch from a compacted revision. */
+/** Creates the error of a read or a watch from a compacted revision. */
 export const tooOld = (revision: number, compacted: number): StorageError =>
   new StorageError('compacted', tooOldText(revision, compacted));
 
-/** The error of a read of a revision that does not exist yet. */
+/** Creates the error of a read of a revision that does not exist yet. */
 export const tooLarge = (revision: number, current: number): StorageError =>
   new StorageError('future-revision', `Too large resource version: ${revision}, current: ${current}`);

@@ -114,7 +114,7 @@ export class WatchGroups {
     return shown;
   }
 
-  /** The routes of the groups that an event can concern. */
+  /** Returns the routes of the groups that an event can concern. */
   #routesOf(event: CacheEvent): Iterable<string> {
     const either = event.current ?? event.previous;
     const routes = new Set(['', `key:${event.key}`, `namespace:${either?.namespace ?? ''}`]);
@@ -131,7 +131,10 @@ export class WatchGroups {
     return routes;
   }
 
-  /** The most selective of what every event for a selection has: its key, the value of an indexed field, or its namespace. */
+  /**
+   * Returns the most selective of what every event for a selection has: its key, the value of an indexed field, or its
+   * namespace.
+   */
   #routeOf(selection: Selection): string {
     const { namespace, name } = selection;
     if (name !== '' && (namespace !== '' || !this.#source.namespaced))

@@ -122,7 +122,7 @@ export async function tokens(print: Print): Promise<void> {
       expirationSeconds: 3600,
     });
     const signature = token.lastIndexOf('.') + 1;
-    /** A well-formed token without a valid signature. */
+    /** Returns a well-formed token without a valid signature. */
     const forged = (at: number): string =>
       token.slice(0, signature) +
       Buffer.from(token.slice(signature), 'base64url')

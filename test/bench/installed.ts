@@ -13,7 +13,7 @@ import { startServer, type ServerOptions } from './server.ts';
 const ROOT = join(import.meta.dirname, '../..');
 const ROUNDS = 5;
 
-/** The median time of five starts, in milliseconds. `options` makes those of each start. */
+/** Resolves to the median time of five starts, in milliseconds. `options` makes those of each start. */
 export async function medianStart(options: (round: number) => ServerOptions): Promise<number> {
   const times: number[] = [];
   for (let round = 0; round < ROUNDS; round += 1) {

@@ -14,7 +14,10 @@ export const configMap = (name?: string): object => ({
   data: { key: 'x'.repeat(100) },
 });
 
-/** A pod of about 2 KB, like those of controllers. No scheduler binds it. Without a number, the server generates its name. */
+/**
+ * Returns a pod of about 2 KB, like those of controllers. No scheduler binds it. Without a number, the server generates its
+ * name.
+ */
 export const pod = (at?: number): object => ({
   apiVersion: 'v1',
   kind: 'Pod',

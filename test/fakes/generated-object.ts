@@ -7,7 +7,7 @@ import type { Scalar, StructType, TypeNode } from '../../api/schema/schema.ts';
 
 const MAX_DEPTH = 6;
 
-/** The same seed generates the same object. */
+/** Returns a random object of the type. The same seed generates the same object. */
 export function generateObject(struct: StructType, seed: number): JsonObject {
   return new Generator(seed).struct(struct, 0);
 }

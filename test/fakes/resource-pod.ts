@@ -31,6 +31,6 @@ export function resourcePod(
   };
 }
 
-/** A Guaranteed pod with this number of exclusive CPUs. */
+/** Returns a Guaranteed pod with this number of exclusive CPUs. */
 export const exclusivePod = (uid: string, cpus: number | string, memory = '1Gi'): Pod =>
   resourcePod(uid, [{ limits: { cpu: String(cpus), memory } }]);

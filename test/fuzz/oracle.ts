@@ -24,7 +24,7 @@ const PROTOTYPES: readonly object[] = [
 ];
 const before = PROTOTYPES.map((prototype) => Reflect.ownKeys(prototype).length);
 
-/** The CPU time of this thread, so that other processes do not matter. */
+/** Returns the CPU time of this thread, so that other processes do not matter. */
 const cpuMs = (): number => {
   const { user, system } = process.threadCpuUsage();
   return (user + system) / 1000;

@@ -371,7 +371,7 @@ const texts: readonly HostileRequest[] = [
   },
 ];
 
-/** A structure that expands to 10 to the power of `levels` values of one byte each. */
+/** Returns a structure that expands to 10 to the power of `levels` values of one byte each. */
 const bomb = (levels: number, width = 10): string =>
   times(levels, (at) => `a${at}: &a${at} [${times(width, () => (at === 0 ? 'x' : `*a${at - 1}`)).join(',')}]`).join(
     '\n',

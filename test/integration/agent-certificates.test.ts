@@ -30,7 +30,7 @@ const SHORT_LIFE_MS = 8_000;
 const alive = keepAlive();
 after(() => alive.cancel());
 
-/** The system's clock, shifted by this number of milliseconds. */
+/** Returns the system's clock, shifted by this number of milliseconds. */
 function ahead(ms: number): Clock {
   return { ...systemClock, now: () => systemClock.now() + ms };
 }

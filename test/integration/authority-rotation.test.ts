@@ -37,13 +37,13 @@ describe("the cluster's CA", { timeout: 200_000 }, () => {
   let plane: ControlPlaneProcess;
   let agent: Agent | undefined;
 
-  const orchlet = (...args: readonly string[]): { readonly code: number | null; readonly said: string } => {
+  const orchlet = (...args: readonly string[]): { readonly code: number | null; readonly output: string } => {
     const done = spawnSync(ORCHLET, [...args, '--data-dir', plane.directory], { encoding: 'utf8', timeout: 60_000 });
-    return { code: done.status, said: `${done.stdout}${done.stderr}` };
+    return { code: done.status, output: `${done.stdout}${done.stderr}` };
   };
   const stage = async (name: string): Promise<void> => {
     const done = orchlet('certs', 'rotate-ca', '--stage', name);
-    assert.equal(done.code, 0, done.said);
+    assert.equal(done.code, 0, done.output);
     await plane.stop();
     await plane.launch();
   };
@@ -76,7 +76,7 @@ describe("the cluster's CA", { timeout: 200_000 }, () => {
   before(async () => {
     plane = await ControlPlaneProcess.start(['--loopback-targets', 'node/n1']);
     const made = orchlet('token', 'create', TOKEN);
-    assert.equal(made.code, 0, made.said);
+    assert.equal(made.code, 0, made.output);
     const clientCaFile = join(directory, 'ca.crt');
     copyFileSync(join(plane.directory, 'pki', 'ca.crt'), clientCaFile);
     const bootstrapKubeconfig = join(directory, 'bootstrap.kubeconfig');
@@ -115,16 +115,16 @@ describe("the cluster's CA", { timeout: 200_000 }, () => {
   test('signs the serving certificate of a node after orchlet certs approve', async () => {
     // The node is on the host of the API server, so its address is also that of the API server.
     const request = await until('a request of the node', () => {
-      const { said } = orchlet('certs', 'approve');
-      return /(csr-\S+) is not approved: "\S+" names the API server/.exec(said)?.[1];
+      const { output } = orchlet('certs', 'approve');
+      return /(csr-\S+) is not approved: "\S+" names the API server/.exec(output)?.[1];
     });
-    const { code, said } = orchlet('certs', 'approve', request);
-    assert.equal(code, 0, said);
-    assert.match(said, /^approved csr-\S+ of system:node:n1$/m);
+    const { code, output } = orchlet('certs', 'approve', request);
+    assert.equal(code, 0, output);
+    assert.match(output, /^approved csr-\S+ of system:node:n1$/m);
     await until('the certificate', () =>
       existsSync(join(directory, 'root', 'pki', 'kubelet-server-current.pem')) ? true : undefined,
     );
-    assert.match(orchlet('certs', 'approve').said, /No request waits for approval/);
+    assert.match(orchlet('certs', 'approve').output, /No request waits for approval/);
   });
 
   test('gets a successor that is trusted everywhere before it signs anything', async () => {
@@ -134,7 +134,7 @@ describe("the cluster's CA", { timeout: 200_000 }, () => {
     assert.equal(trusted().length, 2);
     assert.equal(trusted()[0]?.fingerprint, old?.fingerprint);
     assert.equal(asBefore('first.kubeconfig').code, 0);
-    assert.match(orchlet('certs', 'rotate-ca', '--stage', 'finish').said, /run --stage switch first/);
+    assert.match(orchlet('certs', 'rotate-ca', '--stage', 'finish').output, /run --stage switch first/);
     await until('the agent trusts both', () => (trustedByAgent() === 2 ? true : undefined));
     await nodeGoesOn();
   });
@@ -148,7 +148,7 @@ describe("the cluster's CA", { timeout: 200_000 }, () => {
       [next?.fingerprint, former?.fingerprint],
     );
     assert.equal(asBefore('overlap.kubeconfig').code, 0);
-    await until('a certificate of the new authority for the node', () => {
+    await until('a certificate of the new CA for the node', () => {
       const pem = readFileSync(join(directory, 'root', 'pki', 'kubelet-client-current.pem'), 'utf8');
       const [leaf] = certificatesOf(pem);
       return leaf !== undefined && next !== undefined && leaf.verify(next.publicKey) ? true : undefined;

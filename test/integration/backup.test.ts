@@ -15,9 +15,9 @@ describe('a backup of the control plane', { timeout: 120_000 }, () => {
   let file: string;
   const scratch = temporaryFolder();
 
-  const orchlet = (...args: readonly string[]): { readonly code: number | null; readonly said: string } => {
+  const orchlet = (...args: readonly string[]): { readonly code: number | null; readonly output: string } => {
     const done = spawnSync(ORCHLET, [...args, '--data-dir', plane.directory], { encoding: 'utf8', timeout: 60_000 });
-    return { code: done.status, said: `${done.stdout}${done.stderr}` };
+    return { code: done.status, output: `${done.stdout}${done.stderr}` };
   };
   const kubectl = (...args: readonly string[]): string => {
     const done = plane.kubectl(args);
@@ -44,9 +44,9 @@ describe('a backup of the control plane', { timeout: 120_000 }, () => {
   test('is created while the control plane runs, and only its owner can read it', () => {
     kubectl('create', 'configmap', 'kept', '--from-literal=a=1');
     const made = orchlet('token', 'create', 'abcdef.0123456789abcdef');
-    assert.equal(made.code, 0, made.said);
+    assert.equal(made.code, 0, made.output);
     const taken = orchlet('backup', file);
-    assert.equal(taken.code, 0, taken.said);
+    assert.equal(taken.code, 0, taken.output);
     assert.equal(statSync(file).mode & 0o777, 0o600);
     assert.deepEqual(readdirSync(scratch), ['cluster.tgz'], 'nothing half-written');
     assert.deepEqual(readdirSync(join(plane.directory, 'backup')), []);
@@ -55,24 +55,24 @@ describe('a backup of the control plane', { timeout: 120_000 }, () => {
   test('cannot be restored into a running control plane', () => {
     const refused = orchlet('restore', file);
     assert.equal(refused.code, 1);
-    assert.match(refused.said, /runs \(process \d+\): stop it first/);
+    assert.match(refused.output, /runs \(process \d+\): stop it first/);
   });
 
   test('restores objects, tokens and certificates, and clients detect that the history changed', async () => {
     kubectl('create', 'configmap', 'lost', '--from-literal=a=1');
     const before = revision();
     const newest = newestRevision();
-    const authority = readFileSync(join(plane.directory, 'pki', 'ca.crt'), 'utf8');
+    const caPem = readFileSync(join(plane.directory, 'pki', 'ca.crt'), 'utf8');
     const stopped = orchlet('stop');
-    assert.equal(stopped.code, 0, stopped.said);
+    assert.equal(stopped.code, 0, stopped.output);
     await plane.stop();
     // The CA differs from that of the backup, so it must be restored as well.
     rmSync(join(plane.directory, 'pki'), { recursive: true });
     const restored = orchlet('restore', file);
-    assert.equal(restored.code, 0, restored.said);
-    assert.match(restored.said, /what was there is in .*before-restore-/);
+    assert.equal(restored.code, 0, restored.output);
+    assert.match(restored.output, /what was there is in .*before-restore-/);
     await plane.launch();
-    assert.equal(readFileSync(join(plane.directory, 'pki', 'ca.crt'), 'utf8'), authority);
+    assert.equal(readFileSync(join(plane.directory, 'pki', 'ca.crt'), 'utf8'), caPem);
     assert.equal(revision(), before);
     assert.equal(plane.kubectl(['get', 'configmap', 'lost']).code, 1);
     assert.match(kubectl('get', 'secrets', '-n', 'kube-system'), /bootstrap-token-abcdef/);
@@ -91,11 +91,11 @@ describe('a backup of the control plane', { timeout: 120_000 }, () => {
     await plane.stop();
     const second = join(scratch, 'second.tgz');
     const taken = orchlet('backup', second);
-    assert.equal(taken.code, 0, taken.said);
+    assert.equal(taken.code, 0, taken.output);
     writeFileSync(join(scratch, 'none.tgz'), 'no archive');
     const refused = orchlet('restore', join(scratch, 'none.tgz'));
     assert.equal(refused.code, 1);
-    assert.match(refused.said, /cannot be read as a backup/);
+    assert.match(refused.output, /cannot be read as a backup/);
     assert.equal(orchlet('restore', second).code, 0);
     await plane.launch();
     kubectl('get', 'configmap', 'after');

@@ -159,10 +159,10 @@ test('clients of two CAs are accepted while the file contains both, and later on
       (await call(plane, '/api/v1/secrets', { certificate: who.certificate })).status === 200;
     assert.deepEqual([await may(old), await may(renewed)], [true, false]);
     write(renewed.pem, old.pem);
-    await until('the new authority is believed', () => may(renewed));
+    await until('the new CA is accepted', () => may(renewed));
     assert.equal(await may(old), true);
     write(renewed.pem);
-    await until('the old authority is no longer believed', async () => !(await may(old)));
+    await until('the old CA is no longer accepted', async () => !(await may(old)));
     assert.equal(await may(renewed), true);
   });
 });

@@ -181,7 +181,7 @@ export class NamespacedNode {
     return run('docker', ['-H', `unix://${this.socket}`, ...args]);
   }
 
-  /** The process of a running container, by its id in the pod's status (`containerd://…`). */
+  /** Returns the process of a running container, by its id in the pod's status (`containerd://…`). */
   processOf(containerId: string): string {
     const id = containerId.replace(/^.*:\/\//, '');
     if (this.#settings.runtime === 'docker') return this.docker(['inspect', '-f', '{{.State.Pid}}', id]).trim();
@@ -247,10 +247,10 @@ function removeCgroups(name: string): void {
 }
 
 async function finished(child: ChildProcess, what: string): Promise<void> {
-  let said = '';
-  child.stderr?.on('data', (chunk: Buffer) => (said += chunk.toString()));
+  let output = '';
+  child.stderr?.on('data', (chunk: Buffer) => (output += chunk.toString()));
   const code = await new Promise<number | null>((resolve) => child.once('exit', resolve));
-  if (code !== 0) throw new Error(`${what} failed: ${said}`);
+  if (code !== 0) throw new Error(`${what} failed: ${output}`);
 }
 
 /** The bridge of a cluster on one host, and the nodes behind it. */

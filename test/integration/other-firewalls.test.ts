@@ -72,7 +72,7 @@ class Ufw extends Firewall {
   }
 }
 
-/** A message bus on which everybody may do everything, for one firewalld. */
+/** Returns a message bus on which everybody may do everything, for one firewalld. */
 const busConfiguration = (socket: string): string => `<!DOCTYPE busconfig PUBLIC
  "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN" "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
 <busconfig>

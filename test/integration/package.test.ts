@@ -157,11 +157,11 @@ test('an installation from a checkout holds no sources and no tools, and takes l
   assert.deepEqual(sources, []);
   assert.deepEqual(readdirSync(program).sort(), ['README.md', 'bin', 'dist']);
   // The program uses its own Node.js; there is none on the path.
-  const said = execFileSync(join(program, 'bin/orchlet'), ['version'], {
+  const output = execFileSync(join(program, 'bin/orchlet'), ['version'], {
     encoding: 'utf8',
     env: { PATH: '/usr/bin:/bin', NODE_COMPILE_CACHE: join(destination, 'compiled') },
   });
-  assert.match(said, new RegExp(`^node ${process.version}$`, 'm'));
+  assert.match(output, new RegExp(`^node ${process.version}$`, 'm'));
 });
 
 test('a control plane of an installation is found and stopped by the installed command', async (t) => {
@@ -180,7 +180,7 @@ test('a control plane of an installation is found and stopped by the installed c
   t.after(() => plane.kill('SIGKILL'));
   const stopped = new Promise((resolve) => plane.once('exit', resolve));
   await until('the storage to be open', () => existsSync(join(data, 'admin.kubeconfig')));
-  const said = execFileSync(command, ['stop', '--data-dir', data], { encoding: 'utf8' });
-  assert.equal(said, `process ${plane.pid} is stopped\n`);
+  const output = execFileSync(command, ['stop', '--data-dir', data], { encoding: 'utf8' });
+  assert.equal(output, `process ${plane.pid} is stopped\n`);
   await stopped;
 });

@@ -1,6 +1,6 @@
 /**
- * Tests that pods of one node cannot pass for each other: network namespaces behind a bridge in place of pods, one of which
- * sends frames as a container with `NET_RAW` could. Each attack succeeds until the pods are bound to their addresses.
+ * Tests that pods of one node cannot pass for each other. Network namespaces behind a bridge take the place of pods; one of
+ * them sends frames as a container with `NET_RAW` could. Each attack succeeds until the pods are bound to their addresses.
  */
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
@@ -61,7 +61,10 @@ const hex = (mac: string): string => mac.replaceAll(':', '');
 const arpReply = (of: string, mac: string, to: { readonly ip: string; readonly mac: string }): string =>
   `08060001080006040002${hex(mac)}${ip(of)}${hex(to.mac)}${ip(to.ip)}`;
 
-/** The option with the address of the link follows the target. `type`: 136 is an advertisement, 134 one of a router. */
+/**
+ * Returns an ICMPv6 message of neighbor discovery in hexadecimal. The option with the address of the link follows the target.
+ * `type`: 136 is an advertisement, 134 one of a router.
+ */
 function neighborMessage(type: number, from: string, to: string, body: string): string {
   const message = (sum: string): string => `${type.toString(16)}00${sum}${body}`;
   const length = (message('0000').length / 2).toString(16).padStart(4, '0');
@@ -81,7 +84,7 @@ describe('the addresses of pods on one bridge', { skip, timeout: 120_000 }, () =
   const inside = ({ namespace }: Pod, ...args: readonly string[]): string =>
     run('ip', ['netns', 'exec', namespace, ...args]);
 
-  /** As an agent with a name of its own has it. */
+  /** Creates the binder of an agent, whose table has the name of the agent. */
   const newBinder = (agent = 'test', bridge = 'pods'): AddressBinder =>
     new AddressBinder({
       ...{ nft, table: `orchlet_addresses_${agent}`, clock: systemClock, logger: silentLogger },

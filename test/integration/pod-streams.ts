@@ -114,13 +114,13 @@ export function podStreams(on: RuntimeName, skip: string | false): void {
         const [up, down, half] = [await freePort(), await freePort(), await freePort()];
         const ports = [`${half}:9000`, `${up}:9002`, `${down}:9001`];
         const child = cluster.spawn(['port-forward', 'talker', ...ports], path);
-        let said = '';
+        let output = '';
         for (const stream of [child.stdout, child.stderr])
-          stream?.on('data', (chunk: Buffer) => (said += chunk.toString()));
+          stream?.on('data', (chunk: Buffer) => (output += chunk.toString()));
         try {
           await until('the forwarding', () => {
-            if (child.exitCode !== null) throw new Ended(said);
-            return said.includes(`127.0.0.1:${down} -> 9001`) ? true : undefined;
+            if (child.exitCode !== null) throw new Ended(output);
+            return output.includes(`127.0.0.1:${down} -> 9001`) ? true : undefined;
           });
           const content = randomBytes(LARGE_BYTES);
           const sum = `${md5(content)}  -\n`;

@@ -55,7 +55,7 @@ function podObject({ namespace, name, labels, ports }: PolicyPod, nodeName: stri
   };
 }
 
-/** A service for each pod. Port 82 answers with the address of the client. */
+/** Returns a service for each pod. Port 82 answers with the address of the client. */
 function serviceObject({ namespace, name, labels }: PolicyPod): object {
   return {
     ...{ apiVersion: 'v1', kind: 'Service', metadata: { name, namespace } },

@@ -57,7 +57,7 @@ for (const [on, why] of RUNTIMES)
     const ownRules = (text: string): readonly string[] =>
       lines(text).filter((line) => /^[-:]/.test(line) && !/DOCKER|^:[A-Z]+ (ACCEPT|DROP)/.test(line));
 
-    /** The values of the kernel's parameters of the network, without those of single interfaces. */
+    /** Returns the values of the kernel's parameters of the network, without those of single interfaces. */
     function parameters(): readonly string[] {
       const script =
         "cd /proc/sys/net && find . -type f -not -path '*/conf/*' -not -path '*/neigh/*' -perm -400 -exec grep -H . {} + 2>/dev/null; true";
@@ -125,7 +125,7 @@ for (const [on, why] of RUNTIMES)
       });
     }
 
-    /** A pod with volumes that are mounts, a service of it, and a policy that selects it. */
+    /** Applies a pod with volumes that are mounts, a service of it, and a policy that selects it. */
     function apply(): void {
       const objects = [
         { apiVersion: 'v1', kind: 'ConfigMap', metadata: { name: 'c' }, data: { key: 'value' } },

@@ -33,17 +33,20 @@ test(
     const closed = once(child, 'close') as Promise<[number | null]>;
     let log = '';
     for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk: Buffer) => (log += chunk.toString()));
-    const kubectl = (args: readonly string[], input = ''): { readonly code: number | null; readonly said: string } => {
+    const kubectl = (
+      args: readonly string[],
+      input = '',
+    ): { readonly code: number | null; readonly output: string } => {
       const env = { ...process.env, KUBECONFIG: join(directory, 'admin.kubeconfig') };
       const done = spawnSync('kubectl', [...args, '--cache-dir', join(directory, 'kubecache')], {
         encoding: 'utf8',
         env,
         input,
       });
-      return { code: done.status, said: done.stdout };
+      return { code: done.status, output: done.stdout };
     };
     await until('a ready control plane', () =>
-      kubectl(['get', '--raw', '/readyz']).said === 'ok' ? true : undefined,
+      kubectl(['get', '--raw', '/readyz']).output === 'ok' ? true : undefined,
     ).catch(() => assert.fail(log));
     const acknowledged: string[] = [];
     for (let at = 0; at < 40 && child.exitCode === null; at += 1) {

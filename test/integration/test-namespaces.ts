@@ -14,7 +14,7 @@ const NAME = /^orc[a-z]+(\d+)/;
 const leftIn = (folder: string): string[] =>
   existsSync(folder) ? readdirSync(folder).filter((name) => isDead(NAME.exec(name)?.[1])) : [];
 
-/** The cgroups of killed tests, in the hierarchy of each controller or in the only one. */
+/** Removes the cgroups of killed tests, in the hierarchy of each controller or in the only one. */
 function removeCgroups(): void {
   for (const hierarchy of globSync(['/sys/fs/cgroup', '/sys/fs/cgroup/*/']))
     for (const name of leftIn(hierarchy))

@@ -236,7 +236,7 @@ export class Replayer {
       this.#unknownCa ??= createAuthority('unknown-ca');
       return issueCertificate(await this.#unknownCa, request);
     }
-    if (clientCa === undefined) throw new Error('the authority of client certificates is not known');
+    if (clientCa === undefined) throw new Error('the CA of client certificates is not known');
     return issueCertificate(clientCa, request);
   }
 }

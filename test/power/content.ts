@@ -96,7 +96,7 @@ function firstSectors(edit: Edit, random: Random): Edit[] {
   return parts.slice(0, random.between(0, parts.length));
 }
 
-/** All sectors, none or about half of them: a power failure within a write, or with writes in another order. */
+/** Returns all sectors, none or about half of them: a power failure within a write, or with writes in another order. */
 function someSectors(edit: Edit, random: Random): Edit[] {
   const share = random.pick([0, 0.5, 1]);
   return sectorsOf(edit).filter(() => random.next() < share);

@@ -103,7 +103,7 @@ export class FileCgroups implements CgroupManager {
     return false;
   }
 
-  /** The roots of all hierarchies. */
+  /** Returns the roots of all hierarchies. */
   bases(): readonly string[] {
     const { mountPoint, version, controllers } = this.#mount;
     return version === 2 ? [mountPoint] : controllers.map((controller) => join(mountPoint, controller));

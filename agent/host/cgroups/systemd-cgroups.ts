@@ -51,7 +51,7 @@ interface SystemdCgroupsOptions {
 /** The cgroup driver `systemd`. Names end in `.slice`. */
 export class SystemdCgroups implements CgroupManager {
   readonly #options: SystemdCgroupsOptions;
-  /** The last properties of each unit. */
+  /** The JSON of the resources that each unit was given last. */
   readonly #given = new Map<string, string>();
   /** Changes of units must not overlap. */
   readonly #changes = new SerialQueue();
@@ -111,7 +111,7 @@ export class SystemdCgroups implements CgroupManager {
       if (await files.isUsed(name)) return;
       if (this.#given.delete(name) || this.#exists(cgroupPath(name)))
         await this.#call('StopUnit', 'ss', [name, 'replace']).catch((error: unknown) => this.#warn(error));
-      // Runtimes make their own directories in the hierarchies of v1 that systemd leaves alone.
+      // Runtimes create their own directories in the hierarchies of v1 that systemd leaves alone.
       await files.remove(name);
     });
   }

@@ -122,7 +122,7 @@ export class MessageWriter {
     return true;
   }
 
-  /** The whole message. `flags` are set in addition to those of the start. */
+  /** Returns the whole message. `flags` are set in addition to those of the start. */
   message(flags = 0): Buffer {
     const [start = Buffer.alloc(HEADER_BYTES)] = this.#parts;
     start.writeUInt16BE(start.readUInt16BE(2) | flags, 2);
@@ -156,7 +156,7 @@ export class MessageWriter {
   }
 }
 
-/** The position after an encoded name without a pointer. */
+/** Returns the position after an encoded name without a pointer. */
 function endOfName(message: Buffer, start: number): number {
   let at = start;
   while ((message[at] ?? 0) !== 0) at += 1 + (message[at] ?? 0);

@@ -183,7 +183,7 @@ export class PodNetwork {
     return Math.max(0, Math.min(INSPECT_MS, this.#keysDueMs - clock.now()));
   }
 
-  /** The interface of the first address of this node that is not loopback. */
+  /** Resolves to the interface of the first address of this node that is not loopback. */
   async #uplink(): Promise<Uplink | undefined> {
     const { nodeAddresses, host } = this.#options;
     const address = nodeAddresses()

@@ -42,7 +42,9 @@ export function createKeys(nowMs: number): StoredKeys {
   };
 }
 
-/** The file's time is the age of the key, because the tool `wg` reads the key from the same file. */
+/**
+ * Writes the keys to the file. The file's time is the age of the key, because the tool `wg` reads the key from the same file.
+ */
 export async function writeKeys(path: string, { privateKey, createdMs }: StoredKeys): Promise<void> {
   await makeFolder(dirname(path), 0o700);
   await replaceFile(path, `${privateKey}\n`, { mode: 0o600 });

@@ -128,7 +128,7 @@ class IptablesTools implements PacketFilter {
     return (await this.#run(tool(family, '-save'), ['-t', table])).stdout;
   }
 
-  /** The names of our chains in each of `TABLES`. */
+  /** Resolves to the names of our chains in each of `TABLES`. */
   async #ownChains(family: Family): Promise<string[][]> {
     const saved = await Promise.all(TABLES.map((table) => this.#savedTable(family, table)));
     return saved.map(chainNames);

@@ -210,7 +210,7 @@ export function portObjects(port: ServicePort, { family, podCidrs }: RuleSetting
   return { chains, sets, elements };
 }
 
-/** The distinct lists of endpoints that rules of the port lead to. */
+/** Returns the distinct lists of endpoints that rules of the port lead to. */
 function usedLists(port: ServicePort, isExposed: boolean): Set<readonly Endpoint[]> {
   const lists = new Set([port.internal]);
   if (isExposed) lists.add(port.external).add(port.cluster);

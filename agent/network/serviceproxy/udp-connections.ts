@@ -41,7 +41,7 @@ export function hostConntrack(prefix: readonly string[] = []): Conntrack {
   };
 }
 
-/** The addresses of this host, which have node ports. */
+/** Returns the addresses of this host, which have node ports. */
 const hostAddresses = (): ReadonlySet<string> =>
   new Set(Object.values(networkInterfaces()).flatMap((all = []) => all.map(({ address }) => address)));
 

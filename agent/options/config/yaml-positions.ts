@@ -25,7 +25,7 @@ interface Open {
   index: number;
 }
 
-/** The text must be valid. */
+/** Returns the positions of the fields in a text of YAML, which must be valid. */
 export function positionsOf(text: string): Positions {
   const keys = new Map<string, number>();
   const values = new Map<string, number>();

@@ -97,7 +97,7 @@ export class PodCheckpoints {
     return (await this.#store.get('node')) as NodeObject | undefined;
   }
 
-  /** What network policies depend on, as far as it was last known; `undefined` if they were never enforced here. */
+  /** Returns what network policies depend on, as far as it was last known; `undefined` if they were never enforced here. */
   networkPolicies(): Promise<unknown> {
     return this.#store.get('network-policies');
   }
@@ -107,7 +107,7 @@ export class PodCheckpoints {
     this.#store.put('network-policies', inputs);
   }
 
-  /** The nodes that the pod network depends on, as far as they were last known. */
+  /** Returns the nodes that the pod network depends on, as far as they were last known. */
   podNetwork(): Promise<unknown> {
     return this.#store.get('pod-network');
   }

@@ -131,7 +131,10 @@ function healthProblem(error: unknown, timeoutMs: number): string {
   }
 }
 
-/** The exit code 0 is a success, every other a failure. The result is unknown if the command cannot be executed. */
+/**
+ * Probes by a command, which `run` executes. The exit code 0 is a success, every other a failure. The result is unknown if the
+ * command cannot be executed.
+ */
 export async function probeExec(
   command: readonly string[],
   run: () => Promise<{ readonly exitCode: number; readonly output: string }>,

@@ -254,7 +254,7 @@ export class EvictionManager {
     await cleanedUp(pod, { withinMs: CLEANUP_WAIT_MS, signal: this.#stop });
   }
 
-  /** The thresholds on a node with these filesystems, the same objects each time, because the state refers to them. */
+  /** Returns the thresholds on a node with these filesystems, the same objects each time, because the state refers to them. */
   #thresholdsOf(layout: StorageLayout): readonly Threshold[] {
     const key = JSON.stringify(layout);
     const known = this.#thresholds.get(key);

@@ -23,7 +23,7 @@ export interface HostObservations {
   readonly storage: NodeStorage;
 }
 
-/** A signal whose source cannot be read is absent, so that its thresholds neither cross nor recover. */
+/** Measures the signals. A signal whose source cannot be read is absent, so that its thresholds neither cross nor recover. */
 export async function observeSignals(sources: SignalSources): Promise<HostObservations> {
   const allocatable = sources.allocatableMemoryBytes();
   const [node, allPods, storage] = await Promise.all([
@@ -82,7 +82,7 @@ export function layoutOf(storage: NodeStorage): StorageLayout {
 
 type ReclaimStep = 'dead-containers' | 'unused-images';
 
-/** What the node removes under a signal before pods are evicted. That frees neither memory nor processes. */
+/** Returns what the node removes under a signal before pods are evicted. That frees neither memory nor processes. */
 export function reclaimSteps(
   signal: Signal,
   { dedicatedImages, splitContainers }: StorageLayout,

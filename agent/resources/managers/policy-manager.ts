@@ -83,7 +83,7 @@ export abstract class PolicyManager<P extends Policy, S extends State> implement
     this.onChange();
   }
 
-  /** The uids of pods that have resources exclusively. */
+  /** Returns the uids of pods that have resources exclusively. */
   pods(): readonly string[] {
     return this.state.pods();
   }

@@ -189,7 +189,7 @@ export class ResourceManagers {
     await Promise.all([cpus.run(running, signal), sweeps.run(signal, sweep)]);
   }
 
-  /** The uids of pods that hold resources. */
+  /** Returns the uids of pods that hold resources. */
   #holders(): ReadonlySet<string> {
     const { cpus, memory, devices, claims } = this.#options;
     return new Set([...cpus.pods(), ...memory.pods(), ...devices.pods(), ...claims.pods()]);

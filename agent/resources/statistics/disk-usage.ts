@@ -49,7 +49,9 @@ export async function filesystemOf(path: string): Promise<Filesystem | undefined
 /** A usage that grows while it is measured. */
 export type GrowingUsage = { -readonly [Key in keyof DiskUsage]: DiskUsage[Key] };
 
-/** The usage of a path that does not exist is zero. What is found is added to `soFar` at once. */
+/**
+ * Measures the files below a path. The usage of a path that does not exist is zero. What is found is added to `soFar` at once.
+ */
 export async function diskUsage(path: string, soFar?: GrowingUsage): Promise<DiskUsage> {
   try {
     const [own, parent] = await Promise.all([lstat(path), lstat(dirname(path))]);

@@ -161,7 +161,7 @@ function keepsData({ spec }: Pod): boolean {
   );
 }
 
-/** How long the init containers ran that are no sidecars. */
+/** Returns how long the init containers ran that are no sidecars. */
 function initMs({ spec, status }: Pod): number {
   const sidecars = new Set((spec.initContainers ?? []).filter(isSidecar).map(({ name }) => name));
   return (status?.initContainerStatuses ?? []).reduce((sum, { name, state }) => {

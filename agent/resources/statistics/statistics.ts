@@ -38,7 +38,7 @@ const SUMMARY_MS = 5_000;
 export function createStatistics(options: StatisticsOptions): StatisticsPages {
   const { usage, storage, nodeName } = options;
   const writeStorage = storageMetrics(options.metrics);
-  /** A page without the usage reports the failed scrape in a metric of its own. */
+  /** Returns `undefined` if the read fails. The page then reports the failed scrape in a metric. */
   const readable = async <T>(read: () => Promise<T>): Promise<T | undefined> => {
     try {
       return await read();

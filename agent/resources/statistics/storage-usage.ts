@@ -147,7 +147,7 @@ export class StorageUsage {
     }
   }
 
-  /** The writable layers, by the uid of the pod and the name of the container. */
+  /** Resolves to the writable layers, by the uid of the pod and the name of the container. */
   async #layers(): Promise<ReadonlyMap<string, DiskUsage>> {
     const { clock, runtime } = this.#options;
     const atMs = clock.monotonic();

@@ -24,7 +24,7 @@ const VOLUME_PLUGINS: ReadonlyMap<string, string> = new Map(
   }),
 );
 
-/** A volume without a source is an emptyDir. */
+/** Returns the name of the plugin of a volume. A volume without a source is an emptyDir. */
 export function volumePlugin(volume: Volume): string {
   const source = Object.keys(volume).find((key) => VOLUME_PLUGINS.has(key)) ?? 'emptyDir';
   return VOLUME_PLUGINS.get(source) ?? 'kubernetes.io/empty-dir';

@@ -33,7 +33,7 @@ const LOAD_ADDRESS = 0x400000;
 const HEADER_BYTES = 64;
 const PROGRAM_HEADER_BYTES = 56;
 
-/** The content is the same for every host of the architecture. */
+/** Returns the pause image of an architecture. The content is the same for every host of the architecture. */
 export function pauseImage(architecture: Architecture): ImageContent {
   return {
     references: [PAUSE_IMAGE],

@@ -14,8 +14,8 @@ const LEAST_MILLI_CPU = { requests: 2, limits: 10 } as const;
 const PAGE_BYTES = 4096;
 
 /**
- * A pod with pod-level resources shows these, any other pod the sum of its containers. They change when a resize is done, and
- * no more when the pod has ended.
+ * Returns the resources in the status of a pod. A pod with pod-level resources shows these, any other pod the sum of its
+ * containers. They change when a resize is done, and no more when the pod has ended.
  */
 export function podResourcesStatus({
   pod,

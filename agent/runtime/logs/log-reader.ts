@@ -220,7 +220,7 @@ class FollowedFile {
     return lines;
   }
 
-  /** The beginning of a line that has no end (yet). */
+  /** Returns the beginning of a line that has no end (yet). */
   rest(): Buffer {
     return this.#rest;
   }

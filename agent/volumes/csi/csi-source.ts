@@ -112,7 +112,10 @@ export function missingDriverStep(source: CsiSource): { readonly step: VolumeSte
   return { step: 'MountVolume.MountDevice', words };
 }
 
-/** A driver must declare that it serves inline volumes, because it may trust persistent volumes more. */
+/**
+ * Throws if the driver does not declare that it serves inline volumes. It must, because it may trust persistent volumes
+ * more.
+ */
 export function checkLifecycle(driver: string, object: CSIDriver | undefined): void {
   if (object === undefined)
     throw new Error(`${LIFECYCLE}: volume mode "Ephemeral" not supported by driver ${driver} (no CSIDriver object)`);

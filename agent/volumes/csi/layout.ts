@@ -73,12 +73,12 @@ export class CsiLayout {
     };
   }
 
-  /** The directory with the mounted volumes of a pod. */
+  /** Returns the directory with the mounted volumes of a pod. */
   podVolumes(podUid: string): string {
     return join(this.root, 'pods', podUid, 'volumes/kubernetes.io~csi');
   }
 
-  /** The directory with the block devices of a pod. */
+  /** Returns the directory with the block devices of a pod. */
   podDevices(podUid: string): string {
     return join(this.root, 'pods', podUid, 'volumeDevices/kubernetes.io~csi');
   }
@@ -174,7 +174,7 @@ export async function removePodEntry(places: Places): Promise<void> {
   await removeEmpty(places.podEntry);
 }
 
-/** The link to the device in the pod's directory. */
+/** Creates the link to the device in the pod's directory. */
 export async function linkDevice(places: Places): Promise<void> {
   await mkdir(dirname(places.podEntry), { recursive: true, mode: 0o750 });
   await rm(places.podEntry, { force: true });

@@ -41,11 +41,14 @@ export const plural = (count: number, one: string, many = `${one}s`): string => 
 /** Puts each value in quotes, without escapes, and joins them by a comma. */
 export const quoted = (values: readonly string[]): string => values.map((value) => `"${value}"`).join(', ');
 
-/** Names containers in a message: `container "a"`, or `containers "a", "b"`. */
+/** Returns the names of containers for a message: `container "a"`, or `containers "a", "b"`. */
 export const containerList = (names: readonly string[]): string =>
   `${plural(names.length, 'container')} ${quoted(names)}`;
 
-/** The security context of the pod comes first, then those of the containers. */
+/**
+ * Returns the names of what sets a field, for a message. The security context of the pod comes first, then those of the
+ * containers.
+ */
 export function setters(pod: boolean, containers: readonly string[]): string[] {
   return [...(pod ? ['pod'] : []), ...(containers.length > 0 ? [containerList(containers)] : [])];
 }

@@ -238,7 +238,10 @@ export interface NamedCondition {
   readonly expression: string;
 }
 
-/** A condition that is false decides, even if others fail. Otherwise the failures are thrown. */
+/**
+ * Whether all match conditions are true. A condition that is false decides, even if others fail. Otherwise the failures are
+ * thrown.
+ */
 export async function conditionsMatch(conditions: readonly Expression[], bindings: Bindings): Promise<boolean> {
   const failures: string[] = [];
   for (const condition of conditions) {

@@ -35,7 +35,7 @@ export interface MutatingPolicyOptions extends PolicyPluginOptions {
   readonly reinvoke: (attributes: AdmissionAttributes, signal: AbortSignal) => Promise<void>;
 }
 
-/** The plugin changes the object of the attributes in its mutating step alone. */
+/** Creates the plugin, which changes the object of the attributes in its mutating step alone. */
 export function mutatingAdmissionPolicy(options: MutatingPolicyOptions): AdmissionPlugin {
   const source = new PolicySource({
     ...options,

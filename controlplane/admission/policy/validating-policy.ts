@@ -56,7 +56,7 @@ const CODES: ReadonlyMap<string, number> = new Map(
 );
 const FAILURES = 'validation.policy.admission.k8s.io/validation_failure';
 
-/** The plugin refuses with the HTTP status that belongs to the reason of the violated validation. */
+/** Creates the plugin, which refuses with the HTTP status that belongs to the reason of the violated validation. */
 export function validatingAdmissionPolicy(options: PolicyPluginOptions): AdmissionPlugin {
   const source = new PolicySource({
     ...options,

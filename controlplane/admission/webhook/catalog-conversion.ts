@@ -58,8 +58,8 @@ function serialized(schema: Schema, object: KubeObject): KubeObject {
 const keptAs = (group: string): string => (group === 'events.k8s.io' ? '' : group);
 
 /**
- * The registry may provide `convert` and `applyDefaults`; without them only the `apiVersion` of an object changes, and fields
- * of a patch are not defaulted.
+ * Returns the conversion of objects to the versions that webhooks match. The registry may provide `convert` and
+ * `applyDefaults`; without them only the `apiVersion` of an object changes, and fields of a patch are not defaulted.
  */
 export function catalogConversion(
   catalog: ResourceCatalog,

@@ -251,7 +251,7 @@ class HorizontalAutoscaler {
     return best;
   }
 
-  /** The names of the autoscalers whose targets have some of the pods. */
+  /** Returns the names of the autoscalers whose targets have some of the pods. */
   #selecting(namespace: string, members: readonly Pod[]): string[] {
     const prefix = `${namespace}/`;
     return [...this.#selectors]

@@ -27,7 +27,10 @@ export function isExpired(secret: Secret, nowMs: number): boolean {
   return !Number.isFinite(at) || at <= nowMs;
 }
 
-/** A deletion that fails is retried at least once a minute. Tokens without an expiration stay. */
+/**
+ * Runs the controller that deletes expired bootstrap tokens. A deletion that fails is retried at least once a minute. Tokens
+ * without an expiration stay.
+ */
 export const runTokenCleaner: RunController = (environment, signal) => {
   const { client, clock, informers } = environment;
   const tokens = informers.for(secrets, BOOTSTRAP_TOKENS);

@@ -9,7 +9,9 @@ import { certificateSigningRequests } from '../../../api/client/resources.ts';
 import { ReconcileLoop, type RunController } from '../controller.ts';
 import { removalTime } from './certificate-requests.ts';
 
-/** A deletion that fails is retried at least once a minute. */
+/**
+ * Runs the controller that deletes old certificate signing requests. A deletion that fails is retried at least once a minute.
+ */
 export const runCertificateCleaner: RunController = (environment, signal) => {
   const { client, clock, informers } = environment;
   const requests = informers.for(certificateSigningRequests);

@@ -58,7 +58,7 @@ export function groupsOf(subsets: readonly Subset[], most: number): EndpointGrou
   return [...groups.values()];
 }
 
-/** The number of addresses beyond the limit of each subset. */
+/** Returns the number of addresses beyond the limit of each subset. */
 const countSkipped = (subsets: readonly Subset[], most: number): number =>
   subsets.reduce((sum, { addresses = [], notReadyAddresses = [] }) => {
     return sum + Math.max(0, addresses.length + notReadyAddresses.length - most);

@@ -57,7 +57,7 @@ interface Allocation {
   readonly maximum: number;
 }
 
-/** How many endpoints each zone gets, or why there can be no hints. */
+/** Returns how many endpoints each zone gets, or why there can be no hints. */
 function allocate(count: number, shares: ReadonlyMap<string, number> | undefined): Map<string, Allocation> | string {
   if (shares === undefined)
     return 'Insufficient Node information: allocatable CPU or zone not specified on one or more nodes';

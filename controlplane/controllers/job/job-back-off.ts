@@ -45,7 +45,7 @@ export class JobBackOff {
     else this.#failures.set(key, { count: before + later.length, lastMs: Math.max(...later) });
   }
 
-  /** How long the next pod waits; 0 or less if it may be created. */
+  /** Returns how long the next pod waits; 0 or less if it may be created. */
   waitMs(key: string, nowMs: number): number {
     const failures = this.#failures.get(key);
     return failures === undefined ? 0 : failures.lastMs + backoffMs(failures.count) - nowMs;

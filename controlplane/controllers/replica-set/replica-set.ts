@@ -208,7 +208,7 @@ class ReplicaController<Owner extends KubeObject> {
     return failed === undefined ? undefined : { error: failed.reason, reason: 'FailedDelete' };
   }
 
-  /** The pods of all sets that have the same controller as this one, such as the old and new sets of a deployment. */
+  /** Returns the pods of all sets that have the same controller as this one, such as the old and new sets of a deployment. */
   #related(owner: Owner): Pod[] {
     const sets = withSameController(this.#owners, owner) ?? [owner];
     return sets.flatMap((set) => ownedBy(this.#pods, set));

@@ -40,7 +40,7 @@ export function countedBy(name: string): CountedResource | undefined {
   return POD_AMOUNT.test(name) ? { group: '', resource: 'pods' } : undefined;
 }
 
-/** All resources whose objects count for a name. Devices of claims count as the extended resources of their classes. */
+/** Returns all resources whose objects count for a name. Devices of claims count as the extended resources of their classes. */
 function countersOf(name: string): readonly CountedResource[] {
   const counted = countedBy(name);
   if (counted === undefined) return [];

@@ -6,7 +6,7 @@ import { isNamespaceTerminating } from '../pod-control.ts';
 
 const NAME = 'default';
 
-/** A namespace that is terminating gets none. */
+/** Runs the controller that creates the service account `default` of namespaces. A namespace that is terminating gets none. */
 export const runServiceAccounts: RunController = (environment, signal) => {
   const { client, informers } = environment;
   const spaces = informers.for(namespaces);

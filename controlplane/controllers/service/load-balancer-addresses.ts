@@ -27,7 +27,7 @@ export function isOurs({ metadata, spec }: Service): boolean {
   );
 }
 
-/** What a service occupies on every node, for example `TCP 80`. */
+/** Returns what a service occupies on every node, for example `TCP 80`. */
 export const portsOf = ({ spec }: Service): string[] =>
   (spec?.ports ?? []).map(({ protocol = 'TCP', port }) => `${protocol} ${port}`);
 

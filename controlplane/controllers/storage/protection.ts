@@ -28,7 +28,10 @@ export function claimNames(pod: Pod): string[] {
   });
 }
 
-/** A pod uses its claims from its binding to a node until it has finished. */
+/**
+ * Runs the controller that keeps claims while pods use them. A pod uses its claims from its binding to a node until it has
+ * finished.
+ */
 export const runClaimProtection: RunController = (environment, signal) => {
   const podCache = environment.informers.for(pods);
   podCache.addIndex('claims', (pod) => claimNames(pod).map((claim) => `${pod.metadata.namespace}/${claim}`));
@@ -45,7 +48,7 @@ export const runClaimProtection: RunController = (environment, signal) => {
   return loop.run(signal, cache, podCache);
 };
 
-/** A volume is in use while its phase is Bound. */
+/** Runs the controller that keeps volumes while they are in use. A volume is in use while its phase is Bound. */
 export const runVolumeProtection: RunController = (environment, signal) => {
   const { loop, cache } = protect(
     environment,
@@ -56,7 +59,10 @@ export const runVolumeProtection: RunController = (environment, signal) => {
   return loop.run(signal, cache);
 };
 
-/** A class is in use while a claim or volume names it, as current or as target. */
+/**
+ * Runs the controller that keeps VolumeAttributesClasses while they are in use. A class is in use while a claim or volume
+ * names it, as current or as target.
+ */
 export const runAttributesClassProtection: RunController = (environment, signal) => {
   const claims = environment.informers.for(persistentVolumeClaims);
   const volumes = environment.informers.for(persistentVolumes);

@@ -25,7 +25,7 @@ const requestOf = (claim: PersistentVolumeClaim): Quantity =>
 const modeOf = (object: { spec?: { volumeMode?: string | undefined } | undefined }): string =>
   object.spec?.volumeMode ?? 'Filesystem';
 
-/** Why the volume that the claim names cannot be bound; `undefined` if it can. */
+/** Returns why the volume that the claim names cannot be bound; `undefined` if it can. */
 export function mismatch(volume: PersistentVolume, claim: PersistentVolumeClaim): string | undefined {
   if (volume.metadata.deletionTimestamp !== undefined) return 'the volume is marked for deletion';
   if (compareQuantities(capacityOf(volume), requestOf(claim)) < 0) return 'requested PV is too small';

@@ -59,12 +59,12 @@ export function immutable(field: string, value: unknown, old: unknown, typeName?
   return equalAs(typeName, value, old) ? [] : [invalid(field, internalForm(typeName, value), IMMUTABLE)];
 }
 
-/** The length counts in bytes of UTF-8. */
+/** Validates that a text has at most `max` bytes of UTF-8. */
 export function maxBytes(field: string, value: string | undefined, max: number): FieldError[] {
   return value !== undefined && Buffer.byteLength(value) > max ? [tooLong(field, max)] : [];
 }
 
-/** An absent list is valid. */
+/** Validates that a list has at most `max` items. An absent list is valid. */
 export function maxItems(field: string, items: readonly unknown[] | undefined, max: number): FieldError[] {
   return items !== undefined && items.length > max ? [tooMany(field, items.length, max)] : [];
 }

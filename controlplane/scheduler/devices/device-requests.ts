@@ -22,7 +22,7 @@ interface DeviceRequest {
   readonly alternatives: readonly DeviceAlternative[];
 }
 
-/** A request with `exactly` has that one alternative. */
+/** Returns the requests of a claim with their alternatives. A request with `exactly` has that one alternative. */
 export function requestsOf(claim: ResourceClaim): readonly DeviceRequest[] {
   return (claim.spec?.devices?.requests ?? []).map(({ name, exactly, firstAvailable = [] }) => ({
     name,

@@ -22,7 +22,7 @@ const DETAIL_COLUMNS = ['UserName', 'Verb', 'APIPath', 'Namespace', 'Name', 'API
 
 type Row = readonly string[];
 
-/** The paths are not listed at `/`. */
+/** Adds the debugging paths of priority and fairness. The paths are not listed at `/`. */
 export function installFlowControlDumps(paths: PathHandlers, control: FlowControl): void {
   paths.tree(
     PREFIX,

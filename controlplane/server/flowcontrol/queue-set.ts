@@ -144,7 +144,7 @@ export class QueueSet {
     return [...indexes].sort((a, b) => a - b).map((index) => this.#queues.get(index) ?? emptyQueue(index));
   }
 
-  /** The estimated seat-milliseconds of the waiting requests. */
+  /** Returns the estimated seat-milliseconds of the waiting requests. */
   workOf(queue: Queue): number {
     return queue.seatsWaiting * ESTIMATED_MS;
   }

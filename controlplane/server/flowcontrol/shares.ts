@@ -128,7 +128,10 @@ export class Shares {
   }
 }
 
-/** Whoever may create service accounts in a namespace has as many names as they like, so all of a namespace are one user. */
+/**
+ * Returns the user whose share a request counts for. Whoever may create service accounts in a namespace has as many names as
+ * they like, so all of a namespace are one user.
+ */
 export function userOf(name: string): string {
   return /^system:serviceaccount:[^:]+/.exec(name)?.[0] ?? name;
 }

@@ -85,7 +85,7 @@ export interface PathOptions {
   readonly returnsDeleted?: boolean | undefined;
 }
 
-/** The kind of lists. A custom resource may name its own. */
+/** Returns the kind of lists. A custom resource may name its own. */
 export const listKindOf = (row: ResourceInfo): string => row.custom?.listKind ?? `${row.kind}List`;
 
 /**

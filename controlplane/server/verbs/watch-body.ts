@@ -8,7 +8,7 @@ import type { WatchCarrier } from './watch-carrier.ts';
 
 const PIECE_BYTES = 64 * 1024;
 
-/** `begin` sends the headers. */
+/** Sends the events of a watch in the body of the response. `begin` sends the headers. */
 export function overBody(
   exchange: Exchange,
   encoder: WatchEncoder,

@@ -18,7 +18,7 @@ interface WebSocketOptions {
   readonly begin: () => void;
 }
 
-/** The client's messages are ignored; closing the socket ends the watch. */
+/** Sends the events of a watch over a WebSocket. The client's messages are ignored; closing the socket ends the watch. */
 export function openWebSocket(upgrade: Upgrade, { encoder, binary, begin }: WebSocketOptions): WatchCarrier {
   let drained: () => void = () => undefined;
   let closedListener: () => void = () => undefined;

@@ -25,7 +25,7 @@ const SHORTEST_DEFAULT_S = 1800;
 /** The time between the last bookmark of a watch and its end. */
 const LAST_BOOKMARK_MS = 2000;
 
-/** A name in the path selects as a field selector does. */
+/** Handles a watch of a resource. A name in the path selects as a field selector does. */
 export const watch: VerbHandler = async (request, rest, context) => {
   if (rest.watch === undefined)
     throw newMethodNotSupported({ group: rest.info.group, resource: rest.info.resource }, 'watch');

@@ -18,7 +18,10 @@ export function etcdTlsProblem({ etcdCertfile, etcdKeyfile }: EtcdTlsFiles): str
   return '--etcd-certfile and --etcd-keyfile belong together';
 }
 
-/** An empty path leaves the part out. Rejects if a file cannot be read. */
+/**
+ * Reads the CA, certificate and key for the connections to etcd. An empty path leaves the part out. Rejects if a file cannot
+ * be read.
+ */
 export async function readEtcdTls({ etcdCafile, etcdCertfile, etcdKeyfile }: EtcdTlsFiles): Promise<GrpcTls> {
   const read = (path: string): Promise<Buffer> | undefined => (path === '' ? undefined : readFile(path));
   const [ca, cert, key] = await Promise.all([read(etcdCafile), read(etcdCertfile), read(etcdKeyfile)]);

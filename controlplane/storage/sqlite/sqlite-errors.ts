@@ -44,7 +44,7 @@ const OUTCOMES: ReadonlyMap<string, WriteOutcome> = new Map(
   }),
 );
 
-/** The code is one of `SQLITE_*`. */
+/** Returns what a write has done that failed with the code, which is one of `SQLITE_*`. */
 export function outcomeOf(code: string): WriteOutcome {
   return OUTCOMES.get(code) ?? OUTCOMES.get(primaryOf(code)) ?? 'unknown';
 }

@@ -1,4 +1,7 @@
-/** Judges pods and services of a soak test: no pod is started twice, and no two services have one address at a time. Pure. */
+/**
+ * Judges pods and services of a soak test: no pod is started twice, and no two services have the same address at the same
+ * time. Pure.
+ */
 
 export const WORKLOAD_IMAGE = 'shell:1';
 
@@ -17,10 +20,10 @@ export interface Tenure {
   untilMs: number;
 }
 
-/** Returns a line for each pod, of one container that is never restarted, that was started more than once. */
+/** Returns a line for each pod that was started more than once. Each has one container, which is never restarted. */
 export function repeatedStarts(starts: readonly Start[]): readonly string[] {
-  const nodes = Map.groupBy(starts, ({ podUid }) => podUid);
-  return [...nodes]
+  const byPod = Map.groupBy(starts, ({ podUid }) => podUid);
+  return [...byPod]
     .filter(([, of]) => of.length > 1)
     .map(([uid, of]) => `pod ${uid} was started on ${of.map(({ node }) => node).join(' and ')}`);
 }

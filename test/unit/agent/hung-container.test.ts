@@ -78,19 +78,19 @@ for (const hangs of ['create', 'stop', 'list'] as const) {
       await put('hung');
       await until('its sandbox', () => [...runtime.host.sandboxes.values()].some(({ pod }) => pod.name === 'hung-n1'));
     } else if (hangs === 'stop') await rm(join(manifests(), 'hung.yaml'));
-    await put('well');
-    await until('the other pod', () => phase('well') === 'Running');
+    await put('healthy');
+    await until('the other pod', () => phase('healthy') === 'Running');
     await until(
-      'a node that is well',
+      'a healthy node',
       () => agent.status.runtimeErrors().length === 0 && agent.pods.syncLoopHealth() === '',
     );
     // The other pod terminates normally.
-    await rm(join(manifests(), 'well.yaml'));
+    await rm(join(manifests(), 'healthy.yaml'));
     await until(
-      'its end',
+      'its termination',
       () =>
         ![...runtime.host.containers.values()].some(
-          ({ status }) => status.state === 'running' && status.labels['io.kubernetes.pod.name'] === 'well-n1',
+          ({ status }) => status.state === 'running' && status.labels['io.kubernetes.pod.name'] === 'healthy-n1',
         ),
     );
   });

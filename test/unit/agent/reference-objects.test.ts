@@ -66,7 +66,7 @@ after(async () => {
   await plane.close();
 });
 
-/** The recorded pod as a user would write it, without defaults and additions of the agent. */
+/** Returns the recorded pod as a user would write it, without defaults and additions of the agent. */
 function manifest(): object {
   const { containers, initContainers, volumes, terminationGracePeriodSeconds } = recordedPod.spec;
   const added = new Set([

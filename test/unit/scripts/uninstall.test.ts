@@ -34,16 +34,16 @@ function uninstall(...args: readonly string[]): string {
 }
 
 test('the data stays without --purge, and the message says where', () => {
-  const said = uninstall();
+  const output = uninstall();
   for (const path of [...KEPT, ...LINKS]) assert.ok(existsSync(join(dest, path, 'file')), path);
-  assert.match(said, /\/var\/lib\/orchlet-controlplane stay/);
+  assert.match(output, /\/var\/lib\/orchlet-controlplane stay/);
 });
 
 test('--purge removes the data of every unit, that of a control plane alone as well, and nothing else', () => {
-  const said = uninstall('--purge');
+  const output = uninstall('--purge');
   for (const path of [...KEPT, ...LINKS])
     assert.equal(lstatSync(join(dest, path), { throwIfNoEntry: false }), undefined, path);
   assert.ok(existsSync(join(dest, 'var/lib/other/file')));
   assert.ok(existsSync(join(dest, 'var/lib/private/other/file')));
-  assert.match(said, /\/var\/lib\/orchlet-controlplane/);
+  assert.match(output, /\/var\/lib\/orchlet-controlplane/);
 });

@@ -277,7 +277,7 @@ export class DeviceManager implements HintProvider {
     });
   }
 
-  /** The devices of a resource with their NUMA nodes. */
+  /** Returns the devices of a resource with their NUMA nodes. */
   #topologyOf(resource: string): DeviceTopology {
     return {
       numaNodes: this.#options.numaNodes,

@@ -62,7 +62,9 @@ function list(path: string): string[] {
 
 const lowest = (cpus: CpuSet, otherwise: number): number => (cpus.size === 0 ? otherwise : Math.min(...cpus));
 
-/** A host without NUMA nodes in sysfs has one node with all CPUs and `memoryBytes`. */
+/**
+ * Reads the CPUs and NUMA nodes of the host. A host without NUMA nodes in sysfs has one node with all CPUs and `memoryBytes`.
+ */
 export function readHostTopology({ root, memoryBytes }: TopologySource): HostTopology {
   const numaNodes = list(join(root, 'node'))
     .map((name) => /^node(\d+)$/.exec(name)?.[1])

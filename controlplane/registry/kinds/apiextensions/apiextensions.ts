@@ -44,7 +44,7 @@ function rememberStoredVersion(definition: Definition): void {
 const formatsOf = ({ spec }: Definition): Set<string> =>
   new Set(spec.versions.flatMap(({ schema }) => unknownFormats(schema?.openAPIV3Schema ?? {})));
 
-/** Warns of formats that validation does not know, on an update only of new ones. */
+/** Returns warnings about formats that validation does not know, on an update only of new ones. */
 function formatWarnings(definition: Definition, old?: Definition): string[] {
   const known = old === undefined ? new Set<string>() : formatsOf(old);
   const formats = [...formatsOf(definition).difference(known)];

@@ -34,7 +34,10 @@ const GROUPS: Readonly<
   'metrics.k8s.io': { group: 100, versions: { v1beta1: 100 } },
 };
 
-/** A group without a row gets 15,000. A version without a row gets 15, or 9 if it is beta, or 1 if it is alpha. */
+/**
+ * Returns the priorities of a group and version that this server serves itself. A group without a row gets 15,000. A version
+ * without a row gets 15, or 9 if it is beta, or 1 if it is alpha.
+ */
 export function localApiPriorities(group: string, version: string): ApiPriorities {
   const row = GROUPS[group];
   const stability = version.includes('alpha') ? 1 : version.includes('beta') ? 9 : 15;

@@ -120,7 +120,10 @@ export function controllerTemplateErrors(template: PodTemplate | undefined, kind
   return [...podTemplateErrors(template, 'spec.template'), ...controllerPolicyErrors(template, kind)];
 }
 
-/** The pods of a controller must restart always and must not have a deadline. */
+/**
+ * Validates the restart policy and the deadline of a template. The pods of a controller must restart always and must not have
+ * a deadline.
+ */
 export function controllerPolicyErrors(template: PodTemplate | undefined, kind: string): FieldError[] {
   const errors: FieldError[] = [];
   const policy = template?.spec?.restartPolicy;
@@ -133,7 +136,7 @@ export function controllerPolicyErrors(template: PodTemplate | undefined, kind: 
   return errors;
 }
 
-/** The value is a number that is not negative, or a percentage such as `25%`. */
+/** Validates a count of pods. The value is a number that is not negative, or a percentage such as `25%`. */
 export function countOrPercentErrors(field: string, value: string | number | undefined): FieldError[] {
   if (typeof value === 'string') {
     if (parsePercent(value) !== undefined) return [];
@@ -163,7 +166,7 @@ export function isZero(value: string | number | undefined): boolean {
 
 type Counts = Readonly<Record<string, number | undefined>> | undefined;
 
-/** The counter of name collisions never decreases. */
+/** Validates a change of the counter of name collisions, which never decreases. */
 export function collisionErrors(status: Counts, old: Counts): FieldError[] {
   const before = old?.['collisionCount'];
   const now = status?.['collisionCount'];
@@ -171,7 +174,7 @@ export function collisionErrors(status: Counts, old: Counts): FieldError[] {
   return [invalid('status.collisionCount', now ?? 0, 'cannot be decremented')];
 }
 
-/** The named fields of the status must not be negative. */
+/** Validates that the named fields of the status are not negative. */
 export function countErrors(
   status: Readonly<Record<string, unknown>> | undefined,
   fields: readonly string[],

@@ -65,7 +65,7 @@ function seriesErrors({ series }: Event): FieldError[] {
   return errors;
 }
 
-/** Requests to `events.k8s.io` are validated strictly, and those to the core group loosely. */
+/** Validates an event. Requests to `events.k8s.io` are validated strictly, and those to the core group loosely. */
 export function eventErrors(event: Event, context: StrategyContext): FieldError[] {
   const errors = commonErrors(event, isStrict(context));
   if (!isStrict(context)) return errors;

@@ -44,7 +44,7 @@ const BUDGET_WRITE = {
   resetFields: [],
 } as const;
 
-/** A create rejects with a 429 if the budget of the pod allows no disruption now. */
+/** Creates the subresource that evicts a pod. A create rejects with a 429 if the budget of the pod allows no disruption now. */
 export function createEvictionRest(parts: EvictionParts, info: ResourceInfo, subresource: SubresourceInfo): Rest {
   const expected = { ...expectedOf(parts.schema, 'policy', 'v1', 'Eviction'), alsoVersions: ['v1beta1'] };
   const endpoint = endpointOf(info, 'eviction', { group: 'policy', version: 'v1', kind: 'Eviction' });

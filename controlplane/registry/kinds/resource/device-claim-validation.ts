@@ -149,7 +149,7 @@ function configErrors(config: ClaimConfiguration, at: string, names: RequestName
 
 const ALLOCATION = 'io.k8s.api.resource.v1.AllocationResult';
 
-/** An allocation may appear and disappear, but not change. */
+/** Validates the status of a claim. An allocation may appear and disappear, but not change. */
 export function claimStatusErrors(object: ResourceClaim, old: ResourceClaim): FieldError[] {
   const status: ClaimStatus = object.status ?? {};
   const { allocation, reservedFor = [], devices = [] } = status;

@@ -4,7 +4,7 @@ import { Lifecycle, type Part } from '../../../../agent/assembly/lifecycle.ts';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { whenAborted } from '../../../../api/machinery/clock.ts';
 
-/** A part that records its steps. Its loop takes a moment to end. */
+/** Returns a part that records its steps. Its loop takes a moment to end. */
 function part(name: string, steps: string[]): Part {
   return {
     async run(signal) {

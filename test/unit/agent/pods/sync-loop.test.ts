@@ -26,7 +26,7 @@ const NODE = { metadata: { name: 'n' }, status: { allocatable: { cpu: '2', pods:
 
 type Allocation = Promise<Refusal | undefined> | undefined;
 
-/** A sync loop of a node with two CPUs, whose pods terminate only when the test lets them. */
+/** Returns a sync loop of a node with two CPUs, whose pods terminate only when the test lets them. */
 function setUp({ allocate = () => undefined }: { readonly allocate?: (pod: Pod) => Allocation } = {}) {
   const clock = new FakeClock();
   const log: string[] = [];

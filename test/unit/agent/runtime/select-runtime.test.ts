@@ -65,7 +65,7 @@ describe('the selection of the container runtime', () => {
     assert.match(await problem({ kind: 'remote', knownCriSockets: [path] }), /other\.sock: rpc error: code = /);
   });
 
-  /** A CRI runtime that is ready, and has no network. */
+  /** Resolves to a CRI runtime that is ready, and has no network. */
   async function withoutNetwork(): Promise<string> {
     const path = join(directory, 'cri.sock');
     const condition = (type: string, status: boolean) => ({

@@ -49,7 +49,7 @@ function setUp(more: Partial<AccessOptions> = {}) {
 
 const { publicKey, privateKey } = generateKeyPairSync('ed25519');
 
-/** The socket of a client with a certificate of this subject. */
+/** Returns the socket of a client with a certificate of this subject. */
 function socketOf(
   subject: DistinguishedName | Buffer,
   { notAfterMs = Date.parse('2040-01-01T00:00:00Z') } = {},
@@ -244,7 +244,7 @@ describe("the metrics of the access to the agent's server", () => {
 });
 
 describe('a flood of wrong tokens, which anybody can send to the port of an agent', () => {
-  /** An access whose reviews end when the test ends them. */
+  /** Returns an access whose reviews end when the test ends them. */
   function slowReviews() {
     const clock = new FakeClock();
     const client = new FakeClient(clock);

@@ -18,7 +18,7 @@ import { serverOptionsUnderTest } from './server-under-test.ts';
 
 const window = { notBeforeMs: Date.UTC(2020, 0, 1), notAfterMs: Date.UTC(2100, 0, 1) };
 
-/** A CA with a client certificate that it has signed. */
+/** Resolves to a CA with a client certificate that it has signed. */
 async function authority(commonName: string) {
   const [own, client] = [await generateKey('ecdsa'), await generateKey('ecdsa')];
   const subject = { commonName };

@@ -25,7 +25,7 @@ const source: PodCertificateSource = {
   userAnnotations: { 'example.com/a': 'b' },
 };
 
-/** A signer that responds with the result of `answer`. Requests are numbered from 1. */
+/** Returns a signer that responds with the result of `answer`. Requests are numbered from 1. */
 function setUp(answer: (request: number) => object | undefined) {
   const clock = new FakeClock();
   const client = new FakeClient(clock);

@@ -22,7 +22,7 @@ function registry() {
   return { metrics, observer: clientMetrics(metrics), value };
 }
 
-/** A server that returns 429 once. */
+/** Runs the work with a server that returns 429 once. */
 async function withServer(work: (host: string) => Promise<void>): Promise<void> {
   let isBusy = true;
   const server = createServer((request, response) => {

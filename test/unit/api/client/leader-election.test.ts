@@ -19,7 +19,7 @@ import { FakeClock } from '../../../fakes/fake-clock.ts';
 
 const TIMES = { leaseDurationMs: 15_000, renewDeadlineMs: 10_000, retryPeriodMs: 2000 };
 
-/** A clock whose wall time is wrong by a constant. */
+/** Returns a clock whose wall time is wrong by a constant. */
 function skewed(clock: FakeClock, byMs: number): Clock {
   return {
     now: () => clock.now() + byMs,

@@ -48,7 +48,7 @@ it('a body of as many bytes as are accepted is read', async () => {
   assert.equal((await readAll(Readable.from([Buffer.from('abc'), Buffer.from('de')]), 5)).toString(), 'abcde');
 });
 
-/** The bytes of the text, one by one. */
+/** Returns the bytes of the text, one by one. */
 const dripped = (bytes: Buffer): Readable => Readable.from(Array.from(bytes, (byte) => Buffer.of(byte)));
 
 async function all<T>(values: AsyncIterable<T>): Promise<string[]> {

@@ -45,7 +45,7 @@ interface Server {
   kill(): Promise<void>;
 }
 
-/** A small API server behind a connection that can be cut without a word. */
+/** Resolves to a small API server behind a connection that can be cut without a word. */
 async function startServer(t: TestContext, name: string, { cert, key } = pem as typeof ofNode): Promise<Server> {
   const watches = new Set<ServerHttp2Stream>();
   const requests: string[] = [];
@@ -187,7 +187,7 @@ test('a server that no longer answers is left by its open watch and by requests 
   await until('the resumed watch', () => second.watches.size === 1);
 });
 
-/** A server in a thread of its own, which answers while this thread is blocked. */
+/** Resolves to a server in a thread of its own, which answers while this thread is blocked. */
 async function startServerThread(t: TestContext): Promise<string> {
   const code = `
     const { createSecureServer } = require('node:http2');

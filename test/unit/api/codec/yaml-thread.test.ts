@@ -10,7 +10,7 @@ const members = (count: number): string =>
   Array.from({ length: count }, (_, at) => `k${count - at}: v${at}\n`).join('');
 const large = Buffer.from(`${members(20_000)}big: 9223372036854775807\n__proto__: {a: 1}\n`);
 
-/** The processor time of this thread. */
+/** Returns the processor time of this thread. */
 const usedMs = (): number => {
   const { user, system } = process.threadCpuUsage();
   return (user + system) / 1000;

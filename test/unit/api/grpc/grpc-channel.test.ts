@@ -52,7 +52,7 @@ function framed(message: Buffer, options: { readonly compressed?: boolean; reado
   return Buffer.concat([head, message]);
 }
 
-/** A server that responds with messages, a status and a text. */
+/** Returns a server that responds with messages, a status and a text. */
 function answering(messages: readonly Buffer[], trailers: Record<string, string>, headers = {}): Answer {
   return (stream) => {
     stream.respond({ ...OK, ...headers }, { waitForTrailers: true });

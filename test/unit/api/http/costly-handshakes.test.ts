@@ -38,7 +38,7 @@ function inverse(value: bigint, modulus: bigint): bigint | undefined {
   return a === 1n ? ((x % modulus) + modulus) % modulus : undefined;
 }
 
-/** A valid RSA pair whose public exponent has almost as many bits as its modulus. */
+/** Returns a valid RSA pair whose public exponent has almost as many bits as its modulus. */
 function slowPair(): { readonly publicKey: KeyObject; readonly privateKey: KeyObject } {
   const jwk = generateKeyPairSync('rsa', { modulusLength: 2048 }).privateKey.export({ format: 'jwk' });
   const [p, q] = [numberOf(jwk.p), numberOf(jwk.q)];

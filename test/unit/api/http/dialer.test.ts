@@ -105,7 +105,7 @@ for (const purpose of ['kubelet', 'proxy', 'aggregation'] as const) {
   });
 }
 
-/** A name server with these answers, one after another. The last one is repeated. */
+/** Returns a name server with these answers, one after another. The last one is repeated. */
 function answering(...answers: readonly (readonly string[])[]) {
   const asked: string[] = [];
   const resolve: ResolveName = (hostname, _options, callback) => {

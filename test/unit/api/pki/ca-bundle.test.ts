@@ -24,7 +24,7 @@ const keyHash = (pem: string): string =>
     .update(new X509Certificate(pem).publicKey.export({ type: 'spki', format: 'der' }))
     .digest('hex')}`;
 
-/** An agent that trusts `ca`, with its own directory. */
+/** Resolves to an agent that trusts `ca`, with its own directory. */
 async function follower(ca: string, clientCaFile = '') {
   const directory = temporaryFolder();
   const kubeconfig = join(directory, 'kubeconfig');

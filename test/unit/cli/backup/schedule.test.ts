@@ -161,7 +161,10 @@ function isAlive(pid: number): boolean {
 
 describe('a command whose backups cannot be scheduled ends', () => {
   const SCHEDULE = ['--backup-schedule', '0 3 * * *'];
-  const start = (command: string, args: readonly string[]): { readonly code: number | null; readonly said: string } => {
+  const start = (
+    command: string,
+    args: readonly string[],
+  ): { readonly code: number | null; readonly output: string } => {
     const memory =
       command === 'up' ? ['--controlplane-arg', 'storage-backend=memory'] : ['--storage-backend', 'memory'];
     const done = spawnSync(
@@ -169,25 +172,25 @@ describe('a command whose backups cannot be scheduled ends', () => {
       [command, '--data-dir', join(directory, 'data'), '--secure-port', '0', ...memory, ...args],
       { encoding: 'utf8', timeout: 60_000, killSignal: 'SIGKILL' },
     );
-    return { code: done.status, said: `${done.stdout}${done.stderr}` };
+    return { code: done.status, output: `${done.stdout}${done.stderr}` };
   };
 
   for (const command of ['controlplane', 'up']) {
     it(`orchlet ${command}: before its start where a flag is wrong`, () => {
       const schedule = start(command, ['--backup-schedule', 'every day']);
-      assert.equal(schedule.code, 2, schedule.said);
-      assert.match(schedule.said, /^orchlet: --backup-schedule "every day" is not a cron schedule$/m);
+      assert.equal(schedule.code, 2, schedule.output);
+      assert.match(schedule.output, /^orchlet: --backup-schedule "every day" is not a cron schedule$/m);
       const keep = start(command, [...SCHEDULE, '--backup-keep', '0']);
-      assert.equal(keep.code, 2, keep.said);
-      assert.match(keep.said, /^orchlet: invalid argument "0" for "--backup-keep" flag: must be at least 1$/m);
+      assert.equal(keep.code, 2, keep.output);
+      assert.match(keep.output, /^orchlet: invalid argument "0" for "--backup-keep" flag: must be at least 1$/m);
       assert.equal(existsSync(join(directory, 'data')), false);
     });
 
     it(`orchlet ${command}: with the control plane where the directory cannot be made`, () => {
       writeFileSync(join(directory, 'file'), '');
-      const { code, said } = start(command, [...SCHEDULE, '--backup-dir', join(directory, 'file', 'backups')]);
-      assert.equal(code, 1, said);
-      assert.match(said, /^orchlet: --backup-dir: ENOTDIR: .*file\/backups/m);
+      const { code, output } = start(command, [...SCHEDULE, '--backup-dir', join(directory, 'file', 'backups')]);
+      assert.equal(code, 1, output);
+      assert.match(output, /^orchlet: --backup-dir: ENOTDIR: .*file\/backups/m);
     });
   }
 });

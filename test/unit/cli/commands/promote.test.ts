@@ -17,7 +17,7 @@ import { temporaryFolder } from '../../../temporary-folder.ts';
 
 const OTHER = 'https://10.0.0.1:6443';
 
-/** A data directory with three writes. */
+/** Resolves to a data directory with three writes. */
 async function dataOf(t: TestContext): Promise<{ directory: string; revision: number }> {
   const directory = temporaryFolder();
   t.after(() => rm(directory, { recursive: true }));

@@ -22,7 +22,7 @@ interface HostFacts {
   readonly freeInodes?: number;
 }
 
-/** A host that has everything that orchlet needs, except for the given facts. */
+/** Returns a host that has everything that orchlet needs, except for the given facts. */
 function hostWith(facts: HostFacts): Host {
   const files: Readonly<Record<string, string>> = {
     '/sys/fs/cgroup/cgroup.controllers': 'cpuset cpu io memory pids',

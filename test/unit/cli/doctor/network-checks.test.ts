@@ -29,7 +29,7 @@ interface Faults {
   readonly hasPod?: boolean;
 }
 
-/** A network in which everything answers, except for the faults; pods refuse, as they have no such port. */
+/** Returns a network in which everything answers, except for the faults; pods refuse, as they have no such port. */
 function probesWith({ outcomes = {}, answer = ['10.96.0.1'], hasPod = true }: Faults, tried: string[] = []) {
   const probes: NetworkProbes = {
     connect: (address, port, from) => {

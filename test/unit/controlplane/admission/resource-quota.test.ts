@@ -21,7 +21,7 @@ function attributes(
   });
 }
 
-/** A quota that another client sometimes changes concurrently. */
+/** Returns a quota that another client sometimes changes concurrently. */
 function setup(hard: Record<string, string>, conflicts = 0, scopes: readonly string[] = []) {
   let version = 1;
   let stored: ResourceQuota = {
@@ -90,7 +90,7 @@ test('a refusal has the requested, used and limited amounts', async () => {
   );
 });
 
-/** The quotas of one namespace by name. The next writes of those in `conflicts` fail with a conflict. */
+/** Returns the quotas of one namespace by name. The next writes of those in `conflicts` fail with a conflict. */
 function setupMany(quotas: Readonly<Record<string, Record<string, string>>>) {
   const conflicts: string[] = [];
   const onConflict: (() => void)[] = [];

@@ -222,7 +222,8 @@ test('the webhook gets batches, a failed batch is retried, and events beyond the
 });
 
 /**
- * A server that audits every request. Returns the results of a request to a path that throws, and of an anonymous one.
+ * Starts a server that audits every request. Resolves to the results of a request to a path that throws, and of an anonymous
+ * one.
  */
 async function audited(isKept: boolean): Promise<{
   readonly events: readonly AuditEvent[];
@@ -275,7 +276,7 @@ test('a request that fails with a bug ends in the stage Panic', async () => {
   }
 });
 
-/** An audit of all requests at one level, without some stages, and the events that it has recorded. */
+/** Returns an audit of all requests at one level, without some stages, and the events that it has recorded. */
 function recordedAudit(level: string, omitStages: string) {
   const events: AuditEvent[] = [];
   const text = `{apiVersion: audit.k8s.io/v1, kind: Policy, omitStages: [${omitStages}], rules: [{level: ${level}}]}`;
@@ -369,7 +370,7 @@ test('a response with more values than a request may have is recorded, and the p
   }
 });
 
-/** A server that audits the end of every request, and opens tunnels to a target that answers each head with 101. */
+/** Resolves to a server that audits the end of every request, and opens tunnels to a target that answers each head with 101. */
 async function tunneling(): Promise<{
   readonly events: readonly AuditEvent[];
   readonly port: number;

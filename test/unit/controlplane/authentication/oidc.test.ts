@@ -12,13 +12,13 @@ const ISSUER = 'https://issuer.example';
 const { privateKey, publicKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
 const { publicKey: another } = generateKeyPairSync('rsa', { modulusLength: 2048 });
 
-/** An authenticator whose issuer has so many keys; the last one has signed the token. */
+/** Returns an authenticator whose issuer has so many keys; the last one has signed the token. */
 const authenticator = (keys: number) =>
   authenticatorWith(
     Array.from({ length: keys }, (_key, at) => (at === keys - 1 ? publicKey : another).export({ format: 'jwk' })),
   );
 
-/** An authenticator whose issuer has these JSON web keys. */
+/** Returns an authenticator whose issuer has these JSON web keys. */
 function authenticatorWith(keys: readonly unknown[], onUnreadableKey?: () => void) {
   const documents: Readonly<Record<string, unknown>> = {
     '/.well-known/openid-configuration': { issuer: ISSUER, jwks_uri: `${ISSUER}/keys` },

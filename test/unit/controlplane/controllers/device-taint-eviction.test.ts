@@ -31,7 +31,7 @@ const seconds = (tolerationSeconds: number): Tolerations => [
   { key: 'broken', operator: 'Exists', effect: 'NoExecute', tolerationSeconds },
 ];
 
-/** A slice with these devices and their taints. */
+/** Returns a slice with these devices and their taints. */
 function slice(
   devices: Readonly<Record<string, DeviceTaint[]>>,
   { name = 'slice', generation = 1, pool = 'rack/1', nodeName = 'a' } = {},
@@ -47,7 +47,7 @@ function slice(
   };
 }
 
-/** A claim with these devices and their tolerations, reserved for the pods with the names. */
+/** Returns a claim with these devices and their tolerations, reserved for the pods with the names. */
 function claim(
   devices: Readonly<Record<string, Tolerations>>,
   { name = 'c', reservedFor = ['p'], metadata = {} }: { name?: string; reservedFor?: string[]; metadata?: object } = {},
@@ -72,7 +72,7 @@ function claim(
   } as ResourceClaim;
 }
 
-/** A pod that uses the claims. Its finalizer keeps it after its deletion. */
+/** Returns a pod that uses the claims. Its finalizer keeps it after its deletion. */
 function pod(name: string, { claims = ['c'], nodeName = 'a', phase = 'Running' } = {}): Pod {
   return {
     metadata: { name, namespace: 'n', uid: `pod-${name}`, finalizers: ['x.y/z'] },
@@ -98,7 +98,7 @@ async function started(...objects: (Pod | ResourceClaim | ResourceSlice)[]): Pro
   return t;
 }
 
-/** The names of the pods that were deleted. */
+/** Returns the names of the pods that were deleted. */
 const evicted = (t: ControllerTest): string[] =>
   t.client
     .peekAll(pods)

@@ -15,7 +15,7 @@ const spread = (whenUnsatisfiable: string): object => ({
 });
 const preferred = [{ weight: 1, podAffinityTerm: term }];
 
-/** Two nodes with 150 pods each. Each read of the clock takes a millisecond. */
+/** Returns two nodes with 150 pods each. Each read of the clock takes a millisecond. */
 function busyCluster(): { readonly cluster: SchedulerCluster; readonly clock: { monotonic(): number } } {
   let readings = 0;
   const clock = { monotonic: () => (readings += 1) };

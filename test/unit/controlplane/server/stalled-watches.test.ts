@@ -43,7 +43,7 @@ async function sessionOf(fake: FakeServer, initialWindowSize: number): Promise<C
   return session;
 }
 
-/** A session whose streams take nothing. */
+/** Returns a session whose streams take nothing. */
 const stalledSession = (fake: FakeServer): Promise<ClientHttp2Session> => sessionOf(fake, 0);
 
 interface Opened {

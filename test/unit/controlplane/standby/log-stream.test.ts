@@ -205,7 +205,7 @@ test('a copy that follows a snapshot has what the storage has, and reports each 
   await copied.close();
 });
 
-/** A writer of a copy whose appends last until the test settles them. */
+/** Returns a writer of a copy whose appends last until the test settles them. */
 function heldWriter(): { writer: CopyWriter; writes: number[][]; held: PromiseWithResolvers<void>[] } {
   const writes: number[][] = [];
   const held: PromiseWithResolvers<void>[] = [];

@@ -26,7 +26,10 @@ async function dataDirectory(t: TestContext): Promise<string> {
   return directory;
 }
 
-/** A control plane with the keys of the directory. It answers with its promotion, or as a standby, which has no such path. */
+/**
+ * Resolves to a control plane with the keys of the directory. It answers with its promotion, or as a standby, which has no
+ * such path.
+ */
 async function otherPlane(t: TestContext, directory: string, promotion: FirstReport['promotion']): Promise<string> {
   const pki = await ensurePki({
     directory: join(directory, 'pki'),

@@ -57,7 +57,7 @@ class Pods {
     this.#revisions.delete(name);
   }
 
-  /** A cache of pods of which every second one matches. */
+  /** Resolves to a cache of pods of which every second one matches. */
   async cache(): Promise<WatchCache> {
     const cache = await openWatchCache({
       storage: this.storage,
@@ -70,7 +70,7 @@ class Pods {
     return cache;
   }
 
-  /** What happens while a list is made: pods at its beginning and its end stop to match, begin to match, go and come. */
+  /** Changes pods while a list is made: pods at its beginning and its end stop to match, begin to match, go and come. */
   async change(): Promise<void> {
     for (const at of [0, 2, OBJECTS - 2]) await this.write(nameOf(at), OTHER);
     for (const at of [1, 3, OBJECTS - 1]) await this.write(nameOf(at), WANTED);

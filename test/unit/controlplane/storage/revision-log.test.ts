@@ -19,7 +19,7 @@ function open(backend: FakeLogBackend, options: Partial<RevisionLogOptions> = {}
 const value = Buffer.from('v');
 const fails = (code: StorageErrorCode) => (error: unknown) => isStorageError(error, code);
 
-/** A backend with this number of records of keys that were created, updated and deleted at intervals. */
+/** Returns a backend with this number of records of keys that were created, updated and deleted at intervals. */
 function historyOf(records: number): FakeLogBackend {
   const backend = new FakeLogBackend();
   const third = records / 3;

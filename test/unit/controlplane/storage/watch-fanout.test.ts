@@ -126,7 +126,7 @@ for (const [what, source] of [
   });
 }
 
-/** A clock of which each read takes a millisecond. */
+/** Returns a clock of which each read takes a millisecond. */
 function countingClock(): FakeClock {
   let readings = 0;
   return Object.assign(new FakeClock(), { monotonic: () => (readings += 1) });

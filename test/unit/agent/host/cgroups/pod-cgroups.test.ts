@@ -51,7 +51,7 @@ describe('pod cgroups', () => {
     ],
     ['v2', ['cpu.weight', 'cpu.max', 'memory.max', 'hugetlb.2MB.max'], ['10', '100000 100000', '67108864', '4194304']],
   ] as const) {
-    it(`bound a pod as a whole on ${version}`, async () => {
+    it(`limit a pod as a whole on ${version}`, async () => {
       const root = temporaryFolder();
       try {
         if (version === 'v2') await writeFile(join(root, 'cgroup.controllers'), 'cpu memory pids');

@@ -23,7 +23,7 @@ const PATH = `kubepods.slice/kubepods-burstable.slice/${SLICE}`;
 
 type Words = readonly string[];
 
-/** The arguments with which every slice is started. The last of them exists only on v2. */
+/** Returns the arguments with which every slice is started. The last of them exists only on v2. */
 function started(name: string, version: 1 | 2, properties: Words): Words {
   const all = [
     ...['Description', 's', `Pods of Kubernetes: ${name}`, 'DefaultDependencies', 'b', 'false'],
@@ -44,7 +44,7 @@ function podOf(resources: object, uid = '1234-5678'): Pod {
 }
 const BURSTABLE = { limits: { cpu: '255m', memory: '64Mi' }, requests: { cpu: '250m', memory: '32Mi' } };
 
-/** A host whose systemd creates the directories of slices, and rejects properties on request. */
+/** Resolves to a host whose systemd creates the directories of slices, and rejects properties on request. */
 async function hostOf(version: 1 | 2) {
   const root = temporaryFolder();
   const bases = version === 2 ? [root] : ['systemd', 'cpu', 'memory', 'cpuset'].map((name) => join(root, name));

@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { describe, it, type TestContext } from 'node:test';
 import { askOverUdp } from '../../../../../agent/network/clusterdns/upstream.ts';
 
-/** A query with one question of type A. */
+/** Returns a query with one question of type A. */
 function query(id: number, name: string): Buffer {
   const labels = name.split('.').map((label) => Buffer.concat([Buffer.from([label.length]), Buffer.from(label)]));
   const header = Buffer.from([id >> 8, id & 255, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
@@ -19,7 +19,7 @@ function responseTo(message: Buffer, id = message.readUInt16BE(0)): Buffer {
   return response;
 }
 
-/** A name server that answers each query with these messages. */
+/** Resolves to a name server that answers each query with these messages. */
 async function nameServer(t: TestContext, answer: (query: Buffer) => readonly Buffer[]) {
   const seen: number[] = [];
   const socket = createSocket('udp4').bind(0, '127.0.0.1');

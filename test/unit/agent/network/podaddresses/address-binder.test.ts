@@ -13,7 +13,7 @@ import { until } from '../../../../until.ts';
 const one: PodInterface = { port: 'veth1', index: 11, mac: '02:00:00:00:00:11', addresses: ['10.0.0.1', 'fe80::1'] };
 const two: PodInterface = { port: 'veth2', index: 12, mac: '02:00:00:00:00:12', addresses: ['10.0.0.2', 'fd00::2'] };
 
-/** A host whose pods are at the ports of `pods`, by their sandboxes. */
+/** Returns a host whose pods are at the ports of `pods`, by their sandboxes. */
 function setUp(pods: Record<string, PodInterface>, strangers: readonly number[] = []) {
   const directory = temporaryFolder();
   const clock = new FakeClock();
@@ -59,7 +59,7 @@ function setUp(pods: Record<string, PodInterface>, strangers: readonly number[] 
   return { host, newBinder, inspect };
 }
 
-/** The lines of a chain. */
+/** Returns the lines of a chain. */
 function chain(name: string, script: string): readonly string[] {
   const lines = script.split('\n').map((line) => line.trim());
   const start = lines.indexOf(`chain ${name} {`) + 1;

@@ -58,7 +58,7 @@ const NOTHING: ObservedNetwork = {
   ...{ links: [], routes: [], neighbors: [], forwarding: [], wireguard: undefined, wireguardPeers: [] },
 };
 
-/** What the kernel has once the commands for the desired network have run. */
+/** Returns what the kernel has once the commands for the desired network have run. */
 function made(network: DesiredNetwork): ObservedNetwork {
   const { link, addresses, routes, neighbors, forwarding, wireguardPeers } = network;
   const links =

@@ -25,7 +25,7 @@ const change = (made: NftablesTransactions, before: readonly ServicePort[], afte
 const linesOf = (text: string, ...parts: readonly string[]): string[] =>
   text.split('\n').filter((line) => parts.every((part) => line.includes(part)));
 
-/** The lines of the port alone, without the hashes of names. */
+/** Returns the lines of the port alone, without the hashes of names. */
 function own(port: ServicePort, settings: RuleSettings = SETTINGS): string[] {
   const made = new NftablesTransactions('t', settings);
   textOf(made);

@@ -19,7 +19,7 @@ const dns = (...cluster: (typeof one)[]) =>
   servicePort({ protocol: 'UDP', port: 53, nodePort: 30_053, externalIps: ['203.0.113.1'], cluster });
 const LOCAL = new Set(['192.0.2.1']);
 
-/** An entry as `conntrack -L` prints it: a client sends to `to`, and the responses come from `from`. */
+/** Returns an entry as `conntrack -L` prints it: a client sends to `to`, and the responses come from `from`. */
 const entry = (to: string, from: string, state = '[ASSURED]'): string => {
   const [address = '', port = ''] = to.split('#');
   const [place = '', placePort = ''] = from.split('#');

@@ -35,7 +35,9 @@ function pod(uid: string, more: object = {}): Pod {
   } as unknown as Pod;
 }
 
-/** A client that responds with `answer` to reads of objects, and fails all other requests like a disconnected host. */
+/**
+ * Resolves to a client that responds with `answer` to reads of objects, and fails all other requests like a disconnected host.
+ */
 function clientOf(answer: () => Promise<KubeObject>): Client {
   const away = (): Promise<never> => Promise.reject(new Error('connect ECONNREFUSED'));
   return { get: answer, create: answer, list: away, watch: away } as unknown as Client;

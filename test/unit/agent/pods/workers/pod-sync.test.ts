@@ -14,7 +14,7 @@ import { FakeClock } from '../../../../fakes/fake-clock.ts';
 const MIB = 1024 * 1024;
 const limited = (cpu: string, memory: string): object => ({ limits: { cpu, memory }, requests: { cpu, memory } });
 
-/** A pod whose containers run with the resources in its status, while its spec requests others. */
+/** Returns a pod whose containers run with the resources in its status, while its spec requests others. */
 function resizedPod(desired: object, actual: object): Pod {
   return {
     metadata: { name: 'p', namespace: 'ns', uid: 'u', annotations: { 'kubernetes.io/config.source': 'api' } },

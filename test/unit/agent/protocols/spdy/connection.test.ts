@@ -12,7 +12,7 @@ import {
   FrameReader,
 } from '../../../../../agent/protocols/spdy/frames.ts';
 
-/** A transport that passes data on in pieces of a few bytes. */
+/** Returns a transport that passes data on in pieces of a few bytes. */
 function fragmenting(inner: Duplex, size: number): Duplex {
   const whole = inner[Symbol.asyncIterator]();
   const pieces = async function* (): AsyncGenerator<Buffer> {

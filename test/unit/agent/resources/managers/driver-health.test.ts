@@ -47,7 +47,7 @@ interface Rig {
   report(...devices: readonly object[]): void;
 }
 
-/** A driver whose device `big` has a CDI name, and `small` has none. The pod has prepared both. */
+/** Resolves to a driver whose device `big` has a CDI name, and `small` has none. The pod has prepared both. */
 async function setUp(t: TestContext): Promise<Rig> {
   const rootDirectory = temporaryFolder();
   const socket = join(rootDirectory, 'driver.sock');

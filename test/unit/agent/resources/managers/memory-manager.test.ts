@@ -16,7 +16,7 @@ import { hostOf } from '../../../../fakes/sysfs-tree.ts';
 import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 const GIB = 2 ** 30;
-/** Two NUMA nodes of 8 GiB, each with 1 GiB of huge pages and 1 GiB reserved for the system. */
+/** Returns two NUMA nodes of 8 GiB, each with 1 GiB of huge pages and 1 GiB reserved for the system. */
 const host = (): Promise<HostTopology> =>
   hostOf({ sockets: 2, coresPerNode: 2, memoryPerNodeBytes: 8 * GIB, hugePages: 512 });
 const RESERVED = { reserved: '0:memory=1Gi;1:memory=1Gi', nodeReserved: { memory: 2 * GIB, cpu: 1 } };

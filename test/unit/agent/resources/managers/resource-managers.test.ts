@@ -42,7 +42,7 @@ interface Rig {
   readonly failure: { next: boolean };
 }
 
-/** Two sockets with four cores and 8 GiB each; two GPUs on node 1 and one on node 0. */
+/** Resolves to two sockets with four cores and 8 GiB each; two GPUs on node 1 and one on node 0. */
 async function setUp(
   t: TestContext,
   policy: TopologyPolicy,

@@ -20,7 +20,7 @@ export async function withTree<T>(tree: Tree, work: (directory: string) => Promi
   }
 }
 
-/** One cgroup of v1, in every controller. */
+/** Returns one cgroup of v1, in every controller. */
 export function v1(
   path: string,
   usage: { readonly cpuNs: number; readonly memory: number; readonly inactive: number },
@@ -45,7 +45,7 @@ export function v1(
   };
 }
 
-/** One cgroup of v2. */
+/** Returns one cgroup of v2. */
 export function v2(
   path: string,
   usage: { readonly cpuUs: number; readonly memory: number | undefined; readonly inactive: number },

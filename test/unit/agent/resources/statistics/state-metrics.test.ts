@@ -19,7 +19,7 @@ const pod = { metadata: { name: 'p', namespace: 'ns', uid: 'u' }, spec: { contai
 
 function setUp() {
   const metrics = new MetricsRegistry();
-  /** The series of a name, without those of buckets. */
+  /** Returns the series of a name, without those of buckets. */
   const shown = (name: string): string[] =>
     metrics
       .text()

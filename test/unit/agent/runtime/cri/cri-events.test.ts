@@ -38,7 +38,7 @@ describe('events between two lists of a runtime', () => {
 });
 
 describe('events of a runtime without container events', () => {
-  /** A runtime with one container. `lists` counts the list requests. */
+  /** Follows the events of a runtime with one container. `lists` counts the list requests. */
   async function follow(containerd: boolean) {
     const clock = new FakeClock();
     const abort = new AbortController();

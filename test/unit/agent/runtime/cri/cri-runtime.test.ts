@@ -63,7 +63,7 @@ async function start(t: TestContext, methods: PluginMethods): Promise<{ runtime:
   return { runtime, calls };
 }
 
-/** A list entry of a container in the sandbox `s1`. */
+/** Returns a list entry of a container in the sandbox `s1`. */
 const listed = (id: string, state: number, labels: object = LABELS) => ({
   id,
   podSandboxId: 's1',

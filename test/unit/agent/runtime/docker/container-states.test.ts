@@ -12,7 +12,7 @@ const labels = (pod: string): Record<string, string> => ({
   'io.kubernetes.container.name': 'main',
 });
 
-/** Two running containers. The inspection of one never returns. */
+/** Returns two running containers. The inspection of one never returns. */
 function states(clock: FakeClock): ContainerStates {
   const entries = ['well', 'hung'].map((id) => ({
     Id: id,

@@ -44,7 +44,7 @@ describe('frames', () => {
   });
 });
 
-/** A connection of Docker that sends these chunks and records what it receives. */
+/** Returns a connection of Docker that sends these chunks and records what it receives. */
 function connectionOf(...chunks: readonly Buffer[]): { readonly connection: Duplex; readonly input: Buffer[] } {
   const input: Buffer[] = [];
   const left = [...chunks];

@@ -16,14 +16,14 @@ import type { ContainerId } from '../../../../../agent/runtime/runtime-identity.
 const facts = { memoryCapacityBytes: 2 ** 34, cpuQuota: true, cpuPeriodUs: 100_000 };
 const limits = { cpu: '30m', memory: '45Mi' };
 
-/** A pod with one container, which a resize of `restarting` restarts. */
+/** Returns a pod with one container, which a resize of `restarting` restarts. */
 function podOf(requests: object, restarting?: 'cpu' | 'memory'): { pod: Pod; container: Container } {
   const resizePolicy = restarting && [{ resourceName: restarting, restartPolicy: 'RestartContainer' }];
   const container = { name: 'c', resources: { requests, limits }, resizePolicy } as unknown as Container;
   return { pod: { metadata: { name: 'p', uid: 'u' }, spec: { containers: [container] } } as unknown as Pod, container };
 }
 
-/** What the runtime reports of the container after its start. */
+/** Returns what the runtime reports of the container after its start. */
 function started({ pod, container }: ReturnType<typeof podOf>): ContainerStatus {
   const annotations = containerAnnotations({ pod, container, attempt: 0 });
   return { state: 'running', annotations, resources: linuxResources(pod, container, facts) } as ContainerStatus;

@@ -97,7 +97,7 @@ async function setUp(t: TestContext, driverOptions: Partial<FakeCsiDriverOptions
   const volumes = await make();
   const requests = (method: string) =>
     driver.calls.filter((call) => call.method === method).map(({ request }) => request);
-  /** A message of the last publish: `volumeCapability`, `volumeContext`. */
+  /** Returns a message of the last publish: `volumeCapability`, `volumeContext`. */
   const published = <T>(field: string): T => requests('nodePublishVolume').at(-1)?.[field] as T;
   const order = () => driver.calls.map(({ method }) => method).filter((method) => !/Info|Capabilities/.test(method));
   return { root, driver, clock, client, volumes, make, requests, published, order, reported, metrics };

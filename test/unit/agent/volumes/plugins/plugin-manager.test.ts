@@ -21,7 +21,7 @@ interface Told {
   readonly error: string;
 }
 
-/** A plugin's registration socket: it reports `info` and records the notifications that it receives. */
+/** Resolves to a plugin's registration socket: it reports `info` and records the notifications that it receives. */
 async function plugin(socket: string, info: object): Promise<{ readonly told: Told[]; stop: () => Promise<void> }> {
   const told: Told[] = [];
   const stop = await serveGrpc(socket, [

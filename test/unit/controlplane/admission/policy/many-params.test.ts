@@ -53,7 +53,7 @@ function attributesOf() {
   return { attributes: attributes as unknown as AdmissionAttributes, annotations, warnings };
 }
 
-/** The options of a plugin whose one policy gets all parameters. */
+/** Returns the options of a plugin whose one policy gets all parameters. */
 function optionsOf(
   policies: ResourceOf<KubeObject>,
   bindings: ResourceOf<KubeObject>,

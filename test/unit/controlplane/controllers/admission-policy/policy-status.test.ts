@@ -7,7 +7,7 @@ import { policyStatuses } from '../../../../../controlplane/controllers/admissio
 import { warningsOf } from '../../../../../controlplane/controllers/admission-policy/type-checking.ts';
 import { controllerTest } from '../../../../fakes/fake-controllers.ts';
 
-/** The type errors of a policy for deployments, and how often their computation yielded. */
+/** Returns the type errors of a policy for deployments, and how often their computation yielded. */
 function typeErrors(spec: Pick<NonNullable<Policy['spec']>, 'validations' | 'variables'>) {
   const schema = loadSchema();
   const struct = schema.kind('apps', 'v1', 'Deployment');

@@ -12,7 +12,7 @@ import { SearchBudget } from '../../../../../controlplane/scheduler/devices/sear
 const DRIVER = 'gpu.example.com';
 const KEY = `${DRIVER}/victim/gpu-0`;
 
-/** An allocation of `gpu-0` of the pool `victim`, for a node or for several. */
+/** Returns an allocation of `gpu-0` of the pool `victim`, for a node or for several. */
 const allocation = (node?: string, share?: string): DeviceAllocation =>
   ({
     devices: {

@@ -22,7 +22,7 @@ const slice = (devices: readonly object[], { nodeName, generation = 1, count = 1
     },
   }) as ResourceSlice;
 
-/** The devices of the pool for a node, and the counters that are left; `incomplete` for a pool that is. */
+/** Returns the devices of the pool for a node, and the counters that are left; `incomplete` for a pool that is. */
 function seenBy(name: string, slices: readonly ResourceSlice[], labels = {}): string {
   const [pool, ...others] = new DevicePools(slices).for({ name, labels }, new AllocatedDevices());
   assert.deepEqual(others, []);

@@ -132,7 +132,7 @@ async function answerTo(path: string, ...headers: readonly string[]): Promise<st
 }
 
 const POD = '/api/v1/namespaces/ns/pods/p';
-/** The code of each kind of connection to the agent. */
+/** Resolves to the code of each kind of connection to the agent. */
 async function answers(): Promise<{ log: string; exec: string; own: string }> {
   const log = await answerTo(`${POD}/log`);
   const exec = await answerTo(`${POD}/exec`, 'Connection: Upgrade', 'Upgrade: SPDY/3.1');

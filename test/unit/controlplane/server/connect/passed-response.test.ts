@@ -46,7 +46,7 @@ it('the body is read no further once the target has closed the connection', { ti
   await isReleased.promise;
 });
 
-/** A client that takes nothing until `drain` is called. */
+/** Returns a client that takes nothing until `drain` is called. */
 function slowClient(): {
   readonly exchange: Exchange;
   readonly written: Buffer[];

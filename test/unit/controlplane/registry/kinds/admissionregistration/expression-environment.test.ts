@@ -47,7 +47,7 @@ test('an expression must have exactly the type of its place', () => {
   assert.deepEqual(errorsOf('applyConfiguration', 'Object{spec: Object.spec{a: 1}}'), []);
 });
 
-/** A policy whose variables use each other in a row, and as many validations that use the last one. */
+/** Returns a policy whose variables use each other in a row, and as many validations that use the last one. */
 const chain = (size: number) => ({
   failurePolicy: 'Fail',
   matchConstraints: {

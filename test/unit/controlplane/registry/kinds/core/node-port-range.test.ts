@@ -28,7 +28,7 @@ const service = (name: string, ...nodePorts: readonly number[]): Service => ({
   spec: { type: 'NodePort', ports: nodePorts.map((nodePort) => ({ port: nodePort, nodePort })) },
 });
 
-/** A storage that other servers write as well. */
+/** Returns a storage that other servers write as well. */
 function sharedStorage(): Storage {
   const storage = openMemoryStorage({ clock, stamp: stampRevision });
   return Object.assign(storage, { catchUp: () => Promise.resolve() });
