@@ -21,7 +21,7 @@ export function blocking(sink: EventSink, { isStrict, logger, onDropped }: Block
     return !isStrict;
   };
   return {
-    process: (event) => sink.write([event]).then(() => true, lost),
+    process: (event) => Promise.try(() => sink.write([event])).then(() => true, lost),
     close: () => sink.close(),
   };
 }

@@ -85,7 +85,7 @@ export function sendList(reply: Reply, rest: Rest, entries: readonly Entry[], me
   request.audited?.answerIs(() => ({
     kind: info.custom?.listKind ?? `${info.kind}List`,
     apiVersion: apiVersionOf(info),
-    metadata,
+    metadata: parseExactJson(listMetadata(metadata, info.custom !== undefined)),
     items: entries.map(({ object }) => object),
   }));
   if (media.as === 'PartialObjectMetadata') {

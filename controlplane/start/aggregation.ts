@@ -24,7 +24,7 @@ const CONVERSION_ANSWER = { maxBytes: 8 * 1024 * 1024, maxValues: 600_000, outer
 /** Calls of conversion webhooks, whose addresses are found as those of admission webhooks are. */
 export function conversionCalls({ sources, dialer, metrics, clock }: Parts): CallConversion {
   const found = { services: sources.of(services), endpointSlices: sources.of(endpointSlices), random: Math.random };
-  const client = new WebhookClient('kube-apiserver-conversion', {
+  const client = new WebhookClient('kube-apiserver-admission', {
     dialer,
     measured: { observer: clientMetrics(metrics), clock },
   });

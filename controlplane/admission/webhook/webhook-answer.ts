@@ -101,6 +101,9 @@ interface ReviewKind {
   readonly kind: string;
 }
 
+/** Kinds that every group's scheme has in version v1. */
+const UNVERSIONED_KINDS = new Set(['Status', 'APIVersions', 'APIGroupList', 'APIGroup', 'APIResourceList']);
+
 /** Throws an error with the reason for a review of another kind. A review may have no kind and version. */
 export function checkReviewKind(value: Readonly<Record<string, unknown>>, expected: ReviewKind): void {
   const text = (name: string): string => (typeof value[name] === 'string' ? value[name] : '');
@@ -113,6 +116,8 @@ export function checkReviewKind(value: Readonly<Record<string, unknown>>, expect
     const [from, to] = [version, expected.version].map((one) => `(${one}.${expected.kind})`);
     throw new Error(`converting ${from} to ${to}: unknown conversion`);
   }
+  if (apiVersion === 'v1' && UNVERSIONED_KINDS.has(kind))
+    throw new Error(`converting (v1.${kind}) to (${expected.version}.${expected.kind}): unknown conversion`);
   const scheme = 'in scheme "pkg/runtime/scheme.go:111"';
   throw new Error(`no kind ${quoteText(kind)} is registered for version ${quoteText(apiVersion)} ${scheme}`);
 }

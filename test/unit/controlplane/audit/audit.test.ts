@@ -467,6 +467,19 @@ test('a forbidden request also waits for its event, and lost events are counted'
   }
 });
 
+test('an event that cannot be formatted is lost, and the process goes on', async () => {
+  const dropped: number[] = [];
+  const sink = {
+    write: (): Promise<void> => {
+      throw new TypeError('Converting circular structure to JSON');
+    },
+    close: () => Promise.resolve(),
+  };
+  const backend = blocking(sink, { isStrict: false, logger: silentLogger, onDropped: (count) => dropped.push(count) });
+  assert.equal(await backend.process({}), true);
+  assert.deepEqual(dropped, [1]);
+});
+
 test('a server in strict mode rejects requests that it cannot record', async () => {
   const policyFile = join(directory, 'strict.yaml');
   writeFileSync(
@@ -547,6 +560,7 @@ rules:
       data: { k: 'shown' },
     });
     assert.equal((await call('/api/v1/namespaces/default/secrets/a', undefined, 'wrong')).status, 401);
+    assert.equal((await call('/api/v1/namespaces/default/configmaps', undefined)).status, 200);
   } finally {
     client.close();
     await plane.close();
@@ -568,7 +582,13 @@ rules:
   assert.equal(secret?.['annotations']?.['authorization.k8s.io/decision'], 'allow');
   assert.equal(refused?.['responseStatus']?.['code'], 401);
   assert.deepEqual(refused?.['user'], {});
-  const [written] = seen('configmaps', 'ResponseComplete');
+  const [written, listed] = seen('configmaps', 'ResponseComplete');
+  const list: {
+    readonly metadata?: object;
+    readonly items?: readonly { readonly metadata: { readonly name: string } }[];
+  } = listed?.['responseObject'] ?? {};
+  assert.deepEqual(Object.keys(list.metadata ?? {}), ['resourceVersion']);
+  assert.ok(list.items?.some((item) => item.metadata.name === 'a'));
   assert.equal(written?.['requestObject']?.['data']?.['k'], 'shown');
   assert.equal(written?.['responseObject']?.['metadata']?.['managedFields'], undefined);
   assert.ok(written?.['responseObject']?.['metadata']?.['uid']);

@@ -87,6 +87,11 @@ describe('the review of an answer', () => {
   });
 
   for (const [what, value, reason] of [
+    [
+      'a status',
+      { apiVersion: 'v1', kind: 'Status' },
+      /converting \(v1\.Status\) to \(v1\.AdmissionReview\): unknown conversion$/,
+    ],
     ['another version', { apiVersion: 'admission.k8s.io/v1beta1', kind: 'AdmissionReview' }, /unknown conversion$/],
     ['another kind', { apiVersion: 'admission.k8s.io/v1', kind: 'Pod' }, /^Error: no kind "Pod" is registered/],
     [
