@@ -1,6 +1,7 @@
 /** The metrics of `/metrics/cadvisor`: cAdvisor's names and help texts, and where the value of each comes from. */
 import type { CgroupUsage } from './cgroup-usage.ts';
 import type { DeviceIo, InterfaceCounters } from './cgroup-files.ts';
+import type { DiskCounters } from './host-filesystems.ts';
 import type { ProcessUsage } from './process-usage.ts';
 
 type Read = (usage: CgroupUsage) => number | undefined;
@@ -92,6 +93,16 @@ export const GAUGES: readonly (readonly [string, string, Read])[] = [
     ({ memory }) => memory.usageBytes,
   ],
   ['container_memory_working_set_bytes', 'Current working set in bytes.', ({ memory }) => memory.workingSetBytes],
+  ['container_threads', 'Number of threads running inside the container', ({ processes }) => processes.current],
+  [
+    'container_threads_max',
+    'Maximum number of threads allowed inside the container, infinity if value is zero',
+    ({ processes }) => processes.max ?? 0,
+  ],
+];
+
+/** Name, help and value of the settings of a cgroup, which have no time. */
+export const SETTINGS: typeof GAUGES = [
   [
     'container_spec_cpu_period',
     'CPU period of the container.',
@@ -109,12 +120,6 @@ export const GAUGES: readonly (readonly [string, string, Read])[] = [
     'container_spec_memory_swap_limit_bytes',
     'Memory swap limit for the container.',
     ({ memory }) => memory.swapLimitBytes ?? 0,
-  ],
-  ['container_threads', 'Number of threads running inside the container', ({ processes }) => processes.current],
-  [
-    'container_threads_max',
-    'Maximum number of threads allowed inside the container, infinity if value is zero',
-    ({ processes }) => processes.max ?? 0,
   ],
 ];
 
@@ -136,6 +141,12 @@ export const STARTED = family(
   'container_start_time_seconds',
   'Start time of the container since unix epoch in seconds.',
 );
+/** Persistent memory modules, which are not counted. */
+export const NVM = family(
+  'gauge',
+  'machine_nvm_capacity',
+  'NVM capacity value labeled by NVM mode (memory mode or app direct mode).',
+);
 /** The filesystems of containers. */
 export const FS = {
   usage: family(
@@ -151,6 +162,60 @@ export const FS = {
   inodes: family('gauge', 'container_fs_inodes_total', 'Number of Inodes'),
   inodesFree: family('gauge', 'container_fs_inodes_free', 'Number of available Inodes'),
 } as const;
+
+/** What cAdvisor writes of every container with the same value: it does not run its load reader in the kubelet. */
+export const CONSTANTS: readonly (readonly [string, string, number])[] = [
+  // -1 means that the container has no health check of the runtime.
+  ['container_health_state', "The result of the container's health check", -1],
+  ['container_cpu_load_average_10s', 'Value of container cpu load average over the last 10 seconds.', 0],
+  ['container_cpu_load_d_average_10s', 'Value of container cpu load.d average over the last 10 seconds.', 0],
+];
+/** The number of tasks in each state, which is 0 without the load reader. */
+export const TASKS = family('gauge', 'container_tasks_state', 'Number of tasks in given state');
+/** The states of tasks. */
+export const TASK_STATES = ['iowaiting', 'running', 'sleeping', 'stopped', 'uninterruptible'] as const;
+
+type ReadDisk = (counters: DiskCounters) => number;
+
+/** The counters of the block device of a filesystem. cAdvisor divides times in milliseconds as if they were nanoseconds. */
+export const DISKS: readonly (readonly ['counter' | 'gauge', string, string, ReadDisk])[] = [
+  ['counter', 'container_fs_reads_total', 'Cumulative count of reads completed', ({ reads }) => reads],
+  ['counter', 'container_fs_sector_reads_total', 'Cumulative count of sector reads completed', (of) => of.sectorsRead],
+  ['counter', 'container_fs_reads_merged_total', 'Cumulative count of reads merged', (of) => of.readsMerged],
+  [
+    'counter',
+    'container_fs_read_seconds_total',
+    'Cumulative count of seconds spent reading',
+    (of) => seconds(of.readMs),
+  ],
+  ['counter', 'container_fs_writes_total', 'Cumulative count of writes completed', ({ writes }) => writes],
+  [
+    'counter',
+    'container_fs_sector_writes_total',
+    'Cumulative count of sector writes completed',
+    (of) => of.sectorsWritten,
+  ],
+  ['counter', 'container_fs_writes_merged_total', 'Cumulative count of writes merged', (of) => of.writesMerged],
+  [
+    'counter',
+    'container_fs_write_seconds_total',
+    'Cumulative count of seconds spent writing',
+    (of) => seconds(of.writeMs),
+  ],
+  ['gauge', 'container_fs_io_current', 'Number of I/Os currently in progress', (of) => of.inProgress],
+  [
+    'counter',
+    'container_fs_io_time_seconds_total',
+    'Cumulative count of seconds spent doing I/Os',
+    (of) => seconds(of.ioMs),
+  ],
+  [
+    'counter',
+    'container_fs_io_time_weighted_seconds_total',
+    'Cumulative weighted I/O time in seconds',
+    (of) => seconds(of.weightedIoMs),
+  ],
+];
 
 /** The I/O of each device. */
 export const IO: readonly (readonly [string, string, (device: DeviceIo) => number])[] = [

@@ -5,32 +5,40 @@
  */
 import { deviceNumber } from './block-devices.ts';
 import {
+  CONSTANTS,
   COUNTERS,
   CPU,
+  DISKS,
   FAILURES,
   FS,
   GAUGES,
   IO,
   NETWORK,
+  NVM,
   PROCESSES,
   seconds,
   SEEN,
+  SETTINGS,
   STARTED,
+  TASK_STATES,
+  TASKS,
   ULIMITS,
 } from './cadvisor-families.ts';
 import { Exposition, type Labels } from './exposition.ts';
 import type { CgroupUsage } from './cgroup-usage.ts';
+import type { HostFilesystem } from './host-filesystems.ts';
 import type { NodeStorage, PodStorage } from './storage-usage.ts';
 import type { InterfaceCounters } from './cgroup-files.ts';
 import type { ProcessUsage } from './process-usage.ts';
-import type { PodUsage, UsageSnapshot } from './usage.ts';
+import type { GroupUsage, PodUsage, UsageSnapshot } from './usage.ts';
 
 interface CadvisorFacts {
   /** `undefined` if the usage could not be read. */
   readonly usage: UsageSnapshot | undefined;
-  /** The usage by container id. */
+  /** The processes by the path of their cgroup. */
   readonly processes: ReadonlyMap<string, ProcessUsage>;
   readonly storage: { readonly node: NodeStorage; readonly pods: ReadonlyMap<string, PodStorage> };
+  readonly filesystems: readonly HostFilesystem[];
   readonly interfaces: readonly InterfaceCounters[];
   /** The names by device number. */
   readonly deviceNames: ReadonlyMap<string, string>;
@@ -79,52 +87,60 @@ export function cadvisorMetrics(facts: CadvisorFacts): string {
 
 /** Returns the numbers of the devices that the page names. */
 export function devicesOf({ usage, storage }: Pick<CadvisorFacts, 'usage' | 'storage'>): ReadonlySet<string> {
-  const { root, images, containers } = storage.node;
-  const filesystems = [root, images.filesystem, containers.filesystem];
+  const { filesystem } = storage.node.containers;
   const cgroups =
     usage === undefined
       ? []
       : [
           usage.node,
-          ...(usage.allPods === undefined ? [] : [usage.allPods.usage]),
+          ...groupsOf(usage).map((group) => group.usage),
           ...usage.pods.flatMap((pod) => [pod.usage, ...pod.containers.map((container) => container.usage)]),
         ];
   return new Set([
-    ...filesystems.flatMap((filesystem) => (filesystem === undefined ? [] : [deviceNumber(filesystem.device)])),
+    ...(filesystem === undefined ? [] : [deviceNumber(filesystem.device)]),
     ...cgroups.flatMap(({ io }) => io.devices.map(({ device }) => device)),
   ]);
 }
 
+function groupsOf({ allPods, qosClasses }: UsageSnapshot): readonly GroupUsage[] {
+  return [...(allPods === undefined ? [] : [allPods]), ...qosClasses];
+}
+
 function writeContainers(page: Exposition, facts: CadvisorFacts, usage: UsageSnapshot): void {
-  const { storage, deviceNames } = facts;
+  const { machine, deviceNames, filesystems } = facts;
+  const { timeMs } = usage;
   const root: Names = { ...none, id: '/' };
-  writeUsage(page, usage.node, root, { deviceNames, timeMs: usage.timeMs, startedAtMs: facts.bootedAtMs });
-  writeNetwork(page, facts.interfaces, root, usage.timeMs);
-  const { root: rootFs, images } = storage.node;
-  for (const filesystem of [
-    rootFs,
-    ...(images.filesystem !== undefined && images.filesystem.device !== rootFs?.device ? [images.filesystem] : []),
-  ]) {
-    if (filesystem === undefined) continue;
-    const labels = withDevice(root, deviceNumber(filesystem.device), deviceNames);
-    page.add(FS.limit, filesystem.capacityBytes, labels, usage.timeMs);
-    page.add(FS.usage, filesystem.usedBytes, labels, usage.timeMs);
-    page.add(FS.inodes, filesystem.inodes, labels, usage.timeMs);
-    page.add(FS.inodesFree, filesystem.inodesFree, labels, usage.timeMs);
-  }
-  if (usage.allPods !== undefined) {
-    const { cgroup, usage: all } = usage.allPods;
-    writeUsage(page, all, { ...none, id: cgroup }, { deviceNames, timeMs: usage.timeMs, startedAtMs: undefined });
+  const memory = { ...usage.node.memory, limitBytes: machine.memoryBytes, swapLimitBytes: machine.swapBytes };
+  writeUsage(page, { ...usage.node, memory }, root, { deviceNames, timeMs, startedAtMs: facts.bootedAtMs });
+  writeProcesses(page, facts, root, { cgroup: '/', timeMs });
+  writeNetwork(page, facts.interfaces, root, timeMs);
+  for (const filesystem of filesystems) writeFilesystem(page, filesystem, root, timeMs);
+  for (const { cgroup, usage: ofGroup, createdAtMs } of groupsOf(usage)) {
+    const names: Names = { ...none, id: cgroup };
+    writeUsage(page, ofGroup, names, { deviceNames, timeMs, startedAtMs: createdAtMs });
+    writeProcesses(page, facts, names, { cgroup, timeMs });
   }
   for (const entry of usage.pods) writePod(page, facts, entry);
 }
 
-function writePod(page: Exposition, { storage, deviceNames, processes }: CadvisorFacts, entry: PodUsage): void {
+function writeFilesystem(page: Exposition, filesystem: HostFilesystem, names: Names, timeMs: number): void {
+  const { device, space, counters } = filesystem;
+  const labels = withLabel(names, 'device', device);
+  page.add(FS.limit, space.capacityBytes, labels, timeMs);
+  page.add(FS.usage, space.usedBytes, labels, timeMs);
+  page.add(FS.inodes, space.inodes, labels, timeMs);
+  page.add(FS.inodesFree, space.inodesFree, labels, timeMs);
+  for (const [type, name, help, read] of DISKS) page.add({ name, type, help }, read(counters), labels, timeMs);
+}
+
+function writePod(page: Exposition, facts: CadvisorFacts, entry: PodUsage): void {
+  const { storage, deviceNames } = facts;
   const names = { namespace: entry.pod.metadata.namespace, pod: entry.pod.metadata.name };
   const podId = entry.cgroup === '' ? `/pod${entry.pod.metadata.uid}` : entry.cgroup;
   const ofPod: Names = { ...none, ...names, id: podId };
   const startedAtMs = Date.parse(entry.pod.status?.startTime ?? '');
   writeUsage(page, entry.usage, ofPod, { deviceNames, timeMs: entry.timeMs, startedAtMs });
+  writeProcesses(page, facts, ofPod, entry);
   writeNetwork(page, entry.interfaces, ofPod, entry.timeMs);
   const written = storage.pods.get(entry.pod.metadata.uid);
   for (const container of entry.containers) {
@@ -137,8 +153,7 @@ function writePod(page: Exposition, { storage, deviceNames, processes }: Cadviso
     };
     const { timeMs } = container;
     writeUsage(page, container.usage, labels, { deviceNames, timeMs, startedAtMs: container.startedAtMs });
-    const counted = processes.get(container.id);
-    if (counted !== undefined) writeProcesses(page, counted, labels, timeMs);
+    writeProcesses(page, facts, labels, container);
     const disk = written?.containers.get(container.name);
     if (disk === undefined) continue;
     const device = deviceNumber(storage.node.containers.filesystem?.device ?? 0);
@@ -146,7 +161,14 @@ function writePod(page: Exposition, { storage, deviceNames, processes }: Cadviso
   }
 }
 
-function writeProcesses(page: Exposition, usage: ProcessUsage, names: Names, timeMs: number): void {
+function writeProcesses(
+  page: Exposition,
+  { processes }: CadvisorFacts,
+  names: Names,
+  { cgroup, timeMs }: { readonly cgroup: string; readonly timeMs: number },
+): void {
+  const usage = processes.get(cgroup);
+  if (usage === undefined) return;
   const labels = sorted(names);
   for (const [name, help, read] of PROCESSES) {
     const value = read(usage);
@@ -193,6 +215,12 @@ function writeUsage(
     const value = read(usage);
     if (value !== undefined) page.add({ name, type: 'gauge', help }, value, labels, timeMs);
   }
+  for (const [name, help, read] of SETTINGS) {
+    const value = read(usage);
+    if (value !== undefined) page.add({ name, type: 'gauge', help }, value, labels);
+  }
+  for (const [name, help, value] of CONSTANTS) page.add({ name, type: 'gauge', help }, value, labels, timeMs);
+  for (const state of TASK_STATES) page.add(TASKS, 0, withLabel(names, 'state', state), timeMs);
   for (const [type, value] of [
     ['pgfault', usage.memory.pageFaults],
     ['pgmajfault', usage.memory.majorPageFaults],
@@ -221,7 +249,7 @@ function writeUsage(
   }
   page.add(SEEN, Math.floor(timeMs / 1000), labels, timeMs);
   if (startedAtMs !== undefined && !Number.isNaN(startedAtMs))
-    page.add(STARTED, Math.floor(startedAtMs / 1000), labels, timeMs);
+    page.add(STARTED, Math.floor(startedAtMs / 1000), labels);
 }
 
 function writeNetwork(page: Exposition, interfaces: readonly InterfaceCounters[], names: Names, timeMs: number): void {
@@ -258,9 +286,14 @@ function writeMachine(page: Exposition, { machine }: CadvisorFacts): void {
   const gauge = (name: string, help: string, value: number): void =>
     page.add({ name, type: 'gauge', help }, value, labels);
   gauge('machine_cpu_cores', 'Number of logical CPU cores.', machine.cpus);
+  gauge('machine_cpu_books', 'Number of CPU books.', 0);
+  gauge('machine_cpu_drawers', 'Number of CPU drawers.', 0);
   gauge('machine_cpu_physical_cores', 'Number of physical CPU cores.', machine.physicalCores);
   gauge('machine_cpu_sockets', 'Number of CPU sockets.', machine.sockets);
   gauge('machine_memory_bytes', 'Amount of memory installed on the machine.', machine.memoryBytes);
+  gauge('machine_nvm_avg_power_budget_watts', 'NVM power budget.', 0);
+  for (const mode of ['app_direct_mode', 'memory_mode'])
+    page.add(NVM, 0, { boot_id: machine.bootId, machine_id: machine.machineId, mode, system_uuid: machine.systemUuid });
   gauge('machine_swap_bytes', 'Amount of swap memory available on the machine.', machine.swapBytes);
   page.add(
     {

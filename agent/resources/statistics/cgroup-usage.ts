@@ -2,7 +2,7 @@
  * The usage of a cgroup as both versions of cgroups report it, and the access to the kernel's files that both readers share. A
  * file of a controller that is not mounted, or of a cgroup that was removed in the meantime, is absent.
  */
-import { readdir, readFile } from 'node:fs/promises';
+import { readdir, readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { DeviceIo, Pressure } from './cgroup-files.ts';
 
@@ -62,6 +62,8 @@ export interface CgroupReader {
   children(path: string): Promise<readonly string[]>;
   /** Returns the ids of the processes in the cgroup; none of those in another process namespace. */
   processes(path: string): Promise<readonly number[]>;
+  /** Returns when the cgroup was created, or `undefined` if it does not exist. */
+  createdAtMs(path: string): Promise<number | undefined>;
 }
 
 /** Returns the text of a file of a cgroup, or `undefined` if there is no such file. */
@@ -81,6 +83,14 @@ export async function readCgroupFiles(
 ): Promise<ReadonlyMap<string, string>> {
   const files = await Promise.all(names.map(async (name) => [name, await readCgroupFile(pathOf(name))] as const));
   return new Map(files.flatMap(([name, text]) => (text === undefined ? [] : [[name, text] as const])));
+}
+
+/** Returns when the directory of a cgroup was created. A new child changes its time, but not that of the file. */
+export async function creationMs(directory: string, file: string): Promise<number | undefined> {
+  // The cgroup is gone.
+  const times = await Promise.all([directory, join(directory, file)].map((path) => stat(path).catch(() => undefined)));
+  const found = times.flatMap((entry) => (entry === undefined ? [] : [entry.mtimeMs]));
+  return found.length === 0 ? undefined : Math.min(...found);
 }
 
 /** Returns the names of the child cgroups of a directory; none if it does not exist. */

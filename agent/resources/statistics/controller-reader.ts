@@ -1,7 +1,14 @@
 /** Reads the usage of cgroups v1, in which each controller has its own mount (Linux: `Documentation/admin-guide/cgroup-v1`). */
 import { join } from 'node:path';
 import { parseBlkio, parseCount, parseFlatKeyed, parseLimit } from './cgroup-files.ts';
-import { type CgroupReader, type CgroupUsage, childCgroups, processesOf, readCgroupFiles } from './cgroup-usage.ts';
+import {
+  type CgroupReader,
+  type CgroupUsage,
+  childCgroups,
+  creationMs,
+  processesOf,
+  readCgroupFiles,
+} from './cgroup-usage.ts';
 
 /** The controllers, and the files that are read of each. */
 const FILES = {
@@ -37,6 +44,10 @@ export class ControllerReader implements CgroupReader {
 
   processes(path: string): Promise<readonly number[]> {
     return processesOf(join(this.#roots.memory, path));
+  }
+
+  createdAtMs(path: string): Promise<number | undefined> {
+    return creationMs(join(this.#roots.memory, path), 'cgroup.clone_children');
   }
 
   async read(path: string): Promise<CgroupUsage | undefined> {

@@ -18,10 +18,10 @@ export interface ProcessUsage {
 const MOST_PROCESSES = 256;
 const MOST_DESCRIPTORS = 4096;
 
-/** Measures the processes of a container. Returns `undefined` if the container has no processes that this host can see. */
-export async function processUsage(pids: readonly number[], procDirectory: string): Promise<ProcessUsage | undefined> {
+/** Measures the processes of a container or another cgroup. */
+export async function processUsage(pids: readonly number[], procDirectory: string): Promise<ProcessUsage> {
   const [first] = pids;
-  if (first === undefined) return undefined;
+  if (first === undefined) return { processes: 0, openFiles: { descriptors: 0, sockets: 0 } };
   const openFiles = await openFilesOf(pids, procDirectory);
   const maxOpenFiles = await maxOpenFilesOf(join(procDirectory, String(first), 'limits'));
   return {

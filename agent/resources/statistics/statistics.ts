@@ -10,6 +10,7 @@ import { hostCapacity, maxPids, runningPids, systemInfo } from '../../host/host-
 import type { StatisticsPages } from './statistics-pages.ts';
 import { deviceNames } from './block-devices.ts';
 import { cadvisorMetrics, devicesOf } from './cadvisor-metrics.ts';
+import { hostFilesystems } from './host-filesystems.ts';
 import type { InterfaceCounters } from './cgroup-files.ts';
 import { resourceMetrics } from './resource-metrics.ts';
 import type { StorageUsage } from './storage-usage.ts';
@@ -58,10 +59,11 @@ export function createStatistics(options: StatisticsOptions): StatisticsPages {
     },
     async cadvisor() {
       const machine = machineFacts();
-      const [snapshot, node, pods, interfaces] = await Promise.all([
+      const [snapshot, node, pods, filesystems, interfaces] = await Promise.all([
         readable(() => usage.snapshot(SHARED_MS)),
         storage.node(),
         storage.pods(),
+        hostFilesystems(),
         hostInterfaces(),
       ]);
       const facts = { usage: snapshot, storage: { node, pods } };
@@ -69,6 +71,7 @@ export function createStatistics(options: StatisticsOptions): StatisticsPages {
         ...facts,
         processes: snapshot === undefined ? new Map() : await usage.processes(snapshot),
         deviceNames: await deviceNames(devicesOf(facts)),
+        filesystems,
         interfaces,
         machine,
         bootedAtMs: bootTimeMs(),

@@ -5,6 +5,7 @@ import {
   type CgroupReader,
   type CgroupUsage,
   childCgroups,
+  creationMs,
   processesOf,
   readCgroupFile,
   readCgroupFiles,
@@ -42,6 +43,10 @@ export class UnifiedReader implements CgroupReader {
 
   processes(path: string): Promise<readonly number[]> {
     return processesOf(join(this.#root, path));
+  }
+
+  createdAtMs(path: string): Promise<number | undefined> {
+    return creationMs(join(this.#root, path), 'cgroup.events');
   }
 
   async read(path: string): Promise<CgroupUsage | undefined> {

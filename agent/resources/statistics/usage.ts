@@ -41,15 +41,22 @@ export interface PodUsage {
   readonly interfaces: readonly InterfaceCounters[];
 }
 
+/** The usage of a cgroup that is neither a pod's nor a container's. */
+export interface GroupUsage {
+  readonly cgroup: string;
+  readonly usage: CgroupUsage;
+  readonly createdAtMs: number | undefined;
+}
+
 /** The usage of everything on the node at one time. */
 export interface UsageSnapshot {
   readonly timeMs: number;
   readonly node: CgroupUsage;
   readonly nodeNanoCores: number | undefined;
   /** The usage of all pods together; `undefined` if the agent manages no cgroups. */
-  readonly allPods:
-    | { readonly cgroup: string; readonly usage: CgroupUsage; readonly nanoCores: number | undefined }
-    | undefined;
+  readonly allPods: (GroupUsage & { readonly nanoCores: number | undefined }) | undefined;
+  /** The usage of the burstable and of the best-effort pods; empty if the agent manages no such cgroups. */
+  readonly qosClasses: readonly GroupUsage[];
   readonly pods: readonly PodUsage[];
 }
 
@@ -68,6 +75,8 @@ interface UsageOptions {
 }
 
 const FIRST_RATE_WAIT_MS = 1_000;
+/** Such as `burstable`, or `kubepods-burstable.slice` with systemd. */
+const QOS_CLASS = /(^|-)(burstable|besteffort)(\.slice)?$/;
 
 /** Owns the last snapshot and the CPU times from which rates are computed. */
 export class UsageCollector {
@@ -106,14 +115,14 @@ export class UsageCollector {
     return (await this.#options.reader.read('/')) ?? NO_USAGE;
   }
 
-  /** Counts the processes of each container of the snapshot, by container id. */
-  async processes({ pods }: UsageSnapshot): Promise<ReadonlyMap<string, ProcessUsage>> {
+  /** Counts the processes directly in each cgroup of the snapshot, by the path of the cgroup. */
+  async processes({ allPods, qosClasses, pods }: UsageSnapshot): Promise<ReadonlyMap<string, ProcessUsage>> {
+    const groups = [...(allPods === undefined ? [] : [allPods]), ...qosClasses, ...pods];
+    const containers = pods.flatMap((pod) => pod.containers);
     const counted = new Map<string, ProcessUsage>();
-    for (const { id, cgroup } of pods.flatMap(({ containers }) => containers)) {
-      if (cgroup === '') continue;
-      const usage = await processUsage(await this.#options.reader.processes(cgroup), this.#proc);
-      if (usage !== undefined) counted.set(id, usage);
-    }
+    for (const cgroup of ['/', ...[...groups, ...containers].map((group) => group.cgroup)])
+      if (cgroup !== '')
+        counted.set(cgroup, await processUsage(await this.#options.reader.processes(cgroup), this.#proc));
     return counted;
   }
 
@@ -137,26 +146,36 @@ export class UsageCollector {
   }
 
   async #take(): Promise<UsageSnapshot> {
-    const { clock, reader, allPodsCgroup } = this.#options;
+    const { clock, allPodsCgroup } = this.#options;
     const samples = new Map<string, CpuSample>();
     const paths = new Map<string, string>();
     const running = this.#options.pods().filter((pod) => runningContainers(pod).length > 0);
     const pods = await Promise.all(running.map((pod) => this.#pod(pod, samples, paths)));
     const node = await this.node();
-    const all = allPodsCgroup === '' ? undefined : await reader.read(cgroupPath(allPodsCgroup));
+    const all = allPodsCgroup === '' ? undefined : await this.#group(cgroupPath(allPodsCgroup));
     const snapshot: UsageSnapshot = {
       timeMs: clock.now(),
       node,
       nodeNanoCores: this.#rate('/', node, samples),
-      allPods:
-        all === undefined
-          ? undefined
-          : { cgroup: cgroupPath(allPodsCgroup), usage: all, nanoCores: this.#rate(allPodsCgroup, all, samples) },
+      allPods: all && { ...all, nanoCores: this.#rate(allPodsCgroup, all.usage, samples) },
+      qosClasses: all === undefined ? [] : await this.#qosClasses(all.cgroup),
       pods,
     };
     this.#samples = samples;
     this.#paths = paths;
     return snapshot;
+  }
+
+  async #group(cgroup: string): Promise<GroupUsage | undefined> {
+    const { reader } = this.#options;
+    const usage = await reader.read(cgroup);
+    return usage && { cgroup, usage, createdAtMs: await reader.createdAtMs(cgroup) };
+  }
+
+  async #qosClasses(parent: string): Promise<readonly GroupUsage[]> {
+    const names = (await this.#options.reader.children(parent)).filter((name) => QOS_CLASS.test(name));
+    const groups = await Promise.all(names.map((name) => this.#group(`${parent}/${name}`)));
+    return groups.filter((group) => group !== undefined);
   }
 
   async #pod(pod: Pod, samples: Map<string, CpuSample>, paths: Map<string, string>): Promise<PodUsage> {

@@ -74,6 +74,7 @@ function world(
     node: NO_USAGE,
     nodeNanoCores: 0,
     allPods: undefined,
+    qosClasses: [],
     pods: made.pods.map((one) => {
       const usage = {
         ...NO_USAGE,

@@ -36,6 +36,7 @@ const emptySnapshot: UsageSnapshot = {
   node: NO_USAGE,
   nodeNanoCores: undefined,
   allPods: undefined,
+  qosClasses: [],
   pods: [],
 };
 

@@ -113,6 +113,10 @@ describe('the usage of pods', () => {
 });
 
 const FILESYSTEM = { capacityBytes: 100, availableBytes: 60, usedBytes: 40, inodes: 10, inodesFree: 4, device: 0x801 };
+const COUNTERS = {
+  ...{ reads: 11, readsMerged: 12, sectorsRead: 13, readMs: 14, writes: 15, writesMerged: 16, sectorsWritten: 17 },
+  ...{ writeMs: 18, inProgress: 19, ioMs: 20, weightedIoMs: 21 },
+};
 const FACTS: Omit<Parameters<typeof cadvisorMetrics>[0], 'usage'> = {
   processes: new Map(),
   deviceNames: new Map([['8:0', '/dev/sda']]),
@@ -124,6 +128,7 @@ const FACTS: Omit<Parameters<typeof cadvisorMetrics>[0], 'usage'> = {
     },
     pods: new Map(),
   },
+  filesystems: [{ device: '/dev/sda1', space: FILESYSTEM, counters: COUNTERS }],
   interfaces: [],
   machine: {
     bootId: 'b',
@@ -140,20 +145,8 @@ const FACTS: Omit<Parameters<typeof cadvisorMetrics>[0], 'usage'> = {
   bootedAtMs: 0,
 };
 
-/** Recorded metrics of cAdvisor that this agent does not write, and why. */
-const ABSENT: readonly (readonly [pattern: RegExp, why: string])[] = [
-  [/^container_cpu_load_|^container_tasks_state$/, 'the kubelet writes zeros, since it does not run the load reader'],
-  [/^container_health_state$/, 'the runtimes run no health checks'],
-  [
-    /^container_fs_(io_|read_seconds|write_seconds|reads_merged|writes_merged|sector_)/,
-    'counters of disks, not of containers, which node exporters read',
-  ],
-  [/^machine_cpu_(books|drawers)$/, 'of mainframes'],
-  [/^machine_nvm_/, 'of persistent memory modules'],
-];
-
 describe('the metrics endpoints', () => {
-  it('have every metric of cAdvisor that was recorded from the kubelet, or a reason', async () => {
+  it('have every metric of cAdvisor that was recorded from the kubelet', async () => {
     const recorded = JSON.parse(await readFile(join(import.meta.dirname, 'reference-metrics.json'), 'utf8')) as {
       readonly cadvisor: Readonly<Record<string, string>>;
     };
@@ -178,9 +171,7 @@ describe('the metrics endpoints', () => {
         const usage = await collector.snapshot(0);
         const text = cadvisorMetrics({ ...FACTS, usage, processes: await collector.processes(usage) });
         const written = new Set([...text.matchAll(/^# TYPE (\S+)/gm)].map(([, name]) => name));
-        const missing = Object.keys(recorded.cadvisor).filter(
-          (name) => !written.has(name) && !ABSENT.some(([pattern]) => pattern.test(name)),
-        );
+        const missing = Object.keys(recorded.cadvisor).filter((name) => !written.has(name));
         assert.deepEqual(missing, []);
         const ofMain = (name: string): string | undefined =>
           new RegExp(`^${name}\\{container="main",.*\\} (\\S+) \\d+$`, 'm').exec(text)?.[1];
@@ -200,8 +191,36 @@ describe('the metrics endpoints', () => {
     await withCollector(async (collector) => {
       const text = cadvisorMetrics({ ...FACTS, usage: await collector.snapshot(0) });
       assert.match(text, /^container_fs_reads_bytes_total\{container="main",device="\/dev\/sda",id=/m);
-      assert.match(text, /^container_fs_limit_bytes\{container="",device="8:1",id="\/",/m);
+      assert.match(text, /^container_fs_limit_bytes\{container="",device="\/dev\/sda1",id="\/",/m);
     });
+  });
+
+  it('show the disks of the host with the root cgroup, and the processes directly in every cgroup', async () => {
+    const cgroup = '/kubepods/besteffort';
+    const files = { ...v1(cgroup, { cpuNs: 1, memory: 1, inactive: 0 }), 'memory/cgroup.procs': '7\n8\n' };
+    await withCollector(
+      async (collector) => {
+        const usage = await collector.snapshot(0);
+        const text = cadvisorMetrics({ ...FACTS, usage, processes: await collector.processes(usage) });
+        const of = (id: string, name: string, device = ''): string | undefined =>
+          new RegExp(
+            `^${name}\\{container="",${device}id="${id}",image="",name="",namespace="",pod=""\\} (.*)$`,
+            'm',
+          ).exec(text)?.[1];
+        const disk = 'device="/dev/sda1",';
+        const at = usage.timeMs;
+        assert.equal(of('/', 'container_fs_reads_merged_total', disk), `12 ${at}`);
+        assert.equal(of('/', 'container_fs_io_current', disk), `19 ${at}`);
+        assert.equal(of('/', 'container_fs_io_time_seconds_total', disk), `2e-08 ${at}`);
+        assert.equal(of('/', 'container_processes'), `2 ${at}`);
+        assert.equal(of(cgroup, 'container_processes'), `0 ${at}`);
+        assert.equal(of(cgroup, 'container_health_state'), `-1 ${at}`);
+        assert.equal(of('/', 'container_spec_memory_limit_bytes'), '1', 'settings have no time');
+        assert.match(of(cgroup, 'container_start_time_seconds') ?? '', /^\S+$/);
+      },
+      noRuntime,
+      files,
+    );
   });
 
   it('write the error of a scrape that cannot read the pods', () => {
@@ -222,7 +241,7 @@ describe('the metrics endpoints', () => {
     await withTree({ 'cgroup.controllers': 'cpu memory', ...unified }, async (directory) => {
       const node = await (await createCgroupReader(directory)).read('/kubepods/podu1/c');
       assert.ok(node !== undefined);
-      const usage = { timeMs: 0, node, nodeNanoCores: undefined, allPods: undefined, pods: [] };
+      const usage = { timeMs: 0, node, nodeNanoCores: undefined, allPods: undefined, qosClasses: [], pods: [] };
       const text = cadvisorMetrics({ ...FACTS, usage });
       assert.match(text, /^container_pressure_memory_waiting_seconds_total\{.*\} 0.001234 0$/m);
       assert.match(text, /^container_pressure_memory_stalled_seconds_total\{.*\} 1e-05 0$/m);
