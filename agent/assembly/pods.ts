@@ -110,6 +110,7 @@ export async function createPods(base: Base, deps: PodsDeps): Promise<Pods> {
     networkProblem: () => runtimeState.networkProblem(),
     resources: deps.resources.managers,
     onContainerEnded: (pod, container) => deps.metrics.ended(pod, container),
+    onRejected: ({ metadata }, reason) => deps.metrics.startups.rejected(metadata.uid, reason),
   });
   const pleg = new Pleg({
     ...relistMetrics(registries.own, clock),

@@ -28,6 +28,11 @@ export interface ContainerVolumes {
   extraSupplementalGroups(pod: Pod): readonly number[];
 }
 
+/** The volumes of the pod cannot be attached because the node has too many, so the pod is rejected. */
+export class VolumeLimitExceeded extends Error {
+  override readonly name = 'VolumeLimitExceeded';
+}
+
 /** The error of a volume that is not usable, with the message of the pod's event. The pod is retried after `retryAfterMs`. */
 export class VolumeError extends Error {
   override readonly name = 'VolumeError';

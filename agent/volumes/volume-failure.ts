@@ -1,5 +1,13 @@
-/** Defines the error of a failed step of mounting a volume, with the message of its event. */
+/** Defines the errors of steps of mounting a volume and of the volumes of a pod, with the messages of their events. */
+import { backoffDelay } from '../../api/machinery/backoff.ts';
 import { errorMessage } from '../../api/meta/error-message.ts';
+import { VolumeError, VolumeLimitExceeded } from '../runtime/container-volumes.ts';
+
+/** The delays after the first and later failures, which grow. */
+const RETRY_MS = 500;
+const LONGEST_RETRY_MS = 122_000;
+/** The delay before a claim that is not bound yet is read again. */
+const READ_AGAIN_MS = 2_000;
 
 /** The step that failed, as the kubelet names it in events. */
 export type VolumeStep =
@@ -28,7 +36,45 @@ export class VolumeStepError extends Error {
   }
 }
 
+/** The driver cannot attach the volume because the node has as many volumes as it can have. Other failures may go away. */
+export class VolumeLimitError extends Error {
+  override readonly name = 'VolumeLimitError';
+}
+
 /** The claim of the pod's volume does not exist or is not bound yet, so nothing was attempted. */
 export class VolumeNotProcessedError extends Error {
   override readonly name = 'VolumeNotProcessedError';
+}
+
+/** Throws the kubelet's error if a volume is not attached because the node has too many. */
+export function checkLimit(pending: ReadonlySet<string>, failures: ReadonlyMap<string, unknown>): void {
+  if (![...failures.values()].some((error) => error instanceof Error && error.cause instanceof VolumeLimitError))
+    return;
+  const unattached = [...failures].flatMap(([name, error]) =>
+    error instanceof VolumeStepError && error.step === 'MountVolume.WaitForAttach' ? [name] : [],
+  );
+  throw new VolumeLimitExceeded(
+    `Node has reached its volume attachment limit, rejecting pod. unmounted volumes=[${[...pending].join(' ')}], unattached volumes=[${unattached.toSorted().join(' ')}], failed to process volumes=[]: context deadline exceeded`,
+  );
+}
+
+/** Returns the pod's error with the kubelet's message, and the time of the retry. */
+export function unmounted(
+  pending: ReadonlySet<string>,
+  failures: ReadonlyMap<string, unknown>,
+  attempt: number,
+  why?: string,
+): VolumeError {
+  const unprocessed = [...failures].filter(([, error]) => error instanceof VolumeNotProcessedError);
+  const [first] = [...unprocessed.map(([, error]) => error), ...failures.values()];
+  const list = (names: Iterable<string>): string => `[${[...names].join(' ')}]`;
+  return new VolumeError(
+    `unmounted volumes=${list(pending)}, unattached volumes=[], failed to process volumes=${list(unprocessed.map(([name]) => name))}: ${why ?? errorMessage(first)}`,
+    {
+      retryAfterMs:
+        unprocessed.length === failures.size
+          ? READ_AGAIN_MS
+          : backoffDelay(attempt, { firstMs: RETRY_MS, longestMs: LONGEST_RETRY_MS }),
+    },
+  );
 }

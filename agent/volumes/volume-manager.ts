@@ -8,7 +8,6 @@
 import { mkdir, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from '../../api/component/logger.ts';
-import { backoffDelay } from '../../api/machinery/backoff.ts';
 import type { Client } from '../../api/client/client.ts';
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
 import type { SelectableNode } from '../../api/kinds/node-selection.ts';
@@ -25,7 +24,7 @@ import type { Mounter } from './mounter.ts';
 import type { PayloadSources } from './payload.ts';
 import { PodMounts } from './pod-mounts.ts';
 import { readInside } from './subpath.ts';
-import { VolumeNotProcessedError, VolumeStepError } from './volume-failure.ts';
+import { checkLimit, unmounted, VolumeNotProcessedError, VolumeStepError } from './volume-failure.ts';
 import { type CsiMounts, isPayloadVolume, type ReadyVolume, VolumeSetUp } from './volume-set-up.ts';
 
 interface VolumeManagerOptions {
@@ -74,15 +73,11 @@ interface PodVolumes {
   readonly queue: SerialQueue;
   /** The number of consecutive failures to mount. */
   failures: number;
+  failingSinceMs: number | undefined;
 }
 
-/** The delays after the first and later failures, which grow. */
-const RETRY_MS = 500;
-const LONGEST_RETRY_MS = 122_000;
 /** The largest file from which environment variables are read. */
 const LONGEST_TEXT_BYTES = 1_048_576;
-/** The delay before a claim that is not bound yet is read again. */
-const READ_AGAIN_MS = 2_000;
 
 /**
  * Creates the volume manager. Its `refreshPods` updates the content of volumes of these pods at once, because an object that
@@ -142,12 +137,14 @@ class HostVolumes implements VolumeManager {
       refresh: undefined,
       queue: new SerialQueue(),
       failures: 0,
+      failingSinceMs: undefined,
     };
     this.#pods.set(pod.metadata.uid, state);
     return state;
   }
 
   async mount(pod: Pod, signal: AbortSignal): Promise<void> {
+    const { clock, mountTimeoutMs } = this.#options;
     const state = this.#state(pod);
     const volumes = usedVolumes(pod);
     const failures = new Map<string, unknown>();
@@ -173,6 +170,8 @@ class HostVolumes implements VolumeManager {
     await this.#within(work, pending, signal);
     if (failures.size > 0) {
       state.failures += 1;
+      state.failingSinceMs ??= clock.monotonic();
+      if (clock.monotonic() - state.failingSinceMs >= mountTimeoutMs) checkLimit(pending, failures);
       const failed = unmounted(pending, failures, state.failures);
       if (!signal.aborted && [...failures.values()].some((error) => error instanceof VolumeNotProcessedError))
         this.#options.events.event(
@@ -184,6 +183,7 @@ class HostVolumes implements VolumeManager {
       throw failed;
     }
     state.failures = 0;
+    state.failingSinceMs = undefined;
     this.#scheduleRefresh(state);
   }
 
@@ -355,25 +355,4 @@ class HostVolumes implements VolumeManager {
     for (const state of this.#pods.values()) state.refresh?.cancel();
     await Promise.all([...this.#pods.values()].map((state) => state.queue.drained()));
   }
-}
-
-/** Returns the pod's error with the kubelet's message, and the time of the retry. */
-function unmounted(
-  pending: ReadonlySet<string>,
-  failures: ReadonlyMap<string, unknown>,
-  attempt: number,
-  why?: string,
-): VolumeError {
-  const unprocessed = [...failures].filter(([, error]) => error instanceof VolumeNotProcessedError);
-  const [first] = [...unprocessed.map(([, error]) => error), ...failures.values()];
-  const list = (names: Iterable<string>): string => `[${[...names].join(' ')}]`;
-  return new VolumeError(
-    `unmounted volumes=${list(pending)}, unattached volumes=[], failed to process volumes=${list(unprocessed.map(([name]) => name))}: ${why ?? errorMessage(first)}`,
-    {
-      retryAfterMs:
-        unprocessed.length === failures.size
-          ? READ_AGAIN_MS
-          : backoffDelay(attempt, { firstMs: RETRY_MS, longestMs: LONGEST_RETRY_MS }),
-    },
-  );
 }

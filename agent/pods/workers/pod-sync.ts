@@ -7,7 +7,7 @@ import { type Clock, untilAborted } from '../../../api/machinery/clock.ts';
 import type { PodEventRecorder } from '../../model/pod-events.ts';
 import type { ContainerStatusJson, Pod, PodStatus } from '../../model/pod.ts';
 import type { ReferencedObjects } from '../../model/referenced-objects.ts';
-import { VolumeError } from '../../runtime/container-volumes.ts';
+import { VolumeError, VolumeLimitExceeded } from '../../runtime/container-volumes.ts';
 import type { ServiceLister } from '../../runtime/kuberuntime/environment.ts';
 import { type MirrorPods, publishedStatus } from '../../sources/mirror-pods.ts';
 import type { VolumeManager } from '../../volumes/pod-volumes.ts';
@@ -60,6 +60,8 @@ export interface PodSyncOptions {
   };
   /** Called once for each container that has terminated. */
   readonly onContainerEnded?: (pod: Pod, container: ContainerStatus) => void;
+  /** Called for a pod that is rejected after its admission. */
+  readonly onRejected?: (pod: Pod, reason: string) => void;
   /** Returns '' if the network of pods is ready. */
   readonly networkProblem: () => string;
 }
@@ -124,8 +126,7 @@ export class PodSync implements PodSyncer {
       await volumes.mount(pod, signal);
     } catch (error) {
       if (signal.aborted) return { ended: false, errors: [], retryAtMs: undefined };
-      const retryMs = error instanceof VolumeError ? error.retryAfterMs : 1_000;
-      return { ended: false, errors: [error as Error], retryAtMs: clock.now() + retryMs };
+      return this.#notMounted(pod, error as Error);
     }
     // 6. Prepare the resource claims.
     try {
@@ -153,6 +154,17 @@ export class PodSync implements PodSyncer {
       settlesAtMs: result.settlesAtMs,
       retryAtMs: [result.retryAtMs, resizedAtMs, mirrorAtMs, deadlineMs].reduce(lesser),
     };
+  }
+
+  #notMounted(pod: Pod, error: Error): SyncOutcome {
+    if (!(error instanceof VolumeLimitExceeded)) {
+      const retryMs = error instanceof VolumeError ? error.retryAfterMs : 1_000;
+      return { ended: false, errors: [error], retryAtMs: this.#options.clock.now() + retryMs };
+    }
+    const reason = 'VolumeAttachmentLimitExceeded';
+    this.reject(pod, { reason, message: error.message }, { hasRun: false });
+    this.#options.onRejected?.(pod, reason);
+    return { ended: true, errors: [], retryAtMs: undefined };
   }
 
   async terminate(pod: Pod, ending: Ending, signal: AbortSignal): Promise<void> {

@@ -67,14 +67,13 @@ export class CsiNode {
         }
         return { labels: topology, nodeIds: { ...nodeIdsOf(node), [driver]: nodeId } };
       });
-      const topologyKeys = Object.keys(topology).toSorted();
-      await this.#updateDrivers(driver, {
-        name: driver,
-        nodeID: nodeId,
-        ...(topologyKeys.length === 0 ? {} : { topologyKeys }),
-        ...(maxVolumes > 0 ? { allocatable: { count: Math.min(maxVolumes, INT32_MAX) } } : {}),
-      });
+      await this.#updateDrivers(driver, entryOf({ driver, nodeId, maxVolumes, topology }));
     });
+  }
+
+  /** Writes what a driver reports now to the CSINode. */
+  update(reported: DriverOnNode): Promise<void> {
+    return this.#changes.run(() => this.#updateDrivers(reported.driver, entryOf(reported)));
   }
 
   /** Removes a driver from the Node and the CSINode. The labels of its topology stay. */
@@ -135,6 +134,16 @@ export class CsiNode {
       return (await this.#client.get(csiNodes, '', this.#nodeName)) as CSINode;
     }
   }
+}
+
+function entryOf({ driver, nodeId, maxVolumes, topology }: DriverOnNode): DriverEntry {
+  const topologyKeys = Object.keys(topology).toSorted();
+  return {
+    name: driver,
+    nodeID: nodeId,
+    ...(topologyKeys.length === 0 ? {} : { topologyKeys }),
+    ...(maxVolumes > 0 ? { allocatable: { count: Math.min(maxVolumes, INT32_MAX) } } : {}),
+  };
 }
 
 function nodeIdsOf(node: Node): Readonly<Record<string, string>> {

@@ -15,7 +15,7 @@ import { csiDrivers } from '../../../api/client/resources.ts';
 import { KeyedQueue } from '../../../api/machinery/serial-queue.ts';
 import { isNotFound } from '../../../api/meta/status-error.ts';
 import type { VolumeMeasure } from '../pod-volumes.ts';
-import { GrpcError, type GrpcStatus } from '../../../api/grpc/grpc-error.ts';
+import { GrpcError } from '../../../api/grpc/grpc-error.ts';
 import type { OutgoingOf } from '../../../api/grpc/messages.ts';
 import { type VolumeStep, VolumeStepError } from '../volume-failure.ts';
 import { awaitAttachment } from './attachment.ts';
@@ -35,7 +35,7 @@ import {
   secretRefOf,
   specNameOf,
 } from './csi-source.ts';
-import { CSI_TIMEOUT_MS, type CsiDriver, type CsiDrivers } from './drivers.ts';
+import { CSI_TIMEOUT_MS, type CsiDriver, type CsiDrivers, isUncertain } from './drivers.ts';
 import {
   CsiLayout,
   hasPodEntry,
@@ -76,15 +76,6 @@ interface Plan {
   readonly capability: OutgoingOf<typeof CSI_MESSAGES, 'VolumeCapability'>;
   readonly attached: Readonly<Record<string, string>>;
 }
-
-/** After these errors the driver may have done its work nevertheless. */
-const UNCERTAIN: ReadonlySet<GrpcStatus> = new Set([
-  'Canceled',
-  'DeadlineExceeded',
-  'Unavailable',
-  'ResourceExhausted',
-  'Aborted',
-]);
 
 /** Owns the state of CSI volumes on this node. Methods throw `VolumeStepError`s or the errors of drivers. */
 export class CsiVolumes {
@@ -227,7 +218,7 @@ export class CsiVolumes {
     const attached =
       attachmentID === undefined
         ? {}
-        : await this.#attached(data, attachmentID, request.signal).catch(fail('MountVolume.WaitForAttach'));
+        : await this.#attached(data, attachmentID, object, request.signal).catch(fail('MountVolume.WaitForAttach'));
     const driver = this.#driver(driverName, request);
     try {
       if (source.kind === 'inline') checkLifecycle(driverName, object);
@@ -265,8 +256,13 @@ export class CsiVolumes {
     }
   }
 
-  async #attached(data: VolumeData, name: string, signal: AbortSignal): Promise<Readonly<Record<string, string>>> {
-    const { client, clock, reportedInUse, onInUseChange } = this.#options;
+  async #attached(
+    data: VolumeData,
+    name: string,
+    object: CSIDriver | undefined,
+    signal: AbortSignal,
+  ): Promise<Readonly<Record<string, string>>> {
+    const { client, clock, drivers, reportedInUse, onInUseChange } = this.#options;
     if (client === undefined) throw new Error('there is no API server to ask whether the volume is attached');
     const unique = uniqueVolumeName(data.driverName, data.volumeHandle);
     const known = this.#attachments.get(unique);
@@ -276,7 +272,9 @@ export class CsiVolumes {
       onInUseChange();
     }
     const isReported = (): boolean => reportedInUse().includes(unique);
-    const attached = await awaitAttachment({ client, clock, name, signal, isReported });
+    const updates = (object?.spec?.nodeAllocatableUpdatePeriodSeconds ?? 0) > 0;
+    const updateLimit = updates ? () => drivers.updateLimit(data.driverName, signal) : undefined;
+    const attached = await awaitAttachment({ client, clock, name, signal, isReported, updateLimit });
     this.#attachments.set(unique, attached);
     return attached;
   }
@@ -336,7 +334,7 @@ export class CsiVolumes {
       );
     } catch (error) {
       // A running pod keeps its volume if the driver fails to publish it again.
-      if (isFirst && error instanceof GrpcError && !UNCERTAIN.has(error.status)) await removePodEntry(places);
+      if (isFirst && error instanceof GrpcError && !isUncertain(error.status)) await removePodEntry(places);
       const step = places.kind === 'block' ? 'MapVolume.MapPodDevice' : 'MountVolume.SetUp';
       throw new VolumeStepError(step, data.specVolID, error);
     }

@@ -4,6 +4,7 @@
  * anybody who may register a plugin can take the name of another driver.
  */
 import type { Logger } from '../../../api/component/logger.ts';
+import type { GrpcStatus } from '../../../api/grpc/grpc-error.ts';
 import { connectGrpc, type GrpcCallObserver, type GrpcClient } from '../../../api/grpc/grpc-client.ts';
 import type { Plugin, PluginHandler } from '../plugins/plugin-manager.ts';
 import { checkDriverName } from '../plugins/plugin-names.ts';
@@ -17,6 +18,20 @@ const MOST_SEGMENTS = 64;
 
 /** The timeout of each call to a driver. */
 export const CSI_TIMEOUT_MS = 120_000;
+
+/** After these errors the driver may have done its work nevertheless. */
+const UNCERTAIN: ReadonlySet<GrpcStatus> = new Set([
+  'Canceled',
+  'DeadlineExceeded',
+  'Unavailable',
+  'ResourceExhausted',
+  'Aborted',
+]);
+
+/** Whether the driver may have done its work although the call failed with this status. */
+export function isUncertain(status: GrpcStatus): boolean {
+  return UNCERTAIN.has(status);
+}
 
 type CsiNodeClient = GrpcClient<typeof CSI_MESSAGES, typeof CSI_METHODS>;
 
@@ -103,6 +118,22 @@ export class CsiDrivers implements PluginHandler {
     const others = this.#withdraw(name, endpoint);
     this.#drivers.set(name, [...others, { name, endpoint, client, onNode, can: capabilitiesOf(client) }]);
     this.#logger.info({ driver: name, endpoint }, 'A CSI driver is ready');
+  }
+
+  /** Reads how many volumes this node can have now, and writes it to the CSINode. Logs a failure. */
+  async updateLimit(name: string, signal: AbortSignal): Promise<void> {
+    try {
+      const { client } = this.get(name);
+      const { nodeId, maxVolumesPerNode, accessibleTopology } = await client.call(
+        'nodeGetInfo',
+        {},
+        { timeoutMs: CSI_TIMEOUT_MS, signal },
+      );
+      const topology = accessibleTopology?.segments ?? {};
+      await this.#node?.update({ driver: name, nodeId, maxVolumes: maxVolumesPerNode, topology });
+    } catch (error) {
+      this.#logger.warn({ driver: name, err: error }, 'Cannot update the number of volumes that a CSI driver allows');
+    }
   }
 
   async deregister(name: string, endpoint: string): Promise<void> {

@@ -7,6 +7,7 @@ import { VolumeError } from '../../../../agent/runtime/container-volumes.ts';
 import type { CsiMountRequest } from '../../../../agent/volumes/csi/csi-source.ts';
 import type { MountPoint } from '../../../../agent/host/mount-table.ts';
 import type { Mounter } from '../../../../agent/volumes/mounter.ts';
+import { VolumeLimitError, VolumeStepError } from '../../../../agent/volumes/volume-failure.ts';
 import { createVolumeManager, type CsiDriverVolumes } from '../../../../agent/volumes/volume-manager.ts';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { persistentVolumeClaims, persistentVolumes } from '../../../../api/client/resources.ts';
@@ -318,7 +319,7 @@ describe('the volume manager', () => {
       spec: { volumeName: 'v' },
       status: { phase: 'Pending' },
     } as unknown as KubeObject);
-    const pod = podOf('p', [{ name: 'd', persistentVolumeClaim: { claimName: 'c' } }]);
+    const pod = podOf('p', [byClaim]);
     await assert.rejects(
       manager.mount(pod, never),
       /failed to process volumes=\[d\]: error processing PVC ns\/c: PVC is not bound$/,
@@ -472,6 +473,23 @@ describe('the volume manager', () => {
     const owner = { apiVersion: 'v1', kind: 'Pod', name: 'p', uid: 'p', controller: true };
     claimed(client, { hostPath: { path: root } }, { metadata: { ...metadata, ownerReferences: [owner] } });
     await manager.mount(pod, never);
+  });
+
+  it('are reported as too many for the node when they could not be attached for the time of a mount', async () => {
+    const csi = {
+      mount: () =>
+        Promise.reject(new VolumeStepError('MountVolume.WaitForAttach', 'v', new VolumeLimitError('no room'))),
+    } as unknown as CsiDriverVolumes;
+    const { client, clock, manager } = await setUp(csi);
+    claimed(client, { csi: { driver: 'd', volumeHandle: 'h' }, capacity: { storage: '1Gi' } });
+    const pod = podOf('p', [byClaim]);
+    await assert.rejects(manager.mount(pod, never), VolumeError);
+    await clock.advance(123_000);
+    await assert.rejects(manager.mount(pod, never), {
+      name: 'VolumeLimitExceeded',
+      message:
+        'Node has reached its volume attachment limit, rejecting pod. unmounted volumes=[d], unattached volumes=[d], failed to process volumes=[]: context deadline exceeded',
+    });
   });
 
   it('of a driver is expanded to the size of its volume, which the claim and an event of the pod show', async () => {

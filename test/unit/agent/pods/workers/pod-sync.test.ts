@@ -5,7 +5,7 @@ import type { CgroupManager, CgroupResources } from '../../../../../agent/host/c
 import { createPodCgroups } from '../../../../../agent/host/cgroups/pod-cgroups.ts';
 import type { NodeObject } from '../../../../../agent/model/node.ts';
 import type { Pod } from '../../../../../agent/model/pod.ts';
-import { VolumeError } from '../../../../../agent/runtime/container-volumes.ts';
+import { VolumeError, VolumeLimitExceeded } from '../../../../../agent/runtime/container-volumes.ts';
 import { PodAllocations } from '../../../../../agent/pods/workers/pod-allocation.ts';
 import { PodSync, type PodSyncOptions } from '../../../../../agent/pods/workers/pod-sync.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
@@ -248,5 +248,27 @@ it('measures how long a resize takes in the cgroup of the pod and in its contain
   assert.deepEqual(attempts, [
     { tookMs: 50, isDone: true },
     { tookMs: 50, isDone: false },
+  ]);
+});
+
+it('rejects a pod whose volumes the node has no room for', async () => {
+  const seen: unknown[] = [];
+  const sync = syncOf({
+    volumes: { recursiveReadOnly: () => undefined, mount: () => Promise.reject(new VolumeLimitExceeded('no room')) },
+    statuses: { get: () => undefined, set: (_pod: Pod, status: object) => seen.push(status) },
+    events: { event: (_pod: Pod, ...event: string[]) => seen.push(event.join(' ')) },
+    onRejected: (_pod: Pod, reason: string) => seen.push(reason),
+  });
+  const pod: Pod = {
+    metadata: { name: 'p', namespace: 'ns', uid: 'u', annotations: { 'kubernetes.io/config.source': 'api' } },
+    spec: { containers: [{ name: 'c', image: 'i' }] },
+  };
+  const { ended } = await sync.sync(pod, new AbortController().signal);
+  const reason = 'VolumeAttachmentLimitExceeded';
+  assert.equal(ended, true);
+  assert.deepEqual(seen.slice(1), [
+    `Warning ${reason} no room`,
+    { phase: 'Failed', reason, message: 'Pod was rejected: no room', qosClass: 'BestEffort' },
+    reason,
   ]);
 });

@@ -47,6 +47,21 @@ describe('the CSINode of this node', () => {
     assert.deepEqual(metadata.labels, { zone: 'a', ...topology });
   });
 
+  it('follows the number of volumes that a driver allows, without a change of the node', async (t) => {
+    const { node, nodeObject, csiNode } = setUp();
+    const driver = await driverIn(t, { maxVolumes: 25 });
+    const drivers = new CsiDrivers({ node, logger: silentLogger });
+    t.after(() => drivers.close());
+    await drivers.register({ name: 'd', endpoint: driver.endpoint, supportedVersions: ['1.0.0'] }, never);
+    const before = await nodeObject();
+    await node.update({ driver: 'd', nodeId: 'id', maxVolumes: 3, topology: {} });
+    assert.deepEqual((await csiNode()).spec?.drivers?.[0]?.allocatable, { count: 3 });
+    await drivers.updateLimit('d', never);
+    assert.deepEqual((await csiNode()).spec?.drivers?.[0]?.allocatable, { count: 25 });
+    assert.deepEqual(await nodeObject(), before);
+    await drivers.updateLimit('gone', never);
+  });
+
   it('is an empty list as soon as there is a node, before any driver', async () => {
     const clock = new FakeClock();
     const client = new FakeClient(clock);

@@ -338,6 +338,30 @@ describe('volumes of CSI drivers', () => {
     await failed;
   });
 
+  it('report a node without room to drivers that update their number of volumes, after they were asked for it', async (t) => {
+    for (const [nodeAllocatableUpdatePeriodSeconds, name, infos] of [
+      [10, 'VolumeLimitError', 2],
+      [undefined, 'Error', 1],
+    ] as const) {
+      const { volumes, clock, client, driver } = await setUp(
+        t,
+        {},
+        { attachRequired: true, nodeAllocatableUpdatePeriodSeconds },
+      );
+      client.seed(volumeAttachments, {
+        metadata: { name: attachmentName('handle-v', NAME, 'n1') },
+        status: { attached: false, attachError: { message: 'no room', errorCode: 8 } },
+      } as unknown as KubeObject);
+      const failed = assert.rejects(volumes.mount(persistent(podOf('a'), volumeOf('v'))), (error: Error) => {
+        assert.deepEqual([error.message, (error.cause as Error).name], ['no room', name]);
+        return true;
+      });
+      await clock.advance(1_000);
+      await failed;
+      assert.equal(driver.calls.filter(({ method }) => method === 'nodeGetInfo').length, infos);
+    }
+  });
+
   it('are devices where the volume is one', async (t) => {
     const { volumes, requests, order, root } = await setUp(t, { capabilities: ['stageUnstage'] });
     const volume = volumeOf('v', {}, { volumeMode: 'Block' });
