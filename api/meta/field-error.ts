@@ -110,6 +110,9 @@ export function quote(text: string): string {
 
 const hex = (char: string, digits: number): string => (char.codePointAt(0) ?? 0).toString(16).padStart(digits, '0');
 
+/** Returns the path of a member of the object at `path`, which is empty for the root. */
+export const memberPath = (path: string, name: string): string => (path === '' ? name : `${path}.${name}`);
+
 /** Creates the error of a field that is absent or empty. */
 export const required = (field: string, detail = ''): FieldError =>
   new FieldError('FieldValueRequired', field, '', detail);

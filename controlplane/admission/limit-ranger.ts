@@ -9,7 +9,7 @@ import { aggregate } from '../authorization/rbac.ts';
 import { isPod, podOf, refusal, type PodSpec, isClaim } from './pod-attributes.ts';
 import { podTotal, quantities } from './pod-resources.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
-import type { Sources } from '../readers/sources.ts';
+import type { Listers } from '../readers/listers.ts';
 
 const ANNOTATION = 'kubernetes.io/limit-ranger';
 
@@ -21,21 +21,21 @@ type Container = PodSpec['containers'][number];
  * Creates the plugin. Its mutating step sets defaults of new pods. Its validating step lists all violations of one LimitRange
  * in a refusal.
  */
-export function limitRanger(sources: Sources): AdmissionPlugin {
-  const source = sources.of(limitRanges);
+export function limitRanger(listers: Listers): AdmissionPlugin {
+  const lister = listers.of(limitRanges);
   return {
     name: 'LimitRanger',
     handles: (operation) => operation === 'CREATE' || operation === 'UPDATE',
     admit(attributes) {
       const pod = attributes.operation === 'CREATE' ? podOf(attributes) : undefined;
       if (pod !== undefined)
-        for (const range of source.list(attributes.namespace)) applyDefaults(pod, range.spec?.limits ?? []);
+        for (const range of lister.list(attributes.namespace)) applyDefaults(pod, range.spec?.limits ?? []);
     },
     validate(attributes) {
       if (attributes.object?.metadata.deletionTimestamp !== undefined) return;
       const pod = boundedPod(attributes);
       if (pod === undefined && !isClaim(attributes)) return;
-      for (const range of source.list(attributes.namespace)) {
+      for (const range of lister.list(attributes.namespace)) {
         const errors = (range.spec?.limits ?? []).flatMap((item) =>
           pod === undefined
             ? claimErrors(attributes.object as PersistentVolumeClaim | undefined, item)

@@ -8,7 +8,7 @@ import { namespaces, localSubjectAccessReviews } from '../../api/client/resource
 import { newForbidden, newNotFound } from '../../api/meta/status-error.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
 import { RecentDeletions } from './recent-deletions.ts';
-import type { Sources } from '../readers/sources.ts';
+import type { Listers } from '../readers/listers.ts';
 import { isResource } from '../../api/meta/group-resource.ts';
 import { PUBLIC_NAMESPACE, SYSTEM_NAMESPACE } from '../../api/meta/system-namespaces.ts';
 
@@ -16,11 +16,11 @@ const IMMORTAL = new Set(['default', SYSTEM_NAMESPACE, PUBLIC_NAMESPACE]);
 
 /** Creates the plugin. `stored` reads a namespace as it is stored now. */
 export function namespaceLifecycle(
-  sources: Sources,
+  listers: Listers,
   clock: Clock,
   stored: (name: string) => Namespace | undefined,
 ): AdmissionPlugin {
-  const source = sources.of(namespaces);
+  const lister = listers.of(namespaces);
   const deletions = new RecentDeletions(clock);
   return {
     name: 'NamespaceLifecycle',
@@ -30,14 +30,14 @@ export function namespaceLifecycle(
         if (IMMORTAL.has(attributes.name))
           throw newForbidden(namespaces, attributes.name, 'this namespace may not be deleted');
         if (attributes.dryRun) return;
-        const exists = source.get('', attributes.name) ?? (await source.live('', attributes.name));
+        const exists = lister.get('', attributes.name) ?? (await lister.live('', attributes.name));
         if (exists !== undefined) deletions.add(attributes.name);
         return;
       }
       if (!needsNamespace(attributes)) return;
-      let namespace = source.get('', attributes.namespace);
+      let namespace = lister.get('', attributes.namespace);
       if (namespace === undefined || deletions.has(attributes.namespace))
-        namespace = await source.live('', attributes.namespace);
+        namespace = await lister.live('', attributes.namespace);
       refuseContent(attributes, namespace);
     },
     beforeWrite(attributes) {

@@ -5,21 +5,21 @@
 import { namespaces } from '../../api/client/resources.ts';
 import { isAlreadyExists, newNotFound, tolerate } from '../../api/meta/status-error.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
-import type { Sources } from '../readers/sources.ts';
+import type { Listers } from '../readers/listers.ts';
 import { isResource } from '../../api/meta/group-resource.ts';
 
 const isConcerned = (attributes: AdmissionAttributes): boolean =>
   attributes.namespace !== '' && !isResource(attributes.resource, namespaces);
 
 /** Looks in the cache first and then in the storage, so that a namespace created a moment ago is found. Refuses with 404. */
-export function namespaceExists(sources: Sources): AdmissionPlugin {
-  const source = sources.of(namespaces);
+export function namespaceExists(listers: Listers): AdmissionPlugin {
+  const lister = listers.of(namespaces);
   return {
     name: 'NamespaceExists',
     handles: (operation) => operation !== 'CONNECT',
     async validate(attributes) {
-      if (!isConcerned(attributes) || source.get('', attributes.namespace) !== undefined) return;
-      if ((await source.live('', attributes.namespace)) !== undefined) return;
+      if (!isConcerned(attributes) || lister.get('', attributes.namespace) !== undefined) return;
+      if ((await lister.live('', attributes.namespace)) !== undefined) return;
       throw newNotFound(namespaces, attributes.namespace);
     },
   };
@@ -29,13 +29,13 @@ export function namespaceExists(sources: Sources): AdmissionPlugin {
  * Creates the plugin NamespaceAutoProvision. `create` creates the namespace of that name. An AlreadyExists error of it is
  * ignored.
  */
-export function namespaceAutoProvision(sources: Sources, create: (name: string) => Promise<void>): AdmissionPlugin {
-  const source = sources.of(namespaces);
+export function namespaceAutoProvision(listers: Listers, create: (name: string) => Promise<void>): AdmissionPlugin {
+  const lister = listers.of(namespaces);
   return {
     name: 'NamespaceAutoProvision',
     handles: (operation) => operation === 'CREATE',
     async admit(attributes) {
-      if (!isConcerned(attributes) || attributes.dryRun || source.get('', attributes.namespace) !== undefined) return;
+      if (!isConcerned(attributes) || attributes.dryRun || lister.get('', attributes.namespace) !== undefined) return;
       await tolerate(create(attributes.namespace), isAlreadyExists);
     },
   };

@@ -12,7 +12,7 @@ import type { Node } from '../../api/kinds/kinds.ts';
 import { nodes } from '../../api/client/resources.ts';
 import { canonicalIp, isLoopback, parseIp } from '../../api/meta/ip-addresses.ts';
 import { quoteText } from '../../api/meta/quote.ts';
-import type { Sources } from '../readers/sources.ts';
+import type { Listers } from '../readers/listers.ts';
 import type { AdmissionAttributes } from './admission.ts';
 import { refusal } from './pod-attributes.ts';
 import { CLAIMS, WIREGUARD_PUBLIC_KEY } from '../../api/meta/orchlet-annotations.ts';
@@ -37,10 +37,10 @@ export interface NodeClaimsOptions {
 export type NodeClaims = (attributes: AdmissionAttributes, node: string) => void;
 
 /** Returns the function that NodeRestriction calls. It reads other nodes from the cache at each call. */
-export function nodeClaims(sources: Sources, { now, hostAddresses, assignsRanges }: NodeClaimsOptions): NodeClaims {
-  const source = sources.of(nodes);
+export function nodeClaims(listers: Listers, { now, hostAddresses, assignsRanges }: NodeClaimsOptions): NodeClaims {
+  const lister = listers.of(nodes);
   const isOfAnother = (key: string, own: string): boolean =>
-    (source.list() as Node[]).some(
+    (lister.list() as Node[]).some(
       ({ metadata }) => metadata.name !== own && metadata.annotations?.[WIREGUARD_PUBLIC_KEY] === key,
     );
   return (attributes, name) => {

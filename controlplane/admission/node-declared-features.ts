@@ -4,7 +4,7 @@ import { nodes } from '../../api/client/resources.ts';
 import { semanticEqual } from '../../api/meta/json-equality.ts';
 import { isPod, type PodSpec, refusal } from './pod-attributes.ts';
 import type { AdmissionPlugin } from './admission.ts';
-import type { Sources } from '../readers/sources.ts';
+import type { Listers } from '../readers/listers.ts';
 
 /** The features that a change needs, sorted by name. */
 const FEATURES: readonly { readonly name: string; readonly isNeeded: (old: PodSpec, next: PodSpec) => boolean }[] = [
@@ -23,8 +23,8 @@ const FEATURES: readonly { readonly name: string; readonly isNeeded: (old: PodSp
 ];
 
 /** Checks updates of pods and of the subresource `resize`. */
-export function nodeDeclaredFeatures(sources: Sources): AdmissionPlugin {
-  const source = sources.of(nodes);
+export function nodeDeclaredFeatures(listers: Listers): AdmissionPlugin {
+  const lister = listers.of(nodes);
   return {
     name: 'NodeDeclaredFeatureValidator',
     handles: (operation) => operation === 'UPDATE',
@@ -37,7 +37,7 @@ export function nodeDeclaredFeatures(sources: Sources): AdmissionPlugin {
       if (old === undefined || next === undefined || nodeName === '') return;
       const needed = FEATURES.filter(({ isNeeded }) => isNeeded(old, next)).map(({ name }) => name);
       if (needed.length === 0) return;
-      const node: Node | undefined = source.get('', nodeName) ?? (await source.live('', nodeName));
+      const node: Node | undefined = lister.get('', nodeName) ?? (await lister.live('', nodeName));
       if (node === undefined) throw refusal(attributes, `node "${nodeName}" not found`);
       const declared = new Set(node.status?.declaredFeatures ?? []);
       const missing = needed.filter((name) => !declared.has(name));

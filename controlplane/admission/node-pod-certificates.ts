@@ -6,7 +6,7 @@ import { nodes, pods, serviceAccounts } from '../../api/client/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { newNotFound } from '../../api/meta/status-error.ts';
 import { quoteText } from '../../api/meta/quote.ts';
-import type { Source, Sources } from '../readers/sources.ts';
+import type { Lister, Listers } from '../readers/listers.ts';
 import type { AdmissionAttributes } from './admission.ts';
 import { refusal } from './pod-attributes.ts';
 import { MIRROR_ANNOTATION } from '../../api/kinds/pod-annotations.ts';
@@ -24,10 +24,10 @@ interface Spec {
 type PodCertificateCheck = (attributes: AdmissionAttributes, node: string) => Promise<void>;
 
 /** Returns the check that NodeRestriction calls. */
-export function podCertificateCheck(sources: Sources): PodCertificateCheck {
-  const nodeSource = sources.of(nodes);
-  const podSource = sources.of(pods);
-  const accountSource = sources.of(serviceAccounts);
+export function podCertificateCheck(listers: Listers): PodCertificateCheck {
+  const nodeSource = listers.of(nodes);
+  const podSource = listers.of(pods);
+  const accountSource = listers.of(serviceAccounts);
   return async (attributes, node) => {
     const refuse = (why: string): Error => refusal(attributes, why);
     const { operation, subresource, namespace } = attributes;
@@ -52,12 +52,12 @@ export function podCertificateCheck(sources: Sources): PodCertificateCheck {
 }
 
 async function found<T extends KubeObject>(
-  source: Source<T>,
+  lister: Lister<T>,
   resource: string,
   namespace: string,
   name: string,
 ): Promise<T> {
-  const object = source.get(namespace, name) ?? (await source.live(namespace, name));
+  const object = lister.get(namespace, name) ?? (await lister.live(namespace, name));
   if (object === undefined) throw newNotFound({ group: '', resource }, name);
   return object;
 }

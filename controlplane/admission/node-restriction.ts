@@ -17,7 +17,7 @@ import { refusal } from './pod-attributes.ts';
 import { podCertificateCheck } from './node-pod-certificates.ts';
 import { podAudiences } from './pod-audiences.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
-import type { Sources } from '../readers/sources.ts';
+import type { Listers } from '../readers/listers.ts';
 import { MIRROR_ANNOTATION } from '../../api/kinds/pod-annotations.ts';
 import { NODE_LABELS, AGENT_LABEL_DOMAINS } from '../../api/meta/well-known-labels.ts';
 import { NODE_CLIENT_SIGNER, NODE_SERVING_SIGNER } from '../../api/pki/signer-names.ts';
@@ -28,11 +28,11 @@ import { NODE_LEASE_NAMESPACE } from '../../api/meta/system-namespaces.ts';
  * Creates the plugin NodeRestriction: limits what a user of the group `system:nodes` writes to its own Node and the pods on it.
  * `claims` records what the node claims for the pod network.
  */
-export function nodeRestriction(sources: Sources, authorizer: Authorizer, claims?: NodeClaims): AdmissionPlugin {
-  const podSource = sources.of(pods);
-  const nodeSource = sources.of(nodes);
-  const uses = podAudiences(sources);
-  const checkCertificate = podCertificateCheck(sources);
+export function nodeRestriction(listers: Listers, authorizer: Authorizer, claims?: NodeClaims): AdmissionPlugin {
+  const podSource = listers.of(pods);
+  const nodeSource = listers.of(nodes);
+  const uses = podAudiences(listers);
+  const checkCertificate = podCertificateCheck(listers);
   const livePod = async (attributes: AdmissionAttributes, name: string): Promise<Pod> => {
     const pod = podSource.get(attributes.namespace, name) ?? (await podSource.live(attributes.namespace, name));
     if (pod === undefined) throw newNotFound({ group: '', resource: 'pods' }, name);

@@ -49,11 +49,11 @@ import { mutatingWebhooks } from './webhook/mutating-webhooks.ts';
 import { validatingWebhooks, type WebhooksOptions } from './webhook/webhooks.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
 import type { AdmissionConfiguration } from './admission-config.ts';
-import type { Sources } from '../readers/sources.ts';
+import type { Listers } from '../readers/listers.ts';
 import { StartError } from '../model/start-error.ts';
 
 interface PluginsOptions {
-  readonly sources: Sources;
+  readonly listers: Listers;
   readonly clock: Clock;
   readonly authorizer: Authorizer;
   readonly rbac: RbacAuthorizer;
@@ -63,7 +63,7 @@ interface PluginsOptions {
   readonly createNamespace: (name: string) => Promise<void>;
   /** Writes the status of a quota (ResourceQuota). */
   readonly updateQuotaStatus: ResourceQuotaOptions['updateStatus'];
-  readonly webhooks: Omit<WebhooksOptions, 'sources' | 'clock' | 'reinvoke' | 'credentials'>;
+  readonly webhooks: Omit<WebhooksOptions, 'listers' | 'clock' | 'reinvoke' | 'credentials'>;
   /** The resources of the server, as the CEL policies look them up. */
   readonly policies: Pick<MutatingPolicyOptions, 'structOf'> & { readonly resources: () => readonly ResourceInfo[] };
   /** `--admission-control-config-file`. */
@@ -110,54 +110,54 @@ export const PLUGINS: readonly PluginRow[] = [
   off(
     'NamespaceAutoProvision',
     'creates a missing namespace when an object is created in it',
-    ({ sources, createNamespace }) => namespaceAutoProvision(sources, createNamespace),
+    ({ listers, createNamespace }) => namespaceAutoProvision(listers, createNamespace),
   ),
   on('NamespaceLifecycle', 'refuses new objects in missing and terminating namespaces', (options) =>
-    namespaceLifecycle(options.sources, options.clock, options.storedNamespace),
+    namespaceLifecycle(options.listers, options.clock, options.storedNamespace),
   ),
-  off('NamespaceExists', 'refuses every write to a missing namespace', ({ sources }) => namespaceExists(sources)),
+  off('NamespaceExists', 'refuses every write to a missing namespace', ({ listers }) => namespaceExists(listers)),
   off('SecurityContextDeny', 'refuses security contexts that set users, groups or SELinux labels', () =>
     securityContextDeny(),
   ),
   off('LimitPodHardAntiAffinityTopology', 'limits required pod anti-affinity to the node', () =>
     limitPodHardAntiAffinity(),
   ),
-  on('LimitRanger', 'applies the defaults and limits of LimitRanges', ({ sources }) => limitRanger(sources)),
-  on('ServiceAccount', 'sets the service account of pods and mounts its token', ({ sources, clock }) =>
-    serviceAccountPlugin(sources, clock),
+  on('LimitRanger', 'applies the defaults and limits of LimitRanges', ({ listers }) => limitRanger(listers)),
+  on('ServiceAccount', 'sets the service account of pods and mounts its token', ({ listers, clock }) =>
+    serviceAccountPlugin(listers, clock),
   ),
-  on('NodeRestriction', 'restricts what node agents can write', ({ sources, authorizer, claims }) =>
-    nodeRestriction(sources, authorizer, claims === undefined ? undefined : nodeClaims(sources, claims)),
+  on('NodeRestriction', 'restricts what node agents can write', ({ listers, authorizer, claims }) =>
+    nodeRestriction(listers, authorizer, claims === undefined ? undefined : nodeClaims(listers, claims)),
   ),
-  on('NodeDeclaredFeatureValidator', 'refuses changes of pods that their node does not support', ({ sources }) =>
-    nodeDeclaredFeatures(sources),
+  on('NodeDeclaredFeatureValidator', 'refuses changes of pods that their node does not support', ({ listers }) =>
+    nodeDeclaredFeatures(listers),
   ),
   on('TaintNodesByCondition', 'taints new nodes as not ready', () => taintNodesByCondition()),
   off('AlwaysPullImages', 'makes pods pull every image with their own credentials', () => alwaysPullImages()),
   on(
     'PodSecurity',
     'enforces the Pod Security levels of namespaces',
-    ({ sources, configuration, podSecurityMetrics }) =>
-      podSecurity(sources, configuration.podSecurity, podSecurityMetrics),
+    ({ listers, configuration, podSecurityMetrics }) =>
+      podSecurity(listers, configuration.podSecurity, podSecurityMetrics),
   ),
-  off('PodNodeSelector', 'adds the node selector of a namespace to its pods', ({ sources, configuration }) =>
-    podNodeSelector(sources, configuration.nodeSelectors),
+  off('PodNodeSelector', 'adds the node selector of a namespace to its pods', ({ listers, configuration }) =>
+    podNodeSelector(listers, configuration.nodeSelectors),
   ),
-  on('Priority', 'sets the priority of pods from their class', ({ sources }) => priorityPlugin(sources)),
+  on('Priority', 'sets the priority of pods from their class', ({ listers }) => priorityPlugin(listers)),
   on('DefaultTolerationSeconds', 'makes pods tolerate failing nodes for some time', ({ tolerationSeconds }) =>
     defaultTolerationSeconds(tolerationSeconds),
   ),
   off(
     'PodTolerationRestriction',
     'applies the default tolerations and the whitelist of a namespace',
-    ({ sources, configuration }) =>
-      podTolerationRestriction(sources, configuration.tolerations ?? { clusterDefaults: [], clusterWhitelist: [] }),
+    ({ listers, configuration }) =>
+      podTolerationRestriction(listers, configuration.tolerations ?? { clusterDefaults: [], clusterWhitelist: [] }),
   ),
   off('ExtendedResourceToleration', 'makes pods that request devices tolerate the taint of the resource', () =>
     extendedResourceToleration(),
   ),
-  on('DefaultStorageClass', 'sets the default class of claims without a class', ({ sources }) =>
-    defaultStorageClass(sources),
+  on('DefaultStorageClass', 'sets the default class of claims without a class', ({ listers }) =>
+    defaultStorageClass(listers),
   ),
   on('StorageObjectInUseProtection', 'adds the protection finalizers to claims and volumes', () =>
     storageObjectInUseProtection(),
@@ -167,11 +167,11 @@ export const PLUGINS: readonly PluginRow[] = [
     'requires the permission to delete for changes of owner references',
     ({ authorizer, policies }) => ownerReferencesPermissionEnforcement(authorizer, policies.resources),
   ),
-  on('PersistentVolumeClaimResize', 'allows claims to grow only if their class does', ({ sources }) =>
-    persistentVolumeClaimResize(sources),
+  on('PersistentVolumeClaimResize', 'allows claims to grow only if their class does', ({ listers }) =>
+    persistentVolumeClaimResize(listers),
   ),
-  on('RuntimeClass', 'applies the overhead and scheduling constraints of a runtime class', ({ sources }) =>
-    runtimeClassPlugin(sources),
+  on('RuntimeClass', 'applies the overhead and scheduling constraints of a runtime class', ({ listers }) =>
+    runtimeClassPlugin(listers),
   ),
   on('CertificateApproval', 'requires the permission for the signer to approve requests', ({ authorizer }) =>
     certificateApproval(authorizer),
@@ -187,19 +187,19 @@ export const PLUGINS: readonly PluginRow[] = [
   on('CertificateSubjectRestriction', 'refuses client certificates of system:masters', () =>
     certificateSubjectRestriction(),
   ),
-  on('DefaultIngressClass', 'sets the default class of ingresses without a class', ({ sources }) =>
-    defaultIngressClass(sources),
+  on('DefaultIngressClass', 'sets the default class of ingresses without a class', ({ listers }) =>
+    defaultIngressClass(listers),
   ),
   off('DenyServiceExternalIPs', 'refuses external IPs of services', () => denyServiceExternalIps()),
-  on('PodTopologyLabels', 'copies the zone and region of the node to its pods', ({ sources }) =>
-    podTopologyLabels(sources),
+  on('PodTopologyLabels', 'copies the zone and region of the node to its pods', ({ listers }) =>
+    podTopologyLabels(listers),
   ),
   on(
     'MutatingAdmissionPolicy',
     'evaluates CEL policies that change objects',
-    ({ sources, clock, authorizer, webhooks, policies }, earlier) =>
+    ({ listers, clock, authorizer, webhooks, policies }, earlier) =>
       mutatingAdmissionPolicy({
-        sources,
+        listers,
         clock,
         authorizer,
         conversion: webhooks.conversion,
@@ -210,9 +210,9 @@ export const PLUGINS: readonly PluginRow[] = [
   on(
     'MutatingAdmissionWebhook',
     'calls webhooks that change objects',
-    ({ sources, clock, webhooks, configuration }, earlier) =>
+    ({ listers, clock, webhooks, configuration }, earlier) =>
       mutatingWebhooks({
-        sources,
+        listers,
         clock,
         ...webhooks,
         ...credentialsOf(configuration.mutatingCredentials),
@@ -222,18 +222,18 @@ export const PLUGINS: readonly PluginRow[] = [
   on(
     'ValidatingAdmissionPolicy',
     'evaluates CEL policies that validate objects',
-    ({ sources, clock, authorizer, webhooks, policies }) =>
-      validatingAdmissionPolicy({ sources, clock, authorizer, conversion: webhooks.conversion, ...policies }),
+    ({ listers, clock, authorizer, webhooks, policies }) =>
+      validatingAdmissionPolicy({ listers, clock, authorizer, conversion: webhooks.conversion, ...policies }),
   ),
   on(
     'ValidatingAdmissionWebhook',
     'calls webhooks that validate objects',
-    ({ sources, clock, webhooks, configuration }) =>
-      validatingWebhooks({ sources, clock, ...webhooks, ...credentialsOf(configuration.validatingCredentials) }),
+    ({ listers, clock, webhooks, configuration }) =>
+      validatingWebhooks({ listers, clock, ...webhooks, ...credentialsOf(configuration.validatingCredentials) }),
   ),
-  on('ResourceQuota', 'enforces the quotas of namespaces', ({ sources, updateQuotaStatus, configuration }) =>
+  on('ResourceQuota', 'enforces the quotas of namespaces', ({ listers, updateQuotaStatus, configuration }) =>
     resourceQuota({
-      sources,
+      listers,
       updateStatus: updateQuotaStatus,
       ...(configuration.limitedResources === undefined ? {} : { limited: configuration.limitedResources }),
     }),
@@ -266,11 +266,11 @@ export function buildPlugins(options: PluginsOptions): AdmissionPlugin[] {
   );
   const plugins: AdmissionPlugin[] = [];
   for (const row of chosen) plugins.push(row.make(options, [...plugins]));
-  const { sources, authorizer, policies, storedNamespace } = options;
+  const { listers, authorizer, policies, storedNamespace } = options;
   return [
     ...plugins,
     rbacEscalation(options.rbac, authorizer, options.clock),
     claimStatusAuthorization({ authorizer, storedNamespace }),
-    paramsAuthorization({ sources, authorizer, resources: policies.resources }),
+    paramsAuthorization({ listers, authorizer, resources: policies.resources }),
   ];
 }

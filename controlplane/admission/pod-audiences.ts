@@ -5,17 +5,17 @@
 import type { Pod } from '../../api/kinds/kinds.ts';
 import { csiDrivers, persistentVolumeClaims, persistentVolumes, type ResourceOf } from '../../api/client/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
-import type { Sources } from '../readers/sources.ts';
+import type { Listers } from '../readers/listers.ts';
 
 /** Returns the check whether the node of a pod may request a token of an audience. The audience of the API server is `''`. */
-export function podAudiences(sources: Sources): (pod: Pod, audience: string) => Promise<boolean> {
+export function podAudiences(listers: Listers): (pod: Pod, audience: string) => Promise<boolean> {
   const find = async <T extends KubeObject>(resource: ResourceOf<T>, namespace: string, name: string) => {
-    const source = sources.of(resource);
-    return source.get(namespace, name) ?? (await source.live(namespace, name));
+    const lister = listers.of(resource);
+    return lister.get(namespace, name) ?? (await lister.live(namespace, name));
   };
   // An informer starts when it is requested, so all are requested before the first pod.
   for (const resource of [csiDrivers, persistentVolumeClaims, persistentVolumes])
-    sources.of<KubeObject>(resource as ResourceOf<KubeObject>);
+    listers.of<KubeObject>(resource as ResourceOf<KubeObject>);
   const driverOfClaim = async (namespace: string, name: string): Promise<string | undefined> => {
     const claim = await find(persistentVolumeClaims, namespace, name);
     const volumeName = claim?.spec?.volumeName ?? '';

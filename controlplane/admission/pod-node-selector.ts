@@ -9,7 +9,7 @@ import { namespaces } from '../../api/client/resources.ts';
 import { newInternalError } from '../../api/meta/status-error.ts';
 import { podOf, refusal } from './pod-attributes.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
-import type { Sources } from '../readers/sources.ts';
+import type { Listers } from '../readers/listers.ts';
 
 const ANNOTATION = 'scheduler.alpha.kubernetes.io/node-selector';
 const DEFAULT = 'clusterDefaultNodeSelector';
@@ -20,10 +20,10 @@ type Labels = Readonly<Record<string, string>>;
  * Creates the plugin. `configuration` has selectors (`a=b,c=d`) by namespace; its `clusterDefaultNodeSelector` is for all
  * other namespaces.
  */
-export function podNodeSelector(sources: Sources, configuration: Labels = {}): AdmissionPlugin {
-  const source = sources.of(namespaces);
+export function podNodeSelector(listers: Listers, configuration: Labels = {}): AdmissionPlugin {
+  const lister = listers.of(namespaces);
   const wantedBy = async ({ namespace }: AdmissionAttributes): Promise<Labels> => {
-    const found: Namespace | undefined = source.get('', namespace) ?? (await source.live('', namespace));
+    const found: Namespace | undefined = lister.get('', namespace) ?? (await lister.live('', namespace));
     return labelsOf(found?.metadata.annotations?.[ANNOTATION] ?? configuration[DEFAULT] ?? '');
   };
   const checkConflict = (attributes: AdmissionAttributes, wanted: Labels, own: Labels): void => {

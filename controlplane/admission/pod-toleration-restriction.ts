@@ -11,7 +11,7 @@ import { newInternalError } from '../../api/meta/status-error.ts';
 import { podOf, refusal } from './pod-attributes.ts';
 import { isSuperset, mergeTolerations, type Toleration } from './tolerations.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
-import type { Sources } from '../readers/sources.ts';
+import type { Listers } from '../readers/listers.ts';
 import { MEMORY_PRESSURE_TAINT } from '../../api/meta/well-known-labels.ts';
 
 const DEFAULTS = 'scheduler.alpha.kubernetes.io/defaultTolerations';
@@ -25,10 +25,10 @@ export interface PodTolerationRestrictionOptions {
 }
 
 /** Merges the defaults into new pods, and refuses pods with a toleration that the whitelist does not cover. */
-export function podTolerationRestriction(sources: Sources, options: PodTolerationRestrictionOptions): AdmissionPlugin {
-  const source = sources.of(namespaces);
+export function podTolerationRestriction(listers: Listers, options: PodTolerationRestrictionOptions): AdmissionPlugin {
+  const lister = listers.of(namespaces);
   const namespaceOf = async ({ namespace }: AdmissionAttributes): Promise<Namespace | undefined> =>
-    source.get('', namespace) ?? (await source.live('', namespace));
+    lister.get('', namespace) ?? (await lister.live('', namespace));
   return {
     name: 'PodTolerationRestriction',
     handles: (operation) => operation === 'CREATE' || operation === 'UPDATE',

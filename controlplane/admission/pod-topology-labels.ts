@@ -4,15 +4,15 @@ import { nodes, bindings } from '../../api/client/resources.ts';
 import { ownMember } from '../../api/meta/own-member.ts';
 import { isPod, podOf } from './pod-attributes.ts';
 import type { AdmissionPlugin } from './admission.ts';
-import type { Sources } from '../readers/sources.ts';
+import type { Listers } from '../readers/listers.ts';
 import { REGION_LABEL, ZONE_LABEL } from '../../api/meta/well-known-labels.ts';
 import { isResource } from '../../api/meta/group-resource.ts';
 
 const LABELS = [REGION_LABEL, ZONE_LABEL];
 
 /** Changes bindings and pods that are created on a node. Labels that the node lacks are not copied. */
-export function podTopologyLabels(sources: Sources): AdmissionPlugin {
-  const source = sources.of(nodes);
+export function podTopologyLabels(listers: Listers): AdmissionPlugin {
+  const lister = listers.of(nodes);
   const copy = (node: Node | undefined, metadata: { labels?: Record<string, string> }): void => {
     for (const key of LABELS) {
       const value = ownMember(node?.metadata.labels, key);
@@ -26,7 +26,7 @@ export function podTopologyLabels(sources: Sources): AdmissionPlugin {
       const pod = podOf(attributes);
       if (pod !== undefined) {
         const name = pod.spec.nodeName ?? '';
-        if (name !== '') copy(source.get('', name) ?? (await source.live('', name)), pod.metadata);
+        if (name !== '') copy(lister.get('', name) ?? (await lister.live('', name)), pod.metadata);
         return;
       }
       const isBinding =
@@ -34,7 +34,7 @@ export function podTopologyLabels(sources: Sources): AdmissionPlugin {
       if (!isBinding || attributes.object === undefined) return;
       const binding = attributes.object as Binding;
       const name = binding.target?.kind === 'Node' ? (binding.target.name ?? '') : '';
-      if (name !== '') copy(source.get('', name) ?? (await source.live('', name)), binding.metadata);
+      if (name !== '') copy(lister.get('', name) ?? (await lister.live('', name)), binding.metadata);
     },
   };
 }

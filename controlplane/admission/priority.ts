@@ -3,15 +3,15 @@ import type { PriorityClass } from '../../api/kinds/kinds.ts';
 import { priorityClasses } from '../../api/client/resources.ts';
 import { podOf, refusal, type PodSpec } from './pod-attributes.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
-import type { Source, Sources } from '../readers/sources.ts';
+import type { Lister, Listers } from '../readers/listers.ts';
 import { isResource } from '../../api/meta/group-resource.ts';
 
 /**
  * Refuses new pods with an unknown class, or with a priority or a preemption policy other than those of the class, and a second
  * default class.
  */
-export function priorityPlugin(sources: Sources): AdmissionPlugin {
-  const source = sources.of(priorityClasses);
+export function priorityPlugin(listers: Listers): AdmissionPlugin {
+  const lister = listers.of(priorityClasses);
   return {
     name: 'Priority',
     handles: (operation) => operation === 'CREATE' || operation === 'UPDATE',
@@ -19,13 +19,13 @@ export function priorityPlugin(sources: Sources): AdmissionPlugin {
       const pod = podOf(attributes);
       if (pod === undefined) return;
       if (attributes.operation === 'UPDATE') keepPriority(pod.spec, attributes);
-      else await setPriority(pod.spec, attributes, source);
+      else await setPriority(pod.spec, attributes, lister);
     },
     validate(attributes) {
       if (!isResource(attributes.resource, priorityClasses) || attributes.subresource !== '') return;
       const added = attributes.object as PriorityClass | undefined;
       if (added?.globalDefault !== true) return;
-      const current = source.list().find((one) => one.globalDefault === true);
+      const current = lister.list().find((one) => one.globalDefault === true);
       if (current === undefined || current.metadata.name === added.metadata.name) return;
       throw refusal(
         attributes,
@@ -47,12 +47,12 @@ function keepPriority(spec: PodSpec, attributes: AdmissionAttributes): void {
 async function setPriority(
   spec: PodSpec,
   attributes: AdmissionAttributes,
-  source: Source<PriorityClass>,
+  lister: Lister<PriorityClass>,
 ): Promise<void> {
   let priority = 0;
   let policy = 'PreemptLowerPriority';
   const name = spec.priorityClassName ?? '';
-  const found = name === '' ? defaultClass(source) : (source.get('', name) ?? (await source.live('', name)));
+  const found = name === '' ? defaultClass(lister) : (lister.get('', name) ?? (await lister.live('', name)));
   if (found !== undefined) {
     priority = found.value ?? 0;
     policy = found.preemptionPolicy ?? policy;
@@ -76,8 +76,8 @@ async function setPriority(
 }
 
 /** Returns the default class. If a race created several, it is the one with the lowest value. */
-function defaultClass(source: Source<PriorityClass>): PriorityClass | undefined {
-  const defaults = source.list().filter((one) => one.globalDefault === true);
+function defaultClass(lister: Lister<PriorityClass>): PriorityClass | undefined {
+  const defaults = lister.list().filter((one) => one.globalDefault === true);
   return defaults.reduce<PriorityClass | undefined>(
     (least, one) => (least === undefined || (one.value ?? 0) < (least.value ?? 0) ? one : least),
     undefined,

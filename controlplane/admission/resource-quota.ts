@@ -22,12 +22,12 @@ import { type LimitedResource, uncovered } from './limited-resources.ts';
 import { refusal } from './pod-attributes.ts';
 import { isCharged, missingAmounts, quotaMatches, usageOf, type Usage } from './quota-usage.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
-import type { Source, Sources } from '../readers/sources.ts';
+import type { Lister, Listers } from '../readers/listers.ts';
 import { isResource } from '../../api/meta/group-resource.ts';
 
 /** Where quotas are read from, and how their usage is written. */
 export interface ResourceQuotaOptions {
-  readonly sources: Sources;
+  readonly listers: Listers;
   /** Writes the status; throws a conflict if the quota changed. */
   readonly updateStatus: (quota: ResourceQuota) => Promise<KubeObject>;
   /** Resources that may be used only where a quota covers them. */
@@ -60,21 +60,21 @@ const ATTEMPTS = 10;
 const ZERO = newQuantity(0);
 /** Builds the plugin. A charge whose write fails later is refunded by the next batch of its namespace. */
 export function resourceQuota(options: ResourceQuotaOptions): AdmissionPlugin {
-  const source = options.sources.of(resourceQuotas);
+  const lister = options.listers.of(resourceQuotas);
   const { limited = [] } = options;
   const queues = new Map<string, Queue>();
   const eras = new Eras();
-  const lookup = claimLookup(options.sources);
+  const lookup = claimLookup(options.listers);
 
   const drain = async (namespace: string, queue: Queue): Promise<void> => {
     while (queue.waiters.length > 0 || queue.refunds.length > 0) {
       const { waiters, refunds } = queue;
       queue.waiters = [];
       queue.refunds = [];
-      await giveBack(namespace, refunds, { source, eras, lookup, ...options });
+      await giveBack(namespace, refunds, { lister, eras, lookup, ...options });
       const refund = (charges: readonly Refund[]): void => void work(namespace).refunds.push(...charges);
       try {
-        await charge(namespace, waiters, { source, eras, lookup, refund, ...options });
+        await charge(namespace, waiters, { lister, eras, lookup, refund, ...options });
       } catch (error) {
         for (const waiter of waiters) waiter.reject(error);
       }
@@ -105,7 +105,7 @@ export function resourceQuota(options: ResourceQuotaOptions): AdmissionPlugin {
       if (namespace === '' || object === undefined || !isCharged(attributes)) return undefined;
       const { group, resource } = attributes.resource;
       const isLimited = limited.some((one) => one.group === group && one.resource === resource);
-      if (!isLimited && source.list(namespace).length === 0) return undefined;
+      if (!isLimited && lister.list(namespace).length === 0) return undefined;
       return new Promise<void>((resolve, reject) => {
         work(namespace).waiters.push({ attributes, resolve, reject });
       });
@@ -113,10 +113,10 @@ export function resourceQuota(options: ResourceQuotaOptions): AdmissionPlugin {
   };
 }
 
-function claimLookup(sources: Sources): ClaimLookup {
-  const classes = sources.of(deviceClasses);
-  const podSource = sources.of(pods);
-  const claims = sources.of(resourceClaims);
+function claimLookup(listers: Listers): ClaimLookup {
+  const classes = listers.of(deviceClasses);
+  const podSource = listers.of(pods);
+  const claims = listers.of(resourceClaims);
   return {
     deviceClass: (name) => classes.get('', name),
     pod: (namespace, name) => podSource.get(namespace, name),
@@ -125,7 +125,7 @@ function claimLookup(sources: Sources): ClaimLookup {
 }
 
 interface Charging extends ResourceQuotaOptions {
-  readonly source: Source<ResourceQuota>;
+  readonly lister: Lister<ResourceQuota>;
   readonly eras: Eras;
   readonly lookup: ClaimLookup;
 }
@@ -134,7 +134,7 @@ async function charge(
   namespace: string,
   batch: readonly Waiter[],
   {
-    source,
+    lister,
     eras,
     refund,
     updateStatus,
@@ -149,7 +149,7 @@ async function charge(
     written.get(waiter)?.some((one) => one.uid === uid) === true;
   try {
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
-      const ledgers = await liveLedgers(namespace, source, eras);
+      const ledgers = await liveLedgers(namespace, lister, eras);
       const accepted: Waiter[] = [];
       for (const waiter of batch) {
         if (decided.has(waiter)) continue;
@@ -192,9 +192,9 @@ async function charge(
   }
 }
 
-async function liveLedgers(namespace: string, source: Source<ResourceQuota>, eras: Eras): Promise<Ledger[]> {
-  const names = source.list(namespace).map((quota) => quota.metadata.name ?? '');
-  const live = await Promise.all(names.sort().map((name) => source.live(namespace, name)));
+async function liveLedgers(namespace: string, lister: Lister<ResourceQuota>, eras: Eras): Promise<Ledger[]> {
+  const names = lister.list(namespace).map((quota) => quota.metadata.name ?? '');
+  const live = await Promise.all(names.sort().map((name) => lister.live(namespace, name)));
   const ledgers = live.flatMap((quota) => (quota === undefined ? [] : [new Ledger(quota)]));
   for (const { quota, uid } of ledgers) eras.saw(uid, quota.status?.used);
   return ledgers;
@@ -210,14 +210,14 @@ async function write(ledger: Ledger, eras: Eras, updateStatus: ResourceQuotaOpti
 async function giveBack(
   namespace: string,
   refunds: readonly Refund[],
-  { source, eras, updateStatus }: Charging,
+  { lister, eras, updateStatus }: Charging,
 ): Promise<void> {
   let left = refunds;
   for (let attempt = 0; attempt < ATTEMPTS && left.length > 0; attempt++) {
     const failed: Refund[] = [];
     for (const [uid, own] of Map.groupBy(left, (one) => one.uid)) {
       try {
-        const quota = await source.live(namespace, own[0]?.quota ?? '');
+        const quota = await lister.live(namespace, own[0]?.quota ?? '');
         if (quota === undefined || idOf(quota) !== uid) continue;
         eras.saw(uid, quota.status?.used);
         const ledger = new Ledger(quota);

@@ -7,18 +7,18 @@ import { newErrorWithoutReason } from '../../api/meta/status-error.ts';
 import { podOf, refusal, type PodSpec } from './pod-attributes.ts';
 import { mergeTolerations, sameResources } from './tolerations.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
-import type { Source, Sources } from '../readers/sources.ts';
+import type { Lister, Listers } from '../readers/listers.ts';
 
 /** Refuses with 403 a class that does not exist, and an overhead that differs from that of the class. */
-export function runtimeClassPlugin(sources: Sources): AdmissionPlugin {
-  const source = sources.of(runtimeClasses);
+export function runtimeClassPlugin(listers: Listers): AdmissionPlugin {
+  const lister = listers.of(runtimeClasses);
   return {
     name: 'RuntimeClass',
     handles: (operation) => operation === 'CREATE',
     async admit(attributes) {
       const pod = podOf(attributes);
       if (pod === undefined) return;
-      const found = await classOf(pod.spec, attributes, source);
+      const found = await classOf(pod.spec, attributes, lister);
       if (found === undefined) return;
       const fixed = found.overhead?.podFixed;
       if (fixed !== undefined && fixed !== null) {
@@ -33,7 +33,7 @@ export function runtimeClassPlugin(sources: Sources): AdmissionPlugin {
     async validate(attributes) {
       const pod = podOf(attributes);
       if (pod === undefined) return;
-      const found = await classOf(pod.spec, attributes, source);
+      const found = await classOf(pod.spec, attributes, lister);
       const fixed = found?.overhead?.podFixed;
       if (fixed !== undefined && fixed !== null) {
         if (sameResources(pod.spec.overhead ?? undefined, fixed)) return;
@@ -49,13 +49,13 @@ export function runtimeClassPlugin(sources: Sources): AdmissionPlugin {
 async function classOf(
   spec: PodSpec,
   attributes: AdmissionAttributes,
-  source: Source<RuntimeClass>,
+  lister: Lister<RuntimeClass>,
 ): Promise<RuntimeClass | undefined> {
   const name = spec.runtimeClassName;
   if (name === undefined || name === null) return undefined;
   const fault = requestNameFault(name);
   if (fault !== undefined) throw newErrorWithoutReason(fault);
-  const found = source.get('', name) ?? (await source.live('', name));
+  const found = lister.get('', name) ?? (await lister.live('', name));
   if (found === undefined) throw refusal(attributes, `pod rejected: RuntimeClass ${quoteText(name)} not found`);
   return found;
 }

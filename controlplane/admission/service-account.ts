@@ -11,7 +11,7 @@ import { randomSuffix, requestNameFault } from '../../api/meta/names.ts';
 import { podReferences } from '../authorization/pod-references.ts';
 import { podOf, isPod, refusal, type PodSpec } from './pod-attributes.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
-import type { Source, Sources } from '../readers/sources.ts';
+import type { Lister, Listers } from '../readers/listers.ts';
 import { MIRROR_ANNOTATION } from '../../api/kinds/pod-annotations.ts';
 import { ENFORCE_MOUNTABLE_ANNOTATION } from '../../api/meta/well-known-labels.ts';
 
@@ -30,8 +30,8 @@ const LOOKUP_PAUSE_MS = 100;
  * Creates the plugin. The clock times the retries for a service account that does not exist yet, such as `default` of a new
  * namespace.
  */
-export function serviceAccountPlugin(sources: Sources, clock: Clock): AdmissionPlugin {
-  const lookup: Lookup = { source: sources.of(serviceAccounts), clock };
+export function serviceAccountPlugin(listers: Listers, clock: Clock): AdmissionPlugin {
+  const lookup: Lookup = { lister: listers.of(serviceAccounts), clock };
   return {
     name: 'ServiceAccount',
     handles: (operation) => operation === 'CREATE' || operation === 'UPDATE',
@@ -76,7 +76,7 @@ export function serviceAccountPlugin(sources: Sources, clock: Clock): AdmissionP
 }
 
 interface Lookup {
-  readonly source: Source<ServiceAccount>;
+  readonly lister: Lister<ServiceAccount>;
   readonly clock: Clock;
 }
 
@@ -84,14 +84,14 @@ interface Lookup {
 async function accountOf(
   attributes: AdmissionAttributes,
   name: string,
-  { source, clock }: Lookup,
+  { lister, clock }: Lookup,
   signal: AbortSignal,
 ): Promise<ServiceAccount> {
   const { namespace } = attributes;
   const fault = requestNameFault(name);
   if (fault !== undefined) throw refusal(attributes, `error looking up service account ${namespace}/${name}: ${fault}`);
   for (let attempt = 0; ; attempt++) {
-    const found = source.get(namespace, name) ?? (await source.live(namespace, name));
+    const found = lister.get(namespace, name) ?? (await lister.live(namespace, name));
     if (found !== undefined) return found;
     if (name !== 'default' || attempt >= LOOKUP_RETRIES) {
       throw refusal(

@@ -6,7 +6,7 @@ import { storageClasses, volumeAttributesClasses } from '../../api/client/resour
 import { ownMember } from '../../api/meta/own-member.ts';
 import { refusal, isClaim } from './pod-attributes.ts';
 import type { AdmissionPlugin } from './admission.ts';
-import type { Sources } from '../readers/sources.ts';
+import type { Listers } from '../readers/listers.ts';
 import { BETA_STORAGE_CLASS_ANNOTATION, DEFAULT_CLASS_ANNOTATIONS } from '../../api/meta/well-known-labels.ts';
 import { isResource } from '../../api/meta/group-resource.ts';
 
@@ -23,8 +23,8 @@ export function newestDefault<T extends KubeObject>(
 }
 
 /** Sets the newest default class on new claims that name no class, not even the empty one. */
-export function defaultStorageClass(sources: Sources): AdmissionPlugin {
-  const source = sources.of(storageClasses);
+export function defaultStorageClass(listers: Listers): AdmissionPlugin {
+  const lister = listers.of(storageClasses);
   return {
     name: 'DefaultStorageClass',
     handles: (operation) => operation === 'CREATE',
@@ -34,7 +34,7 @@ export function defaultStorageClass(sources: Sources): AdmissionPlugin {
       if (claim === undefined || claim.metadata.annotations?.[BETA_STORAGE_CLASS_ANNOTATION] !== undefined) return;
       const spec = (claim.spec ??= {});
       if (spec.storageClassName !== undefined && spec.storageClassName !== null) return;
-      const found = newestDefault(source.list(), DEFAULT_CLASS_ANNOTATIONS);
+      const found = newestDefault(lister.list(), DEFAULT_CLASS_ANNOTATIONS);
       if (found?.metadata.name !== undefined) spec.storageClassName = found.metadata.name;
     },
   };
@@ -71,8 +71,8 @@ function attributesClass(group: string, resource: string): string | undefined {
 }
 
 /** Checks updates of claims against `allowVolumeExpansion` of their storage class. */
-export function persistentVolumeClaimResize(sources: Sources): AdmissionPlugin {
-  const source = sources.of(storageClasses);
+export function persistentVolumeClaimResize(listers: Listers): AdmissionPlugin {
+  const lister = listers.of(storageClasses);
   return {
     name: 'PersistentVolumeClaimResize',
     handles: (operation) => operation === 'UPDATE',
@@ -87,7 +87,7 @@ export function persistentVolumeClaimResize(sources: Sources): AdmissionPlugin {
       if (old?.status?.phase !== 'Bound')
         throw refusal(attributes, 'Only bound persistent volume claims can be expanded');
       const name = old.metadata.annotations?.[BETA_STORAGE_CLASS_ANNOTATION] ?? old.spec?.storageClassName ?? '';
-      if (name !== '' && source.get('', name)?.allowVolumeExpansion === true) return;
+      if (name !== '' && lister.get('', name)?.allowVolumeExpansion === true) return;
       throw refusal(
         attributes,
         'only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize',

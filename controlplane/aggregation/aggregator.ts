@@ -15,7 +15,7 @@ import type { KubeObject } from '../../api/meta/object.ts';
 import { apiServices } from '../../api/client/resources.ts';
 import { isConflict, isNotFound, isStatusError, newStatusError } from '../../api/meta/status-error.ts';
 import type { ResourceInfo } from '../../api/schema/schema.ts';
-import type { Source } from '../readers/sources.ts';
+import type { Lister } from '../readers/listers.ts';
 import type { UserInfo } from '../model/user-info.ts';
 import { encodedHeaderValue } from '../authentication/header-values.ts';
 import type { AggregationMetrics } from './aggregation-metrics.ts';
@@ -23,7 +23,7 @@ import {
   type Backend,
   BackendError,
   backendOf,
-  type BackendSources,
+  type BackendListers,
   type ServiceReference,
 } from './api-service-target.ts';
 import { rowsOf } from './backend-discovery.ts';
@@ -44,8 +44,8 @@ export interface AggregatedTarget extends Backend {
   readonly tls: AggregatedTls;
 }
 
-interface AggregatorOptions extends BackendSources {
-  readonly definitions: Source;
+interface AggregatorOptions extends BackendListers {
+  readonly definitions: Lister;
   readonly client: Client;
   readonly clock: Clock;
   readonly logger: Logger;

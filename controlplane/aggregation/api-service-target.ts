@@ -1,7 +1,7 @@
 /** Resolves the server of an APIService: an address of its service's endpoints, and the name that its certificate must have. */
 import { quoteText } from '../../api/meta/quote.ts';
 import type { Service, EndpointSlice } from '../../api/kinds/kinds.ts';
-import type { Source } from '../readers/sources.ts';
+import type { Lister } from '../readers/listers.ts';
 import { SERVICE_NAME_LABEL } from '../../api/meta/well-known-labels.ts';
 
 /** The service that serves an APIService. The port is 443 if it is absent. */
@@ -12,9 +12,9 @@ export interface ServiceReference {
 }
 
 /** The caches in which services are resolved. */
-export interface BackendSources {
-  readonly services: Source<Service>;
-  readonly endpointSlices: Source<EndpointSlice>;
+export interface BackendListers {
+  readonly services: Lister<Service>;
+  readonly endpointSlices: Lister<EndpointSlice>;
 }
 
 /** The address of an endpoint, and how the server there is verified. */
@@ -37,10 +37,10 @@ export class BackendError extends Error {
 }
 
 /** Returns the address of a service's backend. Throws `BackendError`. `random` picks one of several addresses. */
-export function backendOf(reference: ServiceReference, sources: BackendSources, random: () => number): Backend {
+export function backendOf(reference: ServiceReference, listers: BackendListers, random: () => number): Backend {
   const { namespace = '', name = '', port = 443 } = reference;
   const shown = `service/${name} in ${quoteText(namespace)}`;
-  const service = sources.services.get(namespace, name);
+  const service = listers.services.get(namespace, name);
   if (service === undefined) throw new BackendError('ServiceNotFound', `${shown} is not present`);
   const serverName = `${name}.${namespace}.svc`;
   const { spec } = service;
@@ -50,7 +50,7 @@ export function backendOf(reference: ServiceReference, sources: BackendSources, 
   if (found === undefined) throw new BackendError('ServicePortError', `${shown} is not listening on port ${port}`);
   const portName = found.name ?? '';
   const addresses: { host: string; port: number }[] = [];
-  const slices = sources.endpointSlices
+  const slices = listers.endpointSlices
     .list(namespace)
     .filter((one) => one.metadata.labels?.[SERVICE_NAME_LABEL] === name);
   if (slices.length === 0) {

@@ -12,12 +12,12 @@ import { apiServices } from '../../api/client/resources.ts';
 import { runWorkers, WorkQueue } from '../../api/machinery/work-queue.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { isAlreadyExists, isConflict, isNotFound } from '../../api/meta/status-error.ts';
-import type { Source } from '../readers/sources.ts';
+import type { Lister } from '../readers/listers.ts';
 
 /** The signal stops the workers. */
 export interface AutoRegistrationOptions {
-  readonly definitions: Source;
-  readonly services: Source;
+  readonly definitions: Lister;
+  readonly services: Lister;
   readonly client: Client;
   readonly clock: Clock;
   readonly logger: Logger;

@@ -8,7 +8,7 @@ import type { RequestObserver } from '../../api/client/request-observer.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Secret } from '../../api/kinds/kinds.ts';
 import { nodes, pods, secrets, serviceAccounts } from '../../api/client/resources.ts';
-import type { Sources } from '../readers/sources.ts';
+import type { Listers } from '../readers/listers.ts';
 import { FRONT_PROXY_CLIENT, KUBELET_CLIENT } from '../pki/pki.ts';
 import type { JwtSettings } from './authentication-config.ts';
 import type { AuthenticationMetrics } from './authentication-metrics.ts';
@@ -95,7 +95,7 @@ export const AUTHENTICATORS: readonly SecurityPart[] = [
 interface AuthenticatorsOptions {
   readonly clock: Clock;
   readonly logger: Logger;
-  readonly sources: Sources;
+  readonly listers: Listers;
   /** `--client-ca-file`: `fileCaBundle`, or `fixedCaBundle` of the cluster's own CA. */
   readonly clientCa?: CaBundle;
   readonly requestHeader?: Omit<RequestHeaderOptions, 'verifier'> & { readonly ca: CaBundle };
@@ -187,7 +187,7 @@ async function tokenAuthenticators(
   issuers: Issuers,
   client: WebhookClient,
 ): Promise<TokenAuthenticator[]> {
-  const { clock, logger, sources, metrics, apiAudiences } = options;
+  const { clock, logger, listers, metrics, apiAudiences } = options;
   const tokens: TokenAuthenticator[] = [];
   if (options.tokenFile !== undefined) {
     const path = options.tokenFile;
@@ -198,15 +198,15 @@ async function tokenAuthenticators(
       serviceAccountTokenAuthenticator({
         ...options.serviceAccounts,
         apiAudiences,
-        lookups: lookupsOf(sources),
+        lookups: lookupsOf(listers),
         clock,
         onToken: (kind) => metrics?.serviceAccountToken(kind),
       }),
     );
   }
   if (options.bootstrapTokens) {
-    const source = sources.of(secrets);
-    tokens.push(bootstrapTokenAuthenticator({ clock, secret: (name) => source.get(SYSTEM_NAMESPACE, name) }));
+    const lister = listers.of(secrets);
+    tokens.push(bootstrapTokenAuthenticator({ clock, secret: (name) => lister.get(SYSTEM_NAMESPACE, name) }));
   }
   tokens.push(issuers);
   if (options.webhook !== undefined) {
@@ -246,11 +246,11 @@ function withImplicitAudiences(inner: TokenAuthenticator, apiAudiences: readonly
 /**
  * Reads from the informers first. They lag behind, so objects that are missing or have another UID are read from the registry.
  */
-function lookupsOf(sources: Sources): ServiceAccountLookups {
-  const accounts = sources.of(serviceAccounts);
-  const secretSource = sources.of(secrets);
-  const podSource = sources.of(pods);
-  const nodeSource = sources.of(nodes);
+function lookupsOf(listers: Listers): ServiceAccountLookups {
+  const accounts = listers.of(serviceAccounts);
+  const secretSource = listers.of(secrets);
+  const podSource = listers.of(pods);
+  const nodeSource = listers.of(nodes);
   return {
     serviceAccount: (namespace, name) => accounts.get(namespace, name) ?? accounts.live(namespace, name),
     secret: (namespace, name) => secretSource.get(namespace, name) ?? secretSource.live(namespace, name),

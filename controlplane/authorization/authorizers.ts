@@ -5,7 +5,7 @@
 import { readFile } from 'node:fs/promises';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { RequestObserver } from '../../api/client/request-observer.ts';
-import type { Sources } from '../readers/sources.ts';
+import type { Listers } from '../readers/listers.ts';
 import type { SecurityPart } from '../authentication/authenticators.ts';
 import { WebhookClient } from '../authentication/webhook-client.ts';
 import { webhookFromFile } from '../authentication/webhook-file.ts';
@@ -43,7 +43,7 @@ export const AUTHORIZERS: readonly (SecurityPart & { readonly name: Authorizatio
 
 interface AuthorizersOptions {
   readonly clock: Clock;
-  readonly sources: Sources;
+  readonly listers: Listers;
   /** The value of `--authorization-mode`. It is not used with `configFile`. */
   readonly modes: readonly string[];
   /** The value of `--authorization-config`, and the current content of the file. */
@@ -81,11 +81,11 @@ type Kind = Authorizer & RuleResolver;
 
 /** Creates the authorizers of the modes or of the configuration file. Rejects if a configured file cannot be read or parsed. */
 export async function buildAuthorizers(options: AuthorizersOptions): Promise<Authorizers> {
-  const { clock, sources, configFile = '', metrics } = options;
+  const { clock, listers, configFile = '', metrics } = options;
   const client = new WebhookClient('kube-apiserver', {
     measured: options.requests && { observer: options.requests, clock },
   });
-  const rbac = new RbacAuthorizer(sources);
+  const rbac = new RbacAuthorizer(listers);
   const kept = new Map<string, Kind>([
     ['RBAC', rbac],
     ['AlwaysAllow', alwaysAllow],
@@ -98,7 +98,7 @@ export async function buildAuthorizers(options: AuthorizersOptions): Promise<Aut
       ? options.modes.map((type): AuthorizerEntry => ({ type, name: type.toLowerCase() }))
       : load(options.configText ?? '');
   for (const { type } of first) {
-    if (type === 'Node') kept.set(type, new NodeAuthorizer(sources));
+    if (type === 'Node') kept.set(type, new NodeAuthorizer(listers));
     if (type === 'ABAC') kept.set(type, await abacFrom(options.policyFile));
   }
   if (!first.some(({ type }) => type === 'RBAC')) kept.delete('RBAC');

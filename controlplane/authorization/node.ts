@@ -20,7 +20,7 @@ import {
 } from '../../api/client/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { quote } from '../../api/meta/field-error.ts';
-import type { SourceChange, Sources } from '../readers/sources.ts';
+import type { ListerChange, Listers } from '../readers/listers.ts';
 import type { UserInfo } from '../model/user-info.ts';
 import { rule } from './bootstrap-rules.ts';
 import { ALLOW, csiNode, lease, noOpinion, nodeObject, selects } from './node-objects.ts';
@@ -90,19 +90,19 @@ export class NodeAuthorizer implements Authorizer, RuleResolver {
   /** The PersistentVolumes that use each secret (as a target). */
   readonly #volumesOfSecret = new Map<string, Set<string>>();
 
-  constructor(sources: Sources) {
-    sources.of(pods).subscribe((change) => this.#takePod(change));
-    sources.of(persistentVolumes).subscribe((change) => this.#takeVolume(change));
-    sources
+  constructor(listers: Listers) {
+    listers.of(pods).subscribe((change) => this.#takePod(change));
+    listers.of(persistentVolumes).subscribe((change) => this.#takeVolume(change));
+    listers
       .of(volumeAttachments)
       .subscribe((change) => this.#takeOfNode<VolumeAttachment>('volumeattachments', change));
-    sources.of(resourceSlices).subscribe((change) => this.#takeOfNode<ResourceSlice>('resourceslices', change));
-    sources
+    listers.of(resourceSlices).subscribe((change) => this.#takeOfNode<ResourceSlice>('resourceslices', change));
+    listers
       .of(podCertificateRequests)
       .subscribe((change) => this.#takeOfNode<PodCertificateRequest>('podcertificaterequests', change));
   }
 
-  #takePod({ current, previous }: SourceChange<Pod>): void {
+  #takePod({ current, previous }: ListerChange<Pod>): void {
     const before = previous?.spec?.nodeName ?? '';
     const after = current?.spec?.nodeName ?? '';
     // A status update is the most frequent change and does not change references.
@@ -114,7 +114,7 @@ export class NodeAuthorizer implements Authorizer, RuleResolver {
     if (current !== undefined && after !== '') for (const target of targetsOf(current)) this.#reach.add(target, after);
   }
 
-  #takeVolume({ current, previous }: SourceChange<PersistentVolume>): void {
+  #takeVolume({ current, previous }: ListerChange<PersistentVolume>): void {
     const name = current?.metadata.name ?? previous?.metadata.name ?? '';
     if (previous !== undefined) {
       this.#claimOfVolume.delete(name);
@@ -131,7 +131,7 @@ export class NodeAuthorizer implements Authorizer, RuleResolver {
   }
 
   /** Takes a change of a resource whose objects name the node that they belong to. */
-  #takeOfNode<T extends OfNode>(resource: string, { current, previous }: SourceChange<T>): void {
+  #takeOfNode<T extends OfNode>(resource: string, { current, previous }: ListerChange<T>): void {
     const change = (object: T | undefined, how: 'add' | 'remove'): void => {
       const node = object?.spec?.nodeName ?? '';
       if (object === undefined || node === '') return;

@@ -8,7 +8,7 @@
 import type { ClusterRole, ClusterRoleBinding, Role, RoleBinding } from '../../api/kinds/kinds.ts';
 import { clusterRoleBindings, clusterRoles, roleBindings, roles, RBAC_GROUP } from '../../api/client/resources.ts';
 import { quote } from '../../api/meta/field-error.ts';
-import type { Source, SourceChange, Sources } from '../readers/sources.ts';
+import type { Lister, ListerChange, Listers } from '../readers/listers.ts';
 import type { UserInfo } from '../model/user-info.ts';
 import { ruleAllows, ruleQuery, type PolicyRule } from './rbac-rules.ts';
 import type {
@@ -46,19 +46,19 @@ interface ResolvedRules {
 
 /** Subscribes to bindings in its constructor. A binding whose role does not exist grants nothing. */
 export class RbacAuthorizer implements Authorizer, RuleResolver {
-  readonly #roles: Source<Role>;
-  readonly #clusterRoles: Source<ClusterRole>;
+  readonly #roles: Lister<Role>;
+  readonly #clusterRoles: Lister<ClusterRole>;
   /** Grants by namespace (`''` for cluster-wide), subject and name of the binding. */
   readonly #grants = new Map<string, Map<string, Map<string, Grant>>>();
 
-  constructor(sources: Sources) {
-    this.#roles = sources.of(roles);
-    this.#clusterRoles = sources.of(clusterRoles);
-    sources.of(roleBindings).subscribe((change) => this.#take(change));
-    sources.of(clusterRoleBindings).subscribe((change) => this.#take(change));
+  constructor(listers: Listers) {
+    this.#roles = listers.of(roles);
+    this.#clusterRoles = listers.of(clusterRoles);
+    listers.of(roleBindings).subscribe((change) => this.#take(change));
+    listers.of(clusterRoleBindings).subscribe((change) => this.#take(change));
   }
 
-  #take({ current, previous }: SourceChange<Binding>): void {
+  #take({ current, previous }: ListerChange<Binding>): void {
     if (previous !== undefined) this.#remove(previous);
     if (current !== undefined) this.#add(current);
   }

@@ -2,7 +2,7 @@
  * Validates a custom resource on a write: its schema, the metadata of embedded objects, its rules in CEL, and its scale. On an
  * update, errors of unchanged values are ignored (ratcheting).
  */
-import { FieldError, invalid, required } from '../../api/meta/field-error.ts';
+import { FieldError, invalid, memberPath, required } from '../../api/meta/field-error.ts';
 import { nameIsPathSegment, rfc1035LabelErrors } from '../../api/meta/names.ts';
 import { isJsonObject } from '../../api/meta/json-object.ts';
 import {
@@ -144,14 +144,14 @@ function embeddedErrorsWithin(value: JsonValue, schema: JsonSchema, path: string
     const inner = memberSchema(schema, name);
     if (inner === undefined || member === undefined) continue;
     const isProperty = schema.properties !== undefined && Object.hasOwn(schema.properties, name);
-    const within = isProperty ? (path === '' ? name : `${path}.${name}`) : `${path}[${name}]`;
+    const within = isProperty ? memberPath(path, name) : `${path}[${name}]`;
     errors.push(...embeddedErrors(member, inner, within));
   }
   return errors;
 }
 
 function identityErrors(object: JsonObject, path: string): FieldError[] {
-  const at = (name: string): string => (path === '' ? name : `${path}.${name}`);
+  const at = (name: string): string => memberPath(path, name);
   const errors: FieldError[] = [];
   const { apiVersion, kind, metadata } = object;
   for (const [name, value] of Object.entries({ apiVersion, kind })) {

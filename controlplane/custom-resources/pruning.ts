@@ -1,4 +1,5 @@
 /** Removes the fields of a custom resource that its schema does not have, and returns their paths. */
+import { memberPath } from '../../api/meta/field-error.ts';
 import { defineMember } from '../../api/meta/json-equality.ts';
 import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
@@ -33,7 +34,7 @@ function pruneObject(
   const kept: JsonObject = {};
   for (const [name, value] of Object.entries(object)) {
     if (value === undefined) continue;
-    const at = path === '' ? name : `${path}.${name}`;
+    const at = memberPath(path, name);
     if (isResource && OBJECT_MEMBERS.has(name)) {
       defineMember(kept, name, value);
       continue;

@@ -4,7 +4,7 @@
  */
 import type { Budget } from '../../api/cel/cel.ts';
 import { adapt, CelError, CostExceeded, Optional } from '../../api/cel/values.ts';
-import { FieldError, invalid, OMITTED_VALUE } from '../../api/meta/field-error.ts';
+import { FieldError, invalid, memberPath, OMITTED_VALUE } from '../../api/meta/field-error.ts';
 import { jsonEqual } from '../../api/meta/json-equality.ts';
 import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { JsonValue } from '../../api/meta/object.ts';
@@ -110,15 +110,11 @@ function* visit(node: RuleNode, judged: Judged, state: Visit): Pausing<void> {
       const child = property ?? node.members;
       if (child === undefined || inner === undefined) continue;
       const was = before !== undefined && Object.hasOwn(before, name) ? before[name] : undefined;
+      const at = property === undefined ? `${path}[${name}]` : memberPath(path, name);
       const unchanged = old === undefined ? judged.unchanged : was !== undefined && jsonEqual(inner, was);
-      yield* visit(child, { value: inner, old: was, path: step(path, name, property === undefined), unchanged }, state);
+      yield* visit(child, { value: inner, old: was, path: at, unchanged }, state);
     }
   }
-}
-
-function step(path: string, name: string, isKey: boolean): string {
-  if (isKey) return `${path}[${name}]`;
-  return path === '' ? name : `${path}.${name}`;
 }
 
 const hasKeys = ({ schema }: RuleNode): boolean => schema['x-kubernetes-list-map-keys'] !== undefined;
@@ -187,8 +183,7 @@ function messageOf(rule: Rule, bindings: (name: string) => unknown, budget: Budg
 
 /** Creates the error of a failed rule, for the field that the rule names. Messages do not contain objects and lists. */
 function failure({ fieldPath, reason }: Rule, type: string, { value, path }: Judged, message: string): FieldError {
-  const inside = path === '' ? fieldPath : `${path}.${fieldPath}`;
-  const field = fieldPath === '' ? path || '<nil>' : inside;
+  const field = fieldPath === '' ? path || '<nil>' : memberPath(path, fieldPath);
   if (reason === 'FieldValueForbidden' || reason === 'FieldValueRequired') {
     return new FieldError(reason, field, '', message);
   }

@@ -2,7 +2,7 @@
  * Reads JSON as a custom resource: the metadata as in any object, and the rest by its schema. The registry uses this reader for
  * custom resources, and the reader of the schema table for built-in kinds.
  */
-import { invalid } from '../../api/meta/field-error.ts';
+import { invalid, memberPath } from '../../api/meta/field-error.ts';
 import { cloneJson } from '../../api/meta/json-equality.ts';
 import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { JsonObject, JsonValue, KubeObject } from '../../api/meta/object.ts';
@@ -65,7 +65,7 @@ function conformEmbedded(value: JsonValue, schema: JsonSchema, path: string, emb
   for (const [name, member] of Object.entries(value)) {
     const inner = memberSchema(schema, name);
     if (inner === undefined || member === undefined) continue;
-    conformEmbedded(member, inner, path === '' ? name : `${path}.${name}`, inside);
+    conformEmbedded(member, inner, memberPath(path, name), inside);
   }
 }
 

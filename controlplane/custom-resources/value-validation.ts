@@ -14,6 +14,7 @@ import {
   typeInvalid,
   unsupportedValue,
   FieldError,
+  memberPath,
 } from '../../api/meta/field-error.ts';
 import { jsonEqual } from '../../api/meta/json-equality.ts';
 import { compilePattern, PatternCache } from '../../api/meta/pattern.ts';
@@ -52,8 +53,6 @@ function typeName(value: JsonValue): string {
 
 /** The cost of validating one value by one schema. Each alternative of `anyOf` and similar keywords counts as a schema. */
 const STEPS_OF_A_VALUE = 20;
-
-const child = (path: string, name: string): string => (path === '' ? name : `${path}.${name}`);
 
 /** Where a value stands. The schema of a resource does not describe its `apiVersion`, `kind` and `metadata`. */
 interface Place {
@@ -318,14 +317,14 @@ function checkObject(object: JsonObject, schema: JsonSchema, at: Place, errors: 
       const inner = memberSchema(schema, name);
       const value = object[name];
       if (inner === undefined || value === undefined) continue;
-      matches += check(value, inner, placeOf(child(path, name), inner), errors);
+      matches += check(value, inner, placeOf(memberPath(path, name), inner), errors);
     }
   };
   const isProperty = (name: string): boolean => Object.hasOwn(properties, name);
   checkMembers((name) => !isProperty(name));
   checkMembers(isProperty);
   for (const name of schema.required ?? []) {
-    if (!Object.hasOwn(object, name)) addError(errors, required(child(path, name)));
+    if (!Object.hasOwn(object, name)) addError(errors, required(memberPath(path, name)));
   }
   return matches;
 }
@@ -343,7 +342,7 @@ function checkLists(value: JsonValue, schema: JsonSchema, path: string, errors: 
       const inner = memberSchema(schema, name);
       if (inner === undefined || member === undefined) continue;
       const isProperty = schema.properties !== undefined && Object.hasOwn(schema.properties, name);
-      checkLists(member, inner, isProperty ? child(path, name) : `${path}[${name}]`, errors);
+      checkLists(member, inner, isProperty ? memberPath(path, name) : `${path}[${name}]`, errors);
     }
   }
 }

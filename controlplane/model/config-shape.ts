@@ -4,6 +4,7 @@
  * files as strictly.
  */
 import { parseYaml } from '../../api/codec/yaml.ts';
+import { memberPath } from '../../api/meta/field-error.ts';
 import { isJsonObject } from '../../api/meta/json-object.ts';
 import { quoteText } from '../../api/meta/quote.ts';
 
@@ -52,7 +53,7 @@ export function shapeFault(value: unknown, shape: ConfigShape, at = ''): string 
   }
   if (!isJsonObject(value)) return `${where} must be an object`;
   return first(Object.entries(value), ([field, item]) => {
-    const path = at === '' ? field : `${at}.${field}`;
+    const path = memberPath(at, field);
     const known = Object.hasOwn(shape, field) ? shape[field] : undefined;
     return known === undefined ? `unknown field ${quoteText(path)}` : shapeFault(item, known, path);
   });

@@ -4,6 +4,7 @@
  * decoded.
  */
 import { duplicateErrors, duplicateWarnings } from '../../api/codec/duplicates.ts';
+import { memberPath } from '../../api/meta/field-error.ts';
 import type { JsonValue } from '../../api/meta/object.ts';
 import { unknownFieldErrors } from '../../api/schema/decode.ts';
 
@@ -35,7 +36,7 @@ function inTextOrder(value: unknown, duplicates: readonly string[], unknown: rea
     if (wanted.get(path) === Infinity) wanted.set(path, (count += 1));
     if (Array.isArray(node)) node.forEach((item, index) => walk(item, `${path}[${index}]`));
     else if (typeof node === 'object' && node !== null) {
-      for (const [key, member] of Object.entries(node)) walk(member, path === '' ? key : `${path}.${key}`);
+      for (const [key, member] of Object.entries(node)) walk(member, memberPath(path, key));
     }
   };
   walk(value as JsonValue | undefined, '');

@@ -1,6 +1,6 @@
 /** Lists the review endpoints and their paths. `start/serve.ts` passes them to the registry. */
 import type { Clock } from '../../api/machinery/clock.ts';
-import type { Sources } from '../readers/sources.ts';
+import type { Listers } from '../readers/listers.ts';
 import type { Authenticated, TokenAuthenticator } from '../authentication/authentication.ts';
 import type { TokenIssuer } from '../authentication/token-issuer.ts';
 import type { Authorizer, RuleResolver } from '../authorization/authorization.ts';
@@ -14,7 +14,7 @@ import { tokenReviewer } from './token-review.ts';
 /** What the reviewers of all endpoints need. */
 interface ReviewersOptions {
   readonly clock: Clock;
-  readonly sources: Sources;
+  readonly listers: Listers;
   readonly authorizer: Authorizer;
   readonly rules: RuleResolver;
   readonly tokens: TokenAuthenticator;

@@ -7,7 +7,7 @@ import { nodes, pods, secrets, serviceAccounts } from '../../api/client/resource
 import { invalid } from '../../api/meta/field-error.ts';
 import { parseApiVersion, type KubeObject } from '../../api/meta/object.ts';
 import { newBadRequest, newConflict, newInvalid, newNotFound } from '../../api/meta/status-error.ts';
-import type { Sources } from '../readers/sources.ts';
+import type { Listers } from '../readers/listers.ts';
 import {
   EXTENDED_EXPIRATION_SECONDS,
   WARN_ONLY_EXPIRATION_SECONDS,
@@ -19,7 +19,7 @@ import type { Reviewer } from './review-rest.ts';
 /** How tokens are issued, by the flags `--service-account-*`. */
 interface TokenRequestOptions {
   readonly clock: Clock;
-  readonly sources: Sources;
+  readonly listers: Listers;
   readonly issuer: TokenIssuer;
   readonly apiAudiences: readonly string[];
   readonly extendExpiration: boolean;
@@ -54,7 +54,7 @@ export function tokenRequestDefaults(object: KubeObject): void {
  * to, does not exist.
  */
 export function tokenRequester(options: TokenRequestOptions): Reviewer {
-  const accounts = options.sources.of(serviceAccounts);
+  const accounts = options.listers.of(serviceAccounts);
   return async ({ object, namespace, name, context }) => {
     checkName(object, name);
     const account = await accounts.live(namespace, name);
@@ -69,7 +69,7 @@ export function tokenRequester(options: TokenRequestOptions): Reviewer {
         : spec.audiences;
     let seconds = spec.expirationSeconds ?? DEFAULT_SECONDS;
     check(seconds);
-    const bound = await boundObject(options.sources, namespace, name, spec.boundObjectRef ?? undefined);
+    const bound = await boundObject(options.listers, namespace, name, spec.boundObjectRef ?? undefined);
     const { maxExpirationSeconds } = options;
     if (maxExpirationSeconds > 0 && seconds > maxExpirationSeconds) {
       context.warn(`requested expiration of ${seconds} seconds shortened to ${maxExpirationSeconds} seconds`);
@@ -122,7 +122,7 @@ interface Bound {
 }
 
 async function boundObject(
-  sources: Sources,
+  listers: Listers,
   namespace: string,
   account: string,
   ref: BoundObjectReference | undefined,
@@ -150,9 +150,9 @@ async function boundObject(
   };
   if (isCore && kind === 'Pod') {
     let pod: Pod | undefined;
-    const source = sources.of(pods);
+    const lister = listers.of(pods);
     const checked = async (name: string): Promise<Pod | undefined> => {
-      pod = await source.live(namespace, name);
+      pod = await lister.live(namespace, name);
       if (pod !== undefined && pod.spec?.serviceAccountName !== account) {
         throw newBadRequest(
           `cannot bind token for serviceaccount ${quoteText(account)} to pod running with different serviceaccount name.`,
@@ -161,24 +161,24 @@ async function boundObject(
       return pod;
     };
     const found = await find(checked, 'pods');
-    return { pod: identityOf(found), ...(await nodeOf(sources, found)) };
+    return { pod: identityOf(found), ...(await nodeOf(listers, found)) };
   }
   if (isCore && kind === 'Secret') {
-    const secret = await find<Secret>((name) => sources.of(secrets).live(namespace, name), 'secrets');
+    const secret = await find<Secret>((name) => listers.of(secrets).live(namespace, name), 'secrets');
     return { secret: identityOf(secret) };
   }
   if (isCore && kind === 'Node') {
-    const node = await find<Node>((name) => sources.of(nodes).live('', name), 'nodes');
+    const node = await find<Node>((name) => listers.of(nodes).live('', name), 'nodes');
     return { node: identityOf(node) };
   }
   throw newBadRequest(`cannot bind token to object of type ${gv.group}/${gv.version}, Kind=${kind}`);
 }
 
 /** Returns the node of a pod for the token's claims. A node that does not exist is included by name only. */
-async function nodeOf(sources: Sources, pod: Pod): Promise<Bound> {
+async function nodeOf(listers: Listers, pod: Pod): Promise<Bound> {
   const name = pod.spec?.nodeName ?? '';
   if (name === '') return {};
-  const node = await sources.of(nodes).live('', name);
+  const node = await listers.of(nodes).live('', name);
   return { node: { name, uid: node?.metadata.uid ?? '' } };
 }
 

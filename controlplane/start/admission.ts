@@ -26,7 +26,7 @@ type Before = Setting & StoresPhase & ReadersPhase & SecurityPhase;
 
 /** Runs the fourth phase of the start: builds the admission plugins. Resolves when the plugins have read what they need. */
 export async function buildAdmission(before: Before): Promise<AdmissionPhase> {
-  const { flags, clock, logger, metrics, dialer, schema, sources, registry, definitions, security, clients } = before;
+  const { flags, clock, logger, metrics, dialer, schema, listers, registry, definitions, security, clients } = before;
   const { authorizer, rbac } = security.authorizers;
   const configuration = await loadAdmissionConfiguration(flags.admissionControlConfigFile, clock);
   if (configuration.ignored.length > 0)
@@ -35,7 +35,7 @@ export async function buildAdmission(before: Before): Promise<AdmissionPhase> {
       'Ignoring the configurations of admission plugins that cannot be configured',
     );
   const plugins = buildPlugins({
-    sources,
+    listers,
     clock,
     authorizer,
     rbac,
@@ -85,7 +85,7 @@ export async function buildAdmission(before: Before): Promise<AdmissionPhase> {
     enable: flags.enableAdmissionPlugins,
     disable: flags.disableAdmissionPlugins,
   });
-  await sources.synced();
+  await listers.synced();
   return { admission: admissionChain(plugins, chainMetrics(metrics), () => clock.monotonic()) };
 }
 

@@ -22,8 +22,8 @@ const CONVERSION_TIMEOUT_SECONDS = 30;
 const CONVERSION_ANSWER = { maxBytes: 8 * 1024 * 1024, maxValues: 600_000, outerDepth: 3 };
 
 /** Calls of conversion webhooks, whose addresses are found as those of admission webhooks are. */
-export function conversionCalls({ sources, dialer, metrics, clock }: Parts): CallConversion {
-  const found = { services: sources.of(services), endpointSlices: sources.of(endpointSlices), random: Math.random };
+export function conversionCalls({ listers, dialer, metrics, clock }: Parts): CallConversion {
+  const found = { services: listers.of(services), endpointSlices: listers.of(endpointSlices), random: Math.random };
   const client = new WebhookClient('kube-apiserver-admission', {
     dialer,
     measured: { observer: clientMetrics(metrics), clock },
@@ -46,14 +46,14 @@ export function conversionCalls({ sources, dialer, metrics, clock }: Parts): Cal
 
 /** Starts the registration of APIServices as well. Everything stops with the signal of the parts. */
 export function createAggregator(parts: Parts): Aggregator {
-  const { sources, clients, clock, logger, security, metrics, dialer, signal } = parts;
+  const { listers, clients, clock, logger, security, metrics, dialer, signal } = parts;
   const client = clients.as(SYSTEM_USER.name, { groups: [MASTERS_GROUP], fieldManager: 'kube-apiserver' });
-  const definitions = sources.of(customResourceDefinitions);
-  startAutoRegistration({ definitions, services: sources.of(apiServices), client, clock, logger, signal });
+  const definitions = listers.of(customResourceDefinitions);
+  startAutoRegistration({ definitions, services: listers.of(apiServices), client, clock, logger, signal });
   return new Aggregator({
-    definitions: sources.of(apiServices),
-    services: sources.of(services),
-    endpointSlices: sources.of(endpointSlices),
+    definitions: listers.of(apiServices),
+    services: listers.of(services),
+    endpointSlices: listers.of(endpointSlices),
     client,
     clock,
     logger,

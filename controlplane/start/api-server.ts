@@ -187,7 +187,7 @@ function healthChecks({
   storage,
   security,
   overrides,
-  sources,
+  listers,
   encryption,
   startHooks,
   isClosing,
@@ -212,7 +212,7 @@ function healthChecks({
       name: `etcd-override-readiness-${i}`,
       check: () => one.storage.check({ writes: true }),
     })),
-    { name: 'informer-sync', check: () => sources.synced() },
+    { name: 'informer-sync', check: () => listers.synced() },
   ];
   const shutdown: HealthCheck = {
     name: 'shutdown',

@@ -22,7 +22,7 @@ const KEEP_EVERY = 60;
 
 type FlowControlParts = Pick<
   Parts,
-  'flags' | 'clock' | 'logger' | 'sources' | 'registry' | 'definitions' | 'metrics' | 'clients' | 'signal'
+  'flags' | 'clock' | 'logger' | 'listers' | 'registry' | 'definitions' | 'metrics' | 'clients' | 'signal'
 >;
 
 /** Starts API priority and fairness. Returns `undefined` if `--enable-priority-and-fairness` is false. */
@@ -56,9 +56,9 @@ export function startFlowControl(parts: FlowControlParts): PriorityAndFairnessOp
 
 /** Configures after each change, once for all changes of a turn. The returned function configures at once. */
 function followObjects(parts: FlowControlParts, control: FlowControl): () => Promise<void> {
-  const { sources, clock, clients, signal } = parts;
-  const schemas = sources.of(flowSchemas);
-  const levels = sources.of(priorityLevelConfigurations);
+  const { listers, clock, clients, signal } = parts;
+  const schemas = listers.of(flowSchemas);
+  const levels = listers.of(priorityLevelConfigurations);
   const configure = async (): Promise<void> => {
     const configured = levels.list();
     control.configure(schemas.list(), configured);

@@ -1,12 +1,12 @@
 /** Runs the second phase of the start: readers of the stored objects, for the security parts and admission. */
 import { ServedDefinitions } from '../custom-resources/served-definitions.ts';
-import { type Sources, sourcesFromCatalog } from '../readers/sources.ts';
+import { type Listers, listersFromCatalog } from '../readers/listers.ts';
 import type { Setting } from './setting.ts';
 import type { StoresPhase } from './stores.ts';
 
 /** What this phase adds for the phases after it. */
 export interface ReadersPhase {
-  readonly sources: Sources;
+  readonly listers: Listers;
   /** The custom resources that are served. They are added when the control plane serves. */
   readonly definitions: ServedDefinitions;
 }
@@ -14,7 +14,7 @@ export interface ReadersPhase {
 /** Starts no informer: each starts with the first reader of its resource. */
 export function openReaders({ clock, logger, signal }: Setting, { registry }: StoresPhase): ReadersPhase {
   return {
-    sources: sourcesFromCatalog(registry.catalog, { clock, logger, signal }),
+    listers: listersFromCatalog(registry.catalog, { clock, logger, signal }),
     definitions: new ServedDefinitions(),
   };
 }

@@ -170,11 +170,11 @@ function serviceAccountTokens({ flags, clock }: Setting, pki: Pki): ServiceAccou
 }
 
 function authenticatorFlags(before: Before, structured: AuthenticationConfig) {
-  const { flags, clock, logger, sources, metrics } = before;
+  const { flags, clock, logger, listers, metrics } = before;
   return {
     clock,
     logger,
-    sources,
+    listers,
     ...(flags.tokenAuthFile === '' ? {} : { tokenFile: flags.tokenAuthFile }),
     bootstrapTokens: flags.enableBootstrapTokenAuth,
     oidc: structured.jwt,
@@ -194,10 +194,10 @@ function authenticatorFlags(before: Before, structured: AuthenticationConfig) {
   };
 }
 
-function authorizersOf({ flags, clock, sources, metrics }: Before, configText: string): Promise<Authorizers> {
+function authorizersOf({ flags, clock, listers, metrics }: Before, configText: string): Promise<Authorizers> {
   return buildAuthorizers({
     clock,
-    sources,
+    listers,
     modes: flags.authorizationMode,
     compileCondition: authorizationCondition,
     ...(flags.authorizationConfig === '' ? {} : { configFile: flags.authorizationConfig, configText }),

@@ -67,7 +67,7 @@ export async function serve(parts: Parts): Promise<Serving> {
   });
   const customResources = customResourcesOf(parts, fieldManagement);
   // The informers were requested only now. Allocated names must be known before others are allocated.
-  await parts.sources.synced();
+  await parts.listers.synced();
   await customResources.start();
   startHooks.done('definitions');
   await refuseOtherCa(parts);
@@ -91,10 +91,10 @@ export async function serve(parts: Parts): Promise<Serving> {
   return { url, port, kubeconfig: admin.text, kubeconfigPath };
 }
 
-function reviewersOptions({ flags, clock, sources, security }: Parts): Parameters<typeof reviewEndpoints>[0] {
+function reviewersOptions({ flags, clock, listers, security }: Parts): Parameters<typeof reviewEndpoints>[0] {
   return {
     clock,
-    sources,
+    listers,
     authorizer: security.authorizers.authorizer,
     rules: security.authorizers.rules,
     tokens: security.authenticators.tokens,
@@ -128,7 +128,7 @@ function usageRests(parts: Parts): readonly Rest[] {
 }
 
 function customResourcesOf(parts: Parts, fieldManagement: ServeOptions['fieldManagement']): CustomResources {
-  const { registry, storage, admission, clock, logger, sources, schema, clients, definitions, signal } = parts;
+  const { registry, storage, admission, clock, logger, listers, schema, clients, definitions, signal } = parts;
   const metadata = schema.struct('io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta');
   if (metadata === undefined) throw new Error('the schema lacks ObjectMeta');
   return new CustomResources({
@@ -138,7 +138,7 @@ function customResourcesOf(parts: Parts, fieldManagement: ServeOptions['fieldMan
     admission,
     clock,
     logger,
-    definitions: sources.of(customResourceDefinitions),
+    definitions: listers.of(customResourceDefinitions),
     client: clients.system,
     signal,
     schema,

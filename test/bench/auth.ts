@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { systemClock } from '../../api/machinery/clock.ts';
 import { roleBindings, roles } from '../../api/client/resources.ts';
-import { fixedSources } from '../fakes/fixed-sources.ts';
+import { fixedListers } from '../fakes/fixed-listers.ts';
 import type { TokenAuthenticator } from '../../controlplane/authentication/authentication.ts';
 import { cachedTokens } from '../../controlplane/authentication/cached-token.ts';
 import {
@@ -53,13 +53,13 @@ export function authorization(print: Print): void {
   const byName = new Map(
     allRoles.map(({ object }) => [`${object.metadata.namespace}/${object.metadata.name}`, object]),
   );
-  const fixed = fixedSources(allBindings);
+  const fixed = fixedListers(allBindings);
   const authorizer = new RbacAuthorizer({
     ...fixed,
     of: (resource) => {
-      const source = fixed.of(resource);
-      if (resource.resource !== 'roles') return source;
-      return { ...source, get: (namespace, name) => byName.get(`${namespace}/${name}`) as never };
+      const lister = fixed.of(resource);
+      if (resource.resource !== 'roles') return lister;
+      return { ...lister, get: (namespace, name) => byName.get(`${namespace}/${name}`) as never };
     },
   });
   const ask = (at: number, verb: string): string =>

@@ -12,7 +12,7 @@ import type { KubeObject } from '../../../api/meta/object.ts';
 import { newInvalid } from '../../../api/meta/status-error.ts';
 import { isPod, nameOf, refusal, type PodSpec } from '../pod-attributes.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from '../admission.ts';
-import type { Sources } from '../../readers/sources.ts';
+import type { Listers } from '../../readers/listers.ts';
 import { evaluatePod, formatViolations } from './evaluate.ts';
 import { formatLevel, levelRank, policyOf, type LevelVersion, type Mode, type Policy } from './policy.ts';
 import { isResource } from '../../../api/meta/group-resource.ts';
@@ -49,7 +49,7 @@ const NO_CONFIGURATION: PodSecurityConfiguration = {
 
 /** Builds the plugin from the `PodSecurityConfiguration` of the admission configuration file, or from its defaults. */
 export function podSecurity(
-  sources: Sources,
+  listers: Listers,
   configuration: PodSecurityConfiguration = NO_CONFIGURATION,
   metrics?: PodSecurityMetrics,
 ): AdmissionPlugin {
@@ -62,8 +62,8 @@ export function podSecurity(
     if (configuration.exemptUsers.has(attributes.user.name)) return 'user';
     return configuration.exemptRuntimeClasses.has(spec.runtimeClassName ?? '') ? 'runtimeClass' : undefined;
   };
-  const namespaceSource = sources.of(namespaces);
-  const podSource = sources.of(pods);
+  const namespaceSource = listers.of(namespaces);
+  const podSource = listers.of(pods);
   return {
     name: 'PodSecurity',
     handles: (operation) => operation === 'CREATE' || operation === 'UPDATE',

@@ -11,14 +11,14 @@ import { newInvalid } from '../../../api/meta/status-error.ts';
 import type { ResourceInfo } from '../../../api/schema/schema.ts';
 import type { UserInfo } from '../../model/user-info.ts';
 import type { Authorizer } from '../../authorization/authorization.ts';
-import type { Sources } from '../../readers/sources.ts';
+import type { Listers } from '../../readers/listers.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from '../admission.ts';
 import { nameOf } from '../pod-attributes.ts';
 import type { Policy, PolicyBinding } from './policy-types.ts';
 import { MASTERS_GROUP } from '../../../api/meta/system-users.ts';
 
 interface ParamsAuthorizationOptions {
-  readonly sources: Sources;
+  readonly listers: Listers;
   readonly authorizer: Authorizer;
   /** Returns the served resources, to find the resource of a kind of parameters. */
   readonly resources: () => readonly ResourceInfo[];
@@ -38,7 +38,7 @@ type ParamKind = NonNullable<Policy['spec']>['paramKind'];
 
 /** Refuses a policy or a binding whose parameters the client may not read. */
 export function paramsAuthorization(options: ParamsAuthorizationOptions): AdmissionPlugin {
-  const { authorizer, sources } = options;
+  const { authorizer, listers } = options;
   const mayRead = async (
     user: UserInfo,
     verb: 'get' | 'list',
@@ -59,8 +59,8 @@ export function paramsAuthorization(options: ParamsAuthorizationOptions): Admiss
   };
   const policyNamed = async (resource: keyof typeof POLICIES, name: string): Promise<Policy | undefined> => {
     const [policies, kind] = POLICIES[resource];
-    const source = sources.of<Policy>(groupVersion(GROUP, 'v1').clusterScoped(policies, kind));
-    return source.get('', name) ?? (await source.live('', name));
+    const lister = listers.of<Policy>(groupVersion(GROUP, 'v1').clusterScoped(policies, kind));
+    return lister.get('', name) ?? (await lister.live('', name));
   };
   const checkPolicy = async (attributes: AdmissionAttributes, policy: Policy, old: Policy | undefined) => {
     const kind = policy.spec?.paramKind;

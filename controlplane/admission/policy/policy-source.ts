@@ -4,7 +4,7 @@ import { fromLabelSelector } from '../../../api/meta/selector.ts';
 import { type GroupVersionResource, type KubeObject, parseApiVersion } from '../../../api/meta/object.ts';
 import type { ResourceInfo } from '../../../api/schema/schema.ts';
 import type { AdmissionAttributes } from '../admission.ts';
-import type { Source, Sources } from '../../readers/sources.ts';
+import type { Lister, Listers } from '../../readers/listers.ts';
 import { isPolicy, isReview, type MatchInput, matchWebhook, type Webhook } from '../webhook/matching.ts';
 import type { VersionConversion } from './request-view.ts';
 import type { MatchResources, Policy, PolicyBinding } from './policy-types.ts';
@@ -12,7 +12,7 @@ import { isResource } from '../../../api/meta/group-resource.ts';
 
 /** Where a kind of policies is read from. `policies` and `bindings` are of the same kind, validating or mutating. */
 export interface PolicySourceOptions {
-  readonly sources: Sources;
+  readonly listers: Listers;
   readonly conversion: VersionConversion;
   /** The served resources, which map the kind of parameters to its resource. */
   readonly resources: () => readonly ResourceInfo[];
@@ -45,16 +45,16 @@ export class ParamsError extends Error {
 /** Keeps the policies with their bindings sorted until either changes. */
 export class PolicySource {
   readonly #options: PolicySourceOptions;
-  readonly #policies: Source<Policy>;
-  readonly #bindings: Source<PolicyBinding>;
-  readonly #namespaces: Source;
+  readonly #policies: Lister<Policy>;
+  readonly #bindings: Lister<PolicyBinding>;
+  readonly #namespaces: Lister;
   #sorted: readonly { readonly policy: Policy; readonly bindings: readonly PolicyBinding[] }[] | undefined;
 
   constructor(options: PolicySourceOptions) {
     this.#options = options;
-    this.#policies = options.sources.of<Policy>(options.policies);
-    this.#bindings = options.sources.of<PolicyBinding>(options.bindings);
-    this.#namespaces = options.sources.of(namespaces);
+    this.#policies = options.listers.of<Policy>(options.policies);
+    this.#bindings = options.listers.of<PolicyBinding>(options.bindings);
+    this.#namespaces = options.listers.of(namespaces);
     const changed = (): void => {
       this.#sorted = undefined;
     };
@@ -139,27 +139,27 @@ export class PolicySource {
       throw new ParamsError('cannot use namespaced paramRef in policy binding that matches cluster-scoped resources');
     }
     const { group, version, resource, namespaced } = info;
-    const source = this.#options.sources.of<KubeObject>({ group, version, resource, kind: info.kind, namespaced });
-    const found = await this.#find(source, ref, where);
+    const lister = this.#options.listers.of<KubeObject>({ group, version, resource, kind: info.kind, namespaced });
+    const found = await this.#find(lister, ref, where);
     if (found.length > 0) return found;
     if (ref.parameterNotFoundAction !== 'Deny') return [];
     throw new ParamsError('no params found for policy binding with `Deny` parameterNotFoundAction');
   }
 
   async #find(
-    source: Source,
+    lister: Lister,
     ref: NonNullable<NonNullable<PolicyBinding['spec']>['paramRef']>,
     namespace: string,
   ): Promise<readonly KubeObject[]> {
     if (ref.selector !== undefined) {
       // The first request for a kind starts its informer. Without its objects, every request would pass a policy that allows
       // missing parameters.
-      await source.synced();
+      await lister.synced();
       const selector = fromLabelSelector(ref.selector);
-      return source.list(namespace).filter((one) => selector.matches(one.metadata.labels ?? {}));
+      return lister.list(namespace).filter((one) => selector.matches(one.metadata.labels ?? {}));
     }
     const name = ref.name ?? '';
-    const one = source.get(namespace, name) ?? (await source.live(namespace, name));
+    const one = lister.get(namespace, name) ?? (await lister.live(namespace, name));
     return one === undefined ? [] : [one];
   }
 }

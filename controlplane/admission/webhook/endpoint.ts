@@ -4,7 +4,7 @@ import { quoteText } from '../../../api/meta/quote.ts';
 import type { EndpointSlice, Service } from '../../../api/kinds/kinds.ts';
 import { BackendError, backendOf } from '../../aggregation/api-service-target.ts';
 import type { WebhookEndpoint } from '../../authentication/webhook-client.ts';
-import type { Source } from '../../readers/sources.ts';
+import type { Lister } from '../../readers/listers.ts';
 import type { Webhook } from './matching.ts';
 
 /** Credentials for a server's `host` or `host:port`, from the admission configuration's kubeconfig. */
@@ -14,8 +14,8 @@ export type WebhookCredentials = (
 
 /** Where services are resolved, and which credentials the server has. */
 export interface EndpointOptions {
-  readonly services: Source<Service>;
-  readonly endpointSlices: Source<EndpointSlice>;
+  readonly services: Lister<Service>;
+  readonly endpointSlices: Lister<EndpointSlice>;
   readonly credentials?: WebhookCredentials;
   /** Returns a number from 0 up to 1, which picks one of several addresses. */
   readonly random: () => number;

@@ -12,7 +12,7 @@ import type { JsonValue, KubeObject } from '../../../api/meta/object.ts';
 import { isStatusError, newInternalError } from '../../../api/meta/status-error.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from '../admission.ts';
 import { kindOfObject } from '../policy/request-view.ts';
-import type { Source } from '../../readers/sources.ts';
+import type { Lister } from '../../readers/listers.ts';
 import type { RegisteredWebhook } from './matching.ts';
 import type { JsonPatch, ReviewView } from './review.ts';
 import { WebhookPlugin, type Configuration, type WebhooksOptions } from './webhooks.ts';
@@ -132,7 +132,7 @@ class MutatingPlugin extends WebhookPlugin implements AdmissionPlugin {
 export function mutatingWebhooks(options: WebhooksOptions): AdmissionPlugin {
   return new MutatingPlugin(
     'admit',
-    options.sources.of(mutatingWebhookConfigurations) as Source<Configuration>,
+    options.listers.of(mutatingWebhookConfigurations) as Lister<Configuration>,
     options,
   );
 }

@@ -14,7 +14,7 @@ import type { Clock } from '../../../api/machinery/clock.ts';
 import type { GroupVersionResource } from '../../../api/meta/object.ts';
 import type { WebhookClient } from '../../authentication/webhook-client.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from '../admission.ts';
-import type { Source, Sources } from '../../readers/sources.ts';
+import type { Lister, Listers } from '../../readers/listers.ts';
 import { Dispatcher, type DispatchOptions, type MatchConditions, type WebhookMetrics } from './dispatcher.ts';
 import type { WebhookCredentials } from './endpoint.ts';
 import { isExempt, matchWebhook, type RegisteredWebhook, type Webhook } from './matching.ts';
@@ -24,7 +24,7 @@ import { isResource } from '../../../api/meta/group-resource.ts';
 
 /** What both plugins need; `mutatingWebhooks` alone uses `reinvoke`. */
 export interface WebhooksOptions {
-  readonly sources: Sources;
+  readonly listers: Listers;
   readonly client: WebhookClient;
   /** Returns a number from 0 up to 1, which picks one of the addresses of a service. */
   readonly random: () => number;
@@ -43,15 +43,15 @@ export type Configuration = MutatingWebhookConfiguration | ValidatingWebhookConf
 /** Webhooks sorted by the name of their configuration, flattened again only when one changes. */
 class Registered {
   #list: readonly RegisteredWebhook[] | undefined;
-  readonly #source: Source<Configuration>;
+  readonly #lister: Lister<Configuration>;
 
-  constructor(source: Source<Configuration>) {
-    this.#source = source;
-    source.subscribe(() => (this.#list = undefined));
+  constructor(lister: Lister<Configuration>) {
+    this.#lister = lister;
+    lister.subscribe(() => (this.#list = undefined));
   }
 
   all(): readonly RegisteredWebhook[] {
-    this.#list ??= [...this.#source.list()]
+    this.#list ??= [...this.#lister.list()]
       .sort((a, b) => ((a.metadata.name ?? '') < (b.metadata.name ?? '') ? -1 : 1))
       .flatMap((one) =>
         (one.webhooks ?? []).map((webhook) => ({
@@ -99,16 +99,16 @@ export abstract class WebhookPlugin {
   readonly #registered: Registered;
   readonly #namespaces;
 
-  constructor(type: 'admit' | 'validating', source: Source<Configuration>, options: WebhooksOptions) {
+  constructor(type: 'admit' | 'validating', lister: Lister<Configuration>, options: WebhooksOptions) {
     this.options = options;
-    this.#registered = new Registered(source);
-    this.#namespaces = options.sources.of(namespaces);
+    this.#registered = new Registered(lister);
+    this.#namespaces = options.listers.of(namespaces);
     const { client, clock, credentials, matchConditions, metrics, random } = options;
     const dispatch: DispatchOptions = {
       client,
       random,
-      services: options.sources.of(services),
-      endpointSlices: options.sources.of(endpointSlices),
+      services: options.listers.of(services),
+      endpointSlices: options.listers.of(endpointSlices),
       monotonic: () => clock.monotonic(),
       ...(credentials === undefined ? {} : { credentials }),
       ...(matchConditions === undefined ? {} : { matchConditions }),
@@ -190,7 +190,7 @@ class ValidatingPlugin extends WebhookPlugin implements AdmissionPlugin {
 export function validatingWebhooks(options: WebhooksOptions): AdmissionPlugin {
   return new ValidatingPlugin(
     'validating',
-    options.sources.of(validatingWebhookConfigurations) as Source<Configuration>,
+    options.listers.of(validatingWebhookConfigurations) as Lister<Configuration>,
     options,
   );
 }

@@ -5,7 +5,7 @@ import { silentLogger } from '../../../../api/component/logger.ts';
 import { Informers } from '../../../../api/client/informer.ts';
 import { configMaps, secrets } from '../../../../api/client/resources.ts';
 import type { ResourceCatalog, WatchEvent, WatchSink } from '../../../../controlplane/model/rest.ts';
-import { sourcesFromCatalog } from '../../../../controlplane/readers/sources.ts';
+import { listersFromCatalog } from '../../../../controlplane/readers/listers.ts';
 import { createDirectClient } from '../../../../controlplane/server/direct-client.ts';
 import { FakeCatalog, FakeResource, fakeInfo } from '../../../fakes/fake-catalog.ts';
 import { FakeClient } from '../../../fakes/fake-client.ts';
@@ -101,7 +101,7 @@ it('a direct client gives the waiting events of a watch to its reader in slices'
   assert.ok(turns > OBJECTS / 20, `${turns} turns of the event loop`);
 });
 
-it('a source reads one batch of the existing objects in a turn, and changes at once', async () => {
+it('a lister reads one batch of the existing objects in a turn, and changes at once', async () => {
   const batches = 20;
   let sink: WatchSink | undefined;
   let sent = 0;
@@ -123,12 +123,12 @@ it('a source reads one batch of the existing objects in a turn, and changes at o
   };
   const catalog = { find: () => ({ info: { resource: 'secrets' }, watch }) } as unknown as ResourceCatalog;
   const stop = new AbortController();
-  const sources = sourcesFromCatalog(catalog, { clock: new TickingClock(), logger: silentLogger, signal: stop.signal });
-  const source = sources.of(secrets);
-  const { turns } = await turnsOf(() => source.synced());
+  const listers = listersFromCatalog(catalog, { clock: new TickingClock(), logger: silentLogger, signal: stop.signal });
+  const lister = listers.of(secrets);
+  const { turns } = await turnsOf(() => lister.synced());
   assert.ok(turns >= batches, `${turns} turns of the event loop`);
-  assert.equal(source.list().length, batches);
+  assert.equal(lister.list().length, batches);
   assert.equal(sink?.onEvents([{ type: 'ADDED', entry: entryOf('later') } as unknown as WatchEvent]), true);
-  assert.ok(source.get('n', 'later') !== undefined);
+  assert.ok(lister.get('n', 'later') !== undefined);
   stop.abort();
 });

@@ -7,7 +7,7 @@ import type { AddressInfo } from 'node:net';
 import { after, before, beforeEach, test } from 'node:test';
 import { mutatingWebhookConfigurations, namespaces } from '../../../../api/client/resources.ts';
 import type { GroupVersionKind, KubeObject } from '../../../../api/meta/object.ts';
-import { fixedSources } from '../../../fakes/fixed-sources.ts';
+import { fixedListers } from '../../../fakes/fixed-listers.ts';
 import type { WebhookMetrics } from '../../../../controlplane/admission/webhook/dispatcher.ts';
 import { mutatingWebhooks } from '../../../../controlplane/admission/webhook/mutating-webhooks.ts';
 import { WebhookClient } from '../../../../controlplane/authentication/webhook-client.ts';
@@ -85,7 +85,7 @@ async function run(hooks: readonly object[], reinvoke?: (object: KubeObject) => 
     failedOpen: ({ name }) => metrics.push(`${name} open`),
   };
   const plugin = mutatingWebhooks({
-    sources: fixedSources([
+    listers: fixedListers([
       { resource: namespaces, object: { metadata: { name: 'n' } } },
       { resource: mutatingWebhookConfigurations, object: { metadata: { name: 'c' }, webhooks: hooks } as KubeObject },
     ]),

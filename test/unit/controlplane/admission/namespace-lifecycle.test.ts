@@ -5,21 +5,21 @@ import type { KubeObject } from '../../../../api/meta/object.ts';
 import type { AdmissionAttributes } from '../../../../controlplane/admission/admission.ts';
 import { namespaceLifecycle } from '../../../../controlplane/admission/namespace-lifecycle.ts';
 import { RecentDeletions } from '../../../../controlplane/admission/recent-deletions.ts';
-import type { Sources } from '../../../../controlplane/readers/sources.ts';
+import type { Listers } from '../../../../controlplane/readers/listers.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 
 function setup() {
   const clock = new FakeClock();
   const listed = new Map<string, KubeObject>();
   const live: string[] = [];
-  const source = {
+  const lister = {
     get: (_: string, name: string) => listed.get(name),
     live: (_: string, name: string) => {
       live.push(name);
       return Promise.resolve(listed.get(name));
     },
   };
-  const plugin = namespaceLifecycle({ of: () => source } as unknown as Sources, clock, (name) => listed.get(name));
+  const plugin = namespaceLifecycle({ of: () => lister } as unknown as Listers, clock, (name) => listed.get(name));
   const admit = (attributes: object) =>
     plugin.admit?.(
       { subresource: '', dryRun: false, ...attributes } as AdmissionAttributes,

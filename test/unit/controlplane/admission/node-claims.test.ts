@@ -9,7 +9,7 @@ import type { KubeObject } from '../../../../api/meta/object.ts';
 import type { AdmissionAttributes } from '../../../../controlplane/admission/admission.ts';
 import { nodeClaims, type NodeClaimsOptions } from '../../../../controlplane/admission/node-claims.ts';
 import { nodeRestriction } from '../../../../controlplane/admission/node-restriction.ts';
-import { fixedSources } from '../../../fakes/fixed-sources.ts';
+import { fixedListers } from '../../../fakes/fixed-listers.ts';
 
 const NAME = 'orchlet.local/claims';
 const KEY = 'orchlet.local/wireguard-public-key';
@@ -37,16 +37,16 @@ async function written(
     ...options
   }: { readonly from?: string; readonly old?: KubeObject; readonly user?: string } & Partial<NodeClaimsOptions>,
 ): Promise<KubeObject> {
-  const sources = fixedSources([
+  const listers = fixedListers([
     { resource: nodes, object: { metadata: { name: 'b', annotations: { [KEY]: KEYS[1] ?? '' } } } },
   ]);
-  const claims = nodeClaims(sources, {
+  const claims = nodeClaims(listers, {
     now: () => Date.parse(NOW),
     hostAddresses: () => ['127.0.0.1', '192.0.2.1', '2001:DB8::1'],
     assignsRanges: true,
     ...options,
   });
-  const plugin = nodeRestriction(sources, { authorize: () => Promise.reject(new Error('not asked')) } as never, claims);
+  const plugin = nodeRestriction(listers, { authorize: () => Promise.reject(new Error('not asked')) } as never, claims);
   const attributes = {
     ...{ operation: old === undefined ? 'CREATE' : 'UPDATE', subresource: '', namespace: '', name: 'a' },
     resource: { group: '', version: 'v1', resource: 'nodes' },

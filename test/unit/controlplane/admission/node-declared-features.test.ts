@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { nodeDeclaredFeatures } from '../../../../controlplane/admission/node-declared-features.ts';
 import type { AdmissionAttributes } from '../../../../controlplane/admission/admission.ts';
-import type { Sources } from '../../../../controlplane/readers/sources.ts';
+import type { Listers } from '../../../../controlplane/readers/listers.ts';
 
 const POD_LEVEL = 'InPlacePodLevelResourcesVerticalScaling';
 const INIT = 'InPlacePodVerticalScalingInitContainers';
@@ -13,9 +13,9 @@ const nodesBy = new Map(
     ['new', [POD_LEVEL, INIT]],
   ].map(([name, declaredFeatures]) => [name, { metadata: { name }, status: { declaredFeatures } }]),
 );
-const sources = {
+const listers = {
   of: () => ({ get: (_: string, name: string) => nodesBy.get(name), live: () => Promise.resolve(undefined) }),
-} as unknown as Sources;
+} as unknown as Listers;
 
 const cpu = (value: string): object => ({ requests: { cpu: value } });
 
@@ -47,7 +47,7 @@ async function outcome({ node = 'old', whole, init, restartPolicy, subresource =
     object: pod(1),
   } as unknown as AdmissionAttributes;
   try {
-    await nodeDeclaredFeatures(sources).validate?.(attributes, new AbortController().signal);
+    await nodeDeclaredFeatures(listers).validate?.(attributes, new AbortController().signal);
     return 'admitted';
   } catch (error) {
     return (error as Error).message;

@@ -15,7 +15,7 @@ import { generateKey } from '../../../../api/pki/signing.ts';
 import type { AdmissionAttributes } from '../../../../controlplane/admission/admission.ts';
 import { nodeRestriction } from '../../../../controlplane/admission/node-restriction.ts';
 import type { Authorizer } from '../../../../controlplane/authorization/authorization.ts';
-import { fixedSources } from '../../../fakes/fixed-sources.ts';
+import { fixedListers } from '../../../fakes/fixed-listers.ts';
 
 const object = (name: string, spec: object = {}, metadata: object = {}, status: object = {}): KubeObject =>
   ({ metadata: { name, namespace: 'n', ...metadata }, spec, status }) as KubeObject;
@@ -35,7 +35,7 @@ const own = object(
 );
 const other = object('other', { nodeName: 'b' }, { uid: 'u2' });
 const plugin = nodeRestriction(
-  fixedSources([
+  fixedListers([
     { resource: pods, object: own },
     { resource: pods, object: other },
     { resource: nodes, object: { metadata: { name: 'a', uid: 'n1' } } },

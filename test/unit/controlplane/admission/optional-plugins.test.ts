@@ -16,7 +16,7 @@ import { ownerReferencesPermissionEnforcement } from '../../../../controlplane/a
 import { podNodeSelector } from '../../../../controlplane/admission/pod-node-selector.ts';
 import { podTolerationRestriction } from '../../../../controlplane/admission/pod-toleration-restriction.ts';
 import { securityContextDeny } from '../../../../controlplane/admission/security-context-deny.ts';
-import { fixedSources } from '../../../fakes/fixed-sources.ts';
+import { fixedListers } from '../../../fakes/fixed-listers.ts';
 import type { AuthorizationAttributes, Authorizer } from '../../../../controlplane/authorization/authorization.ts';
 import { attributesOf } from './attributes.ts';
 
@@ -56,7 +56,7 @@ const pod = (spec: object, metadata: object = {}): KubeObject =>
   }) as KubeObject;
 const specOf = (object: KubeObject): Record<string, unknown> => object['spec'] as Record<string, unknown>;
 const namespace = (name: string, annotations: Record<string, string> = {}) =>
-  fixedSources([{ resource: namespaces, object: { metadata: { name, annotations } } }]);
+  fixedListers([{ resource: namespaces, object: { metadata: { name, annotations } } }]);
 const refused = (plugin: AdmissionPlugin, asked: Asked, why: string): Promise<void> =>
   assert.rejects(through(plugin, asked), (error: Error) => {
     assert.ok(error.message.endsWith(why), error.message);

@@ -6,7 +6,7 @@ import { namespaces } from '../../../../api/client/resources.ts';
 import type { AdmissionAttributes } from '../../../../controlplane/admission/admission.ts';
 import { podSecurityMetrics } from '../../../../controlplane/admission/admission-metrics.ts';
 import { podSecurity } from '../../../../controlplane/admission/pod-security/pod-security.ts';
-import { fixedSources } from '../../../fakes/fixed-sources.ts';
+import { fixedListers } from '../../../fakes/fixed-listers.ts';
 import { evaluatePod, formatViolations } from '../../../../controlplane/admission/pod-security/evaluate.ts';
 import { formatLevel, type Level, policyOf } from '../../../../controlplane/admission/pod-security/policy.ts';
 
@@ -257,7 +257,7 @@ test('a refused pod gets an audit annotation of its other level, and no warning'
   };
   const metrics = new MetricsRegistry();
   const plugin = podSecurity(
-    fixedSources([{ resource: namespaces, object: { metadata: { name: 'n', labels } } }]),
+    fixedListers([{ resource: namespaces, object: { metadata: { name: 'n', labels } } }]),
     undefined,
     podSecurityMetrics(metrics),
   );

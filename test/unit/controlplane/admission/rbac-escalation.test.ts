@@ -6,13 +6,13 @@ import { systemClock } from '../../../../api/machinery/clock.ts';
 import { StatusError } from '../../../../api/meta/status-error.ts';
 import { rbacEscalation } from '../../../../controlplane/admission/rbac-escalation.ts';
 import { RbacAuthorizer } from '../../../../controlplane/authorization/rbac.ts';
-import { fixedSources } from '../../../fakes/fixed-sources.ts';
+import { fixedListers } from '../../../fakes/fixed-listers.ts';
 import { TickingClock, turnsOf } from '../../../fakes/ticking-clock.ts';
 import { attributesOf } from './attributes.ts';
 
 const GROUP = 'rbac.authorization.k8s.io';
 const rbac = new RbacAuthorizer(
-  fixedSources([{ resource: clusterRoles, object: { metadata: { name: 'empty' }, rules: [] } }]),
+  fixedListers([{ resource: clusterRoles, object: { metadata: { name: 'empty' }, rules: [] } }]),
 );
 
 /** Returns the error for a binding to that role by a client that may bind roles of every known kind if `mayBind` is set. */
@@ -58,7 +58,7 @@ test('a large role is compared with the many rules of its author in turns of the
   const rulesOf = (verb: string) =>
     Array.from({ length: 300 }, (_, at) => ({ verbs: [verb], apiGroups: [''], resources: [`r${at}`] }));
   const own = new RbacAuthorizer(
-    fixedSources([
+    fixedListers([
       { resource: roles, object: { metadata: { name: 'r', namespace: 'n' }, rules: rulesOf('get') } },
       {
         resource: roleBindings,

@@ -5,7 +5,7 @@ import type { KubeObject } from '../../../../api/meta/object.ts';
 import { newConflict } from '../../../../api/meta/status-error.ts';
 import type { AdmissionAttributes } from '../../../../controlplane/admission/admission.ts';
 import { resourceQuota } from '../../../../controlplane/admission/resource-quota.ts';
-import type { Source, Sources } from '../../../../controlplane/readers/sources.ts';
+import type { Lister, Listers } from '../../../../controlplane/readers/listers.ts';
 import { attributesOf } from './attributes.ts';
 
 function attributes(
@@ -30,16 +30,16 @@ function setup(hard: Record<string, string>, conflicts = 0, scopes: readonly str
     status: { hard, used: Object.fromEntries(Object.keys(hard).map((name) => [name, '0'])) },
   };
   let left = conflicts;
-  const source: Source<ResourceQuota> = {
+  const lister: Lister<ResourceQuota> = {
     get: () => stored,
     live: () => Promise.resolve(structuredClone(stored)),
     list: () => [stored],
     subscribe: () => undefined,
     synced: () => Promise.resolve(),
   };
-  const sources = { of: () => source, synced: () => Promise.resolve() } as unknown as Sources;
+  const listers = { of: () => lister, synced: () => Promise.resolve() } as unknown as Listers;
   const plugin = resourceQuota({
-    sources,
+    listers,
     updateStatus: async (quota) => {
       await Promise.resolve();
       if (left-- > 0) stored = { ...stored, metadata: { ...stored.metadata, resourceVersion: String(++version) } };
@@ -99,7 +99,7 @@ function setupMany(quotas: Readonly<Record<string, Record<string, string>>>) {
     const used = Object.fromEntries(Object.keys(hard).map((resource) => [resource, '0']));
     stored.set(name, { metadata: { name, namespace: 'ns', uid: name }, spec: { hard }, status: { hard, used } });
   }
-  const source: Source<ResourceQuota> = {
+  const lister: Lister<ResourceQuota> = {
     get: (_, name) => stored.get(name),
     live: (_, name) => Promise.resolve(structuredClone(stored.get(name))),
     list: () => [...stored.values()],
@@ -107,7 +107,7 @@ function setupMany(quotas: Readonly<Record<string, Record<string, string>>>) {
     synced: () => Promise.resolve(),
   };
   const plugin = resourceQuota({
-    sources: { of: () => source, synced: () => Promise.resolve() } as unknown as Sources,
+    listers: { of: () => lister, synced: () => Promise.resolve() } as unknown as Listers,
     updateStatus: async (quota) => {
       await Promise.resolve();
       const name = quota.metadata.name ?? '';

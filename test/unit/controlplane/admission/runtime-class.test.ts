@@ -6,12 +6,12 @@ import { runtimeClasses } from '../../../../api/client/resources.ts';
 import { isStatusError } from '../../../../api/meta/status-error.ts';
 import type { AdmissionAttributes } from '../../../../controlplane/admission/admission.ts';
 import { runtimeClassPlugin } from '../../../../controlplane/admission/runtime-class.ts';
-import { fixedSources } from '../../../fakes/fixed-sources.ts';
+import { fixedListers } from '../../../fakes/fixed-listers.ts';
 
 async function admitted(tolerations: number): Promise<number> {
   const scheduling = { tolerations: [{ key: 'sandbox', operator: 'Exists' }] };
   const object = { metadata: { name: 'sandbox' }, handler: 'h', scheduling };
-  const plugin = runtimeClassPlugin(fixedSources([{ resource: runtimeClasses, object }]));
+  const plugin = runtimeClassPlugin(fixedListers([{ resource: runtimeClasses, object }]));
   const pod: Pod = {
     metadata: { name: 'p', namespace: 'n' },
     spec: {
@@ -34,7 +34,7 @@ test('a pod with more tolerations than can be compared with those of its class i
 });
 
 test('a pod whose class is missing is refused under its name, its prefix or as unknown', async () => {
-  const plugin = runtimeClassPlugin(fixedSources([]));
+  const plugin = runtimeClassPlugin(fixedListers([]));
   const refused = async (metadata: object): Promise<unknown> => {
     const object = { metadata, spec: { runtimeClassName: 'none' } };
     const attributes = {

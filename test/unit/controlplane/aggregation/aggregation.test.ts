@@ -9,7 +9,7 @@ import { apiServices, endpointSlices, services } from '../../../../api/client/re
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { newStatusError } from '../../../../api/meta/status-error.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
-import { fixedSources } from '../../../fakes/fixed-sources.ts';
+import { fixedListers } from '../../../fakes/fixed-listers.ts';
 import { Aggregator, userHeaders } from '../../../../controlplane/aggregation/aggregator.ts';
 import { rowsOf } from '../../../../controlplane/aggregation/backend-discovery.ts';
 import { FakeClient } from '../../../fakes/fake-client.ts';
@@ -21,8 +21,8 @@ function sourcesOf(service: object | undefined, slice: object | undefined) {
     ...(service === undefined ? [] : [{ resource: services, object: service as KubeObject }]),
     ...(slice === undefined ? [] : [{ resource: endpointSlices, object: slice as KubeObject }]),
   ];
-  const sources = fixedSources(objects);
-  return { services: sources.of<Service>(services), endpointSlices: sources.of<EndpointSlice>(endpointSlices) };
+  const listers = fixedListers(objects);
+  return { services: listers.of<Service>(services), endpointSlices: listers.of<EndpointSlice>(endpointSlices) };
 }
 
 const metadata = { namespace: 'n', name: 's' };
@@ -98,7 +98,7 @@ test('null in discovery is an empty list, as servers in Go send it', () => {
 type FetchJson = ConstructorParameters<typeof Aggregator>[0]['fetchJson'];
 
 function aggregatorOf(definition: KubeObject, fetchJson: FetchJson) {
-  const sources = fixedSources([
+  const listers = fixedListers([
     { resource: apiServices, object: definition },
     { resource: services, object: service as KubeObject },
     { resource: endpointSlices, object: slice(true) as KubeObject },
@@ -106,9 +106,9 @@ function aggregatorOf(definition: KubeObject, fetchJson: FetchJson) {
   const clock = new FakeClock();
   const stop = new AbortController();
   const aggregator = new Aggregator({
-    definitions: sources.of(apiServices),
-    services: sources.of<Service>(services),
-    endpointSlices: sources.of<EndpointSlice>(endpointSlices),
+    definitions: listers.of(apiServices),
+    services: listers.of<Service>(services),
+    endpointSlices: listers.of<EndpointSlice>(endpointSlices),
     client: new FakeClient(clock),
     clock,
     logger: silentLogger,

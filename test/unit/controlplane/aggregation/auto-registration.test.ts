@@ -8,7 +8,7 @@ import {
   startAutoRegistration,
   type AutoRegistrationOptions,
 } from '../../../../controlplane/aggregation/auto-registration.ts';
-import type { SourceChange } from '../../../../controlplane/readers/sources.ts';
+import type { ListerChange } from '../../../../controlplane/readers/listers.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 
 const NAME = 'v1.example.com';
@@ -19,7 +19,7 @@ const definition = {
 
 class Objects {
   objects: KubeObject[] = [];
-  #listener: (change: SourceChange<KubeObject>) => void = () => undefined;
+  #listener: (change: ListerChange<KubeObject>) => void = () => undefined;
 
   get(_namespace: string, name: string): KubeObject | undefined {
     return this.objects.find(({ metadata }) => metadata.name === name);
@@ -29,7 +29,7 @@ class Objects {
     return this.objects;
   }
 
-  subscribe(listener: (change: SourceChange<KubeObject>) => void): void {
+  subscribe(listener: (change: ListerChange<KubeObject>) => void): void {
     this.#listener = listener;
   }
 

@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net';
 import { after, before, test } from 'node:test';
 import type { Service } from '../../../../api/kinds/kinds.ts';
 import { endpointSlices, services } from '../../../../api/client/resources.ts';
-import { fixedSources } from '../../../fakes/fixed-sources.ts';
+import { fixedListers } from '../../../fakes/fixed-listers.ts';
 import { endpointOf } from '../../../../controlplane/admission/webhook/endpoint.ts';
 import {
   WebhookClient,
@@ -108,11 +108,11 @@ test('a redirect is a response, and is not followed', async () => {
 const endpointTo = (spec: Service['spec'] | undefined, addresses: readonly string[] = []) => {
   const metadata = { name: 's', namespace: 'n', labels: { 'kubernetes.io/service-name': 's' } };
   const slice = { metadata, ports: [{ port: 8443 }], endpoints: [{ addresses }], addressType: 'IPv4' };
-  const sources = fixedSources([
+  const listers = fixedListers([
     ...(spec === undefined ? [] : [{ resource: services, object: { metadata, spec } }]),
     ...(addresses.length === 0 ? [] : [{ resource: endpointSlices, object: slice }]),
   ]);
-  const found = { services: sources.of(services), endpointSlices: sources.of(endpointSlices), random: () => 0 };
+  const found = { services: listers.of(services), endpointSlices: listers.of(endpointSlices), random: () => 0 };
   return endpointOf({ service: { namespace: 'n', name: 's' } }, 5, found);
 };
 const called = (to: WebhookEndpoint) =>

@@ -8,7 +8,7 @@ import { after, before, test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { MetricsRegistry } from '../../../../api/component/metrics.ts';
 import { clusterRoleBindings, clusterRoles } from '../../../../api/client/resources.ts';
-import { fixedSources } from '../../../fakes/fixed-sources.ts';
+import { fixedListers } from '../../../fakes/fixed-listers.ts';
 import type { AuthorizationAttributes, Decision } from '../../../../controlplane/authorization/authorization.ts';
 import { authorizationMetrics } from '../../../../controlplane/authorization/authorization-metrics.ts';
 import { type Authorizers, buildAuthorizers } from '../../../../controlplane/authorization/authorizers.ts';
@@ -75,7 +75,7 @@ const ask = (name: string): AuthorizationAttributes => ({
   path: '',
 });
 
-const sources = fixedSources([
+const listers = fixedListers([
   {
     resource: clusterRoles,
     object: { metadata: { name: 'r' }, rules: [{ verbs: ['get'], apiGroups: [''], resources: ['pods'] }] },
@@ -94,7 +94,7 @@ test('authorizers are added and removed with their file, in its order, and each 
   const metrics = new MetricsRegistry();
   const built = await buildAuthorizers({
     clock: new FakeClock(),
-    sources,
+    listers,
     modes: [],
     configFile: 'authorization.yaml',
     configText: config(RBAC),
@@ -124,7 +124,7 @@ test('authorizers are added and removed with their file, in its order, and each 
 test('requests in flight while the file changes are decided by a whole list, of before or after the change', async () => {
   const built = await buildAuthorizers({
     clock: new FakeClock(),
-    sources,
+    listers,
     modes: [],
     configFile: 'authorization.yaml',
     configText: config(hook('first'), RBAC),
@@ -161,7 +161,7 @@ for (const [why, text, reason] of [
   test(`a changed file with ${why} leaves the list as it was`, async () => {
     const built = await buildAuthorizers({
       clock: new FakeClock(),
-      sources,
+      listers,
       modes: [],
       configFile: 'authorization.yaml',
       configText: config(RBAC),
@@ -173,7 +173,7 @@ for (const [why, text, reason] of [
 }
 
 test('AlwaysDeny has no opinion and a reason, so that only privileged users are allowed', async () => {
-  const built = await buildAuthorizers({ clock: new FakeClock(), sources, modes: ['AlwaysDeny'] });
+  const built = await buildAuthorizers({ clock: new FakeClock(), listers, modes: ['AlwaysDeny'] });
   assert.deepEqual(await built.authorizer.authorize(ask('ann')), {
     decision: 'no-opinion',
     reason: 'Everything is forbidden.',
@@ -185,7 +185,7 @@ test('AlwaysDeny has no opinion and a reason, so that only privileged users are 
 
 test('an unknown mode prevents the start', async () => {
   await assert.rejects(
-    buildAuthorizers({ clock: new FakeClock(), sources, modes: ['Magic'] }),
+    buildAuthorizers({ clock: new FakeClock(), listers, modes: ['Magic'] }),
     /"Magic" is not an authorization mode/,
   );
 });

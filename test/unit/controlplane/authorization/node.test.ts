@@ -3,17 +3,17 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Resource } from '../../../../api/client/client.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
-import type { SourceChange, Sources } from '../../../../controlplane/readers/sources.ts';
+import type { ListerChange, Listers } from '../../../../controlplane/readers/listers.ts';
 import type { AuthorizationAttributes } from '../../../../controlplane/authorization/authorization.ts';
 import { NodeAuthorizer } from '../../../../controlplane/authorization/node.ts';
 
 /** Listers that notify about the objects that the test adds. */
-class FakeSources {
-  readonly #listeners = new Map<string, (change: SourceChange<KubeObject>) => void>();
+class FakeListers {
+  readonly #listeners = new Map<string, (change: ListerChange<KubeObject>) => void>();
   readonly #objects = new Map<string, KubeObject>();
 
   of({ resource }: Pick<Resource, 'resource'>): {
-    subscribe(listener: (change: SourceChange<KubeObject>) => void): void;
+    subscribe(listener: (change: ListerChange<KubeObject>) => void): void;
   } {
     return { subscribe: (listener) => void this.#listeners.set(resource, listener) };
   }
@@ -22,13 +22,13 @@ class FakeSources {
     const key = `${resource}/${current.metadata.namespace ?? ''}/${current.metadata.name ?? ''}`;
     const previous = this.#objects.get(key);
     this.#objects.set(key, current);
-    this.#listeners.get(resource)?.({ current, previous } as SourceChange<KubeObject>);
+    this.#listeners.get(resource)?.({ current, previous } as ListerChange<KubeObject>);
   }
 }
 
 function setUp() {
-  const sources = new FakeSources();
-  const authorizer = new NodeAuthorizer(sources as unknown as Sources);
+  const listers = new FakeListers();
+  const authorizer = new NodeAuthorizer(listers as unknown as Listers);
   const reads = (resource: string, namespace: string, name: string): boolean =>
     authorizer.authorize({
       user: { name: 'system:node:n1', groups: ['system:nodes'] },
@@ -57,7 +57,7 @@ function setUp() {
       path: '',
       ...more,
     });
-  return { sources, reads, certificates };
+  return { listers, reads, certificates };
 }
 
 const pod = (name: string, spec: object, annotations: Record<string, string> = {}, status: object = {}): KubeObject =>
@@ -77,16 +77,16 @@ const boundVolume = {
 
 describe('a node', () => {
   it('reads the claim of an ephemeral volume, the volume bound to it and its secret', () => {
-    const { sources, reads } = setUp();
-    sources.put('persistentvolumes', boundVolume);
+    const { listers, reads } = setUp();
+    listers.put('persistentvolumes', boundVolume);
     assert.equal(reads('persistentvolumeclaims', 'ns', 'data-mysql-0'), false);
-    sources.put('pods', pod('data', ephemeral));
+    listers.put('pods', pod('data', ephemeral));
     assert.equal(reads('persistentvolumeclaims', 'ns', 'data-mysql-0'), true);
     assert.equal(reads('secrets', 'kube-system', 'ceph'), true);
   });
 
   it('reads none of the secrets that only the controllers of a CSI driver need', () => {
-    const { sources, reads } = setUp();
+    const { listers, reads } = setUp();
     const secret = (name: string): object => ({ namespace: 'kube-system', name });
     const csi = {
       controllerPublishSecretRef: secret('attach'),
@@ -95,17 +95,17 @@ describe('a node', () => {
       nodeExpandSecretRef: secret('expand'),
     };
     const spec = { claimRef: { namespace: 'ns', name: 'data-mysql-0' }, csi };
-    sources.put('persistentvolumes', { metadata: { name: 'pv1' }, spec } as unknown as KubeObject);
-    sources.put('pods', pod('data', ephemeral));
+    listers.put('persistentvolumes', { metadata: { name: 'pv1' }, spec } as unknown as KubeObject);
+    listers.put('pods', pod('data', ephemeral));
     const readable = ['attach', 'grow', 'stage', 'expand'].filter((name) => reads('secrets', 'kube-system', name));
     assert.deepEqual(readable, ['stage', 'expand']);
   });
 
   it('reads nothing because of a mirror pod, which it creates itself', () => {
-    const { sources, reads } = setUp();
-    sources.put('persistentvolumes', boundVolume);
+    const { listers, reads } = setUp();
+    listers.put('persistentvolumes', boundVolume);
     const spec = { ...ephemeral, imagePullSecrets: [{ name: 'pull' }], serviceAccountName: 'robot' };
-    sources.put('pods', pod('data', spec, { 'kubernetes.io/config.mirror': 'x' }));
+    listers.put('pods', pod('data', spec, { 'kubernetes.io/config.mirror': 'x' }));
     for (const [resource, namespace, name] of [
       ['persistentvolumeclaims', 'ns', 'data-mysql-0'],
       ['persistentvolumes', '', 'pv1'],
@@ -119,9 +119,9 @@ describe('a node', () => {
 });
 
 describe('certificate requests of pods', () => {
-  const { sources, certificates } = setUp();
+  const { listers, certificates } = setUp();
   for (const name of ['n1', 'n2'])
-    sources.put('podcertificaterequests', {
+    listers.put('podcertificaterequests', {
       metadata: { name: `of-${name}`, namespace: 'ns' },
       spec: { nodeName: name },
     } as KubeObject);

@@ -3,8 +3,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { persistentVolumes, pods } from '../../../../api/client/resources.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
-import { type SourceChange, type Sources } from '../../../../controlplane/readers/sources.ts';
-import { fixedSources } from '../../../fakes/fixed-sources.ts';
+import { type ListerChange, type Listers } from '../../../../controlplane/readers/listers.ts';
+import { fixedListers } from '../../../fakes/fixed-listers.ts';
 import { NodeAuthorizer } from '../../../../controlplane/authorization/node.ts';
 
 const ns = 'ns1';
@@ -54,7 +54,7 @@ const reached = (authorizer: NodeAuthorizer): string[] =>
   );
 const authorizerOf = (object: KubeObject): NodeAuthorizer =>
   new NodeAuthorizer(
-    fixedSources([
+    fixedListers([
       { resource: pods, object },
       { resource: persistentVolumes, object: volume },
     ]),
@@ -74,17 +74,17 @@ test('a node reads nothing that a mirror pod refers to, except the mirror pod it
 });
 
 test('a claim that the scheduler creates for extended resources is readable when the pod status names it', () => {
-  let notify: ((change: SourceChange<KubeObject>) => void) | undefined;
-  const still = fixedSources([]);
-  const sources: Sources = {
+  let notify: ((change: ListerChange<KubeObject>) => void) | undefined;
+  const still = fixedListers([]);
+  const listers: Listers = {
     ...still,
     of: (resource) => {
-      const source = still.of(resource);
-      if (resource.resource !== 'pods') return source;
-      return { ...source, subscribe: (listener) => void (notify = listener as typeof notify) };
+      const lister = still.of(resource);
+      if (resource.resource !== 'pods') return lister;
+      return { ...lister, subscribe: (listener) => void (notify = listener as typeof notify) };
     },
   };
-  const authorizer = new NodeAuthorizer(sources);
+  const authorizer = new NodeAuthorizer(listers);
   const before = pod({}, { status: { resourceClaimStatuses: status.resourceClaimStatuses } });
   notify?.({ current: before, previous: undefined });
   assert.equal(authorizer.reaches('n', 'resourceclaims', ns, 'extended'), false);

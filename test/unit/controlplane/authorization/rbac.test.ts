@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { clusterRoleBindings, clusterRoles, pods, roleBindings, roles } from '../../../../api/client/resources.ts';
-import { fixedSources } from '../../../fakes/fixed-sources.ts';
+import { fixedListers } from '../../../fakes/fixed-listers.ts';
 import { assertLinearTime } from '../../../fuzz/growth.ts';
 import type { AuthorizationAttributes } from '../../../../controlplane/authorization/authorization.ts';
 import { NodeAuthorizer } from '../../../../controlplane/authorization/node.ts';
@@ -31,7 +31,7 @@ function ask(more: Partial<AuthorizationAttributes>): AuthorizationAttributes {
 }
 
 const rbac = new RbacAuthorizer(
-  fixedSources([
+  fixedListers([
     {
       resource: roles,
       object: {
@@ -166,7 +166,7 @@ test('a large role that a client has by thousands of bindings counts once, for d
       subjects: [{ kind: 'User', name: 'mallory' }],
     },
   }));
-  const many = new RbacAuthorizer(fixedSources([{ resource: roles, object: role }, ...bindings]));
+  const many = new RbacAuthorizer(fixedListers([{ resource: roles, object: role }, ...bindings]));
   const mallory = { name: 'mallory', groups: [] };
   reads = 0;
   assert.equal(many.authorize(ask({ user: mallory, resource: 'nodes' })).decision, 'no-opinion');
@@ -184,7 +184,7 @@ test('a review shows as many rules as fit into a response, and says that it is i
     subjects: [{ kind: 'User', name: 'mallory' }],
   };
   const large = new RbacAuthorizer(
-    fixedSources([
+    fixedListers([
       { resource: roles, object: { metadata: { name: 'r', namespace: 'ns' }, rules } },
       { resource: roleBindings, object: binding },
     ]),
@@ -218,7 +218,7 @@ test('a node reads what its pods refer to, and nothing else', () => {
       volumes: [{ name: 'v', configMap: { name: 'cm' } }],
     },
   };
-  const node = new NodeAuthorizer(fixedSources([{ resource: pods, object: pod }]));
+  const node = new NodeAuthorizer(fixedListers([{ resource: pods, object: pod }]));
   const user = { name: 'system:node:n', groups: ['system:nodes'] };
   const decide = (more: Partial<AuthorizationAttributes>) => node.authorize(ask({ user, ...more }));
   assert.equal(decide({ resource: 'secrets', name: 'env' }).decision, 'allow');

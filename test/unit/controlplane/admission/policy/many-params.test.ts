@@ -17,8 +17,8 @@ import type { AdmissionAttributes } from '../../../../../controlplane/admission/
 import { mutatingAdmissionPolicy } from '../../../../../controlplane/admission/policy/mutating-policy.ts';
 import { validatingAdmissionPolicy } from '../../../../../controlplane/admission/policy/validating-policy.ts';
 import type { Authorizer } from '../../../../../controlplane/authorization/authorization.ts';
-import type { Source } from '../../../../../controlplane/readers/sources.ts';
-import { fixedSources } from '../../../../fakes/fixed-sources.ts';
+import type { Lister } from '../../../../../controlplane/readers/listers.ts';
+import { fixedListers } from '../../../../fakes/fixed-listers.ts';
 import { turnsOf } from '../../../../fakes/ticking-clock.ts';
 
 const MOST = 2000;
@@ -73,13 +73,13 @@ function optionsOf(
   const params = Array.from({ length: MOST }, (_, at) => ({
     metadata: { name: `n${at}`, namespace: 'shop', labels: { for: 'policy' } },
   }));
-  const sources = fixedSources([
+  const listers = fixedListers([
     { resource: policies, object: policy },
     { resource: bindings, object: binding },
     ...params.map((object) => ({ resource: configMaps, object })),
   ]);
   const info = { ...configMaps, kind: 'ConfigMap' } as unknown as ResourceInfo;
-  return { sources, clock: systemClock, authorizer, conversion, resources: () => [info] };
+  return { listers, clock: systemClock, authorizer, conversion, resources: () => [info] };
 }
 
 const validating = (spec: object, more: object = {}) =>
@@ -169,19 +169,19 @@ describe('a binding with thousands of parameters', () => {
       'Allow',
     );
     let isListed = false;
-    const of = <T extends KubeObject>(resource: ResourceOf<T>): Source<T> => {
-      const source = options.sources.of(resource);
-      if (resource.resource !== 'configmaps') return source;
+    const of = <T extends KubeObject>(resource: ResourceOf<T>): Lister<T> => {
+      const lister = options.listers.of(resource);
+      if (resource.resource !== 'configmaps') return lister;
       return {
-        ...source,
-        list: (namespace) => (isListed ? source.list(namespace) : []),
+        ...lister,
+        list: (namespace) => (isListed ? lister.list(namespace) : []),
         synced: async () => {
           await new Promise((resolve) => setImmediate(resolve));
           isListed = true;
         },
       };
     };
-    const plugin = validatingAdmissionPolicy({ ...options, sources: { ...options.sources, of } });
+    const plugin = validatingAdmissionPolicy({ ...options, listers: { ...options.listers, of } });
     await assert.rejects(async () => plugin.validate?.(attributesOf().attributes, signal), /denied request: /);
   });
 

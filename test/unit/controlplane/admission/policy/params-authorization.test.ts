@@ -7,7 +7,7 @@ import type { ResourceInfo } from '../../../../../api/schema/schema.ts';
 import type { AdmissionAttributes } from '../../../../../controlplane/admission/admission.ts';
 import { paramsAuthorization } from '../../../../../controlplane/admission/policy/params-authorization.ts';
 import type { Authorizer } from '../../../../../controlplane/authorization/authorization.ts';
-import { fixedSources } from '../../../../fakes/fixed-sources.ts';
+import { fixedListers } from '../../../../fakes/fixed-listers.ts';
 
 const GROUP = 'admissionregistration.k8s.io';
 const POLICIES: Resource = {
@@ -44,8 +44,8 @@ async function validate(written: Written, allowed: readonly string[] = []): Prom
       return { decision: allowed.includes(right) ? 'allow' : 'no-opinion', reason: '' };
     },
   };
-  const sources = fixedSources([{ resource: POLICIES, object: policy({ paramKind }) }]);
-  const plugin = paramsAuthorization({ sources, authorizer, resources: () => served });
+  const listers = fixedListers([{ resource: POLICIES, object: policy({ paramKind }) }]);
+  const plugin = paramsAuthorization({ listers, authorizer, resources: () => served });
   const { resource = POLICIES.resource, subresource = '', object, oldObject, groups = [] } = written;
   const attributes = {
     operation: oldObject === undefined ? 'CREATE' : 'UPDATE',

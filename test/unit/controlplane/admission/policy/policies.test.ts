@@ -20,7 +20,7 @@ import { createCatalog } from '../../../../../controlplane/registry/resource-cat
 import { CelError } from '../../../../../api/cel/values.ts';
 import { mutatingAdmissionPolicy } from '../../../../../controlplane/admission/policy/mutating-policy.ts';
 import { validatingAdmissionPolicy } from '../../../../../controlplane/admission/policy/validating-policy.ts';
-import { fixedSources } from '../../../../fakes/fixed-sources.ts';
+import { fixedListers } from '../../../../fakes/fixed-listers.ts';
 import type { Authorizer } from '../../../../../controlplane/authorization/authorization.ts';
 
 const RULES = [{ apiGroups: [''], apiVersions: ['*'], operations: ['CREATE', 'UPDATE'], resources: ['configmaps'] }];
@@ -70,7 +70,7 @@ const configMap = (name: string, data?: Record<string, string>): KubeObject => (
 });
 
 function validating(spec: object, binding: object = { validationActions: ['Deny'] }) {
-  const sources = fixedSources([
+  const listers = fixedListers([
     {
       resource: validatingAdmissionPolicies,
       object: { metadata: { name: 'p' }, spec: { matchConstraints: { resourceRules: RULES }, ...spec } },
@@ -80,7 +80,7 @@ function validating(spec: object, binding: object = { validationActions: ['Deny'
       object: { metadata: { name: 'b' }, spec: { policyName: 'p', ...binding } },
     },
   ]);
-  return validatingAdmissionPolicy({ sources, clock: systemClock, authorizer, conversion, resources: () => [] });
+  return validatingAdmissionPolicy({ listers, clock: systemClock, authorizer, conversion, resources: () => [] });
 }
 
 const signal = new AbortController().signal;
@@ -237,7 +237,7 @@ describe('a mutating policy', () => {
     object: KubeObject,
     { converted = conversion, failurePolicy = 'Fail' }: { converted?: VersionConversion; failurePolicy?: string } = {},
   ): Promise<KubeObject | undefined> => {
-    const sources = fixedSources([
+    const listers = fixedListers([
       {
         resource: mutatingAdmissionPolicies,
         object: {
@@ -248,7 +248,7 @@ describe('a mutating policy', () => {
       { resource: mutatingAdmissionPolicyBindings, object: { metadata: { name: 'b' }, spec: { policyName: 'p' } } },
     ]);
     const plugin = mutatingAdmissionPolicy({
-      sources,
+      listers,
       clock: systemClock,
       authorizer,
       conversion: converted,

@@ -4,7 +4,7 @@ import { namespaces, validatingWebhookConfigurations } from '../../../../../api/
 import type { KubeObject } from '../../../../../api/meta/object.ts';
 import { validatingWebhooks } from '../../../../../controlplane/admission/webhook/webhooks.ts';
 import { WebhookClient } from '../../../../../controlplane/authentication/webhook-client.ts';
-import { fixedSources } from '../../../../fakes/fixed-sources.ts';
+import { fixedListers } from '../../../../fakes/fixed-listers.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
 import { attributesOf } from '../attributes.ts';
 
@@ -21,7 +21,7 @@ const hook = (name: string, more: object): object => ({
 function pluginOf(webhooks: readonly object[]) {
   const client = new WebhookClient('test');
   const plugin = validatingWebhooks({
-    sources: fixedSources([
+    listers: fixedListers([
       { resource: namespaces, object: { metadata: { name: 'n' } } },
       { resource: validatingWebhookConfigurations, object: { metadata: { name: 'c' }, webhooks } as KubeObject },
     ]),

@@ -2,14 +2,14 @@
 import type { Resource } from '../../api/client/client.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { ResourceOf } from '../../api/client/resources.ts';
-import type { Source, Sources } from '../../controlplane/readers/sources.ts';
+import type { Lister, Listers } from '../../controlplane/readers/listers.ts';
 
 /** Returns listers of these objects, which have all of them from the start. */
-export function fixedSources(
+export function fixedListers(
   objects: readonly { readonly resource: Resource; readonly object: KubeObject }[],
-): Sources {
+): Listers {
   return {
-    of<T extends KubeObject>(resource: ResourceOf<T>): Source<T> {
+    of<T extends KubeObject>(resource: ResourceOf<T>): Lister<T> {
       const mine = (): T[] =>
         objects
           .filter((row) => row.resource.resource === resource.resource && row.resource.group === resource.group)

@@ -1,7 +1,7 @@
 /**
- * Provides the objects that admission plugins, authenticators and authorizers read. `Sources` has an informer for each
- * requested resource, on a watch of the catalog; a `Source` is its lister. The objects are shared with the watch cache and
- * never copied.
+ * Provides the objects that admission plugins, authenticators and authorizers read. `Listers` has an informer for each
+ * requested resource, on a watch of the catalog; a `Lister` reads what the informer has. The objects are shared with the watch
+ * cache and never copied.
  *
  * An informer lags behind writes a little. Where the newest state decides, `live` reads from the registry.
  */
@@ -18,52 +18,52 @@ import { SYSTEM_FIELD_MANAGER, SYSTEM_USER } from '../model/system-user.ts';
 import type { RequestContext, Rest, ResourceCatalog, WatchEvent, WatchHandle } from '../model/rest.ts';
 
 /** A change of an object. `current` is absent after a deletion, and `previous` is absent for a new object. */
-export interface SourceChange<T> {
+export interface ListerChange<T> {
   readonly current: T | undefined;
   readonly previous: T | undefined;
 }
 
 /** Lists the objects of one resource, as its informer has them, and reports changes. */
-export interface Source<T extends KubeObject = KubeObject> {
+export interface Lister<T extends KubeObject = KubeObject> {
   /** Returns an object from the cache. `namespace` is `''` for objects of the cluster. */
   get(namespace: string, name: string): T | undefined;
-  /** The newest state, from the registry. No object has a name that does not fit into a path. */
+  /** Reads the newest state from the registry. No object has a name that does not fit into a path. */
   live(namespace: string, name: string): Promise<T | undefined>;
-  /** The objects of one namespace, or all objects. */
+  /** Returns the objects of one namespace, or all objects. */
   list(namespace?: string): readonly T[];
   /** Receives the existing objects, then every change, in order. Must not throw. */
-  subscribe(listener: (change: SourceChange<T>) => void): void;
+  subscribe(listener: (change: ListerChange<T>) => void): void;
   /** Resolves when the first list is loaded. */
   synced(): Promise<void>;
 }
 
 /** All listers of one process, each shared by its readers. */
-export interface Sources {
+export interface Listers {
   /** Returns the lister of a resource. The first call starts its informer. */
-  of<T extends KubeObject>(resource: ResourceOf<T>): Source<T>;
+  of<T extends KubeObject>(resource: ResourceOf<T>): Lister<T>;
   /** Resolves when every informer that was requested so far is synced. */
   synced(): Promise<void>;
 }
 
 /** The signal stops the informers. */
-interface SourcesOptions {
+interface ListersOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly signal: AbortSignal;
 }
 
-interface InformerOptions extends SourcesOptions {
+interface InformerOptions extends ListersOptions {
   /** `ResourceCatalog.catchUp` of the resource. */
   readonly catchUp: () => Promise<void> | undefined;
 }
 
 const RETRY_MS = 1000;
 
-/** Listers of the same resource share one informer. */
-export function sourcesFromCatalog(catalog: ResourceCatalog, options: SourcesOptions): Sources {
+/** Creates the listers. Those of the same resource share one informer. */
+export function listersFromCatalog(catalog: ResourceCatalog, options: ListersOptions): Listers {
   const informers = new Map<string, CatalogInformer<KubeObject>>();
   return {
-    of<T extends KubeObject>(resource: ResourceOf<T>): Source<T> {
+    of<T extends KubeObject>(resource: ResourceOf<T>): Lister<T> {
       const key = `${resource.group}/${resource.resource}`;
       let informer = informers.get(key);
       if (informer === undefined) {
@@ -77,7 +77,7 @@ export function sourcesFromCatalog(catalog: ResourceCatalog, options: SourcesOpt
         informers.set(key, informer);
         informer.start();
       }
-      return informer as Source<KubeObject> as Source<T>;
+      return informer as Lister<KubeObject> as Lister<T>;
     },
     async synced() {
       await Promise.all([...informers.values()].map((informer) => informer.synced()));
@@ -99,12 +99,12 @@ function systemContext(signal: AbortSignal): RequestContext {
 }
 
 /** Keeps the objects of one resource by a watch, which is opened again when it ends. */
-class CatalogInformer<T extends KubeObject> implements Source<T> {
+class CatalogInformer<T extends KubeObject> implements Lister<T> {
   readonly #find: () => Rest | undefined;
   readonly #options: InformerOptions;
   readonly #context: RequestContext;
   readonly #byNamespace = new Map<string, Map<string, T>>();
-  readonly #listeners: ((change: SourceChange<T>) => void)[] = [];
+  readonly #listeners: ((change: ListerChange<T>) => void)[] = [];
   readonly #filled = Promise.withResolvers<void>();
   /** The keys of the first part of a watch; objects that are missing from it are deleted. `undefined` outside of it. */
   #seen: Set<string> | undefined;
@@ -235,7 +235,7 @@ class CatalogInformer<T extends KubeObject> implements Source<T> {
     return all;
   }
 
-  subscribe(listener: (change: SourceChange<T>) => void): void {
+  subscribe(listener: (change: ListerChange<T>) => void): void {
     for (const current of this.list()) listener({ current, previous: undefined });
     this.#listeners.push(listener);
   }
