@@ -171,18 +171,20 @@ export class ContainerStarter {
     );
     const config = await this.#containerConfig(session, { container, kind, image, volumeImages }, failed);
     await mkdir(this.#logDirectory(pod, container), { recursive: true, mode: 0o755 });
-    const step = async <T>(reason: string, work: Promise<T>): Promise<T> => {
+    const step = async <T>(reason: string, work: Promise<T>, createdId = ''): Promise<T> => {
       try {
         return await work;
       } catch (error) {
-        failed((error as Error).message);
+        const { message } = error as Error;
+        // Events of all attempts have one message, so that they are counted as one event.
+        failed(createdId === '' ? message : message.replaceAll(createdId, container.name));
         throw new StartError(reason, (error as Error).message, { cause: error });
       }
     };
     const creation = runtime.createContainer(sandboxId, sandbox, config);
     const id = await step('CreateContainerError', this.#countingImages(creation, volumeImages.size));
     events.event(pod, 'Normal', 'Created', 'Container created', { fieldPath });
-    await step('RunContainerError', runtime.startContainer(id));
+    await step('RunContainerError', runtime.startContainer(id), id);
     events.event(pod, 'Normal', 'Started', 'Container started', { fieldPath });
     await this.#linkLog(pod, container, id, join(sandbox.logDirectory, config.logPath));
     await this.#postStart(session, container, kind, id);

@@ -13,6 +13,7 @@ const pod = { metadata: { name: 'p', namespace: 'ns', uid: 'u' }, spec: { contai
 interface Outcome {
   /** The reasons of the events. */
   readonly events: readonly string[];
+  readonly messages: readonly string[];
   readonly failed: Awaited<ReturnType<ContainerStarter['start']>>;
 }
 
@@ -20,6 +21,7 @@ interface Outcome {
 async function outcomeOf(during: (abort: AbortController) => void, faults: object = {}): Promise<Outcome> {
   const directory = temporaryFolder();
   const events: string[] = [];
+  const messages: string[] = [];
   const abort = new AbortController();
   const starter = new ContainerStarter({
     runtime: {
@@ -34,7 +36,12 @@ async function outcomeOf(during: (abort: AbortController) => void, faults: objec
     },
     clock: new FakeClock(),
     logger: silentLogger,
-    events: { event: (_pod: Pod, _type: string, reason: string) => void events.push(reason) },
+    events: {
+      event: (_pod: Pod, _type: string, reason: string, message: string) => {
+        events.push(reason);
+        messages.push(message);
+      },
+    },
     images: { ensure: () => Promise.resolve({ id: 'image' }) },
     containerLogsDirectory: undefined,
     config: {
@@ -62,7 +69,7 @@ async function outcomeOf(during: (abort: AbortController) => void, faults: objec
     sandbox: { logDirectory: directory },
   } as unknown as Session;
   const failed = await starter.start(session, container, 'regular').catch(() => undefined);
-  return { events, failed };
+  return { events, messages, failed };
 }
 
 const eventsOf = async (during: (abort: AbortController) => void): Promise<readonly string[]> =>
@@ -76,6 +83,15 @@ describe('a postStart hook', () => {
 });
 
 describe('a failed start', () => {
+  it('is one event for all attempts, because its message has the name of the container instead of its id', async () => {
+    const { failed, messages } = await outcomeOf(() => undefined, {
+      createContainer: () => Promise.resolve('0f3a'),
+      startContainer: () => Promise.reject(new Error('cannot mount task/0f3a/rootfs of 0f3a')),
+    });
+    assert.equal(messages.at(-1), 'Error: cannot mount task/c/rootfs of c');
+    assert.equal(failed?.message, 'cannot mount task/0f3a/rootfs of 0f3a');
+  });
+
   it('says whether the runtime has created the container', async () => {
     const fault = (): Promise<never> => Promise.reject(new Error('no such command'));
     const { failed } = await outcomeOf(() => undefined, { startContainer: fault });
