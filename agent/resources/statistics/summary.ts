@@ -74,9 +74,9 @@ function systemContainers(facts: SummaryFacts, time: string): object {
   ];
   if (shown.length === 0) return {};
   return {
-    systemContainers: shown.map(({ name, usage: part, nanoCores, memoryBytes }) => ({
+    systemContainers: shown.map(({ name, usage: part, createdAtMs = bootedAtMs, nanoCores, memoryBytes }) => ({
       name,
-      startTime: formatTime(bootedAtMs),
+      startTime: formatTime(Math.max(createdAtMs, bootedAtMs)),
       cpu: cpuOf(withPressure(part), nanoCores, time),
       memory: memoryOf(withPressure(part), time, memoryBytes),
       ...(facts.storage === undefined ? {} : { io: ioOf(withPressure(part), time) }),

@@ -12,6 +12,7 @@ import { type CpuSample, nextCpuSample } from './cpu-rate.ts';
 export interface SystemContainer {
   readonly name: 'kubelet' | 'runtime';
   readonly usage: CgroupUsage;
+  readonly createdAtMs: number | undefined;
   readonly nanoCores: number | undefined;
 }
 
@@ -49,7 +50,7 @@ export class SystemContainers {
       if (usage === undefined) continue;
       const sample = nextCpuSample(this.#samples.get(name), usage.cpu.usageNs, clock.monotonic());
       this.#samples.set(name, sample);
-      found.push({ name, usage, nanoCores: sample.nanoCores });
+      found.push({ name, usage, createdAtMs: await reader.createdAtMs(cgroup), nanoCores: sample.nanoCores });
     }
     return found;
   }

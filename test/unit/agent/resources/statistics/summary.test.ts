@@ -33,7 +33,13 @@ const PART = { filesystem: DISK, used: { usedBytes: 5, inodesUsed: 2 } };
 const INTERFACE = { name: 'eth0', rxBytes: 1, rxPackets: 1, rxErrors: 0, rxDropped: 0 };
 
 interface Shown {
-  readonly node: { readonly systemContainers: readonly { readonly name: string; readonly memory: object }[] };
+  readonly node: {
+    readonly systemContainers: readonly {
+      readonly name: string;
+      readonly startTime: string;
+      readonly memory: object;
+    }[];
+  };
   readonly pods: readonly { readonly containers: readonly { readonly swap: object; readonly memory: object }[] }[];
 }
 
@@ -142,6 +148,11 @@ describe('/stats/summary', () => {
         ['runtime', 7_000_000, true],
         ['pods', 900_000, true],
       ],
+    );
+    const startedAtMs = node.systemContainers.map(({ startTime }) => Date.parse(startTime));
+    assert.ok(
+      startedAtMs.every((time) => time > 0),
+      'they start when their cgroup is created, not with the host',
     );
     assert.partialDeepStrictEqual(pods, [{ containers: [{ swap: { swapAvailableBytes: 0 } }] }]);
   });
