@@ -1,9 +1,9 @@
 /**
- * Refuses connections of clients, and connections to servers, whose TLS handshakes cost too much. OpenSSL verifies the chain of
- * certificates that a peer shows, in the event loop, before anybody knows the peer, and by the keys that the peer chooses:
- * 100 KB of certificates with exponents of thousands of bits take seconds. Node.js limits neither the chain nor its keys, and
- * verifies the chains of servers also where nobody asks for it, such as those of pods under a probe. The servers of agents and
- * control planes call this, and so does the dialer. An IPv6 client counts by its /64 network.
+ * Limits the TLS handshakes of clients, and refuses connections to servers, whose handshakes cost too much. OpenSSL verifies
+ * the chain of certificates that a peer shows, in the event loop, before anybody knows the peer, and by the keys that the peer
+ * chooses: 100 KB of certificates with exponents of thousands of bits take seconds. Node.js limits neither the chain nor its
+ * keys, and verifies the chains of servers also where nobody asks for it, such as those of pods under a probe. The servers of
+ * agents and control planes call this, and so does the dialer. An IPv6 client counts by its /64 network.
  */
 import type { X509Certificate } from 'node:crypto';
 import type { Socket } from 'node:net';
@@ -14,14 +14,30 @@ import { ExpiringCache } from '../machinery/expiring-cache.ts';
 import { limitedLogger } from '../machinery/limited-logger.ts';
 import { verifiesInTime } from '../pki/signing.ts';
 import { clientKey, endsOf } from './connection-limit.ts';
+import { type Handshake, limitHandshake } from './limited-handshake.ts';
 
-/** A client may have fewer costly handshakes than this within the time. Then its connections are refused for the time. */
+/**
+ * A client address may have fewer costly handshakes than this within the time. Then its handshakes are limited for the time to
+ * what others behind the same address need, such as the agent of a node on which a pod had the costly handshakes.
+ */
 const MOST = 2;
+/** All addresses together may have fewer than this, because one client may have many addresses. */
+const MOST_OF_ALL = 16;
 const WITHIN_MS = 60_000;
+/**
+ * The number of handshakes at once of a client address, and of all, that are not limited. The chains that arrive at once are
+ * verified before any is judged.
+ */
+const MOST_UNLIMITED = 2;
+const MOST_UNLIMITED_OF_ALL = 8;
 /** The number of clients that are remembered. */
 const MOST_CLIENTS = 4096;
+/** The key of all clients together. */
+const ALL_CLIENTS = 'all';
 /** What a client sends in a handshake without a certificate, or with a certificate and one or two of its issuers. */
 const MODEST_BYTES = 4 * 1024;
+/** What a handshake beyond these may have, because ordinary clients also have longer chains. */
+const CROWDED_BYTES = 8 * 1024;
 /** The largest chains that clients have. */
 const LARGEST_BYTES = 16 * 1024;
 
@@ -35,41 +51,101 @@ export class CostlyHandshakes {
     this.#logger = limitedLogger(logger, clock);
   }
 
-  /** Judges the handshakes of the server, and closes connections of clients that have had too many costly ones. */
+  /** Judges the handshakes of the server, and limits those of clients that have had too many costly ones. */
   follow(server: TlsServer): void {
-    const pending = new Map<string, Socket>();
+    const pending = new PendingHandshakes();
+    const handshakes = server.listeners('connection') as Handshake[];
+    server.removeAllListeners('connection');
     server.on('connection', (socket: Socket) => {
       const { remoteAddress = '' } = socket;
-      if (this.#countOf(remoteAddress) >= MOST) {
-        socket.destroy();
-        return;
-      }
       const ends = endsOf(socket);
-      pending.set(ends, socket);
+      const client = clientKey(remoteAddress);
+      const isLimited = this.#isLimited(client);
+      const mostBytes = isLimited ? MODEST_BYTES : pending.isCrowded(client) ? CROWDED_BYTES : undefined;
+      pending.add(ends, { socket, client, isLimited: mostBytes !== undefined });
       socket.once('close', () => {
         // The handshake has not ended. OpenSSL verifies the chain before it knows whether the client has the key.
-        if (pending.get(ends) !== socket) return;
-        pending.delete(ends);
-        if (socket.bytesRead > MODEST_BYTES) this.#count(remoteAddress);
+        if (pending.take(ends, socket) !== undefined && socket.bytesRead > MODEST_BYTES) count(remoteAddress);
       });
+      for (const shake of handshakes)
+        if (mostBytes === undefined) shake.call(server, socket);
+        else limitHandshake(socket, { server, shake, mostBytes });
     });
     server.on('secureConnection', (secure: TLSSocket) => {
-      const ends = endsOf(secure);
-      const socket = pending.get(ends);
-      pending.delete(ends);
-      if (socket !== undefined && isCostly(socket.bytesRead, secure)) this.#count(secure.remoteAddress ?? '');
+      const socket = pending.take(endsOf(secure));
+      if (socket !== undefined && isCostly(socket.bytesRead, secure)) count(secure.remoteAddress ?? '');
     });
+    const count = (address: string): void => {
+      this.#count(address);
+      // Chains that arrived at the same time would be verified before these connections are limited.
+      pending.breakOff((client) => this.#isLimited(client));
+    };
   }
 
-  #countOf(address: string): number {
-    return this.#counts.get(clientKey(address))?.value ?? 0;
+  #isLimited(client: string): boolean {
+    return this.#countOf(client) >= MOST || this.#countOf(ALL_CLIENTS) >= MOST_OF_ALL;
+  }
+
+  #countOf(key: string): number {
+    return this.#counts.get(key)?.value ?? 0;
   }
 
   #count(address: string): void {
-    const count = this.#countOf(address) + 1;
-    this.#counts.set(clientKey(address), count, WITHIN_MS);
-    if (count === MOST)
-      this.#logger.warn({ address }, 'Refusing connections for a minute: the TLS handshakes of a client take too long');
+    const client = clientKey(address);
+    const isLimited = this.#isLimited(client);
+    for (const key of [client, ALL_CLIENTS]) this.#counts.set(key, this.#countOf(key) + 1, WITHIN_MS);
+    if (!isLimited && this.#isLimited(client))
+      this.#logger.warn({ address }, 'Limiting TLS handshakes to 4 KB for a minute: those of a client take too long');
+  }
+}
+
+interface PendingHandshake {
+  readonly socket: Socket;
+  readonly client: string;
+  readonly isLimited: boolean;
+}
+
+/** The connections of a server whose handshakes are not complete. */
+class PendingHandshakes {
+  readonly #byEnds = new Map<string, PendingHandshake>();
+  /** The number of those that are not limited, of each client. */
+  readonly #unlimited = new Map<string, number>();
+  #allUnlimited = 0;
+
+  isCrowded(client: string): boolean {
+    return this.#allUnlimited >= MOST_UNLIMITED_OF_ALL || (this.#unlimited.get(client) ?? 0) >= MOST_UNLIMITED;
+  }
+
+  add(ends: string, added: PendingHandshake): void {
+    this.take(ends);
+    this.#byEnds.set(ends, added);
+    if (!added.isLimited) this.#countUnlimited(added.client, 1);
+  }
+
+  /** Removes the connection, if it is that of `socket`, and returns its socket. */
+  take(ends: string, socket?: Socket): Socket | undefined {
+    const found = this.#byEnds.get(ends);
+    if (found === undefined || (socket !== undefined && found.socket !== socket)) return undefined;
+    this.#byEnds.delete(ends);
+    if (!found.isLimited) this.#countUnlimited(found.client, -1);
+    return found.socket;
+  }
+
+  /** Closes the connections of these clients that are not limited. */
+  breakOff(isChosen: (client: string) => boolean): void {
+    if (this.#allUnlimited === 0) return;
+    for (const [ends, { socket, client, isLimited }] of this.#byEnds) {
+      if (isLimited || !isChosen(client)) continue;
+      this.take(ends);
+      socket.destroy();
+    }
+  }
+
+  #countUnlimited(client: string, change: 1 | -1): void {
+    this.#allUnlimited += change;
+    const count = (this.#unlimited.get(client) ?? 0) + change;
+    if (count === 0) this.#unlimited.delete(client);
+    else this.#unlimited.set(client, count);
   }
 }
 
@@ -107,7 +183,7 @@ export class CostlyServers {
     this.#known = new ExpiringCache({ clock, most: MOST_CLIENTS });
   }
 
-  /** Returns why the server is not called. The key names the server and what it is called for. */
+  /** Returns why the server is not called. The key names who chose the server, or the server, and what it is called for. */
   refusal(key: string, address: string): Error | undefined {
     if (this.#known.get(key) === undefined) return undefined;
     return new CostlyServerError(`the TLS handshake of ${address} takes too long: it is not called for ten minutes`);

@@ -84,6 +84,11 @@ interface DialTarget {
   readonly purpose: Purpose;
   /** The name of the target in `loopbackTargets`: `node/n1`, `service/ns/name`. */
   readonly name?: string;
+  /**
+   * Who chose the target, if it may be the host of others: the pod of a probe. Its costly handshakes count for the pod, because
+   * a pod that reaches its own server through a port of the node would stop the probes of other pods there.
+   */
+  readonly owner?: string;
   /** A name or an address, with or without the brackets of IPv6. */
   readonly host: string;
   readonly port: number;
@@ -190,11 +195,11 @@ export function createDialer({
       checked(target);
     },
     request(options, onResponse) {
-      const { purpose, name: _name, secure, servingKeys, ...rest } = options;
+      const { purpose, name, owner, secure, servingKeys, ...rest } = options;
       const target = checked(options);
       const common: RequestOptions = { ...rest, ...target, maxHeaderSize: MAX_RESPONSE_HEADER_BYTES };
       const isFollowed = secure && purpose !== 'configured';
-      const key = `${purpose} ${target.host}`;
+      const key = `${purpose} ${owner ?? name ?? target.host}`;
       const avoided = isFollowed ? costly.refusal(key, target.host) : undefined;
       if (avoided !== undefined) throw avoided;
       const request = secure ? httpsRequest(common, onResponse) : httpRequest(common, onResponse);

@@ -1,7 +1,8 @@
 /** Runs a probe once: resolves its port, host and command, and retries a probe that could not be executed. */
 import { errorMessage } from '../../../api/meta/error-message.ts';
-import type { Container } from '../../model/pod.ts';
+import type { Container, Pod } from '../../model/pod.ts';
 import { expand, expandAll } from '../../runtime/kuberuntime/environment.ts';
+import { formatPod } from '../../runtime/kuberuntime/pod-containers.ts';
 import type { ContainerId } from '../../runtime/runtime-identity.ts';
 import { probeExec, probeGrpc, probeHttp, probeTcp, type ProbeOutcome } from './probes.ts';
 
@@ -25,6 +26,7 @@ export interface ProbeExecution {
 
 interface RunOptions extends ProbeExecution {
   readonly probe: Probe;
+  readonly pod: Pod;
   readonly container: Container;
 }
 
@@ -51,7 +53,7 @@ async function runSafely(options: RunOptions, containerId: string, podIp: string
 }
 
 async function run(
-  { probe, container, exec, isTimeout }: RunOptions,
+  { probe, pod, container, exec, isTimeout }: RunOptions,
   containerId: string,
   podIp: string,
 ): Promise<ProbeOutcome> {
@@ -74,6 +76,7 @@ async function run(
           : probe.httpGet.path.replace(/^(?!\/)/, '/'),
       headers: (probe.httpGet.httpHeaders ?? []).map(({ name, value }) => ({ name, value })),
       timeoutMs,
+      pod: formatPod(pod),
     });
   }
   if (probe.tcpSocket !== undefined) {

@@ -24,6 +24,8 @@ export interface HttpGet {
   readonly path: string;
   readonly headers: readonly { readonly name: string; readonly value: string }[];
   readonly purpose: 'probe' | 'lifecycle';
+  /** The pod that has the handler. */
+  readonly pod: string;
 }
 
 interface HttpAnswer {
@@ -86,6 +88,7 @@ function fetchOnce(
     for (const name of dropped) delete headers[name];
     const options = {
       purpose: 'probe' as const,
+      owner: target.pod,
       secure: target.scheme === 'https',
       host: target.host,
       port: target.port,

@@ -83,6 +83,7 @@ async function run(
         path: path.startsWith('/') ? path : `/${path}`,
         headers: httpHeaders.map(({ name, value }) => ({ name, value })),
         purpose: 'lifecycle',
+        pod: target.pod,
       },
       deps,
       signal,

@@ -57,6 +57,9 @@ function slowPair(): { readonly publicKey: KeyObject; readonly privateKey: KeyOb
   return { privateKey, publicKey: createPublicKey(privateKey) };
 }
 
+/** What every request ends with. */
+const END = '.';
+
 /** Starts a TLS server. `shake` resolves to whether a handshake of a client with this chain is completed. */
 async function serving(t: TestContext) {
   const clock = new FakeClock();
@@ -64,10 +67,19 @@ async function serving(t: TestContext) {
     createCertificate({ subject: { commonName: 's' }, publicKey: keys.publicKey, ...times }, keys),
   );
   const key = privateKeyPem(keys.privateKey);
-  const server = createServer({ key, cert, requestCert: true, rejectUnauthorized: false }, (socket) => {
+  /** The address of the client and the number of its bytes, for each connection. */
+  const seen: string[] = [];
+  const limits = { requestCert: true, rejectUnauthorized: false, handshakeTimeout: 1000 };
+  const server = createServer({ key, cert, ...limits }, (socket) => {
+    const { remoteAddress } = socket;
+    let bytes = 0;
     socket.on('error', () => undefined);
-    socket.resume();
-    socket.end('hello');
+    socket.on('data', (chunk: Buffer) => {
+      bytes += chunk.length;
+      if (chunk.at(-1) !== END.charCodeAt(0)) return;
+      seen.push(`${remoteAddress} ${bytes}`.replace('::ffff:', ''));
+      socket.end('hello');
+    });
   });
   server.on('tlsClientError', (_error, socket) => socket.destroy());
   new CostlyHandshakes({ clock, logger: silentLogger }).follow(server);
@@ -83,30 +95,65 @@ async function serving(t: TestContext) {
       ...(chain === '' ? {} : { cert: chain, key }),
     });
     socket.on('error', () => undefined);
-    socket.end(request);
+    socket.end(request + END);
     let text = '';
     socket.on('data', (chunk: Buffer) => (text += chunk.toString()));
     await new Promise((resolve) => socket.on('close', resolve));
     return text === 'hello';
   };
-  return { clock, port, shake };
+  return { clock, port, shake, seen };
 }
 
 describe('a client whose TLS handshakes cost much', () => {
-  it('is refused for a minute after two of them, and others are not', async (t) => {
+  it('is limited to short handshakes for a minute after two of them, and others are not', async (t) => {
     const { clock, shake } = await serving(t);
     const long = chainOf(60, keys, keys);
-    assert.deepEqual([await shake(long), await shake(long)], [true, true]);
-    assert.equal(await shake(''), false);
-    assert.equal(await shake('', { localAddress: '127.0.0.2' }), true);
+    assert.deepEqual([await shake(long), await shake(long), await shake(long)], [true, true, false]);
+    assert.equal(await shake(long, { localAddress: '127.0.0.2' }), true);
     await clock.advance(61_000);
-    assert.equal(await shake(''), true);
+    assert.equal(await shake(long), true);
+  });
+
+  it('does not keep out others behind its address, whose addresses and requests are known', async (t) => {
+    const { shake, seen } = await serving(t);
+    const long = chainOf(60, keys, keys);
+    assert.deepEqual([await shake(long), await shake(long), await shake(long)], [true, true, false]);
+    const request = 'x'.repeat(200_000);
+    for (const chain of [
+      '',
+      chainOf(1, keys, keys),
+      chainOf(2, keys, generateKeyPairSync('rsa', { modulusLength: 2048 })),
+    ])
+      for (const sent of ['', request]) {
+        assert.equal(await shake(chain, { request: sent }), true);
+        assert.equal(seen.at(-1), `127.0.0.1 ${sent.length + 1}`);
+      }
+  });
+
+  it('is limited as well if each of its costly handshakes has another address', async (t) => {
+    const { shake } = await serving(t);
+    const long = chainOf(60, keys, keys);
+    const results: boolean[] = [];
+    for (let at = 1; at <= 17; at++) results.push(await shake(long, { localAddress: `127.0.1.${at}` }));
+    assert.deepEqual(results, [...Array.from({ length: 16 }, () => true), false]);
+    assert.equal(await shake(chainOf(1, keys, keys), { localAddress: '127.0.2.1' }), true);
+  });
+
+  it('has two handshakes with long chains at once, because chains that arrive together are verified before any is judged', async (t) => {
+    const { shake } = await serving(t);
+    const long = chainOf(60, keys, keys);
+    const results = await Promise.all(Array.from({ length: 12 }, () => shake(long)));
+    assert.ok(results.filter(Boolean).length <= 2, String(results));
+    assert.equal(results.includes(true), true);
+    const others = Array.from({ length: 12 }, () => shake(chainOf(1, keys, keys), { localAddress: '127.0.0.2' }));
+    assert.deepEqual(new Set(await Promise.all(others)), new Set([true]));
   });
 
   it('is known by keys in its chain that verify slowly', async (t) => {
     const { shake } = await serving(t);
     const slow = chainOf(6, keys, slowPair());
-    assert.deepEqual([await shake(slow), await shake(slow), await shake('')], [true, true, false]);
+    assert.deepEqual([await shake(slow), await shake(slow), await shake(slow)], [true, true, false]);
+    assert.equal(await shake(''), true);
   });
 
   it('is known by a long chain also if it does not complete the handshake', async (t) => {
@@ -130,10 +177,10 @@ describe('a client whose TLS handshakes cost much', () => {
     await new Promise<void>((resolve) => proxy.listen(0, resolve));
     t.after(() => proxy.close());
     const { port: to } = proxy.address() as AddressInfo;
-    const long = chainOf(12, keys, keys);
+    const long = chainOf(24, keys, keys);
     for (let attempt = 0; attempt < 2; attempt++) await shake(long, { to });
-    assert.equal(await shake('', { localAddress: '127.0.0.3' }), false);
-    assert.equal(await shake(''), true);
+    assert.equal(await shake(long, { localAddress: '127.0.0.3' }), false);
+    assert.equal(await shake(long), true);
   });
 
   it('is not one that sends a large request together with the end of its handshake', async (t) => {
@@ -170,10 +217,10 @@ describe('a server whose TLS handshake costs much', () => {
     t.after(() => server.close());
     const { port } = server.address() as AddressInfo;
     const dialer = createDialer({ clock, connectTimeoutsMs: { probe: 2000 } });
-    const ask = (given: { purpose?: Purpose; to?: number; host?: string } = {}): Promise<string> =>
+    const ask = (given: { purpose?: Purpose; to?: number; host?: string; owner?: string } = {}): Promise<string> =>
       new Promise((resolve) => {
-        const { purpose = 'probe', to = port, host = '127.0.0.1' } = given;
-        const options = { purpose, secure: true, host, port: to, path: '/', agent: false, rejectUnauthorized: false };
+        const { purpose = 'probe', to = port, host = '127.0.0.1', ...owner } = given;
+        const options = { purpose, secure: true, host, port: to, path: '/', ...owner, rejectUnauthorized: false };
         try {
           const request = dialer.request({ ...options, agent: false }, (response) => {
             response.resume().on('end', () => resolve(String(response.statusCode)));
@@ -194,6 +241,14 @@ describe('a server whose TLS handshake costs much', () => {
     assert.equal(await ask({ purpose: 'configured' }), '200');
     await clock.advance(601_000);
     assert.equal(await ask(), '200');
+  });
+
+  it('counts for the pod whose probe calls it, not for others that are probed at the same host', async (t) => {
+    const { ask } = await asking(t, chainOf(6, keys, slowPair()));
+    const other = await asking(t, chainOf(1, keys, keys));
+    assert.deepEqual([await ask({ owner: 'a' }), await ask({ owner: 'a' })], ['200', 'CostlyServerError']);
+    assert.equal(await ask({ owner: 'a', host: '127.0.0.2', to: other.port }), 'CostlyServerError');
+    assert.equal(await ask({ owner: 'b', to: other.port }), '200');
   });
 
   it('is known by a long chain also if it does not complete the handshake', async (t) => {

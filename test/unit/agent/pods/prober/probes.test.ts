@@ -24,7 +24,7 @@ async function closedPort(): Promise<number> {
 
 const PATIENCE_MS = 30_000;
 const ask = (port: number, path = '/', headers: { name: string; value: string }[] = [], timeoutMs = PATIENCE_MS) =>
-  probeHttp({ scheme: 'http', host: '127.0.0.1', port, path, headers, timeoutMs });
+  probeHttp({ scheme: 'http', host: '127.0.0.1', port, path, headers, timeoutMs, pod: 'a' });
 
 describe('an HTTP probe', () => {
   for (const [code, result] of [
