@@ -7,6 +7,7 @@ import type { Clock } from '../../../api/machinery/clock.ts';
 import { errorMessage } from '../../../api/meta/error-message.ts';
 import { newBadRequest, newStatusError, StatusError } from '../../../api/meta/status-error.ts';
 import { connectionsWithin } from '../../../api/http/connection-limit.ts';
+import { answerPings } from '../../../api/http/websocket.ts';
 import type { PodHost, RequestedContainer } from '../pod-host.ts';
 import type { ContainerId } from '../../runtime/runtime-identity.ts';
 import type { StreamIo } from '../../runtime/runtime.ts';
@@ -116,25 +117,6 @@ function watchIdle(socket: Duplex, idleTimeoutMs: number): void {
     (socket as unknown as { setTimeout(ms: number, done: () => void): void }).setTimeout(idleTimeoutMs, () =>
       socket.destroy(),
     );
-}
-
-/** The maximum number of pongs that wait for a client that does not read, with up to 125 bytes each. */
-const MOST_WAITING_PONGS = 64;
-
-/**
- * Limits the pongs for one client. RFC 6455 allows a server to respond to the latest ping only, so a client that pings without
- * end and does not read gets no more pongs. Pending output does not count, because slow clients take a pong as the sign that
- * the connection is alive.
- */
-function answerPings(socket: WebSocket): void {
-  let waiting = 0;
-  socket.on('ping', (data: Buffer) => {
-    if (waiting >= MOST_WAITING_PONGS) return;
-    waiting += 1;
-    socket.pong(data, false, () => {
-      waiting -= 1;
-    });
-  });
 }
 
 function openWebSocket(server: WebSocketServer, { request, socket, head }: Upgrade): Promise<WebSocket> {

@@ -1,6 +1,7 @@
 /** Passes a log on as messages of a WebSocket. `log.ts` loads it at the first such request. */
 import type { IncomingMessage } from 'node:http';
 import { type WebSocket, WebSocketServer } from 'ws';
+import { answerPings, SENDS_ONLY } from '../../../api/http/websocket.ts';
 import type { Upgrade } from '../exchange.ts';
 
 /** The number of bytes that may wait for a slow client before reading the log pauses. */
@@ -9,8 +10,7 @@ const BASE64_PROTOCOL = 'base64.binary.k8s.io';
 const PROTOCOLS: ReadonlySet<string> = new Set(['binary.k8s.io', BASE64_PROTOCOL]);
 
 const webSockets = new WebSocketServer({
-  noServer: true,
-  perMessageDeflate: false,
+  ...SENDS_ONLY,
   handleProtocols: (offered) => [...offered].find((protocol) => PROTOCOLS.has(protocol)) ?? false,
 });
 
@@ -26,6 +26,7 @@ export function passMessages(message: IncomingMessage, upgrade: Upgrade): Promis
     };
     upgrade.socket.once('close', gone);
     webSockets.handleUpgrade(upgrade.message, upgrade.socket, upgrade.head, (socket: WebSocket) => {
+      answerPings(socket);
       const isBase64 = socket.protocol === BASE64_PROTOCOL;
       socket.on('error', () => socket.terminate());
       message.on('data', (chunk: Buffer) => {

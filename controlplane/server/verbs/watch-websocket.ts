@@ -1,5 +1,6 @@
 /** Sends the events of a watch as WebSocket messages: JSON as text, and protobuf as binary. */
 import { WebSocketServer, type WebSocket } from 'ws';
+import { answerPings, SENDS_ONLY } from '../../../api/http/websocket.ts';
 import type { WatchEvent } from '../../model/rest.ts';
 import type { Upgrade } from '../exchange.ts';
 import type { WatchEncoder } from '../watch-encoding.ts';
@@ -8,7 +9,7 @@ import type { WatchCarrier } from './watch-carrier.ts';
 /** The number of bytes that may wait for a slow client before the watch pauses. */
 const HIGH_WATER_BYTES = 64 * 1024;
 
-const server = new WebSocketServer({ noServer: true, perMessageDeflate: false });
+const server = new WebSocketServer(SENDS_ONLY);
 
 interface WebSocketOptions {
   readonly encoder: WatchEncoder;
@@ -39,6 +40,7 @@ export function openWebSocket(upgrade: Upgrade, { encoder, binary, begin }: WebS
       upgrade.socket.once('close', close);
       server.handleUpgrade(upgrade.message, upgrade.socket, upgrade.head, (opened) => {
         socket = opened;
+        answerPings(opened);
         opened.on('error', close);
         opened.on('close', close);
       });

@@ -1,6 +1,8 @@
 /** Tests large lists, watches in every encoding, WebSocket, certificates and the shutdown of the server. */
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { connect } from 'node:http2';
+import { connect as connectTls, type TLSSocket } from 'node:tls';
 import { gunzipSync } from 'node:zlib';
 import { request as httpsRequest } from 'node:https';
 import { test } from 'node:test';
@@ -112,6 +114,56 @@ test('compacted history is an ERROR event, after which the watch ends', async ()
     assert.equal(status, 200);
     const event = JSON.parse(text) as { type: string; object: { code: number; reason: string } };
     assert.deepEqual([event.type, event.object.code, event.object.reason], ['ERROR', 410, 'Expired']);
+  });
+});
+
+/** Opens a watch by WebSocket on a connection that sends frames as they are given. */
+async function watchSocket(fake: FakeServer): Promise<TLSSocket> {
+  const socket = connectTls({ host: '127.0.0.1', port: fake.port, rejectUnauthorized: false });
+  socket.on('error', () => undefined);
+  const upgrade = 'Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13';
+  const key = 'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==';
+  socket.write(`GET ${PATH}?watch=1 HTTP/1.1\r\nHost: a\r\n${upgrade}\r\n${key}\r\n\r\n`);
+  const [head] = (await once(socket, 'data')) as [Buffer];
+  assert.match(head.toString('latin1'), /^HTTP\/1\.1 101 /);
+  return socket;
+}
+
+test('a watch over WebSocket holds no long message of its client', async () => {
+  await withServer(async (fake) => {
+    const socket = await watchSocket(fake);
+    // A masked binary frame of 99 MB, which is the first of its message.
+    const frame = Buffer.alloc(14);
+    frame.writeUInt16BE(0x02ff);
+    frame.writeBigUInt64BE(99_000_000n, 2);
+    const response = once(socket, 'data') as Promise<[Buffer]>;
+    socket.write(frame);
+    const [[closing]] = await Promise.all([response, once(socket, 'end')]);
+    // A close frame with the status 1009: the message is too big.
+    assert.deepEqual([...closing.subarray(0, 4)], [0x88, 2, 0x03, 0xf1]);
+    socket.destroy();
+  });
+});
+
+test('a watch over WebSocket answers pings, but few of a client that does not read', async () => {
+  await withServer(async (fake) => {
+    const socket = await watchSocket(fake);
+    const ping = Buffer.alloc(131);
+    ping.writeUInt16BE(0x89fd);
+    const count = 40_000;
+    socket.pause();
+    await new Promise<void>((resolve) => socket.write(Buffer.concat(Array<Buffer>(count).fill(ping)), () => resolve()));
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    let bytes = 0;
+    socket.on('data', (chunk: Buffer) => (bytes += chunk.length));
+    socket.resume();
+    let before = -1;
+    while (before !== bytes || bytes === 0) {
+      before = bytes;
+      await new Promise((resolve) => setTimeout(resolve, 200));
+    }
+    assert.ok(bytes >= 127 && bytes < (count * 127) / 2, String(bytes));
+    socket.destroy();
   });
 });
 
