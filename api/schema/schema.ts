@@ -48,6 +48,8 @@ export type TypeNode =
   /** `message` is the protobuf form of a JSON value with one of several types (schemas of custom resources). */
   | {
       readonly kind: 'scalar';
+      /** Set for texts of custom resources with a format: an apply takes any scalar, which the validation checks afterwards. */
+      readonly takesAnyScalar?: true;
       readonly scalar: Scalar;
       readonly message?: 'schemaOrBool' | 'schemaOrArray' | 'schemaOrStringArray';
       readonly goName?: string;

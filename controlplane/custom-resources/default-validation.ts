@@ -33,7 +33,7 @@ function ofDefault(schema: JsonSchema, value: JsonValue, path: string): FieldErr
   const pruned = pruneValue(cloneJson(value), schema, '', unknown);
   const errors = jsonEqual(pruned, value) ? [] : [invalid(path, value, 'must not have unknown fields')];
   const misplaced = isJsonObject(value) ? embeddedErrors(value, schema, '') : [];
-  const found = misplaced.length > 0 ? misplaced : validateValue(value, schema, '');
+  const found = misplaced.length > 0 ? misplaced : validateValue(value, withoutEither(schema), '');
   if (found.length > 0) return [...errors, ...found.map((error) => placed(error, path))];
   const isResource = schema['x-kubernetes-embedded-resource'] === true;
   const { rules } = compileRules(schema, path, { isResource });
@@ -45,4 +45,27 @@ function ofDefault(schema: JsonSchema, value: JsonValue, path: string): FieldErr
 /** Returns an error with its path in the definition. Errors of alternatives have no field of their own. */
 function placed({ type, field, value, detail }: FieldError, path: string): FieldError {
   return new FieldError(type, field === '' || field === '<nil>' ? path : `${path}.${field}`, value, detail);
+}
+
+/** Only rules check that the default of a value which is an integer or a text is one of both, as in kube-apiserver. */
+function withoutEither(schema: JsonSchema): JsonSchema {
+  const { 'x-kubernetes-int-or-string': _either, properties, additionalProperties, ...rest } = schema;
+  const items = itemsOf(schema);
+  return {
+    ...rest,
+    ...(properties === undefined
+      ? {}
+      : {
+          properties: Object.fromEntries(
+            Object.entries(properties).map(([name, inner]) => [name, withoutEither(inner)]),
+          ),
+        }),
+    ...(additionalProperties === undefined
+      ? {}
+      : {
+          additionalProperties:
+            typeof additionalProperties === 'object' ? withoutEither(additionalProperties) : additionalProperties,
+        }),
+    ...(items === undefined ? {} : { items: withoutEither(items) }),
+  };
 }

@@ -147,6 +147,7 @@ function check(rule: Rule, node: RuleNode, judged: Judged, { errors, budget }: V
   const outOfBudget = 'out of cost budget, no further validation rules will be run';
   if (budget.left <= 0) stop(`validation failed due to running ${outOfBudget}`);
   try {
+    if (node.schema['x-kubernetes-int-or-string'] === true) checkEither(value);
     if (rule.program.run(bindings, budget) === true) return undefined;
   } catch (error) {
     if (error instanceof CostExceeded) {
@@ -165,6 +166,11 @@ function check(rule: Rule, node: RuleNode, judged: Judged, { errors, budget }: V
   }
   const message = messageOf(rule, bindings, budget);
   return failure(rule, type, judged, message);
+}
+
+function checkEither(value: JsonValue): void {
+  if (value === null || typeof value === 'string' || typeof value === 'bigint' || Number.isInteger(value)) return;
+  throw new CelError('invalid data, expected XIntOrString value to be either a string or integer');
 }
 
 function messageOf(rule: Rule, bindings: (name: string) => unknown, budget: Budget): string {

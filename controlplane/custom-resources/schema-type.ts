@@ -3,7 +3,7 @@
  * encodings treat it like any other kind.
  */
 import type { GroupVersionKind } from '../../api/meta/object.ts';
-import type { Field, Scalar, StructType, TypeNode } from '../../api/schema/schema.ts';
+import type { Field, StructType, TypeNode } from '../../api/schema/schema.ts';
 import { itemsToPrune, type JsonSchema, PRESERVES } from './json-schema.ts';
 
 interface Within {
@@ -86,9 +86,7 @@ function typeOf(path: string, schema: JsonSchema, within: Within): TypeNode {
       return { kind: 'struct', struct: structOf(path, schema, within) };
     }
     default:
-      return schema.type === undefined || schema.type === ''
-        ? unknown(path)
-        : { kind: 'scalar', scalar: scalarOf(schema) };
+      return schema.type === undefined || schema.type === '' ? unknown(path) : scalarOf(schema);
   }
 }
 
@@ -103,9 +101,10 @@ function free(path: string): TypeNode {
 }
 
 /** A text with a format accepts any scalar in an apply; the validation by the schema checks it afterwards. */
-function scalarOf({ type, format = '' }: JsonSchema): Scalar {
-  if (type === 'string' && format !== '' && format !== 'byte') return 'intOrString';
-  if (type === 'integer') return 'int64';
-  if (type === 'number') return 'double';
-  return type === 'boolean' ? 'boolean' : 'string';
+function scalarOf({ type, format = '' }: JsonSchema): TypeNode {
+  if (type === 'string' && format !== '' && format !== 'byte')
+    return { kind: 'scalar', scalar: 'intOrString', takesAnyScalar: true };
+  const scalars = { integer: 'int64', number: 'double', boolean: 'boolean' } as const;
+  const scalar = type === 'integer' || type === 'number' || type === 'boolean' ? scalars[type] : 'string';
+  return { kind: 'scalar', scalar };
 }

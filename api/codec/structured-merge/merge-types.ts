@@ -21,7 +21,7 @@ export type MergeType =
 interface LeafMergeType {
   readonly kind: 'leaf';
   /** The kind of value that is required. Free-form JSON has none. */
-  readonly expects: 'map' | 'list' | Scalar | undefined;
+  readonly expects: 'map' | 'list' | 'scalar' | Scalar | undefined;
   /** The type of the items of an atomic list, or of a whole atomic map. Such items are not owned separately. */
   readonly items?: MergeType;
   readonly content?: MergeType;
@@ -100,7 +100,7 @@ function fieldType(field: Field): MergeType {
 function nodeType(type: TypeNode): MergeType {
   switch (type.kind) {
     case 'scalar':
-      return scalarType(type.scalar);
+      return type.takesAnyScalar === true ? { kind: 'leaf', expects: 'scalar' } : scalarType(type.scalar);
     case 'list':
       return atomicList(nodeType(type.items));
     case 'map':

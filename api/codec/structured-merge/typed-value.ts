@@ -129,7 +129,7 @@ function checkItems(type: ListType, items: readonly JsonValue[], path: string, e
 }
 
 function checkLeaf(
-  expects: 'map' | 'list' | Scalar | undefined,
+  expects: 'map' | 'list' | 'scalar' | Scalar | undefined,
   value: JsonValue,
   path: string,
   errors: string[],
@@ -157,7 +157,8 @@ const NUMERIC: Fit = { name: 'numeric (int or float)', test: isNumber, shows: go
 const ANY_SCALAR: Fit = { name: 'any scalar', test: isScalar, shows: shown };
 
 /** Integers or texts are left out: the decoder of the result refuses what is neither. */
-const FITS: Readonly<Partial<Record<'map' | 'list' | Scalar, Fit>>> = {
+const FITS: Readonly<Partial<Record<'map' | 'list' | 'scalar' | Scalar, Fit>>> = {
+  scalar: ANY_SCALAR,
   map: { name: 'map', test: isJsonObject, shows: shown },
   list: { name: 'list', test: Array.isArray, shows: shown },
   string: TEXT,

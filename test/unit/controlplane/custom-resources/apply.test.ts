@@ -147,3 +147,13 @@ test('an object whose status has another type than the schema gets no managed fi
   assert.deepEqual(fieldsOf({ n: 2 }), { 'f:spec': { '.': {}, 'f:n': {} } });
   assert.equal(fieldsOf({ n: 'text' }), undefined);
 });
+
+test('a text with a format takes any scalar, but no list and no map', () => {
+  const properties: Readonly<Record<string, JsonSchema>> = { a: { type: 'string', format: 'date-time' } };
+  for (const a of [5, true, 'x']) appliedBy([{ properties, manager: 'm', spec: { a } }]);
+  for (const a of [['x'], { b: 1 }])
+    assert.throws(
+      () => appliedBy([{ properties, manager: 'm', spec: { a } }]),
+      /\.spec\.a: expected any scalar, got &\{/,
+    );
+});

@@ -25,3 +25,18 @@ test('an embedded object with invalid metadata is not validated further', () => 
   assert.match(error ?? '', /^schema\.properties\[spec\]\.default\.metadata\.name: Invalid value: "bad\/name"/);
   assert.deepEqual(more, []);
 });
+
+test('only rules check that a default of an integer or a text is one of both', () => {
+  const either: JsonSchema = { 'x-kubernetes-int-or-string': true };
+  const ruled: JsonSchema = { ...either, 'x-kubernetes-validations': [{ rule: 'self == self' }] };
+  for (const value of [[], {}, true, 1.5]) {
+    assert.deepEqual(errorsOf({ type: 'object', properties: { k: { ...either, default: value } } }), []);
+    const why =
+      'invalid data, expected XIntOrString value to be either a string or integer evaluating rule: self == self';
+    assert.deepEqual(errorsOf({ type: 'object', properties: { k: { ...ruled, default: value } } }), [
+      `schema.properties[spec].properties[k].default: Invalid value: "": ${why}`,
+    ]);
+  }
+  for (const value of [1, 'x'])
+    assert.deepEqual(errorsOf({ type: 'object', properties: { k: { ...ruled, default: value } } }), []);
+});
