@@ -173,7 +173,7 @@ async function bound(
   if (typeof jti === 'string' && jti !== '') extra[`${EXTRA}credential-id`] = [`JTI=${jti}`];
   if (node !== undefined) {
     extra[`${EXTRA}node-name`] = [node.name];
-    extra[`${EXTRA}node-uid`] = [node.uid];
+    if (node.uid !== '') extra[`${EXTRA}node-uid`] = [node.uid];
   }
   if (pod !== undefined) {
     extra[`${EXTRA}pod-name`] = [pod.name];

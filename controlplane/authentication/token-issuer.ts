@@ -60,17 +60,23 @@ export class TokenIssuer {
     this.#public = verificationKey(options.privateKeyPem);
   }
 
-  /** Returns the token and the time at which it was issued, in seconds since 1970. It expires `expirationSeconds` later. */
-  issue(claims: TokenRequestClaims): { readonly token: string; readonly issuedAtSeconds: number } {
+  /**
+   * Returns the token, its identifier (the claim `jti`), and the time at which it was issued, in seconds since 1970. It expires
+   * `expirationSeconds` later.
+   */
+  issue(claims: TokenRequestClaims): { readonly token: string; readonly id: string; readonly issuedAtSeconds: number } {
+    const id = randomUUID();
     const now = Math.floor(this.#options.clock.now() / 1000);
     const of = (identity: ObjectIdentity | undefined) =>
-      identity === undefined ? undefined : { name: identity.name, uid: identity.uid };
+      identity === undefined
+        ? undefined
+        : { name: identity.name, ...(identity.uid === '' ? {} : { uid: identity.uid }) };
     const payload = {
       aud: claims.audiences,
       exp: now + claims.expirationSeconds,
       iat: now,
       iss: this.issuer,
-      jti: randomUUID(),
+      jti: id,
       'kubernetes.io': {
         namespace: claims.namespace,
         node: of(claims.node),
@@ -82,7 +88,7 @@ export class TokenIssuer {
       nbf: now,
       sub: `system:serviceaccount:${claims.namespace}:${claims.account.name}`,
     };
-    return { token: this.#sign(payload), issuedAtSeconds: now };
+    return { token: this.#sign(payload), id, issuedAtSeconds: now };
   }
 
   /** Issues the token of a Secret of type `kubernetes.io/service-account-token`: without expiry, revoked with the Secret. */

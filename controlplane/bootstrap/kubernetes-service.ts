@@ -22,6 +22,8 @@ interface KubernetesServiceOptions {
   readonly port: number;
   /** `--service-cluster-ip-range`. */
   readonly serviceClusterCidrs: readonly string[];
+  /** Whether this server writes the endpoints (`--endpoint-reconciler-type`). The service exists in any case. */
+  readonly publishes: boolean;
   /** The addresses of all servers on this storage. Without it, this server is the only one. */
   readonly servers?: ServerAddresses | undefined;
 }
@@ -56,7 +58,7 @@ export function keepKubernetesService(options: KubernetesServiceOptions): { clos
       unfollow?.();
       stop.abort(new Error('the server is closed'));
       await running;
-      if (servers !== undefined) await withdraw(options, servers);
+      if (servers !== undefined && options.publishes) await withdraw(options, servers);
     },
   };
 }
@@ -74,9 +76,9 @@ async function withdraw(options: KubernetesServiceOptions, servers: ServerAddres
 
 async function reconcile(options: KubernetesServiceOptions): Promise<void> {
   await ensureService(options);
-  const { servers } = options;
+  const { servers, publishes } = options;
   const address = options.address();
-  if (address === undefined) return;
+  if (address === undefined || !publishes) return;
   await servers?.renew(address);
   await publish(options, (await servers?.all()) ?? [address]);
 }

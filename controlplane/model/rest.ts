@@ -34,6 +34,8 @@ export interface RequestContext {
   readonly remoteAddress?: string | undefined;
   /** The body is so large that the write is split into several turns of the event loop (`large-object.ts`). */
   readonly isLarge?: boolean;
+  /** Records the body in the audit log. Set if the request is audited. */
+  readonly audited?: { bodyIs(value: unknown): void } | undefined;
   /** Adds a `Warning: 299` header once per text. */
   warn(text: string): void;
   /** Adds an audit annotation. `Request`: only at levels that record bodies. */

@@ -163,7 +163,7 @@ export function createDecoder(schema: Schema): Decoder {
       }
       if (validation === 'Warn')
         for (const text of strictWarnings(inOrder, body.duplicates, conformed.unknown)) context.warn(text);
-      return yield* withDefaults(conformed.object, expected);
+      return yield* audited(context, withDefaults(conformed.object, expected));
     },
 
     *decodePatched(context, patched, expected, validation) {
@@ -191,6 +191,13 @@ export function createDecoder(schema: Schema): Decoder {
       return yield* withDefaults(conformed.object, expected);
     },
   };
+}
+
+/** The audit log shows an object with its kind and its defaults, but before admission changes it. */
+function* audited(context: RequestContext, decoded: Pausing<KubeObject>): Pausing<KubeObject> {
+  const object = yield* decoded;
+  context.audited?.bodyIs(object);
+  return object;
 }
 
 /** Returns the first error of the text of a patched object, which kube-apiserver decodes, in the order of its members. */

@@ -127,8 +127,6 @@ const strategyContextOf = ({ store, context, target }: Write): StrategyContext =
 
 function prepareCreate(store: Store, object: KubeObject, context: StrategyContext): void {
   matchNamespace(object, store.info, context.namespace);
-  delete object.metadata.deletionTimestamp;
-  delete object.metadata.deletionGracePeriodSeconds;
   store.strategy.prepareForCreate?.(object, context);
   if (store.strategy.managesGeneration === true) object.metadata.generation = 1;
 }

@@ -40,8 +40,21 @@ export function uidWithoutObject(store: Store, name: string, uid: string): Error
  */
 export function uidConflict(
   store: Store,
+  target: Pick<WriteTarget, 'namespace' | 'name' | 'options'>,
+  values: { readonly wanted: string; readonly found: string },
+): Error {
+  return preconditionConflict(store, target, { ...values, field: 'UID' });
+}
+
+/** Returns the conflict of a precondition of a write, with the error of kube-apiserver's storage. */
+export function preconditionConflict(
+  store: Store,
   { namespace, name, options }: Pick<WriteTarget, 'namespace' | 'name' | 'options'>,
-  { wanted, found }: { readonly wanted: string; readonly found: string },
+  {
+    field,
+    wanted,
+    found,
+  }: { readonly field: 'UID' | 'ResourceVersion'; readonly wanted: string; readonly found: string },
 ): Error {
   const path = namespace === '' ? name : `${namespace}/${name}`;
   const { group, resource } = store.info;
@@ -52,6 +65,6 @@ export function uidConflict(
     subjectOf(store),
     name,
     `StorageError: invalid object, Code: 4, Key: ${root}/${prefix}/${path}, ResourceVersion: 0, ` +
-      `AdditionalErrorMsg: Precondition failed: UID in precondition: ${wanted}, UID in object meta: ${found}`,
+      `AdditionalErrorMsg: Precondition failed: ${field} in precondition: ${wanted}, ${field} in object meta: ${found}`,
   );
 }

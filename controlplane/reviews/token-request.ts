@@ -81,7 +81,7 @@ export function tokenRequester(options: TokenRequestOptions): Reviewer {
       seconds === WARN_ONLY_EXPIRATION_SECONDS &&
       audiences.length > 0 &&
       audiences.every((audience) => options.apiAudiences.includes(audience));
-    const { token, issuedAtSeconds } = options.issuer.issue({
+    const { token, id, issuedAtSeconds } = options.issuer.issue({
       namespace,
       account: { name, uid },
       ...bound,
@@ -89,6 +89,7 @@ export function tokenRequester(options: TokenRequestOptions): Reviewer {
       expirationSeconds: isExtended ? EXTENDED_EXPIRATION_SECONDS : seconds,
       ...(isExtended ? { warnAfterSeconds: seconds } : {}),
     });
+    context.annotate('authentication.kubernetes.io/issued-credential-id', `JTI=${id}`);
     object.metadata.creationTimestamp = formatTime(issuedAtSeconds * 1000);
     object['spec'] = { audiences, expirationSeconds: seconds, boundObjectRef: spec.boundObjectRef ?? null };
     object['status'] = { token, expirationTimestamp: formatTime((issuedAtSeconds + seconds) * 1000) };

@@ -62,7 +62,7 @@ export function installDiscovery(paths: PathHandlers, options: DiscoveryOptions)
     reading((request) => discovery.serve(request, '/api', { aggregates: true })),
   );
   // The aggregator answers every method alike. The other documents are routes, which are only read.
-  paths.service('/apis', (request) => discovery.serve(request, '/apis', { aggregates: true }));
+  paths.service('/apis', (request) => discovery.serve(request, '/apis', { aggregates: !isOpen(request.info.path) }));
   const serve = (request: ApiRequest): MaybePromise<void> => {
     const path = bare(request.info.path);
     const isRead = request.exchange.method === 'GET' || !isRoute(path) || discovery.isOfDefinitions(path);
@@ -73,9 +73,9 @@ export function installDiscovery(paths: PathHandlers, options: DiscoveryOptions)
   paths.tree('/apis/', serve);
 }
 
-function bare(path: string): string {
-  return trimEnd(path, '/');
-}
+const bare = (path: string): string => trimEnd(path, '/');
+/** A path that ends in a slash has only the plain form in kube-apiserver. */
+const isOpen = (path: string): boolean => path.endsWith('/');
 
 class Discovery {
   readonly #options: DiscoveryOptions;

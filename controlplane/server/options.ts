@@ -16,6 +16,7 @@ import {
   unsupportedValue,
 } from '../../api/meta/field-error.ts';
 import { newBadRequest, newInvalid } from '../../api/meta/status-error.ts';
+import { deleteOptionsErrors, dryRunErrors } from '../model/delete-options.ts';
 import type { DeleteOptions, FieldValidation, ListOptions, WatchOptions, WriteOptions } from '../model/rest.ts';
 import { jsonType } from './body.ts';
 import { queryBoolean } from './request-info.ts';
@@ -196,29 +197,11 @@ function isPrintable(char: string): boolean {
   return char === ' ' || /^[\p{L}\p{M}\p{N}\p{P}\p{S}]$/u.test(char);
 }
 
-function dryRunErrors(values: readonly string[]): FieldError[] {
-  if (values.every((value) => value === 'All')) return [];
-  return [notSupported('dryRun', values, ['All'])];
-}
-
 /** Parses DeleteOptions from the query (without `body`) or from a decoded body. Throws a 400 and a 422. */
 export function parseDeleteOptions(query: URLSearchParams, body: Record<string, unknown> | undefined): DeleteOptions {
   const raw = body === undefined ? fromQuery(query) : fromBody(body);
-  const errors: FieldError[] = [];
-  if (raw.orphanDependents !== undefined && raw.propagationPolicy !== undefined) {
-    errors.push(
-      invalid(
-        'propagationPolicy',
-        raw.propagationPolicy,
-        'orphanDependents and deletionPropagation cannot be both set',
-      ),
-    );
-  }
   const policy = raw.propagationPolicy;
-  if (policy !== undefined && !['Foreground', 'Background', 'Orphan'].includes(policy)) {
-    errors.push(unsupportedValue('propagationPolicy', policy, ['Foreground', 'Background', 'Orphan', 'nil']));
-  }
-  errors.push(...dryRunErrors(raw.dryRun));
+  const errors = deleteOptionsErrors(raw);
   if (errors.length > 0) throw newInvalid({ group: 'meta.k8s.io', resource: 'DeleteOptions' }, '', errors);
   return {
     dryRun: raw.dryRun.length > 0,

@@ -36,7 +36,8 @@ interface Reply extends ObjectReply {
 /** Sends one object. */
 export function sendEntry(reply: Reply, status: number, rest: Rest, entry: Entry): void {
   const { request, encodings, media } = reply;
-  request.audited?.answerIs(entry.bytes);
+  if (rest.subresource?.kind !== undefined && entry.object.kind === 'Status') request.audited?.statusIs(entry.object);
+  else request.audited?.answerIs(entry.bytes);
   if (
     media.format === 'json' &&
     media.as === '' &&
@@ -86,7 +87,7 @@ export function sendList(reply: Reply, rest: Rest, entries: readonly Entry[], me
     kind: info.custom?.listKind ?? `${info.kind}List`,
     apiVersion: apiVersionOf(info),
     metadata: parseExactJson(listMetadata(metadata, info.custom !== undefined)),
-    items: entries.map(({ object }) => object),
+    items: itemHead(encodings, info) === undefined ? entries.map(({ object }) => object) : entries.map(withoutType),
   }));
   if (media.as === 'PartialObjectMetadata') {
     throw newNotAcceptable(
@@ -181,8 +182,12 @@ function pushItem(pieces: Pieces, entry: Entry, head: ItemHead | undefined): voi
     pieces.add(entry.bytes, length);
     return;
   }
-  const { kind: _kind, apiVersion: _apiVersion, ...rest } = entry.object;
-  pieces.add(encodeJson(rest));
+  pieces.add(encodeJson(withoutType(entry)));
+}
+
+function withoutType({ object }: Entry): object {
+  const { kind: _kind, apiVersion: _apiVersion, ...rest } = object;
+  return rest;
 }
 
 /** Uses a loop, because a call of `compare` costs more than these few bytes. */
@@ -265,7 +270,8 @@ function rows(
 /** Sends any object with kind and version as JSON. */
 export function sendObject(reply: ObjectReply, status: number, object: object): void {
   const { request, media } = reply;
-  request.audited?.answerIs(object);
+  if ('kind' in object && object.kind === 'Status') request.audited?.statusIs(object);
+  else request.audited?.answerIs(object);
   request.send(status, contentTypeOf(media.format), encoded(reply, object));
 }
 

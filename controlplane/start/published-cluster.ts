@@ -58,18 +58,17 @@ export async function keepPublished(parts: Parts, port: number): Promise<void> {
   const { flags, clock, logger, clients, onClose } = parts;
   const address = new PublishedAddress(flags.advertiseAddress);
   const servers = storageBackendOf(flags) === 'etcd3' ? serverAddresses(parts.storage, clock) : undefined;
-  if (flags.endpointReconcilerType !== 'none') {
-    const service = keepKubernetesService({
-      client: clients.system,
-      clock,
-      logger,
-      address: () => address.current(),
-      port,
-      serviceClusterCidrs: flags.serviceClusterIpRange,
-      servers,
-    });
-    onClose(() => service.close());
-  }
+  const service = keepKubernetesService({
+    client: clients.system,
+    clock,
+    logger,
+    address: () => address.current(),
+    port,
+    publishes: flags.endpointReconcilerType !== 'none',
+    serviceClusterCidrs: flags.serviceClusterIpRange,
+    servers,
+  });
+  onClose(() => service.close());
   if (servers !== undefined) {
     const identity = keepServerIdentity({ client: typedClient(clients.system), clock, logger, hostname: hostname() });
     onClose(() => identity.close());

@@ -3,6 +3,7 @@
  * the validating plugin use it. They differ in the order of calls and in the use of patches.
  */
 import { errorMessage } from '../../../api/meta/error-message.ts';
+import { qualifiedNameErrors } from '../../../api/meta/names.ts';
 import { quoteText } from '../../../api/meta/quote.ts';
 import { newBadRequest, newForbidden, newInternalError, type StatusError } from '../../../api/meta/status-error.ts';
 import { withTimeout, type WebhookClient } from '../../authentication/webhook-client.ts';
@@ -132,7 +133,8 @@ export class Dispatcher {
     }
     for (const warning of result.warnings) if (warning !== '') attributes.warn(warning);
     for (const [key, value] of Object.entries(result.auditAnnotations))
-      attributes.annotate(`${webhook.name}/${key}`, value);
+      if (qualifiedNameErrors(`${webhook.name}/${key}`).length === 0)
+        attributes.annotate(`${webhook.name}/${key}`, value);
     if (!result.allowed) {
       const error = deniedError(webhook.name, result.status);
       return refused('no_error', error.code, error);

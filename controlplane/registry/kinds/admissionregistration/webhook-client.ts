@@ -1,8 +1,8 @@
 /**
  * Validates the client configuration of a webhook. Admission webhooks, conversion webhooks and API services share the rules.
  */
-import { quoteText } from '../../../../api/meta/quote.ts';
 import { invalid, required, type FieldError } from '../../../../api/meta/field-error.ts';
+import { GoUrlError, parseGoUrl } from '../../../../api/meta/go-url.ts';
 import { dnsSubdomainErrors, portNumberErrors } from '../../../../api/meta/names.ts';
 
 /** A webhook as a service of the cluster. */
@@ -25,11 +25,13 @@ const URL_FORM = '; desired format: https://host[/path]';
 const URL_PARTS = /^(?:([a-zA-Z][a-zA-Z0-9+.-]*):)?(?:\/\/(?:([^/?#]*)@)?([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#(.*))?$/s;
 
 function webhookUrlErrors(field: string, url: string): FieldError[] {
-  const parts = URL_PARTS.exec(url);
-  const controlCharacter = [...url].some((char) => char < ' ' || char === '\u007f');
-  if (parts === null || controlCharacter)
-    return [required(field, `url must be a valid URL: parse ${quoteText(url)}: invalid URL${URL_FORM}`)];
-  const [, scheme = '', user, host = '', , query = '', fragment = ''] = parts;
+  try {
+    parseGoUrl(url);
+  } catch (error) {
+    if (error instanceof GoUrlError) return [required(field, `url must be a valid URL: ${error.message}${URL_FORM}`)];
+    throw error;
+  }
+  const [, scheme = '', user, host = '', , query = '', fragment = ''] = URL_PARTS.exec(url) ?? [];
   const errors: FieldError[] = [];
   if (scheme.toLowerCase() !== 'https')
     errors.push(invalid(field, scheme.toLowerCase(), `'https' is the only allowed URL scheme${URL_FORM}`));

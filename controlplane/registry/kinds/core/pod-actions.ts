@@ -18,6 +18,7 @@ import { writeOptionsObject } from '../../resource-rest.ts';
 import { atOnce } from '../../pausing.ts';
 import type { Entry, RequestContext, Rest, WriteOptions } from '../../../model/rest.ts';
 import { changeEntry } from '../../store-write.ts';
+import { preconditionConflict } from '../../write-conflicts.ts';
 import { admissionAttributes, unstoredEntry, unexplained, type Endpoint, type Store } from '../../store.ts';
 
 type Binding = Kind<Pick<V1Binding, 'target'>>;
@@ -129,7 +130,9 @@ async function bind(
       ...(uid === undefined || uid === '' ? {} : { uid }),
       compute(current) {
         const pod: Pod = cloneJson(current ?? { metadata: {} });
-        if (resourceVersion !== undefined && resourceVersion !== '') pod.metadata.resourceVersion = resourceVersion;
+        const found = pod.metadata.resourceVersion ?? '';
+        if (resourceVersion !== undefined && resourceVersion !== '' && resourceVersion !== found)
+          throw preconditionConflict(store, target, { field: 'ResourceVersion', wanted: resourceVersion, found });
         if (pod.metadata.deletionTimestamp !== undefined)
           throw newConflict(subject, target.name, `pod ${target.name} is being deleted, cannot be assigned to a host`);
         const assigned = pod.spec?.nodeName ?? '';

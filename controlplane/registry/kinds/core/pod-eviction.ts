@@ -7,12 +7,14 @@ import type { V1Eviction, V1PodDisruptionBudget } from '@kubernetes/client-node'
 import type { Pod } from '../../../../api/kinds/pod-types.ts';
 import { formatTime } from '../../../../api/machinery/clock.ts';
 import { cloneJson } from '../../../../api/meta/json-equality.ts';
+import { invalid } from '../../../../api/meta/field-error.ts';
 import { everything, fromLabelSelector } from '../../../../api/meta/selector.ts';
 import { everyField } from '../../../../api/meta/field-selector.ts';
-import { isConflict, newBadRequest, newStatusError } from '../../../../api/meta/status-error.ts';
+import { isConflict, newBadRequest, newInvalid, newStatusError } from '../../../../api/meta/status-error.ts';
 import type { SubresourceInfo, ResourceInfo } from '../../../../api/schema/schema.ts';
 import { matchNamespace, wipeSystemFields } from '../../object-identity.ts';
 import type { Body, DeleteOptions, RequestContext, Rest, WriteOptions } from '../../../model/rest.ts';
+import { deleteOptionsErrors } from '../../../model/delete-options.ts';
 import { atOnce } from '../../pausing.ts';
 import { deleteEntry } from '../../store-delete.ts';
 import { currentEntry, listEntries } from '../../store-read.ts';
@@ -57,8 +59,13 @@ export function createEvictionRest(parts: EvictionParts, info: ResourceInfo, sub
       wipeSystemFields(eviction);
       await admit(parts.pods, context, { endpoint, namespace, name, object: eviction, options }, () => {
         if (eviction.metadata.name !== name) throw newBadRequest('name in URL does not match name in Eviction object');
+        if (eviction.deleteOptions?.ignoreStoreReadErrorWithClusterBreakingPotential === true) {
+          const field = 'deleteOptions.ignoreStoreReadErrorWithClusterBreakingPotential';
+          const why = 'can not be set for pod eviction, try after removing the option';
+          throw newInvalid({ group: 'policy', resource: 'Eviction' }, name, [invalid(field, true, why)]);
+        }
       });
-      await evict(parts, context, { namespace, name }, deleteOptionsOf(eviction, options));
+      await evict(parts, context, { namespace, name }, eviction, deleteOptionsOf(eviction, options));
       return { status: 201, entry: done() };
     },
   };
@@ -66,9 +73,12 @@ export function createEvictionRest(parts: EvictionParts, info: ResourceInfo, sub
 
 function deleteOptionsOf(eviction: Eviction, options: WriteOptions): DeleteOptions {
   const given = eviction.deleteOptions ?? {};
+  const { dryRun = [] } = given;
+  if (options.dryRun && dryRun.length > 0 && !(dryRun.length === 1 && dryRun[0] === 'All'))
+    throw unexplained(`Non-matching dry-run options in request and content: [All] and [${dryRun.join(' ')}]`);
   const { uid, resourceVersion } = given.preconditions ?? {};
   return {
-    dryRun: options.dryRun || (given.dryRun ?? []).includes('All'),
+    dryRun: options.dryRun || dryRun.length > 0,
     gracePeriodSeconds: given.gracePeriodSeconds,
     propagationPolicy: (given.propagationPolicy ?? '') as DeleteOptions['propagationPolicy'],
     orphanDependents: given.orphanDependents,
@@ -83,6 +93,7 @@ async function evict(
   parts: EvictionParts,
   context: RequestContext,
   target: Target,
+  { deleteOptions = {} }: Eviction,
   options: DeleteOptions,
 ): Promise<void> {
   const { pods } = parts;
@@ -96,6 +107,9 @@ async function evict(
   const guarded = budget !== undefined && !unhealthyMayGo(budget, pod);
   if (guarded) await takeDisruption(parts, context, { budget, pod, dryRun: options.dryRun });
   const endpoint = endpointOf(pods.info, '', { group: '', version: 'v1', kind: 'Pod' });
+  const { dryRun = [], propagationPolicy, orphanDependents } = deleteOptions;
+  const errors = deleteOptionsErrors({ dryRun, propagationPolicy, orphanDependents });
+  if (errors.length > 0) throw newInvalid({ group: 'meta.k8s.io', resource: 'DeleteOptions' }, '', errors);
   const marked = DONE.has(pod.status?.phase ?? '') ? '' : await markDisrupted(pods, context, target, options);
   await deleteEntry(pods, context, {
     endpoint,

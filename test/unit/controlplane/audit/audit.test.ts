@@ -521,7 +521,8 @@ kind: Policy
 rules:
 - {level: None, users: ["system:apiserver", "system:kube-scheduler"]}
 - {level: Metadata, resources: [{group: "", resources: [secrets]}]}
-- {level: RequestResponse, omitManagedFields: true, omitStages: [RequestReceived], resources: [{group: "", resources: [configmaps]}], users: [ann]}
+- {level: RequestResponse, omitManagedFields: true, omitStages: [RequestReceived], resources: [{group: "", resources: [configmaps, services, pods/binding]}], users: [ann]}
+- {level: Metadata, resources: [{group: "", resources: [serviceaccounts/token]}]}
 `,
   );
   writeFileSync(join(directory, 'tokens.csv'), 'ann-token,ann,1,"system:masters"\n');
@@ -561,6 +562,17 @@ rules:
     });
     assert.equal((await call('/api/v1/namespaces/default/secrets/a', undefined, 'wrong')).status, 401);
     assert.equal((await call('/api/v1/namespaces/default/configmaps', undefined)).status, 200);
+    await call('/api/v1/namespaces/default/serviceaccounts', { metadata });
+    await call('/api/v1/namespaces/default/serviceaccounts/a/token', { spec: {} });
+    const pod = {
+      serviceAccountName: 'a',
+      automountServiceAccountToken: false,
+      containers: [{ name: 'c', image: 'i' }],
+    };
+    await call('/api/v1/namespaces/default/pods', { metadata, spec: pod });
+    await call('/api/v1/namespaces/default/pods/a/binding', { metadata, target: { name: 'n' } });
+    await call('/api/v1/namespaces/default/services', { metadata, spec: { ports: [{ port: 1 }] } });
+    await call('/version', undefined);
   } finally {
     client.close();
     await plane.close();
@@ -588,8 +600,22 @@ rules:
     readonly items?: readonly { readonly metadata: { readonly name: string } }[];
   } = listed?.['responseObject'] ?? {};
   assert.deepEqual(Object.keys(list.metadata ?? {}), ['resourceVersion']);
-  assert.ok(list.items?.some((item) => item.metadata.name === 'a'));
+  assert.ok(list.items?.some((item) => item.metadata.name === 'a' && !('kind' in item)));
   assert.equal(written?.['requestObject']?.['data']?.['k'], 'shown');
+  const [token] = seen('serviceaccounts', 'ResponseComplete');
+  assert.match(
+    String(token?.['annotations']?.['authentication.kubernetes.io/issued-credential-id']),
+    /^JTI=[0-9a-f-]{36}$/,
+  );
+  const [service] = seen('services', 'ResponseComplete');
+  const [bound] = seen('pods', 'ResponseComplete');
+  const {
+    kind,
+    spec,
+  }: { readonly kind?: string; readonly spec?: { readonly type?: string; readonly clusterIP?: string } } =
+    service?.['requestObject'] ?? {};
+  assert.deepEqual([kind, spec?.type, spec?.clusterIP], ['Service', 'ClusterIP', undefined], 'defaults, and no more');
+  assert.equal(bound?.['responseStatus']?.['status'], 'Success');
   assert.equal(written?.['responseObject']?.['metadata']?.['managedFields'], undefined);
   assert.ok(written?.['responseObject']?.['metadata']?.['uid']);
 });

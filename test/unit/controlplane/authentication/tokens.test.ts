@@ -65,6 +65,14 @@ test('a token of the issuer is known', async () => {
   assert.deepEqual(known?.user.groups, ['system:serviceaccounts', 'system:serviceaccounts:ns']);
 });
 
+test('a token of a pod whose node does not exist names the node without a UID', async () => {
+  const account = { name: 'sa', uid: 'u1' };
+  const bound = { pod: { name: 'p', uid: 'u2' }, node: { name: 'n', uid: '' } };
+  const { token } = issuer.issue({ namespace: 'ns', account, ...bound, audiences: [ISSUER], expirationSeconds: 600 });
+  const claims = JSON.parse(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString()) as Record<string, object>;
+  assert.deepEqual((claims['kubernetes.io'] as { node?: object }).node, { name: 'n' });
+});
+
 test('a token of another issuer is passed to the next authenticator', async () => {
   assert.equal(await tokens.authenticateToken(sign(claims({ iss: 'https://elsewhere' })), []), undefined);
   assert.equal(await tokens.authenticateToken('not-a-token', []), undefined);

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
-import { endpoints, endpointSlices, leases } from '../../../../api/client/resources.ts';
+import { endpoints, endpointSlices, leases, services } from '../../../../api/client/resources.ts';
 import { typedClient } from '../../../../api/client/typed-client.ts';
 import { keepKubernetesService } from '../../../../controlplane/bootstrap/kubernetes-service.ts';
 import { serverAddresses } from '../../../../controlplane/bootstrap/server-addresses.ts';
@@ -16,13 +16,14 @@ function cluster() {
   const clock = new FakeClock();
   const client = new FakeClient(clock);
   const storage = openMemoryStorage({ clock, logger: silentLogger, stamp: stampRevision });
-  const start = (address: string | undefined) =>
+  const start = (address: string | undefined, publishes = true) =>
     keepKubernetesService({
       client,
       clock,
       logger: silentLogger,
       address: () => address,
       port: 6443,
+      publishes,
       serviceClusterCidrs: ['10.96.0.0/12'],
       servers: serverAddresses(storage, clock),
     });
@@ -56,6 +57,15 @@ test('the endpoints hold all running servers, which do not overwrite each other'
   assert.deepEqual(addresses(), [['192.0.2.1'], ['192.0.2.1']]);
   await first.close();
   assert.deepEqual(addresses(), [['192.0.2.1'], ['192.0.2.1']], 'the last one stays');
+});
+
+test('a server that maintains no endpoints creates the service alone', async () => {
+  const { clock, client, start, addresses } = cluster();
+  const server = start('192.0.2.1', false);
+  await clock.advance(100);
+  assert.equal(client.peek(services, 'default', 'kubernetes')?.spec?.clusterIP, '10.96.0.1');
+  assert.deepEqual(addresses(), [undefined, undefined]);
+  await server.close();
 });
 
 test('the address of a server that was killed goes after its lease', async () => {

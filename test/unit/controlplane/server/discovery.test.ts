@@ -155,6 +155,11 @@ test('unknown forms fall back to the next, or are refused', async () => {
   assert.match((await read('/apis', 'application/yaml')).body['text'] as string, /^apiVersion: v1\n/);
 });
 
+test('the list of groups with a slash at the end has no aggregated form', async () => {
+  assert.equal((await read('/apis/', AGGREGATED)).status, 406);
+  assert.equal((await read('/apis/')).status, 200);
+});
+
 test('documents have a protobuf form', async () => {
   for (const path of ['/api', '/apis', '/apis/apps', '/apis/apps/v1']) {
     const { status, text } = await fake.request('GET', path, { accept: 'application/vnd.kubernetes.protobuf' });
