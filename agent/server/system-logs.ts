@@ -34,15 +34,16 @@ const QUERY_TIMEOUT_MS = 30_000;
 export function installSystemLogs(app: FastifyInstance, options: SystemLogsOptions): void {
   app.get('/logs/*', async (request, reply) => {
     const path = (request.params as { '*': string })['*'];
-    if (!options.queries) return serveFile(options.directory, path, reply);
-    const parsed = parseLogQuery(new URLSearchParams(parseTarget(request.url).query));
+    const target = parseTarget(request.url);
+    if (!options.queries) return serveFile(options.directory, path, reply, target.query);
+    const parsed = parseLogQuery(new URLSearchParams(target.query));
     if (Array.isArray(parsed)) return refuse(reply, 400, parsed);
-    if (parsed === undefined) return serveFile(options.directory, path, reply);
+    if (parsed === undefined) return serveFile(options.directory, path, reply, target.query);
     if (path !== '') return reply.code(406).type(TEXT_TYPE).send('path not allowed in query mode\n');
     const wrong = await validateLogQuery(parsed, (file) => findFile(options.directory, file));
     if (wrong.length > 0) return refuse(reply, 406, wrong);
     const [file] = parsed.files;
-    if (file !== undefined) return serveFile(options.directory, file.replaceAll('\\', '/'), reply);
+    if (file !== undefined) return serveFile(options.directory, file.replaceAll('\\', '/'), reply, undefined);
     return serveServices(parsed, options, request, reply);
   });
 }
@@ -59,7 +60,7 @@ function refuse(reply: FastifyReply, code: number, errors: readonly FieldError[]
 async function findFile(directory: string, path: string): Promise<readonly string[] | undefined> {
   const root = await realpath(directory);
   // A file that does not exist is handled as one outside of the directory.
-  const file = await realpath(join(root, path)).catch(() => undefined);
+  const file = await realpath(join(root, path.replace(/\/$/, ''))).catch(() => undefined);
   if (file === root) return [];
   return file?.startsWith(`${root}/`) === true ? file.slice(root.length + 1).split('/') : undefined;
 }
@@ -85,11 +86,26 @@ async function openFound(directory: string, parts: readonly string[]): Promise<F
   }
 }
 
-async function serveFile(directory: string, path: string, reply: FastifyReply): Promise<FastifyReply> {
+/** Serves a file or a list. A path of the client, which has a query, is redirected if it lacks the slash of a directory. */
+async function serveFile(
+  directory: string,
+  path: string,
+  reply: FastifyReply,
+  query: string | undefined,
+): Promise<FastifyReply> {
   const parts = await findFile(directory, path);
   const found = parts === undefined ? undefined : await openFound(directory, parts).catch(ifNoLog);
   if (found === undefined) throw newStatusError(404, 'NotFound', '404 page not found\n');
-  if ('fd' in found) return reply.type(TEXT_TYPE).send(found.createReadStream());
+  const isFile = 'fd' in found;
+  if (query !== undefined && path !== '' && path.endsWith('/') === isFile) {
+    if (isFile) await found.close();
+    const name = encodeURIComponent(path.split('/').findLast((part) => part !== '') ?? '');
+    return reply
+      .code(301)
+      .header('Location', `${isFile ? `../${name}` : `${name}/`}${query === '' ? '' : `?${query}`}`)
+      .send();
+  }
+  if (isFile) return reply.type(TEXT_TYPE).send(found.createReadStream());
   const rows = found.map((entry) => {
     const name = `${entry.name}${entry.isDirectory() ? '/' : ''}`;
     const text = name.replace(/[&<>"]/g, (char) => `&#${char.charCodeAt(0)};`);

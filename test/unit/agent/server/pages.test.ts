@@ -278,4 +278,16 @@ describe('/logs/?query=', () => {
     assert.equal((await server.ask('GET /logs/foo.log?query=kubelet')).status, 406);
     assert.equal((await server.ask('GET /logs/foo.log')).text, 'of foo\n');
   });
+
+  it('redirects to the paths of directories, which end with a slash, and of files', async () => {
+    for (const [path, location] of [
+      ['nginx', 'nginx/'],
+      ['nginx?a=1', 'nginx/?a=1'],
+      ['nginx/nginx.log/', '../nginx.log'],
+    ] as const) {
+      const answer = await server.ask(`GET /logs/${path}`);
+      assert.deepEqual([answer.status, answer.location], [301, location], path);
+    }
+    assert.match((await server.ask('GET /logs/nginx/')).text, /<a href="nginx.log">/);
+  });
 });

@@ -16,6 +16,7 @@ export interface Answer {
   /** The start of the process in the header of a page of metrics; not a number elsewhere. */
   readonly startedSeconds: number;
   readonly text: string;
+  readonly location: string | undefined;
 }
 
 export interface ServerUnderTest {
@@ -126,6 +127,7 @@ function ask(port: number, line: string, headers: Readonly<Record<string, string
             status: response.statusCode ?? 0,
             type: response.headers['content-type'] ?? '',
             allow: response.headers.allow ?? '',
+            location: response.headers.location,
             startedSeconds: Number(response.headers['process-start-time-unix']),
             sniffing: String(response.headers['x-content-type-options'] ?? ''),
             text,
