@@ -1,4 +1,4 @@
-/** `--pod-checkpoints`: the stored responses of the API server, from which pods start while it is not available. */
+/** Creates the checkpoints of `--pod-checkpoints`, from which pods start while the API server is not available. */
 import { join } from 'node:path';
 import type { Client } from '../../api/client/client.ts';
 import { CheckpointStore } from '../pods/checkpoints/checkpoint-store.ts';

@@ -1,7 +1,7 @@
 /**
- * `--network-policy`: starts the enforcement of network policies on this node, or removes the rules of an earlier run if it is
- * off. With `auto`, the kind of the cluster decides: one whose nodes provide the services themselves has no network plugin that
- * enforces policies.
+ * Implements `--network-policy`: starts the enforcement of network policies on this node, or removes the rules of an earlier
+ * run if it is off. With `auto`, the kind of the cluster decides: one whose nodes provide the services themselves has no
+ * network plugin that enforces policies.
  */
 import { createHash } from 'node:crypto';
 import { background } from '../../api/machinery/background.ts';

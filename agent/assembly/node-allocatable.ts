@@ -1,4 +1,4 @@
-/** `--enforce-node-allocatable`: the cgroups that limit all pods together, and those of reserved resources. */
+/** Implements `--enforce-node-allocatable`: limits the cgroups of all pods together, and those of reserved resources. */
 import { WakeableLoop } from '../../api/machinery/wakeable-loop.ts';
 import type { CgroupManager } from '../host/cgroups/cgroup-resources.ts';
 import { NodeAllocatable } from '../host/cgroups/node-allocatable.ts';
@@ -19,7 +19,10 @@ export interface EnforcedAllocatable extends Part {
   run(signal: AbortSignal): Promise<void>;
 }
 
-/** Creates no cgroup yet. The first time that the limits of all pods are set, it records an event of the node. */
+/**
+ * Creates the part, which sets the limits while it runs. The first time that it sets the limits of all pods, it records an
+ * event of the node.
+ */
 export function enforceAllocatable(
   { flags, clock, logger }: Base,
   manager: CgroupManager,
@@ -34,7 +37,7 @@ export function enforceAllocatable(
   };
   const isEnforced = (name: string): boolean => flags.enforceNodeAllocatable.includes(name);
   const reported = new Set<string>();
-  /** Each event once, as the limits are set again and again. */
+  /** Records each event once, because the limits are set again and again. */
   const report = (reason: string, message: string, type: 'Normal' | 'Warning'): void => {
     if (!reported.has(message)) aboutNode(reason, message, type);
     reported.add(message);

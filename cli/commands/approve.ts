@@ -1,4 +1,4 @@
-/** `orchlet certs approve`: approves the certificate requests of nodes. */
+/** `orchlet certs approve` approves the certificate requests of nodes. */
 import { printable, quoteText } from '../../api/meta/quote.ts';
 import { isNotFound, tolerate } from '../../api/meta/status-error.ts';
 import type { CertificateSigningRequest } from '../../api/kinds/kinds.ts';

@@ -1,4 +1,4 @@
-/** `orchlet certs check|rotate|rotate-ca`: the certificates of the control plane on this host. */
+/** `orchlet certs check|rotate|rotate-ca` shows, renews and replaces the certificates of the control plane on this host. */
 import { existsSync } from 'node:fs';
 import { readdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';

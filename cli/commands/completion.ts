@@ -1,4 +1,4 @@
-/** `orchlet completion bash|zsh|fish`: scripts generated from the command table and the flag tables. */
+/** `orchlet completion bash|zsh|fish` prints scripts that are generated from the command table and the flag tables. */
 import { type AnyFlag, shownChoices } from '../../api/component/flags.ts';
 import type { Command, CommandRow } from '../command.ts';
 

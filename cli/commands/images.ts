@@ -1,4 +1,4 @@
-/** `orchlet images import`: loads image archives into the container runtime of this host, for hosts without a registry. */
+/** `orchlet images import` loads image archives into the container runtime of this host, for hosts without a registry. */
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { agentFlags } from '../../agent/options/agent-options.ts';

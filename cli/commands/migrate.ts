@@ -1,4 +1,4 @@
-/** `orchlet migrate`: moves the objects of a cluster between the storage of a control plane and an etcd cluster. */
+/** `orchlet migrate` moves the objects of a cluster between the storage of a control plane and an etcd cluster. */
 import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';

@@ -1,4 +1,4 @@
-/** `orchlet promote` and `orchlet demote`: which of two control planes on SQLite is the first. */
+/** `orchlet promote` and `orchlet demote` decide which of two control planes on SQLite is the first. */
 import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { flag } from '../../api/component/flags.ts';

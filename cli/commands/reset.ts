@@ -1,4 +1,4 @@
-/** `orchlet reset`: removes from this host what its agent and control plane have made there. */
+/** `orchlet reset` removes from this host what its agent and control plane have made there. */
 import { resolve } from 'node:path';
 import { createInterface } from 'node:readline/promises';
 import { flag, UsageError } from '../../api/component/flags.ts';

@@ -1,4 +1,4 @@
-/** `orchlet secrets reencrypt`: rewrites encrypted objects with the first provider of the configuration. */
+/** `orchlet secrets reencrypt` rewrites encrypted objects with the first provider of the configuration. */
 import { json } from 'node:stream/consumers';
 import { flag } from '../../api/component/flags.ts';
 import { type Command, CommandError } from '../command.ts';

@@ -1,4 +1,4 @@
-/** `orchlet stop`: stops the control plane and the agent of this host, and with `--pods` their pods first, in order. */
+/** `orchlet stop` stops the control plane and the agent of this host, and with `--pods` their pods first, in order. */
 import { join, resolve } from 'node:path';
 import { flag } from '../../api/component/flags.ts';
 import { systemdHost } from '../../api/component/systemd.ts';

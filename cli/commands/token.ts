@@ -1,4 +1,4 @@
-/** `orchlet token create|list|delete`: bootstrap tokens, as secrets of the cluster. */
+/** `orchlet token create|list|delete` manages bootstrap tokens, as secrets of the cluster. */
 import { stringifyJson } from '../../api/codec/json.ts';
 import { quoteText } from '../../api/meta/quote.ts';
 import { flag, UsageError } from '../../api/component/flags.ts';

@@ -84,7 +84,7 @@ export class FakeRuntime implements Runtime {
     if (container === undefined) throw notFound('container', id);
     if (container.status.state !== 'running') return;
     container.status = { ...container.status, state: 'exited', exitCode, reason, finishedAtMs: this.#clock.now() };
-    this.#tell('stopped', container);
+    this.#notify('stopped', container);
   }
 
   info(): ReturnType<Runtime['info']> {
@@ -186,7 +186,7 @@ export class FakeRuntime implements Runtime {
     };
     const container = { status, config };
     this.host.containers.set(id, container);
-    this.#tell('created', container);
+    this.#notify('created', container);
     return id;
   }
   async startContainer(id: ContainerId): Promise<void> {
@@ -207,7 +207,7 @@ export class FakeRuntime implements Runtime {
       throw new RuntimeError('invalid', message);
     }
     container.status = { ...container.status, state: 'running', startedAtMs: now };
-    this.#tell('started', container);
+    this.#notify('started', container);
     const exit = /^exit (\d+)$/.exec(container.config.command.at(-1) ?? '');
     if (exit !== null) this.exit(id, Number(exit[1]));
   }
@@ -328,13 +328,13 @@ export class FakeRuntime implements Runtime {
   #kill(id: string): void {
     if (this.host.containers.get(id)?.status.state === 'running') this.exit(id, 137);
   }
-  #tell(type: 'created' | 'started' | 'stopped', { status }: FakeContainer): void {
+  #notify(type: 'created' | 'started' | 'stopped', { status }: FakeContainer): void {
     this.#event({ type, podUid: status.labels['io.kubernetes.pod.uid'] ?? '', containerId: status.id });
   }
   #event(event: RuntimeEvent): void {
     for (const listener of this.host.listeners) listener(event);
   }
-  /** Every change yields once, so that callers see no effect before they await it. */
+  /** Records a call, and yields once, so that callers see no effect before they await it. Throws what `failNext` set. */
   async #call(name: string, about: string): Promise<void> {
     this.calls.push(`${name} ${about}`);
     await Promise.resolve();

@@ -104,8 +104,8 @@ const fitsAddresses =
     addresses().every((address) => pair.leaf.names.ip.includes(address));
 
 /**
- * `--rotate-server-certificates`: requests a certificate from the cluster's signer, and a new one whenever the addresses
- * change.
+ * Implements `--rotate-server-certificates`: requests a certificate from the cluster's signer, and a new one whenever the
+ * addresses change.
  */
 export function keepServingCertificate(
   options: KeepingOptions & {

@@ -27,6 +27,7 @@ class PatientRuntime extends FakeRuntime {
   }
 }
 
+/** The labels of the series that are counted: `config`, `lifecycle` and `static`. */
 const KINDS = ['desired,sync,', 'desired,sync,true', 'orphan,terminating,true', 'runtime_only,sync,unknown'];
 
 test('a mirror pod runs while its static pod terminates, which counts as an orphan', async () => {

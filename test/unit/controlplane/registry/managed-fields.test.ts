@@ -90,7 +90,7 @@ function refusal(run: () => unknown): StatusError {
   assert.fail('nothing was refused');
 }
 
-test('creating owns maps as a whole and by member', () => {
+test('the manager that creates an object owns its maps as a whole and each of their members', () => {
   const made = update(undefined, 'maker', configMap({ k: 'v', l: 'w' }));
   assert.deepEqual(ownership(made), [
     { manager: 'maker', operation: 'Update', timed: true, fieldsV1: { 'f:data': { '.': {}, 'f:k': {}, 'f:l': {} } } },
@@ -101,7 +101,7 @@ test('an object with nothing but its name has no managed fields', () => {
   assert.equal(update(undefined, 'maker', configMap(undefined)).metadata.managedFields, undefined);
 });
 
-test('applying owns what the applier wrote, and repeating it changes nothing', () => {
+test('a manager owns what it applied, and a repeated apply changes nothing', () => {
   const made = apply(undefined, 'one', configMap({ k: 'v' }));
   assert.deepEqual(ownership(made), [
     { manager: 'one', operation: 'Apply', timed: true, fieldsV1: { 'f:data': { 'f:k': {} } } },

@@ -110,7 +110,7 @@ describe('the registry', () => {
     assert.equal((await refusal(fixture.get('v1/configmaps', 'held'))).code, 404);
   });
 
-  it('removes a pod without grace at once, also where its version is a condition', async () => {
+  it('removes a pod without grace at once, also if the request has a precondition on its version', async () => {
     const made = await fixture.create('v1/pods', {
       metadata: { name: 'brief' },
       spec: { terminationGracePeriodSeconds: 0, nodeName: 'here', containers: [{ name: 'c', image: 'i' }] },
