@@ -9,7 +9,7 @@ import type { X509Certificate } from 'node:crypto';
 import type { Socket } from 'node:net';
 import type { Server as TlsServer, TLSSocket } from 'node:tls';
 import type { Logger } from '../component/logger.ts';
-import type { Clock } from '../machinery/clock.ts';
+import type { Clock, Timer } from '../machinery/clock.ts';
 import { ExpiringCache } from '../machinery/expiring-cache.ts';
 import { limitedLogger } from '../machinery/limited-logger.ts';
 import { verifiesInTime } from '../pki/signing.ts';
@@ -26,7 +26,8 @@ const MOST_OF_ALL = 16;
 const WITHIN_MS = 60_000;
 /**
  * The number of handshakes at once of a client address, and of all, that are not limited. The chains that arrive at once are
- * verified before any is judged.
+ * verified before any is judged. Others wait, because the bytes of a limited connection pass through JavaScript as long as it
+ * is open.
  */
 const MOST_UNLIMITED = 2;
 const MOST_UNLIMITED_OF_ALL = 8;
@@ -36,50 +37,77 @@ const MOST_CLIENTS = 4096;
 const ALL_CLIENTS = 'all';
 /** What a client sends in a handshake without a certificate, or with a certificate and one or two of its issuers. */
 const MODEST_BYTES = 4 * 1024;
-/** What a handshake beyond these may have, because ordinary clients also have longer chains. */
+/** How long a connection waits until one of these ends. Then its handshake begins all the same, but is limited. */
+const WAIT_MS = 250;
+/** What such a handshake may have, because ordinary clients also have longer chains. */
 const CROWDED_BYTES = 8 * 1024;
 /** The largest chains that clients have. */
 const LARGEST_BYTES = 16 * 1024;
 
 /** Remembers the clients with costly handshakes. Several servers may share it. */
 export class CostlyHandshakes {
+  readonly #clock: Clock;
   readonly #counts: ExpiringCache<number>;
   readonly #logger: Logger;
 
   constructor({ clock, logger }: { readonly clock: Clock; readonly logger: Logger }) {
+    this.#clock = clock;
     this.#counts = new ExpiringCache({ clock, most: MOST_CLIENTS });
     this.#logger = limitedLogger(logger, clock);
   }
 
   /** Judges the handshakes of the server, and limits those of clients that have had too many costly ones. */
   follow(server: TlsServer): void {
-    const pending = new PendingHandshakes();
     const handshakes = server.listeners('connection') as Handshake[];
     server.removeAllListeners('connection');
-    server.on('connection', (socket: Socket) => {
-      const { remoteAddress = '' } = socket;
-      const ends = endsOf(socket);
-      const client = clientKey(remoteAddress);
-      const isLimited = this.#isLimited(client);
-      const mostBytes = isLimited ? MODEST_BYTES : pending.isCrowded(client) ? CROWDED_BYTES : undefined;
-      pending.add(ends, { socket, client, isLimited: mostBytes !== undefined });
-      socket.once('close', () => {
-        // The handshake has not ended. OpenSSL verifies the chain before it knows whether the client has the key.
-        if (pending.take(ends, socket) !== undefined && socket.bytesRead > MODEST_BYTES) count(remoteAddress);
-      });
+    const pending = new PendingHandshakes();
+    const waiting = new Map<Connection, Timer>();
+    const leaveQueue = (connection: Connection): void => {
+      waiting.get(connection)?.cancel();
+      waiting.delete(connection);
+    };
+    const begin = (connection: Connection, mostBytes?: number): void => {
+      leaveQueue(connection);
+      pending.add(connection, mostBytes !== undefined);
       for (const shake of handshakes)
-        if (mostBytes === undefined) shake.call(server, socket);
-        else limitHandshake(socket, { server, shake, mostBytes });
+        if (mostBytes === undefined) shake.call(server, connection.socket);
+        else limitHandshake(connection.socket, { server, shake, mostBytes });
+    };
+    /** Begins the handshake unless it has to wait for others. Returns whether it began. */
+    const beginInTurn = (connection: Connection): boolean => {
+      const isLimited = this.#isLimited(connection.client);
+      if (!isLimited && pending.isCrowded(connection.client)) return false;
+      begin(connection, isLimited ? MODEST_BYTES : undefined);
+      return true;
+    };
+    const ended = (connection: Connection, isCounted: boolean): void => {
+      if (isCounted) {
+        this.#count(connection);
+        // Chains that arrived at the same time would be verified before these connections are limited.
+        pending.breakOff((client) => this.#isLimited(client));
+      }
+      for (const next of [...waiting.keys()]) beginInTurn(next);
+    };
+    server.on('connection', (socket: Socket) => {
+      const { remoteAddress: address = '' } = socket;
+      const connection = { socket, address, ends: endsOf(socket), client: clientKey(address) };
+      // Until the handshake begins, nobody else listens.
+      socket.on('error', () => undefined);
+      socket.once('close', () => {
+        leaveQueue(connection);
+        // The handshake has not ended. OpenSSL verifies the chain before it knows whether the client has the key.
+        if (pending.take(connection.ends, socket) !== undefined) ended(connection, socket.bytesRead > MODEST_BYTES);
+      });
+      if (beginInTurn(connection)) return;
+      waiting.set(
+        connection,
+        this.#clock.after(WAIT_MS, () => begin(connection, CROWDED_BYTES)),
+      );
     });
     server.on('secureConnection', (secure: TLSSocket) => {
-      const socket = pending.take(endsOf(secure));
-      if (socket !== undefined && isCostly(socket.bytesRead, secure)) count(secure.remoteAddress ?? '');
+      const connection = pending.take(endsOf(secure));
+      if (connection !== undefined) ended(connection, isCostly(connection.socket.bytesRead, secure));
     });
-    const count = (address: string): void => {
-      this.#count(address);
-      // Chains that arrived at the same time would be verified before these connections are limited.
-      pending.breakOff((client) => this.#isLimited(client));
-    };
   }
 
   #isLimited(client: string): boolean {
@@ -90,8 +118,7 @@ export class CostlyHandshakes {
     return this.#counts.get(key)?.value ?? 0;
   }
 
-  #count(address: string): void {
-    const client = clientKey(address);
+  #count({ client, address }: Connection): void {
     const isLimited = this.#isLimited(client);
     for (const key of [client, ALL_CLIENTS]) this.#counts.set(key, this.#countOf(key) + 1, WITHIN_MS);
     if (!isLimited && this.#isLimited(client))
@@ -99,15 +126,19 @@ export class CostlyHandshakes {
   }
 }
 
-interface PendingHandshake {
+/** A connection whose handshake is not complete. */
+interface Connection {
   readonly socket: Socket;
+  readonly address: string;
+  /** What names the connection. */
+  readonly ends: string;
+  /** The key of the client. */
   readonly client: string;
-  readonly isLimited: boolean;
 }
 
-/** The connections of a server whose handshakes are not complete. */
+/** The connections of a server whose handshakes have begun and are not complete. */
 class PendingHandshakes {
-  readonly #byEnds = new Map<string, PendingHandshake>();
+  readonly #byEnds = new Map<string, { readonly connection: Connection; readonly isLimited: boolean }>();
   /** The number of those that are not limited, of each client. */
   readonly #unlimited = new Map<string, number>();
   #allUnlimited = 0;
@@ -116,28 +147,28 @@ class PendingHandshakes {
     return this.#allUnlimited >= MOST_UNLIMITED_OF_ALL || (this.#unlimited.get(client) ?? 0) >= MOST_UNLIMITED;
   }
 
-  add(ends: string, added: PendingHandshake): void {
-    this.take(ends);
-    this.#byEnds.set(ends, added);
-    if (!added.isLimited) this.#countUnlimited(added.client, 1);
+  add(connection: Connection, isLimited: boolean): void {
+    this.take(connection.ends);
+    this.#byEnds.set(connection.ends, { connection, isLimited });
+    if (!isLimited) this.#countUnlimited(connection.client, 1);
   }
 
-  /** Removes the connection, if it is that of `socket`, and returns its socket. */
-  take(ends: string, socket?: Socket): Socket | undefined {
+  /** Removes and returns the connection, if there is one and it is that of `socket`. */
+  take(ends: string, socket?: Socket): Connection | undefined {
     const found = this.#byEnds.get(ends);
-    if (found === undefined || (socket !== undefined && found.socket !== socket)) return undefined;
+    if (found === undefined || (socket !== undefined && found.connection.socket !== socket)) return undefined;
     this.#byEnds.delete(ends);
-    if (!found.isLimited) this.#countUnlimited(found.client, -1);
-    return found.socket;
+    if (!found.isLimited) this.#countUnlimited(found.connection.client, -1);
+    return found.connection;
   }
 
   /** Closes the connections of these clients that are not limited. */
   breakOff(isChosen: (client: string) => boolean): void {
     if (this.#allUnlimited === 0) return;
-    for (const [ends, { socket, client, isLimited }] of this.#byEnds) {
-      if (isLimited || !isChosen(client)) continue;
+    for (const [ends, { connection, isLimited }] of this.#byEnds) {
+      if (isLimited || !isChosen(connection.client)) continue;
       this.take(ends);
-      socket.destroy();
+      connection.socket.destroy();
     }
   }
 

@@ -19,6 +19,7 @@ import { certificatePem, createCertificate } from '../../../../api/pki/certifica
 import { generateKey, type KeyPair, privateKeyPem } from '../../../../api/pki/signing.ts';
 import { chainOf } from '../../../certificate-chain.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
+import { until } from '../../../until.ts';
 
 const times = { notBeforeMs: Date.now() - 60_000, notAfterMs: Date.now() + 3_600_000 };
 let keys: KeyPair;
@@ -147,6 +148,24 @@ describe('a client whose TLS handshakes cost much', () => {
     assert.equal(results.includes(true), true);
     const others = Array.from({ length: 12 }, () => shake(chainOf(1, keys, keys), { localAddress: '127.0.0.2' }));
     assert.deepEqual(new Set(await Promise.all(others)), new Set([true]));
+  });
+
+  it('makes others wait a quarter of a second if it holds handshakes open, and they are served then', async (t) => {
+    const { clock, port, shake } = await serving(t);
+    const held = await Promise.all(
+      Array.from({ length: 2 }, async () => {
+        const socket = connectTcp(port, '127.0.0.1').on('error', () => undefined);
+        await once(socket, 'connect');
+        return socket;
+      }),
+    );
+    const chain = chainOf(1, keys, keys);
+    const other = shake(chain);
+    assert.equal(await shake(chain, { localAddress: '127.0.0.2' }), true);
+    await until('a connection that waits', () => (clock.pendingTimers > 0 ? true : undefined));
+    await clock.advance(250);
+    assert.equal(await other, true);
+    for (const socket of held) socket.destroy();
   });
 
   it('is known by keys in its chain that verify slowly', async (t) => {
