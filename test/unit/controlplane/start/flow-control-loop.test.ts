@@ -21,7 +21,7 @@ function started(): PriorityAndFairnessOptions | undefined {
     },
     clock: new FakeClock(),
     logger: silentLogger,
-    sources: { of: () => ({ list: () => [], subscribe: () => undefined }) },
+    listers: { of: () => ({ list: () => [], subscribe: () => undefined }) },
     registry: {
       stores: {
         find: (_group: string, resource: string) =>
