@@ -38,7 +38,7 @@ const ALL_CLIENTS = 'all';
 /** What a client sends in a handshake without a certificate, or with a certificate and one or two of its issuers. */
 const MODEST_BYTES = 4 * 1024;
 /** How long a connection waits until one of these ends. Then its handshake begins all the same, but is limited. */
-const WAIT_MS = 250;
+const WAIT_MS = 500;
 /** What such a handshake may have, because ordinary clients also have longer chains. */
 const CROWDED_BYTES = 8 * 1024;
 /** The largest chains that clients have. */
