@@ -3,8 +3,7 @@
  * survive a restart of the agent is in the runtime. All sandboxes with pod labels belong to this node, because only one
  * node agent may use a runtime.
  */
-import { mkdir } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type { CniPlaces } from '../../network/podnetwork/cni-configuration.ts';
@@ -23,6 +22,7 @@ import {
   type SandboxStatus,
   type StreamIo,
 } from '../runtime.ts';
+import { makeLogFolder, makePodLogFolder } from '../logs/log-files.ts';
 import type { ContainerId, SandboxId } from '../runtime-identity.ts';
 import { cniPlacesOf } from './cni-places.ts';
 import { connectCri, type CriClient, unlessGone } from './cri-client.ts';
@@ -151,7 +151,7 @@ class CriRuntime implements Runtime {
   }
 
   async runSandbox(config: SandboxConfig): Promise<SandboxId> {
-    await mkdir(config.logDirectory, { recursive: true, mode: 0o755 });
+    await makePodLogFolder(config.logDirectory);
     const { podSandboxId } = await this.#client.call(
       'runPodSandbox',
       { config: this.#message(config), runtimeHandler: config.runtimeHandler },
@@ -199,7 +199,7 @@ class CriRuntime implements Runtime {
     sandboxConfig: SandboxConfig,
     config: ContainerConfig,
   ): Promise<ContainerId> {
-    await mkdir(dirname(join(sandboxConfig.logDirectory, config.logPath)), { recursive: true, mode: 0o755 });
+    await makeLogFolder(join(sandboxConfig.logDirectory, config.logPath));
     const { containerId } = await this.#client.call('createContainer', {
       podSandboxId: sandbox,
       config: containerMessage(config),

@@ -10,6 +10,7 @@ import type { Container, Pod } from '../../model/pod.ts';
 import type { ReferencedObjects } from '../../model/referenced-objects.ts';
 import type { ContainerVolumes, PreparedMounts } from '../container-volumes.ts';
 import { inDirectory } from '../../files/beneath.ts';
+import { makePodLogFolder } from '../logs/log-files.ts';
 import { listedMetadata } from './listed-metadata.ts';
 import type { DeviceRunOptions } from './device-options.ts';
 import type { ContainerConfig, ImageInfo, Mount, PortMapping, SandboxConfig } from '../runtime.ts';
@@ -89,7 +90,7 @@ export async function sandboxConfig(
   const { settings } = deps;
   const context = pod.spec.securityContext;
   const logDirectory = podLogDirectory(settings, pod);
-  await mkdir(logDirectory, { recursive: true, mode: 0o755 });
+  await makePodLogFolder(logDirectory);
   const { labels, annotations } = listedMetadata(pod);
   return {
     pod: { name: pod.metadata.name, namespace: pod.metadata.namespace, uid: pod.metadata.uid, attempt },

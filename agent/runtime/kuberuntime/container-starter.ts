@@ -2,13 +2,14 @@
  * Starts the containers of a pod: ensures the image, creates and starts the container and runs its postStart hook. Records an
  * event for each step, delays restarts after failures, and remembers why a container waits.
  */
-import { mkdir, readdir, rm, symlink } from 'node:fs/promises';
+import { mkdir, rm, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type { PodEventRecorder } from '../../model/pod-events.ts';
 import type { Container, Pod } from '../../model/pod.ts';
 import { ImageError, type ImageManager } from '../images/image-manager.ts';
+import { inLogFolder, makeLogFolder } from '../logs/log-files.ts';
 import type { ContainerConfig, ImageInfo, Runtime, SandboxConfig } from '../runtime.ts';
 import type { ContainerId, SandboxId } from '../runtime-identity.ts';
 import { BackOff } from './back-off.ts';
@@ -170,7 +171,7 @@ export class ContainerStarter {
       this.#options.images.ensure(pod, container, kind, session.signal),
     );
     const config = await this.#containerConfig(session, { container, kind, image, volumeImages }, failed);
-    await mkdir(this.#logDirectory(pod, container), { recursive: true, mode: 0o755 });
+    await makeLogFolder(this.#logOf(pod, container));
     const step = async <T>(reason: string, work: Promise<T>, createdId = ''): Promise<T> => {
       try {
         return await work;
@@ -298,7 +299,7 @@ export class ContainerStarter {
   /** Reads the number of the next attempt from the log files, for a container that the runtime has lost. */
   async #attemptFromLogs(pod: Pod, container: Container): Promise<number> {
     // A container that never started has no directory of logs.
-    const names = await readdir(this.#logDirectory(pod, container)).catch(() => []);
+    const names = await inLogFolder(this.#logOf(pod, container), (folder) => folder.names()).catch(() => []);
     // A pod with a host path can create any number of files with any names there.
     const attempts = names.map((name) => Number(/^(\d{1,9})\.log/.exec(name)?.[1] ?? -1));
     return attempts.reduce((most, attempt) => Math.max(most, attempt), -1) + 1;
@@ -317,8 +318,9 @@ export class ContainerStarter {
     }
   }
 
-  #logDirectory(pod: Pod, container: Container): string {
-    return join(podLogDirectory(this.#options.config.settings, pod), container.name);
+  /** Returns the path of the first log of the container. Those of later attempts are beside it. */
+  #logOf(pod: Pod, container: Container): string {
+    return join(podLogDirectory(this.#options.config.settings, pod), container.name, '0.log');
   }
 }
 

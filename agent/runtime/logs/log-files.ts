@@ -22,9 +22,18 @@ export async function inLogFolder<T>(log: string, work: (folder: Directory, name
 export async function makeLogFolder(log: string): Promise<void> {
   const container = dirname(log);
   const pod = dirname(container);
-  let folder = await makeTrusted(dirname(pod));
+  await makeBeneath(dirname(pod), [pod, container]);
+}
+
+/** Creates the directory of the logs of a pod. Does not follow a link in its place. */
+export async function makePodLogFolder(folder: string): Promise<void> {
+  await makeBeneath(dirname(folder), [folder]);
+}
+
+async function makeBeneath(logs: string, paths: readonly string[]): Promise<void> {
+  let folder = await makeTrusted(logs);
   try {
-    for (const name of [pod, container].map((path) => basename(path)).filter(isName)) {
+    for (const name of paths.map((path) => basename(path)).filter(isName)) {
       const inner = await folder.make(name, 0o755);
       await folder.close();
       folder = inner;

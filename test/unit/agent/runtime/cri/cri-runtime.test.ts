@@ -3,7 +3,7 @@
  * socket.
  */
 import assert from 'node:assert/strict';
-import { existsSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { startCriRuntime } from '../../../../../agent/runtime/cri/cri-runtime.ts';
@@ -289,6 +289,24 @@ describe('the life of a pod', () => {
     await runtime.stopSandbox(id);
     await runtime.removeSandbox(id);
     assert.deepEqual(calls.slice(-4), ['stopContainer', 'removeContainer', 'stopPodSandbox', 'removePodSandbox']);
+  });
+
+  it('has no log directory where a link takes its place, and the runtime, which would follow the link, is not called', async (t) => {
+    const { runtime, calls } = await start(t, {
+      runPodSandbox: () => ({ podSandboxId: 's1' }),
+      createContainer: () => ({ containerId: 'c1' }),
+    });
+    const directory = temporaryFolder();
+    const [host, logDirectory] = [join(directory, 'host'), join(directory, 'shop_web_u1')];
+    mkdirSync(host);
+    symlinkSync(host, logDirectory);
+    const pod = sandboxConfig({ pod: POD, labels: LABELS, logDirectory });
+    const before = calls.length;
+    await assert.rejects(runtime.runSandbox(pod), { code: 'ENOTDIR' });
+    await assert.rejects(runtime.createContainer(sandbox('s1'), pod, containerConfig({ labels: LABELS })), {
+      code: 'ENOTDIR',
+    });
+    assert.deepEqual([calls.slice(before), readdirSync(host)], [[], []]);
   });
 
   it('has the error of the runtime without a prefix where a container cannot be started', async (t) => {

@@ -1,5 +1,7 @@
 /** Tests the postStart hook of a container that the starter has started, and what a failed start reports. */
 import assert from 'node:assert/strict';
+import { mkdirSync, readdirSync, symlinkSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import type { Container, Pod } from '../../../../../agent/model/pod.ts';
 import { ContainerStarter, type Session } from '../../../../../agent/runtime/kuberuntime/container-starter.ts';
@@ -18,8 +20,11 @@ interface Outcome {
 }
 
 /** Starts the container, whose hook calls `during` and fails. */
-async function outcomeOf(during: (abort: AbortController) => void, faults: object = {}): Promise<Outcome> {
-  const directory = temporaryFolder();
+async function outcomeOf(
+  during: (abort: AbortController) => void,
+  faults: object = {},
+  directory = temporaryFolder(),
+): Promise<Outcome> {
   const events: string[] = [];
   const messages: string[] = [];
   const abort = new AbortController();
@@ -98,5 +103,16 @@ describe('a failed start', () => {
     assert.equal(failed?.reason, 'RunContainerError');
     const { failed: earlier } = await outcomeOf(() => undefined, { createContainer: fault });
     assert.equal(earlier?.reason, 'CreateContainerError');
+  });
+});
+
+describe('the log of a container', () => {
+  it('gets no folder where a link takes the place of that of its pod, and the runtime is not called', async () => {
+    const directory = temporaryFolder();
+    mkdirSync(join(directory, 'host'));
+    symlinkSync(join(directory, 'host'), join(directory, 'ns_p_u'));
+    const { failed, events } = await outcomeOf(() => undefined, {}, directory);
+    assert.equal(failed?.reason, 'RunContainerError');
+    assert.deepEqual([events, readdirSync(join(directory, 'host'))], [[], []]);
   });
 });
