@@ -282,23 +282,28 @@ const CONNECTING: ReadonlyMap<string, string> = new Map([
 
 /** Imported values that open connections; `default` is the whole module. */
 const CONNECTORS: Readonly<Record<string, readonly string[]>> = {
-  'node:net': ['default', 'connect', 'createConnection', 'Socket'],
+  'node:net': ['default', 'connect', 'createConnection', 'Socket', 'Stream'],
   'node:tls': ['default', 'connect'],
-  'node:http': ['default', 'request', 'get'],
-  'node:https': ['default', 'request', 'get'],
+  'node:http': ['default', 'request', 'get', 'ClientRequest', 'globalAgent', 'WebSocket'],
+  'node:https': ['default', 'request', 'get', 'globalAgent'],
+  'node:quic': ['default', 'connect'],
   'node:http2': ['default', 'connect'],
   'node:dgram': ['default', 'createSocket'],
   'node-http.ts': ['request'],
   ws: ['default', 'WebSocket'],
   dockerode: ['default'],
+  undici: ['default', 'fetch', 'request', 'stream', 'connect', 'Client', 'Pool', 'Agent', 'WebSocket', 'EventSource'],
 };
 const VALUES = /^import\s+(?!type\b)([^'";]*?)\s+from\s+'([^']+)';/gm;
 const CALLS = [
-  /(^|[^.\w#])(globalThis\.)?fetch\(/,
+  /(^|[^.\w#])(globalThis\.)?(fetch|EventSource)\b/,
+  /\bnew (globalThis\.)?WebSocket\(/,
   /\bcredentials\.create(Insecure|Ssl)\(/,
-  /\bgetBuiltinModule\('node:(net|tls|http|https|http2|dgram)/,
-  /\bimport\('(node:(net|tls|http|https|http2|dgram)|ws|undici|dockerode)'/,
+  /\bgetBuiltinModule\('node:(net|tls|http|https|http2|dgram|quic)/,
+  /\b(import|require)\('(node:(net|tls|http|https|http2|dgram|quic)|ws|undici|dockerode)'/,
 ];
+/** Texts other than names of modules, in which words such as "fetch" have no meaning. */
+const TEXTS = /'[^'\n]* [^'\n]*'|`[^`\n]*`/g;
 
 /** Returns the ways in which a file opens connections. */
 function connectorsOf({ path, text }: Source): string[] {
@@ -315,7 +320,8 @@ function connectorsOf({ path, text }: Source): string[] {
     found.push(...values.filter((name) => names.includes(name)).map((name) => `${path}: ${name} of ${specifier}`));
   }
   const lines = text.split('\n').filter((line) => !/^\s*(\*|\/\/|\/\*)/.test(line));
-  found.push(...lines.filter((line) => CALLS.some((call) => call.test(line))).map((line) => `${path}: ${line.trim()}`));
+  const calls = lines.filter((line) => CALLS.some((call) => call.test(line.replaceAll(TEXTS, "''"))));
+  found.push(...calls.map((line) => `${path}: ${line.trim()}`));
   return found;
 }
 
@@ -337,16 +343,15 @@ const RESOLVED_URLS: ReadonlyMap<string, string> = new Map([
   ['api/http/dialer.ts', 'a redirect is relative to the page; the rules of the purpose decide whether it is followed'],
 ]);
 
-const RESOLVED_URL = /(?:new URL|URL\.parse|URL\.canParse)\((?:`[^`]*`|\([^()]*\)|[^(),`])*,/;
+const RESOLVED_URL = /(?:new URL|URL\.parse|URL\.canParse)\((?:`[^`]*`|\([^()]*\)|[^(),`])*,\s*[^\s)][^)\n]*/g;
 
 test('no URL is resolved against a base, except where a reason is given', () => {
   const resolved = sources
     .filter(({ path }) => !path.startsWith('scripts/') && !RESOLVED_URLS.has(path))
     .flatMap(({ path, text }) =>
-      text
-        .split('\n')
-        .filter((line) => RESOLVED_URL.test(line) && !line.includes('import.meta.url'))
-        .map((line) => `${path}: ${line.trim()}`),
+      [...text.matchAll(RESOLVED_URL)]
+        .filter(([call]) => !call.includes('import.meta.url'))
+        .map(([call]) => `${path}: ${call}`),
     );
   assert.deepEqual(resolved, []);
 });
