@@ -65,7 +65,7 @@ export interface Access {
 
 /** The maximum number of entries of each cache. The oldest entry is removed first. */
 const MOST_KEPT = 4096;
-/** The tokens that are reviewed at once, and those that wait for it. */
+/** The tokens that are reviewed at once, and those that wait for it: of addresses that had a right one, and of others. */
 const REVIEWS = { mostAtOnce: 16, mostWaiting: 256 };
 
 /** Creates empty caches, which are bounded. */
@@ -136,8 +136,8 @@ function certificateUser(
 
 /**
  * Returns the function that authenticates a token of a client with this address. Concurrent requests with one token share its
- * review. Anybody can send tokens: refused ones take no place of others in the cache, and no address keeps others waiting.
- * Rejects with 429 if the address has too many that wait.
+ * review. Anybody can send tokens: refused ones take no place of others in the cache, and neither one address nor hundreds keep
+ * those waiting that have sent a right one before. Rejects with 429 if too many wait.
  */
 function tokenReviewer(options: AccessOptions): (token: string, address: string) => Promise<AgentUser | 'refused'> {
   const { clock, observe } = options;
@@ -149,7 +149,11 @@ function tokenReviewer(options: AccessOptions): (token: string, address: string)
     observe?.tokenCache.active('in_flight', 1);
     let outcome: 'ok' | 'error' = 'error';
     try {
-      const user = await turns.run(clientKey(address), () => reviewToken(token, options));
+      const user = await turns.run(
+        clientKey(address),
+        () => reviewToken(token, options),
+        (found) => found !== 'refused',
+      );
       outcome = 'ok';
       if (user === 'refused') refused.set(key, user, options.tokenTtlMs);
       else users.set(key, user, options.tokenTtlMs);

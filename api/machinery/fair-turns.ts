@@ -1,12 +1,24 @@
 /**
- * Runs work for many owners, such as the addresses of clients, a bounded number at once. The owner with the fewest running
- * pieces comes first, so that one that floods it does not keep others waiting. What waits is bounded as well: the owner with
- * most waiting pieces loses its newest.
+ * Runs work for many owners, such as the addresses of clients, a bounded number at once. Anybody may be an owner, and an
+ * attacker may be thousands of them, so three rules decide who is next, and who is refused when too many wait:
+ *
+ * 1. Owners whose work has succeeded before, for example with a right token, and all others are two classes. Each has its own
+ *    waiting places, and every other turn while both wait: whoever is new to the server cannot crowd out those who use it.
+ * 2. Within a class, the owner with the fewest running pieces is next, and of those the one whose last turn is the longest ago.
+ *    So however many owners come again and again, one that comes rarely is before all of them. If a class has too many waiting
+ *    pieces, the owner with most loses its newest one; of owners with equally many, the one that has had a turn most recently.
+ * 3. Of owners that have had no turn, one at random loses its piece. To hold the waiting places costs as much as to fill them.
  */
+
+/** The number of owners whose last turn, or success, is remembered. The one that is the longest ago is forgotten first. */
+const MOST_REMEMBERED = 4096;
 
 interface FairTurnsOptions {
   readonly mostAtOnce: number;
+  /** For each of the two classes. */
   readonly mostWaiting: number;
+  /** Returns a number of at least 0 and below 1. */
+  readonly random?: () => number;
 }
 
 /** The rejection of work that did not get its turn. */
@@ -21,60 +33,79 @@ interface Waiting {
   refuse(): void;
 }
 
+/** What waits in a class, by owner. */
+interface WaitingClass {
+  readonly owners: Map<string, Waiting[]>;
+  count: number;
+}
+
 /** Owns the turns. */
 export class FairTurns {
   readonly #options: FairTurnsOptions;
   /** The number of running pieces of each owner. */
   readonly #running = new Map<string, number>();
-  /** What waits, by owner. Of owners with equally many running pieces, the first one is next. */
-  readonly #waiting = new Map<string, Waiting[]>();
+  readonly #proven: WaitingClass = { owners: new Map(), count: 0 };
+  readonly #others: WaitingClass = { owners: new Map(), count: 0 };
+  /** The class whose turn it is if both wait. */
+  #nextClass = this.#proven;
+  /** The owners whose work has succeeded, the latest one last. */
+  readonly #succeeded = new Map<string, true>();
+  /** The number of the last turn of each owner, the latest one last. */
+  readonly #lastTurns = new Map<string, number>();
+  #turns = 0;
   #runningCount = 0;
-  #waitingCount = 0;
 
   constructor(options: FairTurnsOptions) {
     this.#options = options;
   }
 
-  /** Resolves and rejects as the work does. Rejects with `TooManyWaiting` if the work is not run. */
-  async run<T>(owner: string, work: () => Promise<T>): Promise<T> {
+  /**
+   * Resolves and rejects as the work does. Rejects with `TooManyWaiting` if the work is not run. `succeeded` decides by the
+   * result whether the owner is one whose work has succeeded.
+   */
+  async run<T>(owner: string, work: () => Promise<T>, succeeded: (result: T) => boolean): Promise<T> {
     if (this.#runningCount >= this.#options.mostAtOnce) await this.#turn(owner);
     else this.#begin(owner);
     try {
-      return await work();
+      const result = await work();
+      if (succeeded(result)) remember(this.#succeeded, owner, true);
+      return result;
     } finally {
       this.#end(owner);
     }
   }
 
   #turn(owner: string): Promise<void> {
+    const own = this.#succeeded.has(owner) ? this.#proven : this.#others;
     return new Promise((resolve, reject) => {
-      const own = this.#waiting.get(owner) ?? [];
-      this.#waiting.set(owner, own);
-      own.push({ start: resolve, refuse: () => reject(new TooManyWaiting()) });
-      this.#waitingCount += 1;
-      if (this.#waitingCount > this.#options.mostWaiting) this.#refuseOne(owner);
+      const pieces = own.owners.get(owner) ?? [];
+      own.owners.set(owner, pieces);
+      pieces.push({ start: resolve, refuse: () => reject(new TooManyWaiting()) });
+      own.count += 1;
+      if (own.count > this.#options.mostWaiting) this.#refuseOne(own);
     });
   }
 
-  /** Of owners with equally much waiting work, the arriving one loses a piece. */
-  #refuseOne(arriving: string): void {
-    const sizeOf = (owner: string): number => this.#waiting.get(owner)?.length ?? 0;
-    let largest = arriving;
-    for (const [owner, { length }] of this.#waiting) if (length > sizeOf(largest)) largest = owner;
-    this.#remove(largest, 'newest')?.refuse();
-  }
-
-  #remove(owner: string, which: 'oldest' | 'newest'): Waiting | undefined {
-    const own = this.#waiting.get(owner) ?? [];
-    const found = which === 'oldest' ? own.shift() : own.pop();
-    if (own.length === 0) this.#waiting.delete(owner);
-    if (found !== undefined) this.#waitingCount -= 1;
-    return found;
+  #refuseOne(from: WaitingClass): void {
+    let candidates: string[] = [];
+    let most = { pieces: 0, lastTurn: 0 };
+    for (const [owner, { length: pieces }] of from.owners) {
+      const lastTurn = this.#lastTurns.get(owner) ?? 0;
+      const difference = pieces - most.pieces || lastTurn - most.lastTurn;
+      if (difference < 0) continue;
+      if (difference > 0) candidates = [];
+      candidates.push(owner);
+      most = { pieces, lastTurn };
+    }
+    const chosen = candidates[Math.floor((this.#options.random ?? Math.random)() * candidates.length)];
+    if (chosen !== undefined) remove(from, chosen, 'newest')?.refuse();
   }
 
   #begin(owner: string): void {
     this.#running.set(owner, (this.#running.get(owner) ?? 0) + 1);
     this.#runningCount += 1;
+    this.#turns += 1;
+    remember(this.#lastTurns, owner, this.#turns);
   }
 
   #end(owner: string): void {
@@ -82,25 +113,44 @@ export class FairTurns {
     if (left === 0) this.#running.delete(owner);
     else this.#running.set(owner, left);
     this.#runningCount -= 1;
-    const next = this.#next();
+    const from = this.#nextClass.count > 0 ? this.#nextClass : this.#otherClass(this.#nextClass);
+    const next = this.#nextOwner(from);
     if (next === undefined) return;
-    const found = this.#remove(next, 'oldest');
-    // The owner is behind others with as many running pieces from now on.
-    const own = this.#waiting.get(next);
-    if (own !== undefined) {
-      this.#waiting.delete(next);
-      this.#waiting.set(next, own);
-    }
+    this.#nextClass = this.#otherClass(from);
+    const found = remove(from, next, 'oldest');
     // The turn is taken before the work begins, so that nobody who arrives meanwhile gets it.
     this.#begin(next);
     found?.start();
   }
 
-  #next(): string | undefined {
-    let next: string | undefined;
-    const runningOf = (owner: string): number => this.#running.get(owner) ?? 0;
-    for (const owner of this.#waiting.keys())
-      if (next === undefined || runningOf(owner) < runningOf(next)) next = owner;
-    return next;
+  #otherClass(one: WaitingClass): WaitingClass {
+    return one === this.#proven ? this.#others : this.#proven;
   }
+
+  /** Of owners with equally many running pieces and no turn yet, the one that has waited longest is next. */
+  #nextOwner(from: WaitingClass): string | undefined {
+    let next: { readonly owner: string; readonly running: number; readonly lastTurn: number } | undefined;
+    for (const owner of from.owners.keys()) {
+      const running = this.#running.get(owner) ?? 0;
+      const lastTurn = this.#lastTurns.get(owner) ?? 0;
+      if (next === undefined || (running - next.running || lastTurn - next.lastTurn) < 0)
+        next = { owner, running, lastTurn };
+    }
+    return next?.owner;
+  }
+}
+
+function remove(from: WaitingClass, owner: string, which: 'oldest' | 'newest'): Waiting | undefined {
+  const own = from.owners.get(owner) ?? [];
+  const found = which === 'oldest' ? own.shift() : own.pop();
+  if (own.length === 0) from.owners.delete(owner);
+  if (found !== undefined) from.count -= 1;
+  return found;
+}
+
+function remember<T>(all: Map<string, T>, owner: string, value: T): void {
+  all.delete(owner);
+  all.set(owner, value);
+  const [oldest] = all.size > MOST_REMEMBERED ? all.keys() : [];
+  if (oldest !== undefined) all.delete(oldest);
 }

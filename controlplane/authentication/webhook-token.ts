@@ -18,7 +18,10 @@ interface WebhookTokenOptions {
 }
 
 const GROUP = 'authentication.k8s.io';
-/** The calls at once, and those that wait. The client has no more connections for one webhook. */
+/**
+ * The calls at once, and those that wait: of addresses that had a right token, and of others. The client has no more
+ * connections for one webhook.
+ */
 const CALLS = { mostAtOnce: 64, mostWaiting: 1024 };
 const CALL_TIMEOUT_MS = 30_000;
 const BACKOFF_MS = [500, 750, 1125, 1690];
@@ -40,15 +43,21 @@ export function webhookTokenAuthenticator(options: WebhookTokenOptions): TokenAu
         spec: { token, ...(wanted.length === 0 ? {} : { audiences: wanted }) },
         status: { user: {} },
       };
-      // Anybody can send tokens: the address that sends most does not keep others waiting for the service.
+      // Anybody can send tokens: no number of addresses keeps those waiting that have sent a right one before.
       const client = clientKey(connection?.remoteAddress ?? '');
-      const answer = await turns.run(client, () => post(stringifyJson(review), options));
-      if (!isJsonObject(answer) || answer['apiVersion'] !== review.apiVersion || answer['kind'] !== 'TokenReview') {
-        throw new AuthenticationError([
-          'the token webhook answered with something else than the TokenReview it was asked for',
-        ]);
-      }
-      return resultOf(answer['status'], wanted, options.apiAudiences);
+      return turns.run(
+        client,
+        async () => {
+          const answer = await post(stringifyJson(review), options);
+          if (!isJsonObject(answer) || answer['apiVersion'] !== review.apiVersion || answer['kind'] !== review.kind) {
+            throw new AuthenticationError([
+              'the token webhook answered with something else than the TokenReview it was asked for',
+            ]);
+          }
+          return resultOf(answer['status'], wanted, options.apiAudiences);
+        },
+        (found) => found !== undefined,
+      );
     },
   };
 }

@@ -263,7 +263,7 @@ describe('a flood of wrong tokens, which anybody can send to the port of an agen
     const send = (token: string, remoteAddress: string): ReturnType<typeof access.authenticate> =>
       access.authenticate(request(`Bearer ${token}`, { remoteAddress, getPeerX509Certificate: () => undefined }));
     const settle = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
-    return { asked, ends, send, settle };
+    return { asked, ends, send, settle, clock };
   }
 
   it('causes a bounded number of reviews at once, and the next one is that of another client', async () => {
@@ -281,6 +281,41 @@ describe('a flood of wrong tokens, which anybody can send to the port of an agen
     ends.pop()?.();
     assert.equal((await good)?.name, 'jane');
   });
+
+  for (const [who, knows] of [
+    ['a client that has sent a right one before', true],
+    ['a client that is new', false],
+  ] as const)
+    it(`of hundreds of addresses leaves the next review to ${who}`, async () => {
+      const { asked, ends, send, settle, clock } = slowReviews();
+      const drain = async (): Promise<void> => {
+        for (; ends.length > 0; await settle()) ends.shift()?.();
+      };
+      const flood = async (): Promise<void> => {
+        for (let i = 0; i < 300; i++)
+          send(`wrong-${Math.random()}`, `10.1.${i >> 8}.${i & 255}`).catch(() => undefined);
+        await settle();
+      };
+      if (knows) {
+        const first = send('good', '10.0.0.2');
+        await settle();
+        await drain();
+        await first;
+        await clock.advance(121_000);
+      }
+      // Those without a turn in the first round get one in the second.
+      for (let round = 0; round < 2; round++) {
+        await flood();
+        await drain();
+      }
+      await flood();
+      const good = send('good', '10.0.0.2');
+      ends.shift()?.();
+      await settle();
+      assert.equal(asked.at(-1), 'good');
+      ends.pop()?.();
+      assert.equal((await good)?.name, 'jane');
+    });
 
   it('takes no place of the right one in the cache', async () => {
     const { asked, ends, send, settle } = slowReviews();
