@@ -3,6 +3,8 @@
  * short. It runs one full garbage collection, which takes a tenth of a second, in a quiet moment after the process has grown,
  * and none while the process is busy. Long-running commands call it.
  */
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import type { Clock } from '../api/machinery/clock.ts';
 
 const FIRST_CHECK_MS = 4_000;
@@ -13,17 +15,25 @@ const QUIET = 0.1;
 /** A smaller growth is not worth a collection. */
 const GROWN_BYTES = 8 * 1024 * 1024;
 
-/** Needs `--expose-gc`, which `bin/orchlet` and the released binary set; without it nothing happens. */
+/**
+ * Runs a full garbage collection. V8 accepts the compiled form of Node.js's own modules only while the flags are those that it was
+ * compiled with, so the flag is set for this moment alone. On the command line it would cost every start their compilation.
+ */
+function collectGarbage(): void {
+  setFlagsFromString('--expose-gc');
+  const gc = runInNewContext('gc') as NonNullable<typeof globalThis.gc>;
+  setFlagsFromString('--no-expose-gc');
+  gc({ type: 'major', execution: 'sync', flavor: 'last-resort' });
+}
+
 export function settleMemory(clock: Clock): void {
-  const { gc } = globalThis;
-  if (gc === undefined) return;
   let settledBytes = 0;
   const wait = (): void => {
     const before = performance.eventLoopUtilization();
     clock.after(settledBytes === 0 ? FIRST_CHECK_MS : CHECK_MS, () => {
       const { utilization } = performance.eventLoopUtilization(before);
       if (utilization < QUIET && process.memoryUsage.rss() >= settledBytes + GROWN_BYTES) {
-        gc({ type: 'major', execution: 'sync', flavor: 'last-resort' });
+        collectGarbage();
         settledBytes = process.memoryUsage.rss();
       }
       wait();

@@ -76,7 +76,7 @@ function makeExecutable(work: string): string {
     disableExperimentalSEAWarning: true,
     useCodeCache: false,
     // The same as bin/orchlet does for a control plane.
-    execArgv: ['--expose-gc', '--max-semi-space-size=16', '--v8-pool-size=2', '--disable-warning=ExperimentalWarning'],
+    execArgv: ['--max-semi-space-size=16', '--v8-pool-size=2', '--disable-warning=ExperimentalWarning'],
     assets: { program: join(work, 'program.bin') },
   };
   writeFileSync(join(work, 'sea.json'), JSON.stringify(config));
