@@ -61,13 +61,9 @@ export class CostlyHandshakes {
     const handshakes = server.listeners('connection') as Handshake[];
     server.removeAllListeners('connection');
     const pending = new PendingHandshakes();
-    const waiting = new Map<Connection, Timer>();
-    const leaveQueue = (connection: Connection): void => {
-      waiting.get(connection)?.cancel();
-      waiting.delete(connection);
-    };
+    const waiting = new WaitingConnections();
     const begin = (connection: Connection, mostBytes?: number): void => {
-      leaveQueue(connection);
+      waiting.delete(connection);
       pending.add(connection, mostBytes !== undefined);
       for (const shake of handshakes)
         if (mostBytes === undefined) shake.call(server, connection.socket);
@@ -86,7 +82,11 @@ export class CostlyHandshakes {
         // Chains that arrived at the same time would be verified before these connections are limited.
         pending.breakOff((client) => this.#isLimited(client));
       }
-      for (const next of [...waiting.keys()]) beginInTurn(next);
+      for (const next of waiting.firstOfEach()) {
+        if (pending.isFull) return;
+        for (let first: Connection | undefined = next; first !== undefined && beginInTurn(first);)
+          first = waiting.firstOf(next.client);
+      }
     };
     server.on('connection', (socket: Socket) => {
       const { remoteAddress: address = '' } = socket;
@@ -94,12 +94,12 @@ export class CostlyHandshakes {
       // Until the handshake begins, nobody else listens.
       socket.on('error', () => undefined);
       socket.once('close', () => {
-        leaveQueue(connection);
+        waiting.delete(connection);
         // The handshake has not ended. OpenSSL verifies the chain before it knows whether the client has the key.
         if (pending.take(connection.ends, socket) !== undefined) ended(connection, socket.bytesRead > MODEST_BYTES);
       });
       if (beginInTurn(connection)) return;
-      waiting.set(
+      waiting.add(
         connection,
         this.#clock.after(WAIT_MS, () => begin(connection, CROWDED_BYTES)),
       );
@@ -136,6 +136,34 @@ interface Connection {
   readonly client: string;
 }
 
+/** The connections of a server whose handshakes wait for others, by client, so that no flood of one client is gone through. */
+class WaitingConnections {
+  readonly #byClient = new Map<string, Map<Connection, Timer>>();
+
+  add(connection: Connection, timer: Timer): void {
+    const own = this.#byClient.get(connection.client) ?? new Map<Connection, Timer>();
+    this.#byClient.set(connection.client, own.set(connection, timer));
+  }
+
+  /** Removes the connection and cancels its timer. Does nothing for one that does not wait. */
+  delete(connection: Connection): void {
+    const own = this.#byClient.get(connection.client);
+    own?.get(connection)?.cancel();
+    own?.delete(connection);
+    if (own?.size === 0) this.#byClient.delete(connection.client);
+  }
+
+  /** Returns the connection of the client that has waited longest. */
+  firstOf(client: string): Connection | undefined {
+    return this.#byClient.get(client)?.keys().next().value;
+  }
+
+  /** Returns that of each client, in the order in which the clients came. */
+  *firstOfEach(): Iterable<Connection> {
+    for (const own of this.#byClient.values()) yield* own.keys().take(1);
+  }
+}
+
 /** The connections of a server whose handshakes have begun and are not complete. */
 class PendingHandshakes {
   readonly #byEnds = new Map<string, { readonly connection: Connection; readonly isLimited: boolean }>();
@@ -143,8 +171,13 @@ class PendingHandshakes {
   readonly #unlimited = new Map<string, number>();
   #allUnlimited = 0;
 
+  /** Whether no further handshake may begin without a limit, whoever its client is. */
+  get isFull(): boolean {
+    return this.#allUnlimited >= MOST_UNLIMITED_OF_ALL;
+  }
+
   isCrowded(client: string): boolean {
-    return this.#allUnlimited >= MOST_UNLIMITED_OF_ALL || (this.#unlimited.get(client) ?? 0) >= MOST_UNLIMITED;
+    return this.isFull || (this.#unlimited.get(client) ?? 0) >= MOST_UNLIMITED;
   }
 
   add(connection: Connection, isLimited: boolean): void {

@@ -7,10 +7,10 @@ import {
   type JsonWebKeyInput,
   type KeyObject,
 } from 'node:crypto';
-import { once } from 'node:events';
+import { EventEmitter, once } from 'node:events';
 import { type AddressInfo, connect as connectTcp, createServer as createTcpServer } from 'node:net';
 import { createServer as createHttpsServer } from 'node:https';
-import { connect, createServer } from 'node:tls';
+import { connect, createServer, type Server as TlsServer } from 'node:tls';
 import { before, describe, it, type TestContext } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { CostlyHandshakes } from '../../../../api/http/costly-handshakes.ts';
@@ -19,6 +19,7 @@ import { certificatePem, createCertificate } from '../../../../api/pki/certifica
 import { generateKey, type KeyPair, privateKeyPem } from '../../../../api/pki/signing.ts';
 import { chainOf } from '../../../certificate-chain.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
+import { assertLinearTime } from '../../../fuzz/growth.ts';
 import { until } from '../../../until.ts';
 
 const times = { notBeforeMs: Date.now() - 60_000, notAfterMs: Date.now() + 3_600_000 };
@@ -104,6 +105,58 @@ async function serving(t: TestContext) {
   };
   return { clock, port, shake, seen };
 }
+
+/** A server whose handshakes never complete, and the numbers of the connections whose handshakes began. */
+function silentServer() {
+  const server = new EventEmitter();
+  const begun: number[] = [];
+  server.on('connection', ({ remotePort }: { remotePort: number }) => begun.push(remotePort));
+  new CostlyHandshakes({ clock: new FakeClock(), logger: silentLogger }).follow(server as TlsServer);
+  const open = (remotePort: number, remoteAddress: string): EventEmitter => {
+    const socket = Object.assign(new EventEmitter(), { remoteAddress, remotePort, bytesRead: 0 });
+    server.emit('connection', socket);
+    return socket;
+  };
+  return { open, begun };
+}
+
+describe('connections that wait for the handshakes of others', () => {
+  it('begin in the order of their arrival, those of each client by themselves', () => {
+    const { open, begun } = silentServer();
+    const own = [1, 2, 3, 4].map((port) => open(port, '10.0.0.1'));
+    open(5, '10.0.0.2');
+    assert.deepEqual(begun, [1, 2, 5]);
+    own[0]?.emit('close');
+    own[3]?.emit('close');
+    own[1]?.emit('close');
+    assert.deepEqual(begun, [1, 2, 5, 3]);
+  });
+
+  it('are begun in the place of those that end, also where all clients together have too many', () => {
+    const { open, begun } = silentServer();
+    const first = Array.from({ length: 8 }, (_, at) => open(at, `10.0.0.${at >> 1}`));
+    const later = [8, 9, 10].map((port) => open(port, `10.0.1.${port}`));
+    assert.equal(begun.length, 8);
+    first[0]?.emit('close');
+    assert.deepEqual(begun.slice(8), [8]);
+    later[0]?.emit('close');
+    assert.deepEqual(begun.slice(8), [8, 9]);
+  });
+
+  for (const [what, addressOf] of [
+    ['one client', () => '10.0.0.1'],
+    ['many clients', (at: number) => `10.${at >> 16}.${(at >> 8) & 255}.${at & 255}`],
+  ] as const)
+    it(`take time that grows with their number if they are those of ${what}`, async () => {
+      const run = (size: number): void => {
+        const { open, begun } = silentServer();
+        const sockets = new Map(Array.from({ length: size }, (_, at) => [at, open(at, addressOf(at))]));
+        for (let at = 0; at < size; at++) sockets.get(begun[at] ?? -1)?.emit('close');
+        assert.equal(begun.length, size);
+      };
+      await assertLinearTime(run, { minBytes: 1_000, maxBytes: 32_000, noticeableMs: 300 });
+    });
+});
 
 describe('a client whose TLS handshakes cost much', () => {
   it('is limited to short handshakes for a minute after two of them, and others are not', async (t) => {
