@@ -16,8 +16,8 @@ const QUIET = 0.1;
 const GROWN_BYTES = 8 * 1024 * 1024;
 
 /**
- * Runs a full garbage collection. V8 accepts the compiled form of the modules of Node.js only under the flags with which these were
- * compiled, so the flag is set for this moment alone. On the command line it would make each start compile them.
+ * Runs a full garbage collection. V8 accepts the compiled form of the modules of Node.js only under the flags with which
+ * these were compiled, so the flag is set for this moment alone. On the command line it would make each start compile them.
  */
 function collectGarbage(): void {
   setFlagsFromString('--expose-gc');
